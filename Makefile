@@ -1,0 +1,78 @@
+# `make lab` and `make test` do everything on a fresh machine; both set up .venv first when it is missing or stale.
+
+VENV := .venv
+OK   := $(VENV)/ok
+PY   := $(VENV)/bin/python
+
+# Knobs: make lab ARGS="--port 8899"; make unit TESTS=tests/graph; make test PYTHON=python3.12
+PYTHON ?=
+ARGS   ?=
+TESTS  ?= tests
+PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
+SPREAD := -n logical --maxprocesses 8 --dist loadfile
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test lint types unit notebooks browser format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+lab: $(OK) ## JupyterLab on the notebooks
+	@$(PY) -m gnnsample_lab.cli lab $(ARGS)
+
+# One after the other, cheapest first: each stage uses all cores by itself.
+test: $(OK) ## lint, types, unit and parity tests, notebooks, browser test
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory types
+	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory notebooks
+	@$(MAKE) --no-print-directory browser
+
+lint: $(OK) ## ruff: rules and layout
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+
+types: $(OK) ## mypy
+	$(PY) -m mypy
+
+unit: $(OK) ## unit and parity tests (with a GPU: its tests too)
+	$(PYTEST) $(SPREAD) -m "not browser" $(TESTS)
+
+notebooks: $(OK) ## every notebook, top to bottom
+	$(PYTEST) $(SPREAD) --nbval-lax --nbval-current-env --nbval-cell-timeout=60 notebooks
+
+browser: $(OK) ## JupyterLab driven in Chromium
+	@if $(PY) -m gnnsample_lab.doctor --chromium >/dev/null; then \
+	  echo "$(PYTEST) -m browser tests"; $(PYTEST) -m browser tests; \
+	else \
+	  echo; echo "  ***  THE BROWSER TEST DID NOT RUN: no Chromium here.  ***"; \
+	  echo "  ***  Install chromium (apt-get install chromium) or set LAB_CHROMIUM.  ***"; echo; \
+	  test -z "$$CI"; \
+	fi
+
+format: $(OK) ## ruff, mending what it can
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+clean: ## remove .venv, caches and builds; graphs under data/ stay
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis test-results
+	find gnnsample_lab widgets tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Python: the named one, else the first of 3.11 to 3.14 (all pins have wheels there), else anything newer.
+# doctor.py is asked before anything is installed, so it runs isolated and needs the standard library alone.
+$(OK): pyproject.toml constraints.txt
+	@set -e; found=; bare=; \
+	usable() { command -v "$$1" >/dev/null 2>&1 && "$$1" -c "import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, $$2))" 2>/dev/null; }; \
+	for newest in 14 99; do for p in $(or $(PYTHON),python3 python3.13 python3.12 python3.11 python3.14 python); do \
+	  if [ -z "$$found" ] && usable $$p $$newest; then \
+	    if $$p -c "import ensurepip, venv" 2>/dev/null; then found=$$p; else bare=$$p; fi; \
+	  fi; done; done; \
+	if [ -z "$$found" ]; then \
+	  if [ -n "$$bare" ]; then echo "$$bare cannot make environments: install its venv module (apt-get install python3-venv)." >&2; \
+	  else echo "Python 3.11 or newer is needed, and $(or $(PYTHON),python3) is not that. Install one, or name it: make PYTHON=/path/to/python3.12" >&2; fi; \
+	  exit 1; fi; \
+	extra=$$($$found -I gnnsample_lab/doctor.py --cuda-extra); \
+	echo "setting up $(VENV) with $$($$found --version)$${extra:+, CuPy for the NVIDIA driver found here ($$extra)}"; \
+	$$found -m venv $(VENV); \
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$${extra:+,$$extra}]"; \
+	touch $@

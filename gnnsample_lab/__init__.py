@@ -1,0 +1,39 @@
+"""gnnsample_lab: GPU graph sampling for GNN training, to teach it, analyse it and use it.
+
+Everything public is reached from here (``import gnnsample_lab as lab``) and loaded on first use, so that the import
+itself costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "Graph": "graph",
+    "load": "graph",
+    "load_default": "graph",
+    "datasets": "graph",
+    "strategies": "sampling.strategies",
+    "HopPicks": "sampling.types",
+    "NeighborSampler": "minibatch.sampler",
+    "MiniBatch": "minibatch.types",
+    "Block": "minibatch.types",
+    "SampleTrace": "traces",
+}
+
+__all__ = [*_EXPORTS, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        value = getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

@@ -1,0 +1,13 @@
+"""Benchmarks: verify first, then time, then report ratios beside the papers' values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("suites", "main", "run"):
+        from . import runner
+
+        return getattr(runner, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,115 @@
+"""Equality of all strategies and table kinds with the CPU twin, and the record of sample hashes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.minibatch.gpu import GpuEngine
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.sampling.launch import Knobs
+from gnnsample_lab.sampling.plan import TABLES
+from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES, STRATEGIES
+
+from .configurations import Configuration, configurations, test_graph
+
+GPU_STRATEGIES = tuple(s for s in STRATEGIES if s != "auto")
+
+
+@functools.lru_cache(maxsize=None)
+def _on_gpu(name: str) -> Any:
+    return test_graph(name).to("cuda")
+
+
+def gpu_sampler(config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None) -> Any:
+    """A sampler for ``config`` with a forced table kind or launch knobs."""
+    sampler = NeighborSampler(
+        _on_gpu(config.graph), strategy=strategy, device="cuda", **config.sampler_options()
+    )
+    if table is not None or knobs is not None:
+        sampler._engine = GpuEngine(
+            sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, knobs
+        )
+    return sampler
+
+
+def strategies_for(config: Configuration) -> list[str]:
+    """The strategies that accept the configuration's ``expand``."""
+    new = dict(config.options)["expand"] == "new"
+    return [s for s in GPU_STRATEGIES if not (new and s in QUEUE_STRATEGIES)]
+
+
+def cpu_hash(config: Configuration) -> str:
+    """SHA-256 of the canonical sample as the CPU twin draws it."""
+    sampler = NeighborSampler(test_graph(config.graph), device="cpu", **config.sampler_options())
+    return sampler.sample(config.seeds(), config.batch_id).canonical().sha256()
+
+
+def gpu_hash(config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None) -> str:
+    """SHA-256 of the canonical sample as ``strategy`` draws it on the GPU."""
+    sampler = gpu_sampler(config, strategy, table, knobs)
+    return sampler.sample(config.seeds(), config.batch_id).canonical().sha256()
+
+
+def _compile(variant: tuple[str, tuple[tuple[str, str], ...], str]) -> None:
+    path, macros, name = variant
+    package, _, source = path.rpartition("/")
+    kernels.load_module(source, "gnnsample_lab." + package, dict(macros)).get_function(name).kernel  # noqa: B018
+
+
+_ANY_KERNEL = {
+    "hop.cu": "hop", "grid_barrier.cu": "grid_barrier", "queue_block.cu": "persistent",
+    "queue_tile.cu": "persistent_tile", "per_hop.cu": "draw_blocks", "finish.cu": "emit_one", "id_map.cu": "insert",
+}  # fmt: skip
+
+
+def warm_up(workers: int, tables: Iterable[int] = (0, 1, 2), traced: bool = False) -> int:
+    """Compile the sampling kernels in parallel processes into CuPy's disk cache; returns how many there were."""
+    jobs = set()
+    for variant in kernels.all_variants():
+        macros = dict(variant.macros)
+        name = _ANY_KERNEL.get(variant.path.name)
+        if name is None or macros.get("ID_T") == "long" or int(macros.get("TABLE", 0)) not in tables:
+            continue
+        if macros.get("TRACE") == "1" and not traced:
+            continue
+        path = variant.path.relative_to(kernels.PACKAGE_ROOT).as_posix()
+        jobs.add((path, variant.macros, name))
+        wide = tuple(pair for pair in variant.macros if pair[0] != "KMAX")
+        if variant.path.name != "finish.cu":
+            jobs.add((path, wide, name))
+    import multiprocessing
+
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(_compile, sorted(jobs), chunksize=4))
+    return len(jobs)
+
+
+def verify_all(limit: int | None = None) -> dict[str, Any]:
+    """Compare every configuration under every strategy with the CPU twin.
+
+    Returns:
+        ``hashes`` (configuration -> SHA-256 of the GPU sample), ``checked`` (samples compared) and ``failures``.
+    """
+    hashes: dict[str, str] = {}
+    failures: list[str] = []
+    checked = 0
+    for i, config in enumerate(configurations()[:limit]):
+        expected = cpu_hash(config)
+        for strategy in strategies_for(config):
+            per_hop = strategy in ("block-bsp", "edge-bsp", "turbo-bsp")
+            # Every strategy with the table that it would choose, and the three kinds in rotation.
+            for table in {None, None if per_hop else TABLES[i % 3]}:
+                checked += 1
+                try:
+                    found = gpu_hash(config, strategy, table)
+                except Exception as error:
+                    found = f"{type(error).__name__}: {error}"
+                if found != expected:
+                    failures.append(f"{config.key} {strategy} {table}: {found[:300]}")
+                else:
+                    hashes[config.key] = found
+    return {"hashes": hashes, "checked": checked, "failures": failures, "device": runtime.device_name()}

@@ -1,0 +1,93 @@
+"""Which device runs what: GPU detection, the ``device`` argument, the process-wide lock.
+
+CuPy is imported on first need only; importing this module costs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import Any
+
+lock = threading.RLock()
+"""Held around sampler runs: JupyterLab runs widget callbacks on a thread beside the running cell."""
+
+
+@functools.lru_cache(maxsize=1)
+def cuda_problem() -> str | None:
+    """Why CUDA cannot be used here, or None when it can."""
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed (pip install 'gnnsample_lab[cuda13]' or [cuda12])"
+    except Exception as error:  # a broken CUDA installation can raise anything while importing
+        return f"CuPy does not import: {error}"
+    try:
+        if cupy.cuda.runtime.getDeviceCount() < 1:
+            return "CuPy sees no NVIDIA GPU"
+        cupy.zeros(1)
+    except Exception as error:
+        return f"CuPy cannot use a GPU: {error}"
+    return None
+
+
+def cuda_available() -> bool:
+    """True when CuPy is installed and has a working GPU."""
+    return cuda_problem() is None
+
+
+def resolve_device(device: str | None = "auto") -> str:
+    """``"cpu"`` or ``"cuda"`` for a ``device`` argument.
+
+    ``"auto"`` (or None) follows the environment variable ``LAB_DEVICE`` when set, and otherwise takes the GPU
+    when there is one.
+
+    Raises:
+        ValueError: an unknown device name.
+        RuntimeError: ``"cuda"`` was asked for and there is none; the message says what is missing.
+    """
+    origin = "device"
+    if device in (None, "auto"):
+        device = os.environ.get("LAB_DEVICE") or "auto"
+        origin = "LAB_DEVICE"
+    if device in ("gpu", "cuda:0"):
+        device = "cuda"
+    if device == "auto":
+        return "cuda" if cuda_available() else "cpu"
+    if device == "cpu":
+        return "cpu"
+    if device == "cuda":
+        problem = cuda_problem()
+        if problem:
+            raise RuntimeError(f"{origin}='cuda' was asked for, but {problem}")
+        return "cuda"
+    raise ValueError(f"{origin} must be 'auto', 'cpu' or 'cuda' (got {device!r})")
+
+
+@functools.lru_cache(maxsize=1)
+def device_name() -> str:
+    """Name of the first GPU as the driver gives it; requires CUDA."""
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+
+
+@functools.lru_cache(maxsize=1)
+def device_properties() -> dict[str, Any]:
+    """CUDA's property record of the first GPU (SM count, L2 size, memory); requires CUDA."""
+    import cupy
+
+    return cupy.cuda.runtime.getDeviceProperties(0)
+
+
+def num_sms() -> int:
+    """Streaming multiprocessors of the first GPU; requires CUDA."""
+    return int(device_properties()["multiProcessorCount"])
+
+
+def is_cuda_array(array: Any) -> bool:
+    """True for CuPy arrays and CUDA torch tensors, without importing either."""
+    if type(array).__module__.split(".")[0] == "cupy":
+        return True
+    return bool(getattr(array, "is_cuda", False))

@@ -1,0 +1,206 @@
+"""Figures over time and over SMs: the queue, the tasks at work, the balance, the price of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, trace_name
+from gnnsample_lab.traces import (
+    SampleTrace,
+    busy_us_per_sm,
+    busy_workers,
+    load_imbalance,
+    queue_stats,
+    resident_workers,
+)
+
+TIME_AXIS = "time since the first launch (µs)"
+_MAX_POINTS = 4000
+
+
+def thinned(time: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A long step function by the extremes of equal stretches, so that no peak disappears."""
+    if len(time) <= _MAX_POINTS:
+        return time, depth
+    groups = np.array_split(np.arange(len(time)), _MAX_POINTS // 4)
+    keep = [i for g in groups for i in sorted({g[0], g[depth[g].argmax()], g[depth[g].argmin()], g[-1]})]
+    return time[keep], depth[keep]
+
+
+def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float | None = None) -> go.Figure:
+    """Tasks published and not yet started, over time; with a time cursor at ``until_us``.
+
+    A depth that stays above zero at the end is work that was lost. Strategies without a queue are said to
+    have none.
+    """
+    found = as_list(traces)
+    with_queue = [t for t in found if len(t.queue)]
+    fig = go.Figure()
+    notes = []
+    for trace in with_queue:
+        color = palette.strategy_color(trace.strategy)
+        name = trace_name(trace, found)
+        time, depth = thinned(trace.queue.time_us, trace.queue.depth)
+        end = max(trace.total_us, float(time[-1]))
+        fig.add_scatter(
+            name=name,
+            x=np.append(time, end),
+            y=np.append(depth, depth[-1]),
+            mode="lines",
+            line={
+                "shape": "hv",
+                "color": color,
+                "width": 1.8,
+                "dash": "solid" if trace.origin == "measured" else None,
+            },
+            fill="tozeroy" if len(with_queue) == 1 else None,
+            fillcolor=palette.translucent(color, 0.14),
+            hovertemplate="%{x:,.1f} µs<br>%{y:,} tasks waiting<extra>" + name + "</extra>",
+        )
+        stats = queue_stats(trace)
+        if len(with_queue) == 1:
+            notes.append(f"peak {stats.peak:,} at {stats.peak_time_us:,.0f} µs")
+            left = int(trace.lost.abandoned.sum())
+            if left:
+                fig.add_annotation(
+                    x=end,
+                    y=int(depth[-1]),
+                    text=f"{left:,} lost tasks stay in the queue",
+                    showarrow=True,
+                    ax=-10,
+                    ay=-34,
+                    xanchor="right",
+                    font={"color": palette.LOST},
+                    arrowcolor=palette.LOST,
+                )
+    if not with_queue:
+        fig.add_annotation(
+            text=f"{trace_name(found[0], found)} has no queue: a barrier separates its hops",
+            showarrow=False,
+            x=0.5,
+            y=0.5,
+            xref="paper",
+            yref="paper",
+            font={"color": palette.MUTED, "size": 15},
+        )
+    end = max(t.total_us for t in found)
+    strategy = found[0].strategy if len(found) == 1 else ""
+    finish(
+        fig,
+        "Queue depth",
+        describe(found, strategy, *notes),
+        height=340,
+        showlegend=len(with_queue) > 1,
+        meta={"end_us": end},
+        hovermode="x",
+    )
+    fig.update_xaxes(title_text=TIME_AXIS, range=[0, end])
+    fig.update_yaxes(title_text="tasks waiting", rangemode="tozero", tickformat=",~d")
+    return fig if until_us is None else set_cursor(fig, until_us)
+
+
+def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
+    """Tasks at work over time, stacked by hop, against what the GPU can hold: where a barrier leaves it
+    empty.
+
+    Args:
+        bins: time bins. until_us: draws a time cursor there.
+    """
+    fig = go.Figure()
+    for hop in range(len(trace.fanouts)):
+        edges, running = busy_workers(trace, bins=bins, hop=hop)
+        color = palette.hop_color(hop)
+        fig.add_scatter(
+            name=palette.hop_name(hop),
+            x=(edges[:-1] + edges[1:]) / 2,
+            y=running,
+            mode="lines",
+            stackgroup="hops",
+            line={"width": 0, "color": color, "shape": "hvh"},
+            fillcolor=palette.translucent(color, 0.85),
+            hovertemplate="%{y:,.0f} tasks<extra>" + palette.hop_name(hop) + "</extra>",
+        )
+    capacity = resident_workers(trace)
+    fig.add_scatter(
+        name=f"the GPU holds {capacity:,}",
+        x=[0, trace.total_us],
+        y=[capacity, capacity],
+        mode="lines",
+        line={"color": palette.MUTED, "width": 1.5, "dash": "dot"},
+        hoverinfo="skip",
+    )
+    finish(
+        fig,
+        "Tasks running",
+        describe(trace, trace.strategy),
+        height=340,
+        hovermode="x unified",
+        meta={"end_us": trace.total_us},
+    )
+    fig.update_xaxes(title_text=TIME_AXIS, range=[0, trace.total_us], hoverformat=",.1f")
+    fig.update_yaxes(title_text="tasks at work", rangemode="tozero", tickformat=",~d")
+    return fig if until_us is None else set_cursor(fig, until_us)
+
+
+def sm_load(trace: SampleTrace) -> go.Figure:
+    """Task time per SM, stacked by hop, with the mean: everyone waits for the tallest bar."""
+    fig = go.Figure()
+    sms = np.arange(trace.num_sms)
+    for hop in range(len(trace.fanouts)):
+        rows = trace.tasks.hop == hop
+        busy = np.bincount(
+            trace.tasks.sm[rows], weights=trace.tasks.duration_us[rows], minlength=trace.num_sms
+        )
+        fig.add_bar(
+            name=palette.hop_name(hop),
+            x=sms,
+            y=busy,
+            marker={"color": palette.hop_color(hop), "line": {"width": 0}},
+            hovertemplate="SM %{x}<br>" + palette.hop_name(hop) + " %{y:,.1f} µs<extra></extra>",
+        )
+    mean = float(busy_us_per_sm(trace).mean())
+    fig.add_hline(
+        y=mean,
+        line={"color": palette.INK, "dash": "dot", "width": 1.5},
+        annotation_text="mean",
+        annotation_position="top left",
+    )
+    subtitle = describe(trace, trace.strategy, f"busiest SM {load_imbalance(trace):.2f}× the mean")
+    finish(fig, "Balance across SMs", subtitle, height=340, barmode="stack", bargap=0.12)
+    fig.update_xaxes(title_text="streaming multiprocessor", showgrid=False)
+    fig.update_yaxes(title_text="task time (µs)", rangemode="tozero")
+    return fig
+
+
+def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
+    """Duration of a task against the in-degree of its vertex, on logarithmic axes: what a hub costs.
+
+    Args:
+        max_points: beyond this many tasks, evenly spaced ones in order of degree are shown, the largest
+            included.
+    """
+    tasks = trace.tasks
+    order = np.argsort(tasks.degree, kind="stable")
+    if len(order) > max_points:
+        order = order[np.unique(np.linspace(0, len(order) - 1, max_points).astype(np.int64))]
+    fig = go.Figure()
+    for hop in range(len(trace.fanouts)):
+        rows = order[tasks.hop[order] == hop]
+        fig.add_scatter(
+            name=palette.hop_name(hop),
+            mode="markers",
+            x=np.maximum(tasks.degree[rows], 0.5),
+            y=tasks.duration_us[rows],
+            customdata=tasks.vertex[rows],
+            marker={"color": palette.hop_color(hop), "size": 6, "opacity": 0.55},
+            hovertemplate="vertex %{customdata}<br>in-degree %{x:,.0f}<br>%{y:,.2f} µs<extra></extra>",
+        )
+    shown = f"{len(order):,} of {len(tasks):,} tasks" if len(order) < len(tasks) else ""
+    finish(fig, "What a task costs", describe(trace, trace.strategy, f"pick {trace.pick}", shown), height=400)
+    fig.update_xaxes(title_text="in-degree of the vertex (0 drawn at 0.5)", type="log", dtick=1)
+    fig.update_yaxes(title_text="duration of the task (µs)", type="log")
+    return fig

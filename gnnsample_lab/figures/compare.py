@@ -1,0 +1,197 @@
+"""Figures that set traces side by side: strategies, model against measurement, a table of figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.activity import TIME_AXIS, thinned
+from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name
+from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
+
+
+def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
+    """Total time of each trace as one bar, preprocessing and kernel apart; ratios are against the first
+    trace.
+
+    Raises:
+        ValueError: if there is no trace.
+    """
+    found = as_list(traces)
+    names = [trace_name(t, found) for t in found]
+    base = found[0].total_us
+    totals = [t.preprocess_us + t.kernel_us for t in found]
+    fig = go.Figure()
+    for name, values in (
+        ("preprocessing", [t.preprocess_us for t in found]),
+        ("sampling kernels", [t.kernel_us for t in found]),
+    ):
+        fig.add_bar(
+            name=name,
+            orientation="h",
+            y=names,
+            x=values,
+            marker={
+                "color": palette.STAGES["kernel" if "kernel" in name else "preprocess"],
+                "line": {"width": 0},
+            },
+            hovertemplate="%{y}<br>" + name + " %{x:,.1f} µs<extra></extra>",
+        )
+    labels = [microseconds(t.total_us) + _ratio(base, t.total_us) + _lost(t) for t in found]
+    fig.add_scatter(
+        y=names,
+        x=totals,
+        mode="text",
+        text=[f" {label}" for label in labels],
+        textposition="middle right",
+        textfont={"size": 13},
+        cliponaxis=False,
+        showlegend=False,
+        hoverinfo="skip",
+    )
+    subtitle = describe(found, f"ratios against {names[0]}" if len(found) > 1 else "")
+    finish(fig, "Strategies side by side", subtitle, height=170 + 44 * len(found), barmode="stack")
+    # Room on the right for the longest label.
+    fig.update_xaxes(title_text="time (µs)", range=[0, max(totals) * 1.45 or 1.0])
+    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    return fig
+
+
+def _ratio(base_us: float, total_us: float) -> str:
+    """How a total compares with the base; nothing within five percent of it."""
+    if min(base_us, total_us) <= 0 or abs(total_us / base_us - 1) < 0.05:
+        return ""
+    factor, word = (base_us / total_us, "faster") if total_us < base_us else (total_us / base_us, "slower")
+    return f"  ({factor:.1f}× {word})"
+
+
+def _lost(trace: SampleTrace) -> str:
+    return f"  {len(trace.lost):,} tasks lost" if len(trace.lost) else ""
+
+
+def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure:
+    """A modelled trace over the measured one: kernel time per hop, and the queue (or the running tasks) over
+    time.
+
+    Raises:
+        ValueError: if ``model`` is not modelled or ``measured`` not measured, or the numbers of hops differ.
+    """
+    if model.origin != "modelled":
+        raise ValueError(f"model must be a modelled trace (got origin {model.origin!r})")
+    if measured.origin != "measured":
+        raise ValueError(f"measured must be a measured trace (got origin {measured.origin!r})")
+    if len(model.fanouts) != len(measured.fanouts):
+        raise ValueError(
+            f"both traces must have as many hops (got {len(model.fanouts)}, {len(measured.fanouts)})"
+        )
+    queued = len(measured.queue) > 0 and len(model.queue) > 0
+    error = compare_traces(model, measured)
+    left = f"Kernel time per hop: total off by {error['kernel_time']:.0%}"
+    right = f"Queue depth: peak off by {error['queue_peak']:.0%}" if queued else "Tasks running"
+    fig = make_subplots(
+        rows=1,
+        cols=2,
+        column_widths=[0.42, 0.58],
+        horizontal_spacing=0.13,
+        subplot_titles=(left, right),
+    )
+    hops = [palette.hop_name(h).capitalize() for h in range(len(measured.fanouts))]
+    for trace, name, color in (
+        (measured, "measured", palette.MEASURED),
+        (model, "modelled", palette.MODELLED),
+    ):
+        fig.add_bar(
+            name=name,
+            legendgroup=name,
+            x=hops,
+            y=trace.hops.kernel_us,
+            marker={"color": color, "line": {"width": 0}},
+            hovertemplate="%{x}<br>" + name + " %{y:,.1f} µs<extra></extra>",
+            row=1,
+            col=1,
+        )
+        if queued:
+            x, y = thinned(trace.queue.time_us, trace.queue.depth)
+        else:
+            edges, running = busy_workers(trace, bins=240)
+            x, y = edges[:-1], running
+        fig.add_scatter(
+            name=name,
+            legendgroup=name,
+            showlegend=False,
+            x=x,
+            y=y,
+            mode="lines",
+            line={
+                "color": color,
+                "width": 2,
+                "shape": "hv",
+                "dash": "solid" if trace is measured else "dash",
+            },
+            hovertemplate="%{x:,.1f} µs<br>" + name + " %{y:,.0f}<extra></extra>",
+            row=1,
+            col=2,
+        )
+    finish(
+        fig,
+        f"Model against measurement: {measured.strategy}",
+        describe([measured, model]),
+        height=420,
+        barmode="group",
+        legend={"y": -0.16, "yanchor": "top"},
+    )
+    fig.update_annotations(font_size=14)
+    fig.update_yaxes(title_text="kernel time (µs)", rangemode="tozero", row=1, col=1)
+    fig.update_xaxes(title_text=TIME_AXIS, row=1, col=2)
+    fig.update_yaxes(
+        title_text="tasks waiting" if queued else "tasks running", rangemode="tozero", row=1, col=2
+    )
+    return fig
+
+
+def summary_table(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
+    """The figures of each trace as a table, one row per trace."""
+    found = as_list(traces)
+    frame = summarise(found)
+    columns = [
+        ("strategy", [trace_name(t, found) for t in found]),
+        ("tasks", [f"{v:,}" for v in frame["tasks"]]),
+        ("picks", [f"{v:,}" for v in frame["picks"]]),
+        ("preprocess (µs)", [f"{v:,.1f}" for v in frame["preprocess_us"]]),
+        ("kernels (µs)", [f"{v:,.1f}" for v in frame["kernel_us"]]),
+        ("total (µs)", [f"{v:,.1f}" for v in frame["total_us"]]),
+        ("SM max / mean", [f"{v:.2f}" for v in frame["sm_imbalance"]]),
+        ("queue peak", [f"{v:,}" if v else "–" for v in frame["queue_peak"]]),
+        ("lost", [f"{v:,}" if v else "–" for v in frame["lost_tasks"]]),
+    ]
+    stripes = [palette.PAPER if row % 2 else "#F5F7FA" for row in range(len(found))]
+    fig = go.Figure(
+        go.Table(
+            columnwidth=[2.0, 1.0, 1.0, 1.5, 1.15, 1.1, 1.4, 1.2, 0.8],
+            header={
+                "values": [f"<b>{name}</b>" for name, _ in columns],
+                "align": ["left", "right"],
+                "height": 32,
+                "fill": {"color": palette.STAGES["kernel"]},
+                "font": {"color": "white", "size": 13},
+            },
+            cells={
+                "values": [values for _, values in columns],
+                "align": ["left", "right"],
+                "height": 28,
+                "fill": {"color": [stripes]},
+                "font": {"color": palette.INK, "size": 13},
+            },
+        )
+    )
+    finish(
+        fig,
+        "Summary",
+        describe(found),
+        height=160 + 29 * len(found),
+        margin={"l": 16, "r": 16, "t": 86, "b": 12},
+    )
+    return fig

@@ -1,0 +1,73 @@
+"""One colour per hop, SM, stage and strategy, the same in every figure of every notebook.
+
+The hop colours are those of Okabe and Ito (2008) in an order that keeps neighbours apart, continued with two
+of Paul Tol's; they stay distinct under the common forms of colour blindness. Vermilion is kept for what went
+wrong.
+"""
+
+from __future__ import annotations
+
+HOPS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#882255", "#999933")
+
+#: Tasks that a completion rule lost.
+LOST = "#D55E00"
+
+STAGES = {
+    "preprocess": "#B9C3D2",
+    "kernel": "#2F4B7C",
+    "sample": "#332288",
+    "extract": "#88CCEE",
+    "train": "#44AA99",
+}
+
+STRATEGIES = {
+    "block-bsp": "#7F7F7F",
+    "edge-bsp": "#999933",
+    "turbo-bsp": "#CC6677",
+    "bsp": "#88CCEE",
+    "fused-static": "#DDAA33",
+    "persistent": "#332288",
+    "persistent-tile": "#44AA99",
+    "grid-barrier": "#117733",
+    "captured": "#882255",
+    "auto": "#222222",
+}
+
+MEASURED, MODELLED = "#1F2937", "#E07A1F"
+
+INK, MUTED, FAINT, GRID, PAPER = "#1F2937", "#6B7280", "#CBD2DC", "#E9ECF1", "#FFFFFF"
+
+#: From an idle SM to a full one; monotone in lightness, so it survives printing in grey.
+ACTIVITY = ("#F7F8FA", "#CFE1F2", "#84BCDB", "#3787C0", "#105BA4", "#08306B")
+
+
+def hop_color(hop: int) -> str:
+    """Colour of a hop (counted from 0); repeats after seven hops."""
+    return HOPS[hop % len(HOPS)]
+
+
+def hop_name(hop: int) -> str:
+    """ "hop 1" for hop 0: figures count from 1, as the papers do."""
+    return f"hop {hop + 1}"
+
+
+def strategy_color(strategy: str) -> str:
+    """Colour of a strategy; grey for one that is not known."""
+    return STRATEGIES.get(strategy, MUTED)
+
+
+def sm_color(sm: int, num_sms: int) -> str:
+    """Colour of a streaming multiprocessor: evenly spaced hues of equal lightness."""
+    return f"hsl({360.0 * (sm % max(num_sms, 1)) / max(num_sms, 1):.0f}, 55%, 45%)"
+
+
+def text_on(color: str) -> str:
+    """White or ink, whichever reads better on a ``#rrggbb`` ground."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return INK if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.3 else "white"
+
+
+def translucent(color: str, alpha: float) -> str:
+    """A ``#rrggbb`` colour as ``rgba(...)``."""
+    red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red}, {green}, {blue}, {alpha:g})"

@@ -1,0 +1,208 @@
+"""The look that all figures share, and updating a figure that is already on a page."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from gnnsample_lab.figures import palette
+from gnnsample_lab.traces import SampleTrace
+
+FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, sans-serif"
+
+#: Names of the two shapes that make the time cursor.
+CURSOR, VEIL = "cursor", "cursor-veil"
+
+
+@functools.lru_cache(maxsize=1)
+def template() -> go.layout.Template:
+    """Plain white ground, thin grid, readable type; small, since it travels with every figure."""
+    axis = {
+        "automargin": True,
+        "gridcolor": palette.GRID,
+        "linecolor": palette.FAINT,
+        "showline": True,
+        "tickcolor": palette.FAINT,
+        "ticks": "outside",
+        "ticklen": 4,
+        "title": {"font": {"size": 14}, "standoff": 10},
+        "zeroline": False,
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"family": FONT, "size": 13, "color": palette.INK},
+            "title": {
+                "x": 0.0,
+                "xanchor": "left",
+                "xref": "container",
+                "y": 1.0,
+                "yanchor": "top",
+                "yref": "container",
+                "pad": {"l": 16, "t": 28},
+                "font": {"size": 20},
+            },
+            "paper_bgcolor": palette.PAPER,
+            "plot_bgcolor": palette.PAPER,
+            "colorway": list(palette.HOPS),
+            "hoverlabel": {
+                "bgcolor": "white",
+                "bordercolor": palette.FAINT,
+                "font": {"family": FONT, "size": 13},
+            },
+            "legend": {
+                "orientation": "h",
+                "x": 0,
+                "xanchor": "left",
+                "y": 1.0,
+                "yanchor": "bottom",
+                "traceorder": "normal",
+            },
+            "margin": {"l": 64, "r": 24, "t": 106, "b": 56},
+            "bargap": 0.28,
+            "bargroupgap": 0.06,
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )
+
+
+def as_list(traces: SampleTrace | Sequence[SampleTrace]) -> list[SampleTrace]:
+    """One or several traces as a list.
+
+    Raises:
+        ValueError: if there is none.
+    """
+    found = [traces] if isinstance(traces, SampleTrace) else list(traces)
+    if not found:
+        raise ValueError("traces must hold at least one trace (got none)")
+    return found
+
+
+def _distinct(values: list[str]) -> str:
+    return "; ".join(dict.fromkeys(values))
+
+
+def describe(traces: SampleTrace | Sequence[SampleTrace], *extra: str) -> str:
+    """The line under a title: graph, batch, fanouts and origin, each named once."""
+    found = as_list(traces)
+    parts = [
+        _distinct([t.title for t in found]),
+        "batch " + _distinct([f"{t.batch_size:,}" for t in found]),
+        "fanouts " + _distinct([", ".join("all" if k < 0 else str(k) for k in t.fanouts) for t in found]),
+        *extra,
+        _distinct([t.label for t in found]),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def heading(title: str, subtitle: str) -> str:
+    """Title text with a smaller second line."""
+    return f"{title}<br><sub>{subtitle}</sub>"
+
+
+def finish(fig: go.Figure, title: str, subtitle: str, *, height: int = 400, **layout: Any) -> go.Figure:
+    """Apply the shared look; ``uirevision`` keeps the reader's zoom when new data arrive."""
+    fig.update_layout(template=template(), height=height, uirevision="keep")
+    fig.update_layout(title_text=heading(title, subtitle), **layout)
+    if fig.layout.showlegend is False and fig.layout.margin.t is None:
+        fig.update_layout(margin_t=86)
+    return fig
+
+
+def microseconds(value: float) -> str:
+    """A time for labels, with the digits that matter: "8.4 µs", "433 µs", "1,394 µs"."""
+    return f"{value:,.1f} µs" if abs(value) < 10 else f"{value:,.0f} µs"
+
+
+def trace_name(trace: SampleTrace, among: Sequence[SampleTrace]) -> str:
+    """Strategy name, with whatever else tells the trace from the others."""
+    name = trace.strategy
+    if len({t.completion for t in among if t.strategy == trace.strategy}) > 1:
+        name += f", {trace.completion}"
+    if len({t.fetch_size for t in among if t.strategy == trace.strategy}) > 1:
+        name += f", fetch {trace.fetch_size}"
+    if len({t.pick for t in among}) > 1:
+        name += f", {trace.pick}"
+    if len({t.batch_size for t in among}) > 1:
+        name += f", batch {trace.batch_size:,}"
+    if len({t.origin for t in among}) > 1:
+        name += f" ({trace.origin})"
+    return name
+
+
+def empty_figure(title: str, message: str, *, height: int = 320) -> go.Figure:
+    """A figure that says why there is nothing to draw."""
+    fig = go.Figure()
+    fig.add_annotation(text=message, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
+    finish(fig, title, "", height=height)
+    fig.update_xaxes(visible=False)
+    fig.update_yaxes(visible=False)
+    return fig
+
+
+def cursor_shapes(until_us: float, end_us: float) -> list[dict[str, Any]]:
+    """A line at ``until_us`` and a veil over what comes after: cheap to move, whatever lies beneath."""
+    across = {"xref": "x", "yref": "paper", "y0": 0, "y1": 1}
+    veil = {
+        "name": VEIL,
+        "type": "rect",
+        "x0": min(until_us, end_us),
+        "x1": end_us,
+        "line": {"width": 0},
+        "fillcolor": "rgba(255, 255, 255, 0.86)",
+        "layer": "above",
+        **across,
+    }
+    line = {
+        "name": CURSOR,
+        "type": "line",
+        "x0": until_us,
+        "x1": until_us,
+        "line": {"color": palette.INK, "width": 1.5},
+        "layer": "above",
+        **across,
+    }
+    return [veil, line]
+
+
+def set_cursor(fig: go.Figure, until_us: float | None) -> go.Figure:
+    """Move the time cursor of a figure with a time axis, in place; None removes it.
+
+    Works on a ``Figure`` and on a ``FigureWidget``, where only the shapes are sent to the page.
+    """
+    others = [shape for shape in fig.layout.shapes if shape.name not in (CURSOR, VEIL)]
+    if until_us is None:
+        fig.layout.shapes = others
+        return fig
+    end = fig.layout.meta["end_us"] if fig.layout.meta and "end_us" in fig.layout.meta else until_us
+    fig.layout.shapes = [*others, *cursor_shapes(float(until_us), float(end))]
+    return fig
+
+
+def update_figure(widget: go.Figure, new: go.Figure) -> None:
+    """Make ``widget`` (a ``FigureWidget`` on a page, or any figure) show ``new``, in one batch of messages.
+
+    Traces of the same type are updated in place, so the page animates instead of flashing; if number or types
+    of the traces differ, they are replaced. The template is only sent when it differs.
+    """
+    same = len(widget.data) == len(new.data) and all(
+        old.type == fresh.type for old, fresh in zip(widget.data, new.data, strict=True)
+    )
+    layout = new.layout.to_plotly_json()
+    if widget.layout.template.to_plotly_json() == new.layout.template.to_plotly_json():
+        layout.pop("template", None)
+    with widget.batch_update():
+        if same:
+            for old, fresh in zip(widget.data, new.data, strict=True):
+                wanted = fresh.to_plotly_json()
+                wanted.pop("type", None)
+                stale = set(old.to_plotly_json()) - set(wanted) - {"type", "uid"}
+                old.update({**dict.fromkeys(stale), **wanted}, overwrite=True)
+        else:
+            widget.data = []
+            widget.add_traces(list(new.data))
+        stale = set(widget.layout.to_plotly_json()) - set(layout) - {"template", "autosize", "width"}
+        widget.layout.update({**dict.fromkeys(stale), **layout}, overwrite=True)

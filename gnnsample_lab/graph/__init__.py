@@ -1,0 +1,26 @@
+"""Graphs: the type, its sources (OGB, SNAP, PyG, NetworkX, edge arrays, generators), and the catalogue."""
+
+from gnnsample_lab.graph.catalogue import datasets
+from gnnsample_lab.graph.errors import (
+    CorruptDataError,
+    DatasetNotFoundError,
+    DownloadError,
+    UnknownDatasetError,
+)
+from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.load import load, load_default, load_or_twin
+from gnnsample_lab.graph.synthetic import random_weights, rmat
+
+__all__ = [
+    "CorruptDataError",
+    "DatasetNotFoundError",
+    "DownloadError",
+    "Graph",
+    "UnknownDatasetError",
+    "datasets",
+    "load",
+    "load_default",
+    "load_or_twin",
+    "random_weights",
+    "rmat",
+]

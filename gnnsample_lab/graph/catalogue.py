@@ -1,0 +1,87 @@
+"""The catalogue of datasets: sizes, licences, who used them, where they come from, how twins are made."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from gnnsample_lab.graph import roots
+from gnnsample_lab.graph.errors import UnknownDatasetError
+
+Entry = dict[str, Any]
+
+
+def _path() -> Path:
+    package = Path(__file__).resolve().parents[1]
+    for path in (
+        package.parent / "data" / "catalogue.json",
+        package / "_resources" / "data" / "catalogue.json",
+    ):
+        if path.is_file():
+            return path
+    raise FileNotFoundError("the package was installed without its data/catalogue.json")
+
+
+@functools.lru_cache(maxsize=1)
+def entries() -> dict[str, Entry]:
+    """Every catalogue entry by name."""
+    listed = json.loads(_path().read_text(encoding="utf-8"))["datasets"]
+    return {entry["name"]: entry for entry in listed}
+
+
+def entry(name: str) -> Entry:
+    """The entry of ``name``.
+
+    Raises:
+        UnknownDatasetError: not in the catalogue; the message offers the closest names.
+    """
+    table = entries()
+    if name in table:
+        return table[name]
+    close = difflib.get_close_matches(name, table, n=3, cutoff=0.5)
+    hint = f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
+    raise UnknownDatasetError(
+        f"name {name!r} is no known dataset{hint}; lab.datasets() lists them, "
+        "and snap:<path or name> reads an edge list"
+    )
+
+
+def datasets(root: str | os.PathLike[str] | None = None) -> Any:
+    """The catalogue as a pandas DataFrame, one row per dataset, indexed by name.
+
+    Columns: ``name``, ``kind`` (ogb, npz, snap, synthetic, rmat), ``num_nodes``, ``num_edges`` (directed, as
+    loaded by default), ``num_features``, ``num_classes``, ``num_train``, ``directed``, ``licence``,
+    ``papers`` (where its sizes are listed), ``twin`` (the synthetic stand-in), ``local`` (where it lies
+    under ``root``, "generated" for synthetic ones, empty when it would have to be downloaded),
+    ``download_mb``, ``notes``.
+
+    Args:
+        root: data root to look in, as for :func:`gnnsample_lab.load`.
+    """
+    import pandas
+
+    from gnnsample_lab.graph.locate import where
+
+    base = roots.data_root(root)
+    counts = ["num_nodes", "num_edges", "num_features", "num_classes", "num_train"]
+    rows = []
+    for name, item in entries().items():
+        generated = item["kind"] in ("synthetic", "rmat")
+        row: Entry = {"name": name, "kind": item["kind"]}
+        row.update({key: item.get(key, 0) for key in counts})
+        row["directed"] = bool(item.get("directed", False))
+        row["licence"] = item["licence"]
+        row["papers"] = ", ".join(item.get("papers", []))
+        row["twin"] = item.get("twin", item.get("twin_of", ""))
+        row["local"] = "generated" if generated else str(where(name, base) or "")
+        row["download_mb"] = item.get("download_mb")
+        row["notes"] = item.get("notes", "")
+        rows.append(row)
+    frame = pandas.DataFrame(rows).set_index("name", drop=False)
+    for column in (*counts, "download_mb"):
+        frame[column] = frame[column].astype("Int64")  # nullable: some counts depend on the file
+    return frame

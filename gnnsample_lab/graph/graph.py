@@ -1,0 +1,330 @@
+"""The graph type: in-neighbour CSC plus node data, on the CPU or the GPU."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device.runtime import resolve_device
+from gnnsample_lab.graph import checks
+from gnnsample_lab.graph.csc import build_csc, rows_of, with_reverse_edges
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A directed graph whose messages flow from source to destination, stored as in-neighbour lists.
+
+    Vertex ids are global: ``0 .. num_nodes - 1``. Self-loops, parallel edges and isolated vertices are valid.
+    Arrays are NumPy on the CPU (memory-mapped ones included) and CuPy on the GPU.
+
+    Attributes:
+        indptr: int64[N+1]; the in-edges of vertex v lie at positions ``indptr[v]:indptr[v+1]``.
+        indices: int32[E] (int64 from 2**31 vertices on); the source of each edge, sorted within a vertex.
+        edge_weight: float32[E], finite and not negative, or None.
+        feat: float32[N, F] or None. May stay in host memory while the graph is on the GPU.
+        label: int64[N], -1 for none; int64[N, tasks] of 0 and 1 for multi-label data; or None.
+        splits: name ("train", "valid", "test") -> int64 vertex ids, in the order given.
+        num_classes: number of classes; found from ``label`` when not given, 0 without labels.
+        name: what ``lab.load`` was asked for.
+        is_synthetic: True for generated graphs; every figure title says so.
+        validate: False skips the checks that read every edge (arrays that were checked before).
+
+    Raises:
+        TypeError: a non-integer dtype where ids are expected, or a non-number where numbers are.
+        ValueError: shapes that do not fit, a decreasing ``indptr``, edges out of range or unsorted, NaN,
+            infinite or negative weights, arrays on different devices.
+    """
+
+    indptr: Any
+    indices: Any
+    edge_weight: Any = None
+    feat: Any = None
+    label: Any = None
+    splits: Mapping[str, Any] = field(default_factory=dict)
+    num_classes: int = -1
+    name: str = "graph"
+    is_synthetic: bool = False
+    validate: InitVar[bool] = True
+
+    def __post_init__(self, validate: bool) -> None:
+        indptr, indices = checks.topology(self.indptr, self.indices)
+        num_nodes = len(indptr) - 1
+        if validate:
+            checks.adjacency(indptr, indices)
+        self._set("indptr", indptr)
+        self._set("indices", indices.astype(checks.id_dtype(num_nodes), copy=False))
+        if self.edge_weight is not None and (validate or self.edge_weight.dtype != np.float32):
+            self._set("edge_weight", checks.weights(self.edge_weight, len(indices)))
+        if self.feat is not None:
+            self._set("feat", checks.features(self.feat, num_nodes))
+        if self.label is not None:
+            self._set("label", checks.labels(self.label, num_nodes))
+        self._set("splits", checks.split_ids(self.splits, num_nodes))
+        if self.num_classes < 0:
+            self._set("num_classes", self._count_classes())
+        self._check_devices()
+
+    def _set(self, attribute: str, value: Any) -> None:
+        object.__setattr__(self, attribute, value)  # the dataclass is frozen for everyone else
+
+    def _count_classes(self) -> int:
+        if self.label is None or self.label.size == 0:
+            return 0
+        return int(self.label.shape[1]) if self.label.ndim == 2 else int(self.label.max()) + 1
+
+    def _check_devices(self) -> None:
+        parts = {"edge_weight": self.edge_weight, "label": self.label}
+        parts.update({f"splits[{k!r}]": v for k, v in self.splits.items()})
+        if self.device == "cpu":
+            parts["feat"] = self.feat
+        for name, array in parts.items():
+            if array is not None and checks.device_of(array) != self.device:
+                raise ValueError(
+                    f"{name} must be on the device of indptr, {self.device} (got {checks.device_of(array)})"
+                )
+
+    # ---- construction -------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_edges(
+        cls,
+        src: Any,
+        dst: Any,
+        num_nodes: int | None = None,
+        *,
+        edge_weight: Any = None,
+        feat: Any = None,
+        label: Any = None,
+        splits: Mapping[str, Any] | None = None,
+        undirected: bool = False,
+        name: str = "graph",
+        is_synthetic: bool = False,
+    ) -> Graph:
+        """Graph of the edges ``src[i] -> dst[i]``.
+
+        Args:
+            src, dst: integer vertex ids (list, NumPy, CuPy or torch), one entry per edge.
+            num_nodes: number of vertices; the largest id plus one when None.
+            edge_weight: one per edge, or None.
+            feat, label: node data, one row per vertex.
+            splits: name -> vertex ids or boolean mask.
+            undirected: add the reverse of every edge that is no self-loop, with the same weight.
+
+        Raises:
+            TypeError, ValueError: as :class:`Graph`; ids out of range name the position.
+        """
+        src, dst = checks.integer_vector(src, "src"), checks.integer_vector(dst, "dst")
+        if len(src) != len(dst):
+            raise ValueError(f"src and dst must have one entry per edge each (got {len(src)} and {len(dst)})")
+        if checks.device_of(src) != checks.device_of(dst):
+            raise ValueError(
+                f"src and dst must be on one device (got {checks.device_of(src)} and {checks.device_of(dst)})"
+            )
+        if num_nodes is None:
+            num_nodes = 1 + max(int(src.max()), int(dst.max())) if len(src) else 0
+        num_nodes = checks.integer(num_nodes, "num_nodes")
+        checks.ids_in_range(src, num_nodes, "src")
+        checks.ids_in_range(dst, num_nodes, "dst")
+        if edge_weight is not None:
+            edge_weight = checks.weights(edge_weight, len(src))
+            if checks.device_of(edge_weight) != checks.device_of(src):
+                raise ValueError(
+                    f"edge_weight must be on the device of src, {checks.device_of(src)} "
+                    f"(got {checks.device_of(edge_weight)})"
+                )
+        if undirected:
+            src, dst, edge_weight = with_reverse_edges(src, dst, edge_weight)
+        indptr, indices, edge_weight = build_csc(src, dst, num_nodes, edge_weight)
+        return cls(
+            indptr, indices, edge_weight, feat, label, splits or {},
+            name=name, is_synthetic=is_synthetic, validate=False,
+        )  # fmt: skip
+
+    @classmethod
+    def from_csc(cls, indptr: Any, indices: Any, **node_data: Any) -> Graph:
+        """Graph of in-neighbour lists in any order; ``node_data`` as for :meth:`from_edges`."""
+        indptr, indices = checks.topology(indptr, indices)
+        if bool((indptr[1:] < indptr[:-1]).any()):
+            checks.adjacency(indptr, indices)  # raises, naming the vertex
+        return cls.from_edges(indices, rows_of(indptr), len(indptr) - 1, **node_data)
+
+    @classmethod
+    def from_networkx(
+        cls, graph: Any, *, weight: str | None = None, feat: str | None = None, label: str | None = None,
+        name: str | None = None,
+    ) -> Graph:  # fmt: skip
+        """Graph of a NetworkX graph; see :func:`gnnsample_lab.graph.interop.from_networkx`."""
+        from gnnsample_lab.graph.interop import from_networkx
+
+        return from_networkx(graph, weight=weight, feat=feat, label=label, name=name)
+
+    @classmethod
+    def from_pyg(cls, data: Any, *, name: str = "pyg") -> Graph:
+        """Graph of a PyTorch Geometric ``Data``; see :func:`gnnsample_lab.graph.interop.from_pyg`."""
+        from gnnsample_lab.graph.interop import from_pyg
+
+        return from_pyg(data, name=name)
+
+    def to_pyg(self) -> Any:
+        """PyTorch Geometric ``Data`` on the CPU; see :func:`gnnsample_lab.graph.interop.to_pyg`."""
+        from gnnsample_lab.graph.interop import to_pyg
+
+        return to_pyg(self)
+
+    # ---- sizes and degrees --------------------------------------------------------------------------------
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.indptr) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Directed edges; an undirected edge counts twice."""
+        return len(self.indices)
+
+    @property
+    def num_features(self) -> int:
+        return 0 if self.feat is None else int(self.feat.shape[1])
+
+    @property
+    def device(self) -> str:
+        """``"cpu"`` or ``"cuda"``: where ``indptr`` and ``indices`` lie."""
+        return checks.device_of(self.indptr)
+
+    @property
+    def title(self) -> str:
+        """Name for figure titles; a synthetic graph says that it is one."""
+        return f"{self.name} (synthetic)" if self.is_synthetic else self.name
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays, features included."""
+        return self._nbytes(features=True)
+
+    def _nbytes(self, features: bool) -> int:
+        arrays = [self.indptr, self.indices, self.edge_weight, self.label, *self.splits.values()]
+        if features:
+            arrays.append(self.feat)
+        return sum(int(a.nbytes) for a in arrays if a is not None)
+
+    def in_degrees(self) -> Any:
+        """int64[N]: incoming edges of each vertex, the neighbours that sampling draws from."""
+        return self.indptr[1:] - self.indptr[:-1]
+
+    def out_degrees(self) -> Any:
+        """int64[N]: outgoing edges of each vertex, how often it can be reached."""
+        xp = checks.array_module(self.device)
+        degrees = xp.zeros(self.num_nodes, dtype=np.int64)
+        chunk = 1 << 26  # bincount widens its input to int64
+        for start in range(0, self.num_edges, chunk):
+            degrees += xp.bincount(self.indices[start : start + chunk], minlength=self.num_nodes)
+        return degrees
+
+    @cached_property
+    def max_in_degree(self) -> int:
+        return int(self.in_degrees().max()) if self.num_nodes else 0
+
+    def edges(self) -> tuple[Any, Any]:
+        """``(src, dst)`` of every edge in canonical order (by destination, then source); ids global."""
+        return self.indices, rows_of(self.indptr).astype(self.indices.dtype)
+
+    # ---- placement and identity ---------------------------------------------------------------------------
+
+    def to(self, device: str, *, features: bool = True) -> Graph:
+        """The same graph on ``"cuda"`` or ``"cpu"``; itself when it already lies there.
+
+        Args:
+            device: ``"cuda"``, ``"cpu"`` or ``"auto"``.
+            features: False leaves ``feat`` in host memory, for features larger than the GPU.
+
+        Raises:
+            RuntimeError: no usable GPU.
+            MemoryError: larger than the free GPU memory; the message gives both sizes.
+        """
+        target = resolve_device(device)
+        feat_stays = self.feat is None or not features or checks.device_of(self.feat) == target
+        if target == self.device and feat_stays:
+            return self
+        if target == "cpu":
+            import cupy
+
+            def move(array: Any) -> Any:
+                return cupy.asnumpy(array) if checks.device_of(array) == "cuda" else array
+        else:
+            import cupy
+
+            self._check_fits(features, *gpu_memory())
+
+            def move(array: Any) -> Any:
+                return cupy.asarray(array)
+
+        def maybe(array: Any) -> Any:
+            return None if array is None else move(array)
+
+        moved = replace(
+            self,
+            indptr=move(self.indptr), indices=move(self.indices), edge_weight=maybe(self.edge_weight),
+            feat=self.feat if feat_stays else maybe(self.feat), label=maybe(self.label),
+            splits={k: move(v) for k, v in self.splits.items()}, validate=False,
+        )  # fmt: skip
+        if "max_in_degree" in self.__dict__:
+            moved._set("max_in_degree", self.max_in_degree)
+        return moved
+
+    def _check_fits(self, features: bool, free_bytes: int, total_bytes: int) -> None:
+        need = self._nbytes(features)
+        if need <= free_bytes:
+            return
+        topology = self._nbytes(False)
+        hint = ""
+        if features and topology <= free_bytes:
+            hint = (
+                f"; to('cuda', features=False) leaves its features in host memory and needs {_gib(topology)}"
+            )
+        raise MemoryError(
+            f"graph {self.name!r} needs {_gib(need)} on the GPU, which has {_gib(free_bytes)} free of "
+            f"{_gib(total_bytes)}{hint}"
+        )
+
+    def digest(self) -> str:
+        """SHA-256 over topology, weights, labels, splits and features; the same on every device."""
+        sha = hashlib.sha256()
+        named = {
+            "indptr": self.indptr, "indices": self.indices, "edge_weight": self.edge_weight,
+            "label": self.label, "feat": self.feat,
+        }  # fmt: skip
+        named.update({f"split {k}": self.splits[k] for k in sorted(self.splits)})
+        for name, array in named.items():
+            if array is None:
+                continue
+            sha.update(f"{name} {array.dtype.str} {tuple(array.shape)};".encode())
+            flat = array.reshape(-1)
+            for start in range(0, flat.size, 1 << 24):
+                part = flat[start : start + (1 << 24)]
+                sha.update(checks.host_bytes(part))
+        return sha.hexdigest()
+
+    def __repr__(self) -> str:
+        extras = [f"{self.num_features} features"] if self.feat is not None else []
+        extras += [f"{self.num_classes} classes"] if self.label is not None else []
+        extras += ["weighted"] if self.edge_weight is not None else []
+        extras += [f"{k} {len(v):,}" for k, v in self.splits.items()]
+        text = f"{self.num_nodes:,} nodes, {self.num_edges:,} directed edges, on {self.device}"
+        return f"Graph({self.title!r}: {', '.join([text, *extras])})"
+
+
+def gpu_memory() -> tuple[int, int]:
+    """``(free, total)`` bytes of the current GPU; blocks that CuPy's pool holds unused count as free."""
+    import cupy
+
+    free, total = cupy.cuda.Device().mem_info
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes()), int(total)
+
+
+def _gib(num_bytes: int) -> str:
+    return f"{num_bytes / 2**30:.2f} GiB" if num_bytes >= 2**27 else f"{num_bytes / 2**20:.2f} MiB"

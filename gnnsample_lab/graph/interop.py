@@ -1,0 +1,134 @@
+"""Graphs from NetworkX and from and to PyTorch Geometric."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnsample_lab.graph import checks
+
+if TYPE_CHECKING:
+    from gnnsample_lab.graph.graph import Graph
+
+_MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
+
+
+def from_networkx(
+    graph: Any, *, weight: str | None = None, feat: str | None = None, label: str | None = None,
+    name: str | None = None,
+) -> Graph:  # fmt: skip
+    """Graph of a NetworkX graph; vertex i is the i-th of ``graph.nodes``.
+
+    An undirected NetworkX graph gives both directions of each edge (a self-loop once); a multigraph keeps its
+    parallel edges.
+
+    Args:
+        graph: ``networkx.Graph``, ``DiGraph`` or a multigraph of either.
+        weight: name of an edge attribute to take as weight; every edge must have it.
+        feat, label: names of node attributes; every node must have them.
+        name: defaults to the NetworkX graph's own name.
+
+    Raises:
+        TypeError: not a NetworkX graph.
+        ValueError: an edge or node lacks a named attribute.
+    """
+    from gnnsample_lab.graph.graph import Graph
+
+    if not (hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph")):
+        raise TypeError(f"graph must be a NetworkX graph (got {type(graph).__name__})")
+    nodes = list(graph.nodes)
+    index = {node: i for i, node in enumerate(nodes)}
+    pairs = list(graph.edges(data=True))
+    src = np.fromiter((index[u] for u, _, _ in pairs), dtype=np.int64, count=len(pairs))
+    dst = np.fromiter((index[v] for _, v, _ in pairs), dtype=np.int64, count=len(pairs))
+    edge_weight = None
+    if weight is not None:
+        missing = next(((u, v) for u, v, data in pairs if weight not in data), None)
+        if missing is not None:
+            raise ValueError(f"weight names an attribute that edge {missing} lacks (got {weight!r})")
+        edge_weight = np.asarray([data[weight] for _, _, data in pairs], dtype=np.float64)
+
+    def column(attribute: str | None, argument: str) -> np.ndarray | None:
+        if attribute is None:
+            return None
+        lacking = next((node for node in nodes if attribute not in graph.nodes[node]), None)
+        if lacking is not None:
+            raise ValueError(f"{argument} names an attribute that node {lacking!r} lacks (got {attribute!r})")
+        return np.asarray([graph.nodes[node][attribute] for node in nodes])
+
+    return Graph.from_edges(
+        src, dst, len(nodes), edge_weight=edge_weight,
+        feat=column(feat, "feat"), label=column(label, "label"),
+        undirected=not graph.is_directed(), name=name or getattr(graph, "name", "") or "networkx",
+    )  # fmt: skip
+
+
+def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
+    """Graph of a homogeneous PyTorch Geometric ``Data``.
+
+    Takes ``edge_index`` (row 0 flows to row 1), ``num_nodes``, ``edge_weight`` (or a one-dimensional
+    ``edge_attr``), ``x``, ``y`` and the train, val and test masks. PyG's edge order is not kept: edges are
+    put into canonical order.
+
+    Raises:
+        TypeError: heterogeneous data.
+        ValueError: no ``edge_index``, or contents that are no valid graph.
+    """
+    from gnnsample_lab.graph.graph import Graph
+
+    if hasattr(data, "edge_types"):
+        raise TypeError("data must be a homogeneous torch_geometric Data (got heterogeneous data)")
+    edge_index = getattr(data, "edge_index", None)
+    if edge_index is None:
+        raise ValueError("data must have an edge_index (got none)")
+    edges = checks.as_array(edge_index, "edge_index")
+    if edges.ndim != 2 or edges.shape[0] != 2:
+        raise ValueError(f"edge_index must have shape (2, edges) (got {tuple(edges.shape)})")
+    weight = getattr(data, "edge_weight", None)
+    if weight is None:
+        attribute = getattr(data, "edge_attr", None)
+        if attribute is not None and (attribute.ndim == 1 or attribute.shape[1:] == (1,)):
+            weight = attribute.reshape(-1)
+    splits = {k: getattr(data, m) for k, m in _MASKS.items() if getattr(data, m, None) is not None}
+    label = getattr(data, "y", None)
+    return Graph.from_edges(
+        edges[0], edges[1], data.num_nodes, edge_weight=weight, feat=getattr(data, "x", None),
+        label=label, splits={k: v for k, v in splits.items() if v.ndim == 1}, name=name,
+    )  # fmt: skip
+
+
+def to_pyg(graph: Graph) -> Any:
+    """``torch_geometric.data.Data`` on the CPU, its edges in canonical order, so position i is edge i here.
+
+    Features share memory with the graph where NumPy allows it.
+
+    Raises:
+        ImportError: torch_geometric is not installed.
+    """
+    try:
+        from torch_geometric.data import Data
+    except ImportError as error:
+        raise ImportError("to_pyg() needs torch-geometric: pip install 'gnnsample_lab[pyg]'") from error
+    import torch
+
+    g = graph.to("cpu")
+    src, dst = g.edges()
+
+    def tensor(array: Any) -> Any:
+        # torch warns about read-only memory (a memory-mapped cache), so those are copied.
+        return torch.from_numpy(array if array.flags.writeable else np.array(array))
+
+    data = Data(edge_index=tensor(np.stack([src, dst]).astype(np.int64)), num_nodes=g.num_nodes)
+    if g.edge_weight is not None:
+        data.edge_weight = tensor(g.edge_weight)
+    if g.feat is not None:
+        data.x = tensor(g.feat)
+    if g.label is not None:
+        data.y = tensor(g.label)
+    for split, mask_name in _MASKS.items():
+        if split in g.splits:
+            mask = np.zeros(g.num_nodes, dtype=bool)
+            mask[g.splits[split]] = True
+            data[mask_name] = tensor(mask)
+    return data

@@ -1,0 +1,302 @@
+"""``lab.load``: a graph by name, from disk, from our cache, from the network, or generated."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import warnings
+from pathlib import Path
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.graph import (
+    cache,
+    catalogue,
+    checks,
+    locate,
+    npz_source,
+    ogb_source,
+    roots,
+    snap_source,
+    synthetic,
+)
+from gnnsample_lab.graph.download import download as fetch
+from gnnsample_lab.graph.download import unzip
+from gnnsample_lab.graph.errors import DatasetNotFoundError, DownloadError, UnknownDatasetError
+from gnnsample_lab.graph.graph import Graph
+
+DEFAULT_DATASET = "ogbn-arxiv"
+
+_lock = threading.RLock()  # two widgets asking for one dataset at once must not both download it
+
+
+def load(
+    name: str,
+    root: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    scale: float = 1.0,
+    seed: int = 0,
+    *,
+    device: str = "cpu",
+    undirected: bool | None = None,
+    features: bool | str = "auto",
+    weighted: bool = False,
+    use_cache: bool = True,
+    progress: bool = True,
+) -> Graph:
+    """Load a graph by name; :func:`gnnsample_lab.datasets` lists the names.
+
+    What is asked for is what is returned: no other dataset is ever substituted (see :func:`load_or_twin`).
+    Data is searched in ``<root>/<name>``, ``<root>/ogb/<ogb name>`` and ``<root>/snap/``. The first load
+    converts it to a memory-mapped cache in the root, or in the user's cache folder when the root is
+    read-only; later loads open that in well under a second.
+
+    Args:
+        name: ``"ogbn-..."`` and ``"ogbl-..."`` (homogeneous OGB), ``"reddit"``, ``"flickr"``, ``"yelp"``,
+            ``"physics"``, ``"snap:<path or name>"``, a synthetic twin such as ``"arxiv-like"``, or
+            ``"rmat"``.
+        root: data folder; else ``LAB_DATA_ROOT``, else the checkout's or the user's data folder.
+        download: fetch what is missing; False raises instead.
+        scale: synthetic graphs only: shrink (or grow) vertices and edges by this factor.
+        seed: of synthetic graphs, and of random weights.
+        device: where the arrays lie: ``"cpu"`` (NumPy, memory-mapped), ``"cuda"`` (CuPy) or ``"auto"``.
+            Synthetic graphs are generated on the GPU when there is one, whatever this says.
+        undirected: None takes the dataset's own convention: SNAP lists get reverse edges, OGB follows its
+            ``add_inverse_edge``. True and False override it (not for synthetic and NumPy-archive graphs).
+        features: False leaves node features out; ``"auto"`` does so for generated features above 4 GiB.
+        weighted: give every edge a random weight in [1, 5) where the dataset has none.
+        use_cache: False neither reads nor writes our cache.
+        progress: show progress bars.
+
+    Raises:
+        UnknownDatasetError (a LookupError): no such name.
+        DatasetNotFoundError (a FileNotFoundError): not there, and ``download`` is False or it has no source.
+        DownloadError, PermissionError (OSErrors): the network failed, the root cannot be written to.
+        CorruptDataError (a ValueError): cut-off or damaged files.
+        ValueError, TypeError: bad arguments, naming them.
+        MemoryError, RuntimeError: ``device="cuda"``, and the graph does not fit or there is no GPU.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a string (got {type(name).__name__})")
+    scale = checks.positive_float(scale, "scale")
+    seed = synthetic.checked_seed(seed)
+    if undirected not in (None, True, False):
+        raise TypeError(f"undirected must be None, True or False (got {undirected!r})")
+    if features != "auto" and not isinstance(features, bool):
+        raise ValueError(f"features must be True, False or 'auto' (got {features!r})")
+    target = runtime.resolve_device(device)
+    base = roots.data_root(root)
+    kind = _kind(name)
+    if scale != 1.0 and kind not in ("synthetic", "rmat"):
+        raise ValueError(f"scale must be 1 for {name!r}, which is not synthetic (got {scale})")
+    if undirected is not None and kind not in ("ogb", "snap"):
+        raise ValueError(
+            f"undirected must be None for {name!r}, whose directions are fixed (got {undirected})"
+        )
+    with _lock:
+        if kind in ("synthetic", "rmat"):
+            return _load_synthetic(name, kind, base, scale, seed, features, weighted, target, use_cache)
+        if kind == "ogb":
+            graph = _load_ogb(name, base, download, undirected, use_cache, progress)
+        elif kind == "snap":
+            graph = _load_snap(name, base, download, undirected is not False, use_cache, progress)
+        else:
+            graph = _load_npz(name, base, download, use_cache, progress)
+    if features is False and graph.feat is not None:
+        graph = _without_features(graph)
+    if weighted and graph.edge_weight is None:
+        graph = synthetic.random_weights(graph, seed=seed)
+    return graph.to(target)
+
+
+def load_or_twin(
+    name: str, root: str | os.PathLike[str] | None = None, *, scale: float = 1.0, seed: int = 0, device: str
+        = "cpu", weighted: bool = False, progress: bool = True,
+) -> Graph:  # fmt: skip
+    """``load(name)``, or its synthetic twin where neither the data nor the network is there.
+
+    The twin has ``is_synthetic=True`` and says so in its ``title``; a warning tells why. A dataset that
+    ``LAB_DATASET`` names was chosen by the user and is not substituted. ``scale`` applies to the twin.
+    """
+    try:
+        return load(name, root, device=device, seed=seed, weighted=weighted, progress=progress)
+    except (DatasetNotFoundError, DownloadError, PermissionError) as error:
+        twin = None if os.environ.get("LAB_DATASET") == name else catalogue.entry(name).get("twin")
+        if twin is None:
+            raise
+        warnings.warn(f"{name} is not here ({error}); using its synthetic twin {twin} instead", stacklevel=2)
+        return load(twin, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress)
+
+
+def load_default(
+    name: str | None = None, root: str | os.PathLike[str] | None = None, *, default: str = DEFAULT_DATASET,
+    scale: float = 1.0, seed: int = 0, device: str = "cpu", weighted: bool = False, progress: bool = True,
+) -> Graph:  # fmt: skip
+    """The graph that a notebook starts with.
+
+    ``name``, else the environment variable ``LAB_DATASET``: loaded as asked, never replaced by another. Else
+    ``default``, or its synthetic twin (at ``scale``) where neither the data nor the network is there.
+    """
+    explicit = name or os.environ.get("LAB_DATASET")
+    if explicit:
+        factor = scale if _kind(explicit) in ("synthetic", "rmat") else 1.0
+        return load(
+            explicit, root, scale=factor, seed=seed, device=device, weighted=weighted, progress=progress
+        )
+    if _kind(default) in ("synthetic", "rmat"):
+        return load(
+            default, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress
+        )
+    return load_or_twin(
+        default, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress
+    )
+
+
+def _kind(name: str) -> str:
+    if name.startswith("snap:"):
+        return "snap"
+    if name.startswith(("ogbn-", "ogbl-")):
+        try:
+            ogb_source.info(
+                name
+            )  # an unknown or heterogeneous name is an error here, before anything is searched
+        except UnknownDatasetError as error:
+            with contextlib.suppress(UnknownDatasetError):
+                return str(catalogue.entry(name)["kind"])
+            raise error
+        return "ogb"
+    return str(catalogue.entry(name)["kind"])
+
+
+def _load_synthetic(
+    name: str, kind: str, base: Path, scale: float, seed: int, features: bool | str, weighted: bool, target:
+        str, use_cache: bool,
+) -> Graph:  # fmt: skip
+    entry = catalogue.entry(name)
+    recipe = entry["recipe"]
+
+    def build() -> Graph:
+        if kind == "synthetic":
+            return synthetic.twin(
+                entry, scale=scale, seed=seed, features=features, weighted=weighted, device=target
+            )
+        num_nodes = max(synthetic.MIN_NODES, round(entry["num_nodes"] * scale))
+        draws = recipe.get("num_draws")
+        edges = None
+        if draws is None:
+            edges = max(1, min(round(entry["num_edges"] * scale), num_nodes * (num_nodes - 1) // 4))
+        else:
+            draws = max(1, round(draws * scale))
+        return synthetic.rmat(
+            num_nodes, draws, num_edges=edges, weighted=weighted, seed=seed, device=target, name=name
+        )
+
+    on_gpu = target == "cuda" or (os.environ.get("LAB_DEVICE") != "cpu" and runtime.cuda_available())
+    # A GPU generates a graph faster than a disk reads it.
+    with_features = synthetic.wants_features(
+        round(entry["num_nodes"] * scale), entry.get("num_features") or 0, features
+    )
+    sizes = {k: entry.get(k) for k in ("num_nodes", "num_edges", "num_features", "num_classes", "num_train")}
+    stamp = cache.fingerprint(
+        [
+            synthetic.GENERATOR_VERSION,
+            name,
+            sizes,
+            entry["directed"],
+            recipe,
+            scale,
+            seed,
+            with_features,
+            weighted,
+        ]
+    )
+    return cache.cached(base, name, stamp, build, use_cache and not on_gpu)
+
+
+def _load_ogb(
+    name: str, base: Path, download: bool, undirected: bool | None, use_cache: bool, progress: bool
+) -> Graph:
+    meta = ogb_source.info(name)
+    folder = locate.ogb_folder(name, base)
+    if folder is None:
+        folder = base / "ogb" / meta.folder
+        archive = next((a for a in locate.ogb_archives(name, base) if a.is_file()), None)
+        ours = archive is None
+        if archive is None:
+            if not download:
+                raise DatasetNotFoundError(_not_found(name, locate.ogb_folders(name, base)))
+            archive = fetch(meta.url, locate.ogb_archives(name, base)[0], progress=progress)
+        roots.require_writable(folder.parent, f"unpacking {archive.name}")
+        unzip(archive, folder, meta.archive_folder, progress=progress)
+        if ours:
+            archive.unlink()
+        if not ogb_source.is_complete(folder, meta):
+            raise DatasetNotFoundError(f"{archive} unpacked, but {folder} has no {meta.key_file}")
+    files = ogb_source.source_files(folder, meta)
+    stamp = cache.fingerprint(["ogb", name, undirected, [cache.file_stamp(f) for f in files]])
+
+    def build() -> Graph:
+        # Looked up only when needed: probing for a writable folder creates it.
+        scratch = roots.cache_folder(base) if meta.is_binary else None
+        return ogb_source.read(folder, meta, undirected=undirected, scratch=scratch)
+
+    return cache.cached(base, name, stamp, build, use_cache)
+
+
+def _load_snap(
+    name: str, base: Path, download: bool, undirected: bool, use_cache: bool, progress: bool
+) -> Graph:
+    target = name.removeprefix("snap:")
+    if not target:
+        raise UnknownDatasetError(f"name must be snap:<path or name> (got {name!r})")
+    path = locate.snap_file(target, base)
+    if path is None:
+        url = catalogue.entries().get(name, {}).get("url")
+        if url is None or not download:
+            candidates = locate.snap_candidates(target, base)
+            why = "" if url else "; the catalogue knows no address for it"
+            raise DatasetNotFoundError(_not_found(name, [candidates[0].parent, base, candidates[-1]]) + why)
+        path = fetch(url, base / "snap" / f"{target}.txt.gz", progress=progress)
+    stamp = cache.fingerprint(["snap", str(path), cache.file_stamp(path), undirected])
+    return cache.cached(
+        base, path.name.split(".")[0], stamp,
+        lambda: snap_source.read(path, undirected=undirected, name=name), use_cache,
+    )  # fmt: skip
+
+
+def _load_npz(name: str, base: Path, download: bool, use_cache: bool, progress: bool) -> Graph:
+    entry = catalogue.entry(name)
+    pattern = npz_source.READERS[entry["format"]][1]
+    folder = npz_source.find(locate.npz_folders(name, base), pattern)
+    if folder is None:
+        if not download:
+            raise DatasetNotFoundError(_not_found(name, locate.npz_folders(name, base)))
+        url = entry["url"]
+        file_name = url.rpartition("/")[2]
+        if file_name.endswith(".zip"):
+            archive = fetch(url, base / file_name, progress=progress)
+            unzip(archive, base / name, progress=progress)
+            archive.unlink()
+        else:
+            fetch(url, base / name / file_name, progress=progress)
+        folder = npz_source.find(locate.npz_folders(name, base), pattern)
+        if folder is None:
+            raise DatasetNotFoundError(f"{url} was fetched to {base / name}, but it holds no {pattern}")
+    files = sorted(f for f in folder.iterdir() if f.is_file())
+    stamp = cache.fingerprint(["npz", name, [cache.file_stamp(f) for f in files]])
+    found = folder
+    return cache.cached(base, name, stamp, lambda: npz_source.read(found, entry["format"], name), use_cache)
+
+
+def _without_features(graph: Graph) -> Graph:
+    import dataclasses
+
+    return dataclasses.replace(graph, feat=None, validate=False)
+
+
+def _not_found(name: str, searched: list[Path]) -> str:
+    places = ", ".join(dict.fromkeys(str(p) for p in searched))
+    return (
+        f"dataset {name!r} was not found in {places}; pass download=True, or root= (or LAB_DATA_ROOT) with "
+        "the folder that holds it"
+    )

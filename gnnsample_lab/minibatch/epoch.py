@@ -1,0 +1,93 @@
+"""The iterator of a training loop: shuffle, batch ids, prefetch, progress."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.device.philox import MAX_BATCH_ID
+from gnnsample_lab.sampling.types import check_int
+
+from .seeds import seed_array
+from .types import MiniBatch
+
+if TYPE_CHECKING:
+    from .sampler import NeighborSampler
+
+
+class EpochIterator:
+    """Iterates one epoch's mini-batches; may be iterated again, with the same result.
+
+    Batch ``i`` of epoch ``e`` has batch id ``e * len(self) + i``. On a GPU the next ``prefetch`` mini-batches are
+    sampled in one fused launch; on a CPU a thread samples ahead while the caller trains.
+    """
+
+    def __init__(
+        self,
+        sampler: NeighborSampler,
+        seeds: Any,
+        batch_size: int,
+        epoch: int,
+        shuffle: bool,
+        drop_last: bool,
+        prefetch: int | None,
+        progress: bool,
+    ) -> None:
+        self.sampler = sampler
+        self.batch_size = check_int("batch_size", batch_size, 2**31 - 1, lowest=1)
+        self.prefetch = 8 if sampler.device == "cuda" else 2
+        if prefetch is not None:
+            self.prefetch = check_int("prefetch", prefetch, 1024, lowest=1)
+        self.progress = progress
+        array = seed_array(seeds, sampler.graph.num_nodes)
+        full, rest = divmod(int(array.size), self.batch_size)
+        self._length = full + (1 if rest and not drop_last else 0)
+        self.epoch = check_int("epoch", epoch, 2**31)
+        self.first_batch_id = self.epoch * max(self._length, 1)
+        check_int("epoch", self.first_batch_id + self._length, MAX_BATCH_ID)
+        if shuffle:
+            order = np.random.default_rng([sampler.spec.seed, self.epoch]).permutation(array.size)
+            if runtime.is_cuda_array(array):
+                import cupy
+
+                order = cupy.asarray(order)
+            array = array[order]
+        self._seeds = array
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[MiniBatch]:
+        batches = self._fused() if self.sampler.device == "cuda" else self._threaded()
+        if not self.progress:
+            return batches
+        from tqdm.auto import tqdm
+
+        return iter(tqdm(batches, total=len(self), desc=f"epoch {self.epoch}", unit="batch"))
+
+    def _slice(self, i: int) -> Any:
+        return self._seeds[i * self.batch_size : (i + 1) * self.batch_size]
+
+    def _fused(self) -> Iterator[MiniBatch]:
+        for begin in range(0, self._length, self.prefetch):
+            group = range(begin, min(begin + self.prefetch, self._length))
+            yield from self.sampler.sample_many([self._slice(i) for i in group], self.first_batch_id + begin)
+
+    def _threaded(self) -> Iterator[MiniBatch]:
+        waiting: deque[Future[MiniBatch]] = deque()
+        with ThreadPoolExecutor(1, thread_name_prefix="sampler") as pool:
+            try:
+                for i in range(self._length):
+                    waiting.append(pool.submit(self.sampler.sample, self._slice(i), self.first_batch_id + i))
+                    if len(waiting) >= self.prefetch:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()

@@ -1,0 +1,276 @@
+"""Sampling and relabelling on the GPU: one launch for any number of mini-batches, one wait for their sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.sampling.launch import Knobs, Launcher, capture
+from gnnsample_lab.sampling.plan import (
+    STATUS_BAD_SEED,
+    STATUS_STALLED,
+    Sizer,
+    Workspace,
+    seed_capacity,
+)  # fmt: skip
+from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.types import SampleSpec
+from gnnsample_lab.sampling.weights import IntegerWeights
+
+from .finish import Finisher
+from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
+from .types import MiniBatch
+
+_MAX_MARGIN = 4096.0
+_AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
+_AUTO_REPEATS = 5
+_POLLS = 2_000_000
+
+
+class GpuEngine:
+    """Samples on the GPU for one :class:`NeighborSampler`."""
+
+    def __init__(
+        self,
+        graph: Any,
+        spec: SampleSpec,
+        weights: IntegerWeights | None,
+        strategy: str,
+        completion: str,
+        fetch_size: int,
+        traced: bool,
+        scratch_bytes: int | None,
+        table: str | None = None,
+        knobs: Knobs | None = None,
+    ) -> None:
+        import cupy
+
+        self.graph, self.spec, self.weights = graph, spec, weights
+        self.strategy, self.fetch_size, self.traced = strategy, fetch_size, traced
+        self.paper = completion == "paper"
+        self.knobs = knobs or Knobs()
+        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+        self.scratch_limit = scratch_bytes if scratch_bytes is not None else int(free * 0.05)
+        self.table = table
+        self.reason = f"strategy={strategy!r} was asked for"
+        self._margin = 1.0
+        self._workspaces: dict[tuple[int, int], Workspace] = {}
+        self._chosen = strategy
+        if strategy == "auto":
+            self._chosen = "captured"
+            self.reason = "not measured yet: strategy='auto' measures at the first sample"
+            self._undecided = not traced
+            if traced:
+                self.reason = "a traced run times kernels one by one, so 'auto' takes 'captured' without measuring"
+        else:
+            self._undecided = False
+        self._set_up()
+
+    def _set_up(self) -> None:
+        strategy = self._chosen
+        queued = strategy in QUEUE_STRATEGIES
+        self.sizer = Sizer(self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table)
+        self.launcher = Launcher(self.graph, self.spec, strategy, self.traced, self.knobs)
+        self.finisher = Finisher(self.launcher, queued)
+        self.per_hop = None
+        if strategy in PER_HOP_STRATEGIES:
+            self.per_hop = PerHopSampler(self.graph, self.spec, self.weights, self.launcher)
+        self._workspaces.clear()
+
+    @property
+    def scratch_bytes(self) -> int:
+        return sum(w.num_bytes for w in self._workspaces.values())
+
+    def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
+        """Mini-batches of ``seeds`` with consecutive batch ids, in as few launches as memory allows."""
+        if self._undecided:
+            self._decide(seeds, first_batch_id)
+        if self.per_hop is not None:
+            return [self._sample_per_hop(s, first_batch_id + i) for i, s in enumerate(seeds)]
+        result: list[MiniBatch] = []
+        for wave in self._waves(seeds):
+            result += self._sample_wave(wave, first_batch_id + len(result))
+        return result
+
+    def _waves(self, seeds: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        if len(seeds) == 1:
+            yield seeds
+            return
+        cap = seed_capacity(max(int(s.size) for s in seeds))
+        one = self.sizer.num_bytes(self.sizer.shape(1, cap, self._margin))
+        at_once = max(1, min(len(seeds), int(self.scratch_limit // max(one, 1)), self.launcher.sms))
+        if self.traced:
+            at_once = 1
+        for begin in range(0, len(seeds), at_once):
+            yield seeds[begin : begin + at_once]
+
+    def workspace(self, num_batches: int, max_seeds: int) -> Workspace:
+        """Buffers for a launch; kept while they and their like fit the scratch bound."""
+        key = (num_batches, seed_capacity(max_seeds))
+        found = self._workspaces.get(key)
+        if found is not None:
+            return found
+        shape = self.sizer.shape(num_batches, key[1], self._margin)
+        need = self.sizer.num_bytes(shape)
+        while self._workspaces and self.scratch_bytes + need > self.scratch_limit:
+            self._workspaces.pop(next(iter(self._workspaces)))
+        made = Workspace(
+            self.graph, self.spec, self.weights, shape, self.launcher.strategy in QUEUE_STRATEGIES, self.traced,
+            self.fetch_size, self.paper,
+        )  # fmt: skip
+        self._workspaces[key] = made
+        return made
+
+    def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
+        while True:
+            ws = self.workspace(len(seeds), max(int(s.size) for s in seeds))
+            keep = self.stage(ws, seeds, first_batch_id)
+            timing = self.launch(ws)
+            status = 0
+            for i in range(len(seeds)):
+                status |= ws.totals_view[i * 64]
+            if not status:
+                batches = self.finisher.emit(ws, seeds, first_batch_id, self.graph)
+                if timing is not None:
+                    from .gpu_trace import attach_trace
+
+                    attach_trace(self, ws, batches[0], timing)
+                del keep
+                return batches
+            if status & STATUS_BAD_SEED:
+                raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
+            if status & STATUS_STALLED:
+                raise RuntimeError(f"strategy {self.strategy!r} made no progress and was stopped; no sample was made")
+            self._grow()
+
+    def _sample_per_hop(self, seeds: Any, batch_id: int) -> MiniBatch:
+        assert self.per_hop is not None
+        if not self.traced:
+            return self.per_hop.sample(seeds, batch_id)
+        from .gpu_trace import Timing, attach_per_hop_trace
+
+        timing = Timing()
+        batch = self.per_hop.sample(seeds, batch_id, timing)
+        timing.events[-1][2].synchronize()
+        attach_per_hop_trace(self, batch, timing)
+        return batch
+
+    def _grow(self) -> None:
+        """A buffer overflowed: the same sample is drawn again with room for more."""
+        self._workspaces.clear()
+        self._margin *= 2
+        if self._margin > _MAX_MARGIN:
+            raise MemoryError(
+                f"a mini-batch does not fit scratch_bytes={self.scratch_limit}: raise it, or lower fanouts or batch size"
+            )
+
+    def stage(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int) -> list[Any]:
+        """Write what the launch reads from host memory. Returns arrays that must live until it is over."""
+        base, tag = ws.stamp()
+        keep = []
+        for i, given in enumerate(seeds):
+            array = given
+            if array.dtype != np.int32 and array.dtype != np.int64:
+                array = array.astype(np.int64)
+            if isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+                import cupy
+
+                array = cupy.ascontiguousarray(cupy.asarray(array))
+            keep.append(array)
+            ws.write_batch(i, array.data.ptr, array.size, array.itemsize == 8, first_batch_id + i, base, tag)
+        return keep
+
+    def launch(self, ws: Workspace) -> Any:
+        """Sample, scan, and bring the sizes to ``ws.host_totals``; waits for them."""
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        timing = None
+        if self.traced:
+            from .gpu_trace import timed_launch
+
+            timing = timed_launch(self, ws)
+        elif self._chosen == "captured":
+            if ws.graph_exec is None:
+                ws.graph_exec = capture(lambda: self._work(ws))
+                # The first, uncaptured run has used this launch's stamps: samples are repeated with fresh ones.
+                stream.synchronize()
+                ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
+            ws.graph_exec.launch(stream)
+        else:
+            self._work(ws)
+        self._await_totals(ws, stream)
+        return timing
+
+    def _await_totals(self, ws: Workspace, stream: Any) -> None:
+        """Poll the flags that the scan writes before it scans: the host allocates while the GPU goes on."""
+        view = ws.totals_view
+        for i in range(ws.shape.num_batches):
+            flag = ws.last_base
+            for _ in range(_POLLS):
+                if view[i * 64 + 63] == flag:
+                    break
+            else:
+                stream.synchronize()  # raises what went wrong, or ends a launch that merely took long
+                if view[i * 64 + 63] != flag:
+                    raise RuntimeError(f"strategy {self.strategy!r} did not report its totals")
+
+    def _work(self, ws: Workspace) -> None:
+        self.launcher(ws)
+        self.finisher.scan(ws)
+
+    def _decide(self, seeds: Sequence[Any], first_batch_id: int) -> None:
+        """``strategy="auto"``: run the candidates on these very seeds and keep the fastest."""
+        import cupy
+
+        self._undecided = False
+        best: dict[str, float] = {}
+        for name in _AUTO_CANDIDATES:
+            self._chosen = name
+            self._set_up()
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            times = []
+            for repeat in range(_AUTO_REPEATS + 2):
+                begin.record()
+                self.sample_many(seeds, first_batch_id)
+                end.record()
+                end.synchronize()
+                if repeat >= 2:
+                    times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3)
+            best[name] = min(times)
+        self._chosen = min(best, key=best.__getitem__)
+        self._set_up()
+        listed = ", ".join(f"{name} {us:.0f} us" for name, us in sorted(best.items(), key=lambda item: item[1]))
+        self.reason = (
+            f"{self._chosen!r} was the fastest on {runtime.device_name()} for {len(seeds)} x {int(seeds[0].size)} "
+            f"seeds and fanouts {list(self.spec.fanouts)}: {listed}"
+        )
+
+
+def copy_bandwidth_gbps() -> float:
+    """Device-to-device copy bandwidth of this GPU, bytes read plus written, measured once per process."""
+    return _measure_copy() if not _copy_cache else _copy_cache[0]
+
+
+_copy_cache: list[float] = []
+
+
+def _measure_copy() -> float:
+    import cupy
+
+    source = cupy.empty(1 << 28, dtype=cupy.uint8)
+    target = cupy.empty_like(source)
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    fastest = math.inf
+    for _ in range(6):
+        begin.record()
+        target.data.copy_from_device_async(source.data, source.nbytes)
+        end.record()
+        end.synchronize()
+        fastest = min(fastest, cupy.cuda.get_elapsed_time(begin, end))
+    _copy_cache.append(2 * source.nbytes / (fastest * 1e-3) / 1e9)
+    return _copy_cache[0]

@@ -1,0 +1,205 @@
+"""``NeighborSampler``: seeds in, mini-batches out, on either device, by any strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.device.philox import MAX_BATCH_ID, MAX_DEGREE
+from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES, STRATEGIES
+from gnnsample_lab.sampling.types import COMPLETIONS, check_choice, check_int, make_spec
+from gnnsample_lab.sampling.weights import integer_weights
+
+from .cpu import CpuTables, keep_rows, sample_cpu
+from .epoch import EpochIterator
+from .seeds import seed_array
+from .types import MiniBatch
+
+CPU_DEFAULT_SCHEDULE = "captured"
+"""What ``strategy="auto"`` replays on a CPU, where there is nothing to measure: the fastest on the GPUs measured."""
+
+
+class NeighborSampler:
+    """k-hop neighbour sampling with GraphSAGE semantics.
+
+    The sample is a function of ``(graph, fanouts, pick, replace, weighted, expand, seed, seeds, batch_id)``;
+    ``strategy`` and ``device`` decide only how it is computed, and change no pick.
+
+    Args:
+        graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
+        fanouts: picks per vertex for each hop, ``fanouts[0]`` next to the seeds; -1 takes all in-neighbours.
+        strategy: a name of ``lab.strategies()``. On the CPU it selects the schedule that a trace replays.
+        pick: ``"floyd"`` or ``"reservoir"``, see :class:`~gnnsample_lab.sampling.types.SampleSpec`.
+        weighted: draw in proportion to ``graph.edge_weight``.
+        replace: draw with replacement.
+        expand: ``"frontier"`` (DGL, PGSampler) or ``"new"`` (PyTorch Geometric, cuGraph).
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        seed: 64-bit key of the generator.
+        trace: attach a :class:`~gnnsample_lab.traces.SampleTrace` to every mini-batch: measured on a GPU, modelled
+            on a CPU.
+        scratch_bytes: bound of the GPU scratch memory; default 5 % of the free memory.
+        completion: ``"exact"``, or ``"paper"`` for PGSampler's published rule, which can lose tasks
+            (``strategy="persistent"`` only).
+        fetch_size: tasks that a block takes from the queue at a time (persistent strategies).
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
+        RuntimeError: ``device="cuda"`` without a usable GPU.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        fanouts: Sequence[int],
+        strategy: str = "auto",
+        pick: str = "floyd",
+        weighted: bool = False,
+        replace: bool = False,
+        expand: str = "frontier",
+        device: str = "auto",
+        seed: int = 0,
+        trace: bool = False,
+        scratch_bytes: int | None = None,
+        completion: str = "exact",
+        fetch_size: int = 5,
+    ) -> None:
+        for attribute in ("indptr", "indices", "num_nodes"):
+            if not hasattr(graph, attribute):
+                raise TypeError(f"graph must be a gnnsample_lab.Graph (got {type(graph).__name__})")
+        self.spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
+        check_choice("strategy", strategy, STRATEGIES)
+        check_choice("completion", completion, COMPLETIONS)
+        if expand == "new" and strategy in QUEUE_STRATEGIES:
+            raise ValueError(
+                f"expand='new' needs hop order, which strategy={strategy!r} does not keep: "
+                "use expand='frontier' or a strategy with a barrier between hops"
+            )
+        if completion == "paper" and strategy != "persistent":
+            raise ValueError(f"completion='paper' exists for strategy='persistent' only (got strategy={strategy!r})")
+        if weighted and graph.edge_weight is None:
+            raise ValueError("weighted=True needs a graph with edge_weight")
+        self.device = runtime.resolve_device(device)
+        self.graph = graph if graph.device == self.device else graph.to(self.device)
+        if self.graph.max_in_degree > MAX_DEGREE:
+            raise ValueError(f"graph has a vertex of in-degree {self.graph.max_in_degree}; at most {MAX_DEGREE} works")
+        self.strategy = strategy
+        self.completion = completion
+        self.fetch_size = check_int("fetch_size", fetch_size, 1024, lowest=1)
+        self.trace = bool(trace)
+        self._weights = integer_weights(self.graph.indptr, self.graph.edge_weight) if weighted else None
+        self._engine: Any
+        if self.device == "cuda":
+            from .gpu import GpuEngine
+
+            self._engine = GpuEngine(
+                self.graph, self.spec, self._weights, strategy, self.completion, self.fetch_size, self.trace,
+                None if scratch_bytes is None else check_int("scratch_bytes", scratch_bytes, 2**48, lowest=1),
+            )  # fmt: skip
+        else:
+            if scratch_bytes is not None:
+                check_int("scratch_bytes", scratch_bytes, 2**48, lowest=1)
+            self._engine = CpuTables(self.graph.num_nodes)
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        return self.spec.fanouts
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch memory held now (tables, queues, staging), not counting samples handed out."""
+        return int(self._engine.scratch_bytes)
+
+    @property
+    def reason(self) -> str:
+        """Why this strategy runs; with ``strategy="auto"``, what was measured."""
+        if self.device == "cpu":
+            schedule = CPU_DEFAULT_SCHEDULE if self.strategy == "auto" else self.strategy
+            return f"the CPU twin computes every sample; a trace replays the schedule {schedule!r}"
+        return str(self._engine.reason)
+
+    def sample(self, seeds: Any, batch_id: int = 0) -> MiniBatch:
+        """Sample one mini-batch.
+
+        Args:
+            seeds: vertex ids; NumPy, CuPy, torch or a list. Duplicates are merged in first-seen order.
+            batch_id: 0..2**32 - 1; batches with different ids draw independently.
+
+        Raises:
+            TypeError, ValueError: seeds are not integers, empty, not one-dimensional or out of range.
+        """
+        return self.sample_many([seeds], batch_id)[0]
+
+    def sample_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> list[MiniBatch]:
+        """Sample several mini-batches, on a GPU fused into one launch; each as if sampled alone.
+
+        Args:
+            seeds: one entry per mini-batch, each as in :meth:`sample`.
+            first_batch_id: batch id of the first; the others follow on.
+        """
+        arrays = [seed_array(s, self.graph.num_nodes) for s in seeds]
+        if not arrays:
+            raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
+        first = check_int("first_batch_id", first_batch_id, MAX_BATCH_ID - len(arrays) + 1)
+        with runtime.lock:
+            if self.device == "cuda":
+                return self._engine.sample_many(arrays, first)
+            return [self._sample_cpu(np.asarray(_host(a)), first + i) for i, a in enumerate(arrays)]
+
+    def epoch(
+        self,
+        seeds: Any,
+        batch_size: int,
+        epoch: int = 0,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        prefetch: int | None = None,
+        progress: bool = False,
+    ) -> EpochIterator:
+        """Mini-batches over all seeds, each with a batch id of its own across epochs.
+
+        Args:
+            seeds: the training vertices.
+            batch_size: seeds per mini-batch; the last may be smaller unless ``drop_last``.
+            epoch: number of the epoch; part of the shuffle and of the batch ids.
+            shuffle: permute the seeds, the same way on every device for the same sampler seed and epoch.
+            prefetch: mini-batches sampled ahead (default 8 on a GPU, where they share one launch, 2 on a CPU).
+            progress: show a tqdm progress bar.
+
+        Returns:
+            An iterator with a length.
+        """
+        return EpochIterator(self, seeds, batch_size, epoch, shuffle, drop_last, prefetch, progress)
+
+    def _sample_cpu(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
+        batch = sample_cpu(self.graph, self.spec, self._weights, self._engine, seeds, batch_id)
+        if not self.trace and self.completion == "exact":
+            return batch
+        from gnnsample_lab.sampling.schedule import replay
+
+        strategy = CPU_DEFAULT_SCHEDULE if self.strategy == "auto" else self.strategy
+        degrees = [np.diff(self.graph.indptr)[p.frontier] for p in batch.picks]
+        spec = self.spec
+        trace, masks = replay(
+            batch.picks, degrees, strategy=strategy, pick=spec.pick, fanouts=spec.fanouts,
+            num_nodes=self.graph.num_nodes, fetch_size=self.fetch_size, completion=self.completion,
+            graph_name=self.graph.name, graph_is_synthetic=self.graph.is_synthetic, seed=spec.seed,
+            batch_id=batch_id, replace=spec.replace, weighted=spec.weighted, expand=spec.expand,
+        )  # fmt: skip
+        if self.completion == "paper":
+            batch = keep_rows(batch, masks, self._engine)
+        if self.trace:
+            object.__setattr__(batch, "trace", trace)
+        return batch
+
+    def __repr__(self) -> str:
+        return (
+            f"NeighborSampler({self.graph.name!r}, fanouts={list(self.fanouts)}, strategy={self.strategy!r}, "
+            f"device={self.device!r})"
+        )
+
+
+def _host(array: Any) -> Any:
+    return array.get() if runtime.is_cuda_array(array) else array

@@ -1,0 +1,192 @@
+"""Mini-batches: blocks with local ids, and the canonical form in which two samples are compared."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.sampling.types import HopPicks, SampleSpec, array_module
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One bipartite message-flow layer in CSR over its destinations. ``indices`` are local ids into ``src``.
+
+    Attributes:
+        src: source vertices, global ids ``[num_src]``; begins with ``dst``.
+        dst: destination vertices, global ids ``[num_dst]``.
+        indptr: where each destination's edges begin, ``int64[num_dst + 1]``.
+        indices: source of each edge as a local id, ``int32[num_edges]``.
+        edge_positions: index of each edge in ``graph.indices``, ``int64[num_edges]``.
+    """
+
+    src: Any
+    dst: Any
+    indptr: Any
+    indices: Any
+    edge_positions: Any
+
+    @property
+    def num_src(self) -> int:
+        return int(self.src.size)
+
+    @property
+    def num_dst(self) -> int:
+        return int(self.dst.size)
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.indices.size)
+
+    def __repr__(self) -> str:
+        return f"Block(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges})"
+
+
+@dataclass(frozen=True, eq=False)
+class CanonicalSample:
+    """A sample with everything a schedule may permute sorted away; compares by value.
+
+    ``arrays`` holds, in fixed order: the seeds; then per hop the sorted frontier, its counts, the edge positions
+    in (vertex, position) order and their neighbours; then per block the same edges as read through local ids.
+    """
+
+    arrays: tuple[np.ndarray, ...]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, CanonicalSample):
+            return NotImplemented
+        return len(self.arrays) == len(other.arrays) and all(
+            np.array_equal(a, b) for a, b in zip(self.arrays, other.arrays, strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.sha256())
+
+    def sha256(self) -> str:
+        """Hex digest over all arrays as little-endian ``int64``."""
+        digest = hashlib.sha256()
+        for array in self.arrays:
+            digest.update(len(array).to_bytes(8, "little"))
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class MiniBatch:
+    """One sampled mini-batch. Arrays are NumPy on the CPU and CuPy on the GPU.
+
+    Attributes:
+        node_ids: all vertices of the batch, global ids; the seeds first, then in order of discovery by hop.
+        level_sizes: ``node_ids[:level_sizes[h]]`` are the vertices reached before hop ``h``; the last entry
+            counts all. Length ``num_hops + 1``.
+        picks: per hop, seeds' hop first (:class:`~gnnsample_lab.sampling.types.HopPicks`, global ids).
+        local_neighbors: per hop, ``picks[h].neighbors`` as local ids, ``int32``.
+        seed_inverse: position in ``seeds`` of every seed as given, ``int64``; duplicates were merged.
+        batch_id: the batch id of the draw.
+        spec: the settings of the draw.
+        graph: the graph sampled from.
+        trace: what happened when (None unless the sampler was built with ``trace=True``).
+    """
+
+    node_ids: Any
+    level_sizes: tuple[int, ...]
+    picks: tuple[HopPicks, ...]
+    local_neighbors: tuple[Any, ...]
+    seed_inverse: Any
+    batch_id: int
+    spec: SampleSpec
+    graph: Any = field(repr=False)
+    trace: Any = field(default=None, repr=False)
+
+    @property
+    def seeds(self) -> Any:
+        """The distinct seeds in first-seen order, global ids: the first entries of ``node_ids``."""
+        return self.node_ids[: self.level_sizes[0]]
+
+    @property
+    def num_nodes(self) -> int:
+        return self.level_sizes[-1]
+
+    @property
+    def num_edges(self) -> int:
+        """Picks of all hops together."""
+        return sum(p.num_picks for p in self.picks)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """Message-flow blocks, input-most layer first: ``for layer, block in zip(layers, blocks)``."""
+        make = self._union_block if self.spec.expand == "new" else self._hop_block
+        return tuple(make(hop) for hop in reversed(range(self.spec.num_hops)))
+
+    def _hop_block(self, hop: int) -> Block:
+        picks = self.picks[hop]
+        src = self.node_ids[: self.level_sizes[hop + 1]]
+        return Block(src, src[: self.level_sizes[hop]], picks.offsets, self.local_neighbors[hop], picks.positions)
+
+    def _union_block(self, hop: int) -> Block:
+        # Under expand="new" a vertex is expanded once, so the layer at depth d needs the edges of all hops up to it.
+        xp = array_module(self.node_ids)
+        hops = range(hop + 1)
+        counts = xp.concatenate([self.picks[h].counts for h in hops])
+        indptr = xp.zeros(counts.size + 1, dtype=xp.int64)
+        xp.cumsum(counts, out=indptr[1:])
+        src = self.node_ids[: self.level_sizes[hop + 1]]
+        indices = xp.concatenate([self.local_neighbors[h] for h in hops])
+        positions = xp.concatenate([self.picks[h].positions for h in hops])
+        return Block(src, src[: self.level_sizes[hop]], indptr, indices, positions)
+
+    def canonical(self) -> CanonicalSample:
+        """The sorted form: equal exactly when two mini-batches hold the same sample."""
+        host = self.to_cpu()
+        arrays: list[np.ndarray] = [host.seeds, host.seed_inverse]
+        for picks in host.picks:
+            arrays += _canonical_rows(picks.frontier, picks.counts, picks.neighbors, picks.positions)
+        for block in host.blocks:
+            counts = np.diff(block.indptr)
+            arrays += _canonical_rows(block.dst, counts, block.src[block.indices], block.edge_positions)
+            arrays.append(np.sort(block.src))
+        return CanonicalSample(tuple(np.asarray(a, dtype=np.int64) for a in arrays))
+
+    def to_cpu(self) -> MiniBatch:
+        """The same mini-batch in NumPy arrays."""
+        if isinstance(self.node_ids, np.ndarray):
+            return self
+        import cupy
+
+        return MiniBatch(
+            cupy.asnumpy(self.node_ids), self.level_sizes, tuple(p.to_cpu() for p in self.picks),
+            tuple(cupy.asnumpy(a) for a in self.local_neighbors), cupy.asnumpy(self.seed_inverse),
+            self.batch_id, self.spec, self.graph, self.trace,
+        )  # fmt: skip
+
+    def to_torch(self) -> Any:
+        """Torch tensors on the same device (shared memory), see :class:`~.export.TorchBatch`."""
+        from .export import to_torch
+
+        return to_torch(self)
+
+    def to_pyg(self) -> Any:
+        """A ``torch_geometric.data.Data`` as PyTorch Geometric's NeighborLoader yields it; needs ``expand="new"``.
+
+        Raises:
+            ValueError: the batch was sampled with another ``expand``.
+        """
+        from .export import to_pyg
+
+        return to_pyg(self)
+
+    def __repr__(self) -> str:
+        sizes = " -> ".join(str(n) for n in self.level_sizes)
+        return f"MiniBatch(batch_id={self.batch_id}, nodes per hop {sizes}, edges={self.num_edges})"
+
+
+def _canonical_rows(rows: Any, counts: Any, neighbors: Any, positions: Any) -> list[np.ndarray]:
+    # Edge positions grow with the vertex id, so sorting by position groups by vertex too. With replacement
+    # positions repeat, but then so do their neighbours: ties cannot be told apart.
+    order = np.argsort(rows, kind="stable")
+    by_position = np.argsort(positions, kind="stable")
+    return [rows[order], counts[order], positions[by_position], neighbors[by_position]]

@@ -1,0 +1,280 @@
+// One hop, for any number of mini-batches: draw for every row of the frontier, write the picks, append what was
+// reached for the first time. Used by hop.cu (a kernel per hop) and grid_barrier.cu (all hops in one kernel).
+//
+// What bounds it: three dependent reads from memory per pick (vertex, its indptr pair, the neighbour) and one
+// atomic on a table that fits the L2 cache. So a warp draws for up to 32 rows at once, lane by lane (the
+// generator then runs with every lane busy), and afterwards spreads their picks over its lanes, four a lane in
+// flight.
+#ifndef LAB_EXPAND
+#define LAB_EXPAND
+#include "draw.cuh"
+
+#define LAB_FULL 0xFFFFFFFFu
+#define LAB_WARPS (sizeof(ID_T) == 4 ? 8 : 4)  // warps of a block: the staging of 64-bit ids is larger
+#if RULE == 1
+#define LAB_STAGE 160
+#else
+#define LAB_STAGE 320
+#endif
+#ifndef MIN_BLOCKS  // resident blocks that the compiler leaves registers for
+#if defined(KMAX) && KMAX > 16
+#define MIN_BLOCKS 3
+#else
+#define MIN_BLOCKS 4
+#endif
+#endif
+#define LAB_HUB 2048                            // reservoir rows above this degree are drawn by the whole block
+
+// Fresh vertices of one warp on their way to the node list: one atomic reserves room for many.
+struct Stage {
+    ID_T* ids;
+    int count;
+};
+
+// Write the stage to nodes[at ..] and its local ids to the table.
+__device__ __forceinline__ void lab_drain(const Plan& p, u32 b, u32 base, u32* counters, u64 at, Stage& stage) {
+    for (int i = lab_lane(); i < stage.count; i += 32) {
+        const u64 local = at + i;
+        if (local >= p.node_cap) {
+            atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+        } else {
+            p.nodes[(u64)b * p.node_cap + local] = stage.ids[i];
+            lab_set(p.table, b, base, stage.ids[i], (u32)local);
+        }
+    }
+    __syncwarp();
+    stage.count = 0;
+}
+
+__device__ __forceinline__ void lab_flush(const Plan& p, u32 b, u32 base, u32* counters, int hop, u64 level_end,
+                                          Stage& stage) {
+    if (stage.count == 0) return;
+    __syncwarp();
+    u32 first = 0;
+    if (lab_lane() == 0) first = atomicAdd(counters + CTR_FRESH + hop, (u32)stage.count);
+    lab_drain(p, b, base, counters, level_end + __shfl_sync(LAB_FULL, first, 0), stage);
+}
+
+// The same for all warps of a block at once: a single address takes all these atomics, and serves one at a time.
+__device__ __forceinline__ void lab_flush_block(const Plan& p, u32 b, u32 base, u32* counters, int hop, u64 level_end,
+                                                Stage& stage, u32* firsts) {
+    const u32 lane = lab_lane(), warp = threadIdx.x >> 5;
+    if (lane == 0) firsts[warp] = stage.count;
+    __syncthreads();
+    if (warp == 0) {
+        const u32 mine = lane < LAB_WARPS ? firsts[lane] : 0;
+        u32 inclusive = mine;
+#pragma unroll
+        for (int apart = 1; apart < LAB_WARPS; apart <<= 1) {
+            const u32 left = __shfl_up_sync(LAB_FULL, inclusive, apart);
+            if (lane >= apart) inclusive += left;
+        }
+        u32 first = 0;
+        if (lane == LAB_WARPS - 1 && inclusive) first = atomicAdd(counters + CTR_FRESH + hop, inclusive);
+        first = __shfl_sync(LAB_FULL, first, LAB_WARPS - 1);
+        if (lane < LAB_WARPS) firsts[lane] = first + inclusive - mine;
+    }
+    __syncthreads();
+    lab_drain(p, b, base, counters, level_end + firsts[warp], stage);
+}
+
+// Append lanes whose vertex is fresh to the stage; the caller keeps 32 places free.
+__device__ __forceinline__ void lab_push(Stage& stage, bool fresh, ID_T u) {
+    const u32 mask = __ballot_sync(LAB_FULL, fresh);
+    if (fresh) stage.ids[stage.count + __popc(mask & ((1u << lab_lane()) - 1))] = u;
+    stage.count += __popc(mask);
+}
+
+// Sum of the picks of all threads of the block into the hop's counter; ends the kernel's work on the hop.
+__device__ __forceinline__ void lab_count_edges(u32* counters, int hop, u32 picks) {
+    __shared__ u32 sums[32];
+#pragma unroll
+    for (int apart = 16; apart; apart >>= 1) picks += __shfl_xor_sync(LAB_FULL, picks, apart);
+    __syncthreads();
+    if (lab_lane() == 0) sums[threadIdx.x >> 5] = picks;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        u64 total = 0;
+        for (u32 w = 0; w < blockDim.x >> 5; ++w) total += sums[w];
+        if (total) atomicAdd((u64*)(counters + CTR_EDGES) + hop, total);
+    }
+}
+
+__device__ __forceinline__ void lab_stamp(const Hop& hop, u64 row, u64 enqueued, u64 started) {
+#if TRACE
+    u64* record = hop.trace + row * 4;
+    record[0] = enqueued;
+    record[1] = started;
+    record[2] = lab_now();
+    record[3] = (u64)lab_sm() << 32 | blockIdx.x;
+#endif
+}
+
+#ifdef KMAX
+struct HopShared {
+    i64 starts[LAB_WARPS][32];
+    int counts[LAB_WARPS][32];
+    int slots[LAB_WARPS][KMAX * 33];  // [slot][row], padded: writes and reads hit different banks
+    ID_T staged[LAB_WARPS][LAB_STAGE];
+    u32 firsts[LAB_WARPS];
+#if RULE == 1
+    ID_T vertices[LAB_WARPS][32];
+    int degrees[LAB_WARPS][32];
+    unsigned short hubs[LAB_WARPS * 32];
+    int num_hubs;
+#endif
+};
+
+__device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
+    const u32 b = blockIdx.y, lane = lab_lane(), warp = threadIdx.x >> 5;
+    u32* counters = lab_counters(p, b);
+    const Batch& batch = p.batches[b];
+    const u32 base = batch.base, batch_id = batch.batch_id;
+    const Hop& h = p.hops[hop];
+    const Levels level = lab_levels(p, counters, hop);
+    const u64 end = min(min(level.end, level.begin + h.row_cap), p.node_cap);
+    const bool relabel = hop + 1 < p.num_hops || p.relabel_last;
+    const u32 k = h.stride, magic = 65536 / k + 1;  // e / k for e < 65536 / k, which 32 * KMAX is
+    // Few rows: fewer per warp, so that all multiprocessors get some.
+    const u64 warps = (u64)gridDim.x * LAB_WARPS, rows = level.end - level.begin;
+    u32 per_warp = 32;
+    while (per_warp > 1 && rows <= warps * (per_warp >> 1)) per_warp >>= 1;
+    Stage stage{s.staged[warp], 0};
+    bool overflow = end < level.end;
+    u32 picked = 0;
+
+    for (u64 first = level.begin + (u64)blockIdx.x * LAB_WARPS * per_warp; first < end;
+         first += (u64)gridDim.x * LAB_WARPS * per_warp) {
+        const u64 row0 = first + warp * per_warp;
+        const int mine = row0 < end ? (int)min((u64)per_warp, end - row0) : 0;
+        const u64 started = TRACE ? lab_now() : 0;
+        lab_fuzz(p, warp);
+        Row row{0, 0, 0, 0};
+        if ((int)lane < mine) {
+            row = lab_row(p, p.nodes[(u64)b * p.node_cap + row0 + lane], h.fanout);
+            const u64 out = (u64)b * h.row_cap + (row0 - level.begin) + lane;
+            h.counts[out] = row.count;
+            h.starts[out] = row.start;
+            picked += row.count;
+        }
+        s.starts[warp][lane] = row.start;
+        s.counts[warp][lane] = row.count;
+#if RULE == 1
+        s.vertices[warp][lane] = (ID_T)row.vertex;
+        s.degrees[warp][lane] = row.degree;
+        if (threadIdx.x == 0) s.num_hubs = 0;
+        __syncthreads();
+        for (int r = 0; r < mine; ++r) {
+            Row shared{(u64)s.vertices[warp][r], s.starts[warp][r], s.degrees[warp][r], s.counts[warp][r]};
+            if (shared.degree <= LAB_HUB || lab_takes_all(shared, h.fanout)) {
+                lab_draw_group<WarpGroup>(p, shared, h.fanout, batch_id, hop, s.slots[warp] + r, 33);
+            } else {
+                for (int i = lane; i < shared.count; i += 32) s.slots[warp][i * 33 + r] = i;
+                if (lane == 0) s.hubs[atomicAdd(&s.num_hubs, 1)] = warp << 5 | r;
+            }
+        }
+        __syncthreads();
+        for (int i = 0; i < s.num_hubs; ++i) {
+            const int w = s.hubs[i] >> 5, r = s.hubs[i] & 31;
+            lab_reservoir(lab_draws(p, s.vertices[w][r], batch_id, hop), s.counts[w][r], s.degrees[w][r],
+                          s.slots[w] + r, 33, threadIdx.x, blockDim.x);
+        }
+        __syncthreads();
+#else
+        if ((int)lane < mine) lab_draw_lane(p, row, h.fanout, batch_id, hop, s.slots[warp] + lane, 33);
+        __syncwarp();
+#endif
+        const u64 out0 = (u64)b * h.row_cap * k + (row0 - level.begin) * k;
+        const u32 picks = mine * k;
+        for (u32 e0 = 0; e0 < picks; e0 += 128) {
+            ID_T u[4];
+            bool valid[4], fresh[4];
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                const u32 e = e0 + c * 32 + lane, r = (e * magic) >> 16, slot = e - r * k;
+                valid[c] = e < picks && (int)slot < s.counts[warp][r & 31];
+                u[c] = 0;
+                if (valid[c]) {
+                    const int at = s.slots[warp][slot * 33 + r];
+                    u[c] = __ldg(p.indices + s.starts[warp][r] + at);
+                    h.slots[out0 + e] = at;
+                }
+            }
+#pragma unroll
+            for (int c = 0; c < 4; ++c)
+                if (valid[c]) h.neighbors[out0 + e0 + c * 32 + lane] = u[c];
+            if (!relabel) continue;
+#pragma unroll
+            for (int c = 0; c < 4; ++c) fresh[c] = valid[c] && lab_insert(p.table, b, base, u[c], overflow);
+            if (stage.count > LAB_STAGE - 128) lab_flush(p, b, base, counters, hop, level.end, stage);
+#pragma unroll
+            for (int c = 0; c < 4; ++c) lab_push(stage, fresh[c], u[c]);
+        }
+        if (relabel) lab_flush_block(p, b, base, counters, hop, level.end, stage, s.firsts);
+        if (TRACE && (int)lane < mine) lab_stamp(h, (u64)b * h.row_cap + (row0 - level.begin) + lane, started, started);
+        __syncwarp();
+    }
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    lab_count_edges(counters, hop, picked);
+}
+#else
+// Wide hops (fanout above 32, or all in-neighbours): a warp per row, positions drawn in place in global memory.
+struct HopShared {
+    ID_T staged[LAB_WARPS][LAB_STAGE];
+};
+
+__device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
+    const u32 b = blockIdx.y, lane = lab_lane(), warp = threadIdx.x >> 5;
+    u32* counters = lab_counters(p, b);
+    const Batch& batch = p.batches[b];
+    const u32 base = batch.base, batch_id = batch.batch_id;
+    const Hop& h = p.hops[hop];
+    const Levels level = lab_levels(p, counters, hop);
+    const u64 end = min(min(level.end, level.begin + h.row_cap), p.node_cap);
+    const bool relabel = hop + 1 < p.num_hops || p.relabel_last;
+    Stage stage{s.staged[warp], 0};
+    bool overflow = end < level.end;
+    u32 picked = 0;
+    for (u64 at = level.begin + (u64)blockIdx.x * LAB_WARPS + warp; at < end; at += (u64)gridDim.x * LAB_WARPS) {
+        const u64 started = TRACE ? lab_now() : 0;
+        lab_fuzz(p, warp);
+        Row row = lab_row(p, p.nodes[(u64)b * p.node_cap + at], h.fanout);
+        const u64 out = (u64)b * h.row_cap + (at - level.begin);
+        u64 offset = (at - level.begin) * (u64)h.stride;
+        if (h.stride == 0) {
+            if (lane == 0) offset = atomicAdd((u64*)(counters + CTR_CURSOR) + hop, (u64)row.count);
+            offset = __shfl_sync(LAB_FULL, offset, 0);
+            if (offset + row.count > h.pick_cap) {
+                overflow = true;
+                row.count = 0;
+                offset = 0;
+            }
+        }
+        if (lane == 0) {
+            picked += row.count;
+            h.counts[out] = row.count;
+            h.starts[out] = row.start;
+            if (h.stride == 0) h.offsets[out] = offset;
+        }
+        offset += (u64)b * h.pick_cap;
+        lab_draw_group<WarpGroup>(p, row, h.fanout, batch_id, hop, h.slots + offset, 1);
+        for (int j0 = 0; j0 < row.count; j0 += 32) {
+            const int j = j0 + lane;
+            ID_T u = 0;
+            if (j < row.count) {
+                u = __ldg(p.indices + row.start + __ldcg(h.slots + offset + j));
+                h.neighbors[offset + j] = u;
+            }
+            if (!relabel) continue;
+            const bool fresh = j < row.count && lab_insert(p.table, b, base, u, overflow);
+            if (stage.count > LAB_STAGE - 32) lab_flush(p, b, base, counters, hop, level.end, stage);
+            lab_push(stage, fresh, u);
+        }
+        lab_flush(p, b, base, counters, hop, level.end, stage);
+        if (lane == 0) lab_stamp(h, out, started, started);
+    }
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    lab_count_edges(counters, hop, picked);
+}
+#endif
+#endif

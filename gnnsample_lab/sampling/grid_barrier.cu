@@ -1,0 +1,41 @@
+// Strategy `grid-barrier`: seeds and all hops in one cooperative launch, a barrier of the whole grid between hops.
+//
+// Every block must be resident at once; the launcher turns a cut grid into an error. The barrier is a counter per
+// hop: blocks add themselves and wait until all have, bounded by a count of polls.
+// @cooperative
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32
+#include "begin.cuh"
+#include "expand.cuh"
+
+__device__ __forceinline__ void lab_grid_barrier(u32* arrived, u32 blocks, u32* status) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence();
+        atomicAdd(arrived, 1u);
+        for (u32 polls = 0; lab_acquire(arrived) < blocks; ++polls) {
+            if (polls == 1u << 28) {
+                atomicOr(status, STATUS_STALLED);
+                break;
+            }
+        }
+        __threadfence();
+    }
+    __syncthreads();
+}
+
+// `arrived`: one zeroed word per hop. Few seeds are merged by the first block, in the memory that hops use later;
+// for many the kernels begin_insert and begin_number run before (`begun`).
+extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32, MIN_BLOCKS) grid_barrier(const __grid_constant__ Plan p, u32* arrived, int begun) {
+    __shared__ __align__(16) HopShared shared;
+    const u32 blocks = gridDim.x * gridDim.y;
+    u32* status = lab_counters(p, blockIdx.y) + CTR_STATUS;
+    if (blockIdx.x == 0 && !begun) {
+        const bool fits = p.seed_slots * sizeof(u64) <= sizeof(HopShared);
+        u64* hash = fits ? (u64*)&shared : p.seed_hash + (u64)blockIdx.y * p.seed_slots;
+        lab_begin(p, blockIdx.y, hash, (u32)p.seed_slots);
+    }
+    for (int hop = 0; hop < p.num_hops; ++hop) {
+        if (hop || !begun) lab_grid_barrier(arrived + hop, blocks, status);
+        lab_expand(p, hop, shared);
+    }
+}

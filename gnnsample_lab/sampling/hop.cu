@@ -1,0 +1,22 @@
+// Strategies `bsp` and `captured`: a kernel for the seeds, then a kernel per hop, no host in between.
+//
+// Shapes: grid (blocks, mini-batches). Bound: see expand.cuh.
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32
+#include "begin.cuh"
+#include "expand.cuh"
+
+extern "C" __global__ void __launch_bounds__(1024) begin(const __grid_constant__ Plan p) {
+    extern __shared__ u64 hash[];
+    lab_begin(p, blockIdx.y, hash, (u32)p.seed_slots);
+}
+
+extern "C" __global__ void begin_insert(const __grid_constant__ Plan p) { lab_begin_insert(p, blockIdx.y); }
+
+extern "C" __global__ void __launch_bounds__(1024) begin_number(const __grid_constant__ Plan p) {
+    lab_begin_number(p, blockIdx.y);
+}
+
+extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32, MIN_BLOCKS) hop(const __grid_constant__ Plan p, int hop) {
+    __shared__ HopShared shared;
+    lab_expand(p, hop, shared);
+}

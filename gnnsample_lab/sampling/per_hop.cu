@@ -1,0 +1,192 @@
+// The per-hop baselines: strategies `block-bsp`, `edge-bsp` and `turbo-bsp`. Each hop is counts, a scan, the host
+// reading the total, and one of the draws below into exactly sized arrays.
+//
+// rows: ID_T[n] vertices to expand; offsets: exclusive scan of counts, i64[n + 1]; slots: int[total] scratch;
+// neighbors: ID_T[total]; positions: i64[total].
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0 TRACE=0,1
+#include "draw.cuh"
+
+__device__ __forceinline__ u64 row_of(const i64* offsets, u64 n, i64 e) {
+    u64 low = 0, high = n;
+    while (high - low > 1) {
+        const u64 mid = (low + high) >> 1;
+        if (offsets[mid] <= e) low = mid;
+        else high = mid;
+    }
+    return low;
+}
+
+__device__ __forceinline__ void stamp(u64* trace, u64 row, u64 started) {
+#if TRACE
+    trace[row * 4] = trace[row * 4 + 1] = started;
+    trace[row * 4 + 2] = lab_now();
+    trace[row * 4 + 3] = (u64)lab_sm() << 32 | blockIdx.x;
+#endif
+}
+
+// Picks per row; `work`, when given, gets what the row costs: candidates read for the reservoir, else picks.
+extern "C" __global__ void count_rows(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int* counts,
+                                      i64* work) {
+    const u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    const Row row = lab_row(p, rows[i], fanout);
+    counts[i] = row.count;
+    if (!work) return;
+#if RULE == 1
+    // edge-bsp and turbo-bsp: groups of four candidates, the unit of one generator call.
+    work[i] = lab_takes_all(row, fanout) ? 0 : (row.degree + 3) / 4 - row.count / 4;
+#else
+    work[i] = row.count;
+#endif
+}
+
+// block-bsp: one block per row.
+extern "C" __global__ void draw_blocks(const __grid_constant__ Plan p, const ID_T* rows, int fanout, int hop,
+                                       u32 batch_id, const i64* offsets, int* slots, ID_T* neighbors, i64* positions,
+                                       u64* trace) {
+    const u64 i = blockIdx.x;
+    const u64 started = TRACE ? lab_now() : 0;
+    const Row row = lab_row(p, rows[i], fanout);
+    const i64 out = offsets[i];
+    lab_draw_group<BlockGroup>(p, row, fanout, batch_id, hop, slots + out, 1);
+    for (int j = threadIdx.x; j < row.count; j += blockDim.x) {
+        const i64 at = row.start + __ldcg(slots + out + j);
+        positions[out + j] = at;
+        neighbors[out + j] = __ldg(p.indices + at);
+    }
+    if (threadIdx.x == 0) stamp(trace, i, started);
+}
+
+// edge-bsp, step 1: what every slot holds before the draw, a thread per pick.
+extern "C" __global__ void edge_begin(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int hop,
+                                      u32 batch_id, const i64* offsets, int* slots) {
+    const i64 total = offsets[n];
+    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < total; e += (i64)gridDim.x * blockDim.x) {
+        const u64 i = row_of(offsets, n, e);
+        const int slot = (int)(e - offsets[i]);
+#if RULE == 0 || RULE == 2 || RULE == 4
+        const Row row = lab_row(p, rows[i], fanout);
+        if (!lab_takes_all(row, fanout)) {
+            const Draws d = lab_draws(p, row.vertex, batch_id, hop);
+#if RULE == 0
+            slots[e] = lab_bounded(d, slot, lab_word(d.four(slot >> 2), slot & 3), row.degree - row.count + slot + 1);
+#elif RULE == 2
+            slots[e] = lab_bounded(d, slot, lab_word(d.four(slot >> 2), slot & 3), row.degree);
+#else
+            const u64 base = p.prefix[row.start], sum = p.prefix[row.start + row.degree] - base;
+            slots[e] = lab_search(p.prefix, row, base + lab_bounded64(d, slot, sum));
+#endif
+            continue;
+        }
+#endif
+        slots[e] = slot;
+    }
+}
+
+// edge-bsp, step 2: the candidates (reservoir: a thread per four of them, found by binary search in `work`, the
+// exclusive scan of groups) or the rows (rules whose slots depend on each other).
+extern "C" __global__ void edge_draw(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int hop,
+                                     u32 batch_id, const i64* offsets, int* slots, const i64* work) {
+#if RULE == 1
+    const i64 total = work[n];
+    for (i64 g = blockIdx.x * (i64)blockDim.x + threadIdx.x; g < total; g += (i64)gridDim.x * blockDim.x) {
+        const u64 i = row_of(work, n, g);
+        const Row row = lab_row(p, rows[i], fanout);
+        const Draws d = lab_draws(p, row.vertex, batch_id, hop);
+        const u32 group = (row.count >> 2) + (u32)(g - work[i]);
+        const uint4 r = d.four(group);
+#pragma unroll
+        for (u32 c = 0; c < 4; ++c) {
+            const int j = group * 4 + c;
+            if (j >= row.count && j < row.degree) {
+                const u32 slot = lab_bounded(d, j, lab_word(r, c), j + 1);
+                if (slot < (u32)row.count) atomicMax(slots + offsets[i] + slot, j);
+            }
+        }
+    }
+#else
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += (u64)gridDim.x * blockDim.x) {
+        const Row row = lab_row(p, rows[i], fanout);
+        int* mine = slots + offsets[i];
+#if RULE == 0
+        if (lab_takes_all(row, fanout)) continue;
+        for (int slot = 1; slot < row.count; ++slot)
+            for (int earlier = 0; earlier < slot; ++earlier)
+                if (mine[earlier] == mine[slot]) {
+                    mine[slot] = row.degree - row.count + slot;
+                    break;
+                }
+#elif RULE >= 3
+        if (!lab_takes_all(row, fanout)) {
+#if RULE == 3
+            lab_successive(p, row, lab_draws(p, row.vertex, batch_id, hop), mine, 1);
+#endif
+        } else if (row.count != row.degree) {
+            for (int j = 0, slot = 0; j < row.degree; ++j)
+                if (p.prefix[row.start + j + 1] > p.prefix[row.start + j]) mine[slot++] = j;
+        }
+#endif
+    }
+#endif
+}
+
+// edge-bsp, step 3: positions and neighbours, a thread per pick.
+extern "C" __global__ void edge_gather(const __grid_constant__ Plan p, const ID_T* rows, u64 n, const i64* offsets,
+                                       const int* slots, ID_T* neighbors, i64* positions, u64* trace) {
+    const i64 total = offsets[n];
+    for (i64 e = blockIdx.x * (i64)blockDim.x + threadIdx.x; e < total; e += (i64)gridDim.x * blockDim.x) {
+        const u64 started = TRACE ? lab_now() : 0;
+        const u64 i = row_of(offsets, n, e);
+        const i64 at = __ldg(p.indptr + rows[i]) + slots[e];
+        positions[e] = at;
+        neighbors[e] = __ldg(p.indices + at);
+        if (e == offsets[i]) stamp(trace, i, started);
+    }
+}
+
+// turbo-bsp: work is cut into equal shares before the launch (`work`: exclusive scan of what each row costs);
+// block b takes the rows that begin in share b, its warps draw them in shared memory, whose atomics are cheap,
+// and results leave in one coalesced write per row.
+#define TURBO_WARPS 4
+#define TURBO_SLOTS 256
+extern "C" __global__ void __launch_bounds__(TURBO_WARPS * 32)
+    draw_balanced(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int hop, u32 batch_id,
+                  const i64* offsets, int* slots, ID_T* neighbors, i64* positions, const i64* work, u64* trace) {
+    __shared__ int shared_slots[TURBO_WARPS][TURBO_SLOTS];
+    __shared__ u64 bounds[2];
+    __shared__ u32 next;
+    if (threadIdx.x < 2) {
+        // Rows whose work begins in [share, next share): a row costs one more than its work, so none is free.
+        const u64 total = work[n] + n, share = blockIdx.x + threadIdx.x;
+        const u64 target = total * share / gridDim.x;
+        u64 low = 0, high = n;
+        while (low < high) {
+            const u64 mid = (low + high) >> 1;
+            if ((u64)work[mid] + mid < target) low = mid + 1;
+            else high = mid;
+        }
+        bounds[threadIdx.x] = low;
+    }
+    if (threadIdx.x == 0) next = 0;
+    __syncthreads();
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    while (true) {
+        u32 taken = 0;
+        if (lane == 0) taken = atomicAdd(&next, 1u);
+        const u64 i = bounds[0] + __shfl_sync(0xFFFFFFFFu, taken, 0);
+        if (i >= bounds[1]) break;
+        const u64 started = TRACE ? lab_now() : 0;
+        const Row row = lab_row(p, rows[i], fanout);
+        const i64 out = offsets[i];
+        const bool small = row.count <= TURBO_SLOTS;
+        if (small) lab_draw_group<WarpGroup>(p, row, fanout, batch_id, hop, shared_slots[warp], 1);
+        else lab_draw_group<WarpGroup>(p, row, fanout, batch_id, hop, slots + out, 1);
+        for (int j = lane; j < row.count; j += 32) {
+            const i64 at = row.start + (small ? shared_slots[warp][j] : __ldcg(slots + out + j));
+            positions[out + j] = at;
+            neighbors[out + j] = __ldg(p.indices + at);
+        }
+        __syncwarp();
+        if (lane == 0) stamp(trace, i, started);
+    }
+}

@@ -1,0 +1,156 @@
+// Strategies `fused-static` and `persistent`: a block per task of any hop.
+//
+// `persistent` (PGSampler, section III-C): resident blocks loop; block b starts with ticket b, then takes
+// `fetch_size` tickets at a time. `fused-static` (PGSampler's baseline DGL+Fusion, section V-D): as many blocks as
+// there can be tasks, each takes one ticket, serves it and ends.
+// Bound: one dependent chain (ticket, task, indptr, draw, neighbour, stamp, publish) per task and block.
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1
+#include "queue.cuh"
+
+#define SLOTS 256
+
+struct BlockShared {
+    u64 word;
+    u64 offset;
+    u64 base;
+    u32 row;
+    u32 fresh;
+    u32 stop;
+    u32 limit;
+    int slots[SLOTS];
+    ID_T staged[SLOTS + 1];
+};
+
+// Serve one task with the whole block.
+__device__ void lab_serve(const Plan& p, u32 b, u32* counters, u64 word, u64 ticket, BlockShared& s) {
+    const Batch& batch = p.batches[b];
+    const Task task = lab_task(word);
+    const Hop& h = p.hops[task.hop];
+    const u64 started = TRACE ? lab_now() : 0;
+    lab_fuzz(p, (u32)ticket);
+    const Row row = lab_row(p, task.vertex, h.fanout);
+    if (threadIdx.x == 0) {
+        s.row = atomicAdd(counters + CTR_ROWS + task.hop, 1u);
+        s.stop = !lab_reserve(p, counters, task.hop, row.count, s.row, s.offset);
+        s.fresh = 0;
+        if (!s.stop) {
+            const u64 out = (u64)b * h.row_cap + s.row;
+            h.counts[out] = row.count;
+            h.starts[out] = row.start;
+            h.vertices[out] = (ID_T)task.vertex;
+            if (!h.stride) h.offsets[out] = s.offset;
+        }
+    }
+    __syncthreads();
+    if (s.stop) return;
+    const u64 out = (u64)b * h.pick_cap + s.offset;
+    const bool small = row.count <= SLOTS;
+    if (small) lab_draw_group<BlockGroup>(p, row, h.fanout, batch.batch_id, task.hop, s.slots, 1);
+    else lab_draw_group<BlockGroup>(p, row, h.fanout, batch.batch_id, task.hop, h.slots + out, 1);
+    const bool expand = task.hop + 1 < p.num_hops;
+    bool overflow = false;
+    for (int j0 = 0; j0 < row.count || j0 == 0; j0 += SLOTS) {
+        for (int j = j0 + threadIdx.x; j < min(row.count, j0 + SLOTS); j += blockDim.x) {
+            const int at = small ? s.slots[j] : __ldcg(h.slots + out + j);
+            const ID_T u = __ldg(p.indices + row.start + at);
+            h.neighbors[out + j] = u;
+            if (small) h.slots[out + j] = at;
+            if (expand && lab_insert(p.reached[task.hop + 1], b, batch.base, u, overflow))
+                s.staged[atomicAdd(&s.fresh, 1u)] = u;
+        }
+        // The finished task itself is reused for the next hop (section IV-B).
+        if (expand && p.self_reuse && j0 == 0 && threadIdx.x == blockDim.x - 1 &&
+            lab_insert(p.reached[task.hop + 1], b, batch.base, task.vertex, overflow))
+            s.staged[atomicAdd(&s.fresh, 1u)] = (ID_T)task.vertex;
+        __syncthreads();
+        const u32 fresh = s.fresh;
+        if (fresh) {
+            if (threadIdx.x == 0) {
+                atomicAdd(counters + CTR_OUTSTANDING, fresh);
+                s.base = atomicAdd(counters + CTR_TAIL, fresh);
+            }
+            __syncthreads();
+            for (u32 i = threadIdx.x; i < fresh; i += blockDim.x)
+                lab_publish(p, b, counters, s.base + i, task.hop + 1, batch.tag, s.staged[i]);
+            __syncthreads();
+            if (threadIdx.x == 0) s.fresh = 0;
+        }
+        __syncthreads();
+    }
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    if (threadIdx.x == 0) {
+        lab_record(p, b, h, s.row, ticket, started);
+        p.queue[(u64)b * p.queue_cap + ticket] = word | LAB_DONE;
+        atomicSub(counters + CTR_OUTSTANDING, 1u);
+    }
+}
+
+// Wait until the ticket's slot is published; false when all work is done or the run has failed.
+__device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, BlockShared& s) {
+    if (threadIdx.x == 0) {
+        const u32 tag = p.batches[b].tag;
+        Watch watch;
+        s.stop = 0;
+        while (!lab_published(s.word = lab_peek(p, b, ticket), tag)) {
+            // Published just before the last task ended? `over` was read after the slot, so look once more.
+            if (watch.over(counters) && !lab_published(s.word = lab_peek(p, b, ticket), tag)) {
+                s.stop = 1;
+                break;
+            }
+            lab_nap(100);
+        }
+    }
+    __syncthreads();
+    const bool go = !s.stop;
+    __syncthreads();
+    return go;
+}
+
+extern "C" __global__ void __launch_bounds__(128) fused_static(const __grid_constant__ Plan p) {
+    __shared__ BlockShared s;
+    __shared__ u32 ticket;
+    u32* counters = lab_counters(p, blockIdx.y);
+    // Tickets, not blockIdx: a block that waits then only waits for blocks that already run.
+    if (threadIdx.x == 0) ticket = atomicAdd(counters + CTR_HEAD, 1u);
+    __syncthreads();
+    if (lab_await(p, blockIdx.y, counters, ticket, s)) lab_serve(p, blockIdx.y, counters, s.word, ticket, s);
+}
+
+extern "C" __global__ void __launch_bounds__(128) persistent(const __grid_constant__ Plan p) {
+    __shared__ BlockShared s;
+    __shared__ u32 first;
+    const u32 b = blockIdx.y;
+    u32* counters = lab_counters(p, b);
+    u32 ticket = blockIdx.x, tickets = 1;
+    if (p.paper) {
+        if (threadIdx.x == 0) s.limit = lab_acquire(counters + CTR_TAIL);
+        __syncthreads();
+    }
+    while (true) {
+        // As published: leave when the index has caught up with the tail as last seen.
+        if (p.paper && ticket >= s.limit) return;
+        for (u32 i = 0; i < tickets; ++i) {
+            if (p.paper) {
+                // As published: slots are read once, written or not; an empty one is passed over, its task lost.
+                if (threadIdx.x == 0) s.word = lab_peek(p, b, ticket + i);
+                __syncthreads();
+                const u64 word = s.word;
+                __syncthreads();
+                if (!lab_published(word, p.batches[b].tag)) continue;
+                lab_serve(p, b, counters, word, ticket + i, s);
+            } else {
+                if (!lab_await(p, b, counters, ticket + i, s)) return;
+                lab_serve(p, b, counters, s.word, ticket + i, s);
+            }
+            __syncthreads();
+        }
+        if (threadIdx.x == 0) {
+            first = atomicAdd(counters + CTR_HEAD, (u32)p.fetch_size) + gridDim.x;
+            s.limit = lab_acquire(counters + CTR_TAIL);
+        }
+        __syncthreads();
+        ticket = first;
+        tickets = p.fetch_size;
+        __syncthreads();
+    }
+}

@@ -1,0 +1,24 @@
+"""The names of the execution strategies: one ladder, the baselines first."""
+
+from __future__ import annotations
+
+STRATEGIES: dict[str, str] = {
+    "block-bsp": "DGL's execution: per hop degrees, scan, host sync, then one block per vertex",
+    "edge-bsp": "GraphBolt's execution: per hop, threads share all candidate edges evenly",
+    "turbo-bsp": "TurboGNN's execution: per hop, shared-memory aggregation and a predefined balance of work",
+    "bsp": "ours, per hop: a warp draws for 32 vertices at once, no host sync between hops",
+    "fused-static": "DGL+Fusion: all hops in one launch, one block per task, no balancing between blocks",
+    "persistent": "PGSampler: resident blocks take tasks of all hops from one global queue",
+    "persistent-tile": "ours, queue: resident warps take tasks by the dozen and draw for them lane by lane",
+    "grid-barrier": "ours, one cooperative launch: a grid barrier between hops instead of a kernel boundary",
+    "captured": "ours, one CUDA graph: the kernels of bsp replayed with one launch",
+    "auto": "the fastest of the above for this graph, batch and fanouts, found by measuring",
+}
+
+QUEUE_STRATEGIES = ("fused-static", "persistent", "persistent-tile")
+"""Strategies without a barrier between hops; they need expand="frontier"."""
+
+
+def strategies() -> dict[str, str]:
+    """Every strategy name with one line on how it executes. All are valid on both devices."""
+    return dict(STRATEGIES)

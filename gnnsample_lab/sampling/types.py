@@ -1,0 +1,142 @@
+"""What sampling hands on: the picks of one hop, and the settings that determine them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device.runtime import is_cuda_array
+
+PICKS = ("floyd", "reservoir")
+EXPANDS = ("frontier", "new")
+COMPLETIONS = ("exact", "paper")
+MAX_HOPS = 15
+MAX_FANOUT = 4096
+
+
+def array_module(array: Any) -> Any:
+    """NumPy or CuPy, whichever ``array`` belongs to."""
+    if is_cuda_array(array):
+        import cupy
+
+        return cupy
+    return np
+
+
+@dataclass(frozen=True, eq=False)
+class HopPicks:
+    """The picks of one hop, compact. All ids are global.
+
+    Attributes:
+        frontier: expanded vertices, ``int32[n]`` or ``int64[n]``.
+        counts: picks of each frontier vertex, ``int32[n]``.
+        neighbors: picked in-neighbours, grouped by frontier vertex, ids ``[sum(counts)]``.
+        positions: edge position (index into ``graph.indices``) of each pick, ``int64[sum(counts)]``.
+    """
+
+    frontier: Any
+    counts: Any
+    neighbors: Any
+    positions: Any
+
+    @cached_property
+    def offsets(self) -> Any:
+        """Exclusive scan of ``counts``, ``int64[n + 1]``: where each vertex's picks begin."""
+        xp = array_module(self.counts)
+        out = xp.zeros(self.counts.size + 1, dtype=xp.int64)
+        xp.cumsum(self.counts, out=out[1:])
+        return out
+
+    @property
+    def num_picks(self) -> int:
+        return int(self.neighbors.size)
+
+    def to_cpu(self) -> HopPicks:
+        """The same picks as NumPy arrays."""
+        if not is_cuda_array(self.frontier):
+            return self
+        import cupy
+
+        return HopPicks(*(cupy.asnumpy(a) for a in (self.frontier, self.counts, self.neighbors, self.positions)))
+
+
+@dataclass(frozen=True)
+class SampleSpec:
+    """The settings that a sample is a function of (besides graph, seeds and batch id).
+
+    Attributes:
+        fanouts: picks per vertex, hop next to the seeds first; -1 takes all in-neighbours.
+        pick: ``"floyd"`` (O(fanout) draws) or ``"reservoir"`` (O(degree) draws, the rule of DGL and PGSampler).
+        replace: draw with replacement.
+        weighted: draw in proportion to the edge weights (``pick`` then does not apply).
+        expand: ``"frontier"`` expands all vertices reached so far at every hop (DGL, PGSampler);
+            ``"new"`` only those reached for the first time (PyTorch Geometric, cuGraph).
+        seed: 64-bit key of the generator.
+    """
+
+    fanouts: tuple[int, ...]
+    pick: str = "floyd"
+    replace: bool = False
+    weighted: bool = False
+    expand: str = "frontier"
+    seed: int = 0
+
+    @property
+    def num_hops(self) -> int:
+        return len(self.fanouts)
+
+    @property
+    def rule(self) -> int:
+        """Number of the pick rule in kernels: 0 floyd, 1 reservoir, 2 replace, 3 weighted, 4 weighted+replace."""
+        if self.weighted:
+            return 4 if self.replace else 3
+        if self.replace:
+            return 2
+        return PICKS.index(self.pick)
+
+
+def make_spec(
+    fanouts: Any, pick: str, replace: bool, weighted: bool, expand: str, seed: Any
+) -> SampleSpec:
+    """Validate sampler arguments.
+
+    Raises:
+        TypeError: a fanout or the seed is not an integer.
+        ValueError: an empty or too long fanout list, a fanout of 0 or below -1, an unknown rule, a negative seed.
+    """
+    if isinstance(fanouts, (str, bytes)) or not hasattr(fanouts, "__iter__"):
+        raise TypeError(f"fanouts must be a list of integers (got {fanouts!r})")
+    checked: list[int] = []
+    for fanout in fanouts:
+        if isinstance(fanout, (bool, float, np.floating)) or not hasattr(fanout, "__index__"):
+            raise TypeError(f"fanouts must be integers (got {fanout!r} of type {type(fanout).__name__})")
+        value = int(fanout)
+        if value == 0 or value < -1 or value > MAX_FANOUT:
+            raise ValueError(f"fanouts must be 1..{MAX_FANOUT}, or -1 for all in-neighbours (got {value})")
+        checked.append(value)
+    if not checked:
+        raise ValueError("fanouts must name at least one hop (got an empty list)")
+    if len(checked) > MAX_HOPS:
+        raise ValueError(f"fanouts may name at most {MAX_HOPS} hops (got {len(checked)})")
+    check_choice("pick", pick, PICKS)
+    check_choice("expand", expand, EXPANDS)
+    return SampleSpec(tuple(checked), pick, bool(replace), bool(weighted), expand, check_int("seed", seed, 2**64 - 1))
+
+
+def check_choice(name: str, value: Any, allowed: Any) -> None:
+    """Raise ValueError unless ``value`` is one of ``allowed``."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))} (got {value!r})")
+
+
+def check_int(name: str, value: Any, highest: int, lowest: int = 0) -> int:
+    """``value`` as an int in ``[lowest, highest]``; TypeError or ValueError naming it otherwise."""
+    if isinstance(value, (bool, float, np.floating)) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be an integer (got {value!r} of type {type(value).__name__})")
+    value = int(value)
+    if not lowest <= value <= highest:
+        raise ValueError(f"{name} must be between {lowest} and {highest} (got {value})")
+    return value

@@ -1,0 +1,47 @@
+"""Edge weights as integers, so that every device draws the same edges from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .types import array_module
+
+_FIXED_POINT_ONE = 2.0**31
+"""Fractional weights are scaled so that the largest becomes this; sums over 2**32 edges still fit 64 bits."""
+
+
+@dataclass(frozen=True, eq=False)
+class IntegerWeights:
+    """Weights of all edges as prefix sums of integers.
+
+    Attributes:
+        prefix: exclusive prefix sums over all edges in adjacency order, ``uint64[E + 1]``; edge ``e`` has
+            weight ``prefix[e + 1] - prefix[e]``.
+        available: in-edges of positive weight per vertex, ``int32[N]``.
+    """
+
+    prefix: Any
+    available: Any
+
+
+def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
+    """Turn float weights into fixed point.
+
+    Weights that are integers already are used as they are, when their sum fits; others are scaled by
+    2**31 / max and rounded, a positive weight never to less than 1. ``indptr``: ``int64[N + 1]``;
+    ``edge_weight``: ``float32[E]``, finite and not negative (checked by Graph).
+    """
+    xp = array_module(indptr)
+    weight = xp.asarray(edge_weight, dtype=xp.float64)
+    top = float(weight.max()) if weight.size else 0.0
+    whole = bool((weight == xp.rint(weight)).all()) and top * max(weight.size, 1) < 2.0**62
+    if not whole:
+        weight = xp.maximum(xp.rint(weight * (_FIXED_POINT_ONE / top)), (weight > 0).astype(xp.float64))
+    prefix = xp.zeros(weight.size + 1, dtype=xp.uint64)
+    xp.cumsum(weight.astype(xp.uint64), out=prefix[1:])
+    positive = xp.zeros(weight.size + 1, dtype=xp.int64)
+    xp.cumsum(weight > 0, out=positive[1:])
+    return IntegerWeights(prefix, xp.diff(positive[indptr]).astype(np.int32))

@@ -1,0 +1,208 @@
+"""The record of one sampled mini-batch: its tables, and the run that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from gnnsample_lab.traces.tables import HopTable, LostTable, QueueSeries, TaskTable, queue_depth_series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Strategies that run all hops in one kernel without a barrier between hops, fed by a task queue.
+FUSED_STRATEGIES = frozenset({"fused-static", "persistent", "persistent-tile"})
+
+_ORIGINS = ("measured", "modelled")
+
+
+@dataclass(frozen=True)
+class SampleTrace:
+    """What one sampling run did, when and where; measured on a GPU or modelled, and labelled as such.
+
+    Build it with :meth:`from_tasks`, which derives the hop table and the queue from the tasks.
+
+    Attributes:
+        origin: "measured" or "modelled". device_name: e.g. "NVIDIA H200".
+        strategy: name of the execution strategy. graph_name, graph_is_synthetic: for titles.
+        num_sms: streaming multiprocessors. num_blocks: thread blocks of the widest sampling kernel.
+        batch_size: distinct seeds. fanouts: per hop, -1 for all. pick, replace, weighted, expand, seed,
+            batch_id: as given to the sampler. fetch_size, completion: queue strategies only, else None.
+        tasks, hops, queue, lost: the tables; ``queue`` is empty for strategies without a queue.
+        total_us: from the first launch until the last result is written, preprocessing included.
+        copy_bandwidth_gbps: device-to-device copy bandwidth in 10**9 bytes/s, NaN if unknown.
+        meta: further scalars; ``resident_workers`` is the number of tasks that can run at once.
+    """
+
+    origin: str
+    device_name: str
+    strategy: str
+    graph_name: str
+    graph_is_synthetic: bool
+    num_sms: int
+    num_blocks: int
+    batch_size: int
+    fanouts: tuple[int, ...]
+    pick: str
+    replace: bool
+    weighted: bool
+    expand: str
+    seed: int
+    batch_id: int
+    fetch_size: int | None
+    completion: str | None
+    tasks: TaskTable
+    hops: HopTable
+    queue: QueueSeries
+    lost: LostTable
+    total_us: float
+    copy_bandwidth_gbps: float
+    meta: dict[str, str | int | float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.origin not in _ORIGINS:
+            raise ValueError(f"origin must be one of {', '.join(_ORIGINS)} (got {self.origin!r})")
+        if self.num_sms < 1:
+            raise ValueError(f"num_sms must be at least 1 (got {self.num_sms})")
+        object.__setattr__(self, "fanouts", tuple(int(k) for k in self.fanouts))
+        if len(self.hops) != len(self.fanouts):
+            raise ValueError(
+                f"hops must have a row per fanout (got {len(self.hops)}, {len(self.fanouts)} fanouts)"
+            )
+        if len(self.tasks):
+            if int(self.tasks.hop.max()) >= len(self.fanouts):
+                raise ValueError(f"tasks.hop must be below {len(self.fanouts)} (got {self.tasks.hop.max()})")
+            if int(self.tasks.sm.max()) >= self.num_sms or int(self.tasks.sm.min()) < 0:
+                raise ValueError(f"tasks.sm must lie in 0..{self.num_sms - 1}")
+
+    @property
+    def label(self) -> str:
+        """The origin label that every figure carries: "measured on <device>" or "modelled as <device>"."""
+        return f"{'measured on' if self.origin == 'measured' else 'modelled as'} {self.device_name}"
+
+    @property
+    def title(self) -> str:
+        """Graph name for titles; says so when the graph is synthetic."""
+        return f"{self.graph_name} (synthetic)" if self.graph_is_synthetic else self.graph_name
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether all hops run in one kernel without a barrier between them."""
+        return self.strategy in FUSED_STRATEGIES
+
+    @property
+    def kernel_us(self) -> float:
+        """Sampling kernel time, all hops together."""
+        return float(self.hops.kernel_us.sum())
+
+    @property
+    def preprocess_us(self) -> float:
+        """Time outside the sampling kernels that ``hops`` accounts for."""
+        return float(self.hops.preprocess_us.sum())
+
+    @classmethod
+    def from_tasks(
+        cls,
+        tasks: TaskTable,
+        *,
+        origin: str,
+        device_name: str,
+        strategy: str,
+        graph_name: str,
+        graph_is_synthetic: bool,
+        num_sms: int,
+        num_blocks: int,
+        batch_size: int,
+        fanouts: Sequence[int],
+        pick: str = "floyd",
+        replace: bool = False,
+        weighted: bool = False,
+        expand: str = "frontier",
+        seed: int = 0,
+        batch_id: int = 0,
+        fetch_size: int | None = None,
+        completion: str | None = None,
+        preprocess_us: npt.ArrayLike | None = None,
+        kernel_us: npt.ArrayLike | None = None,
+        bytes_moved: npt.ArrayLike | None = None,
+        lost: LostTable | None = None,
+        queue: QueueSeries | None = None,
+        total_us: float | None = None,
+        copy_bandwidth_gbps: float = float("nan"),
+        meta: Mapping[str, str | int | float] | None = None,
+    ) -> SampleTrace:
+        """Build a trace from its tasks; whatever per-hop figure is not given is derived.
+
+        Args:
+            preprocess_us, kernel_us, bytes_moved: length L each. Missing preprocessing and bytes count as 0;
+                missing kernel time is the span of the hop's tasks, or, for fused strategies, its share of the
+                kernel.
+            queue: missing, it follows from enqueue and start times for strategies with a queue.
+            total_us: missing, the end of the last task.
+
+        Raises:
+            ValueError: for tables of unequal length, an unknown origin, or tasks outside ``fanouts``,
+                ``num_sms``.
+        """
+        from gnnsample_lab.traces.analysis import hop_kernel_times
+
+        num_hops = len(fanouts)
+        if len(tasks) and int(tasks.hop.max()) >= num_hops:
+            raise ValueError(
+                f"tasks.hop must be below {num_hops}, one hop per fanout (got {tasks.hop.max()})"
+            )
+        lost = LostTable() if lost is None else lost
+        fused = strategy in FUSED_STRATEGIES
+        if queue is None:
+            queue = queue_depth_series(tasks, lost) if fused else QueueSeries()
+        kernel = np.asarray(
+            hop_kernel_times(tasks, num_hops, fused) if kernel_us is None else kernel_us, float
+        )
+        moved = np.zeros(num_hops, np.int64) if bytes_moved is None else np.asarray(bytes_moved, np.int64)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(kernel > 0, moved / (kernel * 1e3) / copy_bandwidth_gbps, np.nan)
+        hops = HopTable(
+            workload=np.bincount(tasks.hop, minlength=num_hops),
+            num_picks=np.bincount(tasks.hop, weights=tasks.num_picks, minlength=num_hops).astype(np.int64),
+            preprocess_us=np.zeros(num_hops) if preprocess_us is None else preprocess_us,  # type: ignore[arg-type]
+            kernel_us=kernel,
+            bytes_moved=moved,
+            copy_share=share,
+        )
+        last_us = float(tasks.end_us.max()) if len(tasks) else 0.0
+        return cls(
+            origin=origin, device_name=device_name, strategy=strategy, graph_name=graph_name,
+            graph_is_synthetic=bool(graph_is_synthetic), num_sms=int(num_sms), num_blocks=int(num_blocks),
+            batch_size=int(batch_size), fanouts=tuple(fanouts), pick=pick, replace=bool(replace),
+            weighted=bool(weighted), expand=expand, seed=int(seed), batch_id=int(batch_id),
+            fetch_size=fetch_size, completion=completion, tasks=tasks, hops=hops, queue=queue, lost=lost,
+            total_us=last_us if total_us is None else float(total_us),
+            copy_bandwidth_gbps=float(copy_bandwidth_gbps), meta=dict(meta or {}),
+        )  # fmt: skip
+
+    def to_frame(self) -> pd.DataFrame:
+        """The tasks as a pandas DataFrame, one row per task, with ``wait_us`` and ``duration_us`` added."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.tasks.columns())
+        frame["wait_us"] = frame["start_us"] - frame["enqueue_us"]
+        frame["duration_us"] = frame["end_us"] - frame["start_us"]
+        return frame
+
+    def save(self, path: str | Path) -> Path:
+        """Write the trace to one ``.npz`` file (see :func:`gnnsample_lab.traces.storage.save_trace`)."""
+        from gnnsample_lab.traces.storage import save_trace
+
+        return save_trace(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SampleTrace:
+        """Read a trace written by :meth:`save` (see :func:`gnnsample_lab.traces.storage.load_trace`)."""
+        from gnnsample_lab.traces.storage import load_trace
+
+        return load_trace(path)

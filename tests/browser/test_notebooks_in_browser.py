@@ -1,0 +1,268 @@
+"""The notebooks in a real JupyterLab in a real browser: every slider is moved with the keyboard, and everything
+that is then plotted is compared with what the library computes here for the state that the page shows.
+
+The moves are drawn anew at each run. To repeat one: LAB_BROWSER_SEED=<the number printed>.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.doctor import find_chromium
+from tests.browser import lab_server
+from tests.browser.lab_server import ROOT, Server
+from tests.conftest import absent
+from tests.widgets.oracle import ORACLES, difference, plain, values
+
+pytestmark = pytest.mark.browser
+
+DATASET = "arxiv-like"
+EXPLORERS = {
+    "00_start_here": ["SampleExplorer"],
+    "01_khop_sampling": ["SampleExplorer", "WorkloadExplorer"],
+    "02_workload_fusion": ["QueueExplorer"],
+}
+
+# The state that the figures of explorer number `index` belong to, once nothing is under way any more; else null.
+SETTLED = """([index, runs]) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const status = root.querySelector('.gs-status');
+  if (status.dataset.busy !== '0' || Number(status.dataset.run) < runs) return null;
+  if (root.querySelector('.gs-plot:not([data-busy="0"])')) return null;
+  const state = JSON.parse(status.dataset.state);
+  for (const control of root.querySelectorAll('.gs-control')) {
+    if (control.dataset.value !== JSON.stringify(state[control.dataset.name])) return null;
+  }
+  return {state, runs: Number(status.dataset.run), failed: status.dataset.failed, status: status.innerText};
+}"""
+
+# All that is plotted, by panel: typed arrays become lists, hidden panels are left out.
+PLOTTED = """(index) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const listed = (value) => {
+    if (ArrayBuffer.isView(value)) return Array.from(value, (v) => (Number.isFinite(v) ? v : null));
+    if (Array.isArray(value)) return value.map(listed);
+    if (value === null || typeof value !== 'object') return value;
+    // Keys with an underscore are plotly's own notes.
+    return Object.fromEntries(
+      Object.entries(value).filter(([key]) => !key.startsWith('_')).map(([key, item]) => [key, listed(item)]));
+  };
+  const found = {};
+  for (const plot of root.querySelectorAll('.js-plotly-plot')) {
+    if (plot.clientWidth === 0) continue;
+    found[plot.dataset.name] = listed({data: plot.data, shapes: plot.layout.shapes ?? []});
+  }
+  return JSON.stringify(found);
+}"""
+
+ALL_DRAWN = """() => document.querySelectorAll('.gs-plot').length > 0
+  && !document.querySelector('.gs-plot:not([data-busy="0"])')"""
+
+
+@pytest.fixture(scope="module")
+def executable() -> str:
+    pytest.importorskip("playwright.sync_api")
+    found = find_chromium()
+    if found is None:
+        absent(
+            "the browser test did not run: no Chromium here (apt-get install chromium, or set LAB_CHROMIUM)"
+        )
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("notebooks")
+    shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
+    settings = {"LAB_DATASET": DATASET, "LAB_DEVICE": "cpu"}
+    with lab_server.running_lab(folder, tmp_path_factory.mktemp("jupyter"), settings) as found:
+        yield found
+
+
+@pytest.fixture
+def page(executable: str, server: Server) -> Iterator[Any]:
+    with lab_server.browser_page(executable) as found:
+        yield found
+    server.end_sessions()
+
+
+@pytest.fixture(scope="module")
+def graph() -> lab.Graph:
+    return lab.load(DATASET)
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    seed = int(os.environ.get("LAB_BROWSER_SEED") or secrets.randbits(32))
+    print(f"\nLAB_BROWSER_SEED={seed}")
+    return random.Random(seed)
+
+
+class ExplorerInPage:
+    """One explorer of the page: what it shows, and its controls."""
+
+    def __init__(self, page: Any, index: int, kind: str, graph: lab.Graph) -> None:
+        self.page, self.index, self.kind, self.graph = page, index, kind, graph
+        self.root = page.locator(".gnnsample-explorer").nth(index)
+
+    def settled(self, runs: int = 1) -> dict[str, Any]:
+        """Wait until at least ``runs`` runs are over and drawn, and the controls agree with the figures."""
+        handle = self.page.wait_for_function(SETTLED, arg=[self.index, runs], timeout=60_000)
+        found: dict[str, Any] = handle.json_value()
+        return found
+
+    def check(self, found: dict[str, Any]) -> None:
+        """All plotted values are those that the library computes in this process."""
+        assert found["failed"] == "0", self.root.locator(".gs-error").inner_text()
+        shown = plain(json.loads(self.page.evaluate(PLOTTED, self.index)))
+        expected = {name: values(fig) for name, fig in ORACLES[self.kind](self.graph, found["state"]).items()}
+        assert set(shown) == set(expected)
+        for name in expected:
+            assert not difference(shown[name], expected[name]), f"{self.kind}, {name}, state {found['state']}"
+
+    def sliders(self) -> list[str]:
+        names: list[str] = self.root.locator("input[type=range]").evaluate_all(
+            "all => all.map((one) => one.name)"
+        )
+        return names
+
+    def slider(self, name: str) -> Any:
+        """Found by its label, as assistive software finds it."""
+        label = self.root.locator(f'.gs-control[data-name="{name}"] label').inner_text()
+        found = self.root.get_by_role("slider", name=label, exact=True)
+        assert found.count() == 1 and found.get_attribute("name") == name
+        return found
+
+    def press(self, name: str, key: str, times: int = 1) -> None:
+        self.slider(name).focus()
+        for _ in range(times):
+            self.page.keyboard.press(key)
+
+
+def move_at_random(explorer: ExplorerInPage, name: str, rng: random.Random) -> str:
+    """Some arrow keys, away from the end where the slider stands there. Returns what was pressed."""
+    slider = explorer.slider(name)
+    assert slider.is_enabled(), name
+    position, low, high = slider.evaluate("(one) => [one.value, one.min, one.max].map(Number)")
+    key = rng.choice(["ArrowLeft", "ArrowRight"])
+    key = "ArrowRight" if position <= low else "ArrowLeft" if position >= high else key
+    room = (high - position) if key == "ArrowRight" else (position - low)
+    times = rng.randint(1, int(min(3, room)))
+    explorer.press(name, key, times)
+    return f"{name}: {key} x {times}"
+
+
+@pytest.mark.parametrize("name", EXPLORERS)
+def test_every_slider_redraws_what_the_library_computes(
+    name: str, page: Any, server: Server, graph: lab.Graph, rng: random.Random
+) -> None:
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    lab_server.open_notebook(page, server, f"{name}.ipynb")
+    lab_server.run_all(page)
+    page.wait_for_function(ALL_DRAWN)
+    assert page.evaluate(lab_server.CELL_ERRORS) == []
+    assert page.locator(".gnnsample-explorer").count() == len(EXPLORERS[name])
+
+    for index, kind in enumerate(EXPLORERS[name]):
+        explorer = ExplorerInPage(page, index, kind, graph)
+        found = explorer.settled()
+        explorer.check(found)
+        for slider in explorer.sliders():
+            if explorer.slider(slider).is_disabled():
+                # A hop that is not sampled has its fanout out of use: sample them all.
+                explorer.press("hops", "End")
+                found = explorer.settled(found["runs"] + 1)
+                explorer.check(found)
+            before = found
+            start = time.perf_counter()
+            moved = move_at_random(explorer, slider, rng)
+            found = explorer.settled(before["runs"] + 1)
+            print(f"  {kind}: {moved}, {(time.perf_counter() - start) * 1e3:.0f} ms, {found['status']}")
+            assert found["state"][slider] != before["state"][slider], moved
+            explorer.check(found)
+    assert problems == []
+    assert page.evaluate(lab_server.CELL_ERRORS) == []
+
+
+def test_a_drag_does_not_queue_a_run_per_step(page: Any, server: Server, graph: lab.Graph) -> None:
+    lab_server.open_notebook(page, server, "02_workload_fusion.ipynb")
+    lab_server.run_all(page)
+    page.wait_for_function(ALL_DRAWN)
+    explorer = ExplorerInPage(page, 0, "QueueExplorer", graph)
+    before = explorer.settled()
+
+    slider = explorer.slider("seed")
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    middle = box["y"] + box["height"] / 2
+    start = time.perf_counter()
+    page.mouse.move(box["x"] + 8, middle)
+    page.mouse.down()
+    for step in range(1, 21):
+        page.mouse.move(box["x"] + 8 + step * (box["width"] - 16) / 20, middle)
+    page.mouse.up()
+    took_s = time.perf_counter() - start
+    dragged = explorer.settled(before["runs"] + 1)
+    runs = dragged["runs"] - before["runs"]
+    print(f"mouse: 20 steps in {took_s * 1e3:.0f} ms, {runs} runs")
+    assert dragged["state"]["seed"] >= 95
+    # One at once, one per 120 ms while it lasts, one for the last value.
+    assert runs <= 2 + took_s / 0.12 and runs < 20
+    explorer.check(dragged)
+
+    start = time.perf_counter()
+    explorer.press("seed", "ArrowLeft", 20)
+    took_s = time.perf_counter() - start
+    pressed = explorer.settled(dragged["runs"] + 1)
+    runs = pressed["runs"] - dragged["runs"]
+    print(f"keys: 20 steps in {took_s * 1e3:.0f} ms, {runs} runs")
+    assert pressed["state"]["seed"] == dragged["state"]["seed"] - 20
+    assert runs <= 2 + took_s / 0.12 and runs < 20
+    explorer.check(pressed)
+
+
+def test_other_controls_errors_and_code(page: Any, server: Server, graph: lab.Graph) -> None:
+    """Lists and switches, the player, the panel's error message, and the code that is handed over."""
+    lab_server.open_notebook(page, server, "00_start_here.ipynb")
+    lab_server.run_all(page)
+    page.wait_for_function(ALL_DRAWN)
+    explorer = ExplorerInPage(page, 0, "SampleExplorer", graph)
+    found = explorer.settled()
+
+    explorer.root.get_by_label("With replacement").check()
+    found = explorer.settled(found["runs"] + 1)
+    assert found["state"]["replace"] is True
+    explorer.check(found)
+
+    typed = explorer.root.get_by_role("spinbutton", name="Seed vertex, as a number")
+    typed.fill("4321")
+    typed.press("Enter")
+    found = explorer.settled(found["runs"] + 1)
+    assert found["state"]["seed_vertex"] == 4321
+    explorer.check(found)
+
+    explorer.press("hops_shown", "Home")
+    found = explorer.settled(found["runs"] + 1)
+    assert found["state"]["hops_shown"] == 0
+    explorer.root.get_by_role("button", name="Play Hops shown").click()
+    explorer.root.get_by_role("button", name="Play Hops shown").wait_for()
+    found = explorer.settled(found["runs"] + 1)
+    assert found["state"]["hops_shown"] == found["state"]["hops"], "the player stops at the end"
+    explorer.check(found)
+
+    explorer.root.get_by_role("button", name="Show the code").click()
+    namespace: dict[str, Any] = {"g": graph}
+    exec(explorer.root.locator(".gs-code pre").inner_text(), namespace)
+    shown = plain(json.loads(page.evaluate(PLOTTED, 0)))
+    assert {name: values(figure) for name, figure in namespace["shown"].items()} == shown

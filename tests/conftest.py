@@ -1,0 +1,95 @@
+"""Fixtures that every test may use, and what the marks mean.
+
+What is missing on a developer's machine skips with a loud reason; under CI (the variable ``CI`` is set) it fails,
+because there a skipped test would pass for a run one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from gnnsample_lab.device.runtime import cuda_problem
+from gnnsample_lab.doctor import find_chromium
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def absent(what: str) -> NoReturn:
+    """Skip loudly, or fail under CI."""
+    if in_ci():
+        pytest.fail(what, pytrace=False)
+    pytest.skip(f"*** {what} ***")
+
+
+def real_data() -> Path | None:
+    """``LAB_DATA_ROOT``, else the data folder that lies beside some checkouts."""
+    named = os.environ.get("LAB_DATA_ROOT")
+    root = Path(named) if named else REPOSITORY.parent / "shared" / "data"
+    return root if root.is_dir() else None
+
+
+def pytest_report_header() -> list[str]:
+    return [
+        f"GPU: {cuda_problem() or 'yes'}",
+        f"real graphs: {'yes' if real_data() else 'NO, their tests do not run'}",
+        f"Chromium: {'yes' if find_chromium() else 'NO, the browser test does not run'}",
+    ]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    # LAB_REQUIRE_GPU=1 on a GPU host: a test that cannot use the GPU fails there and does not vanish.
+    if marked and not os.environ.get("LAB_REQUIRE_GPU"):
+        problem = cuda_problem()
+        for item in marked if problem else ():
+            item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {problem}"))
+
+
+@pytest.fixture(scope="session")
+def data_root() -> Path:
+    """Folder with real graphs: ``ogb/ogbl_ddi`` and ``snap/soc-Epinions1.txt.gz``."""
+    root = real_data()
+    if root is None:
+        absent("REAL GRAPHS DID NOT RUN: set LAB_DATA_ROOT to a folder with ogb/ogbl_ddi and snap/")
+    return root
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Path of the browser to drive."""
+    path = find_chromium()
+    if path is None:
+        absent("THE BROWSER TEST DID NOT RUN: no Chromium; install it or set LAB_CHROMIUM")
+    return path
+
+
+@pytest.fixture(scope="session")
+def drawn_graphs() -> dict[str, Any]:
+    """Small graphs that one can draw by hand; edges are written source -> destination.
+
+    - ``path``: 3 -> 2 -> 1 -> 0, so that 0 reaches every vertex in three hops and ends at a dead end.
+    - ``star``: 1..10 -> 0; nothing flows into the leaves.
+    - ``cycle``: 0 <- 1 <- 2 <- 3 <- 0.
+    - ``clumsy``: a self-loop on 0, three parallel edges 1 -> 0, one edge 2 -> 1, and 3, 4 isolated.
+    - ``complete``: every ordered pair of six vertices.
+    """
+    from gnnsample_lab import Graph
+
+    def draw(edges: list[tuple[int, int]], num_nodes: int, name: str) -> Any:
+        return Graph.from_edges([u for u, _ in edges], [v for _, v in edges], num_nodes, name=name)
+
+    return {
+        "path": draw([(1, 0), (2, 1), (3, 2)], 4, "path"),
+        "star": draw([(leaf, 0) for leaf in range(1, 11)], 11, "star"),
+        "cycle": draw([(1, 0), (2, 1), (3, 2), (0, 3)], 4, "cycle"),
+        "clumsy": draw([(0, 0), (1, 0), (1, 0), (1, 0), (2, 1)], 5, "clumsy"),
+        "complete": draw([(u, v) for u in range(6) for v in range(6) if u != v], 6, "complete"),
+    }

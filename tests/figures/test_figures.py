@@ -1,0 +1,399 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from gnnsample_lab import figures
+from gnnsample_lab.figures import palette
+from gnnsample_lab.traces import LostTable, SampleTrace, hop_utilisation
+from tests.handmade_trace import make_trace
+from tests.sampling.schedule_samples import random_toy
+
+PERSISTENT = make_trace()
+BLOCK = make_trace("block-bsp", origin="modelled", fetch_size=None, completion=None, lost=None)
+MODEL = dataclasses.replace(
+    PERSISTENT, origin="modelled", hops=dataclasses.replace(PERSISTENT.hops, kernel_us=np.array([4.0, 6.0]))
+)
+TOY = random_toy(5, 80, 300)
+PICKS = TOY.sample([3, 40], (3, 2), seed=1)
+
+ONE = {
+    "work_per_hop": figures.work_per_hop(PERSISTENT),
+    "hop_times": figures.hop_times(PERSISTENT),
+    "utilisation": figures.utilisation(PERSISTENT),
+    "strategy_comparison": figures.strategy_comparison(PERSISTENT),
+    "gantt": figures.gantt(PERSISTENT),
+    "sm_activity": figures.sm_activity(PERSISTENT),
+    "queue_depth": figures.queue_depth(PERSISTENT),
+    "running_tasks": figures.running_tasks(PERSISTENT),
+    "sm_load": figures.sm_load(PERSISTENT),
+    "task_cost": figures.task_cost(PERSISTENT),
+    "summary_table": figures.summary_table(PERSISTENT),
+    "model_vs_measurement": figures.model_vs_measurement(MODEL, PERSISTENT),
+}
+
+
+def by_name(fig: go.Figure) -> dict[str, go.Figure]:
+    return {trace.name: trace for trace in fig.data}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_every_figure_names_graph_and_origin(name):
+    title = ONE[name].layout.title.text
+    assert "toy (synthetic)" in title
+    assert "measured on NVIDIA H200" in title
+
+
+@pytest.mark.parametrize("name", [n for n in ONE if n != "summary_table"])
+def test_value_axes_have_titles_with_units(name):
+    fig = ONE[name]
+    axes = [a for a in (*fig.select_xaxes(), *fig.select_yaxes()) if a.title.text]
+    titles = " ".join(a.title.text for a in axes)
+    assert any(unit in titles for unit in ("µs", "%", "count", "tasks")), titles
+    for axis in axes:
+        assert "time" not in axis.title.text or "(µs)" in axis.title.text
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_figures_survive_json(name):
+    assert json.loads(go.Figure(ONE[name].to_dict()).to_json()) == json.loads(ONE[name].to_json())
+
+
+@pytest.mark.parametrize(
+    "function", ["work_per_hop", "hop_times", "utilisation", "strategy_comparison", "queue_depth"]
+)
+def test_no_trace_is_an_error(function):
+    with pytest.raises(ValueError, match="traces must hold at least one"):
+        getattr(figures, function)([])
+
+
+def test_a_mixed_figure_names_both_origins():
+    title = figures.strategy_comparison([PERSISTENT, BLOCK]).layout.title.text
+    assert "measured on NVIDIA H200; modelled as NVIDIA H200" in title
+
+
+def test_work_per_hop_shows_the_counts_in_hop_colours():
+    tasks, picks = ONE["work_per_hop"].data
+    assert tasks.y.tolist() == [2, 3]
+    assert picks.y.tolist() == [3, 4]
+    assert tasks.marker.color == tuple(palette.translucent(palette.HOPS[h], 1.0) for h in (0, 1))
+    two = figures.work_per_hop([PERSISTENT, BLOCK])
+    assert two.data[0].y.tolist() == [2, 3, 2, 3]
+    assert list(two.data[0].x[0]) == ["persistent (measured)"] * 2 + ["block-bsp (modelled)"] * 2
+
+
+def test_hop_times_stack_to_the_total():
+    bars = by_name(ONE["hop_times"])
+    assert bars["preprocessing"].y.tolist() == [1.0, 0.0]
+    assert bars["sampling kernel"].y == pytest.approx(PERSISTENT.hops.kernel_us)
+    assert ONE["hop_times"].layout.barmode == "stack"
+
+
+def test_utilisation_is_in_percent():
+    bars = by_name(ONE["utilisation"])
+    assert bars["workers busy"].y == pytest.approx(hop_utilisation(PERSISTENT) * 100)
+    assert bars["copy bandwidth in use"].y == pytest.approx(PERSISTENT.hops.copy_share * 100)
+
+
+def test_comparison_gives_ratios_and_lost_tasks():
+    slow = dataclasses.replace(BLOCK, total_us=2 * PERSISTENT.total_us)
+    fig = figures.strategy_comparison([slow, PERSISTENT])
+    bars = by_name(fig)
+    assert bars["sampling kernels"].x == pytest.approx([slow.kernel_us, PERSISTENT.kernel_us])
+    labels = fig.data[2].text
+    assert "2.0× faster" in labels[1]
+    assert "2 tasks lost" in labels[1]
+    assert "×" not in labels[0]
+
+
+def test_gantt_draws_every_task_once_in_its_hop():
+    fig = ONE["gantt"]
+    bars = by_name(fig)
+    for hop in (0, 1):
+        rows = PERSISTENT.tasks.hop == hop
+        bar = bars[palette.hop_name(hop)]
+        assert bar.base.tolist() == PERSISTENT.tasks.start_us[rows].tolist()
+        assert bar.x.tolist() == PERSISTENT.tasks.duration_us[rows].tolist()
+        assert bar.customdata[:, 0].tolist() == PERSISTENT.tasks.vertex[rows].tolist()
+        assert bar.marker.color == palette.HOPS[hop]
+    drawn = np.concatenate(
+        [np.column_stack([b.y, b.base, b.base + b.x]) for b in fig.data if b.type == "bar"]
+    )
+    drawn = drawn[np.lexsort((drawn[:, 1], drawn[:, 0]))]
+    same = np.diff(drawn[:, 0]) == 0
+    assert (drawn[1:, 1] >= drawn[:-1, 2])[same].all()
+    assert {"SM 0", "SM 1"} <= set(fig.layout.yaxis.ticktext)
+
+
+def test_gantt_highlights_lost_tasks():
+    fig = ONE["gantt"]
+    lost = by_name(fig)["lost"]
+    assert lost.x.tolist() == [4.5]
+    assert lost.marker.color == palette.LOST
+    assert "vertex 22" in lost.text[0]
+    assert "claimed too early by block 1" in lost.text[0]
+    assert "2 of 7 tasks lost (1 abandoned, 1 never queued)" in fig.layout.title.text
+    assert "lost" not in figures.gantt(BLOCK).layout.title.text
+
+
+def many_tasks(n: int = 20_000) -> SampleTrace:
+    rng = np.random.default_rng(0)
+    columns = {name: np.resize(c, n) for name, c in PERSISTENT.tasks.columns().items()}
+    start = rng.random(n) * 100
+    columns |= {"start_us": start, "end_us": start + 0.01, "enqueue_us": start, "sm": rng.integers(0, 132, n)}
+    return dataclasses.replace(
+        PERSISTENT, tasks=type(PERSISTENT.tasks)(**columns), num_sms=132, lost=LostTable(), total_us=101.0
+    )
+
+
+def test_gantt_of_many_tasks_uses_few_broken_lines():
+    trace = many_tasks()
+    fig = figures.gantt(trace, sms="all")
+    lines = [t for t in fig.data if t.type == "scattergl"]
+    assert len(lines) == 2
+    assert sum(len(t.x) for t in lines) == 3 * 20_000
+    assert all(np.isnan(t.x[2::3]).all() for t in lines)
+    assert len(fig.data) <= 6
+
+
+def test_gantt_chooses_busiest_and_least_busy_sm():
+    trace = many_tasks()
+    busy = np.bincount(trace.tasks.sm, weights=trace.tasks.duration_us, minlength=132)
+    fig = figures.gantt(trace)
+    shown = {int(label.split()[1]) for label in fig.layout.yaxis.ticktext}
+    assert {int(busy.argmax()), int(busy.argmin())} <= shown
+    assert "of 132 SMs shown" in fig.layout.title.text
+    some = figures.gantt(trace, sms=[3, 7])
+    assert some.layout.yaxis.ticktext == ("SM 3", "SM 7")
+    assert sum(len(b.y) for b in some.data if b.type == "bar") == np.isin(trace.tasks.sm, [3, 7]).sum()
+
+
+@pytest.mark.parametrize("sms", [[], [-1], [132], "most"])
+def test_gantt_refuses_sms_that_are_not_there(sms):
+    with pytest.raises(ValueError, match="sms must"):
+        figures.gantt(many_tasks(50), sms=sms)
+
+
+def test_sm_activity_conserves_task_time():
+    heat = ONE["sm_activity"].data[0]
+    width = heat.x[1] - heat.x[0]
+    assert heat.z.shape == (2, 240)
+    assert heat.z.sum(axis=1) * width == pytest.approx([9.0, 9.0], rel=0.01)
+
+
+def test_queue_depth_shows_the_series_and_what_stays():
+    line = ONE["queue_depth"].data[0]
+    assert line.x[:-1].tolist() == PERSISTENT.queue.time_us.tolist()
+    assert line.y[:-1].tolist() == PERSISTENT.queue.depth.tolist()
+    assert line.line.shape == "hv"
+    assert "peak 4" in ONE["queue_depth"].layout.title.text
+    assert ONE["queue_depth"].layout.annotations[0].text == "1 lost tasks stay in the queue"
+
+
+def test_long_queue_series_are_thinned_without_losing_the_peak():
+    trace = many_tasks()
+    depth = np.random.default_rng(1).integers(0, 50, 30_000)
+    depth[12_345] = 999
+    trace = dataclasses.replace(trace, queue=type(trace.queue)(np.linspace(0, 100, 30_000), depth))
+    line = figures.queue_depth(trace).data[0]
+    assert len(line.x) < 5_000
+    assert line.y.max() == 999
+
+
+def test_queue_depth_says_when_there_is_no_queue():
+    fig = figures.queue_depth(BLOCK)
+    assert len(fig.data) == 0
+    assert "has no queue" in fig.layout.annotations[0].text
+
+
+def test_running_tasks_stack_to_the_number_running():
+    fig = ONE["running_tasks"]
+    hops = [t for t in fig.data if t.stackgroup]
+    assert len(hops) == 2
+    width = PERSISTENT.total_us / 240
+    assert sum(t.y.sum() for t in hops) * width == pytest.approx(PERSISTENT.tasks.duration_us.sum())
+    assert fig.data[-1].y == (4, 4)
+
+
+def test_sm_load_and_task_cost_show_the_tasks():
+    assert np.sum([b.y for b in ONE["sm_load"].data], axis=0).tolist() == [9.0, 9.0]
+    points = [p for t in ONE["task_cost"].data for p in zip(t.customdata, t.x, t.y, strict=True)]
+    assert sorted(points) == sorted([(10, 3, 3), (11, 1, 5), (20, 0.5, 2), (21, 5, 4), (10, 3, 4)])
+
+
+def test_summary_table_has_the_numbers():
+    cells = figures.summary_table([PERSISTENT, BLOCK]).data[0].cells.values
+    assert list(cells[0]) == ["persistent (measured)", "block-bsp (modelled)"]
+    assert list(cells[1]) == ["5", "5"]
+    assert list(cells[-1]) == ["2", "–"]
+
+
+def test_model_over_measurement():
+    fig = ONE["model_vs_measurement"]
+    bars = {t.name: t for t in fig.data if t.type == "bar"}
+    assert bars["modelled"].y.tolist() == [4.0, 6.0]
+    assert bars["measured"].y == pytest.approx(PERSISTENT.hops.kernel_us)
+    off = abs(10.0 - PERSISTENT.kernel_us) / PERSISTENT.kernel_us
+    assert f"total off by {off:.0%}" in fig.layout.annotations[0].text
+    assert "peak off by 0%" in fig.layout.annotations[1].text
+    with pytest.raises(ValueError, match="model must be a modelled"):
+        figures.model_vs_measurement(PERSISTENT, PERSISTENT)
+    with pytest.raises(ValueError, match="measured must be a measured"):
+        figures.model_vs_measurement(MODEL, MODEL)
+
+
+def drawn_ids(fig: go.Figure, prefix: str) -> set[int]:
+    return {int(v) for t in fig.data if t.name.startswith(prefix) for v in (t.text or ())}
+
+
+def test_drawing_grows_hop_by_hop_with_fixed_positions():
+    where = figures.sample_layout(PICKS, TOY)
+    seeds = figures.sample_drawing(PICKS, -1, graph=TOY, positions=where)
+    first = figures.sample_drawing(PICKS, 0, graph=TOY, positions=where)
+    whole = figures.sample_drawing(PICKS, graph=TOY, positions=where, label="sampled on CPU")
+    assert drawn_ids(seeds, "seed") == drawn_ids(whole, "seed") == {3, 40}
+    assert drawn_ids(first, "reached") == set(PICKS[0].neighbors.tolist()) - {3, 40}
+    everything = {v for p in PICKS for v in (*p.frontier.tolist(), *p.neighbors.tolist())}
+    assert drawn_ids(whole, "seed") | drawn_ids(whole, "reached") == everything
+    assert "toy" in whole.layout.title.text
+    assert "sampled on CPU" in whole.layout.title.text
+    for fig in (seeds, first, whole):
+        marks = by_name(fig)["seed"]
+        assert list(zip(marks.x, marks.y, strict=True)) == [where[int(v)] for v in marks.text]
+    assert len(seeds.data) == len(first.data) == len(whole.data)
+
+
+def test_drawn_edges_are_the_sampled_ones_and_point_to_the_target():
+    where = figures.sample_layout(PICKS)
+    fig = figures.sample_drawing(PICKS, positions=where)
+    at = {position: v for v, position in where.items()}
+    edges = set()
+    for t in fig.data:
+        if t.name.startswith("sampled in"):
+            for i in range(0, len(t.x), 3):
+                edges.add((at[t.x[i], t.y[i]], at[t.x[i + 1], t.y[i + 1]]))
+                assert t.marker.size[i + 1] > t.marker.size[i]
+    expected = {
+        (int(u), int(v))
+        for p in PICKS
+        for u, v in zip(p.neighbors, np.repeat(p.frontier, p.counts), strict=True)
+    }
+    assert edges == expected
+
+
+def test_unsampled_neighbours_are_faint_and_not_part_of_the_sample():
+    fig = figures.sample_drawing(PICKS, graph=TOY, max_unsampled=20)
+    faint = drawn_ids(fig, "neighbour, not sampled")
+    assert faint
+    assert not faint & (drawn_ids(fig, "seed") | drawn_ids(fig, "reached"))
+    assert len(by_name(fig)["not sampled"].x) <= 3 * 20
+
+
+def test_lost_tasks_are_ringed():
+    fig = figures.sample_drawing(PICKS, graph=TOY, lost=[(1, 40)])
+    assert len(by_name(fig)["lost task"].x) == 1
+    assert by_name(fig)["lost task"].marker.color == palette.LOST
+
+
+def test_layout_is_deterministic_and_keeps_vertices_apart():
+    one, two = figures.sample_layout(PICKS, TOY), figures.sample_layout(PICKS, TOY)
+    assert one == two
+    assert len(set(one.values())) == len(one)
+
+
+def test_drawing_refuses_what_it_cannot_show():
+    with pytest.raises(ValueError, match=r"hop must lie in -1\.\.1"):
+        figures.sample_drawing(PICKS, 2)
+    big = random_toy(0, 5000, 50_000).sample(range(300), (10,))
+    with pytest.raises(ValueError, match="at most 400 vertices"):
+        figures.sample_drawing(big)
+
+
+def test_a_minibatch_can_be_drawn():
+    fig = figures.sample_drawing(types.SimpleNamespace(picks=PICKS), graph=TOY)
+    assert drawn_ids(fig, "seed") == {3, 40}
+
+
+@pytest.mark.parametrize("name", ["gantt", "queue_depth", "running_tasks", "sm_activity"])
+def test_cursor_moves_without_touching_data(name):
+    fig = getattr(figures, name)(PERSISTENT, until_us=3.0)
+    before = fig.to_dict()["data"]
+    others = [s for s in fig.layout.shapes if not (s.name or "").startswith("cursor")]
+    figures.set_cursor(fig, 7.5)
+    shapes = {s.name: s for s in fig.layout.shapes if (s.name or "").startswith("cursor")}
+    assert (shapes["cursor"].x0, shapes["cursor"].x1) == (7.5, 7.5)
+    assert (shapes["cursor-veil"].x0, shapes["cursor-veil"].x1) == (7.5, PERSISTENT.total_us)
+    assert str(fig.to_dict()["data"]) == str(before)
+    figures.set_cursor(fig, None)
+    assert list(fig.layout.shapes) == others
+
+
+@pytest.mark.parametrize("kind", [go.Figure, go.FigureWidget])
+@pytest.mark.parametrize(
+    "first, second", [("work_per_hop", "hop_times"), ("queue_depth", "gantt"), ("gantt", "sm_load")]
+)
+def test_update_makes_a_figure_equal_to_the_new_one(kind, first, second):
+    widget = kind(ONE[first])
+    for target in (
+        ONE[second],
+        ONE[first],
+        figures.work_per_hop([PERSISTENT, BLOCK]),
+        figures.work_per_hop(BLOCK),
+    ):
+        figures.update_figure(widget, target)
+        shown, wanted = go.Figure(widget.to_dict()).to_plotly_json(), go.Figure(target).to_plotly_json()
+        for trace in shown["data"]:
+            trace.pop("uid", None)
+        assert len(shown["data"]) == len(wanted["data"])
+        assert str(shown["layout"]) == str(wanted["layout"]) or clean(shown["layout"]) == clean(
+            wanted["layout"]
+        )
+        for one, two in zip(shown["data"], wanted["data"], strict=True):
+            assert clean(one) == clean(two)
+
+
+def clean(value):
+    """Nested plain data without empty parts, so that an unset property equals a missing one."""
+    if isinstance(value, dict):
+        parts = {k: clean(v) for k, v in value.items()}
+        return {k: v for k, v in sorted(parts.items()) if v not in (None, {}, [])}
+    if isinstance(value, (list, tuple)):
+        return [clean(v) for v in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def test_update_in_place_keeps_the_trace_objects():
+    widget = go.FigureWidget(figures.work_per_hop(BLOCK))
+    before = [trace.uid for trace in widget.data]
+    figures.update_figure(widget, figures.work_per_hop(PERSISTENT))
+    assert [trace.uid for trace in widget.data] == before
+
+
+def test_empty_figure_says_why():
+    fig = figures.empty_figure("Queue", "nothing was traced")
+    assert fig.layout.annotations[0].text == "nothing was traced"
+
+
+def test_colours():
+    assert len(set(palette.HOPS)) == len(palette.HOPS)
+    assert palette.LOST not in palette.HOPS
+    assert palette.hop_color(0) == palette.hop_color(len(palette.HOPS))
+    assert len({palette.sm_color(sm, 132) for sm in range(132)}) > 100
+    assert palette.translucent("#0072B2", 0.5) == "rgba(0, 114, 178, 0.5)"
+    assert palette.strategy_color("unheard of") == palette.MUTED
+
+
+def test_plotly_is_loaded_by_the_first_figure_only():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, gnnsample_lab.traces, gnnsample_lab.figures as f; assert 'plotly' not in sys.modules; "
+        "assert 'pandas' not in sys.modules; f.gantt; assert 'plotly' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

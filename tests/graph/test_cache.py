@@ -1,0 +1,152 @@
+"""Our cache: what it keeps, when it is refused, and that it is complete or absent."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.graph import Graph, cache, roots
+
+
+@pytest.fixture
+def graph() -> Graph:
+    rng = np.random.default_rng(0)
+    return Graph.from_edges(
+        rng.integers(0, 50, 400), rng.integers(0, 50, 400), 50, edge_weight=rng.random(400),
+        feat=rng.random((50, 4)), label=rng.integers(0, 3, 50), splits={"train": np.arange(9), "test": []},
+        name="toy", is_synthetic=True,
+    )  # fmt: skip
+
+
+def folder_of(root, stamp="s"):
+    return root / roots.CACHE_FOLDER / f"toy-{stamp}"
+
+
+def test_a_cached_graph_is_the_same_and_memory_mapped(tmp_path, graph):
+    stored = cache.store(tmp_path, "toy", "s", graph)
+    opened = cache.open_cached(tmp_path, "toy", "s")
+    for g in (stored, opened):
+        assert g.digest() == graph.digest()
+        assert isinstance(g.indices, np.memmap) and isinstance(g.feat, np.memmap)
+        assert (g.name, g.is_synthetic, g.num_classes) == ("toy", True, graph.num_classes)
+        assert g.max_in_degree == graph.max_in_degree and g.splits["test"].size == 0
+
+
+def test_nothing_else_is_left_behind_and_nothing_is_pickled(tmp_path, graph):
+    cache.store(tmp_path, "toy", "s", graph)
+    assert [p.name for p in (tmp_path / roots.CACHE_FOLDER).iterdir()] == ["toy-s"]
+    assert {p.suffix for p in folder_of(tmp_path).iterdir()} == {".npy", ".json"}
+    for path in folder_of(tmp_path).glob("*.npy"):
+        np.load(path, allow_pickle=False)
+
+
+def test_build_runs_once_and_again_for_another_stamp(tmp_path, graph):
+    built = []
+
+    def build():
+        built.append(1)
+        return graph
+
+    for _ in range(3):
+        cache.cached(tmp_path, "toy", "s", build)
+    assert len(built) == 1
+    cache.cached(tmp_path, "toy", "t", build)
+    assert len(built) == 2
+    cache.cached(tmp_path, "toy", "s", build, use=False)
+    assert len(built) == 3
+
+
+def damage_cut(folder):
+    path = folder / "indices.npy"
+    path.write_bytes(path.read_bytes()[:-4])
+
+
+def damage_flip(folder):
+    data = bytearray((folder / "indptr.npy").read_bytes())
+    data[-1] ^= 1
+    (folder / "indptr.npy").write_bytes(data)
+
+
+def damage_swap(folder):
+    (folder / "split_train.npy").write_bytes((folder / "label.npy").read_bytes())
+
+
+def damage_json(folder):
+    (folder / "graph.json").write_text((folder / "graph.json").read_text()[:-20])
+
+
+def damage_version(folder):
+    meta = json.loads((folder / "graph.json").read_text())
+    (folder / "graph.json").write_text(json.dumps({**meta, "version": cache.VERSION + 1}))
+
+
+def damage_missing(folder):
+    (folder / "feat.npy").unlink()
+
+
+def damage_escape(folder):
+    meta = json.loads((folder / "graph.json").read_text())
+    meta["files"]["feat"]["file"] = "../feat.npy"
+    (folder / "feat.npy").rename(folder.parent / "feat.npy")
+    (folder / "graph.json").write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_cut, damage_flip, damage_swap, damage_json, damage_version, damage_missing, damage_escape],
+)
+def test_an_invalid_cache_is_refused_and_replaced(tmp_path, graph, damage):
+    cache.store(tmp_path, "toy", "s", graph)
+    damage(folder_of(tmp_path))
+    assert cache.open_cached(tmp_path, "toy", "s") is None
+    assert cache.cached(tmp_path, "toy", "s", lambda: graph).digest() == graph.digest()
+    assert cache.open_cached(tmp_path, "toy", "s").digest() == graph.digest()
+
+
+def test_a_crash_while_writing_leaves_no_cache(tmp_path, graph, monkeypatch):
+    calls = []
+    original = cache.save_npy
+
+    def fail_on_third(path, array):
+        calls.append(path)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        original(path, array)
+
+    monkeypatch.setattr(cache, "save_npy", fail_on_third)
+    with pytest.raises(KeyboardInterrupt):
+        cache.store(tmp_path, "toy", "s", graph)
+    assert not folder_of(tmp_path).exists() and cache.open_cached(tmp_path, "toy", "s") is None
+    assert list((tmp_path / roots.CACHE_FOLDER).iterdir()) == []
+
+
+def test_a_full_disk_costs_the_cache_but_not_the_graph(tmp_path, graph, monkeypatch):
+    def full(path, array):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache, "save_npy", full)
+    assert cache.store(tmp_path, "toy", "s", graph) is graph
+
+
+def test_read_only_roots_are_cached_with_the_user(unwritable, tmp_path, graph, monkeypatch):
+    stored = cache.store(unwritable, "toy", "s", graph)
+    assert isinstance(stored.indices, np.memmap)
+    assert cache.open_cached(unwritable, "toy", "s").digest() == graph.digest()
+    assert cache.open_cached(unwritable / "other", "toy", "s") is None
+    monkeypatch.setenv("XDG_CACHE_HOME", str(unwritable))
+    assert cache.store(unwritable, "toy", "s", graph) is graph  # nowhere to write: uncached
+
+
+def test_arrays_written_in_slices_are_whole(tmp_path):
+    array = np.arange(10_000_000, dtype=np.int64).reshape(-1, 2)  # 80 MB: above one slice
+    cache.save_npy(tmp_path / "a.npy", array)
+    assert np.array_equal(np.load(tmp_path / "a.npy"), array)
+
+
+def test_writing_to_a_cached_graph_changes_no_file(tmp_path, graph):
+    opened = cache.store(tmp_path, "toy", "s", graph)
+    opened.indices[:] = 0
+    opened.feat[:] = 0
+    assert cache.open_cached(tmp_path, "toy", "s").digest() == graph.digest()

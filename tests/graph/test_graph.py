@@ -1,0 +1,268 @@
+"""The Graph type: what it accepts, what it refuses and how, degrees, identity, placement."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.device.runtime import cuda_available
+from gnnsample_lab.graph import Graph
+from gnnsample_lab.graph import graph as graph_module
+
+INDPTR = np.array([0, 2, 2, 3, 5], dtype=np.int64)
+INDICES = np.array([1, 3, 0, 0, 3], dtype=np.int32)
+
+
+def small(**changes: object) -> Graph:
+    given = {"indptr": INDPTR, "indices": INDICES, **changes}
+    return Graph(**given)  # type: ignore[arg-type]
+
+
+def naive_csc(src, dst, num_nodes, weight=None):
+    order = sorted(range(len(src)), key=lambda i: (dst[i], src[i], i))
+    counts = np.bincount(dst, minlength=num_nodes) if len(dst) else np.zeros(num_nodes, int)
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    return indptr, [src[i] for i in order], None if weight is None else [weight[i] for i in order]
+
+
+@pytest.mark.parametrize("size", [0, 1, 50, 3000])
+def test_from_edges_is_the_sorted_in_neighbour_csc(size):
+    rng = np.random.default_rng(size)
+    src, dst = rng.integers(0, 40, size), rng.integers(0, 40, size)
+    weight = rng.random(size)
+    g = Graph.from_edges(src, dst, 40, edge_weight=weight)
+    indptr, indices, weights = naive_csc(src, dst, 40, weight)
+    assert g.indptr.tolist() == indptr.tolist()
+    assert g.indices.tolist() == indices
+    assert g.edge_weight.tolist() == np.array(weights, np.float32).tolist()
+    assert (g.indptr.dtype, g.indices.dtype, g.edge_weight.dtype) == (np.int64, np.int32, np.float32)
+    plain = Graph.from_edges(src, dst, 40)
+    assert plain.indices.tolist() == indices and plain.edge_weight is None
+
+
+@pytest.mark.parametrize("word_bits", [63, 30, 25])
+def test_weighted_edges_that_agree_keep_their_order_of_input(word_bits, monkeypatch):
+    # Narrower words force the ranges of destinations to be halved, as graphs with more vertices do.
+    import gnnsample_lab.graph.csc as csc
+
+    original = csc.key_bits
+    monkeypatch.setattr(csc, "key_bits", lambda n: original(n) + (63 - word_bits if n == 300 else 0))
+    rng = np.random.default_rng(1)
+    src, dst = rng.integers(0, 30, 20_000), rng.integers(0, 300, 20_000)
+    g = Graph.from_edges(src, dst, 300, edge_weight=np.arange(20_000))
+    order = np.lexsort((np.arange(20_000), src, dst))
+    assert np.array_equal(g.edge_weight, order.astype(np.float32))
+    assert np.array_equal(g.indices, src[order])
+
+
+def test_directions_self_loops_parallel_edges_and_isolated_vertices():
+    g = Graph.from_edges([0, 0, 2, 2], [1, 1, 2, 0], num_nodes=5)
+    assert g.num_nodes == 5 and g.num_edges == 4
+    assert g.in_degrees().tolist() == [1, 2, 1, 0, 0]
+    assert g.out_degrees().tolist() == [2, 0, 2, 0, 0]
+    assert g.max_in_degree == 2
+    src, dst = g.edges()
+    assert list(zip(dst.tolist(), src.tolist())) == [(0, 2), (1, 0), (1, 0), (2, 2)]
+
+
+def test_undirected_adds_reverse_edges_with_weights_but_doubles_no_self_loop():
+    g = Graph.from_edges([0, 1, 2], [1, 2, 2], edge_weight=[1.0, 2.0, 3.0], undirected=True)
+    src, dst = g.edges()
+    got = sorted(zip(src.tolist(), dst.tolist(), g.edge_weight.tolist()))
+    assert got == [(0, 1, 1.0), (1, 0, 1.0), (1, 2, 2.0), (2, 1, 2.0), (2, 2, 3.0)]
+
+
+def test_from_edges_takes_lists_torch_and_any_integer_dtype():
+    torch = pytest.importorskip("torch")
+    expected = Graph.from_edges([0, 3], [3, 1]).digest()
+    for make in (
+        np.uint64, np.uint8, np.int32, lambda x: torch.tensor(x), lambda x: torch.tensor(x, dtype=torch.int32)
+    ):  # fmt: skip
+        assert Graph.from_edges(make([0, 3]), make([3, 1])).digest() == expected
+
+
+def test_from_csc_sorts_each_list():
+    g = Graph.from_csc([0, 3, 3, 4], [2, 0, 1, 2], edge_weight=[1, 2, 3, 4])
+    assert g.indices.tolist() == [0, 1, 2, 2]
+    assert g.edge_weight.tolist() == [2, 3, 1, 4]
+
+
+def test_node_data_is_converted_and_masks_become_ids():
+    g = Graph.from_edges(
+        [0, 1], [1, 2], 3, feat=np.ones((3, 2)), label=np.array([[2], [0], [-1]]),
+        splits={"train": np.array([True, False, True]), "test": [1]},
+    )  # fmt: skip
+    assert g.feat.dtype == np.float32 and g.num_features == 2
+    assert g.label.tolist() == [2, 0, -1] and g.label.dtype == np.int64 and g.num_classes == 3
+    assert g.splits["train"].tolist() == [0, 2] and g.splits["test"].dtype == np.int64
+    many = Graph.from_edges([0], [1], 2, label=np.array([[0, 1, 1], [1, 0, 0]]))
+    assert many.label.shape == (2, 3) and many.num_classes == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "match"),
+    [
+        ({"indptr": np.array([0, 2, 1, 3, 5])}, ValueError, "indptr must not decrease .*2 then 1 at vertex 1"),
+        ({"indptr": np.array([1, 2, 2, 3, 5])}, ValueError, "indptr must start at 0"),
+        ({"indptr": np.array([0, 2, 2, 3, 4])}, ValueError, "end at the number of indices, 5"),
+        ({"indptr": np.array([], dtype=np.int64)}, ValueError, "indptr must have num_nodes"),
+        ({"indptr": INDPTR.astype(float)}, TypeError, "indptr must hold integers .got dtype float64"),
+        ({"indptr": INDPTR.reshape(1, -1)}, ValueError, "indptr must be one-dimensional"),
+        ({"indices": np.array([1, 4, 0, 0, 3])}, ValueError, r"indices must lie in \[0, 4\).*4 at position 1"),
+        ({"indices": np.array([-1, 3, 0, 0, 3])}, ValueError, "indices must lie in"),
+        ({"indices": INDICES.astype(np.float32)}, TypeError, "indices must hold integers"),
+        ({"indices": np.array([3, 1, 0, 0, 3])}, ValueError, "indices must be sorted .*position 1"),
+        ({"edge_weight": np.ones(4)}, ValueError, r"edge_weight must have shape \(5,\)"),
+        ({"edge_weight": np.array([1, 1, np.nan, 1, 1])}, ValueError, "edge_weight must be finite.*nan at pos.* 2"),
+        ({"edge_weight": np.array([1, 1, 1, np.inf, 1])}, ValueError, "edge_weight must be finite.*pos.* 3"),
+        ({"edge_weight": np.array([1, -1.0, 1, 1, 1])}, ValueError, "edge_weight.*negative.*-1.0 at position 1"),
+        ({"edge_weight": np.array([1, 1e300, 1, 1, 1])}, ValueError, "edge_weight must be finite"),
+        ({"edge_weight": np.array(["a"] * 5)}, TypeError, "edge_weight must hold numbers"),
+        ({"feat": np.ones(4)}, ValueError, r"feat must have shape \(4, features\)"),
+        ({"feat": np.ones((3, 2))}, ValueError, "feat must have shape"),
+        ({"feat": np.array([["a"]] * 4)}, TypeError, "feat must hold numbers"),
+        ({"label": np.zeros(3, int)}, ValueError, "label must have shape"),
+        ({"label": np.zeros(4)}, TypeError, "label must hold integers"),
+        ({"label": np.array([0, 1, -2, 0])}, ValueError, "label must be at least -1"),
+        ({"splits": {"train": [0, 4]}}, ValueError, r"splits\['train'\] must lie in \[0, 4\)"),
+        ({"splits": {"train": np.ones(3, bool)}}, ValueError, "splits.*mask must have shape"),
+        ({"splits": {"train": [0.5]}}, TypeError, "splits.*must hold integers"),
+        ({"splits": [1, 2]}, TypeError, "splits must map names"),
+    ],
+)  # fmt: skip
+def test_a_bad_graph_is_an_error_that_names_the_argument(changes, error, match):
+    small()  # the unchanged one is fine
+    with pytest.raises(error, match=match):
+        small(**changes)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "match"),
+    [
+        (([0, 1], [1]), ValueError, "src and dst must have one entry per edge each .got 2 and 1"),
+        (([0, 5], [1, 0], 5), ValueError, r"src must lie in \[0, 5\).*got 5 at position 1"),
+        (([0, 1], [1, -3], 5), ValueError, r"dst must lie in \[0, 5\).*got -3 at position 1"),
+        (([0.0, 1.0], [1, 0], 5), TypeError, "src must hold integers"),
+        (([0, 1], [1, 0], 2.5), TypeError, "num_nodes must be an integer"),
+        (([0, 1], [1, 0], True), TypeError, "num_nodes must be an integer"),
+        (([], [], -1), ValueError, "num_nodes must be at least 0"),
+        (([0], [0], 0), ValueError, "src must lie in"),
+        (([[0, 1]], [[1, 0]]), ValueError, "src must be one-dimensional"),
+    ],
+)
+def test_bad_edges_are_errors_that_name_the_argument(args, error, match):
+    with pytest.raises(error, match=match):
+        Graph.from_edges(*args)
+
+
+def test_unsorted_lists_are_found_at_a_chunk_border_too():
+    from gnnsample_lab.graph import checks
+
+    for chunk in (1, 2, 3, 4):
+        with pytest.raises(ValueError, match="position 2 "):
+            checks.adjacency(np.array([0, 4, 4, 4]), np.array([0, 1, 0, 2]), chunk)
+    checks.adjacency(np.array([0, 2, 4]), np.array([0, 1, 0, 1]), 2)  # a drop where a vertex begins is fine
+
+
+def test_a_graph_is_frozen_and_says_what_it_is():
+    g = small(name="toy", is_synthetic=True)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        g.name = "other"
+    assert g.title == "toy (synthetic)" and "4 nodes, 5 directed edges" in repr(g) and "synthetic" in repr(g)
+    assert small(name="real").title == "real"
+    assert g.device == "cpu" and g.to("cpu") is g
+    assert g.nbytes == g.indptr.nbytes + g.indices.nbytes
+
+
+def test_digest_sees_every_part():
+    variants = [
+        small(), small(edge_weight=np.ones(5)), small(label=np.zeros(4, int)), small(feat=np.ones((4, 1))),
+        small(splits={"train": [0]}), small(splits={"train": [1]}), small(splits={"test": [0]}),
+        small(indices=np.array([1, 3, 0, 1, 3])),
+    ]  # fmt: skip
+    assert len({g.digest() for g in variants}) == len(variants)
+    assert small().digest() == small(name="other").digest()
+
+
+def test_memory_mapped_arrays_stay_mapped(tmp_path):
+    np.save(tmp_path / "indptr.npy", INDPTR)
+    np.save(tmp_path / "indices.npy", INDICES)
+    g = Graph(
+        np.load(tmp_path / "indptr.npy", mmap_mode="r"), np.load(tmp_path / "indices.npy", mmap_mode="r")
+    )
+    assert isinstance(g.indices, np.memmap) and g.out_degrees().tolist() == [2, 1, 0, 2]
+
+
+def test_a_graph_larger_than_the_gpu_is_an_error_with_both_sizes():
+    g = small(feat=np.ones((4, 2**20), np.float32))
+    with pytest.raises(
+        MemoryError, match=r"'graph' needs 16.00 MiB .*8.00 MiB free of 1.00 GiB.*features=False"
+    ):
+        g._check_fits(True, 2**23, 2**30)
+    g._check_fits(False, 2**23, 2**30)
+    g._check_fits(True, 2**25, 2**30)
+    with pytest.raises(MemoryError) as error:
+        g._check_fits(True, 4, 2**30)
+    assert "features=False" not in str(error.value)  # would not help
+
+
+@pytest.mark.skipif(cuda_available(), reason="checks the message of machines without a GPU")
+def test_cuda_without_a_gpu_says_what_is_missing():
+    with pytest.raises(RuntimeError, match=r"'cuda' was asked for, but .*CuPy"):
+        small().to("cuda")
+    with pytest.raises(ValueError, match="device must be"):
+        small().to("tpu")
+
+
+@pytest.mark.gpu
+def test_round_trip_over_the_gpu():
+    import cupy
+
+    g = small(edge_weight=np.arange(5), feat=np.ones((4, 2)), label=np.arange(4), splits={"train": [1, 2]})
+    moved = g.to("cuda")
+    assert moved.device == "cuda" and isinstance(moved.feat, cupy.ndarray) and moved.digest() == g.digest()
+    assert moved.to("cpu").digest() == g.digest() and moved.to("cuda") is moved
+    assert moved.out_degrees().get().tolist() == g.out_degrees().tolist() and moved.max_in_degree == 2
+    assert all(np.array_equal(a.get(), b) for a, b in zip(moved.edges(), g.edges()))
+    host_features = g.to("cuda", features=False)
+    assert isinstance(host_features.feat, np.ndarray) and host_features.digest() == g.digest()
+
+
+@pytest.mark.gpu
+def test_edges_on_the_gpu_give_the_same_graph():
+    import cupy
+
+    rng = np.random.default_rng(0)
+    src, dst, weight = rng.integers(0, 50, 4000), rng.integers(0, 50, 4000), rng.random(4000)
+    for kwargs in ({}, {"undirected": True}):
+        host = Graph.from_edges(src, dst, 50, edge_weight=weight, **kwargs)
+        gpu = Graph.from_edges(
+            cupy.asarray(src), cupy.asarray(dst), 50, edge_weight=cupy.asarray(weight), **kwargs
+        )
+        assert gpu.device == "cuda" and gpu.digest() == host.digest()
+        Graph(gpu.indptr, gpu.indices, gpu.edge_weight)  # the checks run on the GPU too
+    with pytest.raises(ValueError, match="indices must lie in"):
+        Graph(cupy.array([0, 1]), cupy.array([7]))
+
+
+@pytest.mark.gpu
+def test_mixed_devices_are_an_error_that_names_the_argument():
+    import cupy
+
+    with pytest.raises(ValueError, match=r"indptr and indices must be on one device .got cpu and cuda"):
+        Graph(INDPTR, cupy.asarray(INDICES))
+    with pytest.raises(ValueError, match=r"edge_weight must be on the device of indptr, cpu .got cuda"):
+        Graph(INDPTR, INDICES, cupy.ones(5))
+    with pytest.raises(ValueError, match="src and dst must be on one device"):
+        Graph.from_edges(cupy.array([0]), np.array([0]))
+    with pytest.raises(ValueError, match="edge_weight must be on the device of src"):
+        Graph.from_edges(cupy.array([0]), cupy.array([0]), edge_weight=np.ones(1))
+
+
+@pytest.mark.gpu
+def test_a_graph_larger_than_free_gpu_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(graph_module, "gpu_memory", lambda: (8, 2**30), raising=False)
+    with pytest.raises(MemoryError, match=r"needs .* on the GPU, which has .* free of 1\.00 GiB"):
+        small().to("cuda")

@@ -1,0 +1,99 @@
+"""NetworkX and PyTorch Geometric: what is taken over, and round trips."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from gnnsample_lab.graph import Graph
+
+
+def edge_list(g: Graph) -> list[tuple[int, int]]:
+    src, dst = g.edges()
+    return sorted(zip(src.tolist(), dst.tolist()))
+
+
+def test_directed_networkx_keeps_direction_and_order_of_nodes():
+    given = nx.DiGraph(name="mine")
+    given.add_nodes_from("cab")
+    given.add_edge("c", "a", w=2.0)
+    given.add_edge("b", "c", w=0.5)
+    g = Graph.from_networkx(given, weight="w")
+    assert edge_list(g) == [(0, 1), (2, 0)] and g.name == "mine"
+    assert g.edge_weight.tolist() == [0.5, 2.0]  # into vertex 0, then into vertex 1
+
+
+def test_undirected_networkx_gives_both_directions_and_one_self_loop():
+    given = nx.karate_club_graph()
+    given.add_edge(3, 3)
+    g = Graph.from_networkx(given)
+    assert g.num_edges == 2 * (given.number_of_edges() - 1) + 1
+    assert g.in_degrees().tolist() == g.out_degrees().tolist()
+    assert edge_list(g).count((3, 3)) == 1
+
+
+def test_a_multigraph_keeps_parallel_edges():
+    given = nx.MultiDiGraph([(0, 1), (0, 1), (1, 0)])
+    assert edge_list(Graph.from_networkx(given)) == [(0, 1), (0, 1), (1, 0)]
+
+
+def test_networkx_node_attributes_become_features_and_labels():
+    given = nx.path_graph(3)
+    for v in given:
+        given.nodes[v].update(x=[v, 2.0 * v], y=v % 2)
+    g = Graph.from_networkx(given, feat="x", label="y")
+    assert g.feat.tolist() == [[0, 0], [1, 2], [2, 4]] and g.label.tolist() == [0, 1, 0]
+    del given.nodes[1]["y"]
+    with pytest.raises(ValueError, match="label names an attribute that node 1 lacks"):
+        Graph.from_networkx(given, label="y")
+    with pytest.raises(ValueError, match="weight names an attribute that edge"):
+        Graph.from_networkx(given, weight="w")
+    with pytest.raises(TypeError, match="graph must be a NetworkX graph"):
+        Graph.from_networkx([(0, 1)])
+
+
+def random_graph() -> Graph:
+    rng = np.random.default_rng(2)
+    return Graph.from_edges(
+        rng.integers(0, 20, 90), rng.integers(0, 20, 90), 20, edge_weight=rng.random(90),
+        feat=rng.random((20, 4)), label=rng.integers(0, 3, 20),
+        splits={"train": np.arange(5), "valid": np.arange(5, 9), "test": np.arange(9, 20)},
+    )  # fmt: skip
+
+
+def test_round_trip_through_pyg():
+    pytest.importorskip("torch_geometric")
+    g = random_graph()
+    data = g.to_pyg()
+    assert data.num_nodes == 20 and data.edge_index.shape == (2, 90) and data.is_sorted(sort_by_row=False)
+    assert Graph.from_pyg(data).digest() == g.digest()
+
+
+def test_read_only_arrays_reach_torch_as_copies(recwarn):
+    pytest.importorskip("torch_geometric")
+    g = random_graph()
+    for array in (g.indptr, g.indices, g.feat, g.label):
+        array.flags.writeable = False
+    g.to_pyg().x.zero_()
+    assert g.feat.any() and not [w for w in recwarn if "writable" in str(w.message)]
+
+
+def test_pyg_edge_attr_of_one_column_is_the_weight_and_others_are_not():
+    torch = pytest.importorskip("torch")
+    Data = pytest.importorskip("torch_geometric.data").Data
+    index = torch.tensor([[0, 1], [1, 0]])
+    weighted = Graph.from_pyg(Data(edge_index=index, edge_attr=torch.tensor([[3.0], [4.0]]), num_nodes=2))
+    assert weighted.edge_weight.tolist() == [4.0, 3.0]
+    assert Graph.from_pyg(Data(edge_index=index, edge_attr=torch.ones(2, 5), num_nodes=2)).edge_weight is None
+
+
+def test_unusable_pyg_data_is_an_error():
+    torch = pytest.importorskip("torch")
+    data_module = pytest.importorskip("torch_geometric.data")
+    with pytest.raises(TypeError, match="homogeneous"):
+        Graph.from_pyg(data_module.HeteroData())
+    with pytest.raises(ValueError, match="edge_index"):
+        Graph.from_pyg(data_module.Data(x=torch.ones(3, 1)))
+    with pytest.raises(ValueError, match=r"src must lie in \[0, 2\)"):
+        Graph.from_pyg(data_module.Data(edge_index=torch.tensor([[0, 5], [1, 0]]), num_nodes=2))

@@ -1,0 +1,98 @@
+"""SNAP edge lists: the real one, small ones of every shape, and damaged ones."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load, snap_source
+
+
+def edge_list(g):
+    src, dst = g.edges()
+    return sorted(zip(src.tolist(), dst.tolist()))
+
+
+def write(tmp_path, text, name="toy.txt"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_epinions_has_its_known_size(data_root):
+    g = load("snap:soc-Epinions1", data_root, download=False)
+    assert (g.num_nodes, g.num_edges, g.indices.dtype) == (75877, 811478, np.int32)
+    assert g.in_degrees().tolist() == g.out_degrees().tolist()
+    assert g.name == "snap:soc-Epinions1" and not g.is_synthetic and g.feat is None and g.splits == {}
+    listed = load("snap:soc-Epinions1", data_root, undirected=False)
+    assert listed.num_edges == 405739
+    src, dst = listed.edges()
+    assert bool((src < dst).all())
+
+
+def test_comments_blanks_tabs_and_gaps_in_ids(tmp_path):
+    path = write(tmp_path, "# Nodes: 3\n10\t40\n\n# more\n40  7\n")
+    g = snap_source.read(path, undirected=False)
+    assert g.num_nodes == 3 and edge_list(g) == [(1, 2), (2, 0)]  # 7, 10, 40 became 0, 1, 2
+
+
+def test_very_sparse_ids_are_compacted_too(tmp_path):
+    path = write(tmp_path, "9000000000 5\n5 123456789\n")
+    assert edge_list(snap_source.read(path, undirected=False)) == [(0, 1), (2, 0)]
+
+
+def test_undirected_is_the_default_and_merges_both_directions(tmp_path):
+    path = write(tmp_path, "0 1\n1 0\n1 2\n2 2\n1 2\n")
+    assert edge_list(snap_source.read(path)) == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 2)]
+    assert edge_list(snap_source.read(path, undirected=False)) == [(0, 1), (1, 0), (1, 2), (1, 2), (2, 2)]
+
+
+def test_found_by_name_below_the_root_and_by_path(tmp_path):
+    (tmp_path / "snap").mkdir()
+    with gzip.open(tmp_path / "snap" / "net.txt.gz", "wt") as handle:
+        handle.write("0 1\n")
+    write(tmp_path, "0 1\n1 2\n", "other.txt")
+    assert load("snap:net", tmp_path).num_edges == 2
+    assert load("snap:net.txt.gz", tmp_path).num_edges == 2
+    assert load("snap:other", tmp_path).num_edges == 4
+    assert load(f"snap:{tmp_path / 'other.txt'}", tmp_path / "elsewhere").num_edges == 4
+
+
+def test_a_changed_list_is_read_again(tmp_path):
+    path = write(tmp_path, "0 1\n")
+    assert load("snap:toy", tmp_path).num_edges == 2
+    path.write_text("0 1\n1 2\n")
+    assert load("snap:toy", tmp_path).num_edges == 4
+    assert load("snap:toy", tmp_path, undirected=False).num_edges == 2
+
+
+def test_an_empty_list_is_an_empty_graph(tmp_path):
+    g = snap_source.read(write(tmp_path, "# nothing\n"))
+    assert (g.num_nodes, g.num_edges, g.max_in_degree) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("text", ["0 a\n", "0\n", "0 1.5\n", "-1 2\n", "0 1\n2\n"])
+def test_other_contents_are_an_error_that_names_the_file(tmp_path, text):
+    path = write(tmp_path, text)
+    with pytest.raises(CorruptDataError, match=r"edge list .*"):
+        snap_source.read(path)
+
+
+def test_a_cut_off_file_is_an_error_that_names_it(tmp_path, data_root):
+    whole = (data_root / "snap" / "soc-Epinions1.txt.gz").read_bytes()
+    (tmp_path / "cut.txt.gz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CorruptDataError, match=r"cut\.txt\.gz is cut off or damaged"):
+        load("snap:cut", tmp_path)
+
+
+def test_missing_lists_say_where_was_searched(tmp_path):
+    with pytest.raises(
+        DatasetNotFoundError, match=f"'snap:nowhere' was not found in {tmp_path}/snap.*no address"
+    ):
+        load("snap:nowhere", tmp_path)
+    with pytest.raises(DatasetNotFoundError, match="snap:soc-Epinions1"):
+        load("snap:soc-Epinions1", tmp_path, download=False)
+    with pytest.raises(UnknownDatasetError, match="path or name"):
+        load("snap:", tmp_path)

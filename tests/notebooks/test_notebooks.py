@@ -1,0 +1,128 @@
+"""What every notebook has in common: structure, metadata, what is stored. That they run is nbval's part."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from gnnsample_widgets import exercises
+
+FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
+PATHS = sorted(FOLDER.glob("*.ipynb"))
+PARTS = ["What you will see", "Choose a graph and a device", "Run it", "Move the sliders", "Why it happens"]
+CHECKED = "nbval-check-output"
+
+
+@pytest.fixture(params=PATHS, ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.param
+    return found
+
+
+@pytest.fixture
+def notebook(path: Path) -> Any:
+    return nbformat.read(path, as_version=4)
+
+
+def headings(notebook: Any) -> list[str]:
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    return re.findall(r"^## (.+)$", text, flags=re.M)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_the_notebooks_are_there() -> None:
+    assert [path.stem for path in PATHS] == ["00_start_here", "01_khop_sampling", "02_workload_fusion"]
+
+
+def test_file_and_metadata_are_canonical(path: Path, notebook: Any) -> None:
+    nbformat.validate(notebook)
+    assert (notebook.nbformat, notebook.nbformat_minor) == (4, 5)
+    assert notebook.metadata == {
+        "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+    written = nbformat.writes(notebook)
+    assert path.read_text(encoding="utf-8").rstrip("\n") == written.rstrip("\n"), "save it with nbformat"
+
+
+def test_cells_have_fixed_ids_and_no_stray_metadata(notebook: Any) -> None:
+    ids = [cell.id for cell in notebook.cells]
+    assert len(set(ids)) == len(ids)
+    for cell in notebook.cells:
+        assert re.fullmatch(r"[a-z][a-z0-9-]*", cell.id), (
+            f"{cell.id}: ids are words, so that changes can be read"
+        )
+        assert cell.metadata in ({}, {"tags": [CHECKED]}), cell.id
+
+
+def test_outputs_are_stored_for_checked_cells_only(notebook: Any) -> None:
+    checked = 0
+    for cell in code_cells(notebook):
+        if CHECKED in cell.metadata.get("tags", []):
+            checked += 1
+            assert cell.outputs and cell.execution_count, (
+                f"{cell.id}: nbval compares nothing without a stored output"
+            )
+            kinds = {kind for output in cell.outputs for kind in output.get("data", {"text/plain": ""})}
+            assert kinds <= {"text/plain", "text/html"}, f"{cell.id} stores {kinds}"
+        else:
+            assert cell.outputs == [] and cell.execution_count is None, f"{cell.id} stores an output"
+    assert checked >= 4
+
+
+def test_parts_come_in_order(path: Path, notebook: Any) -> None:
+    found = headings(notebook)
+    assert [part for part in found if part in PARTS] == PARTS
+    assert found[-2:] == ["Exercises", "References"]
+    title = notebook.cells[0].source.splitlines()[0]
+    assert re.fullmatch(rf"# {path.stem[:2]} · .+", title)
+
+
+def test_one_cell_chooses_graph_and_device(notebook: Any) -> None:
+    choosing = [cell for cell in code_cells(notebook) if "DATASET =" in cell.source]
+    assert [cell.id for cell in choosing] == ["setup"]
+    assert "LAB_DATASET" in choosing[0].source and "LAB_DEVICE" in choosing[0].source
+    for cell in code_cells(notebook):
+        if "NeighborSampler(" in cell.source or "Explorer(" in cell.source:
+            assert "device=DEVICE" in cell.source, f"{cell.id} ignores the chosen device"
+
+
+def test_cells_are_short_and_hold_no_logic(notebook: Any) -> None:
+    for cell in code_cells(notebook):
+        assert len(cell.source.splitlines()) <= 16, f"{cell.id}: move it into the package"
+        tree = ast.parse(cell.source)
+        assert not [n for n in ast.walk(tree) if isinstance(n, (ast.ClassDef, ast.While, ast.Try))], cell.id
+
+
+def test_exercises_are_there_and_blank(path: Path, notebook: Any) -> None:
+    checkers = exercises.ALL[path.stem[:2]]
+    assert len(checkers) >= 3
+    cells = [cell for cell in code_cells(notebook) if "exercises." in cell.source and cell.id != "setup"]
+    assert [re.findall(r"exercises\.(\w+)\(", cell.source)[-1] for cell in cells] == [
+        c.__name__ for c in checkers
+    ]
+    for cell in cells:
+        assert "..." in cell.source, f"{cell.id} gives the answer away"
+        assert "Not answered yet" in json.dumps(cell.outputs, ensure_ascii=False)
+
+
+def test_pictures_are_shipped_and_small(path: Path, notebook: Any) -> None:
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", text)
+    assert pictures
+    for description, target in pictures:
+        assert len(description) > 20, f"{target} needs a description for those who cannot see it"
+        assert (path.parent / target).stat().st_size < 300_000, target
+
+
+def test_nothing_of_one_machine_is_stored(path: Path) -> None:
+    assert not re.search(r"/(home|root|tmp|work|usr)/|File \\\"", path.read_text(encoding="utf-8"))

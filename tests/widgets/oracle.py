@@ -1,0 +1,138 @@
+"""What an explorer must show for a state, computed from the library alone, and figures as plain values."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+import gnnsample_lab as lab
+from gnnsample_lab import figures
+from gnnsample_lab.sampling.schedule import replay
+
+MODEL = "GPU model"
+
+
+def seeds_for(graph: Any, state: dict[str, Any]) -> np.ndarray:
+    train = graph.splits.get("train")
+    pool = np.arange(graph.num_nodes) if train is None else train
+    return np.random.default_rng(state["seed"]).choice(pool, state["batch_size"], replace=False)
+
+
+def _fanouts(state: dict[str, Any]) -> list[int]:
+    return [state[f"fanout_{hop + 1}"] for hop in range(state["hops"])]
+
+
+def sample_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
+    sampler = lab.NeighborSampler(
+        graph, _fanouts(state), replace=state["replace"], seed=state["seed"], device="cpu", trace=True
+    )
+    batch = sampler.sample([state["seed_vertex"]])
+    drawing = figures.sample_drawing(
+        batch, state["hops_shown"] - 1, graph=graph, label="sampled on the CPU", max_unsampled=30
+    )
+    return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}
+
+
+def workload_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
+    seeds = seeds_for(graph, state)
+    traces: dict[str, Any] = {}
+    for name in lab.strategies():
+        sampler = lab.NeighborSampler(
+            graph,
+            _fanouts(state),
+            strategy=name,
+            pick=state["pick"],
+            seed=state["seed"],
+            device="cpu",
+            trace=True,
+        )
+        traces[name] = sampler.sample(seeds).trace
+    traces.pop("auto")
+    pair = [traces[name] for name in dict.fromkeys([state["baseline"], state["strategy"]])]
+    every = [traces[state["baseline"]], *(t for name, t in traces.items() if name != state["baseline"])]
+    return {
+        "work": figures.work_per_hop(traces[state["strategy"]]),
+        "times": figures.hop_times(pair),
+        "utilisation": figures.utilisation(pair),
+        "strategies": figures.strategy_comparison(every if state["every_strategy"] else pair),
+    }
+
+
+def queue_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
+    """For the GPU model as the source."""
+    assert state["source"] == MODEL
+    fanouts = [state["fanout"]] * state["hops"]
+    sampler = lab.NeighborSampler(graph, fanouts, pick=state["pick"], seed=state["seed"], device="cpu")
+    picks = sampler.sample(seeds_for(graph, state)).picks
+    fetching = state["strategy"] in ("persistent", "persistent-tile")
+    trace, _ = replay(
+        picks,
+        [graph.in_degrees()[p.frontier] for p in picks],
+        strategy=state["strategy"],
+        pick=state["pick"],
+        fanouts=fanouts,
+        num_nodes=graph.num_nodes,
+        fetch_size=state["fetch_size"],
+        completion=state["completion"],
+        num_blocks=state["num_blocks"] if fetching else None,
+        seed=state["seed"],
+        graph_name=graph.name,
+        graph_is_synthetic=graph.is_synthetic,
+    )
+    percent = state["time_percent"]
+    until_us = None if percent == 100 else trace.total_us * percent / 100
+    return {
+        "gantt": figures.gantt(trace, until_us=until_us),
+        "queue": figures.queue_depth(trace, until_us=until_us),
+        "running": figures.running_tasks(trace, until_us=until_us),
+    }
+
+
+ORACLES = {
+    "SampleExplorer": sample_figures,
+    "WorkloadExplorer": workload_figures,
+    "QueueExplorer": queue_figures,
+}
+
+
+def plain(value: Any) -> Any:
+    """JSON-like data with plotly's packed arrays unpacked and NaN as None, for comparison by ``==``."""
+    if isinstance(value, dict):
+        if "bdata" in value and "shape" not in value:
+            return plain(np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]).tolist())
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else (int(value) if value.is_integer() else value)
+    return value
+
+
+def values(figure: go.Figure) -> dict[str, Any]:
+    """Everything that a figure plots: its traces, and the shapes laid over them (time cursor, host spans)."""
+    parts = plain(json.loads(figure.to_json()))
+    return {"data": parts["data"], "shapes": parts["layout"].get("shapes", [])}
+
+
+def difference(got: Any, wanted: Any, at: str = "") -> str:
+    """Where two values of :func:`plain` differ first; empty when they do not."""
+    if isinstance(got, dict) and isinstance(wanted, dict):
+        for key in {**wanted, **got}:
+            if (key in got) != (key in wanted):
+                return f"{at}.{key} is {'not wanted' if key in got else 'missing'}"
+            found = difference(got[key], wanted[key], f"{at}.{key}")
+            if found:
+                return found
+        return ""
+    if isinstance(got, list) and isinstance(wanted, list):
+        if len(got) != len(wanted):
+            return f"{at} has {len(got)} entries, not {len(wanted)}"
+        return next(
+            filter(None, (difference(a, b, f"{at}[{i}]") for i, (a, b) in enumerate(zip(got, wanted)))), ""
+        )
+    return "" if got == wanted else f"{at} is {str(got)[:80]!r}, not {str(wanted)[:80]!r}"

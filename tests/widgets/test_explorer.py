@@ -1,0 +1,177 @@
+"""The base of the explorers: state, runs, errors, coalescing, what is handed over."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import traitlets
+
+from gnnsample_lab.device.runtime import lock
+from tests.widgets.toy import Toy, tiny_graph
+
+
+@pytest.fixture
+def toy() -> Toy:
+    return Toy(tiny_graph())
+
+
+def test_a_run_follows_every_way_of_changing_the_state(toy: Toy) -> None:
+    assert toy.run_count == 1
+    toy.controls["count"].value = 7
+    assert len(toy.figures["bar"].data[0].y) == 7
+    toy.size = 128
+    assert toy.controls["size"].value == 128
+    assert toy.figures["bar"].data[0].y[-1] == 6 * 128
+    toy.controls["flip"].value = True
+    assert toy.figures["bar"].data[0].y[0] == 6 * 128
+    assert toy.run_count == 4
+    assert toy.seen[-1] == {"count": 7, "size": 128, "kind": "bar", "flip": True} == toy.state
+
+
+def test_setting_the_same_value_runs_nothing(toy: Toy) -> None:
+    toy.count = 5
+    toy.controls["kind"].value = "bar"
+    assert toy.run_count == 1
+
+
+def test_several_values_at_once_run_once(toy: Toy) -> None:
+    toy.set(count=9, size=32, flip=True)
+    assert toy.run_count == 2
+    with toy.hold():
+        for n in range(20, 30):
+            toy.count = n
+    assert toy.run_count == 3
+    assert toy.seen[-1]["count"] == 29
+
+
+def test_panels_come_and_go_with_the_figures(toy: Toy) -> None:
+    toy.kind = "both"
+    assert list(toy.figures) == ["bar", "line"]
+    first = toy.panels["bar"]
+    toy.kind = "line"
+    assert list(toy.figures) == ["line"]
+    toy.kind = "bar"
+    assert list(toy.figures) == ["bar"]
+    assert toy.panels["bar"] is first, "a panel must be reused, or the page would load it anew"
+
+
+def test_an_exception_is_shown_and_the_last_figures_stay(toy: Toy) -> None:
+    before = toy.figures["bar"]
+    toy.count = 13
+    assert toy.error == "ValueError: thirteen <things> are not allowed"
+    assert "thirteen &lt;things&gt; are not allowed" in toy.error_panel.value
+    assert toy.error_panel.layout.display == "block"
+    assert toy.figures["bar"] is before
+    assert not toy.busy and 'data-busy="0"' in toy._status.value
+    toy.count = 14
+    assert toy.error == "" and toy.error_panel.value == "" and toy.error_panel.layout.display == "none"
+    assert len(toy.figures["bar"].data[0].y) == 14
+
+
+def test_errors_can_be_raised_for_scripts() -> None:
+    toy = Toy(tiny_graph(), raise_errors=True)
+    with pytest.raises(ValueError, match="thirteen"):
+        toy.count = 13
+    toy.count = 12
+    assert toy.error == "" and toy.run_count == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("count", 51, r"How many \(count\) must be from 1 to 50 \(got 51\)"),
+        ("size", 33, r"How large \(size\) must be one of \[32, 64, 128\] \(got 33\)"),
+        ("kind", "pie", r"Drawn as \(kind\) must be one of .* \(got 'pie'\)"),
+    ],
+)
+def test_a_value_off_the_scale_is_refused_and_changes_nothing(
+    toy: Toy, name: str, value: Any, message: str
+) -> None:
+    before = toy.state
+    with pytest.raises(traitlets.TraitError, match=message):
+        setattr(toy, name, value)
+    with pytest.raises(traitlets.TraitError, match=message):
+        toy.controls[name].value = value
+    assert toy.state == before
+    assert toy.controls[name].value == before[name]
+    assert toy.run_count == 1
+    toy.count = 6
+    assert toy.run_count == 2, "the trait must still be observed"
+
+
+def test_starting_values_are_arguments() -> None:
+    toy = Toy(tiny_graph(), count=3, kind="line")
+    assert toy.run_count == 1 and toy.controls["count"].value == 3 and list(toy.figures) == ["line"]
+    with pytest.raises(TypeError, match=r"Toy has no state \['colour'\]"):
+        Toy(tiny_graph(), colour="red")
+    with pytest.raises(traitlets.TraitError, match="count"):
+        Toy(tiny_graph(), count=99)
+
+
+def test_the_graph_argument_is_checked() -> None:
+    with pytest.raises(TypeError, match="graph must be a Graph, a dataset name or None"):
+        Toy(7)
+    with pytest.raises(LookupError):
+        Toy("no-such-graph")
+    with pytest.raises(ValueError, match="device"):
+        Toy(tiny_graph(), device="abacus")
+
+
+def test_a_drag_during_a_run_costs_one_more_run(toy: Toy) -> None:
+    """Twenty steps that arrive while a run is under way are folded into a single run with the last value."""
+    toy.gate = threading.Event()
+    slow = threading.Thread(target=lambda: setattr(toy, "count", 20))
+    slow.start()
+    while len(toy.seen) < 2:
+        pass
+    assert toy.busy
+    for n in range(21, 41):
+        toy.controls["count"].value = n
+    assert not toy.wait(0.01)
+    toy.gate.set()
+    slow.join(20)
+    assert toy.wait(20)
+    assert [state["count"] for state in toy.seen] == [5, 20, 40]
+    assert toy.run_count == 3
+    assert len(toy.figures["bar"].data[0].y) == 40
+
+
+def test_runs_hold_the_process_wide_lock(toy: Toy) -> None:
+    """Callbacks may run beside cells: while somebody else samples, an explorer waits."""
+    thread = threading.Thread(target=lambda: setattr(toy, "count", 8))
+    with lock:
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and len(toy.seen) == 1
+    thread.join(20)
+    assert len(toy.seen) == 2
+
+
+def test_code_is_handed_over_and_can_be_run(toy: Toy) -> None:
+    toy.count = 11
+    assert toy.code_panel.code == toy.code
+    namespace: dict[str, Any] = {"g": toy.graph}
+    exec(toy.code, namespace)
+    assert namespace["shown"] == 11
+
+
+def test_named_and_default_graphs_are_loaded_by_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_DATASET", "arxiv-like")
+    assert "g = lab.load_default()" in Toy().code
+    assert "g = lab.load('arxiv-like')" in Toy("arxiv-like").code
+
+
+def test_a_page_without_widgets_gets_text(toy: Toy) -> None:
+    bundle = toy._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert data["text/plain"].startswith("Toy(count=5, flip=False, kind='bar', size=64)")
+    assert repr(toy) == data["text/plain"]
+
+
+def test_labels_and_help_reach_the_controls(toy: Toy) -> None:
+    for name, control in toy.controls.items():
+        assert control.name == name
+        assert control.label, f"{name} needs a label that can be read out"

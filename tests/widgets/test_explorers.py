@@ -1,0 +1,224 @@
+"""The three explorers: every control is moved, and all plotted values are compared with the library's."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import traitlets
+from gnnsample_widgets import QueueExplorer, SampleExplorer, WorkloadExplorer, recorded
+from gnnsample_widgets.explorer import Explorer
+
+import gnnsample_lab as lab
+from tests.widgets.oracle import ORACLES, values
+
+CASES: list[tuple[type[Explorer], dict[str, list[Any]]]] = [
+    (
+        SampleExplorer,
+        {
+            "seed_vertex": [0, 77],
+            "hops": [3, 1, 2],
+            "fanout_1": [2, 6],
+            "fanout_2": [1, 5],
+            "fanout_3": [3, 1],
+            "hops_shown": [0, 1],
+            "seed": [5],
+            "replace": [True],
+        },
+    ),
+    (
+        WorkloadExplorer,
+        {
+            "batch_size": [32, 128],
+            "hops": [2, 3],
+            "fanout_1": [4],
+            "fanout_2": [20],
+            "fanout_3": [1],
+            "strategy": ["grid-barrier", "block-bsp"],
+            "baseline": ["bsp"],
+            "pick": ["floyd"],
+            "seed": [9],
+            "every_strategy": [False],
+        },
+    ),
+    (
+        QueueExplorer,
+        {
+            "time_percent": [0, 35, 36],
+            "fetch_size": [1, 7],
+            "num_blocks": [2, 64],
+            "completion": ["paper"],
+            "batch_size": [128],
+            "hops": [2, 3],
+            "fanout": [8],
+            "pick": ["floyd"],
+            "seed": [3],
+            "strategy": ["persistent-tile", "fused-static", "block-bsp"],
+        },
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def graph() -> lab.Graph:
+    return lab.load("arxiv-like", scale=0.02, use_cache=False)
+
+
+def check(explorer: Explorer, graph: lab.Graph) -> None:
+    assert explorer.error == ""
+    expected = ORACLES[type(explorer).__name__](graph, explorer.state)
+    assert list(explorer.figures) == list(expected)
+    for name, figure in expected.items():
+        assert values(explorer.figures[name]) == values(figure), f"panel {name} at {explorer.state}"
+
+
+@pytest.mark.parametrize(("kind", "moves"), CASES, ids=lambda case: getattr(case, "__name__", ""))
+def test_every_control_redraws_what_the_library_computes(
+    kind: type[Explorer], moves: dict[str, list[Any]], graph: lab.Graph
+) -> None:
+    explorer = kind(graph, device="cpu")
+    check(explorer, graph)
+    assert set(moves) == set(explorer.controls) - {"source"}
+    for name, wanted in moves.items():
+        for value in wanted:
+            runs = explorer.run_count
+            explorer.controls[name].value = value
+            assert explorer.run_count == runs + 1
+            assert getattr(explorer, name) == value
+            check(explorer, graph)
+
+
+@pytest.mark.parametrize(("kind", "moves"), CASES, ids=lambda case: getattr(case, "__name__", ""))
+def test_the_code_reproduces_the_figures(
+    kind: type[Explorer], moves: dict[str, list[Any]], graph: lab.Graph
+) -> None:
+    explorer = kind(graph, device="cpu")
+    for _ in range(2):
+        namespace: dict[str, Any] = {"g": graph}
+        exec(compile(explorer.code, "<handed over>", "exec"), namespace)
+        assert list(namespace["shown"]) == list(explorer.figures)
+        for name, figure in namespace["shown"].items():
+            assert values(figure) == values(explorer.figures[name]), name
+        explorer.set(**{name: wanted[0] for name, wanted in moves.items()})
+
+
+@pytest.mark.parametrize("kind", [case[0] for case in CASES])
+def test_every_figure_names_graph_and_origin(kind: type[Explorer], graph: lab.Graph) -> None:
+    explorer = kind(graph, device="cpu")
+    for name, figure in explorer.figures.items():
+        title = figure.layout.title.text
+        assert "arxiv-like (synthetic)" in title, name
+        assert ("sampled on the CPU" if name == "drawing" else "modelled as NVIDIA H200") in title, name
+
+
+@pytest.mark.parametrize("kind", [case[0] for case in CASES])
+def test_small_graphs_without_splits_work(kind: type[Explorer]) -> None:
+    """Fewer vertices than the default batch, isolated vertices, no training split."""
+    graph = lab.Graph.from_edges([1, 2, 3, 0], [0, 0, 1, 2], num_nodes=40, name="few")
+    explorer = kind(graph, device="cpu")
+    assert explorer.error == ""
+    if "batch_size" in explorer.controls:
+        assert max(explorer.controls["batch_size"].options) == 32
+        check(explorer, graph)
+    else:
+        explorer.seed_vertex = 39
+        assert explorer.error == "" and "no in-neighbours" in explorer._summary.value
+        with pytest.raises(traitlets.TraitError, match="Seed vertex"):
+            explorer.seed_vertex = 40
+
+
+def test_hops_shown_follows_hops(graph: lab.Graph) -> None:
+    explorer = SampleExplorer(graph, device="cpu", hops=2)
+    assert (explorer.hops_shown, explorer.controls["hops_shown"].max) == (2, 2)
+    explorer.hops = 3
+    assert (explorer.hops_shown, explorer.controls["hops_shown"].max) == (3, 3)
+    explorer.hops_shown = 1
+    explorer.hops = 2
+    assert (explorer.hops_shown, explorer.controls["hops_shown"].max) == (1, 2)
+    assert explorer.controls["fanout_3"].disabled and not explorer.controls["fanout_2"].disabled
+
+
+def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    explorer = SampleExplorer(graph, device="cpu")
+    player = QueueExplorer(graph, device="cpu")
+    monkeypatch.setattr(lab.NeighborSampler, "sample_many", None)
+    explorer.hops_shown = 1
+    player.time_percent = 20
+    assert explorer.error == player.error == ""
+    explorer.seed = 1
+    player.seed = 1
+    assert "TypeError" in explorer.error and "TypeError" in player.error
+
+
+def test_the_papers_rule_belongs_to_the_persistent_kernel(graph: lab.Graph) -> None:
+    explorer = QueueExplorer(graph, device="cpu", completion="paper", num_blocks=64, batch_size=64)
+    assert "are lost" in explorer._summary.value
+    lost = next(trace for trace in explorer.figures["gantt"].data if trace.name == "lost")
+    assert len(lost.x) > 0
+    explorer.strategy = "bsp"
+    assert explorer.completion == "exact" and explorer.controls["completion"].disabled
+    assert explorer.error == "" and "are lost" not in explorer._summary.value
+
+
+@pytest.fixture
+def shipped(graph: lab.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> lab.SampleTrace:
+    """A folder of "measured" traces. The test makes one up by slowing the model down; nothing outside shows it."""
+    sampler = lab.NeighborSampler(graph, [6, 4], strategy="persistent", trace=True, device="cpu", seed=4)
+    trace = sampler.sample(np.arange(50), batch_id=2).trace
+    measured = dataclasses.replace(trace, origin="measured", total_us=trace.total_us * 1.5)
+    path = measured.save(tmp_path / "one.npz")
+    monkeypatch.setattr(recorded, "measured_traces", lambda: {"one": path})
+    monkeypatch.setattr("gnnsample_widgets.queue.measured_traces", lambda: {"one": path})
+    return lab.SampleTrace.load(path)
+
+
+def test_a_measured_trace_is_overlaid_with_the_model(graph: lab.Graph, shipped: lab.SampleTrace) -> None:
+    explorer = QueueExplorer(graph, device="cpu")
+    explorer.source = "one"
+    assert explorer.error == ""
+    assert list(explorer.figures) == ["gantt", "queue", "running", "overlay"]
+    assert "measured on NVIDIA H200" in explorer.figures["gantt"].layout.title.text
+    overlay = explorer.figures["overlay"]
+    assert np.array_equal(overlay.data[0].y, shipped.hops.kernel_us)
+    assert explorer.controls["fetch_size"].disabled and not explorer.controls["time_percent"].disabled
+    namespace: dict[str, Any] = {"g": graph}
+    exec(explorer.code, namespace)
+    assert {k: values(f) for k, f in namespace["shown"].items()} == {
+        k: values(f) for k, f in explorer.figures.items()
+    }
+    explorer.source = "GPU model"
+    assert not explorer.controls["fetch_size"].disabled
+    check(explorer, graph)
+
+
+def test_a_trace_of_another_graph_is_not_overlaid(graph: lab.Graph, shipped: lab.SampleTrace) -> None:
+    other = lab.load("arxiv-like", scale=0.02, seed=1, use_cache=False)
+    assert recorded.same_sample(graph, shipped) is not None
+    assert recorded.same_sample(other, shipped) is None, "the name alone must not convince it"
+    explorer = QueueExplorer(other, device="cpu", source="one")
+    assert "overlay" not in explorer.figures and "to see the model" in explorer._summary.value
+    assert "No measured trace of arxiv-like" in recorded.overlay(other).layout.annotations[0].text
+    assert (
+        values(recorded.overlay(graph))["data"]
+        == values(QueueExplorer(graph, device="cpu", source="one").figures["overlay"])["data"]
+    )
+
+
+def test_without_shipped_traces_it_is_said(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "TRACES", "data/measured/no-such-folder")
+    assert recorded.measured_traces() == {}
+    assert "None were shipped" in recorded.overlay(graph).layout.annotations[0].text
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", [case[0] for case in CASES])
+def test_on_a_gpu_times_are_measured(kind: type[Explorer], graph: lab.Graph) -> None:
+    explorer = kind(graph, device="cuda")
+    assert explorer.error == ""
+    panel = {"SampleExplorer": "work", "WorkloadExplorer": "times", "QueueExplorer": "gantt"}[kind.__name__]
+    assert "measured on" in explorer.figures[panel].layout.title.text
+    explorer.seed = 3
+    assert explorer.error == ""

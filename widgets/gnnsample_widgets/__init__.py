@@ -1,0 +1,33 @@
+"""Explorers for JupyterLab, Voila and plain scripts: sliders that rerun the real sampler and redraw what
+happened.
+
+No algorithm lives here. The explorers turn the state of their controls into calls of :mod:`gnnsample_lab` and
+show the figures of :mod:`gnnsample_lab.figures`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOME = {
+    "Explorer": "explorer",
+    "SampleExplorer": "sample",
+    "WorkloadExplorer": "workload",
+    "QueueExplorer": "queue",
+    "exercises": "exercises",
+    "recorded": "recorded",
+    "show": "panel",
+}
+__all__ = ["Explorer", "QueueExplorer", "SampleExplorer", "WorkloadExplorer", "exercises", "recorded", "show"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f".{_HOME[name]}", __name__)
+    return module if name in ("exercises", "recorded") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

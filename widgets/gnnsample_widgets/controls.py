@@ -1,0 +1,123 @@
+"""Controls with an accessible name: native range, select and checkbox elements in one small anywidget.
+
+The handles of ipywidgets' own sliders carry no name that a screen reader could say, and forward every step of
+a drag to the kernel. These send the first step at once and then at most one every ``wait_ms``; the last one
+always arrives.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+STATIC = pathlib.Path(__file__).parent / "static"
+
+
+class Control(anywidget.AnyWidget):
+    """What all controls share. ``name`` is the explorer trait that the control sets."""
+
+    _esm = STATIC / "control.js"
+    _css = STATIC / "explorer.css"
+
+    kind = traitlets.Unicode("").tag(sync=True)
+    name = traitlets.Unicode("").tag(sync=True)
+    label = traitlets.Unicode("").tag(sync=True)
+    help = traitlets.Unicode("").tag(sync=True)
+    disabled = traitlets.Bool(False).tag(sync=True)
+    wait_ms = traitlets.Int(120).tag(sync=True)
+
+
+class Slider(Control):
+    """An integer on a scale, either ``min..max`` by ``step`` or one of ``options``.
+
+    Args:
+        name: the explorer trait it sets; also the ``name`` of the HTML input.
+        label: what is said and shown; ``unit`` is appended to the value.
+        value: the starting value.
+        min, max, step: the scale; ignored where ``options`` is given.
+        options: the allowed values in order, for scales that are not linear.
+        typed: show a number box instead of a read-only value, for long scales.
+        playable: add a play button that walks the scale every ``interval_ms``.
+
+    Raises:
+        traitlets.TraitError: the value is off the scale; the message names the label and the allowed values.
+    """
+
+    value = traitlets.Int(0).tag(sync=True)
+    min = traitlets.Int(0).tag(sync=True)
+    max = traitlets.Int(100).tag(sync=True)
+    step = traitlets.Int(1).tag(sync=True)
+    options = traitlets.List(traitlets.Int()).tag(sync=True)
+    unit = traitlets.Unicode("").tag(sync=True)
+    typed = traitlets.Bool(False).tag(sync=True)
+    playable = traitlets.Bool(False).tag(sync=True)
+    interval_ms = traitlets.Int(150).tag(sync=True)
+
+    def __init__(
+        self, name: str, label: str, value: int, *, options: Sequence[int] = (), **kwargs: Any
+    ) -> None:
+        if options:
+            kwargs |= {"min": min(options), "max": max(options)}
+        super().__init__(kind="range", name=name, label=label, options=list(options), **kwargs)
+        self.value = value
+
+    @traitlets.validate("value")
+    def _on_scale(self, proposal: dict[str, Any]) -> int:
+        value = proposal["value"]
+        if self.options and value not in self.options:
+            raise traitlets.TraitError(
+                f"{self.label} ({self.name}) must be one of {self.options} (got {value})"
+            )
+        if not self.options and not self.min <= value <= self.max:
+            raise traitlets.TraitError(
+                f"{self.label} ({self.name}) must be from {self.min} to {self.max} (got {value})"
+            )
+        return value
+
+    def set_limits(self, low: int, high: int) -> None:
+        """Change the ends of a linear scale; a value outside them moves to the nearer end."""
+        self.min, self.max = min(low, self.min), max(high, self.max)
+        self.value = min(max(self.value, low), high)
+        self.min, self.max = low, high
+
+
+class Choice(Control):
+    """One of several named things, as a drop-down list."""
+
+    value = traitlets.Unicode("").tag(sync=True)
+    options = traitlets.List(traitlets.Unicode()).tag(sync=True)
+
+    def __init__(self, name: str, label: str, value: str, options: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(kind="select", name=name, label=label, options=list(options), **kwargs)
+        self.value = value
+
+    @traitlets.validate("value")
+    def _known(self, proposal: dict[str, Any]) -> str:
+        if proposal["value"] not in (*self.options, ""):
+            raise traitlets.TraitError(
+                f"{self.label} ({self.name}) must be one of {self.options} (got {proposal['value']!r})"
+            )
+        return proposal["value"]
+
+
+class Switch(Control):
+    """On or off."""
+
+    value = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(self, name: str, label: str, value: bool, **kwargs: Any) -> None:
+        super().__init__(kind="checkbox", name=name, label=label, **kwargs)
+        self.value = value
+
+
+class CodePanel(anywidget.AnyWidget):
+    """A button that shows the code reproducing an explorer's present state, and one that copies it."""
+
+    _esm = STATIC / "code.js"
+
+    code = traitlets.Unicode("").tag(sync=True)
+    shown = traitlets.Bool(False).tag(sync=True)

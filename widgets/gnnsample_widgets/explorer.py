@@ -1,0 +1,347 @@
+"""The base of all explorers: state in traits, one run at a time, errors in the panel, code to take away."""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+import os
+import re
+import threading
+import time
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, ClassVar
+
+import ipywidgets
+import plotly.graph_objects as go
+import traitlets
+
+from gnnsample_lab.device.runtime import lock, resolve_device
+
+from .controls import CodePanel, Control
+from .graphs import HEADER, resolve_graph, to_device
+from .panel import PlotPanel
+
+_REMEMBERED = 12
+
+
+class Explorer(ipywidgets.VBox):
+    """Controls above figures; a change of any control reruns :meth:`compute` and redraws.
+
+    A subclass tags its state traits with ``state=True`` and gives :meth:`build_controls`, :meth:`compute` and
+    :meth:`code_lines`. Setting a control's ``.value`` or the trait of the same name does the same thing, and
+    the figures are up to date when the assignment returns: nothing here needs a browser or an event loop.
+
+    Widget callbacks may arrive on a thread beside a running cell (JupyterLab's subshells). Work on the
+    sampler and the GPU therefore holds the library's one process-wide lock, and changes that come in while a
+    run is under way are folded into a single further run with the newest state; :meth:`wait` blocks until
+    that is done.
+
+    Args:
+        graph: a graph, a dataset name for ``lab.load``, or None for the default graph (``LAB_DATASET``, else
+            ogbn-arxiv or its synthetic twin).
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``, as everywhere in the library.
+        raise_errors: raise what a run raises, after showing it in the panel; for scripts.
+        **state: starting values of the state traits.
+
+    Raises:
+        TypeError: an unknown name in ``state``.
+        traitlets.TraitError: a starting value that its control does not allow.
+        RuntimeError: ``device="cuda"`` without a usable GPU.
+    """
+
+    heading: ClassVar[str] = ""
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {}
+    """Share of the width and least width in pixels of a panel; (1, 430) where it is not named. Panels stand
+    side by side as far as their least widths allow."""
+
+    busy = traitlets.Bool(False, help="a run is under way")
+    run_count = traitlets.Int(0, help="runs so far, failed ones included")
+    elapsed_ms = traitlets.Float(0.0, help="wall time of the last run, figures included")
+    error = traitlets.Unicode(
+        "", help="type and message of the last run's exception; empty when it went well"
+    )
+    code = traitlets.Unicode("", help="Python that reproduces the present figures")
+
+    def __init__(
+        self, graph: Any = None, *, device: str = "auto", raise_errors: bool = False, **state: Any
+    ) -> None:
+        super().__init__()
+        unknown = sorted(set(state) - set(self.state))
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no state {unknown} (it has {sorted(self.state)})")
+        self.raise_errors = raise_errors
+        self.device = resolve_device(device)
+        self.graph, self.graph_code = resolve_graph(graph)
+        self.device_graph = to_device(self.graph, self.device)
+        self.host_graph = to_device(self.graph, "cpu")
+        self._memory: OrderedDict[Hashable, Any] = OrderedDict()
+        self._gate = threading.Lock()
+        self._idle = threading.Event()
+        self._idle.set()
+        self._wanted = 0
+        self._running = False
+        self._held = 1
+        self._shown_state: dict[str, Any] = {}
+        self.prepare(state)
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.controls: dict[str, Control] = self.build_controls()
+        self.panels: dict[str, PlotPanel] = {}
+        self._build_layout()
+        for name, control in self.controls.items():
+            control.observe(self._control_moved, names="value")
+            self.observe(self._state_changed, names=name)
+        self.adapt()
+        self._held = 0
+        self.refresh()
+
+    # -- what a subclass gives --
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        """Choose starting values that depend on the graph, for names not in ``state``. Optional."""
+
+    def build_controls(self) -> dict[str, Control]:
+        """The controls, keyed by state trait, in the order of the panel."""
+        raise NotImplementedError
+
+    def adapt(self) -> None:
+        """Keep controls consistent with each other (limits, enabled or not). Called before each run.
+        Optional."""
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        """Figures by panel name, in order, and one sentence that says what they show (HTML)."""
+        raise NotImplementedError
+
+    def code_lines(self, state: dict[str, Any]) -> list[str]:
+        """Python after ``g = ...`` that ends with a dictionary ``shown`` of the same figures."""
+        raise NotImplementedError
+
+    # -- state --
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The state traits by name."""
+        return {name: getattr(self, name) for name in self.trait_names(state=True)}
+
+    @property
+    def figures(self) -> dict[str, go.Figure]:
+        """The figures now shown, by panel name."""
+        return {name: panel.figure for name, panel in self.panels.items() if panel.layout.display != "none"}
+
+    def set(self, **state: Any) -> None:
+        """Set several state traits and run once."""
+        with self.hold():
+            for name, value in state.items():
+                setattr(self, name, value)
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        """Put off runs until the block ends; then one run shows the result of all changes."""
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+            self.refresh()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until no run is under way; False when ``timeout`` seconds passed first."""
+        return self._idle.wait(timeout)
+
+    def remember(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """``make()``, kept under ``key`` for the last few keys: a control that only looks must not
+        resample."""
+        if key not in self._memory:
+            self._memory[key] = make()
+        self._memory.move_to_end(key)
+        while len(self._memory) > _REMEMBERED:
+            self._memory.popitem(last=False)
+        return self._memory[key]
+
+    def _control_moved(self, change: dict[str, Any]) -> None:
+        setattr(self, change["owner"].name, change["new"])
+
+    def _state_changed(self, change: dict[str, Any]) -> None:
+        control = self.controls[change["name"]]
+        try:
+            control.value = change["new"]
+        except traitlets.TraitError:
+            # The control knows what is allowed; a refused value must not stay in the trait.
+            with self._without_run(change["name"]):
+                setattr(self, change["name"], change["old"])
+            raise
+        self.refresh()
+
+    @contextlib.contextmanager
+    def _without_run(self, name: str) -> Iterator[None]:
+        """Set one state trait without a run."""
+        self.unobserve(self._state_changed, names=name)
+        try:
+            yield
+        finally:
+            self.observe(self._state_changed, names=name)
+
+    # -- running --
+
+    def refresh(self) -> None:
+        """Run with the present state; if a run is under way, have it run once more with the newest state."""
+        if self._held:
+            return
+        with self._gate:
+            self._wanted += 1
+            if self._running:
+                return
+            self._running = True
+            self._idle.clear()
+        try:
+            while True:
+                with self._gate:
+                    target = self._wanted
+                self._run()
+                with self._gate:
+                    if self._wanted == target:
+                        self._running = False
+                        break
+        finally:
+            with self._gate:
+                self._running = False
+            self._idle.set()
+
+    def _run(self) -> None:
+        start = time.perf_counter()
+        self.busy = True
+        self._show_status()
+        failure: Exception | None = None
+        try:
+            with self._adapting():
+                self.adapt()
+            state = self._shown_state = self.state
+            with lock:
+                figures, summary = self.compute(state)
+            self._show_figures(figures)
+            self._summary.value = f'<div class="gs-summary" aria-live="polite">{summary}</div>'
+            self.code = "\n".join([*HEADER, *self.graph_code, *self.code_lines(state)]) + "\n"
+        except Exception as error:
+            # An exception in a callback is printed nowhere: the panel is the one place where it can be read.
+            failure = error
+        self._show_error(failure)
+        self.elapsed_ms = (time.perf_counter() - start) * 1e3
+        self.run_count += 1
+        self.busy = False
+        self._show_status()
+        if failure is not None and self.raise_errors:
+            raise failure
+
+    @contextlib.contextmanager
+    def _adapting(self) -> Iterator[None]:
+        # Changes that adapt() makes belong to the run that is about to start.
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+
+    # -- showing --
+
+    def _build_layout(self) -> None:
+        self.add_class("gnnsample-explorer")
+        self._title = ipywidgets.HTML(f'<div class="gs-title">{html.escape(self.heading)}</div>')
+        self._status = ipywidgets.HTML()
+        self._summary = ipywidgets.HTML()
+        self.error_panel = ipywidgets.HTML(layout=ipywidgets.Layout(display="none"))
+        self.code_panel = CodePanel()
+        traitlets.dlink((self, "code"), (self.code_panel, "code"))
+        columns = "repeat(auto-fill, minmax(min(100%, 190px), 1fr))"
+        self._control_box = ipywidgets.GridBox(
+            list(self.controls.values()),
+            layout=ipywidgets.Layout(grid_template_columns=columns, grid_gap="2px 22px"),
+        )
+        self._control_box.add_class("gs-controls")
+        self._figure_box = ipywidgets.Box(
+            [], layout=ipywidgets.Layout(display="flex", flex_flow="row wrap", width="100%")
+        )
+        header = ipywidgets.HBox(
+            [self._title, self._status],
+            layout=ipywidgets.Layout(justify_content="space-between", flex_flow="row wrap"),
+        )
+        self.children = (
+            header,
+            self._control_box,
+            self.error_panel,
+            self._summary,
+            self._figure_box,
+            self.code_panel,
+        )
+
+    def _show_figures(self, figures: dict[str, go.Figure]) -> None:
+        for name in figures:
+            if name not in self.panels:
+                share, least = self.panel_flex.get(name, (1, 430))
+                layout = ipywidgets.Layout(flex=f"{share} 1 {least}px", min_width="0")
+                self.panels[name] = PlotPanel(name, layout=layout)
+        for name, panel in self.panels.items():
+            display = "block" if name in figures else "none"
+            if panel.layout.display != display:
+                panel.layout.display = display
+            if name in figures:
+                panel.figure = figures[name]
+        ordered = tuple(self.panels[name] for name in figures)
+        rest = tuple(panel for name, panel in self.panels.items() if name not in figures)
+        if self._figure_box.children != ordered + rest:
+            self._figure_box.children = ordered + rest
+
+    def _show_status(self) -> None:
+        text = (
+            "running …" if self.busy else f"{'failed' if self.error else 'ready'} · {self.elapsed_ms:.0f} ms"
+        )
+        # The data attributes tell programs that watch the page which state the figures belong to.
+        state = html.escape(json.dumps(self._shown_state))
+        self._status.value = (
+            f'<div class="gs-status" role="status" data-busy="{int(self.busy)}" data-run="{self.run_count}" '
+            f'data-failed="{int(bool(self.error))}" data-state="{state}">'
+            f'<span class="gs-dot"></span>{text} · run {self.run_count}</div>'
+        )
+
+    def _show_error(self, error: Exception | None) -> None:
+        self.error = "" if error is None else f"{type(error).__name__}: {error}"
+        if error is None:
+            self.error_panel.layout.display = "none"
+            self.error_panel.value = ""
+            return
+        trail = "".join(traceback.format_exception(error))
+        self.error_panel.value = (
+            f'<div class="gs-error" role="alert"><b>{html.escape(type(error).__name__)}</b>: '
+            f"{html.escape(str(error))}"
+            "<br>The figures below still show the last state that worked."
+            f"<details><summary>Where it happened</summary><pre>{html.escape(trail)}</pre></details></div>"
+        )
+        self.error_panel.layout.display = "block"
+
+    def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> Any:
+        bundle = super()._repr_mimebundle_(*args, **kwargs)
+        data = bundle[0] if isinstance(bundle, tuple) else bundle
+        if isinstance(data, dict):
+            data["text/plain"] = self.describe()
+            if os.environ.get("LAB_STATIC_IMAGES") == "1" and self.figures:
+                # For pages where widgets cannot run (exported HTML); slow, so only when asked for.
+                import base64
+
+                data["image/png"] = base64.b64encode(
+                    next(iter(self.figures.values())).to_image("png")
+                ).decode()
+        return bundle
+
+    def __repr__(self) -> str:
+        return self.describe()
+
+    def describe(self) -> str:
+        """The state and what is shown, as plain text: what a page without widgets displays."""
+        values = ", ".join(f"{name}={value!r}" for name, value in self.state.items())
+        titles = [
+            re.sub("<[^>]*>", " ", figure.layout.title.text or name).strip()
+            for name, figure in self.figures.items()
+        ]
+        return f"{type(self).__name__}({values})\n" + "\n".join(f"  figure: {title}" for title in titles)

@@ -1,0 +1,103 @@
+"""A plotly figure in the page, updated in place.
+
+plotly's own ``FigureWidget`` sends 5 MB of script with *every* figure, keeps the first figure as the one that
+a reloaded page shows, and answers each update with messages of its own. With three or four figures per
+explorer that is felt, on a remote server most of all. A :class:`PlotPanel` holds one trait, the figure as
+JSON; the script travels once per page, compressed, through one shared :class:`PlotlyRuntime`.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import importlib.resources
+import re
+from typing import Any
+
+import anywidget
+import ipywidgets
+import plotly
+import plotly.graph_objects as go
+import traitlets
+from plotly.io.json import to_json_plotly
+
+from .controls import STATIC
+
+
+@functools.lru_cache(maxsize=1)
+def _packed_script() -> bytes:
+    source = importlib.resources.files("plotly").joinpath("package_data", "plotly.min.js").read_bytes()
+    return gzip.compress(source, compresslevel=3)
+
+
+class PlotlyRuntime(ipywidgets.Widget):
+    """Carries plotly.js to the page. One per process; never displayed by itself."""
+
+    packed = traitlets.Bytes(b"").tag(sync=True)
+
+
+_runtime: PlotlyRuntime | None = None
+
+
+def runtime() -> PlotlyRuntime:
+    """The shared runtime, made anew where ``Widget.close_all`` has closed it."""
+    global _runtime
+    if _runtime is None or _runtime.comm is None:
+        _runtime = PlotlyRuntime(packed=_packed_script())
+    return _runtime
+
+
+class PlotPanel(anywidget.AnyWidget):
+    """One figure. Assign :attr:`figure`; pages redraw with ``Plotly.react``, which keeps zoom and legend
+    state.
+
+    Args:
+        name: distinguishes the panels of an explorer; also ``data-name`` of the element in the page.
+    """
+
+    _esm = STATIC / "plot.js"
+
+    name = traitlets.Unicode("").tag(sync=True)
+    data = traitlets.Unicode("[]", help="the figure's traces as JSON").tag(sync=True)
+    frame = traitlets.Unicode("{}", help="the figure's layout as JSON").tag(sync=True)
+    alt = traitlets.Unicode("").tag(sync=True)
+    runtime = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
+    plotly_version = traitlets.Unicode("").tag(sync=True)
+
+    def __init__(self, name: str, **kwargs: Any) -> None:
+        self._figure = go.Figure()
+        super().__init__(name=name, runtime=runtime(), plotly_version=plotly.__version__, **kwargs)
+
+    @property
+    def figure(self) -> go.Figure:
+        """The figure that is shown. Assigning replaces it; changing it in place shows nothing."""
+        return self._figure
+
+    @figure.setter
+    def figure(self, figure: go.Figure) -> None:
+        self._figure = figure
+        parts = figure.to_dict()
+        title = figure.layout.title.text or self.name
+        # Only what differs is sent: moving a time cursor changes the layout, and leaves megabytes of traces
+        # alone.
+        with self.hold_sync():
+            self.alt = re.sub(r"<[^>]*>", "", title.replace("<br>", ": "))
+            self.data = to_json_plotly(parts["data"])
+            self.frame = to_json_plotly(parts["layout"])
+
+
+def show(*figures: go.Figure, least_width: int = 430) -> ipywidgets.Box:
+    """Figures side by side as far as each has ``least_width`` pixels.
+
+    One panel type for all figures means that plotly.js is sent to the page once, and that no figure needs the
+    network.
+    """
+    layout = ipywidgets.Layout(flex=f"1 1 {least_width}px", min_width="0")
+    panels = []
+    for number, figure in enumerate(figures):
+        panel = PlotPanel(f"figure-{number}", layout=layout)
+        panel.figure = figure
+        panels.append(panel)
+    box = ipywidgets.Box(panels, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap", width="100%"))
+    box.add_class("gnnsample-figures")
+    return box

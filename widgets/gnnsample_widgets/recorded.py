@@ -1,0 +1,154 @@
+"""Traces for explorers: the model on a sample already drawn, and measured traces that were shipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures
+from gnnsample_lab.resources import resource_path
+
+TRACES = "data/measured/traces"
+
+
+def modelled(graph: Any, batch: MiniBatch, strategy: str, **knobs: Any) -> SampleTrace:
+    """What ``strategy`` would do with a sample, on the GPU model.
+
+    The sample does not depend on the strategy, so one draw serves all of them.
+
+    Args:
+        graph: the graph on the CPU.
+        batch: a sample of it, arrays on the CPU.
+        knobs: ``fetch_size``, ``completion``, ``num_blocks``, ... of
+        :func:`gnnsample_lab.sampling.schedule.replay`.
+    """
+    from gnnsample_lab.sampling.schedule import replay
+
+    spec = batch.spec
+    trace, _ = replay(
+        batch.picks,
+        lambda v: np.asarray(graph.indptr[v + 1] - graph.indptr[v]),
+        strategy=strategy,
+        fanouts=spec.fanouts,
+        pick=spec.pick,
+        replace=spec.replace,
+        weighted=spec.weighted,
+        expand=spec.expand,
+        seed=spec.seed,
+        batch_id=batch.batch_id,
+        num_nodes=graph.num_nodes,
+        graph_name=graph.name,
+        graph_is_synthetic=graph.is_synthetic,
+        **knobs,
+    )
+    return trace
+
+
+def measured_traces() -> dict[str, Path]:
+    """Measured traces that came with the package: file name without ending -> path; empty when there are
+    none."""
+    try:
+        folder = resource_path(TRACES)
+    except FileNotFoundError:
+        return {}
+    return {path.stem: path for path in sorted(folder.glob("*.npz"))}
+
+
+def same_sample(graph: Any, trace: SampleTrace) -> MiniBatch | None:
+    """The sample that a measured trace ran, drawn again on the CPU, or None when ``graph`` is another graph.
+
+    The draw is a function of its settings alone, so the seeds in the trace are enough to repeat it. It is the
+    same sample only if every hop expanded the same vertices, which is checked.
+    """
+    roots = trace.tasks.vertex[trace.tasks.hop == 0]
+    if trace.graph_name != graph.name or len(roots) == 0 or int(roots.max()) >= graph.num_nodes:
+        return None
+    if trace.weighted and graph.edge_weight is None:
+        return None
+    sampler = NeighborSampler(
+        graph,
+        trace.fanouts,
+        pick=trace.pick,
+        replace=trace.replace,
+        weighted=trace.weighted,
+        expand=trace.expand,
+        seed=trace.seed,
+        device="cpu",
+    )
+    batch: MiniBatch = sampler.sample(roots, batch_id=trace.batch_id)
+    if len(trace.lost):
+        return batch
+    for hop, picks in enumerate(batch.picks):
+        ran = np.sort(trace.tasks.vertex[trace.tasks.hop == hop])
+        if not np.array_equal(ran, np.sort(picks.frontier)):
+            return None
+    return batch
+
+
+def modelled_as_measured(graph: Any, trace: SampleTrace) -> SampleTrace | None:
+    """The model's version of a measured trace, or None when ``graph`` is not the one that was measured."""
+    batch = same_sample(graph, trace)
+    if batch is None:
+        return None
+    knobs: dict[str, Any] = {}
+    if trace.completion is not None:
+        knobs = {"fetch_size": trace.fetch_size, "completion": trace.completion}
+    return modelled(graph, batch, trace.strategy, **knobs)
+
+
+def without_reuse(
+    graph: Any,
+    seeds: Any,
+    fanouts: list[int],
+    *,
+    num_blocks: int,
+    fetch_size: int = 5,
+    completion: str = "paper",
+) -> tuple[MiniBatch, SampleTrace]:
+    """Algorithm 1 of PGSampler by itself: newly reached vertices become tasks, finished ones are not queued
+    again.
+
+    The smallest setting in which its completion rule can be followed by hand; the paper's reuse of finished
+    tasks (Section IV-B) adds a task per vertex and hop, and races just the same.
+
+    Returns:
+        The complete sample, and what the GPU model does with it under ``completion``.
+    """
+    from gnnsample_lab.sampling.schedule import replay
+
+    host = graph.to("cpu", features=False)
+    batch: MiniBatch = NeighborSampler(host, fanouts, expand="new", device="cpu").sample(seeds)
+    trace, _ = replay(
+        batch.picks,
+        lambda v: np.asarray(host.indptr[v + 1] - host.indptr[v]),
+        strategy="persistent",
+        pick="reservoir",
+        fanouts=fanouts,
+        num_nodes=host.num_nodes,
+        num_blocks=num_blocks,
+        fetch_size=fetch_size,
+        completion=completion,
+        graph_name=host.name,
+        graph_is_synthetic=host.is_synthetic,
+    )
+    return batch, trace
+
+
+def overlay(graph: Any) -> go.Figure:
+    """Model over measurement, for the first shipped trace of ``graph``; a figure that says so where there is
+    none."""
+    names = []
+    for path in measured_traces().values():
+        trace = SampleTrace.load(path)
+        model = modelled_as_measured(graph.to("cpu", features=False), trace)
+        if model is not None:
+            return figures.model_vs_measurement(model, trace)
+        names.append(trace.graph_name)
+    known = ", ".join(dict.fromkeys(names))
+    reason = f"There are some of {known}." if known else "None were shipped with this installation."
+    return figures.empty_figure(
+        "Model against measurement", f"No measured trace of {graph.title} is here. {reason}"
+    )

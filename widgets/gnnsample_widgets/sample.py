@@ -1,0 +1,151 @@
+"""One k-hop sample, drawn: which neighbours were picked, hop by hop."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import plotly.graph_objects as go
+import traitlets
+
+from gnnsample_lab import NeighborSampler, figures
+
+from .controls import Control, Slider, Switch
+from .explorer import Explorer
+
+MAX_HOPS = 3
+MAX_FANOUT = 6
+FAINT = 30
+"""Neighbours that were not sampled and are drawn all the same: a few, to show that there was a choice."""
+
+
+class SampleExplorer(Explorer):
+    """A k-hop sample of one seed vertex as a drawing that grows hop by hop, and its work per hop.
+
+    State: ``seed_vertex`` (global id), ``hops``, ``fanout_1`` .. ``fanout_3`` (hop 1 next to the seed),
+    ``hops_shown`` (0 shows the seed alone), ``seed`` (of the generator), ``replace``.
+
+    Small fanouts only: a drawing of more than a few hundred vertices explains nothing. See
+    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    """
+
+    heading = "What is sampled: one seed, hop by hop"
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"drawing": (5, 560), "work": (3, 340)}
+
+    seed_vertex = traitlets.Int(0).tag(state=True)
+    hops = traitlets.Int(2).tag(state=True)
+    fanout_1 = traitlets.Int(4).tag(state=True)
+    fanout_2 = traitlets.Int(3).tag(state=True)
+    fanout_3 = traitlets.Int(2).tag(state=True)
+    hops_shown = traitlets.Int(2).tag(state=True)
+    seed = traitlets.Int(0).tag(state=True)
+    replace = traitlets.Bool(False).tag(state=True)
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        """Start from a vertex with more neighbours than the fanout, or there would be nothing to choose."""
+        if "seed_vertex" not in state:
+            degrees = np.diff(self.host_graph.indptr)
+            enough = np.flatnonzero((degrees >= 8) & (degrees <= 16))
+            self.seed_vertex = int(enough[len(enough) // 2] if len(enough) else degrees.argmax())
+        if "hops_shown" not in state:
+            self.hops_shown = int(state.get("hops", self.hops))
+
+    def build_controls(self) -> dict[str, Control]:
+        controls: list[Control] = [
+            Slider(
+                "seed_vertex",
+                "Seed vertex",
+                self.seed_vertex,
+                max=max(0, self.graph.num_nodes - 1),
+                typed=True,
+            ),
+            Slider("hops", "Hops sampled", self.hops, min=1, max=MAX_HOPS),
+            *(
+                Slider(
+                    f"fanout_{h}", f"Fanout of hop {h}", getattr(self, f"fanout_{h}"), min=1, max=MAX_FANOUT
+                )
+                for h in range(1, MAX_HOPS + 1)
+            ),
+            Slider(
+                "hops_shown",
+                "Hops shown",
+                self.hops_shown,
+                max=max(self.hops, self.hops_shown),
+                playable=True,
+                interval_ms=1200,
+            ),
+            Slider("seed", "Random seed", self.seed, max=99),
+            Switch("replace", "With replacement", self.replace),
+        ]
+        return {control.name: control for control in controls}
+
+    def adapt(self) -> None:
+        for hop in range(1, MAX_HOPS + 1):
+            self.controls[f"fanout_{hop}"].disabled = hop > self.hops
+        shown = self.controls["hops_shown"]
+        if shown.max != self.hops:
+            # Whoever looked at the whole sample wants to go on doing so.
+            was_all = self.hops_shown == shown.max
+            shown.set_limits(0, self.hops)
+            if was_all:
+                self.hops_shown = self.hops
+
+    @staticmethod
+    def fanouts(state: dict[str, Any]) -> list[int]:
+        """The fanouts in use, hop 1 first."""
+        return [state[f"fanout_{h}"] for h in range(1, state["hops"] + 1)]
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        sampled = {name: value for name, value in state.items() if name != "hops_shown"}
+        batch, positions = self.remember(tuple(sampled.items()), lambda: self._sample(state))
+        drawing = figures.sample_drawing(
+            batch,
+            state["hops_shown"] - 1,
+            graph=self.host_graph,
+            label=self._origin(),
+            positions=positions,
+            max_unsampled=FAINT,
+        )
+        return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}, self._summary_of(batch, state)
+
+    def _sample(self, state: dict[str, Any]) -> tuple[Any, Any]:
+        sampler = NeighborSampler(
+            self.device_graph,
+            self.fanouts(state),
+            replace=state["replace"],
+            seed=state["seed"],
+            device=self.device,
+            trace=True,
+        )
+        batch = sampler.sample([state["seed_vertex"]]).to_cpu()
+        return batch, figures.sample_layout(batch.picks, self.host_graph, max_unsampled=FAINT)
+
+    def _origin(self) -> str:
+        return f"sampled on the {'GPU' if self.device == 'cuda' else 'CPU'}"
+
+    def _summary_of(self, batch: Any, state: dict[str, Any]) -> str:
+        vertex = state["seed_vertex"]
+        degree = int(self.host_graph.indptr[vertex + 1] - self.host_graph.indptr[vertex])
+        if degree == 0:
+            return f"Vertex <b>{vertex}</b> has no in-neighbours: there is nothing to sample. Choose "
+            "another one."
+        upper = int(np.prod([fanout + 1 for fanout in self.fanouts(state)]))
+        return (
+            f"Vertex <b>{vertex}</b> has in-degree <b>{degree:,}</b>. The sample reaches "
+            f"<b>{batch.num_nodes:,}</b> "
+            f"distinct vertices over <b>{batch.num_edges:,}</b> picks; with these fanouts it could "
+            f"reach at most "
+            f"{upper:,}."
+        )
+
+    def code_lines(self, state: dict[str, Any]) -> list[str]:
+        return [
+            f"sampler = lab.NeighborSampler(g, {self.fanouts(state)}, replace={state['replace']}, "
+            f"seed={state['seed']}, device={self.device!r}, trace=True)",
+            f"batch = sampler.sample([{state['seed_vertex']}]).to_cpu()",
+            "shown = {",
+            f'    "drawing": figures.sample_drawing(batch, {state["hops_shown"] - 1}, graph=g.to("cpu"), '
+            f"label={self._origin()!r}, max_unsampled={FAINT}),",
+            '    "work": figures.work_per_hop(batch.trace),',
+            "}",
+        ]
