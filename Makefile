@@ -43,7 +43,7 @@ notebooks: $(OK) ## every notebook, top to bottom
 
 browser: $(OK) ## JupyterLab driven in Chromium
 	@if $(PY) -m gnnsample_lab.doctor --chromium >/dev/null; then \
-	  echo "$(PYTEST) -m browser tests"; $(PYTEST) -m browser tests; \
+	  echo "$(PYTEST) -m browser tests/browser"; $(PYTEST) -m browser tests/browser; \
 	else \
 	  echo; echo "  ***  THE BROWSER TEST DID NOT RUN: no Chromium here.  ***"; \
 	  echo "  ***  Install chromium (apt-get install chromium) or set LAB_CHROMIUM.  ***"; echo; \

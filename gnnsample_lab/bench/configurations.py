@@ -72,12 +72,19 @@ def test_graph(name: str) -> Graph:
 
 def configurations() -> list[Configuration]:
     """All of them: every graph, fanout list, rule and way of expanding; seeds, keys and batch ids in rotation."""
-    found = []
+    found: list[Configuration] = []
     for graph in GRAPHS:
         for fanouts in _FANOUTS:
             for rule in _RULES:
                 for expand in ("frontier", "new"):
                     i = len(found)
-                    options = {"fanouts": tuple(fanouts), **rule, "expand": expand, "seed": (i * 0x9E3779B97F4A7C15) % 2**64}
-                    found.append(Configuration(graph, tuple(options.items()), _SEEDS[i % 3], (i * 7919) % 2**32))
+                    options = {
+                        "fanouts": tuple(fanouts),
+                        **rule,
+                        "expand": expand,
+                        "seed": (i * 0x9E3779B97F4A7C15) % 2**64,
+                    }
+                    found.append(
+                        Configuration(graph, tuple(options.items()), _SEEDS[i % 3], (i * 7919) % 2**32)
+                    )
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +35,23 @@ class Recorded:
         return 32 * self.distinct_sectors
 
 
-def record(graph: Any, fanouts: list[int], seeds: Any, batch_id: int) -> Recorded:
-    """Sample once and keep the frontiers and positions of every hop on the GPU."""
+def record(graph: Any, fanouts: list[int], seeds: Any, batch_id: int, sampler: Any = None) -> Recorded:
+    """Sample once and keep the frontiers and positions of every hop on the GPU.
+
+    ``sampler``: one to use again for many batches, or one with another pick; its fanouts must be ``fanouts``.
+    """
     import cupy
 
-    batch = NeighborSampler(graph, fanouts, strategy="bsp", device="cuda").sample(seeds, batch_id)
+    sampler = sampler or NeighborSampler(graph, fanouts, strategy="bsp", device="cuda")
+    batch = sampler.sample(seeds, batch_id)
     frontiers, positions = [], []
     sectors = 0
     id_bytes = graph.indices.dtype.itemsize
     for picks, k in zip(batch.picks, fanouts, strict=True):
         slots = cupy.full((picks.frontier.size, k), -1, np.int32)
-        row = cupy.repeat(cupy.arange(picks.frontier.size), cupy.asnumpy(picks.counts).tolist())
-        column = cupy.arange(picks.num_picks) - picks.offsets[:-1][row]
+        pick = cupy.arange(picks.num_picks)
+        row = cupy.searchsorted(picks.offsets[1:], pick, side="right")
+        column = pick - picks.offsets[:-1][row]
         slots[row, column] = (picks.positions - graph.indptr[picks.frontier][row]).astype(np.int32)
         frontiers.append(picks.frontier.copy())
         positions.append(slots)
@@ -82,7 +88,7 @@ def replay_floor(graph: Any, recorded: list[Recorded], sweep: bool = True) -> di
                             neighbors, positions, counts)  # fmt: skip
                     kernel((max(1, grid),), (_THREADS,), args)
 
-            graphs = capture_all([lambda one=one: work(one) for one in recorded])
+            graphs = capture_all([functools.partial(work, one) for one in recorded])
             times[f"{blocks}x{unroll}"] = replay_us(graphs, passes=3)
     best = min(times, key=times.__getitem__)
     return {"us": times[best], "best": best, "sweep": times}
@@ -110,7 +116,9 @@ def machine_constants() -> dict[str, float]:
         chain[::stride] = cupy.asarray(following)
         out.fill(0)
         steps = 10_000
-        graphs = capture_all([lambda: module.get_function("chase")((1,), (1,), (chain, np.uint32(steps), out))])
+        graphs = capture_all(
+            [lambda: module.get_function("chase")((1,), (1,), (chain, np.uint32(steps), out))]
+        )
         return replay_us(graphs, passes=3) * 1e3 / steps
 
     dram, l2 = latency_ns(1 << 30), latency_ns(1 << 23)
@@ -118,7 +126,9 @@ def machine_constants() -> dict[str, float]:
     n = 1 << 24
     where = (cupy.random.default_rng(0).integers(0, data.size // 8, n, dtype=np.uint32) * 8).astype(np.uint32)
     grid = 16 * runtime.num_sms()
-    graphs = capture_all([lambda: module.get_function("gather")((grid,), (256,), (data, where, np.uint64(n), out))])
+    graphs = capture_all(
+        [lambda: module.get_function("gather")((grid,), (256,), (data, where, np.uint64(n), out))]
+    )
     gather_us = replay_us(graphs, passes=3)
     return {"dram_latency_ns": dram, "l2_latency_ns": l2, "random_sector_gbps": n * 32 / gather_us / 1e3}
 

@@ -19,12 +19,14 @@ from .configurations import Configuration, configurations, test_graph
 GPU_STRATEGIES = tuple(s for s in STRATEGIES if s != "auto")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _on_gpu(name: str) -> Any:
     return test_graph(name).to("cuda")
 
 
-def gpu_sampler(config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None) -> Any:
+def gpu_sampler(
+    config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None
+) -> Any:
     """A sampler for ``config`` with a forced table kind or launch knobs."""
     sampler = NeighborSampler(
         _on_gpu(config.graph), strategy=strategy, device="cuda", **config.sampler_options()
@@ -48,7 +50,9 @@ def cpu_hash(config: Configuration) -> str:
     return sampler.sample(config.seeds(), config.batch_id).canonical().sha256()
 
 
-def gpu_hash(config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None) -> str:
+def gpu_hash(
+    config: Configuration, strategy: str, table: str | None = None, knobs: Knobs | None = None
+) -> str:
     """SHA-256 of the canonical sample as ``strategy`` draws it on the GPU."""
     sampler = gpu_sampler(config, strategy, table, knobs)
     return sampler.sample(config.seeds(), config.batch_id).canonical().sha256()

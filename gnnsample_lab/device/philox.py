@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
 """Philox4x32-10 (Salmon et al., SC'11) and the draws built on it: the CPU twin of ``philox.cuh``.
 
 Every random number of the package is a pure function of a 128-bit counter and the 64-bit seed, so a sample

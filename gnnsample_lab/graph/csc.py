@@ -44,6 +44,18 @@ def build_csc(src: Any, dst: Any, num_nodes: int, edge_weight: Any = None) -> tu
     return indptr, keys.astype(checks.id_dtype(num_nodes)), None
 
 
+def edge_order(src: Any, dst: Any, num_nodes: int) -> Any:
+    """int64[E]: for each edge position of the CSC, the index of that edge in ``src`` and ``dst``.
+
+    Parallel edges keep their order of input, as in :func:`build_csc`.
+    """
+    xp = checks.array_module(checks.device_of(src))
+    if 2 * key_bits(num_nodes) > 63:
+        return xp.lexsort(xp.stack([src, dst])) if xp is not np else np.lexsort((src, dst))
+    src = src.astype(np.int64) if src.dtype == np.uint64 else src
+    return _stable_order(src, dst, num_nodes, indptr_of(dst, num_nodes))
+
+
 def indptr_of(dst: Any, num_nodes: int) -> Any:
     """int64[N+1]: exclusive prefix sums of the in-degrees."""
     xp = checks.array_module(checks.device_of(dst))

@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnsample_lab.device.runtime import resolve_device
 from gnnsample_lab.graph import checks
-from gnnsample_lab.graph.csc import build_csc, rows_of, with_reverse_edges
+from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +32,8 @@ class Graph:
         num_classes: number of classes; found from ``label`` when not given, 0 without labels.
         name: what ``lab.load`` was asked for.
         is_synthetic: True for generated graphs; every figure title says so.
+        edge_ids: int64[E], the index that each edge had where the graph came from (``edge_index`` of a PyG
+            ``Data``), or None where nobody needs to know.
         validate: False skips the checks that read every edge (arrays that were checked before).
 
     Raises:
@@ -49,6 +51,7 @@ class Graph:
     num_classes: int = -1
     name: str = "graph"
     is_synthetic: bool = False
+    edge_ids: Any = None
     validate: InitVar[bool] = True
 
     def __post_init__(self, validate: bool) -> None:
@@ -60,6 +63,8 @@ class Graph:
         self._set("indices", indices.astype(checks.id_dtype(num_nodes), copy=False))
         if self.edge_weight is not None and (validate or self.edge_weight.dtype != np.float32):
             self._set("edge_weight", checks.weights(self.edge_weight, len(indices)))
+        if self.edge_ids is not None and self.edge_ids.shape != (len(indices),):
+            raise ValueError(f"edge_ids must have shape ({len(indices)},) (got {tuple(self.edge_ids.shape)})")
         if self.feat is not None:
             self._set("feat", checks.features(self.feat, num_nodes))
         if self.label is not None:
@@ -78,7 +83,7 @@ class Graph:
         return int(self.label.shape[1]) if self.label.ndim == 2 else int(self.label.max()) + 1
 
     def _check_devices(self) -> None:
-        parts = {"edge_weight": self.edge_weight, "label": self.label}
+        parts = {"edge_weight": self.edge_weight, "label": self.label, "edge_ids": self.edge_ids}
         parts.update({f"splits[{k!r}]": v for k, v in self.splits.items()})
         if self.device == "cpu":
             parts["feat"] = self.feat
@@ -102,6 +107,7 @@ class Graph:
         label: Any = None,
         splits: Mapping[str, Any] | None = None,
         undirected: bool = False,
+        keep_edge_ids: bool = False,
         name: str = "graph",
         is_synthetic: bool = False,
     ) -> Graph:
@@ -114,6 +120,7 @@ class Graph:
             feat, label: node data, one row per vertex.
             splits: name -> vertex ids or boolean mask.
             undirected: add the reverse of every edge that is no self-loop, with the same weight.
+            keep_edge_ids: keep ``edge_ids``, 8 bytes an edge; reverse edges count on behind the given ones.
 
         Raises:
             TypeError, ValueError: as :class:`Graph`; ids out of range name the position.
@@ -139,10 +146,11 @@ class Graph:
                 )
         if undirected:
             src, dst, edge_weight = with_reverse_edges(src, dst, edge_weight)
+        edge_ids = edge_order(src, dst, num_nodes) if keep_edge_ids else None
         indptr, indices, edge_weight = build_csc(src, dst, num_nodes, edge_weight)
         return cls(
             indptr, indices, edge_weight, feat, label, splits or {},
-            name=name, is_synthetic=is_synthetic, validate=False,
+            name=name, is_synthetic=is_synthetic, edge_ids=edge_ids, validate=False,
         )  # fmt: skip
 
     @classmethod
@@ -207,7 +215,7 @@ class Graph:
         return self._nbytes(features=True)
 
     def _nbytes(self, features: bool) -> int:
-        arrays = [self.indptr, self.indices, self.edge_weight, self.label, *self.splits.values()]
+        arrays = [self.indptr, self.indices, self.edge_weight, self.edge_ids, self.label, *self.splits.values()]
         if features:
             arrays.append(self.feat)
         return sum(int(a.nbytes) for a in arrays if a is not None)
@@ -270,7 +278,7 @@ class Graph:
             self,
             indptr=move(self.indptr), indices=move(self.indices), edge_weight=maybe(self.edge_weight),
             feat=self.feat if feat_stays else maybe(self.feat), label=maybe(self.label),
-            splits={k: move(v) for k, v in self.splits.items()}, validate=False,
+            splits={k: move(v) for k, v in self.splits.items()}, edge_ids=maybe(self.edge_ids), validate=False,
         )  # fmt: skip
         if "max_in_degree" in self.__dict__:
             moved._set("max_in_degree", self.max_in_degree)

@@ -68,8 +68,8 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     """Graph of a homogeneous PyTorch Geometric ``Data``.
 
     Takes ``edge_index`` (row 0 flows to row 1), ``num_nodes``, ``edge_weight`` (or a one-dimensional
-    ``edge_attr``), ``x``, ``y`` and the train, val and test masks. PyG's edge order is not kept: edges are
-    put into canonical order.
+    ``edge_attr``), ``x``, ``y`` and the train, val and test masks. Edges are put into
+    canonical order; ``edge_ids`` keeps the column of ``edge_index`` that each came from.
 
     Raises:
         TypeError: heterogeneous data.
@@ -94,7 +94,7 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     label = getattr(data, "y", None)
     return Graph.from_edges(
         edges[0], edges[1], data.num_nodes, edge_weight=weight, feat=getattr(data, "x", None),
-        label=label, splits={k: v for k, v in splits.items() if v.ndim == 1}, name=name,
+        label=label, splits={k: v for k, v in splits.items() if v.ndim == 1}, keep_edge_ids=True, name=name,
     )  # fmt: skip
 
 

@@ -40,7 +40,12 @@ class CpuTables:
 
 
 def sample_cpu(
-    graph: Any, spec: SampleSpec, weights: IntegerWeights | None, tables: CpuTables, seeds: np.ndarray, batch_id: int
+    graph: Any,
+    spec: SampleSpec,
+    weights: IntegerWeights | None,
+    tables: CpuTables,
+    seeds: np.ndarray,
+    batch_id: int,
 ) -> MiniBatch:
     """One mini-batch with every hop complete."""
     dtype = graph.indices.dtype
@@ -52,7 +57,9 @@ def sample_cpu(
     sizes, picks, local = [count], [], []
     for hop in range(spec.num_hops):
         begin = sizes[-2] if spec.expand == "new" and hop else 0
-        hop_picks = twin.draw_hop(nodes[begin:count].copy(), graph.indptr, graph.indices, weights, spec, batch_id, hop)
+        hop_picks = twin.draw_hop(
+            nodes[begin:count].copy(), graph.indptr, graph.indices, weights, spec, batch_id, hop
+        )
         nodes = _room(nodes, count, hop_picks.num_picks, graph.num_nodes)
         count = twin.insert_new(hop_picks.neighbors, tables.table, base, nodes, count)
         ids = np.empty(hop_picks.num_picks, dtype=np.int32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,9 @@ def to_torch(batch: MiniBatch) -> TorchBatch:
 def to_pyg(batch: MiniBatch) -> Any:
     """See :meth:`MiniBatch.to_pyg`."""
     if batch.spec.expand != "new":
-        raise ValueError(f"to_pyg() needs a sampler with expand='new', as PyG expands (got expand={batch.spec.expand!r})")
+        raise ValueError(
+            f"to_pyg() needs a sampler with expand='new', as PyG expands (got expand={batch.spec.expand!r})"
+        )
     from torch_geometric.data import Data
 
     graph, block = batch.graph, _torch_block(batch.blocks[0])
@@ -84,7 +87,7 @@ def to_pyg(batch: MiniBatch) -> Any:
     data.e_id = block.edge_positions if edge_ids is None else _take(edge_ids, batch.blocks[0].edge_positions)
     data.batch_size = sizes[0]
     data.input_id = data.n_id[: sizes[0]]
-    data.num_sampled_nodes = [sizes[0], *(b - a for a, b in zip(sizes, sizes[1:], strict=False))]
+    data.num_sampled_nodes = [sizes[0], *(b - a for a, b in pairwise(sizes))]
     data.num_sampled_edges = [p.num_picks for p in batch.picks]
     for name, source in (("x", graph.feat), ("y", graph.label)):
         if source is not None:

@@ -340,36 +340,52 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
             froms[warp][lane] = from;
             starts[warp][lane] = start;
             __syncwarp();
-            const u32 total = begins[warp][32];
             const i64 out = g0 - base;
-            for (u32 e0 = 0; e0 < total; e0 += 128) {
-                ID_T u[4];
-                i64 position[4];
-                int local[4];
+            if (h.stride && !f.row_map[hop]) {
+                // Rows in order, a fixed room each: slot e of the tile lies at `in + e`, no search for its row.
+                const u32 k = h.stride, magic = (1u << 20) / k + 1, room = mine * k;  // exact while e * k < 2^20
+                const ID_T* in = in_neighbors + (u64)b * h.pick_cap + row0 * k;
+                const int* in_at = in_slots + (u64)b * h.pick_cap + row0 * k;
+                for (u32 e0 = lane; e0 < room; e0 += 64) {
+                    ID_T u[2];
+                    i64 position[2];
+                    u32 to[2];
 #pragma unroll
-                for (int c = 0; c < 4; ++c) {
-                    const u32 e = e0 + c * 32 + lane;
-                    if (e < total) {
-                        u32 r = 0;
+                    for (u32 c = 0; c < 2; ++c) {
+                        const u32 e = e0 + c * 32, r = (e * magic) >> 20, slot = e - r * k;
+                        to[c] = 0xFFFFFFFFu;
+                        if (e < room && begins[warp][r] + slot < begins[warp][r + 1]) {
+                            to[c] = begins[warp][r] + slot;
+                            u[c] = in[e];
+                            position[c] = starts[warp][r] + in_at[e];
+                        }
+                    }
 #pragma unroll
-                        for (u32 step = 16; step; step >>= 1)
-                            if (begins[warp][r + step] <= e) r += step;
-                        const u64 at = froms[warp][r] + (e - begins[warp][r]);
-                        u[c] = in_neighbors[at];
-                        position[c] = starts[warp][r] + in_slots[at];
+                    for (u32 c = 0; c < 2; ++c) {
+                        if (to[c] == 0xFFFFFFFFu) continue;
+                        out_locals[out + to[c]] = lab_find(p.table, b, base_stamp, u[c]);
+                        out_neighbors[out + to[c]] = u[c];
+                        out_positions[out + to[c]] = position[c];
                     }
                 }
+                __syncwarp();
+                continue;
+            }
+            const u32 total = begins[warp][32];
+            for (u32 e0 = 0; e0 < total; e0 += 64) {
 #pragma unroll
-                for (int c = 0; c < 4; ++c)
-                    if (e0 + c * 32 + lane < total) local[c] = lab_find(p.table, b, base_stamp, u[c]);
-#pragma unroll
-                for (int c = 0; c < 4; ++c) {
+                for (u32 c = 0; c < 2; ++c) {
                     const u32 e = e0 + c * 32 + lane;
-                    if (e < total) {
-                        out_neighbors[out + e] = u[c];
-                        out_positions[out + e] = position[c];
-                        out_locals[out + e] = local[c];
-                    }
+                    if (e >= total) break;
+                    u32 r = 0;
+#pragma unroll
+                    for (u32 step = 16; step; step >>= 1)
+                        if (begins[warp][r + step] <= e) r += step;
+                    const u64 at = froms[warp][r] + (e - begins[warp][r]);
+                    const ID_T u = in_neighbors[at];
+                    out_neighbors[out + e] = u;
+                    out_positions[out + e] = starts[warp][r] + in_slots[at];
+                    out_locals[out + e] = lab_find(p.table, b, base_stamp, u);
                 }
             }
             __syncwarp();

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
 
 from gnnsample_lab.device import kernels
 from gnnsample_lab.sampling.launch import Launcher
-from gnnsample_lab.sampling.plan import MAX_HOPS, SCAN_TILE, Workspace
-from gnnsample_lab.sampling.types import HopPicks
+from gnnsample_lab.sampling.plan import OUT_WORDS, SCAN_TILE
+from gnnsample_lab.sampling.types import MAX_HOPS, HopPicks
+from gnnsample_lab.sampling.workspace import Workspace
 
 from .types import MiniBatch
 
@@ -41,43 +43,24 @@ class LazyTuple(Sequence[Any]):
         return (self[i] for i in range(len(self)))
 
 
+def _layout(id_bytes: int, levels: Any, rows: Any, edges: Any, num_seeds: Any) -> list[Any]:
+    """Bytes of each array of a mini-batch in the order of the kernels' ``Out``; per hop: integers or columns."""
+    return [
+        levels[-1] * id_bytes, num_seeds * 8, *[n * 8 + 8 for n in rows], *[n * 4 for n in rows],
+        *[e * id_bytes for e in edges], *[e * 8 for e in edges], *[e * 4 for e in edges],
+    ]  # fmt: skip
+
+
 class _Arena:
-    """One allocation holding all arrays of a mini-batch, and where each begins.
+    """The arrays of one mini-batch: sizes, where each begins, and the memory that holds them."""
 
-    ``totals`` is what the device reported: status, levels[16], edges[15]. Plain integers: this runs once per
-    sample, between two kernels.
-    """
-
-    __slots__ = ("id_dtype", "hops", "levels", "rows", "edges", "num_seeds", "begins", "memory")
-
-    def __init__(self, id_dtype: np.dtype, totals: list[int], num_seeds: int, new_only: bool, hops: int) -> None:
-        self.id_dtype, self.hops, self.num_seeds = id_dtype, hops, num_seeds
-        self.levels = levels = totals[1 : hops + 2]
-        self.rows = rows = levels[:-1]
-        if new_only:
-            self.rows = rows = [rows[0], *(b - a for a, b in zip(levels, levels[1:-1], strict=False))]
-        self.edges = edges = totals[17 : 17 + hops]
-        ids = id_dtype.itemsize
-        self.begins = begins = []
-        at = 0
-        for size in (
-            levels[-1] * ids, num_seeds * 8, *[n * 8 + 8 for n in rows], *[n * 4 for n in rows],
-            *[e * ids for e in edges], *[e * 8 for e in edges], *[e * 4 for e in edges],
-        ):  # fmt: skip
-            begins.append(at)
-            at += (size + 255) & -256
-        self.memory = cupy_alloc(at)
-
-    def words(self) -> list[int]:
-        """The addresses of the arrays, in the order of the kernels' ``Out``."""
-        base, hops = self.memory.ptr, self.hops
-        words = [base + at for at in self.begins]
-        rest = [0] * (MAX_HOPS - hops)
-        ordered = words[:2]
-        for begin in range(2, len(words), hops):
-            ordered += words[begin : begin + hops]
-            ordered += rest
-        return ordered
+    def __init__(
+        self, id_dtype: np.dtype, levels: list[int], rows: list[int], edges: list[int], num_seeds: int,
+        begins: list[int], memory: Any,
+    ) -> None:  # fmt: skip
+        self.id_dtype, self.hops, self.num_seeds = id_dtype, len(rows), num_seeds
+        self.levels, self.rows, self.edges = levels, rows, edges
+        self.begins, self.memory = begins, memory
 
     def view(self, which: int, size: int, dtype: Any) -> Any:
         import cupy
@@ -98,12 +81,6 @@ class _Arena:
         return self.view(2 + hop + 4 * self.hops, self.edges[hop], np.int32)
 
 
-def cupy_alloc(num_bytes: int) -> Any:
-    import cupy
-
-    return cupy.cuda.alloc(num_bytes)
-
-
 class Finisher:
     """Scan, read the sizes, emit."""
 
@@ -113,7 +90,13 @@ class Finisher:
 
     def _kernels(self, table: int) -> dict[str, Any]:
         if table not in self._modules:
-            macros = {"ID_T": self.launcher.id_type, "RULE": 0, "TABLE": table, "TRACE": 0, "KMAX": 8}
+            macros: dict[str, int | str] = {
+                "ID_T": self.launcher.id_type,
+                "RULE": 0,
+                "TABLE": table,
+                "TRACE": 0,
+                "KMAX": 8,
+            }
             module = kernels.load_module("finish.cu", "gnnsample_lab.minibatch", macros)
             names = ("reach", "map_rows", "scan_rows", "rank_words", "rank_order", "emit_one", "emit_many")
             self._modules[table] = {name: module.get_function(name).kernel for name in names}
@@ -144,22 +127,61 @@ class Finisher:
 
     def emit(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int, graph: Any) -> list[MiniBatch]:
         """Allocate exactly, write everything in one kernel; asynchronous. The totals must have been reported."""
-        count, hops, new_only = len(seeds), self.spec.num_hops, self.spec.expand == "new"
-        arenas = []
-        for i in range(count):
-            totals = ws.totals_view[i * 64 : i * 64 + 32].tolist()
-            arenas.append(_Arena(graph.indices.dtype, totals, int(seeds[i].size), new_only, hops))
-        grid = self._grid(ws, max(max(a.rows) for a in arenas), 8)
-        k = self._kernels(ws.shape.table)
-        if count == 1:
-            ws.write_out(arenas[0].words())
-            k["emit_one"](grid, (256,), (ws.args,))
-        else:
-            import cupy
-
-            outs = cupy.asarray(np.array([a.words() for a in arenas], dtype=np.uint64))
-            k["emit_many"](grid, (256,), (ws.args, outs))
+        emit = self._emit_one if len(seeds) == 1 else self._emit_many
+        arenas = emit(ws, seeds, graph.indices.dtype)
         return [self._batch(arena, first_batch_id + i, graph) for i, arena in enumerate(arenas)]
+
+    def _emit_one(self, ws: Workspace, seeds: Sequence[Any], ids: np.dtype) -> list[_Arena]:
+        # Plain integers and one struct: this stands between two kernels, and NumPy calls would double it.
+        import cupy
+
+        hops = self.spec.num_hops
+        totals = ws.totals_view[:32].tolist()
+        levels, edges, num_seeds = totals[1 : hops + 2], totals[17 : 17 + hops], int(seeds[0].size)
+        rows = levels[:-1]
+        if self.spec.expand == "new":
+            rows = [rows[0], *(b - a for a, b in pairwise(levels[:-1]))]
+        begins, end = [], 0
+        for size in _layout(ids.itemsize, levels, rows, edges, num_seeds):
+            begins.append(end)
+            end += (size + 255) & -256
+        memory = cupy.cuda.alloc(end)
+        addresses = [memory.ptr + at for at in begins]
+        words, rest = addresses[:2], [0] * (MAX_HOPS - hops)
+        for first in range(2, len(addresses), hops):
+            words += addresses[first : first + hops]
+            words += rest
+        ws.write_out(words)
+        self._kernels(ws.shape.table)["emit_one"](self._grid(ws, max(rows), 8), (256,), (ws.args,))
+        return [_Arena(ids, levels, rows, edges, num_seeds, begins, memory)]
+
+    def _emit_many(self, ws: Workspace, seeds: Sequence[Any], ids: np.dtype) -> list[_Arena]:
+        # The same for all mini-batches at once: the kernel starts before any of the objects below is made.
+        import cupy
+
+        hops, count = self.spec.num_hops, len(seeds)
+        totals = ws.host_totals.reshape(-1, 64)[:count].copy()
+        levels, edges = totals[:, 1 : hops + 2], totals[:, 17 : 17 + hops]
+        rows = levels[:, :-1].copy()
+        if self.spec.expand == "new":
+            rows[:, 1:] -= levels[:, :-2]
+        num_seeds = np.fromiter((s.size for s in seeds), np.int64, count)
+        sizes = np.stack(_layout(ids.itemsize, levels.T, rows.T, edges.T, num_seeds), axis=1)
+        ends = np.cumsum((sizes + 255) & -256).reshape(sizes.shape)
+        begins = np.empty_like(ends)
+        begins.ravel()[0], begins.ravel()[1:] = 0, ends.ravel()[:-1]
+        memory = cupy.cuda.alloc(int(ends[-1, -1]))
+        words = np.zeros((count, OUT_WORDS), dtype=np.uint64)
+        words[:, :2] = begins[:, :2] + memory.ptr
+        words[:, 2:].reshape(count, 5, MAX_HOPS)[:, :, :hops] = (begins[:, 2:] + memory.ptr).reshape(
+            count, 5, hops
+        )
+        outs = cupy.asarray(words)
+        self._kernels(ws.shape.table)["emit_many"](
+            self._grid(ws, int(rows.max()), 8), (256,), (ws.args, outs)
+        )
+        lists = (levels.tolist(), rows.tolist(), edges.tolist(), num_seeds.tolist(), begins.tolist())
+        return [_Arena(ids, *parts, memory) for parts in zip(*lists, strict=True)]
 
     def _batch(self, arena: _Arena, batch_id: int, graph: Any) -> MiniBatch:
         levels = arena.levels

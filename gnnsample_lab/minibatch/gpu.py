@@ -10,16 +10,12 @@ import numpy as np
 
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.launch import Knobs, Launcher, capture
-from gnnsample_lab.sampling.plan import (
-    STATUS_BAD_SEED,
-    STATUS_STALLED,
-    Sizer,
-    Workspace,
-    seed_capacity,
-)  # fmt: skip
+from gnnsample_lab.sampling.plan import STATUS_BAD_SEED, STATUS_STALLED
+from gnnsample_lab.sampling.sizes import Sizer, seed_capacity
 from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.sampling.types import SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
+from gnnsample_lab.sampling.workspace import Workspace
 
 from .finish import Finisher
 from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
@@ -27,6 +23,8 @@ from .types import MiniBatch
 
 _MAX_MARGIN = 4096.0
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
+_AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
+"""Joins the candidates where the work is the degree and not the fanout: these share hubs among many threads."""
 _AUTO_REPEATS = 5
 _POLLS = 2_000_000
 
@@ -65,7 +63,9 @@ class GpuEngine:
             self.reason = "not measured yet: strategy='auto' measures at the first sample"
             self._undecided = not traced
             if traced:
-                self.reason = "a traced run times kernels one by one, so 'auto' takes 'captured' without measuring"
+                self.reason = (
+                    "a traced run times kernels one by one, so 'auto' takes 'captured' without measuring"
+                )
         else:
             self._undecided = False
         self._set_up()
@@ -142,9 +142,13 @@ class GpuEngine:
                 del keep
                 return batches
             if status & STATUS_BAD_SEED:
-                raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
+                raise ValueError(
+                    f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)"
+                )
             if status & STATUS_STALLED:
-                raise RuntimeError(f"strategy {self.strategy!r} made no progress and was stopped; no sample was made")
+                raise RuntimeError(
+                    f"strategy {self.strategy!r} made no progress and was stopped; no sample was made"
+                )
             self._grow()
 
     def _sample_per_hop(self, seeds: Any, batch_id: int) -> MiniBatch:
@@ -165,7 +169,8 @@ class GpuEngine:
         self._margin *= 2
         if self._margin > _MAX_MARGIN:
             raise MemoryError(
-                f"a mini-batch does not fit scratch_bytes={self.scratch_limit}: raise it, or lower fanouts or batch size"
+                f"a mini-batch does not fit scratch_bytes={self.scratch_limit}: "
+                "raise it, or lower fanouts or batch size"
             )
 
     def stage(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int) -> list[Any]:
@@ -229,7 +234,12 @@ class GpuEngine:
 
         self._undecided = False
         best: dict[str, float] = {}
-        for name in _AUTO_CANDIDATES:
+        candidates: tuple[str, ...] = _AUTO_CANDIDATES
+        if self.spec.rule == 1:
+            candidates += tuple(
+                s for s in _AUTO_RESERVOIR if self.spec.expand == "frontier" or s != "persistent"
+            )
+        for name in candidates:
             self._chosen = name
             self._set_up()
             begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -244,7 +254,9 @@ class GpuEngine:
             best[name] = min(times)
         self._chosen = min(best, key=best.__getitem__)
         self._set_up()
-        listed = ", ".join(f"{name} {us:.0f} us" for name, us in sorted(best.items(), key=lambda item: item[1]))
+        listed = ", ".join(
+            f"{name} {us:.0f} us" for name, us in sorted(best.items(), key=lambda item: item[1])
+        )
         self.reason = (
             f"{self._chosen!r} was the fastest on {runtime.device_name()} for {len(seeds)} x {int(seeds[0].size)} "
             f"seeds and fanouts {list(self.spec.fanouts)}: {listed}"

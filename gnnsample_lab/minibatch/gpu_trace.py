@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.plan import COUNTERS, CTR_ROWS, CTR_TAIL, Workspace
+from gnnsample_lab.sampling.plan import COUNTERS, CTR_ROWS, CTR_TAIL
 from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.workspace import Workspace
 
 from .types import MiniBatch
 
@@ -124,7 +125,7 @@ def build_trace(
     import cupy
 
     from gnnsample_lab.traces import SampleTrace
-    from gnnsample_lab.traces.records import TaskTable
+    from gnnsample_lab.traces.tables import TaskTable
 
     from .gpu import copy_bandwidth_gbps
 
@@ -172,7 +173,9 @@ def _read(pointer: Any, count: int, dtype: Any) -> np.ndarray:
 
     out = np.empty(count, dtype)
     if count:
-        cupy.cuda.runtime.memcpy(out.ctypes.data, int(pointer), out.nbytes, cupy.cuda.runtime.memcpyDeviceToHost)
+        cupy.cuda.runtime.memcpy(
+            out.ctypes.data, int(pointer), out.nbytes, cupy.cuda.runtime.memcpyDeviceToHost
+        )
     return out
 
 
@@ -180,9 +183,17 @@ def _lost(ws: Workspace, counters: np.ndarray) -> Any:
     """Tasks that were published but never served, from the queue itself."""
     import cupy
 
-    from gnnsample_lab.traces.records import LostTable
+    from gnnsample_lab.traces.tables import LostTable
 
+    assert ws.queue is not None
     words = cupy.asnumpy(ws.queue[: int(counters[CTR_TAIL])])
     words = words[(words >> np.uint64(63)) == 0]
     hop = (words >> np.uint64(59)) & np.uint64(15)
     return LostTable.of(hop.astype(np.uint8), (words & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64))
+
+
+def _resident(engine: GpuEngine) -> dict[str, int] | None:
+    """Tasks that run at once, where a block serves one at a time; elsewhere the analysis reads it off the trace."""
+    if engine.launcher.strategy in ("persistent", "fused-static"):
+        return {"resident_workers": engine.launcher.resident_workers}
+    return None

@@ -12,7 +12,8 @@ import numpy as np
 
 from gnnsample_lab.device import kernels
 from gnnsample_lab.sampling.launch import Launcher
-from gnnsample_lab.sampling.plan import PLAN, as_argument, power_of_two
+from gnnsample_lab.sampling.plan import PLAN, as_argument
+from gnnsample_lab.sampling.sizes import power_of_two
 from gnnsample_lab.sampling.types import HopPicks, SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
 
@@ -26,7 +27,9 @@ _ITEMS = 1024
 class PerHopSampler:
     """Runs one of :data:`PER_HOP_STRATEGIES`, one mini-batch at a time."""
 
-    def __init__(self, graph: Any, spec: SampleSpec, weights: IntegerWeights | None, launcher: Launcher) -> None:
+    def __init__(
+        self, graph: Any, spec: SampleSpec, weights: IntegerWeights | None, launcher: Launcher
+    ) -> None:
         self.graph, self.spec, self.launcher = graph, spec, launcher
         self.strategy = launcher.strategy
         self.plan = np.zeros(1, dtype=PLAN)
@@ -35,12 +38,19 @@ class PerHopSampler:
         self.args = as_argument(self.plan)
         if weights is not None:
             self.plan["prefix"], self.plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
-        macros = {"ID_T": launcher.id_type, "RULE": spec.rule, "TABLE": 0, "TRACE": int(launcher.traced)}
+        macros: dict[str, int | str] = {
+            "ID_T": launcher.id_type,
+            "RULE": spec.rule,
+            "TABLE": 0,
+            "TRACE": int(launcher.traced),
+        }
         module = kernels.load_module("per_hop.cu", "gnnsample_lab.sampling", macros)
         names = ("count_rows", "draw_blocks", "edge_begin", "edge_draw", "edge_gather", "draw_balanced")
         self.k = {name: module.get_function(name).kernel for name in names}
         ids = kernels.load_module("id_map.cu", "gnnsample_lab.minibatch", {"ID_T": launcher.id_type})
-        self.id_map = {name: ids.get_function(name).kernel for name in ("insert", "count", "compact", "look_up")}
+        self.id_map = {
+            name: ids.get_function(name).kernel for name in ("insert", "count", "compact", "look_up")
+        }
 
     def sample(self, seeds: Any, batch_id: int, events: Any = None) -> MiniBatch:
         """One mini-batch. ``events``, when given, records the hops' phases (see ``gpu_trace``)."""
@@ -76,6 +86,7 @@ class PerHopSampler:
         offsets = cupy.zeros(n + 1, np.int64)
         work = cupy.empty(n, np.int64) if self.strategy != "block-bsp" else None
         size, batch, number = np.uint64(n), np.uint32(batch_id), np.int32(hop)
+        args: tuple[Any, ...]
         if n:
             args = (self.args, rows, size, fanout, counts, np.uint64(0) if work is None else work)
             self.k["count_rows"]((-(-n // 256),), (256,), args)
@@ -101,10 +112,14 @@ class PerHopSampler:
             args = (*head, size, fanout, number, batch, offsets, slots, neighbors, positions, scanned, trace)
             self.k["draw_balanced"]((grid,), (128,), args)
         elif n:
-            grid = (knobs.blocks_per_sm["edge-bsp"] * sms,)
-            self.k["edge_begin"](grid, (256,), (*head, size, fanout, number, batch, offsets, slots))
-            self.k["edge_draw"](grid, (256,), (*head, size, fanout, number, batch, offsets, slots, scanned))
-            self.k["edge_gather"](grid, (256,), (*head, size, offsets, slots, neighbors, positions, trace))
+            edge_grid = (knobs.blocks_per_sm["edge-bsp"] * sms,)
+            self.k["edge_begin"](edge_grid, (256,), (*head, size, fanout, number, batch, offsets, slots))
+            self.k["edge_draw"](
+                edge_grid, (256,), (*head, size, fanout, number, batch, offsets, slots, scanned)
+            )
+            self.k["edge_gather"](
+                edge_grid, (256,), (*head, size, offsets, slots, neighbors, positions, trace)
+            )
         if events is not None:
             events.mark("drawn", hop)
         picks = HopPicks(rows, counts, neighbors, positions)

@@ -78,13 +78,17 @@ class NeighborSampler:
                 "use expand='frontier' or a strategy with a barrier between hops"
             )
         if completion == "paper" and strategy != "persistent":
-            raise ValueError(f"completion='paper' exists for strategy='persistent' only (got strategy={strategy!r})")
+            raise ValueError(
+                f"completion='paper' exists for strategy='persistent' only (got strategy={strategy!r})"
+            )
         if weighted and graph.edge_weight is None:
             raise ValueError("weighted=True needs a graph with edge_weight")
         self.device = runtime.resolve_device(device)
         self.graph = graph if graph.device == self.device else graph.to(self.device)
         if self.graph.max_in_degree > MAX_DEGREE:
-            raise ValueError(f"graph has a vertex of in-degree {self.graph.max_in_degree}; at most {MAX_DEGREE} works")
+            raise ValueError(
+                f"graph has a vertex of in-degree {self.graph.max_in_degree}; at most {MAX_DEGREE} works"
+            )
         self.strategy = strategy
         self.completion = completion
         self.fetch_size = check_int("fetch_size", fetch_size, 1024, lowest=1)

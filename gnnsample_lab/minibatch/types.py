@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -94,8 +95,8 @@ class MiniBatch:
 
     node_ids: Any
     level_sizes: tuple[int, ...]
-    picks: tuple[HopPicks, ...]
-    local_neighbors: tuple[Any, ...]
+    picks: Sequence[HopPicks]
+    local_neighbors: Sequence[Any]
     seed_inverse: Any
     batch_id: int
     spec: SampleSpec
@@ -125,7 +126,9 @@ class MiniBatch:
     def _hop_block(self, hop: int) -> Block:
         picks = self.picks[hop]
         src = self.node_ids[: self.level_sizes[hop + 1]]
-        return Block(src, src[: self.level_sizes[hop]], picks.offsets, self.local_neighbors[hop], picks.positions)
+        return Block(
+            src, src[: self.level_sizes[hop]], picks.offsets, self.local_neighbors[hop], picks.positions
+        )
 
     def _union_block(self, hop: int) -> Block:
         # Under expand="new" a vertex is expanded once, so the layer at depth d needs the edges of all hops up to it.

@@ -1,3 +1,4 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
 """The CPU twin: one Numba sampler for every pick rule.
 
 A draw does not depend on the schedule, so this one twin is the reference for every GPU strategy.
@@ -167,7 +168,13 @@ _NO_AVAILABLE = np.zeros(1, dtype=np.int32)
 
 
 def draw_hop(
-    frontier: Any, indptr: Any, indices: Any, weights: IntegerWeights | None, spec: SampleSpec, batch_id: int, hop: int
+    frontier: Any,
+    indptr: Any,
+    indices: Any,
+    weights: IntegerWeights | None,
+    spec: SampleSpec,
+    batch_id: int,
+    hop: int,
 ) -> HopPicks:
     """Draw one hop's picks on the CPU.
 

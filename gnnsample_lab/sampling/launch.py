@@ -10,9 +10,11 @@ import numpy as np
 
 from gnnsample_lab.device import kernels, runtime
 
-from .plan import NARROW, ONE_BLOCK_SEEDS, Workspace, power_of_two
+from .plan import NARROW, ONE_BLOCK_SEEDS
+from .sizes import power_of_two
 from .strategies import QUEUE_STRATEGIES
 from .types import SampleSpec
+from .workspace import Workspace
 
 _PACKAGE = "gnnsample_lab.sampling"
 
@@ -24,6 +26,7 @@ class Knobs:
     Attributes:
         blocks_per_sm: resident blocks per multiprocessor for grids that loop.
         block_threads: threads per row of `block-bsp`.
+        queue_threads: threads of a block of `persistent` and `fused-static`.
         num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
@@ -35,11 +38,12 @@ class Knobs:
 
     blocks_per_sm: dict[str, int] = field(
         default_factory=lambda: {
-            "hop": 4, "grid-barrier": 4, "persistent": 16, "persistent-tile": 10, "emit": 8, "turbo-bsp": 8,
-            "edge-bsp": 8,
+            "hop": 4, "grid-barrier": 4, "persistent": 32, "persistent-tile": 10, "emit": 8, "turbo-bsp": 8,
+            "edge-bsp": 8, "fused-static": 32,
         }
     )  # fmt: skip
     block_threads: int = 128
+    queue_threads: int = 64
     num_blocks: int | None = None
     delay_ns: int = 0
     relabel_last: bool = True
@@ -55,6 +59,7 @@ class Launcher:
         self.id_type = "int" if graph.indices.dtype.itemsize == 4 else "long"
         self.wide_ids = self.id_type == "long"
         self.sms = runtime.num_sms()
+        self.resident_workers = 0  # blocks of the queue kernel that run at once, for traces
         self._occupancy: dict[int, int] = {}
         self._kernels: dict[tuple[str, str, int, int | None], Any] = {}
 
@@ -134,32 +139,36 @@ class Launcher:
         kernels.launch_cooperative(kernel, (grid, ws.shape.num_batches), (warps * 32,), args)
 
     def _queue(self, ws: Workspace) -> None:
-        name = self.strategy.replace("-", "_")
+        name, threads, shared = self.strategy.replace("-", "_"), self.knobs.queue_threads, 0
         if self.strategy == "persistent-tile":
             kernel = self.kernel("queue_tile.cu", name, ws.shape.table, self.kmax(ws))
+            threads = 128
         else:
             kernel = self.kernel("queue_block.cu", name, ws.shape.table, None)
+        if self.strategy == "persistent":
+            shared = 8 * int(ws.plan["fetch_size"][0])
+        resident = self._resident(self.strategy, kernel, threads, shared)
+        self.resident_workers = resident
         if self.strategy == "fused-static":
             grid = ws.shape.queue_cap
         else:
-            resident = self._resident(self.strategy, kernel, 128)
             grid = self.knobs.num_blocks or max(1, resident // ws.shape.num_batches)
-        kernel((grid, ws.shape.num_batches), (128,), (ws.args,))
+        kernel((grid, ws.shape.num_batches), (threads,), (ws.args,), shared_mem=shared)
 
-    def _resident(self, strategy: str, kernel: Any, threads: int) -> int:
+    def _resident(self, strategy: str, kernel: Any, threads: int, shared: int = 0) -> int:
         """Blocks that the GPU holds at once: these kernels wait on one another, so all must be resident."""
         if id(kernel) not in self._occupancy:
-            self._occupancy[id(kernel)] = occupancy(kernel, threads)
+            self._occupancy[id(kernel)] = occupancy(kernel, threads, shared)
         per_sm = self._occupancy[id(kernel)]
         return self.sms * max(1, min(per_sm, self.knobs.blocks_per_sm[strategy]))
 
 
-def occupancy(kernel: Any, threads: int) -> int:
+def occupancy(kernel: Any, threads: int, shared: int = 0) -> int:
     """Blocks of ``threads`` threads that one multiprocessor holds, by the CUDA occupancy calculator."""
     from cupy_backends.cuda.api import driver
 
     function = getattr(kernel, "kernel", kernel)
-    return int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, 0))
+    return int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared))
 
 
 def capture(work: Callable[[], None]) -> Any:

@@ -8,6 +8,9 @@
 #include "queue.cuh"
 
 #define SLOTS 256
+#ifndef BLOCKS_PER_SM  // resident blocks that the compiler leaves registers for
+#define BLOCKS_PER_SM 12
+#endif
 
 struct BlockShared {
     u64 word;
@@ -28,9 +31,12 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, u64 word, u64 tic
     const Hop& h = p.hops[task.hop];
     const u64 started = TRACE ? lab_now() : 0;
     lab_fuzz(p, (u32)ticket);
+    // The row number is asked for before the adjacency is: two latencies in one.
+    u32 number = 0;
+    if (threadIdx.x == 0) number = atomicAdd(counters + CTR_ROWS + task.hop, 1u);
     const Row row = lab_row(p, task.vertex, h.fanout);
     if (threadIdx.x == 0) {
-        s.row = atomicAdd(counters + CTR_ROWS + task.hop, 1u);
+        s.row = number;
         s.stop = !lab_reserve(p, counters, task.hop, row.count, s.row, s.offset);
         s.fresh = 0;
         if (!s.stop) {
@@ -49,7 +55,7 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, u64 word, u64 tic
     else lab_draw_group<BlockGroup>(p, row, h.fanout, batch.batch_id, task.hop, h.slots + out, 1);
     const bool expand = task.hop + 1 < p.num_hops;
     bool overflow = false;
-    for (int j0 = 0; j0 < row.count || j0 == 0; j0 += SLOTS) {
+    for (int j0 = 0; j0 < row.count || (j0 == 0 && expand); j0 += SLOTS) {
         for (int j = j0 + threadIdx.x; j < min(row.count, j0 + SLOTS); j += blockDim.x) {
             const int at = small ? s.slots[j] : __ldcg(h.slots + out + j);
             const ID_T u = __ldg(p.indices + row.start + at);
@@ -58,8 +64,9 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, u64 word, u64 tic
             if (expand && lab_insert(p.reached[task.hop + 1], b, batch.base, u, overflow))
                 s.staged[atomicAdd(&s.fresh, 1u)] = u;
         }
+        if (!expand) continue;
         // The finished task itself is reused for the next hop (section IV-B).
-        if (expand && p.self_reuse && j0 == 0 && threadIdx.x == blockDim.x - 1 &&
+        if (p.self_reuse && j0 == 0 && threadIdx.x == blockDim.x - 1 &&
             lab_insert(p.reached[task.hop + 1], b, batch.base, task.vertex, overflow))
             s.staged[atomicAdd(&s.fresh, 1u)] = (ID_T)task.vertex;
         __syncthreads();
@@ -106,7 +113,7 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
     return go;
 }
 
-extern "C" __global__ void __launch_bounds__(128) fused_static(const __grid_constant__ Plan p) {
+extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_SM) fused_static(const __grid_constant__ Plan p) {
     __shared__ BlockShared s;
     __shared__ u32 ticket;
     u32* counters = lab_counters(p, blockIdx.y);
@@ -116,11 +123,13 @@ extern "C" __global__ void __launch_bounds__(128) fused_static(const __grid_cons
     if (lab_await(p, blockIdx.y, counters, ticket, s)) lab_serve(p, blockIdx.y, counters, s.word, ticket, s);
 }
 
-extern "C" __global__ void __launch_bounds__(128) persistent(const __grid_constant__ Plan p) {
+extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_SM) persistent(const __grid_constant__ Plan p) {
     __shared__ BlockShared s;
     __shared__ u32 first;
+    extern __shared__ u64 fetched[];  // [fetch_size]
     const u32 b = blockIdx.y;
     u32* counters = lab_counters(p, b);
+    const u32 tag = p.batches[b].tag;
     u32 ticket = blockIdx.x, tickets = 1;
     if (p.paper) {
         if (threadIdx.x == 0) s.limit = lab_acquire(counters + CTR_TAIL);
@@ -129,19 +138,18 @@ extern "C" __global__ void __launch_bounds__(128) persistent(const __grid_consta
     while (true) {
         // As published: leave when the index has caught up with the tail as last seen.
         if (p.paper && ticket >= s.limit) return;
+        // All slots of the fetch in one look. As published they are never looked at again, written or not; the
+        // exact rule keeps the ticket and waits for the slot.
+        for (u32 i = threadIdx.x; i < tickets; i += blockDim.x) fetched[i] = lab_peek(p, b, ticket + i);
+        __syncthreads();
         for (u32 i = 0; i < tickets; ++i) {
-            if (p.paper) {
-                // As published: slots are read once, written or not; an empty one is passed over, its task lost.
-                if (threadIdx.x == 0) s.word = lab_peek(p, b, ticket + i);
-                __syncthreads();
-                const u64 word = s.word;
-                __syncthreads();
-                if (!lab_published(word, p.batches[b].tag)) continue;
-                lab_serve(p, b, counters, word, ticket + i, s);
-            } else {
+            u64 word = fetched[i];
+            if (!lab_published(word, tag)) {
+                if (p.paper) continue;
                 if (!lab_await(p, b, counters, ticket + i, s)) return;
-                lab_serve(p, b, counters, s.word, ticket + i, s);
+                word = s.word;
             }
+            lab_serve(p, b, counters, word, ticket + i, s);
             __syncthreads();
         }
         if (threadIdx.x == 0) {

@@ -60,7 +60,9 @@ class HopPicks:
             return self
         import cupy
 
-        return HopPicks(*(cupy.asnumpy(a) for a in (self.frontier, self.counts, self.neighbors, self.positions)))
+        return HopPicks(
+            *(cupy.asnumpy(a) for a in (self.frontier, self.counts, self.neighbors, self.positions))
+        )
 
 
 @dataclass(frozen=True)
@@ -98,9 +100,7 @@ class SampleSpec:
         return PICKS.index(self.pick)
 
 
-def make_spec(
-    fanouts: Any, pick: str, replace: bool, weighted: bool, expand: str, seed: Any
-) -> SampleSpec:
+def make_spec(fanouts: Any, pick: str, replace: bool, weighted: bool, expand: str, seed: Any) -> SampleSpec:
     """Validate sampler arguments.
 
     Raises:
@@ -123,7 +123,9 @@ def make_spec(
         raise ValueError(f"fanouts may name at most {MAX_HOPS} hops (got {len(checked)})")
     check_choice("pick", pick, PICKS)
     check_choice("expand", expand, EXPANDS)
-    return SampleSpec(tuple(checked), pick, bool(replace), bool(weighted), expand, check_int("seed", seed, 2**64 - 1))
+    return SampleSpec(
+        tuple(checked), pick, bool(replace), bool(weighted), expand, check_int("seed", seed, 2**64 - 1)
+    )
 
 
 def check_choice(name: str, value: Any, allowed: Any) -> None:

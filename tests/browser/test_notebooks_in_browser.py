@@ -46,6 +46,16 @@ SETTLED = """([index, runs]) => {
   return {state, runs: Number(status.dataset.run), failed: status.dataset.failed, status: status.innerText};
 }"""
 
+# For the message when it does not come to rest.
+STATE_OF_PAGE = """(index) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const listed = (selector) => [...root.querySelectorAll(selector)].map((one) => ({...one.dataset}));
+  return JSON.stringify({
+    status: listed('.gs-status'), controls: listed('.gs-control'), plots: listed('.gs-plot'),
+    errors: [...root.querySelectorAll('.gs-error')].map((one) => one.innerText),
+  });
+}"""
+
 # All that is plotted, by panel: typed arrays become lists, hidden panels are left out.
 PLOTTED = """(index) => {
   const root = document.querySelectorAll('.gnnsample-explorer')[index];
@@ -117,7 +127,12 @@ class ExplorerInPage:
 
     def settled(self, runs: int = 1) -> dict[str, Any]:
         """Wait until at least ``runs`` runs are over and drawn, and the controls agree with the figures."""
-        handle = self.page.wait_for_function(SETTLED, arg=[self.index, runs], timeout=60_000)
+        try:
+            handle = self.page.wait_for_function(SETTLED, arg=[self.index, runs], timeout=60_000)
+        except Exception as error:
+            raise AssertionError(
+                f"{self.kind} did not settle: {self.page.evaluate(STATE_OF_PAGE, self.index)}"
+            ) from error
         found: dict[str, Any] = handle.json_value()
         return found
 
@@ -232,8 +247,8 @@ def test_a_drag_does_not_queue_a_run_per_step(page: Any, server: Server, graph: 
     explorer.check(pressed)
 
 
-def test_other_controls_errors_and_code(page: Any, server: Server, graph: lab.Graph) -> None:
-    """Lists and switches, the player, the panel's error message, and the code that is handed over."""
+def test_other_controls_and_code(page: Any, server: Server, graph: lab.Graph) -> None:
+    """The switch, the number box, the player, and the code that is handed over."""
     lab_server.open_notebook(page, server, "00_start_here.ipynb")
     lab_server.run_all(page)
     page.wait_for_function(ALL_DRAWN)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -125,7 +127,7 @@ def test_a_drag_during_a_run_costs_one_more_run(toy: Toy) -> None:
     slow = threading.Thread(target=lambda: setattr(toy, "count", 20))
     slow.start()
     while len(toy.seen) < 2:
-        pass
+        time.sleep(0.001)
     assert toy.busy
     for n in range(21, 41):
         toy.controls["count"].value = n
@@ -169,6 +171,27 @@ def test_a_page_without_widgets_gets_text(toy: Toy) -> None:
     assert "application/vnd.jupyter.widget-view+json" in data
     assert data["text/plain"].startswith("Toy(count=5, flip=False, kind='bar', size=64)")
     assert repr(toy) == data["text/plain"]
+
+
+def test_a_picture_is_added_on_request(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(toy.figures["bar"]), "to_image", lambda self, kind: kind.encode() + b" picture")
+    monkeypatch.setenv("LAB_STATIC_IMAGES", "1")
+    bundle = toy._repr_mimebundle_()
+    data = bundle[0] if isinstance(bundle, tuple) else bundle
+    assert base64.b64decode(data["image/png"]) == b"png picture"
+
+
+def test_an_interrupt_does_not_leave_the_panel_busy(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(state: dict[str, Any]) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(toy, "compute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        toy.count = 6
+    assert not toy.busy and toy.wait(0)
+    monkeypatch.undo()
+    toy.count = 7
+    assert len(toy.figures["bar"].data[0].y) == 7
 
 
 def test_labels_and_help_reach_the_controls(toy: Toy) -> None:

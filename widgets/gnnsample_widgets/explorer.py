@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import html
-import json
 import os
 import re
 import threading
 import time
-import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, ClassVar
@@ -22,6 +20,7 @@ from gnnsample_lab.device.runtime import lock, resolve_device
 
 from .controls import CodePanel, Control
 from .graphs import HEADER, resolve_graph, to_device
+from .messages import error_html, status_html
 from .panel import PlotPanel
 
 _REMEMBERED = 12
@@ -140,12 +139,9 @@ class Explorer(ipywidgets.VBox):
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
         """Put off runs until the block ends; then one run shows the result of all changes."""
-        self._held += 1
-        try:
+        with self._holding():
             yield
-        finally:
-            self._held -= 1
-            self.refresh()
+        self.refresh()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until no run is under way; False when ``timeout`` seconds passed first."""
@@ -188,9 +184,9 @@ class Explorer(ipywidgets.VBox):
 
     def refresh(self) -> None:
         """Run with the present state; if a run is under way, have it run once more with the newest state."""
-        if self._held:
-            return
         with self._gate:
+            if self._held:
+                return
             self._wanted += 1
             if self._running:
                 return
@@ -216,7 +212,8 @@ class Explorer(ipywidgets.VBox):
         self._show_status()
         failure: Exception | None = None
         try:
-            with self._adapting():
+            # Changes that adapt() makes belong to this run.
+            with self._holding():
                 self.adapt()
             state = self._shown_state = self.state
             with lock:
@@ -227,22 +224,26 @@ class Explorer(ipywidgets.VBox):
         except Exception as error:
             # An exception in a callback is printed nowhere: the panel is the one place where it can be read.
             failure = error
-        self._show_error(failure)
-        self.elapsed_ms = (time.perf_counter() - start) * 1e3
-        self.run_count += 1
-        self.busy = False
-        self._show_status()
+        finally:
+            # In any case, an interrupt from the keyboard included: a panel must not stay busy for ever.
+            self._show_error(failure)
+            self.elapsed_ms = (time.perf_counter() - start) * 1e3
+            self.run_count += 1
+            self.busy = False
+            self._show_status()
         if failure is not None and self.raise_errors:
             raise failure
 
     @contextlib.contextmanager
-    def _adapting(self) -> Iterator[None]:
-        # Changes that adapt() makes belong to the run that is about to start.
-        self._held += 1
+    def _holding(self) -> Iterator[None]:
+        # Counted under the gate: a cell and a callback may both hold.
+        with self._gate:
+            self._held += 1
         try:
             yield
         finally:
-            self._held -= 1
+            with self._gate:
+                self._held -= 1
 
     # -- showing --
 
@@ -294,31 +295,14 @@ class Explorer(ipywidgets.VBox):
             self._figure_box.children = ordered + rest
 
     def _show_status(self) -> None:
-        text = (
-            "running …" if self.busy else f"{'failed' if self.error else 'ready'} · {self.elapsed_ms:.0f} ms"
-        )
-        # The data attributes tell programs that watch the page which state the figures belong to.
-        state = html.escape(json.dumps(self._shown_state))
-        self._status.value = (
-            f'<div class="gs-status" role="status" data-busy="{int(self.busy)}" data-run="{self.run_count}" '
-            f'data-failed="{int(bool(self.error))}" data-state="{state}">'
-            f'<span class="gs-dot"></span>{text} · run {self.run_count}</div>'
+        self._status.value = status_html(
+            self._shown_state, self.busy, bool(self.error), self.elapsed_ms, self.run_count
         )
 
     def _show_error(self, error: Exception | None) -> None:
         self.error = "" if error is None else f"{type(error).__name__}: {error}"
-        if error is None:
-            self.error_panel.layout.display = "none"
-            self.error_panel.value = ""
-            return
-        trail = "".join(traceback.format_exception(error))
-        self.error_panel.value = (
-            f'<div class="gs-error" role="alert"><b>{html.escape(type(error).__name__)}</b>: '
-            f"{html.escape(str(error))}"
-            "<br>The figures below still show the last state that worked."
-            f"<details><summary>Where it happened</summary><pre>{html.escape(trail)}</pre></details></div>"
-        )
-        self.error_panel.layout.display = "block"
+        self.error_panel.value = "" if error is None else error_html(error)
+        self.error_panel.layout.display = "none" if error is None else "block"
 
     def _repr_mimebundle_(self, *args: Any, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(*args, **kwargs)

@@ -58,6 +58,11 @@ def is_blank(answer: Any) -> bool:
     return isinstance(answer, (str, list, tuple, set, frozenset, dict)) and len(answer) == 0
 
 
+def is_nothing(value: Any) -> bool:
+    """Whether a learner's function is still the empty one."""
+    return value is None or value is Ellipsis
+
+
 def exercise(hint: str) -> Callable[[Callable[..., Feedback]], Callable[..., Feedback]]:
     """Make a checker forgiving: a blank answer is answered with ``hint``, and no answer raises."""
 

@@ -1,0 +1,152 @@
+"""Before anything is timed: do the strategies return the CPU twin's sample? One that does not is not timed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.resources import resource_path
+from gnnsample_lab.sampling.plan import CTR_ROWS
+from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
+
+from . import verify
+from .configurations import Configuration, configurations
+
+if TYPE_CHECKING:
+    from .session import Session
+
+HASHES = "sample_hashes.json"
+
+
+class VerificationError(RuntimeError):
+    """A strategy returned another sample than the CPU twin, so nothing of it is timed."""
+
+
+def chosen_configurations(pick: str) -> list[Configuration]:
+    """A few of the configurations of ``bench verify`` under ``pick``: every graph, kernels that suites time."""
+    found = []
+    for config in configurations():
+        options = dict(config.options)
+        small = tuple(options["fanouts"]) in ((10, 10, 10), (5, 3))
+        if small and options.get("pick") == pick and options["expand"] == "frontier":
+            found.append(config)
+    return found
+
+
+def _refuse(strategy: str, what: str, found: str, expected: str) -> None:
+    raise VerificationError(
+        f"strategy {strategy!r} is not timed: on {what} it returned sample {found[:16]}, the CPU twin {expected[:16]}"
+    )
+
+
+def verify_small(strategies: Sequence[str], pick: str) -> int:
+    """Compare ``strategies`` with the CPU twin on :func:`chosen_configurations`; returns the samples compared.
+
+    Raises:
+        VerificationError: a sample differs.
+    """
+    checked = 0
+    for config in chosen_configurations(pick):
+        expected = verify.cpu_hash(config)
+        for strategy in strategies:
+            found = verify.gpu_hash(config, strategy)
+            checked += 1
+            if found != expected:
+                _refuse(strategy, config.key, found, expected)
+    return checked
+
+
+def verify_on_graph(
+    session: Session, name: str, strategies: Sequence[str], pick: str, batch_size: int, fanouts: Sequence[int]
+) -> int:
+    """Compare ``strategies`` with the CPU twin on one mini-batch of a benchmark graph.
+
+    Raises:
+        VerificationError: the sample differs.
+    """
+    (seeds,) = session.batches(name, batch_size, 1)
+    expected = sample_hash(session.host_graph(name), fanouts, pick, seeds.get(), "auto", "cpu")
+    for strategy in strategies:
+        found = sample_hash(session.graph(name), fanouts, pick, seeds, strategy, "cuda")
+        if found != expected:
+            _refuse(strategy, f"{name}, {batch_size} seeds, fanouts {list(fanouts)}, {pick}", found, expected)
+    return len(strategies)
+
+
+def sample_hash(graph: Any, fanouts: Sequence[int], pick: str, seeds: Any, strategy: str, device: str) -> str:
+    """SHA-256 of one canonical sample, batch id 0."""
+    sampler = NeighborSampler(graph, list(fanouts), strategy=strategy, pick=pick, device=device)
+    return sampler.sample(seeds).canonical().sha256()
+
+
+def check_rotation(rotation: Any, recorded: Sequence[Any], what: str) -> None:
+    """Did the graphs that were just timed do the recorded work? Compares the rows of every hop of the last batch.
+
+    Raises:
+        VerificationError: they did not, or a buffer overflowed.
+    """
+    counters = rotation.ws.counters.get()
+    if int(counters[0]):
+        raise VerificationError(f"{what}: status {int(counters[0])} after the timed run")
+    expected = [int(rows.size) for rows in recorded[-1].frontiers]
+    if rotation.engine.launcher.strategy in QUEUE_STRATEGIES:
+        rows = counters[CTR_ROWS : CTR_ROWS + len(expected)].tolist()
+    else:
+        rows = rotation.level_sizes()[: len(expected)]
+    if rows != expected:
+        raise VerificationError(f"{what}: the timed run expanded {rows} vertices, the recorded sample {expected}")
+
+
+def check_sample(batch: Any) -> None:
+    """Does a sample without replacement obey its definition? Independent of the code that drew it.
+
+    Every row has min(degree, fanout) picks at distinct positions of its own adjacency, neighbours are what the
+    graph holds there, and each frontier is the distinct union of the last one and its picks.
+
+    Raises:
+        VerificationError: it does not.
+    """
+    graph, expected = batch.graph, np.sort(batch.seeds)
+    for hop, (picks, fanout) in enumerate(zip(batch.picks, batch.spec.fanouts, strict=True)):
+        start, end = graph.indptr[picks.frontier], graph.indptr[picks.frontier + 1]
+        counts = end - start if fanout < 0 else np.minimum(end - start, fanout)
+        row = np.repeat(np.arange(picks.frontier.size), picks.counts)
+        inside = (picks.positions >= start[row]) & (picks.positions < end[row])
+        holds = {
+            "frontier": np.array_equal(np.sort(picks.frontier), expected),
+            "counts": np.array_equal(picks.counts, counts),
+            "positions": bool(inside.all()) and np.unique(picks.positions).size == picks.num_picks,
+            "neighbors": np.array_equal(picks.neighbors, graph.indices[picks.positions]),
+        }
+        if not all(holds.values()):
+            wrong = ", ".join(name for name, good in holds.items() if not good)
+            raise VerificationError(f"hop {hop} of batch {batch.batch_id} has wrong {wrong}; nothing is timed")
+        expected = np.union1d(picks.frontier, picks.neighbors)
+
+
+def recorded_hashes() -> dict[str, str]:
+    """Configuration -> SHA-256 as a GPU run recorded them; empty when none is shipped."""
+    try:
+        path = resource_path(f"data/measured/{HASHES}")
+    except FileNotFoundError:
+        return {}
+    return dict(json.loads(path.read_text(encoding="utf-8"))["hashes"])
+
+
+def check_recorded_hashes(configs: Iterable[Configuration]) -> int:
+    """Recompute ``configs`` on the CPU and compare with what a GPU recorded; returns how many were recorded.
+
+    Raises:
+        VerificationError: one differs.
+    """
+    recorded = recorded_hashes()
+    known = [config for config in configs if config.key in recorded]
+    for config in known:
+        found = verify.cpu_hash(config)
+        if found != recorded[config.key]:
+            raise VerificationError(f"{config.key}: the CPU drew {found[:16]}, the recorded GPU {recorded[config.key][:16]}")
+    return len(known)

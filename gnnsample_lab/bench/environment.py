@@ -1,0 +1,127 @@
+"""Where and with what a benchmark ran, and how its record reaches the disk."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+import os
+import platform
+import subprocess
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from gnnsample_lab import __version__
+from gnnsample_lab.device import runtime
+from gnnsample_lab.resources import checkout_root
+
+FORMAT = 1
+_PACKAGES = ("numpy", "numba", "torch", "plotly", "ipywidgets")
+
+
+def _output(*command: str, folder: Path | None = None) -> str:
+    try:
+        run = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, cwd=folder)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return run.stdout.strip() if run.returncode == 0 else ""
+
+
+def commit() -> dict[str, Any]:
+    """``commit`` and whether the files differ from it (``modified``); from git, else from ``LAB_COMMIT``."""
+    root = checkout_root()
+    if root is not None and (root / ".git").exists():
+        found = _output("git", "rev-parse", "HEAD", folder=root)
+        if found:
+            changed = _output("git", "status", "--porcelain", "--", "gnnsample_lab", folder=root)
+            return {"commit": found, "modified": bool(changed)}
+    return {"commit": os.environ.get("LAB_COMMIT") or None, "modified": None}
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def environment() -> dict[str, Any]:
+    """GPU, driver, versions, commit and date; ``gpu`` is None without a usable GPU."""
+    versions = {}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    found: dict[str, Any] = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "gnnsample_lab": __version__, **commit(), "python": platform.python_version(), "packages": versions,
+        "cpu": _cpu_name(), "cpu_cores": os.cpu_count(), "gpu": None,
+    }  # fmt: skip
+    if runtime.cuda_available():
+        import cupy
+
+        properties = runtime.device_properties()
+        driver = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").splitlines()
+        found["gpu"] = {
+            "name": runtime.device_name(), "driver": driver[0].strip() if driver else None,
+            "driver_cuda": _cuda_version(cupy.cuda.runtime.driverGetVersion()),
+            "cuda_runtime": _cuda_version(cupy.cuda.runtime.runtimeGetVersion()), "cupy": cupy.__version__,
+            "num_sms": runtime.num_sms(), "l2_bytes": int(properties["l2CacheSize"]),
+            "memory_bytes": int(properties["totalGlobalMem"]),
+        }  # fmt: skip
+    return found
+
+
+def _cuda_version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def graph_facts(graph: Any) -> dict[str, Any]:
+    """Name and sizes of a graph."""
+    return {
+        "name": graph.name, "title": graph.title, "is_synthetic": bool(graph.is_synthetic),
+        "num_nodes": int(graph.num_nodes), "num_edges": int(graph.num_edges),
+        "max_in_degree": int(graph.max_in_degree), "id_bytes": int(graph.indices.dtype.itemsize),
+    }  # fmt: skip
+
+
+def measured_folder() -> Path | None:
+    """``data/measured`` of the checkout, or None for an installed package."""
+    root = checkout_root()
+    return None if root is None else root / "data" / "measured"
+
+
+def plain(value: Any) -> Any:
+    """``value`` with NumPy scalars, tuples and paths turned into what JSON knows; NaN becomes null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if hasattr(value, "item") and not hasattr(value, "__len__"):
+        value = value.item()
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, Path):
+        return str(value)
+    return value
+
+
+def write_json(record: dict[str, Any], path: Path) -> Path:
+    """Write ``record``; a reader sees the old file or the whole new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            json.dump(plain(record), stream, indent=1, allow_nan=False)
+            stream.write("\n")
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,59 @@
+"""What was published or measured elsewhere, to stand beside what a suite measures. None of it was run here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+PGSAMPLER = "PGSampler, NVIDIA RTX 3090 (table III: Tesla P40), DGL 1.0.1, CUDA 11.7"
+
+TABLE1: tuple[dict[str, Any], ...] = (
+    {"hop": 1, "workload": 2048, "pre_us": 129.0, "kernel_us": 13.2, "comp_percent": 15.48, "mem_percent": 5.97},
+    {"hop": 2, "workload": 21633, "pre_us": 127.7, "kernel_us": 92.4, "comp_percent": 48.68, "mem_percent": 19.49},
+    {"hop": 3, "workload": 179709, "pre_us": 127.0, "kernel_us": 662.0, "comp_percent": 55.02, "mem_percent": 24.79},
+)  # fmt: skip
+"""Table I: DGL on ogbn-products, batch 2048, fanouts (10, 10, 10); utilisation in percent of the peak."""
+
+FIGURE8: dict[str, Any] = {
+    "best": 1.57,
+    "average": {
+        "reddit": 1.19, "flickr": 1.47, "yelp": 1.37, "ogbn-arxiv": 1.44, "ogbn-products": 1.23, "physics": 1.46,
+    },
+}  # fmt: skip
+"""Figure 8 as its text gives it: kernel speed-up of PGSampler over DGL, batches 2048-10240, fanouts 10-20."""
+
+FIGURE9: dict[str, Any] = {"best": 2.22}
+"""Figure 9: speed-up of the whole sampling process over DGL, at its best (3 hops, small batch and fanout)."""
+
+TABLE3: tuple[dict[str, Any], ...] = (
+    {"graph": "reddit-like", "system": "PGSampler", "batch_size": 4096, "fanout": 15, "speedup": 1.23},
+    {"graph": "reddit-like", "system": "TurboGNN", "batch_size": 4096, "fanout": 30, "speedup": 1.15},
+    {"graph": "products-like", "system": "PGSampler", "batch_size": 10240, "fanout": 15, "speedup": 1.36},
+    {"graph": "products-like", "system": "TurboGNN", "batch_size": 200_000, "fanout": 15, "speedup": 1.30},
+)
+"""Table III: speed-up over DGL, 3 hops, on Reddit and ogbn-products; TurboGNN's as its own paper reports it."""
+
+FIGURE10 = "PGSampler is faster than DGL+Fusion in all cases, most with 3 hops and large batches"
+
+CUGRAPH: dict[str, Any] = {
+    "graph": "rmat", "batch_size": 1024, "fanouts": [10, 10, 10], "alone_us": 7207.0, "fused32_us": 1138.0,
+    "what": "cuGraph 26.10 homogeneous_uniform_neighbor_sample with renumbering, as cugraph-pyg calls it, RMM pool; "
+    "NVIDIA H200, R-MAT graph of 2.1 M nodes and 114 M edges; measured separately, not in this run",
+}  # fmt: skip
+
+DGL_LIKE_H200: dict[tuple[int, int], tuple[float, float]] = {
+    (256, 10): (1394.0, 509.0), (1024, 10): (1505.0, 605.0), (2048, 10): (1543.0, 663.0), (8192, 15): (1764.0, 861.0),
+}  # fmt: skip
+"""A DGL-like sampler on an H200, the R-MAT graph, 3 hops, measured separately: (batch, fanout) -> whole process and
+kernels only, in microseconds. The library's own baseline may not be slower than 1.1 times these."""
+
+
+def for_suite(suite: str) -> dict[str, Any]:
+    """What to print beside the results of ``suite``; empty when nothing was published."""
+    return {
+        "pgsampler-table1": {"source": f"{PGSAMPLER}, table I", "rows": list(TABLE1)},
+        "pgsampler-fig8": {"source": f"{PGSAMPLER}, section V-B, figure 8", **FIGURE8},
+        "pgsampler-fig9": {"source": f"{PGSAMPLER}, section V-B, figure 9", **FIGURE9},
+        "pgsampler-table3": {"source": f"{PGSAMPLER}, table III", "rows": list(TABLE3)},
+        "pgsampler-fig10": {"source": f"{PGSAMPLER}, section V-D, figure 10", "finding": FIGURE10},
+        "whole-process": {"source": "measured separately", **CUGRAPH},
+    }.get(suite, {})

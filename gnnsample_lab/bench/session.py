@@ -1,0 +1,261 @@
+"""What the suites of one run share: graphs, batches, recorded samples, verification, and the sweeps of knobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.graph import load
+from gnnsample_lab.minibatch.gpu import GpuEngine
+from gnnsample_lab.minibatch.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.sampling.launch import Knobs
+
+from . import checks, environment, floor, timing
+from .candidates import Rotation
+from .candidates_per_hop import PerHopRotation
+
+GRAPHS = ("rmat", "products-like")
+PASSES = 3
+_LEAST_BATCHES, _MOST_BATCHES = 3, 192
+_L2_MULTIPLE = 4
+
+# What is swept per strategy: (knob, values, values of a quick run). Every rung is reported at its best.
+KNOBS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
+    "block-bsp": ("block_threads", (32, 64, 128, 256), (64, 128)),
+    "edge-bsp": ("blocks_per_sm", (4, 8, 16), (4, 8)),
+    "turbo-bsp": ("blocks_per_sm", (4, 8, 16), (8, 16)),
+    "bsp": ("blocks_per_sm", (2, 3, 4), (2, 4)),
+    "captured": ("blocks_per_sm", (2, 3, 4), (2, 4)),
+    "grid-barrier": ("blocks_per_sm", (1, 2, 3, 4), (2, 4)),
+    "persistent": ("blocks_per_sm", (4, 8, 12, 16), (8, 16)),
+    "persistent-tile": ("blocks_per_sm", (4, 6, 8, 10, 16), (6, 10)),
+}
+# Strategies that run another one's kernels look up its knob.
+_KNOB_NAMES = {"captured": "hop", "bsp": "hop"}
+
+
+def knob_points(strategy: str, quick: bool) -> dict[str, Knobs]:
+    """Label -> launch knobs to try for ``strategy``; one point where there is nothing to choose."""
+    if strategy not in KNOBS:
+        return {"default": Knobs()}
+    knob, values, few = KNOBS[strategy]
+    points = {}
+    for value in few if quick else values:
+        knobs = Knobs()
+        if knob == "block_threads":
+            knobs.block_threads = value
+        else:
+            knobs.blocks_per_sm[_KNOB_NAMES.get(strategy, strategy)] = value
+        points[f"{knob}={value}"] = knobs
+    return points
+
+
+def best_of(points: Mapping[str, Callable[[], float]]) -> dict[str, Any]:
+    """Run every point. Returns ``us`` of the best, its label ``best``, and ``sweep``: label -> us, or what failed.
+
+    Raises:
+        VerificationError: a point did other work than recorded; that is never passed over.
+        RuntimeError: every point failed.
+    """
+    sweep: dict[str, float | str] = {}
+    for label, measure in points.items():
+        try:
+            sweep[label] = float(measure())
+        except checks.VerificationError:
+            raise
+        except Exception as error:  # a knob that does not fit this GPU must not end the suite
+            sweep[label] = f"{type(error).__name__}: {error}"
+    times = {label: value for label, value in sweep.items() if isinstance(value, float)}
+    if not times:
+        raise RuntimeError(f"every point of the sweep failed: {sweep}")
+    best = min(times, key=times.__getitem__)
+    return {"us": times[best], "best": best, "sweep": sweep}
+
+
+class Session:
+    """Shared state of one ``bench`` run.
+
+    Args:
+        quick: fewer configurations and knobs.
+        graphs: replaces a suite's own graphs.
+        say: takes lines of progress.
+    """
+
+    def __init__(
+        self, quick: bool = False, graphs: Sequence[str] | None = None, say: Callable[[str], None] | None = None
+    ) -> None:  # fmt: skip
+        self.quick = quick
+        self.chosen = tuple(graphs) if graphs else None
+        self.began = time.perf_counter()
+        self._say = say or (lambda line: None)
+        self._graphs: dict[tuple[str, str], Any] = {}
+        self._pools: dict[str, tuple[Any, int, np.random.Generator]] = {}
+        self._batches: dict[tuple[str, int], list[Any]] = {}
+        self._recorded: dict[tuple[str, int, tuple[int, ...], str], list[floor.Recorded]] = {}
+        self._verified: dict[Any, int] = {}
+        self.constants: dict[str, float] = {}
+
+    def say(self, line: str) -> None:
+        self._say(f"[{time.perf_counter() - self.began:6.1f} s] {line}")
+
+    def graphs(self, *default: str) -> tuple[str, ...]:
+        """Names of the graphs that a suite runs on."""
+        return self.chosen or default or GRAPHS
+
+    def require_gpu(self, suite: str) -> None:
+        """Raises RuntimeError, saying what is missing, without a usable GPU."""
+        problem = runtime.cuda_problem()
+        if problem:
+            raise RuntimeError(f"suite {suite!r} needs a GPU: {problem}")
+
+    def graph(self, name: str, device: str = "cuda") -> Any:
+        """The graph without features, loaded once per run."""
+        if (name, device) not in self._graphs:
+            began = time.perf_counter()
+            self._graphs[name, device] = load(name, device=device, features=False)
+            self.say(f"{name} on {device}: {time.perf_counter() - began:.1f} s")
+        return self._graphs[name, device]
+
+    def host_graph(self, name: str) -> Any:
+        """The same graph in host memory, for the CPU twin."""
+        if (name, "cpu") not in self._graphs:
+            self._graphs[name, "cpu"] = self.graph(name).to("cpu", features=False)
+        return self._graphs[name, "cpu"]
+
+    def forget(self) -> None:
+        """Free graphs and recordings: what comes next needs the memory."""
+        self._graphs.clear()
+        self._batches.clear()
+        self._pools.clear()
+        self._recorded.clear()
+        if runtime.cuda_available():
+            import cupy
+
+            cupy.get_default_memory_pool().free_all_blocks()
+
+    def batches(self, name: str, batch_size: int, count: int) -> list[Any]:
+        """``count`` batches of distinct seeds on the GPU, ``int64``: the training vertices in random order, all
+        vertices where there are too few; the same ones whatever ran before."""
+        import cupy
+
+        kept = self._batches.setdefault((name, batch_size), [])
+        if len(kept) < count:
+            pool, at, rng = self._pools.get(f"{name}/{batch_size}") or (None, 0, np.random.default_rng(batch_size))
+            graph = self.graph(name)
+            while len(kept) < count:
+                if pool is None or at + batch_size > pool.size:
+                    train = graph.splits.get("train")
+                    few = train is None or len(train) < batch_size
+                    pool = rng.permutation(int(graph.num_nodes)) if few else rng.permutation(_host(train))
+                    at = 0
+                kept.append(cupy.asarray(pool[at : at + batch_size].astype(np.int64)))
+                at += batch_size
+            self._pools[f"{name}/{batch_size}"] = (pool, at, rng)
+        return kept[:count]
+
+    def recorded(
+        self, name: str, batch_size: int, fanouts: Sequence[int], pick: str, least: int = _LEAST_BATCHES
+    ) -> list[floor.Recorded]:
+        """Samples of as many batches as touch more than four times the L2 cache; batch ``i`` has batch id ``i``."""
+        key = (name, batch_size, tuple(fanouts), pick)
+        if key not in self._recorded:
+            graph = self.graph(name)
+            sampler = NeighborSampler(graph, list(fanouts), strategy="bsp", pick=pick, device="cuda")
+            need = _L2_MULTIPLE * int(runtime.device_properties()["l2CacheSize"])
+            found: list[floor.Recorded] = []
+            touched = 0
+            while len(found) < least or (touched <= need and len(found) < _MOST_BATCHES):
+                seeds = self.batches(name, batch_size, len(found) + 1)[-1]
+                found.append(floor.record(graph, list(fanouts), seeds, len(found), sampler))
+                touched += found[-1].touched_bytes
+            self._recorded[key] = found
+        return self._recorded[key]
+
+    def sampler(self, name: str, fanouts: Sequence[int], strategy: str, pick: str, knobs: Knobs | None = None) -> Any:
+        """A GPU sampler, with launch knobs of its own when given."""
+        sampler = NeighborSampler(
+            self.graph(name), list(fanouts), strategy=strategy, pick=pick, device="cuda"
+        )
+        if knobs is not None:
+            sampler._engine = GpuEngine(
+                sampler.graph, sampler.spec, None, strategy, "exact", 5, False, None, None, knobs
+            )
+        return sampler
+
+    def verify(
+        self, names: Sequence[str], strategies: Sequence[str], picks: Sequence[str] = ("floyd", "reservoir"),
+        batch_size: int = 1024, fanouts: Sequence[int] = (10, 10, 10),
+    ) -> dict[str, Any]:  # fmt: skip
+        """Refuse to time strategies that do not return the CPU twin's sample; what was checked before counts.
+
+        Raises:
+            VerificationError: a sample differs.
+        """
+        total = 0
+        for pick in picks:
+            for strategy in strategies:
+                where: tuple[str | None, ...] = (None, *names)
+                for name in where:
+                    key = (strategy, pick, name, batch_size if name else 0, tuple(fanouts) if name else ())
+                    if key not in self._verified:
+                        if name is None:
+                            self._verified[key] = checks.verify_small([strategy], pick)
+                        else:
+                            self._verified[key] = checks.verify_on_graph(
+                                self, name, [strategy], pick, batch_size, fanouts
+                            )
+                    total += self._verified[key]
+        self.say(f"verified {', '.join(strategies)}: {total} samples equal the CPU twin's")
+        return {
+            "samples_equal_to_cpu_twin": total, "strategies": list(strategies), "picks": list(picks),
+            "graphs": list(names), "batch_size": batch_size, "fanouts": list(fanouts),
+        }  # fmt: skip
+
+    def kernel_us(self, name: str, batch_size: int, fanouts: Sequence[int], strategy: str, pick: str) -> dict[str, Any]:
+        """Kernel time of one mini-batch, up to deduplicated picks in global ids (per-hop baselines: draws alone).
+
+        Best of the strategy's sweep, see :func:`best_of`; CUDA graphs over the recorded batches.
+        """
+        recorded = self.recorded(name, batch_size, fanouts, pick)
+        seeds = self.batches(name, batch_size, len(recorded))
+        graph, what = self.graph(name), f"{strategy} on {name}, {batch_size} x {list(fanouts)}"
+
+        def per_hop(knobs: Knobs) -> float:
+            rotation = PerHopRotation(graph, fanouts, recorded, strategy, pick, knobs)
+            different = rotation.check()
+            if different:
+                raise checks.VerificationError(f"{what}: {different}")
+            return timing.replay_us(rotation.graphs, passes=PASSES)
+
+        def whole(knobs: Knobs) -> float:
+            rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs)
+            us = timing.replay_us(rotation.graphs, rotation.prepare, passes=PASSES)
+            checks.check_rotation(rotation, recorded, what)
+            return us
+
+        measure = per_hop if strategy in PER_HOP_STRATEGIES else whole
+        points = knob_points(strategy, self.quick)
+        return best_of({label: (lambda knobs=knobs: measure(knobs)) for label, knobs in points.items()})
+
+    def facts(self, names: Sequence[str]) -> dict[str, Any]:
+        return {name: environment.graph_facts(next(g for (n, _), g in self._graphs.items() if n == name)) for name in names}
+
+
+def workload(recorded: Sequence[floor.Recorded]) -> dict[str, Any]:
+    """What the batches of a configuration amount to, per mini-batch, and how much memory the rotation touches."""
+    hops = len(recorded[0].fanouts)
+    return {
+        "workload": [round(float(np.mean([int(r.frontiers[h].size) for r in recorded]))) for h in range(hops)],
+        "picks": round(float(np.mean([r.num_picks for r in recorded]))),
+        "num_batches": len(recorded),
+        "touched_bytes": sum(r.touched_bytes for r in recorded),
+    }
+
+
+def _host(array: Any) -> np.ndarray:
+    return array.get() if runtime.is_cuda_array(array) else np.asarray(array)
