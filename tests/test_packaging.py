@@ -126,7 +126,8 @@ from gnnsample_lab.device.kernels import all_variants
 assert checkout_root() is None
 assert all_variants()[0].source_text()
 assert len(gnnsample_lab.datasets()) > 5
-for path in gnnsample_lab.__file__, gnnsample_widgets.__file__, resource_path("notebooks"), resource_path("data/measured"):
+shipped = resource_path("notebooks"), resource_path("data/measured")
+for path in gnnsample_lab.__file__, gnnsample_widgets.__file__, *shipped:
     print("found", path)
 """
     found = [

@@ -15,15 +15,12 @@ from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
 
 from . import verify
 from .configurations import Configuration, configurations
+from .errors import VerificationError
 
 if TYPE_CHECKING:
     from .session import Session
 
 HASHES = "sample_hashes.json"
-
-
-class VerificationError(RuntimeError):
-    """A strategy returned another sample than the CPU twin, so nothing of it is timed."""
 
 
 def chosen_configurations(pick: str) -> list[Configuration]:
@@ -98,7 +95,9 @@ def check_rotation(rotation: Any, recorded: Sequence[Any], what: str) -> None:
     else:
         rows = rotation.level_sizes()[: len(expected)]
     if rows != expected:
-        raise VerificationError(f"{what}: the timed run expanded {rows} vertices, the recorded sample {expected}")
+        raise VerificationError(
+            f"{what}: the timed run expanded {rows} vertices, the recorded sample {expected}"
+        )
 
 
 def check_sample(batch: Any) -> None:
@@ -124,7 +123,9 @@ def check_sample(batch: Any) -> None:
         }
         if not all(holds.values()):
             wrong = ", ".join(name for name, good in holds.items() if not good)
-            raise VerificationError(f"hop {hop} of batch {batch.batch_id} has wrong {wrong}; nothing is timed")
+            raise VerificationError(
+                f"hop {hop} of batch {batch.batch_id} has wrong {wrong}; nothing is timed"
+            )
         expected = np.union1d(picks.frontier, picks.neighbors)
 
 
@@ -148,5 +149,7 @@ def check_recorded_hashes(configs: Iterable[Configuration]) -> int:
     for config in known:
         found = verify.cpu_hash(config)
         if found != recorded[config.key]:
-            raise VerificationError(f"{config.key}: the CPU drew {found[:16]}, the recorded GPU {recorded[config.key][:16]}")
+            raise VerificationError(
+                f"{config.key}: the CPU drew {found[:16]}, the recorded GPU {recorded[config.key][:16]}"
+            )
     return len(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,40 +19,42 @@ from gnnsample_lab.sampling.launch import Knobs
 from . import checks, environment, floor, timing
 from .candidates import Rotation
 from .candidates_per_hop import PerHopRotation
+from .errors import Unavailable, VerificationError
 
 GRAPHS = ("rmat", "products-like")
 PASSES = 3
 _LEAST_BATCHES, _MOST_BATCHES = 3, 192
 _L2_MULTIPLE = 4
 
-# What is swept per strategy: (knob, values, values of a quick run). Every rung is reported at its best.
-KNOBS: dict[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
-    "block-bsp": ("block_threads", (32, 64, 128, 256), (64, 128)),
-    "edge-bsp": ("blocks_per_sm", (4, 8, 16), (4, 8)),
-    "turbo-bsp": ("blocks_per_sm", (4, 8, 16), (8, 16)),
-    "bsp": ("blocks_per_sm", (2, 3, 4), (2, 4)),
-    "captured": ("blocks_per_sm", (2, 3, 4), (2, 4)),
-    "grid-barrier": ("blocks_per_sm", (1, 2, 3, 4), (2, 4)),
-    "persistent": ("blocks_per_sm", (4, 8, 12, 16), (8, 16)),
-    "persistent-tile": ("blocks_per_sm", (4, 6, 8, 10, 16), (6, 10)),
-}
+# What is swept per strategy, and how many of these points a quick run tries. Every rung is reported at its best.
+KNOBS: dict[str, tuple[int, tuple[dict[str, int], ...]]] = {
+    "block-bsp": (2, tuple({"block_threads": n} for n in (64, 128, 32, 256))),
+    "edge-bsp": (2, tuple({"blocks_per_sm": n} for n in (8, 4, 16))),
+    "turbo-bsp": (2, tuple({"blocks_per_sm": n} for n in (8, 16, 4))),
+    "bsp": (2, tuple({"blocks_per_sm": n} for n in (4, 2, 3))),
+    "captured": (2, tuple({"blocks_per_sm": n} for n in (4, 2, 3))),
+    "grid-barrier": (2, tuple({"blocks_per_sm": n} for n in (4, 2, 3, 1))),
+    "fused-static": (2, tuple({"queue_threads": n} for n in (64, 128, 32))),
+    "persistent": (3, tuple({"queue_threads": t, "blocks_per_sm": n}
+                            for t, n in ((64, 32), (128, 16), (32, 32), (64, 16), (64, 8), (128, 8)))),
+    "persistent-tile": (2, tuple({"blocks_per_sm": n} for n in (10, 6, 4, 8, 16))),
+}  # fmt: skip
 # Strategies that run another one's kernels look up its knob.
 _KNOB_NAMES = {"captured": "hop", "bsp": "hop"}
 
 
 def knob_points(strategy: str, quick: bool) -> dict[str, Knobs]:
     """Label -> launch knobs to try for ``strategy``; one point where there is nothing to choose."""
-    if strategy not in KNOBS:
-        return {"default": Knobs()}
-    knob, values, few = KNOBS[strategy]
+    few, settings = KNOBS.get(strategy, (1, ({},)))
     points = {}
-    for value in few if quick else values:
+    for setting in settings[:few] if quick else settings:
         knobs = Knobs()
-        if knob == "block_threads":
-            knobs.block_threads = value
-        else:
-            knobs.blocks_per_sm[_KNOB_NAMES.get(strategy, strategy)] = value
-        points[f"{knob}={value}"] = knobs
+        for name, value in setting.items():
+            if name == "blocks_per_sm":
+                knobs.blocks_per_sm[_KNOB_NAMES.get(strategy, strategy)] = value
+            else:
+                setattr(knobs, name, value)
+        points[",".join(f"{name}={value}" for name, value in setting.items()) or "default"] = knobs
     return points
 
 
@@ -66,7 +69,7 @@ def best_of(points: Mapping[str, Callable[[], float]]) -> dict[str, Any]:
     for label, measure in points.items():
         try:
             sweep[label] = float(measure())
-        except checks.VerificationError:
+        except VerificationError:
             raise
         except Exception as error:  # a knob that does not fit this GPU must not end the suite
             sweep[label] = f"{type(error).__name__}: {error}"
@@ -108,10 +111,10 @@ class Session:
         return self.chosen or default or GRAPHS
 
     def require_gpu(self, suite: str) -> None:
-        """Raises RuntimeError, saying what is missing, without a usable GPU."""
+        """Raises Unavailable, saying what is missing, without a usable GPU."""
         problem = runtime.cuda_problem()
         if problem:
-            raise RuntimeError(f"suite {suite!r} needs a GPU: {problem}")
+            raise Unavailable(f"suite {suite!r} needs a GPU: {problem}")
 
     def graph(self, name: str, device: str = "cuda") -> Any:
         """The graph without features, loaded once per run."""
@@ -145,7 +148,11 @@ class Session:
 
         kept = self._batches.setdefault((name, batch_size), [])
         if len(kept) < count:
-            pool, at, rng = self._pools.get(f"{name}/{batch_size}") or (None, 0, np.random.default_rng(batch_size))
+            pool, at, rng = self._pools.get(f"{name}/{batch_size}") or (
+                None,
+                0,
+                np.random.default_rng(batch_size),
+            )
             graph = self.graph(name)
             while len(kept) < count:
                 if pool is None or at + batch_size > pool.size:
@@ -176,7 +183,9 @@ class Session:
             self._recorded[key] = found
         return self._recorded[key]
 
-    def sampler(self, name: str, fanouts: Sequence[int], strategy: str, pick: str, knobs: Knobs | None = None) -> Any:
+    def sampler(
+        self, name: str, fanouts: Sequence[int], strategy: str, pick: str, knobs: Knobs | None = None
+    ) -> Any:
         """A GPU sampler, with launch knobs of its own when given."""
         sampler = NeighborSampler(
             self.graph(name), list(fanouts), strategy=strategy, pick=pick, device="cuda"
@@ -216,7 +225,9 @@ class Session:
             "graphs": list(names), "batch_size": batch_size, "fanouts": list(fanouts),
         }  # fmt: skip
 
-    def kernel_us(self, name: str, batch_size: int, fanouts: Sequence[int], strategy: str, pick: str) -> dict[str, Any]:
+    def kernel_us(
+        self, name: str, batch_size: int, fanouts: Sequence[int], strategy: str, pick: str
+    ) -> dict[str, Any]:
         """Kernel time of one mini-batch, up to deduplicated picks in global ids (per-hop baselines: draws alone).
 
         Best of the strategy's sweep, see :func:`best_of`; CUDA graphs over the recorded batches.
@@ -229,7 +240,7 @@ class Session:
             rotation = PerHopRotation(graph, fanouts, recorded, strategy, pick, knobs)
             different = rotation.check()
             if different:
-                raise checks.VerificationError(f"{what}: {different}")
+                raise VerificationError(f"{what}: {different}")
             return timing.replay_us(rotation.graphs, passes=PASSES)
 
         def whole(knobs: Knobs) -> float:
@@ -240,17 +251,22 @@ class Session:
 
         measure = per_hop if strategy in PER_HOP_STRATEGIES else whole
         points = knob_points(strategy, self.quick)
-        return best_of({label: (lambda knobs=knobs: measure(knobs)) for label, knobs in points.items()})
+        return best_of({label: functools.partial(measure, knobs) for label, knobs in points.items()})
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
-        return {name: environment.graph_facts(next(g for (n, _), g in self._graphs.items() if n == name)) for name in names}
+        return {
+            name: environment.graph_facts(next(g for (n, _), g in self._graphs.items() if n == name))
+            for name in names
+        }
 
 
 def workload(recorded: Sequence[floor.Recorded]) -> dict[str, Any]:
     """What the batches of a configuration amount to, per mini-batch, and how much memory the rotation touches."""
     hops = len(recorded[0].fanouts)
     return {
-        "workload": [round(float(np.mean([int(r.frontiers[h].size) for r in recorded]))) for h in range(hops)],
+        "workload": [
+            round(float(np.mean([int(r.frontiers[h].size) for r in recorded]))) for h in range(hops)
+        ],
         "picks": round(float(np.mean([r.num_picks for r in recorded]))),
         "num_batches": len(recorded),
         "touched_bytes": sum(r.touched_bytes for r in recorded),

@@ -86,7 +86,6 @@ def to_pyg(batch: MiniBatch) -> Any:
     edge_ids = getattr(graph, "edge_ids", None)
     data.e_id = block.edge_positions if edge_ids is None else _take(edge_ids, batch.blocks[0].edge_positions)
     data.batch_size = sizes[0]
-    data.input_id = data.n_id[: sizes[0]]
     data.num_sampled_nodes = [sizes[0], *(b - a for a, b in pairwise(sizes))]
     data.num_sampled_edges = [p.num_picks for p in batch.picks]
     for name, source in (("x", graph.feat), ("y", graph.label)):

@@ -27,7 +27,10 @@ def seed_array(seeds: Any, num_nodes: int) -> Any:
         array = seeds
     else:
         detach = getattr(seeds, "detach", None)
-        array = np.asarray(detach().numpy() if detach is not None else seeds)
+        try:
+            array = np.asarray(detach().numpy() if detach is not None else seeds)
+        except ValueError as error:  # lists of unequal length
+            raise ValueError(f"seeds must be one-dimensional (got {type(seeds).__name__}: {error})") from None
         if array.size == 0:
             raise ValueError("seeds must name at least one vertex (got an empty sequence)")
     if array.ndim != 1:

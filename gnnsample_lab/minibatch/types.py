@@ -188,8 +188,9 @@ class MiniBatch:
 
 
 def _canonical_rows(rows: Any, counts: Any, neighbors: Any, positions: Any) -> list[np.ndarray]:
-    # Edge positions grow with the vertex id, so sorting by position groups by vertex too. With replacement
-    # positions repeat, but then so do their neighbours: ties cannot be told apart.
+    # By row first, though positions of a valid sample grow with the vertex id anyway: picks that lie in the row of
+    # another vertex must not be sorted into place. With replacement positions repeat, but then so do their neighbours:
+    # ties cannot be told apart.
     order = np.argsort(rows, kind="stable")
-    by_position = np.argsort(positions, kind="stable")
+    by_position = np.lexsort((positions, np.repeat(rows, counts)))
     return [rows[order], counts[order], positions[by_position], neighbors[by_position]]

@@ -26,7 +26,8 @@ class Knobs:
     Attributes:
         blocks_per_sm: resident blocks per multiprocessor for grids that loop.
         block_threads: threads per row of `block-bsp`.
-        queue_threads: threads of a block of `persistent` and `fused-static`.
+        queue_threads: threads of a block of `persistent` and `fused-static`; by default 128 where a task's work
+            is the degree (reservoir) and 64 where it is the fanout.
         num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
@@ -38,12 +39,12 @@ class Knobs:
 
     blocks_per_sm: dict[str, int] = field(
         default_factory=lambda: {
-            "hop": 4, "grid-barrier": 4, "persistent": 32, "persistent-tile": 10, "emit": 8, "turbo-bsp": 8,
+            "hop": 4, "grid-barrier": 2, "persistent": 32, "persistent-tile": 4, "emit": 8, "turbo-bsp": 8,
             "edge-bsp": 8, "fused-static": 32,
         }
     )  # fmt: skip
     block_threads: int = 128
-    queue_threads: int = 64
+    queue_threads: int | None = None
     num_blocks: int | None = None
     delay_ns: int = 0
     relabel_last: bool = True
@@ -140,6 +141,8 @@ class Launcher:
 
     def _queue(self, ws: Workspace) -> None:
         name, threads, shared = self.strategy.replace("-", "_"), self.knobs.queue_threads, 0
+        if threads is None:
+            threads = 128 if self.spec.rule == 1 else 64
         if self.strategy == "persistent-tile":
             kernel = self.kernel("queue_tile.cu", name, ws.shape.table, self.kmax(ws))
             threads = 128

@@ -8,8 +8,8 @@
 #include "queue.cuh"
 
 #define SLOTS 256
-#ifndef BLOCKS_PER_SM  // resident blocks that the compiler leaves registers for
-#define BLOCKS_PER_SM 12
+#ifndef BLOCKS_PER_SM  // resident blocks of 256 threads that the compiler leaves registers for
+#define BLOCKS_PER_SM 5
 #endif
 
 struct BlockShared {
@@ -113,7 +113,7 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
     return go;
 }
 
-extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_SM) fused_static(const __grid_constant__ Plan p) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) fused_static(const __grid_constant__ Plan p) {
     __shared__ BlockShared s;
     __shared__ u32 ticket;
     u32* counters = lab_counters(p, blockIdx.y);
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_SM) fused_static(co
     if (lab_await(p, blockIdx.y, counters, ticket, s)) lab_serve(p, blockIdx.y, counters, s.word, ticket, s);
 }
 
-extern "C" __global__ void __launch_bounds__(128, BLOCKS_PER_SM) persistent(const __grid_constant__ Plan p) {
+extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(const __grid_constant__ Plan p) {
     __shared__ BlockShared s;
     __shared__ u32 first;
     extern __shared__ u64 fetched[];  // [fetch_size]

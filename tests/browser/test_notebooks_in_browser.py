@@ -128,7 +128,7 @@ class ExplorerInPage:
     def settled(self, runs: int = 1) -> dict[str, Any]:
         """Wait until at least ``runs`` runs are over and drawn, and the controls agree with the figures."""
         try:
-            handle = self.page.wait_for_function(SETTLED, arg=[self.index, runs], timeout=60_000)
+            handle = self.page.wait_for_function(SETTLED, arg=[self.index, runs], timeout=60_000, polling=50)
         except Exception as error:
             raise AssertionError(
                 f"{self.kind} did not settle: {self.page.evaluate(STATE_OF_PAGE, self.index)}"

@@ -166,10 +166,12 @@ class QueueExplorer(Explorer):
         elif trace.strategy not in QUEUE_STRATEGIES:
             parts.append("It has no queue: a barrier separates its hops.")
         if len(trace.lost):
+            left = int(trace.lost.abandoned.sum())
+            rest = len(trace.lost) - left
             parts.append(
-                f'<span class="gs-lost"><b>{len(trace.lost):,} tasks ({len(trace.lost) / total:.0%}) '
-                f"are lost</b>: "
-                f"blocks left while the slots that they had claimed were still empty.</span>"
+                f'<span class="gs-lost"><b>{len(trace.lost):,} tasks ({len(trace.lost) / total:.0%}) are lost'
+                f"</b>: the blocks that had claimed the slots of {left:,} left before they were filled"
+                + (f", and the other {rest:,} would have followed from those.</span>" if rest else ".</span>")
             )
         if trace.origin == "measured" and model is None:
             parts.append(

@@ -62,7 +62,7 @@ function fitTitle(layout, width) {
     if (lines.length && pen.measureText(longer.replace(/<[^>]*>/g, "")).width <= width - 36) lines[lines.length - 1] = longer;
     else lines.push(piece);
   }
-  const extra = 17 * (lines.length - 1);
+  const extra = 22 * (lines.length - 1);
   const top = layout.margin?.t ?? look.margin?.t ?? 100;
   return {
     ...layout,
@@ -114,9 +114,14 @@ function render({ model, el }) {
     }
   };
 
-  // Plotly measures once; a panel that becomes wider, or visible, must be told.
+  // Plotly measures once; a panel that becomes wider, or visible, must be told. Not at every pixel, and not at once: a
+  // figure that grows can bring a scroll bar, which makes it narrower, which makes it grow.
+  let later = null;
   const observer = new ResizeObserver(() => {
-    if (lib && host.clientWidth > 0 && host.clientWidth !== drawnWidth) draw();
+    const width = host.clientWidth;
+    if (!lib || width === 0 || Math.abs(width - drawnWidth) < 3) return;
+    clearTimeout(later);
+    later = setTimeout(draw, 100);
   });
   observer.observe(el);
   const NAMES = ["data", "frame"];
@@ -124,6 +129,7 @@ function render({ model, el }) {
   draw();
   return () => {
     closed = true;
+    clearTimeout(later);
     observer.disconnect();
     NAMES.forEach((name) => model.off(`change:${name}`, draw));
     if (lib) lib.purge(host);

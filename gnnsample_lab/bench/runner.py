@@ -1,0 +1,252 @@
+"""``gnnsample-lab bench``: the list of suites, and how one is run, recorded and printed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from . import environment, papers, report, targets
+from .errors import Unavailable
+
+
+class _Suite(NamedTuple):
+    module: str
+    function: str
+    about: str
+    needs_gpu: bool = True
+
+
+# In the order of `bench all`: what matters most first, what takes most memory last.
+_SUITES: dict[str, _Suite] = {
+    "sampling-floor": _Suite("sampling_floor", "run", "every strategy's ratio to the replay floor"),
+    "whole-process": _Suite("whole", "whole_process", "wall time of a mini-batch, alone and 32 in one call"),
+    "pgsampler-table1": _Suite(
+        "pgsampler", "table1", "per hop: workload, preprocessing, kernel time, utilisation"
+    ),
+    "pgsampler-fig8": _Suite(
+        "pgsampler", "figure8", "kernel speed-up of the persistent queue over block-bsp"
+    ),
+    "pgsampler-fig9": _Suite("whole", "figure9", "whole-process speed-up over block-bsp with DGL's ID map"),
+    "pgsampler-fig10": _Suite(
+        "pgsampler", "figure10", "fusion without balancing against the persistent queue"
+    ),
+    "pgsampler-table3": _Suite("pgsampler", "table3", "against TurboGNN's execution, both over block-bsp"),
+    "traces": _Suite("recordings", "traces", "records measured traces of every strategy (.npz)"),
+    "cpu": _Suite("host", "cpu", "sampled edges per second on two CPU cores; needs no GPU", False),
+    "explorers": _Suite(
+        "host", "explorers", "trait change to finished figure; needs the widgets, no GPU", False
+    ),
+    "papers100m-rmat": _Suite(
+        "whole", "papers100m", "111 M nodes, 1.6 G edges: scratch memory and wall time"
+    ),
+    "verify": _Suite(
+        "recordings", "hashes", "every configuration and strategy against the CPU twin; records hashes"
+    ),
+}
+_FILES = {"verify": "sample_hashes.json"}
+_SLOW = ("verify",)
+"""Left out of ``all --quick``."""
+
+
+def suites() -> dict[str, str]:
+    """Every suite with one line on what it measures."""
+    return {name: suite.about for name, suite in _SUITES.items()} | {
+        "all": "all of the above, one after the other"
+    }
+
+
+def _function(name: str) -> Callable[..., dict[str, Any]]:
+    import importlib
+
+    suite = _SUITES[name]
+    return getattr(importlib.import_module(f".{suite.module}", __package__), suite.function)
+
+
+def run(
+    name: str,
+    *,
+    quick: bool = False,
+    graphs: Sequence[str] | None = None,
+    folder: Path | str | None = None,
+    session: Any = None,
+    say: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Run one suite: verify, time, compute ratios and targets. Writes nothing but the traces of ``traces``.
+
+    Args:
+        name: a name of :func:`suites`, not ``"all"``.
+        quick: fewer configurations, fewer knobs.
+        graphs: names for ``lab.load`` in place of the suite's own.
+        folder: where ``traces`` puts its files; default ``data/measured/traces`` of the checkout.
+        session: shares graphs and recorded samples with suites that ran before.
+        say: takes lines of progress.
+
+    Returns:
+        The record: ``suite``, ``environment``, ``settings``, ``verification``, ``graphs``, ``rows``, ``paper``,
+        ``targets``, ``seconds``.
+
+    Raises:
+        LookupError: no such suite.
+        Unavailable (a RuntimeError): the suite needs a GPU or a package that is not there.
+        VerificationError: a strategy did not return the CPU twin's sample.
+    """
+    if name not in _SUITES:
+        raise LookupError(f"suite must be one of {', '.join(_SUITES)} (got {name!r})")
+    from .session import Session
+
+    session = session or Session(quick, graphs, say)
+    if _SUITES[name].needs_gpu:
+        session.require_gpu(name)
+    began = time.perf_counter()
+    body = _function(name)(session, trace_folder(folder)) if name == "traces" else _function(name)(session)
+    record = {
+        "format": environment.FORMAT, "suite": name, "about": _SUITES[name].about, "origin": "measured",
+        "environment": environment.environment(), "seconds": time.perf_counter() - began, **body,
+    }  # fmt: skip
+    record["settings"] = {"quick": session.quick, **record["settings"]}
+    record["paper"] = papers.for_suite(name)
+    record = environment.plain(record)
+    record["targets"] = [target._asdict() for target in targets.of(record)]
+    return record
+
+
+def trace_folder(folder: Path | str | None) -> Path:
+    """Where traces go.
+
+    Raises:
+        ValueError: no folder was given and there is no checkout.
+    """
+    if folder is not None:
+        return Path(folder)
+    measured = environment.measured_folder()
+    if measured is None:
+        raise ValueError("traces need a folder: this is no checkout, pass --out FOLDER")
+    return measured / "traces"
+
+
+def compile_ahead() -> int:
+    """Compile the kernels that most suites use, in parallel, into CuPy's disk cache; returns how many."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    from . import verify
+
+    jobs = []
+    for rule in ("0", "1"):
+        for trace, buckets in (("0", ("8", "16", "32")), ("1", ("8", "16"))):
+            base = {"ID_T": "int", "RULE": rule, "TABLE": "0", "TRACE": trace}
+            for source in ("hop.cu", "grid_barrier.cu", "queue_tile.cu"):
+                jobs += [(f"sampling/{source}", {**base, "KMAX": kmax}) for kmax in buckets]
+            jobs += [("sampling/queue_block.cu", base), ("sampling/per_hop.cu", base)]
+    jobs.append(
+        ("minibatch/finish.cu", {"ID_T": "int", "RULE": "0", "TABLE": "0", "TRACE": "0", "KMAX": "8"})
+    )
+    jobs.append(("minibatch/id_map.cu", {"ID_T": "int"}))
+    names = {**verify._ANY_KERNEL, "floor.cu": "replay"}
+    jobs += [("bench/floor.cu", {"ID_T": "int", "UNROLL": unroll}) for unroll in ("1", "2", "4", "8")]
+    work = [(path, tuple(sorted(macros.items())), names[path.rpartition("/")[2]]) for path, macros in jobs]
+    workers = max(1, min(16, os.cpu_count() or 1, len(work)))
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(verify._compile, work))
+    return len(work)
+
+
+def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None) -> None:
+    name = record["suite"]
+    if name == "verify" and not record["settings"]["complete"]:
+        print("not written: only a complete run of verify records its hashes")
+        return
+    target = out if out is not None else environment.measured_folder()
+    if target is None:
+        print("not written: this is no checkout; pass --out FILE")
+        return
+    if target.suffix != ".json":
+        suffix = "".join("-" + re.sub(r"[^\w.-]+", "_", graph) for graph in graphs or ())
+        target = target / _FILES.get(name, f"{name}{suffix}.json")
+    print(f"written: {environment.write_json(record, target)}")
+
+
+def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> bool:
+    print(f"\n== {name}: {_SUITES[name].about}", flush=True)
+    out: Path | None = options.out
+    traces = out / "traces" if out is not None and out.suffix != ".json" else None
+    try:
+        record = run(name, session=session, folder=traces)
+    except Unavailable as error:
+        skipped = options.suite == "all"
+        print(f"{name} {'SKIPPED' if skipped else 'FAILED'}: {error}", flush=True)
+        return skipped
+    except Exception as error:
+        # The suites after this one may still succeed; what failed is said, and the exit code tells.
+        if not isinstance(error, (RuntimeError, OSError, ValueError, LookupError)):
+            traceback.print_exc()
+        print(f"{name} FAILED: {type(error).__name__}: {error}", flush=True)
+        return False
+    print(report.text(record))
+    if not options.no_save:
+        _save(record, out, options.graph)
+    print(f"{name}: {record['seconds']:.1f} s", flush=True)
+    return True
+
+
+def _parser() -> argparse.ArgumentParser:
+    listed = "\n".join(f"  {name:18} {about}" for name, about in suites().items())
+    parser = argparse.ArgumentParser(
+        prog="gnnsample-lab bench", formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Verify first, then time, then ratios; JSON and a table, the paper's value beside ours.",
+        epilog=f"suites:\n{listed}\n  {'report':18} tables of what is recorded, and which targets are met",
+    )  # fmt: skip
+    parser.add_argument(
+        "suite", nargs="?", choices=[*suites(), "report"], metavar="SUITE", help="one of those below"
+    )
+    parser.add_argument(
+        "--graph", action="append", metavar="NAME", help="a graph in place of the suite's own; repeatable"
+    )
+    parser.add_argument(
+        "--out", type=Path, help="a .json file, or a folder (default: data/measured of the checkout)"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer configurations, fewer knobs")
+    parser.add_argument(
+        "--skip", action="append", default=[], metavar="SUITE", help="with all: leave out; repeatable"
+    )
+    parser.add_argument("--no-save", action="store_true", help="print only")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of ``gnnsample-lab bench``; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if options.suite is None:
+        parser.print_help()
+        return 0
+    if options.suite == "report":
+        print(report.markdown(report.load(options.out)))
+        return 0
+    if options.suite == "all" and options.out is not None and options.out.suffix == ".json":
+        parser.error("--out must be a folder with all")
+    names = [options.suite]
+    if options.suite == "all":
+        names = [n for n in _SUITES if n not in options.skip and not (options.quick and n in _SLOW)]
+    from gnnsample_lab.device import runtime
+
+    from .session import Session
+
+    session = Session(options.quick, options.graph, lambda line: print(line, flush=True))
+    if runtime.cuda_available() and any(_SUITES[n].needs_gpu and n != "verify" for n in names):
+        session.say(f"compiled {compile_ahead()} modules")
+    good = [_run_and_report(name, options, session) for name in names]
+    if len(names) > 1:
+        print(f"\n{sum(good)} of {len(names)} suites succeeded or were skipped")
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

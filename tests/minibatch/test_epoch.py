@@ -1,0 +1,178 @@
+"""The iterator of a training loop."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from gnnsample_lab import NeighborSampler
+
+TRAIN = np.arange(3, 103)
+
+
+@pytest.fixture
+def sampler(graph):
+    return NeighborSampler(graph, [3, 2], device="cpu", seed=17)
+
+
+def contents(batches) -> list[tuple[int, str]]:
+    return [(b.batch_id, b.canonical().sha256()) for b in batches]
+
+
+def sampling_threads() -> list[threading.Thread]:
+    return [t for t in threading.enumerate() if t.name.startswith("sampler")]
+
+
+@pytest.mark.parametrize(("size", "drop_last", "lengths"), [
+    (30, False, [30, 30, 30, 10]),
+    (30, True, [30, 30, 30]),
+    (25, False, [25] * 4),
+    (25, True, [25] * 4),
+    (100, False, [100]),
+    (1000, False, [100]),
+    (1000, True, []),
+    (1, False, [1] * 100),
+])  # fmt: skip
+def test_every_seed_once_in_batches_of_the_given_size(sampler, size, drop_last, lengths):
+    epoch = sampler.epoch(TRAIN, size, drop_last=drop_last)
+    batches = list(epoch)
+    assert len(epoch) == len(batches) == len(lengths)
+    assert [len(b.seed_inverse) for b in batches] == lengths
+    seen = np.concatenate([b.seeds for b in batches] or [[]])
+    assert len(np.unique(seen)) == sum(lengths)
+    assert set(seen.tolist()) <= set(TRAIN.tolist())
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_batch_ids_are_unique_over_epochs(sampler, drop_last):
+    ids = [b.batch_id for e in range(5) for b in sampler.epoch(TRAIN, 30, epoch=e, drop_last=drop_last)]
+    assert ids == list(range(len(ids)))
+    assert len(ids) == (15 if drop_last else 20)
+
+
+def test_an_epoch_is_its_batches_sampled_one_by_one(sampler):
+    for shuffle in (False, True):
+        for batch in sampler.epoch(TRAIN, 30, epoch=2, shuffle=shuffle):
+            alone = sampler.sample(batch.seeds[batch.seed_inverse], batch.batch_id)
+            assert batch.canonical() == alone.canonical()
+
+
+def test_without_shuffle_seeds_keep_their_order(sampler):
+    batches = list(sampler.epoch(TRAIN[::-1], 30, shuffle=False))
+    assert np.concatenate([b.seeds for b in batches]).tolist() == TRAIN[::-1].tolist()
+
+
+def test_duplicate_seeds_stay_in_their_batches(sampler):
+    batches = list(sampler.epoch([5, 5, 6, 5], 2, shuffle=False))
+    assert [b.seeds[b.seed_inverse].tolist() for b in batches] == [[5, 5], [6, 5]]
+
+
+def order(sampler, **how) -> list[int]:
+    return [v for b in sampler.epoch(TRAIN, 30, **how) for v in b.seeds.tolist()]
+
+
+def test_the_shuffle_is_a_function_of_seed_and_epoch(graph, sampler):
+    first = order(sampler, epoch=0)
+    assert first != TRAIN.tolist()
+    assert sorted(first) == TRAIN.tolist()
+    assert order(sampler, epoch=0) == first
+    assert order(NeighborSampler(graph, [1], device="cpu", seed=17), epoch=0) == first
+    assert order(sampler, epoch=1) != first
+    assert order(NeighborSampler(graph, [3, 2], device="cpu", seed=18), epoch=0) != first
+
+
+def test_seeds_of_any_64_bits_shuffle(graph):
+    assert sorted(order(NeighborSampler(graph, [1], device="cpu", seed=2**64 - 1))) == TRAIN.tolist()
+
+
+def test_iterating_again_gives_the_same(sampler):
+    epoch = sampler.epoch(TRAIN, 30)
+    assert contents(epoch) == contents(epoch)
+
+
+def test_two_epochs_may_be_iterated_side_by_side(sampler):
+    apart = contents(sampler.epoch(TRAIN, 30, epoch=0)), contents(sampler.epoch(TRAIN, 30, epoch=1))
+    pairs = list(zip(sampler.epoch(TRAIN, 30, epoch=0), sampler.epoch(TRAIN, 30, epoch=1), strict=True))
+    assert contents(a for a, _ in pairs) == apart[0]
+    assert contents(b for _, b in pairs) == apart[1]
+
+
+@pytest.mark.parametrize("prefetch", [1, 2, 3, 4, 5, 50])
+def test_prefetch_changes_nothing(sampler, prefetch):
+    assert contents(sampler.epoch(TRAIN, 30, prefetch=prefetch)) == contents(sampler.epoch(TRAIN, 30))
+
+
+def test_no_more_is_sampled_ahead_than_asked_for(sampler, monkeypatch):
+    asked = []
+    sample = sampler.sample
+    monkeypatch.setattr(sampler, "sample", lambda s, i: (asked.append(i), sample(s, i))[1])
+    iterator = iter(sampler.epoch(TRAIN, 10, prefetch=3))
+    next(iterator)
+    iterator.close()
+    assert asked == list(range(len(asked)))
+    assert 1 <= len(asked) <= 3
+
+
+@pytest.mark.parametrize("progress", [False, True])
+@pytest.mark.parametrize("taken", [0, 1, 3])
+def test_leaving_the_loop_early_leaves_no_thread(sampler, taken, progress):
+    for number, _ in enumerate(sampler.epoch(TRAIN, 10, prefetch=5, progress=progress)):
+        if number == taken:
+            break
+    for thread in sampling_threads():
+        thread.join(30)
+    assert not sampling_threads()
+    assert sampler.sample([1]).num_nodes >= 1
+
+
+def test_an_exception_in_the_loop_leaves_no_thread(sampler):
+    with pytest.raises(KeyError):
+        for _ in sampler.epoch(TRAIN, 10, prefetch=5):
+            raise KeyError
+    for thread in sampling_threads():
+        thread.join(30)
+    assert not sampling_threads()
+
+
+def test_an_iterator_that_was_never_started_costs_nothing(sampler):
+    iter(sampler.epoch(TRAIN, 10))
+    assert not sampling_threads()
+
+
+def test_an_error_while_sampling_ahead_reaches_the_loop(sampler, monkeypatch):
+    sample = sampler.sample
+
+    def fails_at_two(seeds, batch_id):
+        if batch_id == 2:
+            raise MemoryError("batch 2")
+        return sample(seeds, batch_id)
+
+    monkeypatch.setattr(sampler, "sample", fails_at_two)
+    seen = []
+    with pytest.raises(MemoryError, match="batch 2"):
+        seen.extend(b.batch_id for b in sampler.epoch(TRAIN, 10, prefetch=4))
+    for thread in sampling_threads():
+        thread.join(30)
+    assert not sampling_threads()
+
+
+def test_the_progress_bar_counts_batches(sampler, capsys):
+    assert contents(sampler.epoch(TRAIN, 30, epoch=3, progress=True)) == contents(
+        sampler.epoch(TRAIN, 30, epoch=3)
+    )
+    shown = capsys.readouterr().err
+    assert "epoch 3" in shown and "4/4" in shown
+    list(sampler.epoch(TRAIN, 30))
+    assert capsys.readouterr().err == ""
+
+
+def test_traces_come_with_the_batches(graph):
+    sampler = NeighborSampler(graph, [3, 2], device="cpu", trace=True, strategy="persistent")
+    assert [b.trace.batch_id for b in sampler.epoch(TRAIN, 50, epoch=4)] == [8, 9]
+
+
+def test_torch_seeds(sampler):
+    torch = pytest.importorskip("torch")
+    assert contents(sampler.epoch(torch.from_numpy(TRAIN.copy()), 30)) == contents(sampler.epoch(TRAIN, 30))
