@@ -14,6 +14,7 @@ from gnnsample_lab.minibatch.gpu import copy_bandwidth_gbps
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
 from .candidates_per_hop import PerHopRotation
+from .errors import Unavailable
 from .session import PASSES, Session, knob_points, workload
 
 PICK = "reservoir"
@@ -153,7 +154,7 @@ def table3(session: Session) -> dict[str, Any]:
 
     cases = [case for case in TABLE3 if session.chosen is None or case["graph"] in session.chosen]
     if not cases:
-        raise ValueError(
+        raise Unavailable(
             f"graph must be one of table III's, {sorted({c['graph'] for c in TABLE3})} (got {session.chosen})"
         )
     names = list(dict.fromkeys(case["graph"] for case in cases))

@@ -241,7 +241,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     session = Session(options.quick, options.graph, lambda line: print(line, flush=True))
     if runtime.cuda_available() and any(_SUITES[n].needs_gpu and n != "verify" for n in names):
-        session.say(f"compiled {compile_ahead()} modules")
+        try:
+            session.say(f"compiled {compile_ahead()} modules")
+        except Exception as error:  # compiled when first used instead, one by one, and any fault shows there
+            session.say(f"compiling ahead failed: {type(error).__name__}: {error}")
     good = [_run_and_report(name, options, session) for name in names]
     if len(names) > 1:
         print(f"\n{sum(good)} of {len(names)} suites succeeded or were skipped")

@@ -65,9 +65,9 @@ BAD_BATCH_IDS = [
 
 @pytest.mark.parametrize(("batch_id", "error"), BAD_BATCH_IDS, ids=repr)
 def test_bad_batch_ids(sampler, batch_id, error):
-    with pytest.raises(error, match="batch_id must be"):
+    with pytest.raises(error, match="^batch_id must be"):
         sampler.sample([1], batch_id)
-    with pytest.raises(error, match="first_batch_id must be"):
+    with pytest.raises(error, match="^first_batch_id must be"):
         sampler.sample_many([[1]], batch_id)
 
 

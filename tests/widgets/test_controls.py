@@ -27,6 +27,21 @@ def test_limits_move_a_value_that_they_exclude() -> None:
         slider.value = 3
 
 
+def test_a_control_is_born_with_its_value() -> None:
+    """Not set afterwards: the page would see the default first, and might be left with it."""
+    changes: list[object] = []
+
+    class Watched(Slider):
+        @traitlets.observe("comm")
+        def _opened(self, change: dict[str, object]) -> None:
+            changes.append(self.value)
+
+    Watched("hops", "Hops", 3, min=1, max=5)
+    assert changes == [3]
+    with pytest.raises(traitlets.TraitError, match=r"Hops \(hops\) must be from 1 to 5 \(got 9\)"):
+        Slider("hops", "Hops", 9, min=1, max=5)
+
+
 def test_options_give_the_ends_of_the_scale() -> None:
     slider = Slider("batch_size", "Batch size", 64, options=[32, 64, 256])
     assert (slider.min, slider.max) == (32, 256)

@@ -62,8 +62,8 @@ class Slider(Control):
     ) -> None:
         if options:
             kwargs |= {"min": min(options), "max": max(options)}
-        super().__init__(kind="range", name=name, label=label, options=list(options), **kwargs)
-        self.value = value
+        # The value goes in with the rest: the page must never see the control with another one.
+        super().__init__(kind="range", name=name, label=label, value=value, options=list(options), **kwargs)
 
     @traitlets.validate("value")
     def _on_scale(self, proposal: dict[str, Any]) -> int:
@@ -92,8 +92,7 @@ class Choice(Control):
     options = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(self, name: str, label: str, value: str, options: Sequence[str], **kwargs: Any) -> None:
-        super().__init__(kind="select", name=name, label=label, options=list(options), **kwargs)
-        self.value = value
+        super().__init__(kind="select", name=name, label=label, value=value, options=list(options), **kwargs)
 
     @traitlets.validate("value")
     def _known(self, proposal: dict[str, Any]) -> str:
@@ -110,8 +109,7 @@ class Switch(Control):
     value = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, name: str, label: str, value: bool, **kwargs: Any) -> None:
-        super().__init__(kind="checkbox", name=name, label=label, **kwargs)
-        self.value = value
+        super().__init__(kind="checkbox", name=name, label=label, value=value, **kwargs)
 
 
 class CodePanel(anywidget.AnyWidget):

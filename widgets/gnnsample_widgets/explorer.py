@@ -278,17 +278,17 @@ class Explorer(ipywidgets.VBox):
         )
 
     def _show_figures(self, figures: dict[str, go.Figure]) -> None:
-        for name in figures:
-            if name not in self.panels:
+        for name, figure in figures.items():
+            if name in self.panels:
+                self.panels[name].figure = figure
+            else:
                 share, least = self.panel_flex.get(name, (1, 430))
-                layout = ipywidgets.Layout(flex=f"{share} 1 {least}px", min_width="0")
-                self.panels[name] = PlotPanel(name, layout=layout)
+                layout = ipywidgets.Layout(flex=f"{share} 1 {least}px", min_width="0", display="block")
+                self.panels[name] = PlotPanel(name, figure, layout=layout)
         for name, panel in self.panels.items():
             display = "block" if name in figures else "none"
             if panel.layout.display != display:
                 panel.layout.display = display
-            if name in figures:
-                panel.figure = figures[name]
         ordered = tuple(self.panels[name] for name in figures)
         rest = tuple(panel for name, panel in self.panels.items() if name not in figures)
         if self._figure_box.children != ordered + rest:

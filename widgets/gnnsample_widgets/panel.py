@@ -53,6 +53,7 @@ class PlotPanel(anywidget.AnyWidget):
 
     Args:
         name: distinguishes the panels of an explorer; also ``data-name`` of the element in the page.
+        figure: the first figure; an empty one when None.
     """
 
     _esm = STATIC / "plot.js"
@@ -64,9 +65,25 @@ class PlotPanel(anywidget.AnyWidget):
     runtime = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
     plotly_version = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, name: str, **kwargs: Any) -> None:
-        self._figure = go.Figure()
-        super().__init__(name=name, runtime=runtime(), plotly_version=plotly.__version__, **kwargs)
+    def __init__(self, name: str, figure: go.Figure | None = None, **kwargs: Any) -> None:
+        self._figure = go.Figure() if figure is None else figure
+        super().__init__(
+            name=name,
+            runtime=runtime(),
+            plotly_version=plotly.__version__,
+            **self._parts(self._figure, name),
+            **kwargs,
+        )
+
+    @staticmethod
+    def _parts(figure: go.Figure, name: str) -> dict[str, str]:
+        parts = figure.to_dict()
+        title = figure.layout.title.text or name
+        return {
+            "alt": re.sub(r"<[^>]*>", "", title.replace("<br>", ": ")),
+            "data": to_json_plotly(parts["data"]),
+            "frame": to_json_plotly(parts["layout"]),
+        }
 
     @property
     def figure(self) -> go.Figure:
@@ -76,14 +93,11 @@ class PlotPanel(anywidget.AnyWidget):
     @figure.setter
     def figure(self, figure: go.Figure) -> None:
         self._figure = figure
-        parts = figure.to_dict()
-        title = figure.layout.title.text or self.name
         # Only what differs is sent: moving a time cursor changes the layout, and leaves megabytes of traces
         # alone.
         with self.hold_sync():
-            self.alt = re.sub(r"<[^>]*>", "", title.replace("<br>", ": "))
-            self.data = to_json_plotly(parts["data"])
-            self.frame = to_json_plotly(parts["layout"])
+            for part, text in self._parts(figure, self.name).items():
+                setattr(self, part, text)
 
 
 def show(*figures: go.Figure, least_width: int = 430) -> ipywidgets.Box:
@@ -95,9 +109,7 @@ def show(*figures: go.Figure, least_width: int = 430) -> ipywidgets.Box:
     layout = ipywidgets.Layout(flex=f"1 1 {least_width}px", min_width="0")
     panels = []
     for number, figure in enumerate(figures):
-        panel = PlotPanel(f"figure-{number}", layout=layout)
-        panel.figure = figure
-        panels.append(panel)
+        panels.append(PlotPanel(f"figure-{number}", figure, layout=layout))
     box = ipywidgets.Box(panels, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap", width="100%"))
     box.add_class("gnnsample-figures")
     return box

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 
 from gnnsample_lab import Graph
 from gnnsample_lab.bench import environment, floor
@@ -43,7 +42,9 @@ class MadeUpSession(Session):
         rows = [np.zeros(batch_size * 2**hop, np.int32) for hop in range(len(fanouts))]
         return [floor.Recorded(rows, [], tuple(fanouts), sum(r.size for r in rows), 1000, 500)] * least
 
-    def verify(self, names: Sequence[str], strategies: Sequence[str], *rest: Any, **more: Any) -> dict[str, Any]:
+    def verify(
+        self, names: Sequence[str], strategies: Sequence[str], *rest: Any, **more: Any
+    ) -> dict[str, Any]:
         return {"samples_equal_to_cpu_twin": 1, "strategies": list(strategies)}
 
     def kernel_us(
@@ -55,8 +56,3 @@ class MadeUpSession(Session):
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: {**environment.graph_facts(self.toy), "title": f"{name} (synthetic)"} for name in names}
-
-
-@pytest.fixture
-def session() -> Iterator[MadeUpSession]:
-    yield MadeUpSession()

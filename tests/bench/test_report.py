@@ -1,0 +1,105 @@
+"""Tables and targets of records written by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnsample_lab.bench import report, targets
+from gnnsample_lab.bench.report import Table
+
+ENVIRONMENT = {
+    "date": "2026-01-02T03:04:05+00:00", "commit": "0123456789abcdef", "modified": False, "python": "3.12.1",
+    "packages": {}, "cpu": "a CPU", "cpu_cores": 2,
+    "gpu": {"name": "NVIDIA H200", "driver": "580.1", "cupy": "14.2.0"},
+}  # fmt: skip
+
+
+def whole_process(alone_us: float, fused_us: float) -> dict[str, Any]:
+    row = {
+        "graph": "rmat", "batch_size": 1024, "fanout": 10, "hops": 3, "baseline_us": 1505.0, "alone_us": alone_us,
+        "alone_strategy": "captured", "fused32_us": fused_us, "fused32_strategy": "captured", "sweep": {},
+    }  # fmt: skip
+    return {
+        "format": 1, "suite": "whole-process", "about": "wall time", "origin": "measured", "environment": ENVIRONMENT,
+        "settings": {"quick": False}, "verification": {"samples_equal_to_cpu_twin": 12}, "rows": [row], "targets": [],
+        "graphs": {"rmat": {"title": "rmat (synthetic)"}}, "seconds": 1.0,
+        "paper": {"alone_us": 7207.0, "fused32_us": 1138.0, "what": "cuGraph; measured separately, not in this run"},
+    }  # fmt: skip
+
+
+def test_a_hand_written_file_becomes_a_table_with_its_origin(tmp_path: Path) -> None:
+    (tmp_path / "whole-process.json").write_text(json.dumps(whole_process(110.0, 55.0)))
+    (tmp_path / "other.json").write_text('{"something": "else"}')
+    (tmp_path / "notes.txt").write_text("not JSON")
+    text = report.markdown(report.load(tmp_path))
+    assert "| rmat (synthetic) | 1024 x 10, 3 hops | 1 505 | 110.0 | captured | 55.0 |" in text
+    assert (
+        "measured on NVIDIA H200, driver 580.1, CuPy 14.2.0, Python 3.12.1, commit 0123456789ab, 2026-01-02"
+        in text
+    )
+    assert "measured separately, not in this run" in text
+
+
+@pytest.mark.parametrize(
+    ("alone_us", "fused_us", "met"), [(119.0, 49.0, [True, True]), (121.0, 51.0, [False, False])]
+)
+def test_targets_are_read_off_the_rows(alone_us: float, fused_us: float, met: list[bool]) -> None:
+    found = targets.of(whole_process(alone_us, fused_us))
+    assert [target.met for target in found] == met
+    assert [target.measured for target in found] == [alone_us, fused_us]
+    table = report.targets_table("t", found).text()
+    assert table.count("NO") == met.count(False)
+
+
+def test_a_target_is_judged_by_its_worst_row_and_only_where_it_applies() -> None:
+    record = whole_process(100.0, 40.0)
+    record["rows"].append({**record["rows"][0], "batch_size": 2048, "alone_us": 500.0})
+    record["rows"].append({**record["rows"][0], "graph": "products-like", "alone_us": 500.0})
+    assert [target.met for target in targets.of(record)] == [True, True]
+    floor = {"suite": "sampling-floor", "rows": []}
+    for batch_size, ratio in ((256, 3.4), (1024, 2.4), (2048, 1.5), (8192, 2.2), (512, 99.0)):
+        floor["rows"].append(
+            {"graph": "rmat", "batch_size": batch_size, "fanout": 10, "hops": 3, "best_ratio": ratio}
+        )
+    found = targets.of(floor)
+    assert [(t.measured, t.met) for t in found] == [(2.2, False), (2.4, True), (3.4, True)]
+    assert "8192 seeds" in found[0].where
+
+
+def test_the_baseline_is_held_against_a_dgl_like_sampler_on_the_same_card_only() -> None:
+    row = {
+        "graph": "rmat", "batch_size": 1024, "fanout": 10, "hops": 3, "kernel_us": {"block-bsp": 700.0},
+        "speedup": {"persistent": 2.0, "persistent-tile": 3.0},
+    }  # fmt: skip
+    record = {"suite": "pgsampler-fig8", "environment": ENVIRONMENT, "rows": [row]}
+    (found,) = [t for t in targets.of(record) if "DGL-like" in t.what]
+    assert found.measured == pytest.approx(700 / 605) and not found.met
+    other = {**ENVIRONMENT, "gpu": {**ENVIRONMENT["gpu"], "name": "NVIDIA L4"}}
+    assert not [t for t in targets.of({**record, "environment": other}) if "DGL-like" in t.what]
+
+
+def test_columns_line_up_and_numbers_are_readable() -> None:
+    table = Table("title", ("name", "us"), (("a", "1 234"), ("long name", "5.00")), ("a note",))
+    lines = table.text().splitlines()
+    assert lines[0] == "title" and lines[-1] == "a note"
+    assert len({len(line) for line in lines[1:5]}) == 1
+    assert table.markdown().splitlines()[2:4] == ["| name | us |", "| --- | ---: |"]
+    assert [report._number(v) for v in (None, "x", 12345, 12345.6, 123.46, 1.234)] == [
+        "-", "x", "12 345", "12 346", "123.5", "1.23",
+    ]  # fmt: skip
+
+
+def test_damaged_and_newer_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "cpu.json"
+    path.write_text('{"suite": "cpu", ')
+    with pytest.raises(ValueError, match=r"cpu\.json is not a readable"):
+        report.load(tmp_path)
+    path.write_text('{"suite": "cpu", "format": 99}')
+    with pytest.raises(ValueError, match="format 99"):
+        report.load(tmp_path)
+    path.unlink()
+    assert report.markdown(report.load(tmp_path)) == "Nothing is recorded yet."

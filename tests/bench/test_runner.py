@@ -1,0 +1,170 @@
+"""The command ``bench`` on a machine without a GPU: records, files, tables, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnsample_lab import bench
+from gnnsample_lab.bench import environment, host, papers, report, runner, targets
+from gnnsample_lab.device.runtime import cuda_available
+from tests.bench.made_up import MadeUpSession
+
+TINY = "ddi-like"
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    return bench.run("cpu", quick=True, graphs=[TINY])
+
+
+def test_suites_are_listed_with_a_line_each() -> None:
+    wanted = {
+        "pgsampler-table1", "pgsampler-fig8", "pgsampler-fig9", "pgsampler-table3", "pgsampler-fig10", "sampling-floor",
+        "whole-process", "papers100m-rmat", "cpu", "explorers", "verify", "traces", "all",
+    }  # fmt: skip
+    assert wanted == set(bench.suites())
+    assert all(about and "\n" not in about for about in bench.suites().values())
+    for name in wanted - {"all"}:
+        assert callable(runner._function(name))
+
+
+def test_an_unknown_suite_is_named() -> None:
+    with pytest.raises(LookupError, match="'fig99'"):
+        bench.run("fig99")
+
+
+def test_a_record_says_where_and_how_it_was_measured(record) -> None:
+    assert record["suite"] == "cpu" and record["origin"] == "measured" and record["seconds"] > 0
+    at = record["environment"]
+    for key in ("date", "commit", "python", "packages", "cpu", "cpu_cores", "gpu", "gnnsample_lab"):
+        assert key in at
+    assert (at["gpu"] is None) == (not cuda_available())
+    assert at["packages"]["numba"] and at["packages"]["numpy"]
+    assert record["graphs"][TINY]["is_synthetic"] is True
+    assert record["graphs"][TINY]["num_edges"] == 2_135_822
+    assert record["settings"]["quick"] is True and record["settings"]["fanouts"] == [10, 10, 10]
+    assert record["verification"]["samples_checked"] >= 4
+    assert {row["pick"] for row in record["rows"]} == {"floyd", "reservoir"}
+    for row in record["rows"]:
+        assert row["edges_per_s"] > 0 and row["edges"] > 10 * row["batch_size"] and row["threads"] <= 2
+    json.dumps(record, allow_nan=False)
+
+
+def test_the_cpu_suite_refuses_a_sampler_that_draws_wrong(monkeypatch) -> None:
+    real = host.NeighborSampler
+
+    class Wrong(real):  # type: ignore[misc,valid-type]
+        def sample(self, seeds, batch_id=0):
+            batch = super().sample(seeds, batch_id)
+            batch.picks[0].neighbors[0] ^= 1
+            return batch
+
+    monkeypatch.setattr(host, "NeighborSampler", Wrong)
+    with pytest.raises(RuntimeError, match="wrong neighbors; nothing is timed"):
+        bench.run("cpu", quick=True, graphs=[TINY])
+
+
+def test_the_command_writes_one_json_file_and_prints_a_table(tmp_path: Path, capsys) -> None:
+    assert bench.main(["cpu", "--quick", "--graph", TINY, "--out", str(tmp_path / "mine.json")]) == 0
+    printed = capsys.readouterr().out
+    assert "million edges/s" in printed and f"{TINY} (synthetic)" in printed and "measured on" in printed
+    (only,) = tmp_path.iterdir()
+    assert only.name == "mine.json" and only.stat().st_mode & 0o777 == 0o644
+    assert bench.main(["cpu", "--quick", "--graph", TINY, "--out", str(tmp_path / "folder")]) == 0
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == [f"cpu-{TINY}.json"]
+    capsys.readouterr()
+    assert bench.main(["report", "--out", str(tmp_path)]) == 0
+    assert "| million edges/s |" in capsys.readouterr().out
+
+
+def test_no_save_writes_nothing(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
+    assert bench.main(["cpu", "--quick", "--graph", TINY, "--no-save"]) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_results_go_to_the_checkouts_data_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
+    assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0
+    assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}.json"]
+
+
+def test_outside_a_checkout_nothing_is_written_unasked(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(environment, "measured_folder", lambda: None)
+    assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0
+    assert "not written" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="--out FOLDER"):
+        runner.trace_folder(None)
+
+
+def test_a_failing_suite_ends_with_a_code_and_the_next_one_still_runs(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
+    def fails(session: Any) -> dict[str, Any]:
+        raise RuntimeError("verification said no")
+
+    real = runner._function
+    monkeypatch.setattr(runner, "_function", lambda name: fails if name == "explorers" else real(name))
+    monkeypatch.setattr(runner, "_SUITES", {name: runner._SUITES[name] for name in ("explorers", "cpu")})
+    assert bench.main(["all", "--quick", "--graph", TINY, "--out", str(tmp_path)]) == 1
+    printed = capsys.readouterr().out
+    assert "explorers FAILED: RuntimeError: verification said no" in printed
+    assert "1 of 2 suites" in printed
+    assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}.json"]
+
+
+@pytest.mark.skipif(cuda_available(), reason="there is a GPU")
+def test_without_a_gpu_all_skips_and_a_single_suite_fails(tmp_path: Path, capsys) -> None:
+    skip = [word for name in ("cpu", "explorers") for word in ("--skip", name)]
+    assert bench.main(["all", "--quick", *skip, "--out", str(tmp_path)]) == 0
+    assert "sampling-floor SKIPPED" in capsys.readouterr().out
+    assert bench.main(["sampling-floor", "--out", str(tmp_path)]) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_partial_verify_is_not_recorded(tmp_path: Path, capsys) -> None:
+    record = {"suite": "verify", "settings": {"complete": False}}
+    runner._save(record, tmp_path, None)
+    assert not list(tmp_path.iterdir()) and "only a complete run" in capsys.readouterr().out
+    runner._save({"suite": "verify", "settings": {"complete": True}}, tmp_path, None)
+    assert [p.name for p in tmp_path.iterdir()] == ["sample_hashes.json"]
+
+
+def test_writing_replaces_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
+    path = environment.write_json({"a": 1}, tmp_path / "x.json")
+    with pytest.raises(TypeError):
+        environment.write_json({"a": object()}, path)
+    assert json.loads(path.read_text()) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_the_commit_comes_from_the_environment_where_there_is_no_git(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(environment, "checkout_root", lambda: tmp_path)
+    monkeypatch.setenv("LAB_COMMIT", "abc123")
+    assert environment.commit() == {"commit": "abc123", "modified": None}
+    monkeypatch.delenv("LAB_COMMIT")
+    assert environment.commit()["commit"] is None
+
+
+def test_every_file_of_one_run_can_be_read_back(tmp_path: Path) -> None:
+    for name in ("pgsampler-fig8", "pgsampler-fig10", "pgsampler-table3"):
+        environment.write_json(runner.run(name, session=MadeUpSession()), tmp_path / f"{name}.json")
+    records = report.load(tmp_path)
+    assert set(records) == {"pgsampler-fig8", "pgsampler-fig10", "pgsampler-table3"}
+    for record in records.values():
+        assert record["targets"] == [t._asdict() for t in targets.of(record)], "report and run agree"
+        assert report.tables(record)
+
+
+def test_published_values_are_the_papers() -> None:
+    """Table I, table III and the numbers of section V-B, typed a second time from the paper."""
+    keys = ("workload", "pre_us", "kernel_us", "comp_percent", "mem_percent")
+    assert [tuple(row[key] for key in keys) for row in papers.TABLE1] == [
+        (2048, 129.0, 13.2, 15.48, 5.97), (21633, 127.7, 92.4, 48.68, 19.49), (179709, 127.0, 662.0, 55.02, 24.79),
+    ]  # fmt: skip
+    assert sorted(r["speedup"] for r in papers.TABLE3) == [1.15, 1.23, 1.30, 1.36]
+    assert (papers.FIGURE8["best"], papers.FIGURE9["best"]) == (1.57, 2.22)
+    assert min(papers.FIGURE8["average"].values()) == 1.19

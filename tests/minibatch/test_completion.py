@@ -1,0 +1,201 @@
+"""Completion of the persistent strategies: the published rule loses tasks, the exact one none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gnnsample_lab import Graph, MiniBatch, NeighborSampler
+from gnnsample_lab.device.model import get_model
+from gnnsample_lab.device.model_run import simulate
+from gnnsample_lab.minibatch.cpu import CpuTables, keep_rows
+from gnnsample_lab.sampling.schedule import build_workload, replay
+from gnnsample_lab.sampling.types import HopPicks
+
+
+def persistent(g, fanouts, **options) -> NeighborSampler:
+    return NeighborSampler(g, fanouts, strategy="persistent", device="cpu", **options)
+
+
+def edges_of(batch: MiniBatch) -> list[set[tuple[int, int]]]:
+    """Per hop (edge position, neighbour)."""
+    return [set(zip(p.positions.tolist(), p.neighbors.tolist())) for p in batch.picks]
+
+
+def assert_is_part_of(part: MiniBatch, whole: MiniBatch) -> None:
+    assert part.seeds.tolist() == whole.seeds.tolist()
+    assert part.seed_inverse.tolist() == whole.seed_inverse.tolist()
+    assert set(part.node_ids.tolist()) <= set(whole.node_ids.tolist())
+    for hop, (mine, theirs) in enumerate(zip(part.picks, whole.picks, strict=True)):
+        drawn = {
+            int(v): theirs.positions[a:b].tolist()
+            for v, a, b in zip(theirs.frontier, theirs.offsets, theirs.offsets[1:])
+        }
+        for v, a, b in zip(mine.frontier, mine.offsets, mine.offsets[1:]):
+            # A task ran and has all of its picks, or was lost and has none.
+            assert mine.positions[a:b].tolist() in ([], drawn[int(v)])
+        assert np.array_equal(mine.frontier, part.node_ids[: part.level_sizes[hop]])
+        reached = part.node_ids[: part.level_sizes[hop + 1]].tolist()
+        assert set(mine.frontier.tolist()) | set(mine.neighbors.tolist()) == set(reached)
+    for block in part.blocks:
+        assert np.array_equal(block.dst, block.src[: block.num_dst])
+        assert np.array_equal(block.src[block.indices], part.graph.indices[block.edge_positions])
+
+
+def test_the_published_rule_loses_the_third_hop_of_a_path(drawn_graphs):
+    path = drawn_graphs["path"]
+    whole = persistent(path, [1, 1, 1]).sample([0])
+    part = persistent(path, [1, 1, 1], completion="paper", trace=True).sample([0])
+    assert [p.num_picks for p in whole.picks] == [1, 2, 3]
+    assert [p.num_picks for p in part.picks] == [1, 2, 0]
+    assert set(part.trace.lost.hop.tolist()) == {2}
+    assert part.canonical() != whole.canonical()
+    assert_is_part_of(part, whole)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_the_published_rule_returns_is_part_of_the_sample(seed):
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, 60, 220), (rng.random(220) ** 3 * 60).astype(int)
+    g = Graph.from_edges(src, dst, 60)
+    seeds = rng.integers(0, 60, 9)
+    whole = persistent(g, [4, 3, 2]).sample(seeds, seed)
+    part = persistent(g, [4, 3, 2], completion="paper", trace=True, fetch_size=3).sample(seeds, seed)
+    assert_is_part_of(part, whole)
+    lost = set(zip(part.trace.lost.hop.tolist(), part.trace.lost.vertex.tolist()))
+    ran = set(zip(part.trace.tasks.hop.tolist(), part.trace.tasks.vertex.tolist()))
+    assert ran | lost == {(h, int(v)) for h, p in enumerate(whole.picks) for v in p.frontier}
+    for hop, picks in enumerate(part.picks):
+        with_picks = {(hop, int(v)) for v, count in zip(picks.frontier, picks.counts) if count}
+        assert with_picks <= ran
+
+
+def test_the_published_rule_does_lose_something():
+    rng = np.random.default_rng(0)
+    g = Graph.from_edges(rng.integers(0, 60, 220), (rng.random(220) ** 3 * 60).astype(int), 60)
+    sampler = persistent(g, [4, 3, 2], completion="paper", trace=True)
+    assert sum(len(sampler.sample([i, i + 1, i + 9], i).trace.lost) > 0 for i in range(20)) >= 5
+
+
+def test_keeping_all_rows_keeps_the_sample_and_keeping_none_the_seeds(graph):
+    whole = NeighborSampler(graph, [4, 3], device="cpu").sample([5, 1, 5, 30], 2)
+    tables = CpuTables(graph.num_nodes)
+    same = keep_rows(whole, [np.ones(p.frontier.size, bool) for p in whole.picks], tables)
+    assert same.canonical() == whole.canonical()
+    assert np.array_equal(same.node_ids, whole.node_ids)
+    none = keep_rows(whole, [np.zeros(p.frontier.size, bool) for p in whole.picks], tables)
+    assert none.node_ids.tolist() == [5, 1, 30] and none.num_edges == 0
+    assert_is_part_of(none, whole)
+
+
+def test_five_of_ten_tasks_are_lost_when_a_short_task_ends_first():
+    """Seed 0 has ten neighbours and seed 1 none, on two blocks that do not expand finished vertices again."""
+    star = Graph.from_edges(range(2, 12), [0] * 10, 12)
+    batch = persistent(star, [10, 10]).sample([0, 1])
+    # What the frontier rule adds for finished vertices themselves is left out.
+    first = batch.picks[0]
+    second = batch.picks[1]
+    keep = second.frontier >= 2
+    tasks = [first, HopPicks(second.frontier[keep], second.counts[keep], second.neighbors[:0], second.positions[:0])]
+    _, masks = replay(
+        tasks, star.in_degrees().__getitem__, strategy="persistent", pick="floyd", fanouts=[10, 10], num_nodes=12,
+        completion="paper", num_blocks=2,
+    )  # fmt: skip
+    assert masks[0].all()
+    assert masks[1].sum() == 5 and (~masks[1]).sum() == 5
+    full = np.zeros(second.frontier.size, bool)
+    full[np.flatnonzero(keep)[masks[1]]] = True
+    assert_is_part_of(keep_rows(batch, [masks[0], full], CpuTables(12)), batch)
+
+
+GRAPHS, SIZE, PARTS = 10_000, 8, 8
+SMALL = dataclasses.replace(get_model("h200"), num_sms=2)
+
+
+def many_small_graphs() -> Graph:
+    """Ten thousand random graphs of eight vertices and 0 to 13 edges, side by side; most have dead ends."""
+    rng = np.random.default_rng(2026)
+    which = np.repeat(np.arange(GRAPHS), rng.integers(0, 14, GRAPHS))
+    src = which * SIZE + rng.integers(0, SIZE, which.size)
+    dst = which * SIZE + (rng.random(which.size) ** 2 * SIZE).astype(int)
+    return Graph.from_edges(src, dst, GRAPHS * SIZE)
+
+
+@pytest.fixture(scope="module")
+def small_graphs() -> tuple[Graph, list[list[HopPicks]]]:
+    """The graphs, and the tasks of each one's sample: drawn together, as no edge joins two of them."""
+    g = many_small_graphs()
+    rng = np.random.default_rng(7)
+    seeds = np.flatnonzero(rng.random(g.num_nodes) < 0.3)
+    seeds = np.union1d(seeds, np.arange(GRAPHS) * SIZE)  # at least one in each
+    batch = persistent(g, [2, 3, 2]).sample(seeds)
+    tasks: list[list[HopPicks]] = [[] for _ in range(GRAPHS)]
+    for p in batch.picks:
+        order = np.argsort(p.frontier // SIZE, kind="stable")
+        bounds = np.searchsorted((p.frontier // SIZE)[order], np.arange(GRAPHS + 1))
+        by_row = np.argsort(np.repeat(np.argsort(order), p.counts), kind="stable")
+        frontier, counts = p.frontier[order], p.counts[order]
+        neighbors, positions = p.neighbors[by_row], p.positions[by_row]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        for i in range(GRAPHS):
+            a, b = bounds[i], bounds[i + 1]
+            edges = slice(ends[a], ends[b])
+            tasks[i].append(HopPicks(frontier[a:b], counts[a:b], neighbors[edges], positions[edges]))
+    return g, tasks
+
+
+def degrees_of(g: Graph, picks: HopPicks) -> np.ndarray:
+    return g.indptr[picks.frontier + 1] - g.indptr[picks.frontier]
+
+
+def lost_of(small_graphs, i: int, *, strategy: str, **options) -> int:
+    """Tasks of graph ``i`` that a schedule leaves undone: what ``replay`` does, less the trace."""
+    g, tasks = small_graphs
+    work = build_workload(
+        tasks[i], [degrees_of(g, p) for p in tasks[i]], SMALL.unit(strategy), (2, 3, 2), pick="floyd", replace=False,
+        weighted=False, queued=True,
+    )  # fmt: skip
+    timeline = simulate(SMALL, work, strategy, grid_tasks=work.num_tasks, **options)
+    assert len(timeline.processed) == work.num_tasks == sum(p.frontier.size for p in tasks[i])
+    assert np.array_equal(timeline.processed, ~np.isnan(timeline.end_us))
+    return work.num_tasks - int(timeline.processed.sum())
+
+
+def test_the_small_graphs_are_many_and_have_dead_ends(small_graphs):
+    g, tasks = small_graphs
+    assert len(tasks) == GRAPHS == g.num_nodes // SIZE
+    src, dst = g.edges()
+    assert (src // SIZE == dst // SIZE).all()
+    assert all(p.frontier.size for hops in tasks for p in hops)
+    dead_ends = np.zeros(GRAPHS, bool)
+    last = [hops[-1] for hops in tasks]
+    for i, p in enumerate(last):
+        dead_ends[i] = (p.counts == 0).any()
+    assert dead_ends.mean() > 0.7
+    for i in (0, 17, 9_999):  # the split is right
+        for before, after in zip(tasks[i], tasks[i][1:], strict=False):
+            reached = set(before.frontier.tolist()) | set(before.neighbors.tolist())
+            assert reached == set(after.frontier.tolist())
+            assert (after.frontier // SIZE == i).all()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_exact_loses_none_on_ten_thousand_graphs(small_graphs, part):
+    """One replay for each graph, with strategy, fetch size and number of blocks in rotation."""
+    lost = 0
+    for i in range(part, GRAPHS, PARTS):
+        lost += lost_of(
+            small_graphs, i, strategy=("persistent", "persistent-tile", "fused-static")[i // PARTS % 3],
+            fetch_size=1 + i // 24 % 7, num_blocks=1 + i // 168 % 5,
+        )  # fmt: skip
+    assert lost == 0
+
+
+def test_the_published_rule_loses_tasks_on_most_of_them(small_graphs):
+    graphs = range(0, GRAPHS, 40)
+    losing = sum(
+        lost_of(small_graphs, i, strategy="persistent", completion="paper", num_blocks=1 + i % 5) > 0 for i in graphs
+    )
+    assert losing > len(graphs) // 2
