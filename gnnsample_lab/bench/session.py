@@ -28,16 +28,16 @@ _L2_MULTIPLE = 4
 
 # What is swept per strategy, and how many of these points a quick run tries. Every rung is reported at its best.
 KNOBS: dict[str, tuple[int, tuple[dict[str, int], ...]]] = {
-    "block-bsp": (2, tuple({"block_threads": n} for n in (64, 128, 32, 256))),
-    "edge-bsp": (2, tuple({"blocks_per_sm": n} for n in (8, 4, 16))),
+    "block-bsp": (4, tuple({"block_threads": n} for n in (64, 128, 32, 256))),
+    "edge-bsp": (2, tuple({"blocks_per_sm": n} for n in (8, 16, 4))),
     "turbo-bsp": (2, tuple({"blocks_per_sm": n} for n in (8, 16, 4))),
-    "bsp": (2, tuple({"blocks_per_sm": n} for n in (4, 2, 3))),
-    "captured": (2, tuple({"blocks_per_sm": n} for n in (4, 2, 3))),
-    "grid-barrier": (2, tuple({"blocks_per_sm": n} for n in (4, 2, 3, 1))),
+    "bsp": (2, tuple({"blocks_per_sm": n} for n in (4, 3, 2))),
+    "captured": (2, tuple({"blocks_per_sm": n} for n in (4, 3, 2))),
+    "grid-barrier": (2, tuple({"blocks_per_sm": n} for n in (2, 3, 4, 1))),
     "fused-static": (2, tuple({"queue_threads": n} for n in (64, 128, 32))),
-    "persistent": (3, tuple({"queue_threads": t, "blocks_per_sm": n}
-                            for t, n in ((64, 32), (128, 16), (32, 32), (64, 16), (64, 8), (128, 8)))),
-    "persistent-tile": (2, tuple({"blocks_per_sm": n} for n in (10, 6, 4, 8, 16))),
+    "persistent": (4, tuple({"queue_threads": t, "blocks_per_sm": n}
+                            for t, n in ((128, 16), (64, 32), (32, 32), (256, 8), (64, 16), (128, 8)))),
+    "persistent-tile": (2, tuple({"blocks_per_sm": n} for n in (3, 6, 4, 10, 2))),
 }  # fmt: skip
 # Strategies that run another one's kernels look up its knob.
 _KNOB_NAMES = {"captured": "hop", "bsp": "hop"}

@@ -215,9 +215,8 @@ class Graph:
         return self._nbytes(features=True)
 
     def _nbytes(self, features: bool) -> int:
-        arrays = [self.indptr, self.indices, self.edge_weight, self.edge_ids, self.label, *self.splits.values()]
-        if features:
-            arrays.append(self.feat)
+        arrays = [self.indptr, self.indices, self.edge_weight, self.edge_ids, self.label]
+        arrays += [*self.splits.values(), self.feat if features else None]
         return sum(int(a.nbytes) for a in arrays if a is not None)
 
     def in_degrees(self) -> Any:

@@ -231,9 +231,9 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
     }
     const i64* scanned = f.row_offsets + (u64)b * (f.row_total + 1);
     // A warp takes a tile of rows of one hop; few rows make small tiles, so that every multiprocessor has some.
-    const u64 warps = threads >> 5;
-    u32 tile_rows = 32;
-    while (tile_rows > 2 && rows.first[p.num_hops] <= warps * (tile_rows >> 1)) tile_rows >>= 1;
+    const u64 warps = threads >> 5, all_rows = rows.first[p.num_hops];
+    const u64 slots = warps * max((all_rows + warps * 32 - 1) / (warps * 32), 1ull);
+    const u32 tile_rows = (u32)max((all_rows + slots - 1) / slots, 2ull);
     u64 tile = thread >> 5;
     for (int hop = 0; hop < p.num_hops; ++hop) {
         const Hop& h = p.hops[hop];

@@ -11,7 +11,7 @@ import numpy as np
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.launch import Knobs, Launcher, capture
 from gnnsample_lab.sampling.plan import STATUS_BAD_SEED, STATUS_STALLED
-from gnnsample_lab.sampling.sizes import Sizer, seed_capacity
+from gnnsample_lab.sampling.sizes import MAX_MARGIN, Sizer, seed_capacity
 from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.sampling.types import SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
@@ -21,7 +21,6 @@ from .finish import Finisher
 from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
 from .types import MiniBatch
 
-_MAX_MARGIN = 4096.0
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
 _AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
 """Joins the candidates where the work is the degree and not the fanout: these share hubs among many threads."""
@@ -101,8 +100,7 @@ class GpuEngine:
             yield seeds
             return
         cap = seed_capacity(max(int(s.size) for s in seeds))
-        one = self.sizer.num_bytes(self.sizer.shape(1, cap, self._margin))
-        at_once = max(1, min(len(seeds), int(self.scratch_limit // max(one, 1)), self.launcher.sms))
+        at_once = min(len(seeds), self.sizer.batches_at_once(cap), self.launcher.sms)
         if self.traced:
             at_once = 1
         for begin in range(0, len(seeds), at_once):
@@ -128,8 +126,12 @@ class GpuEngine:
     def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
         while True:
             ws = self.workspace(len(seeds), max(int(s.size) for s in seeds))
-            keep = self.stage(ws, seeds, first_batch_id)
-            timing = self.launch(ws)
+            try:
+                keep = self.stage(ws, seeds, first_batch_id)
+                timing = self.launch(ws)
+            except BaseException:
+                self._workspaces.clear()  # its stamps and tables may be half way between two launches
+                raise
             status = 0
             for i in range(len(seeds)):
                 status |= ws.totals_view[i * 64]
@@ -164,10 +166,11 @@ class GpuEngine:
         return batch
 
     def _grow(self) -> None:
-        """A buffer overflowed: the same sample is drawn again with room for more."""
+        """A buffer overflowed: the same sample is drawn again with room for more, as far as the bound goes."""
         self._workspaces.clear()
         self._margin *= 2
-        if self._margin > _MAX_MARGIN:
+        if self._margin > MAX_MARGIN:
+            self._margin = float(MAX_MARGIN)
             raise MemoryError(
                 f"a mini-batch does not fit scratch_bytes={self.scratch_limit}: "
                 "raise it, or lower fanouts or batch size"
@@ -198,6 +201,11 @@ class GpuEngine:
         if self.traced:
             from .gpu_trace import timed_launch
 
+            if not ws.warm:  # compile first: a trace is not to show the compiler
+                timed_launch(self, ws)
+                stream.synchronize()
+                ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
+                ws.warm = True
             timing = timed_launch(self, ws)
         elif self._chosen == "captured":
             if ws.graph_exec is None:

@@ -146,13 +146,14 @@ def build_trace(
         end_us=np.maximum(times[:, 2], times[:, 1]),
     )  # fmt: skip
     spec, queued = engine.spec, engine.launcher.strategy in QUEUE_STRATEGIES
+    fetches = queued and engine.launcher.strategy != "fused-static"
     trace = SampleTrace.from_tasks(
         tasks, origin="measured", device_name=runtime.device_name(), strategy=engine.launcher.strategy,
         graph_name=engine.graph.name, graph_is_synthetic=engine.graph.is_synthetic, num_sms=runtime.num_sms(),
         num_blocks=int(tasks.block.max()) + 1 if len(vertex) else 0, batch_size=batch.level_sizes[0],
         fanouts=spec.fanouts, pick=spec.pick, replace=spec.replace, weighted=spec.weighted, expand=spec.expand,
-        seed=spec.seed, batch_id=batch.batch_id, fetch_size=engine.fetch_size if queued else None,
-        completion=("paper" if engine.paper else "exact") if queued else None, preprocess_us=prepare_us,
+        seed=spec.seed, batch_id=batch.batch_id, fetch_size=engine.fetch_size if fetches else None,
+        completion=("paper" if engine.paper else "exact") if fetches else None, preprocess_us=prepare_us,
         kernel_us=kernel_us, bytes_moved=[_hop_bytes(engine, p) for p in batch.picks], lost=lost,
         total_us=timing.total_us(), copy_bandwidth_gbps=copy_bandwidth_gbps(),
     )  # fmt: skip

@@ -66,8 +66,8 @@ class PerHopSampler:
         levels, picks, local = [int(nodes.size)], [], []
         for hop in range(self.spec.num_hops):
             begin = levels[-2] if self.spec.expand == "new" and hop else 0
-            hop_picks = self.draw(nodes[begin:], hop, batch_id, events)
-            nodes, ids_out = self.relabel(cupy.concatenate([nodes, hop_picks.neighbors]))
+            hop_picks, items = self.draw(nodes, begin, hop, batch_id, events)
+            nodes, ids_out = self.relabel(items)
             local.append(ids_out[levels[-1] :])
             levels.append(int(nodes.size))
             picks.append(hop_picks)
@@ -77,13 +77,20 @@ class PerHopSampler:
             nodes, tuple(levels), tuple(picks), tuple(local), inverse.astype(np.int64), batch_id, self.spec, self.graph
         )  # fmt: skip
 
-    def draw(self, rows: Any, hop: int, batch_id: int, events: Any = None) -> HopPicks:
-        """Counts, scan, host sync for the total, draw: one hop's picks, exactly sized."""
+    def draw(
+        self, nodes: Any, begin: int, hop: int, batch_id: int, events: Any = None
+    ) -> tuple[HopPicks, Any]:
+        """Counts, scan, host sync for the total, draw: one hop's picks for ``nodes[begin:]``, exactly sized.
+
+        Returns the picks and what the ID map is made of, ``nodes`` followed by the picked neighbours.
+        """
         import cupy
 
+        rows = nodes[begin:] if begin else nodes
         n, fanout = int(rows.size), np.int32(self.spec.fanouts[hop])
         counts = cupy.empty(n, np.int32)
-        offsets = cupy.zeros(n + 1, np.int64)
+        offsets = cupy.empty(n + 1, np.int64)
+        offsets.data.memset_async(0, 8)
         work = cupy.empty(n, np.int64) if self.strategy != "block-bsp" else None
         size, batch, number = np.uint64(n), np.uint32(batch_id), np.int32(hop)
         args: tuple[Any, ...]
@@ -93,10 +100,13 @@ class PerHopSampler:
         cupy.cumsum(counts, out=offsets[1:])
         scanned = None
         if work is not None:
-            scanned = cupy.zeros(n + 1, np.int64)
+            scanned = cupy.empty(n + 1, np.int64)
+            scanned.data.memset_async(0, 8)
             cupy.cumsum(work, out=scanned[1:])
         total = int(offsets[-1])  # the host waits here, as these systems do
-        neighbors = cupy.empty(total, self.graph.indices.dtype)
+        items = cupy.empty(nodes.size + total, self.graph.indices.dtype)
+        items.data.copy_from_device_async(nodes.data, nodes.nbytes)
+        neighbors = items[nodes.size :]
         positions = cupy.empty(total, np.int64)
         slots = cupy.empty(max(1, total), np.int32)
         trace: Any = np.uint64(0) if events is None else events.rows(hop, n)
@@ -124,7 +134,7 @@ class PerHopSampler:
             events.mark("drawn", hop)
         picks = HopPicks(rows, counts, neighbors, positions)
         picks.__dict__["offsets"] = offsets
-        return picks
+        return picks, items
 
     def relabel(self, items: Any) -> tuple[Any, Any]:
         """DGL's insert-count-compact: distinct ids in order of first occurrence, and every item's local id."""
@@ -132,7 +142,8 @@ class PerHopSampler:
 
         n = int(items.size)
         slots = power_of_two(2 * n, 64)
-        keys = cupy.zeros(slots, np.uint64)
+        keys = cupy.empty(slots, np.uint64)
+        keys.data.memset_async(0, keys.nbytes)
         firsts = cupy.empty(slots, np.uint32)
         firsts.data.memset_async(0xFF, firsts.nbytes)
         blocks = -(-n // _ITEMS)

@@ -134,7 +134,7 @@ class NeighborSampler:
         Raises:
             TypeError, ValueError: seeds are not integers, empty, not one-dimensional or out of range.
         """
-        return self.sample_many([seeds], batch_id)[0]
+        return self.sample_many([seeds], check_int("batch_id", batch_id, MAX_BATCH_ID))[0]
 
     def sample_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> list[MiniBatch]:
         """Sample several mini-batches, on a GPU fused into one launch; each as if sampled alone.
@@ -143,6 +143,8 @@ class NeighborSampler:
             seeds: one entry per mini-batch, each as in :meth:`sample`.
             first_batch_id: batch id of the first; the others follow on.
         """
+        if self.device == "cpu":
+            seeds = map(_host, seeds)
         arrays = [seed_array(s, self.graph.num_nodes) for s in seeds]
         if not arrays:
             raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
@@ -150,7 +152,7 @@ class NeighborSampler:
         with runtime.lock:
             if self.device == "cuda":
                 return self._engine.sample_many(arrays, first)
-            return [self._sample_cpu(np.asarray(_host(a)), first + i) for i, a in enumerate(arrays)]
+            return [self._sample_cpu(a, first + i) for i, a in enumerate(arrays)]
 
     def epoch(
         self,
@@ -205,5 +207,8 @@ class NeighborSampler:
         )
 
 
-def _host(array: Any) -> Any:
-    return array.get() if runtime.is_cuda_array(array) else array
+def _host(seeds: Any) -> Any:
+    """Seeds that lie on a GPU, copied to the host; everything else as it is."""
+    if not runtime.is_cuda_array(seeds):
+        return seeds
+    return seeds.get() if hasattr(seeds, "get") else seeds.cpu()

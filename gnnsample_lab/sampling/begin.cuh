@@ -18,11 +18,9 @@ __device__ __forceinline__ Batch lab_fetch_batch(const Plan& p, u32 b) {
 }
 
 // `hash` holds vertex << 24 | lowest index; it has `slots` (a power of two) entries in shared or global memory.
-__device__ __forceinline__ void lab_insert_seed(const Plan& p, u32* counters, u64* hash, u32 slots, u64 v, u32 i) {
-    if (v >= p.num_nodes) {
-        atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
-        return;
-    }
+// Seeds that are no vertices are left out here and reported when they are numbered.
+__device__ __forceinline__ void lab_insert_seed(const Plan& p, u64* hash, u32 slots, u64 v, u32 i) {
+    if (v >= p.num_nodes) return;
     const u64 entry = v << 24 | i;
     for (u64 at = lab_hash(v, slots);; at = (at + 1) & (slots - 1)) {
         const u64 old = atomicCAS(hash + at, LAB_EMPTY, entry);
@@ -77,13 +75,14 @@ __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
     __syncthreads();
     const Batch batch = fetched;
     for (u32 i = tid; i < batch.num_seeds; i += threads)
-        lab_insert_seed(p, counters, hash, slots, lab_seed(batch, i), i);
+        lab_insert_seed(p, hash, slots, lab_seed(batch, i), i);
     __syncthreads();
     u32 so_far = 0;
     for (u32 i0 = 0; i0 < batch.num_seeds; i0 += threads) {
         const u32 i = i0 + tid;
         const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
         const bool valid = v < p.num_nodes;
+        if (!valid && i < batch.num_seeds) atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
         const u32 lowest = valid ? lab_first_index(hash, slots, v) : 0;
         const bool first = valid && lowest == i;
         const u32 mask = __ballot_sync(0xFFFFFFFFu, first);
@@ -110,21 +109,30 @@ __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
     if (tid == 0) lab_seeds_done(batch, counters, so_far);
 }
 
-// The same by many blocks in two kernels, for many seeds; hash, counters and scan state are cleared before.
+// The same by many blocks in two kernels, for many seeds. There are two hashes in global memory, used in turn by
+// the parity of the launch's tag: while one is filled, the other is cleared for the next launch.
+__device__ __forceinline__ u64* lab_seed_hash(const Plan& p, u32 b, u32 parity) {
+    return p.seed_hash + ((u64)(parity & 1) * gridDim.y + b) * p.seed_slots;
+}
+
 __device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
     const Batch batch = lab_fetch_batch(p, b);
-    if (blockIdx.x == 0 && threadIdx.x == 0 && p.host_batches) p.batches[b] = batch;
-    const u32 i = blockIdx.x * blockDim.x + threadIdx.x;
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    if (i == 0 && p.host_batches) p.batches[b] = batch;
+    u32* counters = lab_counters(p, b);
+    for (u32 j = i; j < LAB_COUNTERS; j += threads) counters[j] = 0;
+    for (u64 j = i; j < p.scan_tiles; j += threads) p.scan_state[(u64)b * p.scan_tiles + j] = 0;
+    u64* other = lab_seed_hash(p, b, batch.tag + 1);
+    for (u32 j = i; j < p.seed_slots; j += threads) other[j] = LAB_EMPTY;
     if (i < batch.num_seeds)
-        lab_insert_seed(p, lab_counters(p, b), p.seed_hash + (u64)b * p.seed_slots, (u32)p.seed_slots,
-                        lab_seed(batch, i), i);
+        lab_insert_seed(p, lab_seed_hash(p, b, batch.tag), (u32)p.seed_slots, lab_seed(batch, i), i);
 }
 
 __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     __shared__ u32 sums[32];
     const Batch batch = p.batches[b];
     u32* counters = lab_counters(p, b);
-    const u64* hash = p.seed_hash + (u64)b * p.seed_slots;
+    const u64* hash = lab_seed_hash(p, b, batch.tag);
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, i0 = blockIdx.x * blockDim.x, i = i0 + tid;
     if (i0 >= batch.num_seeds) return;
     // How many first occurrences lie before this block: every block counts anew, which costs less than waiting.
@@ -136,6 +144,7 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     }
     const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
     const bool valid = v < p.num_nodes;
+    if (!valid && i < batch.num_seeds) atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
     const u32 lowest = valid ? lab_first_index(hash, (u32)p.seed_slots, v) : 0;
     const bool first = valid && lowest == i;
     const u32 mask = __ballot_sync(0xFFFFFFFFu, first);

@@ -135,10 +135,10 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
     const u64 end = min(min(level.end, level.begin + h.row_cap), p.node_cap);
     const bool relabel = hop + 1 < p.num_hops || p.relabel_last;
     const u32 k = h.stride, magic = 65536 / k + 1;  // e / k for e < 65536 / k, which 32 * KMAX is
-    // Few rows: fewer per warp, so that all multiprocessors get some.
+    // As few rounds as 32 rows a warp allow, then rows spread evenly over the warps of each round.
     const u64 warps = (u64)gridDim.x * LAB_WARPS, rows = level.end - level.begin;
-    u32 per_warp = 32;
-    while (per_warp > 1 && rows <= warps * (per_warp >> 1)) per_warp >>= 1;
+    const u64 slots = warps * max((rows + warps * 32 - 1) / (warps * 32), 1ull);
+    const u32 per_warp = (u32)max((rows + slots - 1) / slots, 1ull);
     Stage stage{s.staged[warp], 0};
     bool overflow = end < level.end;
     u32 picked = 0;

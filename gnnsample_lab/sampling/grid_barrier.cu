@@ -31,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32, MIN_BLOCKS) grid_ba
     u32* status = lab_counters(p, blockIdx.y) + CTR_STATUS;
     if (blockIdx.x == 0 && !begun) {
         const bool fits = p.seed_slots * sizeof(u64) <= sizeof(HopShared);
-        u64* hash = fits ? (u64*)&shared : p.seed_hash + (u64)blockIdx.y * p.seed_slots;
+        u64* hash = fits ? (u64*)&shared : lab_seed_hash(p, blockIdx.y, 0);
         lab_begin(p, blockIdx.y, hash, (u32)p.seed_slots);
     }
     for (int hop = 0; hop < p.num_hops; ++hop) {

@@ -17,6 +17,8 @@ from .types import SampleSpec
 from .workspace import Workspace
 
 _PACKAGE = "gnnsample_lab.sampling"
+_FETCHED_BYTES = 32
+"""Shared memory of a `persistent` block per ticket of a fetch (``Fetched`` in queue_block.cu)."""
 
 
 @dataclass
@@ -112,7 +114,6 @@ class Launcher:
             threads = min(1024, max(128, power_of_two(shape.seed_cap)))
             begin((1, shape.num_batches), (threads,), (ws.args,), shared_mem=ws.seed_slots * 8)
             return
-        ws.clear_seeds()
         insert, number = (self.kernel("hop.cu", name, table, 8) for name in ("begin_insert", "begin_number"))
         insert((-(-shape.seed_cap // 256), shape.num_batches), (256,), (ws.args,))
         number((-(-shape.seed_cap // 1024), shape.num_batches), (1024,), (ws.args,))
@@ -149,7 +150,7 @@ class Launcher:
         else:
             kernel = self.kernel("queue_block.cu", name, ws.shape.table, None)
         if self.strategy == "persistent":
-            shared = 8 * int(ws.plan["fetch_size"][0])
+            shared = _FETCHED_BYTES * int(ws.plan["fetch_size"][0])
         resident = self._resident(self.strategy, kernel, threads, shared)
         self.resident_workers = resident
         if self.strategy == "fused-static":

@@ -78,7 +78,7 @@ struct Plan {
     u64 node_cap;
     u32* inverse;         // [mini-batch][seed_cap] distinct seed of each given seed
     u64 seed_cap;
-    u64* seed_hash;       // [mini-batch][seed_slots] when it does not fit shared memory
+    u64* seed_hash;       // [2][mini-batch][seed_slots], for seeds too many for one block
     u64 seed_slots;       // power of two
     u64* queue;           // [mini-batch][queue_cap]
     u64 queue_cap;

@@ -17,7 +17,7 @@ NARROW = 32
 """Fanouts up to this are drawn one thread per row (``KMAX``); wider ones by a warp per row."""
 SCAN_TILE = 1024
 MAX_TAG = 2047
-ONE_BLOCK_SEEDS = 2048
+ONE_BLOCK_SEEDS = 1024
 """Up to this many seeds are merged by one block, in shared memory."""
 
 _pointer = np.uint64

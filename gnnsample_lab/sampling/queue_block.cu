@@ -12,6 +12,16 @@
 #define BLOCKS_PER_SM 5
 #endif
 
+// A ticket of a fetch, looked at with its fellows: its task, row number and adjacency come in one latency.
+struct Fetched {
+    u64 word;
+    i64 start;
+    int degree;
+    int count;
+    u32 number;
+    u32 unused;
+};
+
 struct BlockShared {
     u64 word;
     u64 offset;
@@ -24,19 +34,28 @@ struct BlockShared {
     ID_T staged[SLOTS + 1];
 };
 
+// One thread: what serving a published task needs to know first.
+__device__ __forceinline__ void lab_look(const Plan& p, u32* counters, u64 word, Fetched& f) {
+    const Task task = lab_task(word);
+    f.number = atomicAdd(counters + CTR_ROWS + task.hop, 1u);
+    const Row row = lab_row(p, task.vertex, p.hops[task.hop].fanout);
+    f.start = row.start;
+    f.degree = row.degree;
+    f.count = row.count;
+    f.word = word;
+}
+
 // Serve one task with the whole block.
-__device__ void lab_serve(const Plan& p, u32 b, u32* counters, u64 word, u64 ticket, BlockShared& s) {
+__device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f, u64 ticket, BlockShared& s) {
     const Batch& batch = p.batches[b];
+    const u64 word = f.word;
     const Task task = lab_task(word);
     const Hop& h = p.hops[task.hop];
     const u64 started = TRACE ? lab_now() : 0;
     lab_fuzz(p, (u32)ticket);
-    // The row number is asked for before the adjacency is: two latencies in one.
-    u32 number = 0;
-    if (threadIdx.x == 0) number = atomicAdd(counters + CTR_ROWS + task.hop, 1u);
-    const Row row = lab_row(p, task.vertex, h.fanout);
+    const Row row{task.vertex, f.start, f.degree, f.count};
     if (threadIdx.x == 0) {
-        s.row = number;
+        s.row = f.number;
         s.stop = !lab_reserve(p, counters, task.hop, row.count, s.row, s.offset);
         s.fresh = 0;
         if (!s.stop) {
@@ -120,13 +139,18 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) fused_static(co
     // Tickets, not blockIdx: a block that waits then only waits for blocks that already run.
     if (threadIdx.x == 0) ticket = atomicAdd(counters + CTR_HEAD, 1u);
     __syncthreads();
-    if (lab_await(p, blockIdx.y, counters, ticket, s)) lab_serve(p, blockIdx.y, counters, s.word, ticket, s);
+    if (!lab_await(p, blockIdx.y, counters, ticket, s)) return;
+    __shared__ Fetched fetched;
+    if (threadIdx.x == 0) lab_look(p, counters, s.word, fetched);
+    __syncthreads();
+    lab_serve(p, blockIdx.y, counters, fetched, ticket, s);
 }
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(const __grid_constant__ Plan p) {
     __shared__ BlockShared s;
     __shared__ u32 first;
-    extern __shared__ u64 fetched[];  // [fetch_size]
+    extern __shared__ __align__(8) unsigned char dynamic[];
+    Fetched* fetched = (Fetched*)dynamic;  // [fetch_size]
     const u32 b = blockIdx.y;
     u32* counters = lab_counters(p, b);
     const u32 tag = p.batches[b].tag;
@@ -140,16 +164,20 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(cons
         if (p.paper && ticket >= s.limit) return;
         // All slots of the fetch in one look. As published they are never looked at again, written or not; the
         // exact rule keeps the ticket and waits for the slot.
-        for (u32 i = threadIdx.x; i < tickets; i += blockDim.x) fetched[i] = lab_peek(p, b, ticket + i);
+        for (u32 i = threadIdx.x; i < tickets; i += blockDim.x) {
+            const u64 word = lab_peek(p, b, ticket + i);
+            if (lab_published(word, tag)) lab_look(p, counters, word, fetched[i]);
+            else fetched[i].word = 0;
+        }
         __syncthreads();
         for (u32 i = 0; i < tickets; ++i) {
-            u64 word = fetched[i];
-            if (!lab_published(word, tag)) {
+            if (!fetched[i].word) {
                 if (p.paper) continue;
                 if (!lab_await(p, b, counters, ticket + i, s)) return;
-                word = s.word;
+                if (threadIdx.x == 0) lab_look(p, counters, s.word, fetched[i]);
+                __syncthreads();
             }
-            lab_serve(p, b, counters, word, ticket + i, s);
+            lab_serve(p, b, counters, fetched[i], ticket + i, s);
             __syncthreads();
         }
         if (threadIdx.x == 0) {

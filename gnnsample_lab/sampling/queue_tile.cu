@@ -206,7 +206,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) persistent_tile(const _
                 if (!__any_sync(LAB_FULL, late)) return;
                 continue;
             }
-            lab_nap(64);
+            lab_nap(32);
         }
     }
 }

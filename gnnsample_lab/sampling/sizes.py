@@ -7,8 +7,11 @@ from typing import Any
 
 from gnnsample_lab.device import runtime
 
-from .plan import NARROW, TABLES
-from .types import SampleSpec
+from .plan import BATCH, COUNTERS, NARROW, SCAN_TILE, TABLES
+from .types import MAX_HOPS, SampleSpec
+
+MAX_MARGIN = 4
+"""Overflows double the margin up to this; then the whole scratch bound is in use."""
 
 
 def power_of_two(n: int, least: int = 1) -> int:
@@ -19,6 +22,11 @@ def power_of_two(n: int, least: int = 1) -> int:
 def seed_capacity(seeds: int) -> int:
     """Seeds that buffers are made for: few sizes, so that workspaces are reused, yet never twice the need for long."""
     return power_of_two(seeds, 64) if seeds <= 1024 else -(-seeds // 1024) * 1024
+
+
+def seed_slots(seed_cap: int) -> int:
+    """Slots of the hash that merges duplicate seeds: up to three quarters full, mostly half."""
+    return power_of_two(seed_cap * 4 // 3 + 1, 64)
 
 
 @dataclass(frozen=True)
@@ -76,19 +84,34 @@ class Sizer:
         return stride if stride <= 2 * NARROW else 0
 
     def shape(self, num_batches: int, seed_cap: int, margin: float = 1.0) -> Shape:
-        """Capacities for mini-batches of up to ``seed_cap`` seeds.
+        """Capacities for mini-batches of up to ``seed_cap`` seeds, within the memory bound.
 
-        The start is the most that fanouts and graph allow; where that exceeds the memory bound, rows of later
-        hops are cut in proportion and an overflow is found and repeated with a larger ``margin``.
+        The most that fanouts and graph allow, where a quarter of the bound holds it; otherwise rows of later
+        hops are cut in proportion. An overflow is found by the kernels and answered with a larger ``margin``,
+        until at 4 the whole bound is used.
+
+        Raises:
+            MemoryError: not even the smallest buffers fit ``scratch_bytes``.
         """
-        shrink = 1.0
-        while True:
-            shape = self._shape(num_batches, seed_cap, min(1.0, shrink * margin))
-            if self.num_bytes(shape) <= self.scratch_bytes * max(1.0, margin) or shrink < 1e-4:
-                return shape
-            shrink *= 0.7
+        while margin <= MAX_MARGIN:
+            budget = int(self.scratch_bytes * margin / MAX_MARGIN)
+            share = 1.0
+            while share > 1e-5:
+                shape = self._shape(num_batches, seed_cap, share, budget)
+                if self.num_bytes(shape) <= budget:
+                    return shape
+                share *= 0.7
+            margin *= 2
+        raise MemoryError(
+            f"a mini-batch does not fit scratch_bytes={self.scratch_bytes}: raise it, or lower fanouts or batch size"
+        )
 
-    def _shape(self, num_batches: int, seed_cap: int, share: float) -> Shape:
+    def batches_at_once(self, seed_cap: int) -> int:
+        """Mini-batches that one launch can hold without cutting any."""
+        one = self.num_bytes(self._shape(1, seed_cap, 1.0, self.scratch_bytes))
+        return max(1, self.scratch_bytes // (MAX_MARGIN * one))
+
+    def _shape(self, num_batches: int, seed_cap: int, share: float, budget: int) -> Shape:
         n = self.num_nodes
         fresh = known = min(seed_cap, n)
         row_caps: list[int] = []
@@ -108,36 +131,37 @@ class Sizer:
         shape = Shape(
             num_batches, seed_cap, tuple(row_caps), tuple(pick_caps), self.strides, known, queue_cap, 0
         )
-        return replace(shape, table=self._table(shape))
+        return replace(shape, table=self._table(shape, budget))
 
-    def _table(self, shape: Shape) -> int:
+    def _table(self, shape: Shape, budget: int) -> int:
         if self.forced_table is not None:
             return self.forced_table
         sizes = [shape.num_batches * self.table_bytes(shape, kind) for kind in range(3)]
         # A direct table is one access per look-up while it stays in the L2 cache. Beyond that a bitmap, 32 times
         # smaller, pays as soon as the batch fills more entries than there are words to scan for its ranks.
-        fits = sizes[0] <= self.scratch_bytes // 2
+        fits = sizes[0] <= budget // 2
         if fits and (sizes[0] <= self.l2_bytes or shape.node_cap < self.num_nodes // 32):
             return 0
         return 1 if sizes[1] <= max(sizes[2], self.l2_bytes) else 2
 
     def table_bytes(self, shape: Shape, kind: int) -> int:
-        """Bytes of all vertex tables of one mini-batch."""
+        """Bytes of all vertex tables of one mini-batch, as :class:`~.workspace.Workspace` allocates them."""
         stamps = shape.row_caps[1:] if self.queued else ()
         if kind == 0:
             return 4 * self.num_nodes * (1 + len(stamps))
         if kind == 1:
-            return self.num_nodes // 8 * (2 + len(stamps)) + 4 * shape.node_cap
-        return sum(12 * power_of_two(2 * cap) for cap in (shape.node_cap, *stamps))
+            words = -(-self.num_nodes // 32)
+            return 4 * words * (2 + len(stamps)) + 4 * shape.node_cap + 8 * (-(-words // SCAN_TILE) + 1)
+        return sum(12 * power_of_two(2 * cap, 64) for cap in (shape.node_cap, *stamps))
 
     def num_bytes(self, shape: Shape) -> int:
-        """Scratch bytes of a workspace of this shape."""
-        per_batch = (
-            self.table_bytes(shape, shape.table) + shape.node_cap * self.id_bytes + 8 * shape.row_total
-        )
+        """Scratch bytes of a :class:`~.workspace.Workspace` of this shape, to the byte."""
+        ids = self.id_bytes
+        per_batch = BATCH.itemsize + 4 * COUNTERS + self.table_bytes(shape, shape.table)
+        per_batch += ids * shape.node_cap + 4 * shape.seed_cap + 16 * seed_slots(shape.seed_cap)
+        per_batch += 8 * (-(-shape.row_total // SCAN_TILE) + 1) + 8 * (shape.row_total + 1)
         for rows, picks, stride in zip(shape.row_caps, shape.pick_caps, shape.strides, strict=True):
-            per_batch += rows * (12 + (0 if stride else 8) + (self.id_bytes + 4 if self.queued else 0))
-            per_batch += picks * (self.id_bytes + 4) + (32 * rows if self.traced else 0)
-        per_batch += shape.queue_cap * (16 if self.traced else 8) + 4 * shape.seed_cap
-        per_batch += 8 * power_of_two(shape.seed_cap * 4 // 3 + 1)
-        return per_batch * shape.num_batches
+            per_batch += rows * (12 + (0 if stride else 8) + (ids + 4 if self.queued else 0))
+            per_batch += picks * (ids + 4) + (32 * rows if self.traced else 0)
+        per_batch += shape.queue_cap * (16 if self.traced else 8)
+        return per_batch * shape.num_batches + 4 * (MAX_HOPS + 1)

@@ -17,7 +17,7 @@ from .plan import (
     SCAN_TILE,
     as_argument,
 )  # fmt: skip
-from .sizes import Shape, power_of_two
+from .sizes import Shape, power_of_two, seed_slots
 from .types import MAX_HOPS, SampleSpec
 from .weights import IntegerWeights
 
@@ -39,6 +39,7 @@ class Workspace:
         self.next_base, self.next_tag, self.last_base = 1, 1, 0
         self._keep: list[Any] = []
         self.graph_exec: Any = None  # filled by the strategy `captured`
+        self.warm = False  # set by traced runs once the kernels are compiled
         b, ids = shape.num_batches, graph.indices.dtype
         self.job = np.zeros(1, dtype=JOB)
         self.args = as_argument(self.job)
@@ -54,9 +55,9 @@ class Workspace:
         self.counters = room(b * COUNTERS, np.uint32, zero=True)
         self.nodes = room(b * shape.node_cap, ids)
         self.inverse = room(b * shape.seed_cap, np.uint32)
-        # Up to three quarters full: the capacity is itself rounded up, so it is mostly half full.
-        self.seed_slots = power_of_two(shape.seed_cap * 4 // 3 + 1, 64)
-        self.seed_hash = room(b * self.seed_slots, np.uint64)
+        self.seed_slots = seed_slots(shape.seed_cap)
+        self.seed_hash = room(2 * b * self.seed_slots, np.uint64)
+        self.seed_hash.fill(2**64 - 1)
         self.scan_tiles = -(-shape.row_total // SCAN_TILE) + 1
         self.scan_state = room(b * self.scan_tiles, np.uint64, zero=True)
         self.queue = room(b * shape.queue_cap, np.uint64, zero=True) if queued else None
@@ -168,12 +169,6 @@ class Workspace:
             if self.shape.table == 1:
                 _zero_async(self.rank_state)
 
-    def clear_seeds(self) -> None:
-        """What the kernel `begin` clears by itself, for launches that take its place (asynchronous)."""
-        self.seed_hash.data.memset_async(0xFF, self.seed_hash.nbytes)
-        _zero_async(self.counters)
-        _zero_async(self.scan_state)
-
     def stamp(self) -> tuple[int, int]:
         """Base and tag for the next launch; wraps by clearing what the stamps protect."""
         if self.next_base + self.shape.node_cap + 2 >= 2**32:
@@ -183,7 +178,7 @@ class Workspace:
         if self.next_tag > MAX_TAG:
             if self.queue is not None:
                 self.queue.fill(0)
-            self.next_tag = 1
+            self.next_tag = 2  # the parity goes on alternating
         stamps = self.last_base, _ = self.next_base, self.next_tag
         self.next_base += self.shape.node_cap + 2
         self.next_tag += 1

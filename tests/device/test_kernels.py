@@ -28,7 +28,9 @@ def test_headers_are_inlined_once_each(tmp_path):
     )
     text = inline_source(tmp_path / "main.cu")
     assert [text.count(f"int {name}_text;") for name in ("base", "left", "right", "main")] == [1, 1, 1, 1]
-    assert text.index("base_text") < text.index("left_text") < text.index("right_text") < text.index("main_text")
+    assert (
+        text.index("base_text") < text.index("left_text") < text.index("right_text") < text.index("main_text")
+    )
     assert '"' not in text
 
 
@@ -72,9 +74,7 @@ def test_variants_are_the_cross_product(tmp_path):
     text = "// @variants A=1,2 B=x\n// @variants C=0,1,2\n// @cooperative\n"
     write(tmp_path, main_cu=text, plain_cu="int x;\n// not @cooperative, not @variants D=1\n")
     variants = variants_of(tmp_path / "main.cu")
-    assert {v.macros for v in variants} == {
-        (("A", a), ("B", "x"), ("C", c)) for a in "12" for c in "012"
-    }
+    assert {v.macros for v in variants} == {(("A", a), ("B", "x"), ("C", c)) for a in "12" for c in "012"}
     assert len(variants) == 6
     assert all(v.needs_cooperative for v in variants)
     (plain,) = variants_of(tmp_path / "plain.cu")

@@ -105,7 +105,9 @@ def test_bad_sampler_arguments(graph, case):
         NeighborSampler(graph, **{"fanouts": [3], "device": "cpu", **options})
 
 
-@pytest.mark.parametrize("graph", [None, [(0, 1)], np.zeros((3, 3)), {"indptr": 1}], ids=["None", "list", "array", "dict"])
+@pytest.mark.parametrize(
+    "graph", [None, [(0, 1)], np.zeros((3, 3)), {"indptr": 1}], ids=["None", "list", "array", "dict"]
+)
 def test_something_else_than_a_graph(graph):
     with pytest.raises(TypeError, match="graph must be a gnnsample_lab.Graph"):
         NeighborSampler(graph, [3], device="cpu")
@@ -135,7 +137,9 @@ def test_a_vertex_with_more_edges_than_the_counter_holds(graph, monkeypatch):
     import gnnsample_lab.minibatch.sampler as module
 
     monkeypatch.setattr(module, "MAX_DEGREE", graph.max_in_degree - 1)
-    with pytest.raises(ValueError, match=f"in-degree {graph.max_in_degree}; at most {graph.max_in_degree - 1}"):
+    with pytest.raises(
+        ValueError, match=f"in-degree {graph.max_in_degree}; at most {graph.max_in_degree - 1}"
+    ):
         NeighborSampler(graph, [3], device="cpu")
     monkeypatch.setattr(module, "MAX_DEGREE", graph.max_in_degree)
     NeighborSampler(graph, [3], device="cpu")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ def test_the_same_call_gives_an_equal_sample(graph):
     a, b = draw(graph).canonical(), draw(graph).canonical()
     assert a == b and a is not b
     assert hash(a) == hash(b) and a.sha256() == b.sha256()
-    assert not a != b
+    assert (a != b) is False
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def rescheduled(batch: MiniBatch, seed: int) -> MiniBatch:
     rng = np.random.default_rng(seed)
     levels = batch.level_sizes
     order = np.concatenate(
-        [np.arange(levels[0])] + [a + rng.permutation(b - a) for a, b in zip(levels, levels[1:], strict=False)]
+        [np.arange(levels[0])] + [a + rng.permutation(b - a) for a, b in itertools.pairwise(levels)]
     )
     place = np.argsort(order)
     picks, local = [], []
@@ -96,7 +97,10 @@ def test_a_wrong_local_id_shows(graph):
 @pytest.mark.parametrize("field", ["frontier", "counts", "neighbors", "positions"])
 def test_every_array_of_the_picks_counts(graph, field):
     batch = draw(graph)
-    arrays = {name: getattr(batch.picks[1], name).copy() for name in ("frontier", "counts", "neighbors", "positions")}
+    arrays = {
+        name: getattr(batch.picks[1], name).copy()
+        for name in ("frontier", "counts", "neighbors", "positions")
+    }
     arrays[field][2] += 1
     if field == "counts":
         arrays[field][np.flatnonzero(arrays[field] > 1)[-1]] -= 1

@@ -98,7 +98,10 @@ def test_five_of_ten_tasks_are_lost_when_a_short_task_ends_first():
     first = batch.picks[0]
     second = batch.picks[1]
     keep = second.frontier >= 2
-    tasks = [first, HopPicks(second.frontier[keep], second.counts[keep], second.neighbors[:0], second.positions[:0])]
+    tasks = [
+        first,
+        HopPicks(second.frontier[keep], second.counts[keep], second.neighbors[:0], second.positions[:0]),
+    ]
     _, masks = replay(
         tasks, star.in_degrees().__getitem__, strategy="persistent", pick="floyd", fanouts=[10, 10], num_nodes=12,
         completion="paper", num_blocks=2,
@@ -196,6 +199,7 @@ def test_exact_loses_none_on_ten_thousand_graphs(small_graphs, part):
 def test_the_published_rule_loses_tasks_on_most_of_them(small_graphs):
     graphs = range(0, GRAPHS, 40)
     losing = sum(
-        lost_of(small_graphs, i, strategy="persistent", completion="paper", num_blocks=1 + i % 5) > 0 for i in graphs
+        lost_of(small_graphs, i, strategy="persistent", completion="paper", num_blocks=1 + i % 5) > 0
+        for i in graphs
     )
     assert losing > len(graphs) // 2

@@ -56,7 +56,9 @@ def assert_invariants(batch: MiniBatch, g: Graph) -> None:
         degree = degrees[picks.frontier]
         if spec.weighted:
             assert (g.edge_weight[picks.positions] > 0).all()
-            degree = np.array([(g.edge_weight[g.indptr[v] : g.indptr[v + 1]] > 0).sum() for v in picks.frontier])
+            degree = np.array(
+                [(g.edge_weight[g.indptr[v] : g.indptr[v + 1]] > 0).sum() for v in picks.frontier]
+            )
         if fanout < 0:
             expected = degree
         elif spec.replace:
@@ -230,7 +232,9 @@ GOLDEN = {
 @pytest.mark.parametrize("rule", GOLDEN)
 def test_recorded_hashes(graph, rule):
     expand = "frontier" if rule == "floyd" else "new"
-    batch = draw(graph, list(range(0, 120, 10)), [6, 4, 2], 12345, seed=987654321, expand=expand, **RULES[rule])
+    batch = draw(
+        graph, list(range(0, 120, 10)), [6, 4, 2], 12345, seed=987654321, expand=expand, **RULES[rule]
+    )
     assert batch.canonical().sha256() == GOLDEN[rule]
 
 

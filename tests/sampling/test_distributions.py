@@ -25,7 +25,9 @@ ENOUGH = 1e-3
 COPIES = 400  # vertices with the same adjacency, drawn at once
 
 
-def many(degree: int, k: int, draws: int, weights: list[float] | None = None, seed: int = 5, **rule) -> np.ndarray:
+def many(
+    degree: int, k: int, draws: int, weights: list[float] | None = None, seed: int = 5, **rule
+) -> np.ndarray:
     """``int64[draws, k]``: positions drawn within an adjacency of ``degree``, over vertices and batch ids."""
     dst = np.repeat(np.arange(COPIES), degree)
     g = Graph.from_edges(
@@ -92,7 +94,7 @@ def test_every_set_single_and_pair_is_equally_likely(pick, degree, k):
 
 @pytest.mark.parametrize("pick", ["floyd", "reservoir"])
 def test_many_batches_of_one_vertex(pick):
-    degree, k, draws = 7, 3, 6000
+    degree, k, draws = 7, 3, 3000
     g = Graph.from_edges(np.arange(1, degree + 1), np.zeros(degree, int), degree + 1)
     spec = SampleSpec((k,), pick=pick, seed=3)
     frontier = np.zeros(1, dtype=np.int32)
@@ -100,9 +102,9 @@ def test_many_batches_of_one_vertex(pick):
         [draw_hop(frontier, g.indptr, g.indices, None, spec, batch, 0).positions for batch in range(draws)]
     )
     assert p_of_sets(drawn, uniform_sets(degree, k)) > ENOUGH
-    # Successive batch ids are independent: the pair (first pick now, first pick next time) is uniform.
-    now, following = drawn[0::2].min(axis=1), drawn[1::2].min(axis=1)
-    table = np.zeros((5, 5))
+    # Successive batch ids are independent: the lowest pick tells nothing of the next one's.
+    now, following = (np.minimum(drawn[half::2].min(axis=1), 2) for half in (0, 1))
+    table = np.zeros((3, 3))
     np.add.at(table, (now, following), 1)
     assert stats.chi2_contingency(table).pvalue > ENOUGH
 
@@ -118,7 +120,8 @@ def test_hops_are_independent(pick):
     table = np.zeros((degree, degree))
     for batch in range(50):
         first, second = (
-            draw_hop(frontier, g.indptr, g.indices, None, spec, batch, hop).positions % degree for hop in (0, 1)
+            draw_hop(frontier, g.indptr, g.indices, None, spec, batch, hop).positions % degree
+            for hop in (0, 1)
         )
         np.add.at(table, (first, second), 1)
     assert stats.chisquare(table.ravel()).pvalue > ENOUGH

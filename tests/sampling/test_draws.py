@@ -123,7 +123,7 @@ def test_edges_without_weight_are_never_drawn(rule):
 def test_a_vertex_with_zero_weights_only_has_no_picks(rule, fanout):
     picks = draw(star([3, 2], [0.0, 0.0, 0.0, 1.0, 1.0]), rule, fanout)
     assert picks.counts[0] == 0
-    assert picks.counts[1] == (2 if fanout < 0 or rule == "weighted" and fanout > 1 else fanout)
+    assert picks.counts[1] == (2 if fanout < 0 or (rule == "weighted" and fanout > 1) else fanout)
 
 
 def test_with_replacement_every_vertex_with_edges_gets_all_its_draws():
@@ -166,7 +166,11 @@ def test_picks_are_compact_and_typed():
     g = star([0, 3, 9])
     picks = draw(g, "floyd", 4)
     assert (picks.frontier.dtype, picks.counts.dtype) == (np.int32, np.int32)
-    assert (picks.neighbors.dtype, picks.positions.dtype, picks.offsets.dtype) == (np.int32, np.int64, np.int64)
+    assert (picks.neighbors.dtype, picks.positions.dtype, picks.offsets.dtype) == (
+        np.int32,
+        np.int64,
+        np.int64,
+    )
     assert picks.counts[:3].tolist() == [0, 3, 4]
     assert picks.offsets[:4].tolist() == [0, 0, 3, 7]
     assert picks.num_picks == 7 == len(picks.positions)

@@ -23,12 +23,16 @@ def spec(fanouts, **options):
 
 
 @pytest.mark.parametrize(
-    "fanouts", [[10, 5], (10, 5), np.array([10, 5]), iter([10, 5]), [np.int64(10), np.uint8(5)]], ids=repr
+    "fanouts", [[10, 5], (10, 5), np.array([10, 5]), range(10, 0, -5), [np.int64(10), np.uint8(5)]], ids=repr
 )
 def test_fanouts_may_be_any_integers(fanouts):
     found = spec(fanouts)
     assert found.fanouts == (10, 5) and found.num_hops == 2
     assert all(type(k) is int for k in found.fanouts)
+
+
+def test_fanouts_may_be_an_iterator():
+    assert spec(k for k in (10, 5)).fanouts == (10, 5)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,5 @@ def test_the_reason_says_what_runs(graph):
 
 def test_weights_and_replacement_do_not_depend_on_the_strategy_either(graph):
     for options in ({"weighted": True}, {"replace": True}, {"weighted": True, "replace": True}):
-        hashes = {
-            sampler(graph, name, **options).sample([3, 1, 4], 1).canonical().sha256() for name in NAMES
-        }
+        hashes = {sampler(graph, name, **options).sample([3, 1, 4], 1).canonical().sha256() for name in NAMES}
         assert len(hashes) == 1

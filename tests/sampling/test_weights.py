@@ -64,7 +64,11 @@ def test_available_counts_positive_edges_per_vertex():
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.one_of(st.floats(0, float(np.float32(3e38)), width=32), st.integers(0, 9).map(float)), max_size=40))
+@given(
+    st.lists(
+        st.one_of(st.floats(0, float(np.float32(3e38)), width=32), st.integers(0, 9).map(float)), max_size=40
+    )
+)
 def test_any_weights(weights):
     weights = [float(np.float32(w)) for w in weights]
     found = convert(weights)

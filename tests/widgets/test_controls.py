@@ -52,7 +52,7 @@ def test_options_give_the_ends_of_the_scale() -> None:
 def test_only_what_differs_is_sent() -> None:
     panel = PlotPanel("one")
     sent: list[str] = []
-    panel.observe(lambda change: sent.append(change["name"]), names=["data", "frame", "alt"])
+    panel.store.observe(lambda change: sent.append(change["name"]), names=["data", "frame", "alt"])
     figure = go.Figure(go.Scatter(y=[1, 2, 3]), {"title": {"text": "<b>Times</b><br><sub>a · b</sub>"}})
     panel.figure = figure
     assert set(sent) == {"data", "frame", "alt"}

@@ -11,23 +11,25 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import anywidget
 import traitlets
+
+from .store import CodeStore, ControlStore, Stored
 
 STATIC = pathlib.Path(__file__).parent / "static"
 
 
-class Control(anywidget.AnyWidget):
+class Control(Stored):
     """What all controls share. ``name`` is the explorer trait that the control sets."""
 
     _esm = STATIC / "control.js"
     _css = STATIC / "explorer.css"
+    store_type = ControlStore
 
     kind = traitlets.Unicode("").tag(sync=True)
     name = traitlets.Unicode("").tag(sync=True)
     label = traitlets.Unicode("").tag(sync=True)
     help = traitlets.Unicode("").tag(sync=True)
-    disabled = traitlets.Bool(False).tag(sync=True)
+    disabled = traitlets.Bool(False).tag(live=True)
     wait_ms = traitlets.Int(120).tag(sync=True)
 
 
@@ -47,11 +49,11 @@ class Slider(Control):
         traitlets.TraitError: the value is off the scale; the message names the label and the allowed values.
     """
 
-    value = traitlets.Int(0).tag(sync=True)
-    min = traitlets.Int(0).tag(sync=True)
-    max = traitlets.Int(100).tag(sync=True)
+    value = traitlets.Int(0).tag(live=True)
+    min = traitlets.Int(0).tag(live=True)
+    max = traitlets.Int(100).tag(live=True)
     step = traitlets.Int(1).tag(sync=True)
-    options = traitlets.List(traitlets.Int()).tag(sync=True)
+    options = traitlets.List(traitlets.Int()).tag(live=True)
     unit = traitlets.Unicode("").tag(sync=True)
     typed = traitlets.Bool(False).tag(sync=True)
     playable = traitlets.Bool(False).tag(sync=True)
@@ -88,8 +90,8 @@ class Slider(Control):
 class Choice(Control):
     """One of several named things, as a drop-down list."""
 
-    value = traitlets.Unicode("").tag(sync=True)
-    options = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    value = traitlets.Unicode("").tag(live=True)
+    options = traitlets.List(traitlets.Unicode()).tag(live=True)
 
     def __init__(self, name: str, label: str, value: str, options: Sequence[str], **kwargs: Any) -> None:
         super().__init__(kind="select", name=name, label=label, value=value, options=list(options), **kwargs)
@@ -106,16 +108,17 @@ class Choice(Control):
 class Switch(Control):
     """On or off."""
 
-    value = traitlets.Bool(False).tag(sync=True)
+    value = traitlets.Bool(False).tag(live=True)
 
     def __init__(self, name: str, label: str, value: bool, **kwargs: Any) -> None:
         super().__init__(kind="checkbox", name=name, label=label, value=value, **kwargs)
 
 
-class CodePanel(anywidget.AnyWidget):
+class CodePanel(Stored):
     """A button that shows the code reproducing an explorer's present state, and one that copies it."""
 
     _esm = STATIC / "code.js"
+    store_type = CodeStore
 
-    code = traitlets.Unicode("").tag(sync=True)
-    shown = traitlets.Bool(False).tag(sync=True)
+    code = traitlets.Unicode("").tag(live=True)
+    shown = traitlets.Bool(False).tag(live=True)

@@ -14,7 +14,6 @@ import importlib.resources
 import re
 from typing import Any
 
-import anywidget
 import ipywidgets
 import plotly
 import plotly.graph_objects as go
@@ -22,6 +21,7 @@ import traitlets
 from plotly.io.json import to_json_plotly
 
 from .controls import STATIC
+from .store import PlotStore, Stored
 
 
 @functools.lru_cache(maxsize=1)
@@ -47,7 +47,7 @@ def runtime() -> PlotlyRuntime:
     return _runtime
 
 
-class PlotPanel(anywidget.AnyWidget):
+class PlotPanel(Stored):
     """One figure. Assign :attr:`figure`; pages redraw with ``Plotly.react``, which keeps zoom and legend
     state.
 
@@ -57,11 +57,12 @@ class PlotPanel(anywidget.AnyWidget):
     """
 
     _esm = STATIC / "plot.js"
+    store_type = PlotStore
 
     name = traitlets.Unicode("").tag(sync=True)
-    data = traitlets.Unicode("[]", help="the figure's traces as JSON").tag(sync=True)
-    frame = traitlets.Unicode("{}", help="the figure's layout as JSON").tag(sync=True)
-    alt = traitlets.Unicode("").tag(sync=True)
+    data = traitlets.Unicode("[]", help="the figure's traces as JSON").tag(live=True)
+    frame = traitlets.Unicode("{}", help="the figure's layout as JSON").tag(live=True)
+    alt = traitlets.Unicode("").tag(live=True)
     runtime = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
     plotly_version = traitlets.Unicode("").tag(sync=True)
 
@@ -95,7 +96,7 @@ class PlotPanel(anywidget.AnyWidget):
         self._figure = figure
         # Only what differs is sent: moving a time cursor changes the layout, and leaves megabytes of traces
         # alone.
-        with self.hold_sync():
+        with self.store.hold_sync():
             for part, text in self._parts(figure, self.name).items():
                 setattr(self, part, text)
 

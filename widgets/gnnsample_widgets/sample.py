@@ -11,15 +11,13 @@ import traitlets
 from gnnsample_lab import NeighborSampler, figures
 
 from .controls import Control, Slider, Switch
-from .explorer import Explorer
+from .fanouts import FanoutExplorer
 
-MAX_HOPS = 3
-MAX_FANOUT = 6
 FAINT = 30
 """Neighbours that were not sampled and are drawn all the same: a few, to show that there was a choice."""
 
 
-class SampleExplorer(Explorer):
+class SampleExplorer(FanoutExplorer):
     """A k-hop sample of one seed vertex as a drawing that grows hop by hop, and its work per hop.
 
     State: ``seed_vertex`` (global id), ``hops``, ``fanout_1`` .. ``fanout_3`` (hop 1 next to the seed),
@@ -31,6 +29,8 @@ class SampleExplorer(Explorer):
 
     heading = "What is sampled: one seed, hop by hop"
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"drawing": (5, 560), "work": (3, 340)}
+
+    max_fanout: ClassVar[int] = 6
 
     seed_vertex = traitlets.Int(0).tag(state=True)
     hops = traitlets.Int(2).tag(state=True)
@@ -59,13 +59,7 @@ class SampleExplorer(Explorer):
                 max=max(0, self.graph.num_nodes - 1),
                 typed=True,
             ),
-            Slider("hops", "Hops sampled", self.hops, min=1, max=MAX_HOPS),
-            *(
-                Slider(
-                    f"fanout_{h}", f"Fanout of hop {h}", getattr(self, f"fanout_{h}"), min=1, max=MAX_FANOUT
-                )
-                for h in range(1, MAX_HOPS + 1)
-            ),
+            *self.hop_sliders("Hops sampled"),
             Slider(
                 "hops_shown",
                 "Hops shown",
@@ -80,8 +74,7 @@ class SampleExplorer(Explorer):
         return {control.name: control for control in controls}
 
     def adapt(self) -> None:
-        for hop in range(1, MAX_HOPS + 1):
-            self.controls[f"fanout_{hop}"].disabled = hop > self.hops
+        super().adapt()
         shown = self.controls["hops_shown"]
         if shown.max != self.hops:
             # Whoever looked at the whole sample wants to go on doing so.
@@ -89,11 +82,6 @@ class SampleExplorer(Explorer):
             shown.set_limits(0, self.hops)
             if was_all:
                 self.hops_shown = self.hops
-
-    @staticmethod
-    def fanouts(state: dict[str, Any]) -> list[int]:
-        """The fanouts in use, hop 1 first."""
-        return [state[f"fanout_{h}"] for h in range(1, state["hops"] + 1)]
 
     def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
         sampled = {name: value for name, value in state.items() if name != "hops_shown"}

@@ -10,15 +10,12 @@ import traitlets
 from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures, strategies
 
 from .controls import Choice, Control, Slider, Switch
-from .explorer import Explorer
+from .fanouts import FanoutExplorer
 from .graphs import batch_options, draw_seeds, seed_lines, seed_pool
 from .recorded import modelled
 
-MAX_HOPS = 3
-MAX_FANOUT = 20
 
-
-class WorkloadExplorer(Explorer):
+class WorkloadExplorer(FanoutExplorer):
     """How many vertices each hop expands, how long that takes, how busy the GPU is, and who does it faster.
 
     State: ``batch_size``, ``hops``, ``fanout_1`` .. ``fanout_3``, ``strategy`` (looked at closely),
@@ -35,10 +32,6 @@ class WorkloadExplorer(Explorer):
     )
 
     batch_size = traitlets.Int(256).tag(state=True)
-    hops = traitlets.Int(3).tag(state=True)
-    fanout_1 = traitlets.Int(10).tag(state=True)
-    fanout_2 = traitlets.Int(10).tag(state=True)
-    fanout_3 = traitlets.Int(10).tag(state=True)
     strategy = traitlets.Unicode("persistent").tag(state=True)
     baseline = traitlets.Unicode("block-bsp").tag(state=True)
     pick = traitlets.Unicode("reservoir").tag(state=True)
@@ -60,13 +53,7 @@ class WorkloadExplorer(Explorer):
                 options=batch_options(self.graph, 8192),
                 unit=" seeds",
             ),
-            Slider("hops", "Hops", self.hops, min=1, max=MAX_HOPS),
-            *(
-                Slider(
-                    f"fanout_{h}", f"Fanout of hop {h}", getattr(self, f"fanout_{h}"), min=1, max=MAX_FANOUT
-                )
-                for h in range(1, MAX_HOPS + 1)
-            ),
+            *self.hop_sliders("Hops"),
             Slider("seed", "Random seed", self.seed, max=99),
             Choice("strategy", "Strategy", self.strategy, names),
             Choice("baseline", "Set against", self.baseline, names),
@@ -74,15 +61,6 @@ class WorkloadExplorer(Explorer):
             Switch("every_strategy", "Compare all strategies", self.every_strategy),
         ]
         return {control.name: control for control in controls}
-
-    def adapt(self) -> None:
-        for hop in range(1, MAX_HOPS + 1):
-            self.controls[f"fanout_{hop}"].disabled = hop > self.hops
-
-    @staticmethod
-    def fanouts(state: dict[str, Any]) -> list[int]:
-        """The fanouts in use, hop 1 first."""
-        return [state[f"fanout_{h}"] for h in range(1, state["hops"] + 1)]
 
     def _sample(self, state: dict[str, Any], strategy: str) -> MiniBatch:
         sampler = NeighborSampler(

@@ -1,6 +1,10 @@
 // A disclosure button, the code, and a button that copies it.
 
-function render({ model, el }) {
+/** The plain model that holds what changes (see store.py). */
+const storeOf = (model) => model.widget_manager.get_model(model.get("store").slice("IPY_MODEL_".length));
+
+async function render({ model, el }) {
+  const store = await storeOf(model);
   const root = document.createElement("div");
   root.className = "gs-code";
   const toggle = Object.assign(document.createElement("button"), { type: "button", className: "gs-button" });
@@ -11,17 +15,17 @@ function render({ model, el }) {
   // The notebook's own shortcuts must not act on keys meant for these.
   for (const node of [toggle, copy, text]) node.dataset.lmSuppressShortcuts = "true";
   const paint = () => {
-    const open = model.get("shown");
+    const open = store.get("shown");
     toggle.textContent = open ? "Hide the code" : "Show the code";
     toggle.setAttribute("aria-expanded", String(open));
     copy.hidden = text.hidden = !open;
-    text.textContent = model.get("code");
+    text.textContent = store.get("code");
   };
-  toggle.addEventListener("click", () => { model.set("shown", !model.get("shown")); model.save_changes(); paint(); });
+  toggle.addEventListener("click", () => { store.set("shown", !store.get("shown")); store.save_changes(); paint(); });
   copy.addEventListener("click", async () => {
     let done = "Copied";
     try {
-      await navigator.clipboard.writeText(model.get("code"));
+      await navigator.clipboard.writeText(store.get("code"));
     } catch {
       // No clipboard on a page without https: select the text, so that the usual keys copy it.
       getSelection().selectAllChildren(text);
@@ -30,12 +34,12 @@ function render({ model, el }) {
     copy.textContent = done;
     setTimeout(() => { copy.textContent = "Copy"; }, 2000);
   });
-  model.on("change:code", paint);
-  model.on("change:shown", paint);
+  store.on("change:code", paint);
+  store.on("change:shown", paint);
   root.append(toggle, copy, text);
   el.append(root);
   paint();
-  return () => { model.off("change:code", paint); model.off("change:shown", paint); };
+  return () => { store.off("change:code", paint); store.off("change:shown", paint); };
 }
 
 export default { render };

@@ -1,16 +1,19 @@
 // Every control of the explorers: a labelled range, select or checkbox made of native elements, so that it has an
 // accessible name, takes the keyboard and needs no framework. State lives in the model ("value"); this file only shows it.
 
+/** The plain model that holds what changes (see store.py). */
+const storeOf = (model) => model.widget_manager.get_model(model.get("store").slice("IPY_MODEL_".length));
+
 /** Send `value` to the kernel at once, then at most once per `wait_ms`, always ending with the last one. */
-function sender(model) {
+function sender(model, store) {
   let timer = null;
   let last = -Infinity;
   let pending;
   const flush = () => {
     timer = null;
     last = performance.now();
-    model.set("value", pending);
-    model.save_changes();
+    store.set("value", pending);
+    store.save_changes();
   };
   return {
     push(value) {
@@ -31,7 +34,7 @@ function element(tag, props = {}, ...children) {
   return node;
 }
 
-function renderRange({ model, root, id, send }) {
+function renderRange({ model, store, root, id, send }) {
   const range = element("input", { type: "range", id, name: model.get("name") });
   const output = element("output", { className: "gs-value" });
   output.setAttribute("for", id);
@@ -39,37 +42,37 @@ function renderRange({ model, root, id, send }) {
   const head = element("div", { className: "gs-head" }, element("label", { htmlFor: id, textContent: model.get("label") }));
   head.append(model.get("typed") ? typed : output);
 
-  const options = () => model.get("options");
+  const options = () => store.get("options");
   const toPosition = (value) => (options().length ? options().indexOf(value) : value);
   const toValue = (position) => (options().length ? options()[position] : position);
   const shown = (value) => `${value.toLocaleString("en-US")}${model.get("unit")}`;
 
   const paint = (value) => {
     const many = options().length;
-    range.min = many ? 0 : model.get("min");
-    range.max = many ? many - 1 : model.get("max");
+    range.min = many ? 0 : store.get("min");
+    range.max = many ? many - 1 : store.get("max");
     range.step = many ? 1 : model.get("step");
     range.value = toPosition(value);
     root.dataset.value = JSON.stringify(value);
     range.setAttribute("aria-valuetext", shown(value));
     output.textContent = shown(value);
-    typed.min = model.get("min");
-    typed.max = model.get("max");
+    typed.min = store.get("min");
+    typed.max = store.get("max");
     typed.step = model.get("step");
     if (document.activeElement !== typed) typed.value = value;
     typed.setAttribute("aria-label", `${model.get("label")}, as a number`);
-    range.disabled = typed.disabled = model.get("disabled");
-    root.classList.toggle("gs-disabled", model.get("disabled"));
+    range.disabled = typed.disabled = store.get("disabled");
+    root.classList.toggle("gs-disabled", store.get("disabled"));
   };
   const change = (value) => { paint(value); send.push(value); };
 
   range.addEventListener("input", () => change(toValue(Number(range.value))));
   const commit = () => {
     const value = Math.round(Number(typed.value));
-    if (typed.value === "" || !Number.isFinite(value)) { typed.value = model.get("value"); return; }
-    const held = Math.min(model.get("max"), Math.max(model.get("min"), value));
+    if (typed.value === "" || !Number.isFinite(value)) { typed.value = store.get("value"); return; }
+    const held = Math.min(store.get("max"), Math.max(store.get("min"), value));
     typed.value = held;
-    if (held !== model.get("value")) change(held);
+    if (held !== store.get("value")) change(held);
   };
   typed.addEventListener("change", commit);
   // A notebook may keep Enter from becoming a change.
@@ -104,13 +107,13 @@ function renderRange({ model, root, id, send }) {
   return { field: range, paint, stop };
 }
 
-function renderSelect({ model, root, id, send }) {
+function renderSelect({ model, store, root, id, send }) {
   const select = element("select", { id, name: model.get("name") });
   const paint = (value) => {
-    select.replaceChildren(...model.get("options").map((o) => element("option", { value: o, textContent: o })));
+    select.replaceChildren(...store.get("options").map((o) => element("option", { value: o, textContent: o })));
     select.value = value;
     root.dataset.value = JSON.stringify(value);
-    select.disabled = model.get("disabled");
+    select.disabled = store.get("disabled");
   };
   select.addEventListener("change", () => { root.dataset.value = JSON.stringify(select.value); send.push(select.value); });
   root.append(
@@ -118,12 +121,12 @@ function renderSelect({ model, root, id, send }) {
   return { field: select, paint };
 }
 
-function renderCheckbox({ model, root, id, send }) {
+function renderCheckbox({ model, store, root, id, send }) {
   const box = element("input", { type: "checkbox", id, name: model.get("name") });
   const paint = (value) => {
     box.checked = value;
     root.dataset.value = JSON.stringify(value);
-    box.disabled = model.get("disabled");
+    box.disabled = store.get("disabled");
   };
   box.addEventListener("change", () => { root.dataset.value = JSON.stringify(box.checked); send.push(box.checked); });
   root.append(element("label", { className: "gs-check", htmlFor: id }, box, ` ${model.get("label")}`));
@@ -132,27 +135,28 @@ function renderCheckbox({ model, root, id, send }) {
 
 const KINDS = { range: renderRange, select: renderSelect, checkbox: renderCheckbox };
 
-function render({ model, el }) {
+async function render({ model, el }) {
+  const store = await storeOf(model);
   // Random, since every control runs its own copy of this module: a counter would give two explorers the same ids.
   const id = `gs-${model.get("name")}-${Math.random().toString(36).slice(2)}`;
   const root = element("div", { className: `gs-control gs-${model.get("kind")}` });
   root.dataset.name = model.get("name");
-  const send = sender(model);
-  const { field, paint, stop = () => {} } = KINDS[model.get("kind")]({ model, root, id, send });
+  const send = sender(model, store);
+  const { field, paint, stop = () => {} } = KINDS[model.get("kind")]({ model, store, root, id, send });
   if (model.get("help")) {
     root.append(element("div", { className: "gs-help", id: `${id}-help`, textContent: model.get("help") }));
     field.setAttribute("aria-describedby", `${id}-help`);
   }
   // A value on its way to the kernel outranks what the kernel still believes, or the handle would jump back mid-drag.
-  const update = () => { if (!send.waiting) paint(model.get("value")); };
+  const update = () => { if (!send.waiting) paint(store.get("value")); };
   const NAMES = ["value", "min", "max", "options", "disabled"];
-  NAMES.forEach((name) => model.on(`change:${name}`, update));
+  NAMES.forEach((name) => store.on(`change:${name}`, update));
   update();
   el.append(root);
   return () => {
     stop();
     send.stop();
-    NAMES.forEach((name) => model.off(`change:${name}`, update));
+    NAMES.forEach((name) => store.off(`change:${name}`, update));
   };
 }
 

@@ -7,13 +7,23 @@ async function load(model) {
   const reference = model.get("runtime").slice("IPY_MODEL_".length);
   const runtime = await model.widget_manager.get_model(reference);
   const packed = new Blob([runtime.get("packed")]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const source = await new Response(packed).text();
-  // The file sets a global and looks for CommonJS and AMD loaders: give it its own module, and leave the page as it was.
-  const before = globalThis.Plotly;
-  const module = { exports: {} };
-  new Function("module", "exports", "define", source)(module, module.exports, undefined);
-  if (before === undefined) delete globalThis.Plotly; else globalThis.Plotly = before;
-  return module.exports;
+  const address = URL.createObjectURL(await new Response(packed, { headers: { "Content-Type": "text/javascript" } }).blob());
+  // A script element, for browsers compile those beside the page's work. The file sets globals: the page keeps its own.
+  const before = { Plotly: globalThis.Plotly, moduleName: globalThis.moduleName };
+  const script = document.createElement("script");
+  await new Promise((resolve, reject) => {
+    script.onload = resolve;
+    script.onerror = () => reject(new Error("plotly.js did not load"));
+    script.src = address;
+    document.head.append(script);
+  });
+  const loaded = globalThis.Plotly;
+  for (const [name, value] of Object.entries(before)) {
+    if (value === undefined) delete globalThis[name]; else globalThis[name] = value;
+  }
+  script.remove();
+  URL.revokeObjectURL(address);
+  return loaded;
 }
 
 function plotly(model) {
@@ -74,7 +84,16 @@ function fitTitle(layout, width) {
 
 const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
 
-function render({ model, el }) {
+/** The plain model that holds what changes (see store.py). */
+const storeOf = (model) => model.widget_manager.get_model(model.get("store").slice("IPY_MODEL_".length));
+
+/** When the page has a moment: what is on its way to other widgets goes first. */
+const idle = () => new Promise((resolve) => {
+  if (globalThis.requestIdleCallback) requestIdleCallback(resolve, { timeout: 1500 }); else setTimeout(resolve, 50);
+});
+
+async function render({ model, el }) {
+  const store = await storeOf(model);
   const host = document.createElement("div");
   host.className = "gs-plot";
   host.dataset.name = model.get("name");
@@ -93,16 +112,20 @@ function render({ model, el }) {
     if (busy) return;
     busy = true;
     try {
-      lib ??= await plotly(model);
+      if (!lib) {
+        await idle();
+        lib = await plotly(model);
+        await idle();
+      }
       while (stale && !closed) {
         stale = false;
-        const data = decode(JSON.parse(model.get("data")));
+        const data = decode(JSON.parse(store.get("data")));
         drawnWidth = host.clientWidth;
-        const plain = { ...decode(JSON.parse(model.get("frame"))), autosize: true, width: undefined };
+        const plain = { ...decode(JSON.parse(store.get("frame"))), autosize: true, width: undefined };
         const layout = fitTitle(plain, drawnWidth);
         if (!host.classList.contains("js-plotly-plot")) host.textContent = "";
         host.style.height = `${layout.height ?? 380}px`;
-        host.setAttribute("aria-label", model.get("alt"));
+        host.setAttribute("aria-label", store.get("alt"));
         await lib.react(host, data, layout, CONFIG);
       }
     } catch (error) {
@@ -125,13 +148,13 @@ function render({ model, el }) {
   });
   observer.observe(el);
   const NAMES = ["data", "frame"];
-  NAMES.forEach((name) => model.on(`change:${name}`, draw));
+  NAMES.forEach((name) => store.on(`change:${name}`, draw));
   draw();
   return () => {
     closed = true;
     clearTimeout(later);
     observer.disconnect();
-    NAMES.forEach((name) => model.off(`change:${name}`, draw));
+    NAMES.forEach((name) => store.off(`change:${name}`, draw));
     if (lib) lib.purge(host);
   };
 }
