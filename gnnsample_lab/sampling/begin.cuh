@@ -116,7 +116,10 @@ __device__ __forceinline__ u64* lab_seed_hash(const Plan& p, u32 b, u32 parity) 
 }
 
 __device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
-    const Batch batch = lab_fetch_batch(p, b);
+    __shared__ Batch fetched;
+    if (threadIdx.x == 0) fetched = lab_fetch_batch(p, b);
+    __syncthreads();
+    const Batch batch = fetched;
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
     if (i == 0 && p.host_batches) p.batches[b] = batch;
     u32* counters = lab_counters(p, b);
@@ -136,11 +139,24 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, i0 = blockIdx.x * blockDim.x, i = i0 + tid;
     if (i0 >= batch.num_seeds) return;
     // How many first occurrences lie before this block: every block counts anew, which costs less than waiting.
+    // Eight at a time, most of them found at the first look: two latencies for eight seeds.
     u32 mine = 0;
-#pragma unroll 4
-    for (u32 j = tid; j < i0; j += blockDim.x) {
-        const u64 v = lab_seed(batch, j);
-        if (v < p.num_nodes) mine += lab_first_index(hash, (u32)p.seed_slots, v) == j;
+    for (u32 j0 = tid; j0 < i0; j0 += 8 * blockDim.x) {
+        u64 seeds[8], entries[8];
+#pragma unroll
+        for (u32 c = 0; c < 8; ++c) {
+            const u32 j = j0 + c * blockDim.x;
+            seeds[c] = j < i0 ? lab_seed(batch, j) : LAB_EMPTY;
+        }
+#pragma unroll
+        for (u32 c = 0; c < 8; ++c) entries[c] = hash[lab_hash(seeds[c], p.seed_slots)];
+#pragma unroll
+        for (u32 c = 0; c < 8; ++c) {
+            if (seeds[c] >= p.num_nodes) continue;
+            const u32 lowest = entries[c] >> 24 == seeds[c] ? (u32)(entries[c] & 0xFFFFFF)
+                                                            : lab_first_index(hash, (u32)p.seed_slots, seeds[c]);
+            mine += lowest == j0 + c * blockDim.x;
+        }
     }
     const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
     const bool valid = v < p.num_nodes;

@@ -30,14 +30,19 @@ struct BlockShared {
     u32 fresh;
     u32 stop;
     u32 limit;
+    u32 done;  // tasks finished but not yet taken off the outstanding count
     int slots[SLOTS];
     ID_T staged[SLOTS + 1];
 };
 
-// One thread: what serving a published task needs to know first.
-__device__ __forceinline__ void lab_look(const Plan& p, u32* counters, u64 word, Fetched& f) {
+// What serving a published task needs to know first, by the lanes in `mask`, each for a task of its own. Lanes of
+// the same hop share one atomic for their row numbers: every task of the run goes through these few addresses.
+__device__ __forceinline__ void lab_look(const Plan& p, u32* counters, u32 mask, u64 word, Fetched& f) {
     const Task task = lab_task(word);
-    f.number = atomicAdd(counters + CTR_ROWS + task.hop, 1u);
+    const u32 lane = threadIdx.x & 31, peers = __match_any_sync(mask, task.hop), leader = __ffs(peers) - 1;
+    u32 first = 0;
+    if (lane == leader) first = atomicAdd(counters + CTR_ROWS + task.hop, (u32)__popc(peers));
+    f.number = __shfl_sync(peers, first, leader) + __popc(peers & ((1u << lane) - 1));
     const Row row = lab_row(p, task.vertex, p.hops[task.hop].fanout);
     f.start = row.start;
     f.degree = row.degree;
@@ -92,7 +97,8 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
         const u32 fresh = s.fresh;
         if (fresh) {
             if (threadIdx.x == 0) {
-                atomicAdd(counters + CTR_OUTSTANDING, fresh);
+                atomicAdd(counters + CTR_OUTSTANDING, fresh - s.done);
+                s.done = 0;
                 s.base = atomicAdd(counters + CTR_TAIL, fresh);
             }
             __syncthreads();
@@ -107,8 +113,15 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
     if (threadIdx.x == 0) {
         lab_record(p, b, h, s.row, ticket, started);
         p.queue[(u64)b * p.queue_cap + ticket] = word | LAB_DONE;
-        atomicSub(counters + CTR_OUTSTANDING, 1u);
+        ++s.done;
     }
+}
+
+// Thread 0: take finished tasks off the outstanding count. Once per fetch, and always before a wait: others may be
+// waiting for the count to reach zero.
+__device__ __forceinline__ void lab_settle(u32* counters, BlockShared& s) {
+    if (s.done) atomicSub(counters + CTR_OUTSTANDING, s.done);
+    s.done = 0;
 }
 
 // Wait until the ticket's slot is published; false when all work is done or the run has failed.
@@ -116,6 +129,7 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
     if (threadIdx.x == 0) {
         const u32 tag = p.batches[b].tag;
         Watch watch;
+        lab_settle(counters, s);
         s.stop = 0;
         while (!lab_published(s.word = lab_peek(p, b, ticket), tag)) {
             // Published just before the last task ended? `over` was read after the slot, so look once more.
@@ -137,13 +151,17 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) fused_static(co
     __shared__ u32 ticket;
     u32* counters = lab_counters(p, blockIdx.y);
     // Tickets, not blockIdx: a block that waits then only waits for blocks that already run.
-    if (threadIdx.x == 0) ticket = atomicAdd(counters + CTR_HEAD, 1u);
+    if (threadIdx.x == 0) {
+        ticket = atomicAdd(counters + CTR_HEAD, 1u);
+        s.done = 0;
+    }
     __syncthreads();
     if (!lab_await(p, blockIdx.y, counters, ticket, s)) return;
     __shared__ Fetched fetched;
-    if (threadIdx.x == 0) lab_look(p, counters, s.word, fetched);
+    if (threadIdx.x == 0) lab_look(p, counters, 1u, s.word, fetched);
     __syncthreads();
     lab_serve(p, blockIdx.y, counters, fetched, ticket, s);
+    if (threadIdx.x == 0) lab_settle(counters, s);
 }
 
 extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(const __grid_constant__ Plan p) {
@@ -155,32 +173,37 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(cons
     u32* counters = lab_counters(p, b);
     const u32 tag = p.batches[b].tag;
     u32 ticket = blockIdx.x, tickets = 1;
-    if (p.paper) {
-        if (threadIdx.x == 0) s.limit = lab_acquire(counters + CTR_TAIL);
-        __syncthreads();
+    if (threadIdx.x == 0) {
+        s.done = 0;
+        s.limit = lab_acquire(counters + CTR_TAIL);
     }
+    __syncthreads();
     while (true) {
         // As published: leave when the index has caught up with the tail as last seen.
         if (p.paper && ticket >= s.limit) return;
         // All slots of the fetch in one look. As published they are never looked at again, written or not; the
         // exact rule keeps the ticket and waits for the slot.
-        for (u32 i = threadIdx.x; i < tickets; i += blockDim.x) {
-            const u64 word = lab_peek(p, b, ticket + i);
-            if (lab_published(word, tag)) lab_look(p, counters, word, fetched[i]);
-            else fetched[i].word = 0;
+        for (u32 i0 = threadIdx.x & ~31u; i0 < tickets; i0 += blockDim.x) {
+            const u32 i = i0 + (threadIdx.x & 31);
+            const u64 word = i < tickets ? lab_peek(p, b, ticket + i) : 0;
+            const bool ready = i < tickets && lab_published(word, tag);
+            const u32 mask = __ballot_sync(0xFFFFFFFFu, ready);
+            if (ready) lab_look(p, counters, mask, word, fetched[i]);
+            else if (i < tickets) fetched[i].word = 0;
         }
         __syncthreads();
         for (u32 i = 0; i < tickets; ++i) {
             if (!fetched[i].word) {
                 if (p.paper) continue;
                 if (!lab_await(p, b, counters, ticket + i, s)) return;
-                if (threadIdx.x == 0) lab_look(p, counters, s.word, fetched[i]);
+                if (threadIdx.x == 0) lab_look(p, counters, 1u, s.word, fetched[i]);
                 __syncthreads();
             }
             lab_serve(p, b, counters, fetched[i], ticket + i, s);
             __syncthreads();
         }
         if (threadIdx.x == 0) {
+            lab_settle(counters, s);
             first = atomicAdd(counters + CTR_HEAD, (u32)p.fetch_size) + gridDim.x;
             s.limit = lab_acquire(counters + CTR_TAIL);
         }
