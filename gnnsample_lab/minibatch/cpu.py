@@ -39,6 +39,45 @@ class CpuTables:
         return self.table.nbytes
 
 
+class _Builder:
+    """A mini-batch in the making: vertices in order of discovery, hop after hop."""
+
+    def __init__(self, graph: Any, tables: CpuTables, seeds: np.ndarray) -> None:
+        self.limit, self.table, self.base = graph.num_nodes, tables.table, tables.take_base()
+        self.nodes = np.empty(min(self.limit, 1 << 16), dtype=graph.indices.dtype)
+        self.sizes: list[int] = []
+        self.picks: list[HopPicks] = []
+        self.local: list[np.ndarray] = []
+        self._count = 0
+        self._reach(seeds.astype(self.nodes.dtype, copy=False))
+
+    def _reach(self, vertices: np.ndarray) -> None:
+        need = min(self._count + vertices.size, self.limit)
+        if self.nodes.size < need:
+            grown = np.empty(min(max(need, 2 * self.nodes.size), self.limit), dtype=self.nodes.dtype)
+            grown[: self._count] = self.nodes[: self._count]
+            self.nodes = grown
+        self._count = twin.insert_new(vertices, self.table, self.base, self.nodes, self._count)
+        self.sizes.append(self._count)
+
+    def frontier(self, new_only: bool) -> np.ndarray:
+        """The vertices that the next hop expands."""
+        begin = self.sizes[-2] if new_only and self.picks else 0
+        return self.nodes[begin : self._count].copy()
+
+    def add(self, picks: HopPicks) -> None:
+        """Take in one hop's picks: new vertices get the next local ids."""
+        self._reach(picks.neighbors)
+        ids = np.empty(picks.num_picks, dtype=np.int32)
+        twin.local_ids(picks.neighbors, self.table, self.base, ids)
+        self.picks.append(picks)
+        self.local.append(ids)
+
+    def finish(self, inverse: np.ndarray, batch_id: int, spec: SampleSpec, graph: Any) -> MiniBatch:
+        nodes, sizes = self.nodes[: self._count].copy(), tuple(self.sizes)
+        return MiniBatch(nodes, sizes, tuple(self.picks), tuple(self.local), inverse, batch_id, spec, graph)
+
+
 def sample_cpu(
     graph: Any,
     spec: SampleSpec,
@@ -48,28 +87,12 @@ def sample_cpu(
     batch_id: int,
 ) -> MiniBatch:
     """One mini-batch with every hop complete."""
-    dtype = graph.indices.dtype
     distinct, inverse = merge_duplicates(seeds)
-    base = tables.take_base()
-    nodes = np.empty(min(graph.num_nodes, 1 << 16), dtype=dtype)
-    nodes = _room(nodes, 0, distinct.size, graph.num_nodes)
-    count = twin.insert_new(distinct.astype(dtype, copy=False), tables.table, base, nodes, 0)
-    sizes, picks, local = [count], [], []
+    batch = _Builder(graph, tables, distinct)
     for hop in range(spec.num_hops):
-        begin = sizes[-2] if spec.expand == "new" and hop else 0
-        hop_picks = twin.draw_hop(
-            nodes[begin:count].copy(), graph.indptr, graph.indices, weights, spec, batch_id, hop
-        )
-        nodes = _room(nodes, count, hop_picks.num_picks, graph.num_nodes)
-        count = twin.insert_new(hop_picks.neighbors, tables.table, base, nodes, count)
-        ids = np.empty(hop_picks.num_picks, dtype=np.int32)
-        twin.local_ids(hop_picks.neighbors, tables.table, base, ids)
-        sizes.append(count)
-        picks.append(hop_picks)
-        local.append(ids)
-    return MiniBatch(
-        nodes[:count].copy(), tuple(sizes), tuple(picks), tuple(local), inverse, batch_id, spec, graph
-    )  # fmt: skip
+        frontier = batch.frontier(spec.expand == "new")
+        batch.add(twin.draw_hop(frontier, graph.indptr, graph.indices, weights, spec, batch_id, hop))
+    return batch.finish(inverse, batch_id, spec, graph)
 
 
 def keep_rows(batch: MiniBatch, masks: list[np.ndarray], tables: CpuTables) -> MiniBatch:
@@ -78,41 +101,13 @@ def keep_rows(batch: MiniBatch, masks: list[np.ndarray], tables: CpuTables) -> M
     Vertices that were reached but whose task was lost keep a row without picks, so that every block's
     destinations stay a prefix of its sources.
     """
-    dtype = batch.node_ids.dtype
-    base = tables.take_base()
-    nodes = np.empty(batch.num_nodes, dtype=dtype)
-    count = twin.insert_new(batch.seeds, tables.table, base, nodes, 0)
-    sizes, picks, local = [count], [], []
+    kept = _Builder(batch.graph, tables, batch.seeds)
     for full, mask in zip(batch.picks, masks, strict=True):
+        frontier = kept.frontier(False)
         row_of = {int(v): i for i, v in enumerate(full.frontier) if mask[i]}
-        counts = np.zeros(count, dtype=np.int32)
-        neighbors: list[np.ndarray] = [np.empty(0, dtype)]
-        positions: list[np.ndarray] = [np.empty(0, np.int64)]
-        for row in range(count):
-            i = row_of.get(int(nodes[row]))
-            if i is not None:
-                begin, end = full.offsets[i], full.offsets[i + 1]
-                counts[row] = end - begin
-                neighbors.append(full.neighbors[begin:end])
-                positions.append(full.positions[begin:end])
-        kept = HopPicks(nodes[:count].copy(), counts, np.concatenate(neighbors), np.concatenate(positions))
-        count = twin.insert_new(kept.neighbors, tables.table, base, nodes, count)
-        ids = np.empty(kept.num_picks, dtype=np.int32)
-        twin.local_ids(kept.neighbors, tables.table, base, ids)
-        sizes.append(count)
-        picks.append(kept)
-        local.append(ids)
-    return MiniBatch(
-        nodes[:count].copy(), tuple(sizes), tuple(picks), tuple(local), batch.seed_inverse, batch.batch_id,
-        batch.spec, batch.graph,
-    )  # fmt: skip
-
-
-def _room(nodes: np.ndarray, count: int, more: int, limit: int) -> np.ndarray:
-    """``nodes`` with space for ``more`` further entries; never more than the graph has."""
-    need = min(count + more, limit)
-    if nodes.size >= need:
-        return nodes
-    grown = np.empty(min(max(need, 2 * nodes.size), limit), dtype=nodes.dtype)
-    grown[:count] = nodes[:count]
-    return grown
+        rows = [row_of.get(int(v), -1) for v in frontier]
+        counts = np.array([full.counts[i] if i >= 0 else 0 for i in rows], dtype=np.int32)
+        taken = [np.arange(full.offsets[i], full.offsets[i + 1]) for i in rows if i >= 0]
+        at = np.concatenate([np.empty(0, dtype=np.int64), *taken])
+        kept.add(HopPicks(frontier, counts, full.neighbors[at], full.positions[at]))
+    return kept.finish(batch.seed_inverse, batch.batch_id, batch.spec, batch.graph)
