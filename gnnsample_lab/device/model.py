@@ -54,8 +54,13 @@ class UnitCost:
         pick_us: one pass of the group over the picks (``ceil(picks / lanes)`` of them).
         floyd_us: one slot of the O(fanout) rule, whose slots are decided one after the other.
         pass_us: one pass of the group over the candidates of the O(degree) rule (``ceil((degree - k) /
-            lanes)``).
-        saturation: busy groups per SM beyond which they share its throughput instead of adding to it.
+            (lanes * per_lane))``); weights are read one by a lane.
+        saturation: tasks per SM beyond which groups share its throughput instead of adding to it.
+        expand_us: added where the task itself deduplicates its picks, see :func:`hands_on`.
+        after_us: added where it queues the new ones: what is left to do once they are in the queue.
+        per_lane: candidates that a lane tests in one pass; four come of one call of the generator.
+        rows: tasks that one group takes up together; 32 for a warp whose lanes draw a row each. Their slots
+            are then decided side by side, their candidates and picks one row after the other.
     """
 
     lanes: int
@@ -65,6 +70,10 @@ class UnitCost:
     floyd_us: float
     pass_us: float
     saturation: float
+    expand_us: float = 0.0
+    after_us: float = 0.0
+    per_lane: int = 1
+    rows: int = 1
 
 
 @dataclass(frozen=True)
@@ -75,11 +84,19 @@ class Execution:
         unit: key of ``GpuModel.units``.
         workers_per_block: groups of that unit in one thread block.
         blocks_per_sm: resident blocks per SM.
+        blocks_per_sm_floyd: the same for the O(fanout) rule where it runs in smaller blocks, 0 where it does not.
+        hub_degree: the candidates of a vertex with more in-neighbours are shared by all groups of a block; 0 for never.
     """
 
     unit: str
     workers_per_block: int
     blocks_per_sm: int
+    blocks_per_sm_floyd: int = 0
+    hub_degree: int = 0
+
+    def resident_per_sm(self, pick: str) -> int:
+        """Resident blocks per SM under a pick rule."""
+        return self.blocks_per_sm if pick == "reservoir" else self.blocks_per_sm_floyd or self.blocks_per_sm
 
 
 @dataclass(frozen=True)
@@ -100,6 +117,7 @@ class GpuModel:
         block_dispatch_us: the block scheduler's time per block; it serves one block after the other.
         block_start_us: from dispatch until the first instruction of the block's task.
         queue_service_us: one atomic on a counter of the queue; requests to one address queue up.
+        queue_slot_us: one new task on its way into the queue, deduplication included; all blocks share this rate.
         queue_latency_us: until the block that asked has its answer, beyond the service time.
         publish_us: from reserving a slot of the queue until the task in it can be read by others.
         poll_us: until a waiting block notices that its slot was filled.
@@ -121,6 +139,7 @@ class GpuModel:
     block_dispatch_us: float
     block_start_us: float
     queue_service_us: float
+    queue_slot_us: float
     queue_latency_us: float
     publish_us: float
     poll_us: float
@@ -152,10 +171,10 @@ class GpuModel:
             raise ValueError(f"strategy must be one of {', '.join(self.execution)} (got {strategy!r})")
         return self.units[self.execution[strategy].unit]
 
-    def resident_blocks(self, strategy: str) -> int:
+    def resident_blocks(self, strategy: str, pick: str = "reservoir") -> int:
         """Thread blocks of ``strategy`` that the whole GPU holds at once."""
         self.unit(strategy)
-        return self.execution[strategy].blocks_per_sm * self.num_sms
+        return self.execution[strategy].resident_per_sm(pick) * self.num_sms
 
     def with_unit(self, name: str, **changes: float) -> GpuModel:
         """A copy with some numbers of one unit changed."""
@@ -205,6 +224,17 @@ def get_model(gpu: GpuModel | str) -> GpuModel:
     return known[gpu]
 
 
+def hands_on(strategy: str, hop: int, num_hops: int) -> tuple[bool, bool]:
+    """Whether tasks of a hop deduplicate their picks themselves, and whether they queue the new ones.
+
+    Both before the last hop where there is a queue. Kernels that draw and relabel deduplicate in every hop; where
+    that belongs to the preparation of a hop, tasks do neither.
+    """
+    schedule = PLANS[strategy][0]
+    queues = schedule in ("queue", "ticket") and hop + 1 < num_hops
+    return queues or schedule == "stride", queues
+
+
 def task_costs(
     unit: UnitCost,
     degree: npt.NDArray[np.int64],
@@ -237,6 +267,7 @@ class TaskFeatures:
         empty, full: bool[n], no candidates at all, or some.
         pick_passes, slots, candidate_passes: float64[n], multiples of ``pick_us``, ``floyd_us`` and
             ``pass_us``.
+        expands, queues: bool[n], pays ``expand_us``, ``after_us``.
     """
 
     empty: npt.NDArray[np.bool_]
@@ -244,16 +275,27 @@ class TaskFeatures:
     pick_passes: npt.NDArray[np.float64]
     slots: npt.NDArray[np.float64]
     candidate_passes: npt.NDArray[np.float64]
+    expands: npt.NDArray[np.bool_]
+    queues: npt.NDArray[np.bool_]
 
     def costs(self, unit: UnitCost) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """(latency_us, work_us) for a unit's numbers."""
-        latency = self.empty * unit.empty_us + self.full * unit.base_us
+        latency = self.empty * unit.empty_us + self.full * unit.base_us + self.expands * unit.expand_us
+        latency = latency + self.queues * unit.after_us
         work = (
             self.pick_passes * unit.pick_us
             + self.slots * unit.floyd_us
             + self.candidate_passes * unit.pass_us
         )
         return latency, work
+
+    def after(self, unit: UnitCost) -> npt.NDArray[np.float64]:
+        """The part of the latency that is left when the new tasks are queued, us."""
+        return np.where(self.queues, float(unit.after_us), 0.0)
+
+    def in_turn(self, unit: UnitCost) -> npt.NDArray[np.float64]:
+        """The part of the work that tasks of one group do one after the other, us."""
+        return self.pick_passes * unit.pick_us + self.candidate_passes * unit.pass_us
 
 
 def task_features(
@@ -265,8 +307,12 @@ def task_features(
     pick: str,
     replace: bool = False,
     weighted: bool = False,
+    hands_on: tuple[bool, bool] = (False, False),
 ) -> TaskFeatures:
-    """Counts that the cost of tasks is linear in; arguments as in :func:`task_costs`."""
+    """Counts that the cost of tasks is linear in; arguments as in :func:`task_costs`.
+
+    ``hands_on``: see the function of that name.
+    """
     lanes = unit.lanes
     picks = np.asarray(num_picks, dtype=np.float64)
     degrees = np.asarray(degree, dtype=np.float64)
@@ -279,15 +325,18 @@ def task_features(
     elif replace:
         slots = np.ceil(picks / lanes)
     elif pick == "reservoir":
-        candidates = np.ceil(np.where(chosen, degrees - fanout, 0) / lanes)
+        candidates = np.ceil(np.where(chosen, degrees - fanout, 0) / (lanes * unit.per_lane))
     else:
         slots = np.where(chosen, float(fanout), 0.0)
     return TaskFeatures(
         empty=degrees <= 0,
         full=degrees > 0,
-        pick_passes=np.ceil(picks / lanes),
+        # Rows that a group takes up together share its lanes, so passes add up before they are rounded.
+        pick_passes=picks / lanes if unit.rows > 1 else np.ceil(picks / lanes),
         slots=slots,
         candidate_passes=candidates,
+        expands=np.full(len(degrees), hands_on[0]),
+        queues=np.full(len(degrees), hands_on[1]),
     )
 
 

@@ -14,9 +14,15 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from gnnsample_lab.device.model import PLANS, GpuModel, TaskFeatures, UnitCost, task_features
+from gnnsample_lab.device.model import PLANS, GpuModel, TaskFeatures, UnitCost, hands_on, task_features
 from gnnsample_lab.device.model_run import Timeline, Workload, simulate
-from gnnsample_lab.traces import FUSED_STRATEGIES, SampleTrace, TaskTable, queue_depth_series
+from gnnsample_lab.traces import (
+    FUSED_STRATEGIES,
+    SampleTrace,
+    TaskTable,
+    hop_kernel_times,
+    queue_depth_series,
+)
 
 # A task is queued within this time of the end of its parent.
 _MAX_LAG_US = 4.0
@@ -24,10 +30,14 @@ _MAX_LAG_US = 4.0
 
 @dataclass(frozen=True)
 class Prediction:
-    """Kernel time and deepest queue of one trace as the model replays it; the queue is 0 without one."""
+    """Kernel time and deepest queue of one trace as the model replays it; the queue is 0 without one.
+
+    ``course_us`` is :func:`course` of the replay.
+    """
 
     kernel_us: float
     queue_peak: int
+    course_us: npt.NDArray[np.float64]
 
 
 def trace_workload(trace: SampleTrace, unit: UnitCost) -> Workload:
@@ -47,6 +57,7 @@ def trace_workload(trace: SampleTrace, unit: UnitCost) -> Workload:
         task_features(
             unit, tasks.degree[a:b], tasks.num_picks[a:b].astype(np.int64), trace.fanouts[hop],
             pick=trace.pick, replace=trace.replace, weighted=trace.weighted,
+            hands_on=hands_on(trace.strategy, hop, num_hops),
         )
         for hop, (a, b) in enumerate(pairwise(hop_ptr.tolist()))
     ]  # fmt: skip
@@ -106,6 +117,39 @@ def _parents(
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), handed.astype(np.int64)
 
 
+def kernel_time(trace: SampleTrace) -> float:
+    """Kernel time of a trace by the GPU's own clock, us: from first start to last end, per hop where hops do
+    not overlap.
+
+    Events around a single short launch also time the host that launches it, hence not ``trace.kernel_us``.
+    """
+    fused = trace.strategy in FUSED_STRATEGIES
+    return float(hop_kernel_times(trace.tasks, len(trace.fanouts), fused).sum())
+
+
+def course(
+    hop: npt.NDArray[np.int64],
+    start_us: npt.NDArray[np.float64],
+    end_us: npt.NDArray[np.float64],
+    fused: bool,
+) -> npt.NDArray[np.float64]:
+    """How a run proceeded: of each hop the median start, median end and last end.
+
+    Counted from the first start of the run, or, where a barrier separates hops, of the hop.
+    """
+    found: list[float] = []
+    for h in range(int(hop.max()) + 1):
+        rows = hop == h
+        if rows.any():
+            since = start_us.min() if fused else start_us[rows].min()
+            found += [
+                np.median(start_us[rows]) - since,
+                np.median(end_us[rows]) - since,
+                end_us[rows].max() - since,
+            ]
+    return np.array(found)
+
+
 def predict(model: GpuModel, trace: SampleTrace, workload: Workload | None = None) -> Prediction:
     """Kernel time and queue peak that the model expects for the tasks of a recorded trace."""
     unit = model.unit(trace.strategy)
@@ -114,16 +158,29 @@ def predict(model: GpuModel, trace: SampleTrace, workload: Workload | None = Non
         model,
         work,
         trace.strategy,
+        pick=trace.pick,
         fetch_size=trace.fetch_size or 1,
         completion=trace.completion or "exact",
         num_blocks=trace.num_blocks if PLANS[trace.strategy][0] == "queue" else None,
         grid_tasks=trace.num_blocks,
     )
-    if timeline.kernel_us is None:
-        kernel = timeline.total_us - float(timeline.preprocess_us.sum())
-    else:
-        kernel = float(timeline.kernel_us.sum())
-    return Prediction(kernel, _queue_peak(timeline) if trace.strategy in FUSED_STRATEGIES else 0)
+    kernel = 0.0
+    parts = (
+        [np.arange(work.num_tasks)]
+        if timeline.kernel_us is None
+        else np.split(np.arange(work.num_tasks), work.hop_ptr[1:-1])
+    )
+    for rows in parts:
+        ran = rows[timeline.processed[rows]]
+        if len(ran):
+            kernel += float(timeline.end_us[ran].max() - timeline.start_us[ran].min())
+    fused, done = trace.strategy in FUSED_STRATEGIES, timeline.processed
+    hop = np.repeat(np.arange(work.num_hops), np.diff(work.hop_ptr))
+    return Prediction(
+        kernel,
+        _queue_peak(timeline) if fused else 0,
+        course(hop[done], timeline.start_us[done], timeline.end_us[done], fused),
+    )
 
 
 def _queue_peak(timeline: Timeline) -> int:
@@ -141,6 +198,7 @@ def errors_by_trace(model: GpuModel, traces: Sequence[SampleTrace]) -> list[dict
     rows: list[dict[str, str | int | float]] = []
     for trace in traces:
         expected, peak = predict(model, trace), trace.queue.peak
+        measured = kernel_time(trace)
         rows.append(
             {
                 "strategy": trace.strategy,
@@ -148,9 +206,9 @@ def errors_by_trace(model: GpuModel, traces: Sequence[SampleTrace]) -> list[dict
                 "graph": trace.graph_name,
                 "batch_size": trace.batch_size,
                 "fanouts": ", ".join(map(str, trace.fanouts)),
-                "kernel_us": trace.kernel_us,
+                "kernel_us": measured,
                 "predicted_kernel_us": expected.kernel_us,
-                "kernel_time_error": abs(expected.kernel_us - trace.kernel_us) / max(trace.kernel_us, 1e-9),
+                "kernel_time_error": abs(expected.kernel_us - measured) / max(measured, 1e-9),
                 "queue_peak": peak,
                 "predicted_queue_peak": expected.queue_peak,
                 "queue_peak_error": abs(expected.queue_peak - peak) / peak if peak else float("nan"),

@@ -87,6 +87,7 @@ def simulate(
     workload: Workload,
     strategy: str,
     *,
+    pick: str = "reservoir",
     fetch_size: int = 5,
     completion: str = "exact",
     num_blocks: int | None = None,
@@ -96,7 +97,8 @@ def simulate(
     """Replay ``workload`` as ``strategy`` would run it; deterministic.
 
     Args:
-        fetch_size: tickets per fetch of the queue strategies.
+        pick: the pick rule, on which the size of blocks depends.
+        fetch_size: tickets per fetch of "persistent"; "persistent-tile" takes as many as there is work for.
         completion: "exact", or "paper" for Algorithm 1 of PGSampler as printed: the tail advances before the
             slot is written, slots are read once and unchecked, a block that leaves abandons what it claimed.
         num_blocks: blocks of the persistent grid; by default what is resident (under "paper" no more than
@@ -115,7 +117,7 @@ def simulate(
         if value is not None and value < 1:
             raise ValueError(f"{name} must be at least 1 (got {value})")
     schedule, host = PLANS[strategy]
-    run = _Run(model, workload, strategy, unit, host)
+    run = _Run(model, workload, strategy, unit, host, pick)
     if schedule in ("queue", "ticket"):
         if completion == "paper" and schedule == "queue":
             return run.published(fetch_size, num_blocks, task_index_start)
@@ -126,17 +128,27 @@ def simulate(
 class _Run:
     """Arrays and parameters that the schedules share; one instance per replay."""
 
-    def __init__(self, model: GpuModel, workload: Workload, strategy: str, unit: UnitCost, host: str) -> None:
+    def __init__(
+        self, model: GpuModel, workload: Workload, strategy: str, unit: UnitCost, host: str, pick: str
+    ) -> None:
         self.model, self.work, self.unit, self.host = model, workload, unit, host
         self.execution = model.execution[strategy]
         self.per_block = self.execution.workers_per_block
-        self.resident = model.resident_blocks(strategy)
+        self.resident = model.resident_blocks(strategy, pick)
         n = workload.num_tasks
         latency, work = workload.features.costs(unit)
-        self.cost = np.empty((n, 3))
+        self.cost = np.empty((n, 5))
         self.cost[:, 0], self.cost[:, 1] = latency, work
         # 10**9 bytes/s are 10**3 bytes/us.
         self.cost[:, 2] = workload.bytes_moved / (max(model.copy_bandwidth_gbps, 1e-9) * 1e3)
+        self.cost[:, 3] = workload.features.in_turn(unit)
+        self.cost[:, 4] = workload.features.after(unit)
+        if self.execution.hub_degree:
+            passes = workload.features.candidate_passes
+            hub = passes > self.execution.hub_degree / (unit.lanes * unit.per_lane)
+            saved = passes[hub] * unit.pass_us * (1 - 1 / self.per_block)
+            self.cost[hub, 1] -= saved
+            self.cost[hub, 3] -= saved
         self.parameters = np.array(
             [
                 model.block_dispatch_us,
@@ -146,6 +158,7 @@ class _Run:
                 model.publish_us,
                 model.poll_us,
                 max(unit.saturation, 1e-9),
+                model.queue_slot_us,
             ]
         )
         self.enqueue, self.start, self.end = (np.full(n, np.nan) for _ in range(3))
@@ -195,8 +208,11 @@ class _Run:
                 block[rows], sm[rows] = self._edges(first, last, now, workers)
             else:
                 order, first_of = self._shares(schedule, first, last, workers)
+                # As few rounds as full groups allow, then rows spread evenly over the groups of a round.
+                rounds = -(-(last - first) // (workers * self.unit.rows))
+                together = -(-(last - first) // (workers * rounds)) if self.unit.rows > 1 else 1
                 loops.run_assigned(
-                    first_of, order, now, num_sms, self.per_block, self.cost, self.parameters,
+                    first_of, order, now, num_sms, together, self.per_block, self.cost, self.parameters,
                     self.start, self.end, self.worker,
                 )  # fmt: skip
                 block[rows] = self.worker[rows] // self.per_block
@@ -207,7 +223,7 @@ class _Run:
         none = np.full(n, -1, dtype=np.int64)
         return Timeline(
             self.enqueue, self.start, self.end, block, sm, self.worker, np.ones(n, dtype=bool), none, none,
-            preprocess, kernel, now, 0.0, widest, workers,
+            preprocess, kernel, now, 0.0, widest, workers * self.unit.rows,
         )  # fmt: skip
 
     def _shares(self, schedule: str, first: int, last: int, workers: int) -> tuple[Ints, Ints]:
@@ -217,11 +233,14 @@ class _Run:
             used = min(workers, num)
             owner = np.arange(num) % used
         else:
-            # Cutting the running sum of the predicted work evenly needs one scan, which is what a kernel can
-            # afford.
-            weight = np.cumsum(self.cost[first:last, 0] + self.cost[first:last, 1])
-            used = min(workers, num)
-            owner = np.minimum((weight - 1e-12) / weight[-1] * used, used - 1).astype(np.int64)
+            # Blocks get shares of equal work, counted in groups of four candidates and one for the row; that
+            # needs one scan, which is what a kernel can afford. The groups of a block take its rows in turn.
+            weight = np.cumsum(self.work.candidates[first:last] // 4 + 1.0)
+            blocks = max(1, min(workers // self.per_block, num))
+            block = np.minimum((weight - 1e-12) / weight[-1] * blocks, blocks - 1).astype(np.int64)
+            begin = np.searchsorted(block, np.arange(blocks))
+            used = blocks * self.per_block
+            owner = block * self.per_block + (np.arange(num) - begin[block]) % self.per_block
         order = first + np.argsort(owner, kind="stable")
         return order, np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=used))])
 
@@ -236,7 +255,7 @@ class _Run:
         num = -(-int(until[-1]) // grain)
         since = np.concatenate([[0], until[:-1]])
         head, foot = since // grain, (until - 1) // grain
-        cost = np.empty((num, 3))
+        cost = np.zeros((num, 5))
         cost[:, 0] = unit.base_us
         cost[:, 1] = unit.pass_us * (grain // unit.lanes) + unit.pick_us
         total_memory = float(self.cost[first:last, 2].sum())
@@ -257,7 +276,7 @@ class _Run:
         sm = np.where(processed, self.worker // self.per_block % self.model.num_sms, -1)
         preprocess = np.array([self._host_us(hop) for hop in range(self.work.num_hops)])
         end = float(self.end[processed].max()) if processed.any() else float(preprocess[0])
-        resident = min(blocks, self.resident) * self.per_block
+        resident = min(blocks, self.resident) * self.per_block * self.unit.rows
         return Timeline(
             self.enqueue, self.start, self.end, block,
             sm, self.worker, processed, slot, claimed_by, preprocess, None, end + drain_us, drain_us, blocks,
@@ -267,7 +286,7 @@ class _Run:
     def queue(
         self, fetch_size: int, num_blocks: int | None, one_shot: bool, grid_tasks: int | None
     ) -> Timeline:
-        from gnnsample_lab.device import model_loops as loops
+        from gnnsample_lab.device import model_queues as queues
 
         work, n = self.work, self.work.num_tasks
         seeds = int(work.hop_ptr[1])
@@ -277,11 +296,18 @@ class _Run:
             blocks = min(blocks, max(1, -(-grid // self.per_block)))
         block, slot = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
         fetch = 1 if one_shot else fetch_size
-        tail = loops.run_queue(
-            seeds, work.child_ptr, work.child, self._host_us(0), blocks * self.per_block, self.model.num_sms,
-            self.per_block, fetch, one_shot, self.cost, self.parameters,
-            self.enqueue, self.start, self.end, self.worker, block, slot,
-        )  # fmt: skip
+        if self.unit.rows > 1:
+            tail = queues.run_queue_groups(
+                seeds, work.child_ptr, work.child, self._host_us(0), blocks * self.per_block,
+                self.model.num_sms, self.per_block, self.unit.rows, self.cost, self.parameters,
+                self.enqueue, self.start, self.end, self.worker, block, slot,
+            )  # fmt: skip
+        else:
+            tail = queues.run_queue(
+                seeds, work.child_ptr, work.child, self._host_us(0), blocks * self.per_block,
+                self.model.num_sms, self.per_block, fetch, one_shot, self.cost, self.parameters,
+                self.enqueue, self.start, self.end, self.worker, block, slot,
+            )  # fmt: skip
         drain = 0.0
         if one_shot:
             # Blocks of the grid for which no task was left are still dispatched, find nothing and end.
@@ -290,7 +316,7 @@ class _Run:
         return self._fused(slot, block, np.full(n, -1, dtype=np.int64), drain, blocks)
 
     def published(self, fetch_size: int, num_blocks: int | None, task_index_start: int | None) -> Timeline:
-        from gnnsample_lab.device import model_loops as loops
+        from gnnsample_lab.device import model_queues as queues
 
         work, n = self.work, self.work.num_tasks
         seeds = int(work.hop_ptr[1])
@@ -299,7 +325,7 @@ class _Run:
         workers = blocks * self.per_block
         slot, claimed = np.full(n, -1, dtype=np.int64), np.full(n, -1, dtype=np.int64)
         start = workers if task_index_start is None else task_index_start
-        loops.run_published(
+        queues.run_published(
             seeds, work.child_ptr, work.child, self._host_us(0), workers, self.model.num_sms, self.per_block,
             fetch_size, start, self.cost, self.parameters,
             self.enqueue, self.start, self.end, self.worker, slot, claimed,

@@ -8,7 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, trace_name
+from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, time_range, trace_name
 from gnnsample_lab.traces import (
     SampleTrace,
     busy_us_per_sm,
@@ -98,7 +98,7 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
         meta={"end_us": end},
         hovermode="x",
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=[0, end])
+    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(found))
     fig.update_yaxes(title_text="tasks waiting", rangemode="tozero", tickformat=",~d")
     return fig if until_us is None else set_cursor(fig, until_us)
 
@@ -141,7 +141,7 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
         hovermode="x unified",
         meta={"end_us": trace.total_us},
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=[0, trace.total_us], hoverformat=",.1f")
+    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(trace), hoverformat=",.1f")
     fig.update_yaxes(title_text="tasks at work", rangemode="tozero", tickformat=",~d")
     return fig if until_us is None else set_cursor(fig, until_us)
 

@@ -18,6 +18,7 @@ Positions = dict[int, tuple[float, float]]
 MAX_VERTICES = 400
 # Up to this many vertices are large enough to carry their id.
 _NAMED = 70
+_FITTING_DIGITS = 3
 
 
 def _first_reached(picks: Sequence[Any]) -> dict[int, int]:
@@ -313,14 +314,17 @@ def _vertices(
     size = _size(total)
     color = palette.INK if seed else palette.hop_color(ring - 1)
     named = total <= _NAMED
+    # An id of more digits than a vertex holds stands above it, in ink.
+    inside = [len(str(v)) <= _FITTING_DIGITS for v in members]
+    ink = palette.text_on(color)
     fig.add_scatter(
         name="seed" if seed else f"reached in {palette.hop_name(ring - 1)}",
         x=[where[v][0] for v in members],
         y=[where[v][1] for v in members],
         mode="markers+text" if named else "markers",
         text=[str(v) for v in members],
-        textposition="middle center",
-        textfont={"size": 9.5, "color": palette.text_on(color)},
+        textposition=["middle center" if fits else "top center" for fits in inside],
+        textfont={"size": 9.5, "color": [ink if fits else palette.INK for fits in inside]},
         customdata=[degrees(v) for v in members],
         marker={
             "symbol": "square" if seed else "circle",

@@ -112,6 +112,15 @@ def finish(fig: go.Figure, title: str, subtitle: str, *, height: int = 400, **la
     return fig
 
 
+def time_range(traces: SampleTrace | Sequence[SampleTrace]) -> list[float]:
+    """Range of a time axis: to the end of the run, or not far beyond the last task where long nothing follows."""
+    end = 1e-9
+    for t in as_list(traces):
+        last = float(t.tasks.end_us.max()) if len(t.tasks) else 0.0
+        end = max(end, t.total_us if last > 0.7 * t.total_us else 1.1 * last)
+    return [0, end]
+
+
 def microseconds(value: float) -> str:
     """A time for labels, with the digits that matter: "8.4 µs", "433 µs", "1,394 µs"."""
     return f"{value:,.1f} µs" if abs(value) < 10 else f"{value:,.0f} µs"

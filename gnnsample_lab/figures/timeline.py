@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS
-from gnnsample_lab.figures.style import describe, finish, set_cursor
+from gnnsample_lab.figures.style import describe, finish, microseconds, set_cursor, time_range
 from gnnsample_lab.traces import SampleTrace, assign_lanes, busy_us_per_sm
 
 # Rows that fit a figure with lanes still apart, and bars that a browser draws at once; beyond it, WebGL
@@ -73,6 +73,8 @@ def gantt(
     rule = ", completion as published" if trace.completion == "paper" else ""
     height = int(np.clip(200 + 5.5 * num_rows, 360, 860))
     notes = [f"{len(chosen)} of {trace.num_sms} SMs shown"] if len(chosen) < trace.num_sms else []
+    if time_range(trace)[1] < trace.total_us:
+        notes.append(f"result complete at {microseconds(trace.total_us)}")
     if has_lost:
         notes.append(_lost_note(trace))
     finish(
@@ -99,7 +101,7 @@ def gantt(
     fig.update_yaxes(
         tickvals=ticks, ticktext=names, range=[bottom, -0.6], showgrid=False, ticks="", title_text=None
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=[0, max(trace.total_us, 1e-9)])
+    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(trace))
     _host_spans(fig, trace)
     return fig if until_us is None else set_cursor(fig, until_us)
 

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from gnnsample_lab.device.model import PLANS, GpuModel, TaskFeatures, UnitCost, get_model, task_features
+from gnnsample_lab.device.model import (
+    PLANS,
+    GpuModel,
+    TaskFeatures,
+    UnitCost,
+    get_model,
+    hands_on,
+    task_features,
+)
 from gnnsample_lab.traces import FUSED_STRATEGIES, LostTable, SampleTrace, TaskTable, hop_kernel_times
 
 if TYPE_CHECKING:
@@ -93,12 +101,21 @@ def replay(
     unit = model.unit(strategy)
     per_hop = _degrees_per_hop(picks, degrees)
     work = build_workload(
-        picks, per_hop, unit, fanouts, pick=pick, replace=replace, weighted=weighted, queued=fused
+        picks,
+        per_hop,
+        unit,
+        fanouts,
+        pick=pick,
+        replace=replace,
+        weighted=weighted,
+        queued=fused,
+        hands_on=[hands_on(strategy, hop, len(picks)) for hop in range(len(picks))],
     )
     timeline = simulate(
         model,
         work,
         strategy,
+        pick=pick,
         fetch_size=fetch_size,
         completion=completion,
         num_blocks=num_blocks,
@@ -168,8 +185,12 @@ def build_workload(
     replace: bool,
     weighted: bool,
     queued: bool,
+    hands_on: Sequence[tuple[bool, bool]] | None = None,
 ) -> Workload:
-    """Tasks, their costs and children for the GPU model; ``unit`` fixes how passes are counted."""
+    """Tasks, their costs and children for the GPU model; ``unit`` fixes how passes are counted.
+
+    ``hands_on``: per hop, see :func:`gnnsample_lab.device.model.hands_on`; by default as with a queue, if ``queued``.
+    """
     from gnnsample_lab.device.model_run import Workload
 
     sizes = [len(p.frontier) for p in picks]
@@ -179,9 +200,10 @@ def build_workload(
         counts = np.asarray(p.counts, dtype=np.int64)
         features.append(
             task_features(
-                unit, degrees[hop], counts, int(fanouts[hop]), pick=pick, replace=replace, weighted=weighted
+                unit, degrees[hop], counts, int(fanouts[hop]), pick=pick, replace=replace, weighted=weighted,
+                hands_on=hands_on[hop] if hands_on else (queued and hop + 1 < len(picks),) * 2,
             )
-        )
+        )  # fmt: skip
         scans = weighted or (pick == "reservoir" and not replace)
         candidates.append(degrees[hop] if scans else counts)
         id_bytes = np.asarray(p.frontier).dtype.itemsize

@@ -397,3 +397,25 @@ def test_plotly_is_loaded_by_the_first_figure_only():
         "assert 'pandas' not in sys.modules; f.gantt; assert 'plotly' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_long_ids_stand_above_their_vertices():
+    from types import SimpleNamespace
+
+    ids = np.array([7, 1234])
+    picks = [SimpleNamespace(frontier=ids, counts=np.array([1, 1]), neighbors=np.array([999, 100_000]))]
+    fig = figures.sample_drawing(picks)
+    for trace in fig.data:
+        if trace.mode == "markers+text" and trace.text:
+            for text, where, color in zip(trace.text, trace.textposition, trace.textfont.color, strict=True):
+                assert where == ("top center" if len(text) > 3 else "middle center")
+                assert len(text) <= 3 or color == palette.INK
+
+
+def test_time_axes_end_soon_after_the_last_task():
+    long = dataclasses.replace(PERSISTENT, total_us=10 * PERSISTENT.total_us)
+    last = float(PERSISTENT.tasks.end_us.max())
+    for draw in (figures.gantt, figures.queue_depth, figures.running_tasks):
+        assert draw(PERSISTENT).layout.xaxis.range[1] == PERSISTENT.total_us
+        assert draw(long).layout.xaxis.range[1] == pytest.approx(1.1 * last)
+    assert "result complete at" in figures.gantt(long).layout.title.text

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gnnsample_lab.device.model import PLANS, get_model
+from gnnsample_lab.device.model import PLANS, get_model, hands_on
 from gnnsample_lab.sampling.schedule import build_workload, replay
 from gnnsample_lab.traces import FUSED_STRATEGIES
 from tests.sampling.schedule_samples import Toy, random_toy
@@ -72,7 +72,7 @@ def test_fused_hops_overlap():
 def test_no_more_tasks_at_once_than_the_gpu_holds(strategy):
     _, trace, _ = run(random_toy(4, 3000, 40_000), range(0, 3000, 3), strategy=strategy)
     execution = SMALL.execution[strategy]
-    per_sm = execution.blocks_per_sm * execution.workers_per_block
+    per_sm = execution.blocks_per_sm * execution.workers_per_block * SMALL.unit(strategy).rows
     for sm in range(3):
         rows = trace.tasks.sm == sm
         time = np.concatenate([trace.tasks.start_us[rows], trace.tasks.end_us[rows]])
@@ -80,9 +80,8 @@ def test_no_more_tasks_at_once_than_the_gpu_holds(strategy):
         assert np.cumsum(step[np.lexsort((step, time))]).max() <= per_sm
 
 
-@pytest.mark.parametrize("strategy", ["persistent", "turbo-bsp"])
-def test_tasks_of_one_resident_block_do_not_overlap(strategy):
-    _, trace, _ = run(random_toy(5, 2000, 30_000), range(0, 2000, 5), strategy=strategy)
+def test_tasks_of_one_resident_block_do_not_overlap():
+    _, trace, _ = run(random_toy(5, 2000, 30_000), range(0, 2000, 5), strategy="persistent")
     tasks = trace.tasks
     order = np.lexsort((tasks.start_us, tasks.block))
     same = np.diff(tasks.block[order]) == 0
@@ -91,7 +90,7 @@ def test_tasks_of_one_resident_block_do_not_overlap(strategy):
 
 
 @pytest.mark.parametrize("strategy", sorted(FUSED_STRATEGIES))
-def test_a_task_is_queued_after_one_of_its_parents_ended(strategy):
+def test_a_task_is_queued_once_one_of_its_parents_drew(strategy):
     toy = random_toy(6, 500, 5000)
     picks, trace, _ = run(toy, range(0, 500, 10), strategy=strategy)
     tasks = trace.tasks
@@ -103,7 +102,8 @@ def test_a_task_is_queued_after_one_of_its_parents_ended(strategy):
                 parents.setdefault((hop + 1, u), []).append(end[hop, v])
     for hop, vertex, queued in zip(tasks.hop.tolist(), tasks.vertex.tolist(), tasks.enqueue_us):
         if hop:
-            assert queued >= min(parents[hop, vertex])
+            # What a task still does once its neighbours are in the queue.
+            assert queued >= min(parents[hop, vertex]) - SMALL.unit(strategy).after_us - 1e-9
 
 
 @pytest.mark.parametrize("strategy", sorted(FUSED_STRATEGIES))
@@ -113,7 +113,7 @@ def test_makespan_is_at_least_the_critical_path_and_the_work_bound(strategy):
     unit = SMALL.unit(strategy)
     work = build_workload(
         picks, [toy.degrees(p.frontier) for p in picks], unit, FANOUTS, pick="reservoir", replace=False,
-        weighted=False, queued=True,
+        weighted=False, queued=True, hands_on=[hands_on(strategy, hop, len(picks)) for hop in range(len(picks))],
     )  # fmt: skip
     cost = np.sum(work.features.costs(unit), axis=0)
     # Earliest end of each task with endless workers: the quickest of its parents, then itself.
@@ -122,7 +122,7 @@ def test_makespan_is_at_least_the_critical_path_and_the_work_bound(strategy):
     for task in range(work.num_tasks):
         earliest[task] += cost[task]
         children = work.child[work.child_ptr[task] : work.child_ptr[task + 1]]
-        earliest[children] = np.minimum(earliest[children], earliest[task])
+        earliest[children] = np.minimum(earliest[children], earliest[task] - unit.after_us)
     kernel = trace.kernel_us
     assert kernel >= earliest.max()
     assert kernel >= cost.sum() / int(trace.meta["resident_workers"])
