@@ -8,7 +8,6 @@ import math
 import os
 import platform
 import subprocess
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from gnnsample_lab import __version__
 from gnnsample_lab.device import runtime
 from gnnsample_lab.resources import checkout_root
+from gnnsample_lab.traces.storage import replace_file
 
 FORMAT = 1
 _PACKAGES = ("numpy", "numba", "torch", "plotly", "ipywidgets")
@@ -115,15 +115,5 @@ def plain(value: Any) -> Any:
 
 def write_json(record: dict[str, Any], path: Path) -> Path:
     """Write ``record``; a reader sees the old file or the whole new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump(plain(record), stream, indent=1, allow_nan=False)
-            stream.write("\n")
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
+    text = json.dumps(plain(record), indent=1, allow_nan=False)
+    return replace_file(path, f"{text}\n".encode())

@@ -171,10 +171,7 @@ class GpuEngine:
         self._margin *= 2
         if self._margin > MAX_MARGIN:
             self._margin = float(MAX_MARGIN)
-            raise MemoryError(
-                f"a mini-batch does not fit scratch_bytes={self.scratch_limit}: "
-                "raise it, or lower fanouts or batch size"
-            )
+            raise self.sizer.too_small()
 
     def stage(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int) -> list[Any]:
         """Write what the launch reads from host memory. Returns arrays that must live until it is over."""

@@ -102,8 +102,13 @@ class Sizer:
                     return shape
                 share *= 0.7
             margin *= 2
-        raise MemoryError(
-            f"a mini-batch does not fit scratch_bytes={self.scratch_bytes}: raise it, or lower fanouts or batch size"
+        raise self.too_small()
+
+    def too_small(self) -> MemoryError:
+        """The error that names the bound."""
+        return MemoryError(
+            f"a mini-batch does not fit scratch_bytes={self.scratch_bytes}: "
+            "raise it, or lower fanouts or batch size"
         )
 
     def batches_at_once(self, seed_cap: int) -> int:

@@ -50,7 +50,6 @@ class Workspace:
             self._keep.append(array)
             return array
 
-        self.num_bytes = 0
         self.batches = room(b * BATCH.itemsize, np.uint8)
         self.counters = room(b * COUNTERS, np.uint32, zero=True)
         self.nodes = room(b * shape.node_cap, ids)
@@ -121,7 +120,6 @@ class Workspace:
         self.host_totals = np.frombuffer(pinned_totals, np.int64, b * 64)
         self.host_totals[:] = 0
         self.totals_view: Any = memoryview(self.host_totals)  # type: ignore[arg-type]
-
         finish["totals"] = pinned_totals.ptr
         self._job_bytes = self.job.view(np.uint8)
         self._keep += [pinned, pinned_totals]

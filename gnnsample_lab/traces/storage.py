@@ -132,6 +132,21 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+def replace_file(path: Path, content: bytes) -> Path:
+    """Write ``content``; a reader sees the old file or the whole new one. Makes the folder if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
 def save_trace(trace: SampleTrace, path: str | Path) -> Path:
     """Write ``trace`` to ``path``; a reader sees the old file or the complete new one, never a part.
 
@@ -165,17 +180,7 @@ def save_trace(trace: SampleTrace, path: str | Path) -> Path:
             member.compress_type = zipfile.ZIP_DEFLATED
             with archive.open(member, "w") as stream:
                 np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(buffer.getvalue())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
+    return replace_file(path, buffer.getvalue())
 
 
 def load_trace(path: str | Path) -> SampleTrace:
