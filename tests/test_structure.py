@@ -41,8 +41,8 @@ MAX_LINES = 350
 
 # Import name -> name on the package index, where they differ.
 DISTRIBUTIONS = {"torch_geometric": "torch-geometric"}
-# CuPy comes with the extras cuda12 and cuda13, under names of its own.
-OPTIONAL = {"cupy", "cupyx", "cupy_backends"}
+# CuPy and what links kernels come with the extras cuda12 and cuda13, under names of their own.
+OPTIONAL = {"cuda", "cupy", "cupyx", "cupy_backends"}
 
 
 def tracked_files() -> list[Path]:

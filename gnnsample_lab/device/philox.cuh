@@ -21,6 +21,7 @@ typedef unsigned long long u64;
 #define LAB_PURPOSE_REPLACE 4u
 #define LAB_PURPOSE_WALK 5u
 #define LAB_PURPOSE_RESTART 6u
+#define LAB_PURPOSE_APP 7u  // sampling applications lay out the first three words themselves: sampling/engine
 
 __device__ __forceinline__ uint4 lab_philox(uint4 c, uint2 k) {
 #pragma unroll

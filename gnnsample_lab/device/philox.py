@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 FLOYD, RESERVOIR, WEIGHTED, REPLACE = 1, 2, 3, 4
-WALK, RESTART = 5, 6
+WALK, RESTART, APP = 5, 6, 7
 
 MAX_HOPS = 15
 """Hops fit four bits of the counter."""
@@ -118,3 +118,25 @@ def bounded64(vertex, batch, hop, purpose, index, bound, seed):
     r = four(vertex, batch, hop, purpose, index >> 1, 0, seed)
     bits = ((r[3] << _32) | r[2]) if index & 1 else ((r[1] << _32) | r[0])
     return mulhi64(bits, np.uint64(bound))
+
+
+@njit(inline="always")
+def app_words(sample, item, step, low, seed):
+    """The four words of an application's draws (``sampling/engine``): its own layout under purpose ``APP``.
+
+    ``sample``: below 2**40; ``item``: 32 bits; ``step``: below 2**24; ``low``: the last word's other 28 bits.
+    """
+    x, s = np.uint64(sample), np.uint64(seed)
+    return _rounds(
+        x & _LOW, np.uint64(item) & _LOW, np.uint64(step) | ((x >> _32) << np.uint64(24)),
+        (np.uint64(APP) << np.uint64(28)) | np.uint64(low), s & _LOW, s >> _32,
+    )  # fmt: skip
+
+
+@njit(cache=True)
+def app_integers(out, bound, step, seed):
+    """Fill ``out`` (``int64[S, R]``) with integers in ``[0, bound)``: sample ``i``, item ``j``, 64-bit multiply-high."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            r = app_words(i, j, step, 0, seed)
+            out[i, j] = np.int64(mulhi64((r[1] << _32) | r[0], np.uint64(bound)))

@@ -3,3 +3,14 @@
 All strategies return the same picks, because a draw is a pure function of (seed, batch, hop, vertex, slot).
 They differ in how the work is put on the machine, and that is what this package lets one compare.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "apps":  # lab.apps
+        return importlib.import_module(".apps", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,222 @@
+"""``SamplingApp``: a graph sampling application as six functions (NextDoor, sections 3 and 4).
+
+One Python definition runs on both devices: ``next`` and ``step_transits`` are compiled, by Numba for the CPU and by
+numba-cuda for the GPU; the other functions are called by the host. The protocols below say what the compiled
+functions are handed.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Protocol
+
+import numpy as np
+
+from gnnsample_lab.device import philox
+
+NULL = -1
+"""What ``next`` returns to add no vertex; what a transit that is not there is."""
+INF = -1
+"""What ``steps`` returns when every sample ends by itself."""
+
+
+class SamplingType(enum.Enum):
+    """Whose neighbours ``next`` draws from (paper, section 3)."""
+
+    INDIVIDUAL = "individual"
+    """One transit's; ``next`` is called ``sample_size(step)`` times per transit."""
+    COLLECTIVE = "collective"
+    """All transits' of the sample together; ``next`` is called ``sample_size(step)`` times per sample."""
+
+
+class SamplingAppError(RuntimeError):
+    """A function of an application cannot be compiled, or failed in a sample; the message names its line."""
+
+
+class Vertex(Protocol):
+    """A vertex: its global id, an integer, with these methods. All are 0 or empty for ``NULL``."""
+
+    def degree(self) -> int:
+        """In-neighbours."""
+
+    def max_edge_weight(self) -> int:
+        """Largest of :meth:`Edges.weight`, 0 without edges."""
+
+    def has_edge(self, vertex: int) -> bool:
+        """Whether ``vertex`` is an in-neighbour; a binary search."""
+
+    def edges(self) -> Edges:
+        """The in-neighbours."""
+
+
+class Edges(Protocol):
+    """A list of edges, in-neighbours in ascending order: ``len(edges)``, ``edges[i]``, iteration.
+
+    ``src_edges`` of a collective application is the combined neighbourhood, the transits' lists one behind another.
+    Weights are whole numbers in proportion to what :meth:`SamplingApp.edge_weights` returns, one scale for the graph,
+    so that both devices draw the same (1 each for an unweighted graph).
+    """
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int) -> Vertex: ...
+    def weight(self, i: int) -> int:
+        """Weight of edge ``i``, below 2**32."""
+
+    def prefix(self, i: int) -> int:
+        """Sum of the weights of the first ``i`` edges; ``prefix(len(edges))`` is the total."""
+
+    def search(self, x: int) -> int:
+        """The edge ``i`` with ``prefix(i) <= x < prefix(i + 1)``."""
+
+    def has(self, vertex: int) -> bool:
+        """Whether an edge leads to ``vertex``."""
+
+
+class Transits(Protocol):
+    """The transits whose edges ``src_edges`` are: one when individual, all of the sample when collective."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, k: int) -> Vertex: ...
+
+
+class Roots(Protocol):
+    """The sample's roots, its own copy."""
+
+    def __getitem__(self, i: int) -> Vertex: ...
+    def replace(self, old: int, new: int) -> None:
+        """Put ``new`` in the place of the first root that is ``old``. For applications of one draw a step."""
+
+
+class Sample(Protocol):
+    """The sample that grows."""
+
+    roots: Roots
+
+    def prev_vertex(self, i: int, pos: int) -> Vertex:
+        """Slot ``pos`` of the ``i``-th last step; the roots before step 0, ``NULL`` before them."""
+
+    def prev_edges(self, i: int, pos: int) -> Edges:
+        """Edges of that vertex."""
+
+    def prev_count(self, i: int) -> int:
+        """Slots of the ``i``-th last step."""
+
+    def num_roots(self) -> int: ...
+    def size(self) -> int:
+        """Vertices of the sample when the step began, roots included."""
+
+    def id(self) -> int:
+        """Number of the sample, which its draws are keyed by."""
+
+    def slot(self) -> int:
+        """Which of the ``sample_size(step)`` calls this is."""
+
+    def transit_index(self) -> int:
+        """Which transit of the sample this is."""
+
+    def num_nodes(self) -> int:
+        """Vertices of the graph."""
+
+
+class Stream(Protocol):
+    """The random numbers of one call, a function of seed, sample id, step, transit index and slot."""
+
+    def below(self, n: int) -> int:
+        """Uniform in ``0 .. n - 1``, exactly; an error for ``n < 1``."""
+
+    def bits(self) -> int:
+        """32 random bits."""
+
+    def uniform(self) -> float:
+        """A multiple of 2**-32 in ``[0, 1)``."""
+
+    def chance(self, p: float) -> bool:
+        """True with probability ``p``, rounded down to a multiple of 2**-32."""
+
+
+class SamplingApp:
+    """Base class of sampling applications. Write ``next``, ``steps`` and ``sample_size``; the rest has defaults.
+
+    ``next`` and ``step_transits`` may use: integers, floats and booleans; ``if``, ``while``, ``for`` over ``range`` and
+    over the arguments; arithmetic and comparisons; ``min``, ``max``, ``abs``, ``int``, ``float``, ``len``; numbers on
+    ``self``; one-dimensional arrays on ``self`` (``self.table[i]``, ``len``, and ``self.table.search(x)``, the last
+    ``i`` with ``table[i] <= x`` of a sorted one); methods and functions written by the same rules; ``raise`` and
+    ``assert``. An index that is not there, a division by zero or a raised error ends the run with
+    :class:`SamplingAppError`, which names sample and line.
+    """
+
+    max_redraws: int = 32
+    """Rounds in which ``unique`` draws again, at most 63."""
+
+    def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
+        """One new vertex for the sample, or ``NULL``.
+
+        Args:
+            s: the :class:`Sample`.
+            transits: :class:`Transits` whose edges are drawn from.
+            src_edges: their :class:`Edges`.
+            step: number of the step, from 0.
+            rng: :class:`Stream` of this call.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define next")
+
+    def steps(self) -> int:
+        """How many steps, or ``INF``: until no sample has a transit left."""
+        raise NotImplementedError(f"{type(self).__name__} must define steps")
+
+    def sample_size(self, step: int) -> int:
+        """Calls of ``next`` per transit (individual) or per sample (collective), the paper's ``m``."""
+        raise NotImplementedError(f"{type(self).__name__} must define sample_size")
+
+    def sampling_type(self) -> SamplingType:
+        """Individual (default) or collective."""
+        return SamplingType.INDIVIDUAL
+
+    def step_transits(self, step: Any, s: Any, transit_idx: Any, rng: Any) -> Any:
+        """The transit of number ``transit_idx``, or ``NULL``; by default the vertex that the last step put there."""
+        return s.prev_vertex(1, transit_idx)
+
+    def unique(self, step: int) -> bool:
+        """Whether the vertices that the step adds to a sample are to be distinct."""
+        return False
+
+    def num_transits(self, step: int) -> int | None:
+        """Transits of a sample; None for as many as the last step has slots (the roots at step 0)."""
+        return None
+
+    def prepare(self, graph: Any) -> None:
+        """Called before compilation: set the numbers and arrays that ``next`` reads from ``self``."""
+
+    def edge_weights(self, graph: Any) -> Any:
+        """The weights that :class:`Edges` offers, ``float[E]``, or None for 1 each; by default the graph's."""
+        return graph.edge_weight
+
+    def initial_samples(self, graph: Any, num_samples: int, seed: int) -> np.ndarray:
+        """Roots where the caller gives none, ``int64[S]`` or ``int64[S, R]``; here one uniform vertex per sample."""
+        return uniform_roots(num_samples, 1, graph.num_nodes, seed)
+
+    @property
+    def is_collective(self) -> bool:
+        return self.sampling_type() is SamplingType.COLLECTIVE
+
+    @property
+    def name(self) -> str:
+        """Class name, for titles."""
+        return type(self).__name__
+
+    def __repr__(self) -> str:
+        shown = {k: v for k, v in vars(self).items() if isinstance(v, (bool, int, float, str, tuple))}
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in shown.items() if not k.startswith('_'))})"
+
+
+ROOTS_STEP = 0xFFFFFF
+"""Step number of the draws that choose roots: one that no step has."""
+
+
+def uniform_roots(num_samples: int, per_sample: int, num_nodes: int, seed: int) -> np.ndarray:
+    """Uniform vertices, ``int64[num_samples, per_sample]``; 64 bits and multiply-high, key ``seed``."""
+    if num_nodes < 1:
+        raise ValueError("graph has no vertices to choose roots from")
+    out = np.empty((num_samples, per_sample), dtype=np.int64)
+    philox.app_integers(out, np.uint64(num_nodes), np.uint64(ROOTS_STEP), np.uint64(seed))
+    return out

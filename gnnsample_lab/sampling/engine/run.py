@@ -1,0 +1,143 @@
+"""``lab.run_app``: run a sampling application on a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.sampling.types import check_choice, check_int
+
+from . import cpu
+from .app import SamplingApp
+from .frontend import compile_operator
+from .result import AppResult
+from .shape import Shape
+
+PARALLELISMS = {
+    "transit": "transit-parallel: pairs grouped by transit, which go to sub-warp, block or grid kernels",
+    "sample": "sample-parallel (SP): neighbouring threads draw for one pair of sample and transit",
+    "transit-vanilla": "vanilla transit-parallel (TP): grouped by transit, without load balance",
+    "frontier": "Gunrock's formulation: a thread per edge of the frontier, samples one after another",
+    "message": "Tigr's formulation: a thread per transit, samples one after another",
+}
+INDEXES = ("auto", "always", "radix", "counting", "buckets")
+MAX_SAMPLE_ID = 2**40 - 1
+
+
+def run_app(
+    graph: Any,
+    app: SamplingApp,
+    roots: Any = None,
+    parallelism: str = "transit",
+    device: str = "auto",
+    seed: int = 0,
+    *,
+    num_samples: int | None = None,
+    first_sample: int = 0,
+    index: str = "auto",
+    graph_bytes: int | None = None,
+    max_steps: int | None = None,
+) -> AppResult:
+    """Grow samples by ``app`` (NextDoor, EuroSys'21). The samples depend on graph, app, roots and seed alone.
+
+    Args:
+        graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere. Walks follow
+            ``graph.indices``, in-neighbours.
+        app: one of :mod:`lab.apps <gnnsample_lab.sampling.apps>` or your own :class:`SamplingApp`.
+        roots: initial samples, global ids ``[S]`` or ``[S, R]`` (list, NumPy, CuPy or torch); by default the
+            application's choice, one uniform vertex per sample.
+        parallelism: ``"transit"``, ``"sample"``, ``"transit-vanilla"``, ``"frontier"`` or ``"message"``: how the
+            GPU is used. On the CPU samples are walked one by one.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        seed: 64-bit key of the draws.
+        num_samples: how many samples where ``roots`` is None, default 1024.
+        first_sample: id of sample 0 in the draws; a run cut in parts gives each part its own.
+        index: whether ``"transit"`` builds the scheduling index only for steps where sharing pays (``"auto"``), or for
+            each (``"always"``, or by a named method: ``"radix"``, ``"counting"``, ``"buckets"``).
+        graph_bytes: how much of the graph's edges may lie on the GPU; what exceeds it is streamed from host memory,
+            sub-graph by sub-graph (section 8.4). Without effect on the CPU.
+        max_steps: stop after so many steps. An application of infinitely many steps raises after 10,000 by default.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
+        SamplingAppError: a function of ``app`` does not compile or fails in a sample; the message names its line.
+        RuntimeError: ``device="cuda"`` without a usable GPU, or an application that does not end.
+    """
+    for attribute in ("indptr", "indices", "num_nodes"):
+        if not hasattr(graph, attribute):
+            raise TypeError(f"graph must be a gnnsample_lab.Graph (got {type(graph).__name__})")
+    check_choice("parallelism", parallelism, PARALLELISMS)
+    check_choice("index", index, INDEXES)
+    seed = check_int("seed", seed, 2**64 - 1)
+    first_sample = check_int("first_sample", first_sample, MAX_SAMPLE_ID)
+    if num_samples is not None:
+        num_samples = check_int("num_samples", num_samples, MAX_SAMPLE_ID, lowest=1)
+    if graph_bytes is not None:
+        check_int("graph_bytes", graph_bytes, 2**62, lowest=1)
+    if not isinstance(app, SamplingApp):
+        compile_operator(app)  # raises, with the reason
+    target = runtime.resolve_device(device)
+    with runtime.lock:
+        if target == "cpu":
+            graph = graph.to("cpu") if graph.device != "cpu" else graph
+        elif graph_bytes is None:
+            graph = graph.to("cuda", features=False)
+        app.prepare(graph)
+        operator = compile_operator(app, graph)
+        if roots is None:
+            roots = app.initial_samples(graph, num_samples or 1024, seed)
+        elif num_samples is not None:
+            raise ValueError(
+                "num_samples counts samples whose roots the application chooses; give it or roots, not both"
+            )
+        roots = check_roots(roots, graph.num_nodes, target)
+        shape = Shape(app, int(roots.shape[1]), max_steps)
+        if target == "cpu":
+            roots = roots.astype(graph.indices.dtype)
+            steps = cpu.run(graph, app, operator, shape, roots, seed, first_sample)
+            schedule: list[dict[str, Any]] = []
+        else:
+            from . import gpu
+
+            roots, steps, schedule = gpu.run(
+                graph, app, operator, shape, roots, seed, first_sample,
+                parallelism=parallelism, index=index, graph_bytes=graph_bytes,
+            )  # fmt: skip
+    return AppResult(
+        graph, app, roots, steps, [shape[i] for i in range(len(steps))], parallelism, target, seed, first_sample,
+        schedule,
+    )  # fmt: skip
+
+
+def check_roots(roots: Any, num_nodes: int, device: str) -> Any:
+    """``roots`` as an integer array ``[S, R]`` on ``device``.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: another shape, or an id out of range; NULL (-1) fills rows up.
+    """
+    if runtime.is_cuda_array(roots):
+        import cupy
+
+        array = cupy.from_dlpack(roots.detach().contiguous()) if hasattr(roots, "detach") else roots
+        array = array if device == "cuda" else array.get()
+    else:
+        array = np.asarray(roots.numpy() if hasattr(roots, "numpy") else roots)
+        if array.size == 0:
+            array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"roots must be integers (got {array.dtype})")
+    if array.ndim == 1:
+        array = array.reshape(-1, 1)
+    if array.ndim != 2 or (array.shape[1] < 1 and array.shape[0]):
+        raise ValueError(f"roots must have shape [S] or [S, R] (got {tuple(array.shape)})")
+    if array.size and not (int(array.min()) >= -1 and int(array.max()) < num_nodes):
+        bad = int(array.min()) if int(array.min()) < -1 else int(array.max())
+        raise ValueError(f"roots must lie in 0..{num_nodes - 1}, or be -1 for none (got {bad})")
+    if device == "cuda" and not runtime.is_cuda_array(array):
+        import cupy
+
+        array = cupy.asarray(array)
+    return array

@@ -1,0 +1,73 @@
+"""How much an application adds at each step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gnnsample_lab.sampling.types import check_int
+
+from .app import INF, SamplingApp
+
+MAX_SLOTS = 2**31 - 1
+"""Slots of one sample and step: what the draw's counter holds."""
+MAX_STEPS = 2**24 - 2
+UNBOUNDED_STEPS = 10_000
+"""Steps after which an application of infinitely many counts as one that does not end."""
+
+
+@dataclass(frozen=True)
+class StepShape:
+    """Sizes of one step.
+
+    Attributes:
+        transits: transits per sample, the paper's t.
+        size: calls of ``next`` per transit (individual) or per sample (collective), the paper's m.
+        width: slots per sample.
+        unique: whether a sample's slots are to hold distinct vertices.
+    """
+
+    transits: int
+    size: int
+    width: int
+    unique: bool
+
+
+class Shape:
+    """Sizes of all steps of an application, found as they are asked for.
+
+    Raises:
+        TypeError, ValueError: a function of the application returns something that is no size; the message names it.
+    """
+
+    def __init__(self, app: SamplingApp, num_roots: int, max_steps: int | None = None) -> None:
+        steps = app.steps()
+        if steps != INF:
+            check_int("steps()", steps, MAX_STEPS, lowest=0)
+        self.endless = steps == INF
+        self.bound = UNBOUNDED_STEPS if self.endless else int(steps)
+        self.bound_is_error = self.endless and max_steps is None
+        if max_steps is not None:
+            self.bound = (
+                check_int("max_steps", max_steps, MAX_STEPS) if self.endless else min(self.bound, max_steps)
+            )
+        check_int("max_redraws", app.max_redraws, 63)
+        self.num_roots, self._app, self._steps = num_roots, app, list[StepShape]()
+
+    def __getitem__(self, step: int) -> StepShape:
+        """Sizes of step ``step``."""
+        while len(self._steps) <= step:
+            self._steps.append(self._next())
+        return self._steps[step]
+
+    def _next(self) -> StepShape:
+        step, app = len(self._steps), self._app
+        size = check_int(f"sample_size({step})", app.sample_size(step), MAX_SLOTS, lowest=1)
+        given = app.num_transits(step)
+        before = self._steps[-1].width if self._steps else self.num_roots
+        transits = before if given is None else check_int(f"num_transits({step})", given, MAX_SLOTS, lowest=1)
+        width = size if app.is_collective else transits * size
+        if width > MAX_SLOTS:
+            raise ValueError(
+                f"step {step} would add {width} vertices to a sample; at most {MAX_SLOTS} are possible"
+            )
+        return StepShape(transits, size, width, bool(app.unique(step)))

@@ -1,0 +1,178 @@
+"""What users may write, and how they are told when something is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import textwrap
+
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine.frontend import compile_operator
+from tests.sampling.engine.toy_apps import APPS, Hops, SecondOrder, Together, toy_graph
+
+HEAD = """import gnnsample_lab as lab
+LIMIT = 3
+
+def outer(s):
+    return inner(s, 2)
+
+def inner(s, n):
+    return s.prev_count(1) * n
+
+def endless(s):
+    return endless(s)
+
+class App(lab.SamplingApp):
+    scale = 2
+    text = "no number"
+    square = [[1, 2], [3, 4]]
+
+    def steps(self):
+        return 1
+
+    def sample_size(self, step):
+        return 1
+
+    def next(self, s, transits, src_edges, step, rng):
+"""
+FIRST_LINE = HEAD.count("\n") + 1
+
+
+@pytest.fixture
+def app_of(tmp_path):
+    def make(body):
+        path = tmp_path / "my_sampler.py"
+        path.write_text(HEAD + textwrap.indent(textwrap.dedent(body).strip(), " " * 8) + "\n")
+        spec = importlib.util.spec_from_file_location("my_sampler", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module.App()
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "match"),
+    [
+        ("x = 1\nx = [1]\nreturn x", 2, "a list cannot be used"),
+        ("with s:\n    return 0", 1, "with cannot be used"),
+        ("return undefined", 1, "name 'undefined' is not defined"),
+        ("return s.foo()", 1, "the sample has no method 'foo'"),
+        ("return s.prev_vertex(1)", 1, r"prev_vertex takes 2 arguments \(got 1\)"),
+        ("return self.missing", 1, "self.missing is not set"),
+        ("return self.text", 1, "is used as a number|is no number"),
+        ("return self.square[0]", 1, "must be a one-dimensional array"),
+        ("return src_edges", 1, "src_edges is used as a number"),
+        ("return len(rng)", 1, r"the random stream has no len\(\)"),
+        ("x = 4\nreturn x // 0", 2, "division by zero"),
+        ("return endless(s)", 1, "recursion is not possible"),
+        ("src_edges[0] = 3\nreturn 0", 1, "only names can be assigned to"),
+        ("return min(key=3)", 1, "given by position"),
+        ("rng = 3\nreturn rng", 1, "the random stream and cannot become a number"),
+        ("return (x := 3)", 1, ":= cannot be used"),
+    ],
+)
+def test_what_cannot_be_rewritten_names_the_line(app_of, body, line, match):
+    with pytest.raises(lab.SamplingAppError, match=match) as caught:
+        compile_operator(app_of(body))
+    expected = line - 1 + FIRST_LINE if "endless" not in body else None
+    if expected:
+        assert f'"my_sampler.py", line {expected}' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "match"),
+    [
+        ("x = 0\nreturn src_edges[len(src_edges) + x]", 2, "index outside the list of edges"),
+        ("e = transits[0].edges()\nreturn e[len(e)]", 2, "index outside the list of edges"),
+        ("return transits[1]", 1, "position outside the step"),
+        ("return 40 + step", -1, "neither a vertex nor NULL"),
+        ("v = 99\nreturn v.degree()", 2, "vertex outside the graph"),
+        ("x = step\nreturn 5 // x", 2, "division by zero"),
+        ("x = 1.0 * step\nreturn int(5 / x)", 2, "division by zero"),
+        ("x = 4\nx %= step\nreturn x", 2, "division by zero"),
+        ("return rng.below(step)", 1, r"rng.below\(\) of a number below 1"),
+        ("if step == 0:\n    raise ValueError('no step 0 here')\nreturn 0", 2, "ValueError: no step 0 here"),
+        ("assert step > 0, 'too early'\nreturn 0", 1, "AssertionError: too early"),
+        ("s.roots.replace(39, 1)\nreturn 0", 1, "a vertex that is no root"),
+        ("while True:\n    if rng.chance(0.0):\n        return 0", 1, "more than 1,048,576 rounds"),
+    ],
+)
+def test_what_fails_in_a_sample_names_sample_and_line(app_of, body, line, match):
+    with pytest.raises(lab.SamplingAppError, match=rf"sample 7: .*{match}") as caught:
+        lab.run_app(toy_graph(False), app_of(body), [0, 2], device="cpu", first_sample=7)
+    expected = FIRST_LINE + line - 1 if line > 0 else FIRST_LINE - 1
+    assert f'"my_sampler.py", line {expected}' in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_type_that_does_not_work_out_names_the_line(app_of):
+    with pytest.raises(lab.SamplingAppError, match="next does not compile") as caught:
+        lab.run_app(
+            toy_graph(),
+            app_of("x = 1.5\nif step > 0:\n    x = 1\nreturn src_edges[x << 2]"),
+            [0],
+            device="cpu",
+        )
+    assert '"my_sampler.py", line' in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return outer(s) + LIMIT + self.scale", 1 * 2 + 3 + 2),
+        ("x, y = 1, 2\nx, y = y, x\nreturn x * 10 + y", 21),
+        ("n = 0\nfor i in range(9, 0, -2):\n    if i == 3:\n        continue\n    n += i\nreturn n", 22),
+        ("'''Documented.'''\nx: int = 7\nreturn -x + 9 if not x < 7 and x != 0 else 0", 2),
+        ("return int(abs(-2.5) * 2) + max(1, 2, 3) - min(4, True)", 7),
+        ("n = 3\nwhile n > 0:\n    n -= 1\n    if n == 1:\n        break\nreturn n", 1),
+        ("roots = s.roots\nmine = roots[0]\nreturn mine", 5),
+        ("n = 0\nfor v in transits:\n    n += v\nfor v in s.roots:\n    n += v\nreturn n", 10),
+        ("return 7 % 4 + 2 ** 3 + (6 ^ 3)", 3 + 8 + 5),
+    ],
+)
+def test_what_can_be_written(app_of, body, expected):
+    assert lab.run_app(toy_graph(), app_of(body), [5], device="cpu").steps[0].tolist() == [[expected]]
+
+
+def test_functions_without_source_and_lambdas_are_refused():
+    namespace = {"lab": lab}
+    exec("class App(lab.SamplingApp):\n    def next(self, s, t, e, step, rng): return 0", namespace)
+    with pytest.raises(lab.SamplingAppError, match="write it in a file or a notebook cell"):
+        compile_operator(namespace["App"]())
+
+    class App(Hops):
+        next = lambda self, s, transits, src_edges, step, rng: 0  # noqa: E731
+
+    with pytest.raises(lab.SamplingAppError, match="only functions that def defines"):
+        compile_operator(App())
+
+
+def test_edges_that_are_only_returned_are_read_by_the_engine():
+    assert compile_operator(APPS["walk"]).deferred
+    assert compile_operator(Hops()).deferred
+    assert not compile_operator(SecondOrder()).deferred
+    graph = toy_graph()
+    for name in ("walk", "hops"):
+        assert "lab_edge(" not in compile_operator(APPS[name], graph).next_source
+    assert compile_operator(Together()).deferred and compile_operator(Together()).collective
+
+
+def test_the_key_covers_constants_but_not_values_of_tables():
+    import numpy as np
+
+    class Tabled(Hops):
+        def next(self, s, transits, src_edges, step, rng):
+            return self.table[self.shift]
+
+    one, other, wider, shifted = Tabled(), Tabled(), Tabled(), Tabled()
+    one.table, other.table, wider.table = np.arange(4), np.arange(4) * 2, np.arange(5)
+    shifted.table, shifted.shift = np.arange(4), 1
+    one.shift = other.shift = wider.shift = 0
+    keys = [compile_operator(app).key for app in (one, other, wider, shifted)]
+    assert keys[0] == keys[1] and len(set(keys)) == 3
+    results = [
+        lab.run_app(toy_graph(), app, [3], device="cpu").steps[0][0, 0] for app in (one, other, shifted)
+    ]
+    assert results == [0, 0, 1]

@@ -1,0 +1,155 @@
+"""The CPU walker against plain Python, application by application."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from tests.sampling.engine import app_oracle
+from tests.sampling.engine.toy_apps import APPS, Ending, Hops, Walk, toy_graph, toy_roots
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", APPS)
+def test_samples_are_those_of_plain_python(name, weighted):
+    graph, roots = toy_graph(weighted), toy_roots(name)
+    result = lab.run_app(graph, APPS[name], roots, device="cpu", seed=2**40 + 7, first_sample=2**33 + 1)
+    expected = app_oracle.run(graph, APPS[name], roots, 2**40 + 7, first_sample=2**33 + 1)
+    assert [s.tolist() for s in result.steps] == expected
+    assert any(v >= 0 for step in expected for row in step for v in row)
+
+
+def test_wide_ids_draw_the_same():
+    graph, roots = toy_graph(), toy_roots("walk")
+    wide = lab.Graph(graph.indptr, graph.indices, graph.edge_weight)
+    object.__setattr__(wide, "indices", graph.indices.astype(np.int64))
+    for name in ("walk", "second-order", "together"):
+        narrow = lab.run_app(graph, APPS[name], toy_roots(name), device="cpu")
+        assert lab.run_app(wide, APPS[name], toy_roots(name), device="cpu") == narrow
+    assert roots.shape == (25, 1)
+
+
+def test_a_run_cut_in_parts_is_the_same_run():
+    graph, roots = toy_graph(), toy_roots("hops", 40)
+    whole = lab.run_app(graph, Hops(), roots, device="cpu", seed=4)
+    parts = [
+        lab.run_app(graph, Hops(), roots[i : i + 8], device="cpu", seed=4, first_sample=i)
+        for i in range(0, 40, 8)
+    ]
+    for step in range(2):
+        assert (np.concatenate([p.steps[step] for p in parts]) == whole.steps[step]).all()
+
+
+def test_walkers_that_meet_stay_independent():
+    graph = lab.Graph.from_edges(np.arange(1, 64), np.zeros(63, int), 64, undirected=True)
+    result = lab.run_app(graph, Walk(9), np.zeros(200, int), device="cpu")
+    first = result.steps[0][:, 0]
+    assert len(set(first.tolist())) > 40  # all set out from vertex 0
+    assert all((s == 0).all() for s in result.steps[1::2])  # and meet there at every second step
+    assert (result.steps[2] != result.steps[0]).mean() > 0.9
+
+
+def test_steps_without_end_stop_when_all_samples_have():
+    graph = toy_graph(False)
+    result = lab.run_app(graph, Ending(), np.arange(40), device="cpu", seed=1)
+    expected = app_oracle.run(graph, Ending(), np.arange(40), 1, steps=result.num_steps + 3)
+    assert [s.tolist() for s in result.steps] == expected[: result.num_steps]
+    # The last step has a transit and adds nothing; the steps after it have none.
+    assert all(v == -1 for step in expected[result.num_steps - 1 :] for row in step for v in row)
+    assert any(v >= 0 for row in expected[result.num_steps - 2] for v in row)
+
+
+def test_an_application_that_does_not_end_is_an_error_unless_bounded():
+    class Circle(Walk):
+        def steps(self):
+            return lab.INF
+
+    ring = lab.Graph.from_edges(np.arange(4), (np.arange(4) + 1) % 4, 4)
+    with pytest.raises(RuntimeError, match=r"Circle did not end within 10000 steps; max_steps"):
+        lab.run_app(ring, Circle(), [0], device="cpu")
+    assert lab.run_app(ring, Circle(), [0], device="cpu", max_steps=7).samples.tolist() == [
+        [0, 3, 2, 1, 0, 3, 2, 1]
+    ]
+
+
+def test_result_says_what_it_holds():
+    graph, roots = toy_graph(False), toy_roots("hops")
+    result = lab.run_app(graph, Hops(), roots, device="cpu")
+    assert [s.shape for s in result.steps] == [(25, 5), (25, 15)]
+    assert result.samples.shape == (25, 21) and (result.samples[:, :1] == roots).all()
+    assert (result.lengths == (result.samples >= 0).sum(axis=1)).all()
+    assert result.num_vertices == result.lengths.sum() - 25
+    assert (result.transits(1) == result.steps[0]).all()
+    again = lab.run_app(graph, Hops(), roots, device="cpu", parallelism="sample")
+    other = lab.run_app(graph, Hops(), roots, device="cpu", seed=1)
+    assert result == again and result.digest() == again.digest()
+    assert result != other and result.digest() != other.digest()
+    assert "25 samples, 2 steps, sample by sample on cpu" in repr(result)
+
+
+def test_every_sampled_edge_is_one_of_the_graph():
+    graph = toy_graph(False)
+    edges = set(zip(*[a.tolist() for a in reversed(graph.edges())], strict=True))
+    result = lab.run_app(graph, Hops(), np.arange(40), device="cpu")
+    seen = 0
+    for step in range(2):
+        transits = result.transits(step)
+        for row, m in ((r, result.shape[step].size) for r in range(40)):
+            for slot, v in enumerate(result.steps[step][row]):
+                if v >= 0:
+                    assert (int(transits[row, slot // m]), int(v)) in edges
+                    seen += 1
+    assert seen > 300
+
+
+@pytest.mark.parametrize(
+    ("roots", "error", "match"),
+    [
+        ([0.5], TypeError, r"roots must be integers \(got float64\)"),
+        ([40], ValueError, r"roots must lie in 0..39, or be -1 for none \(got 40\)"),
+        ([-2], ValueError, r"got -2"),
+        (np.zeros((2, 2, 2), int), ValueError, r"shape \[S\] or \[S, R\] \(got \(2, 2, 2\)\)"),
+    ],
+)
+def test_bad_roots(roots, error, match):
+    with pytest.raises(error, match=match):
+        lab.run_app(toy_graph(), Walk(), roots, device="cpu")
+
+
+def test_bad_arguments():
+    graph = toy_graph()
+    with pytest.raises(ValueError, match=r"parallelism must be one of .*'message' \(got 'warp'\)"):
+        lab.run_app(graph, Walk(), [0], parallelism="warp")
+    with pytest.raises(ValueError, match="index must be one of"):
+        lab.run_app(graph, Walk(), [0], index="never")
+    with pytest.raises(
+        TypeError, match=r"app must be a SamplingApp \(got Walk\); give an instance, Walk\(\)"
+    ):
+        lab.run_app(graph, Walk, [0])
+    with pytest.raises(TypeError, match=r"graph must be a gnnsample_lab.Graph \(got list\)"):
+        lab.run_app([], Walk(), [0])
+    with pytest.raises(ValueError, match="roots, not both"):
+        lab.run_app(graph, Walk(), [0], num_samples=3, device="cpu")
+    with pytest.raises(ValueError, match=r"steps\(\) must be between 0"):
+        lab.run_app(graph, Walk(-5), [0], device="cpu")
+    with pytest.raises(NotImplementedError, match="SamplingApp must define steps"):
+        lab.run_app(graph, lab.SamplingApp(), [0], device="cpu")
+
+
+def test_no_samples_and_no_steps():
+    graph = toy_graph()
+    empty = lab.run_app(graph, Walk(), np.zeros((0, 1), int), device="cpu")
+    assert empty.num_samples == 0 and empty.samples.shape == (0, 7)
+    assert lab.run_app(graph, Walk(0), [3, 4], device="cpu").samples.tolist() == [[3], [4]]
+    dead = lab.run_app(graph, Walk(), [-1, 39], device="cpu")
+    assert (dead.samples[:, 1:] == -1).all() and dead.lengths.tolist() == [0, 1]
+
+
+def test_default_roots_are_uniform_and_follow_the_seed():
+    graph = toy_graph()
+    one = lab.run_app(graph, Walk(1), num_samples=4000, device="cpu", seed=1)
+    assert one == lab.run_app(graph, Walk(1), num_samples=4000, device="cpu", seed=1)
+    counts = np.bincount(one.roots[:, 0], minlength=40)
+    assert counts.min() > 55 and counts.max() < 150
+    assert (one.roots != lab.run_app(graph, Walk(1), num_samples=4000, device="cpu", seed=2).roots).any()
