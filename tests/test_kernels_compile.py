@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnsample_lab.device.kernels import PACKAGE_ROOT, Variant, all_variants
+from gnnsample_lab.device.kernels import PACKAGE_ROOT, Variant, all_variants, needs_operator
 from tests.conftest import absent
 from tests.nvrtc_compile import CompileError, Nvrtc, load_nvrtc, missing_wheels
 
@@ -70,7 +70,9 @@ def compile_all(nvrtc: Nvrtc, variants: Iterable[Variant], architecture: int, do
 
 
 def test_there_are_kernels() -> None:
-    assert {path.name for path in SOURCES} >= {path.name for path in PACKAGE_ROOT.rglob("*.cu")}
+    alone = {path.name for path in PACKAGE_ROOT.rglob("*.cu") if not needs_operator(path)}
+    assert {path.name for path in SOURCES} >= alone
+    assert "individual.cu" not in alone and "index.cu" in alone
 
 
 @pytest.mark.slow

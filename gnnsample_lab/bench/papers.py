@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import papers_fastgl, papers_gnnlab
+from . import papers_fastgl, papers_gnnlab, papers_nextdoor
 
 PGSAMPLER = "PGSampler, NVIDIA RTX 3090 (table III: Tesla P40), DGL 1.0.1, CUDA 11.7"
 
@@ -51,7 +51,7 @@ kernels only, in microseconds. The library's own baseline may not be slower than
 
 def for_suite(suite: str) -> dict[str, Any]:
     """What to print beside the results of ``suite``; empty when nothing was published."""
-    for paper in (papers_fastgl, papers_gnnlab):
+    for paper in (papers_fastgl, papers_gnnlab, papers_nextdoor):
         if found := paper.for_suite(suite):
             return found
     return {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .environment import scaled
+from .report_nextdoor import COLUMNS as _NEXTDOOR
 
 Cell = Callable[[dict[str, Any]], Any]
 
@@ -101,6 +102,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "model": "model", "policy": "policy", "cached %": "cache_percent", "hit %": "hit_percent",
         "ms a batch": "extract_ms", "epoch s": "extract_s", "less than random": "less_than_random",
     },
+    **_NEXTDOOR,
 }  # fmt: skip
 """Suite -> header -> field of a row (``a.b``: key ``b`` of ``a``). The graph's title comes before them."""
 _NO_GRAPH = ("fastgl-table3",)

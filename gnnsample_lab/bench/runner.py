@@ -97,6 +97,23 @@ _SUITES: dict[str, _Suite] = {
         "caching", "figure11", "hit rates over K and ratio, bytes over dimension; needs no GPU", False
     ),
     "gnnlab-fig12": _Suite("extraction", "figure12", "extract time of an epoch by caching policy"),
+    "nextdoor-table3": _Suite("nextdoor", "table3", "NextDoor's graphs beside the paper's; needs no GPU", False),
+    "nextdoor-fig7": _Suite(
+        "nextdoor", "figure7", "eleven applications: over SP, TP and the CPU walker, one core and all"
+    ),
+    "nextdoor-fig6": _Suite("nextdoor", "figure6", "share of the scheduling index in the time to sample"),
+    "nextdoor-fig9": _Suite("nextdoor", "figure9", "over the frontier and the message-passing formulation"),
+    "nextdoor-table2": _Suite("nextdoor", "table2", "each transit kernel's cost by draws per transit"),
+    "nextdoor-floor": _Suite(
+        "nextdoor_floor", "walks", "walks over the floor of their reads; next in Python over the same in CUDA"
+    ),
+    "nextdoor-fig8": _Suite("nextdoor_profile", "figure8", "L2 read transactions relative to sample-parallel"),
+    "nextdoor-table4": _Suite("nextdoor_profile", "table4", "store efficiency and multiprocessor activity"),
+    "nextdoor-section84": _Suite(
+        "nextdoor_memory", "section84", "samples per second with a fraction of the graph on the GPU"
+    ),
+    "nextdoor-table1": _Suite("nextdoor_training", "table1", "share of sampling in training, six methods"),
+    "nextdoor-table5": _Suite("nextdoor_training", "table5", "end to end with CPU samplers over ours"),
     "papers100m-rmat": _Suite(
         "whole", "papers100m", "111 M nodes, 1.6 G edges: scratch memory and wall time"
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import targets_data
+from . import targets_data, targets_nextdoor
 from .papers import CUGRAPH, DGL_LIKE_H200
 from .target import Target, at_least, at_most
 
@@ -15,7 +15,7 @@ __all__ = ["Target", "of"]
 def of(record: dict[str, Any]) -> list[Target]:
     """The targets that ``record`` says something about; none for suites without any."""
     makers: dict[str, Callable[[dict[str, Any]], list[Target]]] = {
-        **targets_data.MAKERS,
+        **targets_data.MAKERS, **targets_nextdoor.MAKERS,
         "sampling-floor": _floor, "pgsampler-fig8": _figure8, "pgsampler-fig9": _figure9,
         "whole-process": _whole_process, "papers100m-rmat": _papers100m, "cpu": _cpu, "explorers": _explorers,
     }  # fmt: skip

@@ -3,7 +3,8 @@
 A ``.cu`` file says which macros it takes in a line ``// @variants NAME=a,b OTHER=1,2``; the cross product is
 what the compile test builds for every architecture. A line ``// @cooperative`` marks a source whose kernels
 use a grid barrier: CuPy then launches *every* kernel of that module cooperatively, so such kernels live in a
-file of their own.
+file of their own. A line ``// @operator`` marks a source that calls functions of an application: it is linked with
+them (``sampling/engine/link.py``) instead.
 """
 
 from __future__ import annotations
@@ -76,9 +77,15 @@ def variants_of(path: Path) -> list[Variant]:
     return [Variant(path, combination, cooperative) for combination in itertools.product(*axes)]
 
 
+def needs_operator(path: Path) -> bool:
+    """Whether a ``.cu`` file calls functions that an application brings, so that it does not stand alone."""
+    return re.search(r"^// @operator\b", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
+
+
 def all_variants() -> list[Variant]:
-    """Every variant of every ``.cu`` file of the package (for compile tests)."""
-    return [v for path in sorted(PACKAGE_ROOT.rglob("*.cu")) for v in variants_of(path)]
+    """Every variant of every ``.cu`` file of the package that stands alone (for compile tests)."""
+    paths = [path for path in sorted(PACKAGE_ROOT.rglob("*.cu")) if not needs_operator(path)]
+    return [v for path in paths for v in variants_of(path)]
 
 
 @functools.cache

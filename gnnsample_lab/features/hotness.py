@@ -19,10 +19,13 @@ POLICIES = {
     "presample": "what a few epochs of sampling visited: graph, training set and sampler together (GNNLab's PreSC#K)",
     "presample-shrunk": "the same, counts drawn to the mean of their out-degree as far as chance explains them (ours)",
     "optimal": "what the epochs in question visited themselves: the ceiling",
+    "visits": "what the samples of an application hold (NextDoor's walks, layers, k-hop neighbourhoods)",
     "reverse-pagerank": "where walks from the training vertices against the messages come through",
 }
 PRESAMPLE_BATCH_ID = 2**30
 """Pre-sampling draws with batch ids from here on: a training run of fewer mini-batches never repeats its draws."""
+
+_SOURCES = {"optimal": "batches", "visits": "walks"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +34,9 @@ class Hotness:
 
     Attributes:
         policy: a key of ``POLICIES``.
-        label: name for figures: "Random", "Degree", "PreSC#1", "PreSC#1 shrunk", "Optimal", "Reverse PageRank".
-        score: ``float64[N]``, higher is hotter. For ``presample``: visits per epoch; for ``optimal``: in all.
+        label: name for figures: "Random", "Degree", "PreSC#1", "PreSC#1 shrunk", "Optimal", "Visits",
+            "Reverse PageRank".
+        score: ``float64[N]``, higher is hotter. ``presample``: visits per epoch; ``optimal``, ``visits``: in all.
         order: ``int64[N]``, vertex ids, hottest first; ties by out-degree, then to the lower id.
         time_us: wall clock that finding the scores took on this machine (sampling included), without the ordering.
     """
@@ -65,13 +69,14 @@ def hotness(
     epochs: int = 1,
     batches: Any = None,
     seed: int = 0,
+    walks: Any = None,
 ) -> Hotness:
     """Rank the vertices of ``graph`` by how much caching their features should save.
 
     Args:
         graph: on either device.
         policy: a key of ``POLICIES``: ``"random"``, ``"degree"`` (out-degree), ``"presample"`` (PreSC#K with K =
-            ``epochs``), ``"presample-shrunk"``, ``"optimal"`` or ``"reverse-pagerank"``.
+            ``epochs``), ``"presample-shrunk"``, ``"optimal"``, ``"visits"`` or ``"reverse-pagerank"``.
         sampler: presample: a :class:`~gnnsample_lab.NeighborSampler` (weighted or not), a
             :class:`~gnnsample_lab.PinSAGESampler`, or anything with ``.epoch`` and ``.graph``. Its epochs are
             numbered so that batch ids begin at 2**30, which training does not reach: a policy that had seen the very
@@ -82,6 +87,7 @@ def hotness(
         epochs: presample: K.
         batches: optimal: mini-batches, arrays of global ids, or a :class:`~.footprint.Footprint` of the very run.
         seed: random: which permutation.
+        walks: visits: what ``run_app`` returned. A vertex counts as often as it stands in a sample, roots included.
 
     Raises:
         LookupError, ValueError, TypeError: naming the argument.
@@ -110,12 +116,13 @@ def hotness(
             raise ValueError("batches must be given for policy='optimal' (got None)")
         seen = batches if isinstance(batches, Footprint) else footprint(batches, num_nodes=graph.num_nodes)
         label, score = "Optimal", seen.visits.astype(np.float64)
+    elif policy == "visits":
+        label, score = "Visits", _visits(walks)
     else:
         label, score = "Reverse PageRank", _pagerank(graph, seeds)
     if len(score) != graph.num_nodes:
         raise ValueError(
-            f"{'batches' if policy == 'optimal' else 'sampler'} must be of graph's {graph.num_nodes} nodes "
-            f"(got {len(score)})"
+            f"{_SOURCES.get(policy, 'sampler')} must be of graph's {graph.num_nodes} nodes (got {len(score)})"
         )
     took_us = (time.perf_counter() - begin) * 1e6
     if degrees is None:
@@ -141,6 +148,19 @@ def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: in
     chosen = training_seeds(sampler.graph if seeds is None else graph, seeds, "policy='presample'")
     length = max(1, len(sampler.epoch(chosen, batch_size, epoch=0)))
     return footprint(sampler, chosen, batch_size, epochs, first_epoch=-(-PRESAMPLE_BATCH_ID // length))
+
+
+def _visits(walks: Any) -> np.ndarray:
+    if not hasattr(walks, "roots") or not hasattr(walks, "steps"):
+        raise ValueError(
+            f"walks must be the result of run_app for policy='visits' (got {type(walks).__name__})"
+        )
+    from gnnsample_lab.sampling.engine.votes import visits
+
+    with runtime.lock:
+        counts = visits(walks)
+    host: np.ndarray = counts.get() if runtime.is_cuda_array(counts) else counts
+    return host.astype(np.float64)
 
 
 def shrunk_visits(seen: Footprint, degrees: np.ndarray) -> np.ndarray:

@@ -47,6 +47,21 @@ _HOME = {
     "cache_contents": "caching",
     "cached_mask": "caching",
     "epoch_similarities": "caching",
+    "device_route": "route",
+    "graph_layout": "samples",
+    "layer_links": "samples",
+    "step_kinds": "samples",
+    "visit_shares": "samples",
+    "walk_drawing": "samples",
+    "walk_lengths": "samples",
+    "list_ranks": "transit",
+    "thread_map": "transit",
+    "warp_totals": "transit",
+    "index_share": "transit_kernels",
+    "index_work": "transit_kernels",
+    "kernel_histogram": "transit_kernels",
+    "kernel_shares": "transit_kernels",
+    "sharing_by_batch": "transit_kernels",
     "empty_figure": "style",
     "set_cursor": "style",
     "update_figure": "style",
@@ -79,9 +94,26 @@ if TYPE_CHECKING:
         slot_contention,
     )
     from gnnsample_lab.figures.matching import feature_rows, match_heatmap, match_limits, match_tour
+    from gnnsample_lab.figures.route import device_route
+    from gnnsample_lab.figures.samples import (
+        graph_layout,
+        layer_links,
+        step_kinds,
+        visit_shares,
+        walk_drawing,
+        walk_lengths,
+    )
     from gnnsample_lab.figures.style import empty_figure, set_cursor, update_figure
     from gnnsample_lab.figures.timeline import gantt, sm_activity
     from gnnsample_lab.figures.training import accuracy_curves, copied_bytes, loss_curves, stage_breakdown
+    from gnnsample_lab.figures.transit import list_ranks, thread_map, warp_totals
+    from gnnsample_lab.figures.transit_kernels import (
+        index_share,
+        index_work,
+        kernel_histogram,
+        kernel_shares,
+        sharing_by_batch,
+    )
 
 __all__ = [
     "access_counts",
@@ -91,15 +123,23 @@ __all__ = [
     "cache_contents",
     "cached_mask",
     "copied_bytes",
+    "device_route",
     "empty_figure",
     "epoch_similarities",
     "feature_rows",
     "gantt",
+    "graph_layout",
     "hash_table",
     "hit_rates",
     "hop_times",
     "hotness_against_visits",
     "id_map_rungs",
+    "index_share",
+    "index_work",
+    "kernel_histogram",
+    "kernel_shares",
+    "layer_links",
+    "list_ranks",
     "loss_curves",
     "match_heatmap",
     "match_limits",
@@ -113,16 +153,23 @@ __all__ = [
     "sample_drawing",
     "sample_layout",
     "set_cursor",
+    "sharing_by_batch",
     "slot_contention",
     "sm_activity",
     "sm_load",
     "stage_breakdown",
+    "step_kinds",
     "strategy_comparison",
     "summary_table",
     "task_cost",
+    "thread_map",
     "times_over_features",
     "update_figure",
     "utilisation",
+    "visit_shares",
+    "walk_drawing",
+    "walk_lengths",
+    "warp_totals",
     "work_per_hop",
 ]
 

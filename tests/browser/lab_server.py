@@ -159,7 +159,7 @@ CELL_ERRORS = """() => {
   const model = window.jupyterapp.shell.currentWidget.content.model;
   const found = [];
   for (const cell of model.cells) {
-    if (cell.type !== 'code') continue;
+    if (cell.type !== 'code' || (cell.getMetadata('tags') ?? []).includes('raises-exception')) continue;
     for (let i = 0; i < cell.outputs.length; i++) {
       const output = cell.outputs.get(i);
       if (output.type === 'error') found.push(output.toJSON());

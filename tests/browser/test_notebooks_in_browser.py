@@ -22,18 +22,27 @@ from gnnsample_lab.doctor import find_chromium
 from tests.browser import lab_server
 from tests.browser.lab_server import ROOT, Server
 from tests.conftest import absent
-from tests.widgets import oracle, oracle_caching, oracle_id_map, oracle_matching
+from tests.widgets import oracle, oracle_caching, oracle_id_map, oracle_matching, oracle_own_sampler, oracle_transit
 from tests.widgets.oracle import difference, plain, values
 
 pytestmark = pytest.mark.browser
 
-ORACLES = {**oracle.ORACLES, **oracle_id_map.ORACLES, **oracle_matching.ORACLES, **oracle_caching.ORACLES}
+ORACLES = {
+    **oracle.ORACLES,
+    **oracle_id_map.ORACLES,
+    **oracle_matching.ORACLES,
+    **oracle_caching.ORACLES,
+    **oracle_own_sampler.ORACLES,
+    **oracle_transit.ORACLES,
+}
 
 DATASET = "arxiv-like"
 EXPLORERS = {
     "00_start_here": ["SampleExplorer"],
     "01_khop_sampling": ["SampleExplorer", "WorkloadExplorer"],
     "02_workload_fusion": ["QueueExplorer"],
+    "03_transit_parallel": ["ThreadsExplorer", "KernelExplorer", "IndexExplorer"],
+    "04_write_your_own_sampler": ["SecondOrderExplorer"],
     "05_the_id_map": ["IdMapExplorer"],
     "06_feature_caching": ["CacheExplorer"],
     "07_match_and_reorder": ["MatchExplorer"],

@@ -201,6 +201,28 @@ def test_optimal_is_the_ceiling_and_presampling_comes_near():
     assert presampled > 0.9 * optimal and presampled > 1.15 * degree
 
 
+def walks(graph, **more):
+    class Walk(lab.SamplingApp):
+        def next(self, s, transits, src_edges, step, rng):
+            return src_edges[rng.below(len(src_edges))] if len(src_edges) else lab.NULL
+
+        def steps(self):
+            return 5
+
+        def sample_size(self, step):
+            return 1
+
+    return lab.run_app(graph, Walk(), np.arange(3), device="cpu", **more)
+
+
+def test_visits_of_walks(graph):
+    result = walks(graph)
+    found = lab.hotness(graph, "visits", walks=result)
+    held = result.samples[result.samples >= 0]
+    assert found.label == "Visits" and found.score.tolist() == np.bincount(held, minlength=120).tolist()
+    assert found.order[0] in np.flatnonzero(found.score == found.score.max())
+
+
 def test_bad_input(graph, sampler):
     bare = lab.Graph.from_edges([0], [1], 3)
     for arguments, error, text in [
@@ -212,6 +234,8 @@ def test_bad_input(graph, sampler):
         ({"policy": "optimal", "batches": [np.array([500])]}, ValueError, "ids in 0..119"),
         ({"policy": "presample", "sampler": sampler, "epochs": 0}, ValueError, "epochs"),
         ({"policy": "random", "seed": -1}, ValueError, "seed"),
+        ({"policy": "visits"}, ValueError, "walks must be the result of run_app"),
+        ({"policy": "visits", "walks": walks(bare)}, ValueError, "walks must be of graph's 120 nodes"),
         ({"policy": "reverse-pagerank", "seeds": [1000]}, ValueError, "seeds"),
     ]:
         with pytest.raises(error, match=text):

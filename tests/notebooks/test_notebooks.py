@@ -16,6 +16,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 PARTS = ["What you will see", "Choose a graph and a device", "Run it", "Move the sliders", "Why it happens"]
 CHECKED = "nbval-check-output"
+FAILING = "raises-exception"
 
 
 @pytest.fixture(params=PATHS, ids=lambda path: path.stem)
@@ -44,6 +45,8 @@ def test_the_notebooks_are_there() -> None:
         "00_start_here",
         "01_khop_sampling",
         "02_workload_fusion",
+        "03_transit_parallel",
+        "04_write_your_own_sampler",
         "05_the_id_map",
         "06_feature_caching",
         "07_match_and_reorder",
@@ -69,7 +72,7 @@ def test_cells_have_fixed_ids_and_no_stray_metadata(notebook: Any) -> None:
         assert re.fullmatch(r"[a-z][a-z0-9-]*", cell.id), (
             f"{cell.id}: ids are words, so that changes can be read"
         )
-        assert cell.metadata in ({}, {"tags": [CHECKED]}), cell.id
+        assert cell.metadata in ({}, {"tags": [CHECKED]}, {"tags": [FAILING]}), cell.id
 
 
 def test_outputs_are_stored_for_checked_cells_only(notebook: Any) -> None:
@@ -105,10 +108,17 @@ def test_one_cell_chooses_graph_and_device(notebook: Any) -> None:
 
 
 def test_cells_are_short_and_hold_no_logic(notebook: Any) -> None:
+    samplers = {"lab.SamplingApp"}
     for cell in code_cells(notebook):
         assert len(cell.source.splitlines()) <= 16, f"{cell.id}: move it into the package"
-        tree = ast.parse(cell.source)
-        assert not [n for n in ast.walk(tree) if isinstance(n, (ast.ClassDef, ast.While, ast.Try))], cell.id
+        rest = []
+        for statement in ast.parse(cell.source).body:
+            # Samplers are what learners write, loops and all.
+            if isinstance(statement, ast.ClassDef) and samplers & set(map(ast.unparse, statement.bases)):
+                samplers.add(statement.name)
+            else:
+                rest += list(ast.walk(statement))
+        assert not [n for n in rest if isinstance(n, (ast.ClassDef, ast.While, ast.Try))], cell.id
 
 
 def test_exercises_are_there_and_blank(path: Path, notebook: Any) -> None:

@@ -185,7 +185,11 @@ class SamplingApp:
         return None
 
     def prepare(self, graph: Any) -> None:
-        """Called before compilation: set the numbers and arrays that ``next`` reads from ``self``."""
+        """Called before compilation: set the numbers and arrays that ``next`` reads from ``self``.
+
+        Args:
+            graph: on the CPU, whichever device runs the application.
+        """
 
     def edge_weights(self, graph: Any) -> Any:
         """The weights that :class:`Edges` offers, ``float[E]``, or None for 1 each; by default the graph's."""

@@ -179,7 +179,7 @@ def run(
         }
         _advance(
             base, following, choosing, operator.collective, operator.deferred,
-            operator.collective and bool(operator.uses & USES_EDGES),
+            operator.collective and (operator.deferred or bool(operator.uses & USES_EDGES)),
             operator.collective and edge_weight is not None, operator.max_redraws, operator.def_line, first,
             of["transits"], of["size"], of["width"], np.array([s.unique for s in shapes], dtype=np.bool_), own_roots,
             sizes, first_sample, status, live,

@@ -12,6 +12,8 @@ import ast
 import hashlib
 import inspect
 import linecache
+import re
+import sys
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -139,7 +141,8 @@ class Operator:
 
     def compile_error(self, error: BaseException) -> SamplingAppError:
         """A compiler's error with the user's line in front."""
-        line = self.def_line
+        told = re.search(rf"{re.escape(Path(self.filename).name)}\D{{1,9}}(\d+)", str(error))
+        line = int(told.group(1)) if told else self.def_line
         at: BaseException | None = error
         while at is not None:
             line = getattr(getattr(at, "loc", None), "line", None) or line
@@ -149,10 +152,18 @@ class Operator:
 
 
 def located(filename: str, line: int) -> str:
-    """``File "...", line n`` and the line itself, as tracebacks print them."""
+    """``File "...", line n`` and the line itself, as tracebacks print them; a notebook's cell by its number."""
     text = linecache.getline(filename, line).strip()
-    shown = Path(filename).name if filename.startswith("<") is False else filename
-    return f'  File "{shown}", line {line}\n    {text}' if text else f'  File "{shown}", line {line}'
+    place = _cell(filename) or f'File "{Path(filename).name}"'
+    return f"  {place}, line {line}\n    {text}" if text else f"  {place}, line {line}"
+
+
+def _cell(filename: str) -> str | None:
+    """``Cell In[n]`` where ``filename`` is what IPython calls a cell's source."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    name_of = getattr(getattr(shell, "compile", None), "format_code_name", None)
+    named = name_of(filename) if name_of else None
+    return " ".join(named) if named and named[0] == "Cell" else None
 
 
 def compile_operator(app: SamplingApp, graph: Any = None) -> Operator:

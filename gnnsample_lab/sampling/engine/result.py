@@ -12,6 +12,7 @@ import numpy as np
 from gnnsample_lab.device.runtime import is_cuda_array
 from gnnsample_lab.sampling.types import array_module
 
+from . import links, votes
 from .shape import StepShape
 
 
@@ -80,6 +81,22 @@ class AppResult:
             raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")
         before = self.roots if step == 0 else self.steps[step - 1]
         return before[:, : self.shape[step].transits]
+
+    def visits(self, roots: bool = True) -> Any:
+        """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False."""
+        return votes.visits(self, roots)
+
+    def top(self, k: int) -> Any:
+        """The ``k`` vertices that each root's samples visit most, PinSAGE's neighbours; see :func:`.votes.top`."""
+        return votes.top(self, k)
+
+    def adjacency(self, step: int, normalise: str | None = None) -> Any:
+        """Edges between the transits of ``step`` and the vertices that it added; see :func:`.links.adjacency`."""
+        return links.adjacency(self, step, normalise)
+
+    def induced(self) -> Any:
+        """The sub-graph that each sample's vertices induce; see :func:`.links.induced`."""
+        return links.induced(self)
 
     def to_cpu(self) -> AppResult:
         """The same samples as NumPy arrays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -80,14 +81,14 @@ def run_app(
         compile_operator(app)  # raises, with the reason
     target = runtime.resolve_device(device)
     with runtime.lock:
-        if target == "cpu":
-            graph = graph.to("cpu") if graph.device != "cpu" else graph
-        elif graph_bytes is None:
-            graph = graph.to("cuda", features=False)
-        app.prepare(graph)
-        operator = compile_operator(app, graph)
+        # Applications look at NumPy arrays, whichever device runs.
+        own = type(app).prepare is not SamplingApp.prepare or roots is None
+        host = _moved(graph, "cpu") if own or target == "cpu" else None
+        graph = host if target == "cpu" else graph if graph_bytes is not None else _moved(graph, "cuda")
+        app.prepare(host)
+        operator = compile_operator(app)
         if roots is None:
-            roots = app.initial_samples(graph, num_samples or 1024, seed)
+            roots = app.initial_samples(host, num_samples or 1024, seed)
         elif num_samples is not None:
             raise ValueError(
                 "num_samples counts samples whose roots the application chooses; give it or roots, not both"
@@ -109,6 +110,20 @@ def run_app(
         graph, app, roots, steps, [shape[i] for i in range(len(steps))], parallelism, target, seed, first_sample,
         schedule,
     )  # fmt: skip
+
+
+_copies: dict[str, tuple[Any, Any]] = {}
+
+
+def _moved(graph: Any, device: str) -> Any:
+    """``graph`` on ``device``, topology and weights; the last copy to each device is kept while its source lives."""
+    if graph.device == device:
+        return graph
+    source, copy = _copies.get(device, (lambda: None, None))
+    if source() is not graph:
+        copy = graph.to(device, features=False)
+        _copies[device] = (weakref.ref(graph, lambda _: _copies.pop(device, None)), copy)
+    return copy
 
 
 def check_roots(roots: Any, num_nodes: int, device: str) -> Any:

@@ -143,6 +143,22 @@ class Together(lab.SamplingApp):
         return True
 
 
+class Blend(lab.SamplingApp):
+    """Collective, uniform; ``next`` does no more with an edge than return it."""
+
+    def sampling_type(self):
+        return lab.SamplingType.COLLECTIVE
+
+    def next(self, s, transits, src_edges, step, rng):
+        return src_edges[rng.below(len(src_edges))] if len(src_edges) > 0 else lab.NULL
+
+    def steps(self):
+        return 3
+
+    def sample_size(self, step):
+        return 5
+
+
 class Importance(lab.SamplingApp):
     """Collective without edges: vertices of the whole graph by a table; a method of vertices that are not transits."""
 
@@ -198,10 +214,11 @@ APPS = {
     "distinct-hops": DistinctHops(),
     "frontier": Frontier(),
     "together": Together(),
+    "blend": Blend(),
     "importance": Importance(),
     "odds": Odds(),
 }
-ROOTS_PER_SAMPLE = {"frontier": 5, "together": 3, "importance": 4}
+ROOTS_PER_SAMPLE = {"frontier": 5, "together": 3, "blend": 2, "importance": 4}
 
 
 def toy_graph(weighted=True):

@@ -1,0 +1,235 @@
+"""Mini-batches from what a sampling application has grown: ``lab.minibatches(lab.run_app(...))``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.sampling.engine import links, votes
+from gnnsample_lab.sampling.types import MAX_HOPS, HopPicks, SampleSpec, array_module, check_int
+
+from .types import MiniBatch
+
+
+def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
+    """Mini-batches that models train on, one for every ``per_batch`` samples.
+
+    Their roots are the seeds. Hop h has the edges that step h drew: from a transit to each vertex drawn for it
+    (individual sampling), or all edges of the graph between the transits and the vertices of the step (collective
+    sampling, ``adjacency(step)``). Repeated vertices and edges of a mini-batch are merged, in first-seen order. What
+    was reached before keeps the edges that it has: hop h's block holds, for each of its destinations, what all
+    steps up to h drew for it, as GraphSAGE takes the same neighbours of a seed in every layer.
+
+    Args:
+        result: an :class:`~gnnsample_lab.sampling.engine.result.AppResult` of at most 15 steps whose transits are those
+            of the step before; on either device.
+        per_batch: samples per mini-batch; by default one where samples have several roots (a sample is a mini-batch),
+            else all.
+
+    Returns:
+        :class:`~.types.MiniBatch` objects, ``batch_id`` counting from 0. ``positions`` are those of the lowest of
+        parallel edges, and -1 where an application joins vertices that no edge joins. ``spec.fanouts`` are the step
+        sizes.
+
+    Raises:
+        ValueError: more than 15 steps (walks: see :func:`voted_batch`), no steps or no samples, transits that were
+            drawn, or a mini-batch without a root.
+    """
+    if not 1 <= result.num_steps <= MAX_HOPS:
+        raise ValueError(
+            f"mini-batches have 1 to {MAX_HOPS} hops (got {result.num_steps} steps); voted_batch(result, k) makes "
+            "one of the neighbours that walks vote for"
+        )
+    samples, num_roots = result.roots.shape
+    if samples == 0:
+        raise ValueError("result has no samples to make mini-batches of")
+    if per_batch is None:
+        per_batch = 1 if num_roots > 1 else samples
+    per_batch = check_int("per_batch", per_batch, 2**40, lowest=1)
+    with runtime.lock:
+        return _Feed(result, per_batch).batches()
+
+
+def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
+    """Mini-batches of whole sub-graphs, one per sample: every vertex is a seed and every layer has all edges.
+
+    So ClusterGCN trains: a sample is a few clusters, and messages flow along all edges among their vertices.
+
+    Args:
+        result: an :class:`~gnnsample_lab.sampling.engine.result.AppResult`, on either device.
+        layers: blocks of a mini-batch, 1 to 15, all of the same edges.
+
+    Returns:
+        :class:`~.types.MiniBatch` objects, ``batch_id`` counting from 0; ``node_ids`` ascend. Parallel edges are all
+        there. ``spec.fanouts`` are -1: all in-neighbours in the sample.
+    """
+    layers = check_int("layers", layers, MAX_HOPS, lowest=1)
+    with runtime.lock:
+        found = links.induced(result)
+        begins, made = _host(found.begins), []
+        xp, bounds = array_module(found.vertices), _host(found.indptr[found.begins])
+        spec = SampleSpec((-1,) * layers, seed=result.seed)
+        for sample in range(begins.size - 1):
+            own, edges = slice(begins[sample], begins[sample + 1]), slice(bounds[sample], bounds[sample + 1])
+            nodes, local = found.vertices[own], found.indices[edges]
+            offsets = found.indptr[own.start : own.stop + 1] - bounds[sample]
+            picks = HopPicks(nodes, xp.diff(offsets).astype(np.int32), nodes[local], found.positions[edges])
+            picks.__dict__["offsets"] = offsets
+            made.append(MiniBatch(
+                nodes, (int(nodes.size),) * (layers + 1), (picks,) * layers, (local,) * layers,
+                xp.arange(nodes.size), sample, spec, result.graph,
+            ))  # fmt: skip
+    return made
+
+
+def voted_batch(result: Any, k: int) -> MiniBatch:
+    """One mini-batch of one hop: each root and the ``k`` vertices that its walks visit most (PinSAGE).
+
+    Args:
+        result: an :class:`~gnnsample_lab.sampling.engine.result.AppResult` of samples with one root each, several of
+            which may share it.
+        k: as :func:`~gnnsample_lab.sampling.engine.votes.top` has it.
+
+    Returns:
+        A :class:`~.types.MiniBatch` with ``pick_weights``, the visits, and positions of -1: a walk joins two vertices
+        that need not be neighbours. Its seeds are the distinct roots.
+
+    Raises:
+        ValueError: samples have several roots, or none has one.
+    """
+    with runtime.lock:
+        found = votes.top(result, k)
+        if not found.roots.size:
+            raise ValueError("result has no sample with a root")
+        xp, seeds = array_module(found.roots), int(found.roots.size)
+        nodes, places, _ = votes.first_seen(xp.concatenate([found.roots, found.neighbors]))
+        roots = result.roots.reshape(-1)
+        inverse = votes.first_seen(roots[roots >= 0])[1]
+        positions = xp.full(found.neighbors.size, -1, np.int64)
+        picks = HopPicks(found.roots, found.counts, found.neighbors, positions)
+        spec = SampleSpec((int(k),), replace=True, seed=result.seed)
+        return MiniBatch(
+            nodes, (seeds, int(nodes.size)), (picks,), (places[seeds:].astype(np.int32),), inverse, 0, spec,
+            result.graph, pick_weights=(found.visits,),
+        )  # fmt: skip
+
+
+class _Feed:
+    """All mini-batches of a result at once: vertices and edges keyed by group, sorted, and cut apart at the end.
+
+    A *number* counts vertices of all groups: those of a group together, in order of discovery.
+    """
+
+    def __init__(self, result: Any, per_batch: int) -> None:
+        self.result, self.graph, self.per_batch = result, result.graph, per_batch
+        self.xp = array_module(result.roots)
+        self.num_groups = -(-result.num_samples // per_batch)
+        self.hops = result.num_steps
+        self._number_vertices([result.roots, *result.steps])
+        self._merge_edges()
+
+    def _number_vertices(self, layers: list[Any]) -> None:
+        xp, num_nodes = self.xp, self.graph.num_nodes
+        keys, widths = [], []
+        for layer in layers:
+            group = xp.arange(layer.shape[0], dtype=np.int64)[:, None] // self.per_batch
+            keys.append(xp.where(layer >= 0, group * num_nodes + layer, -1).reshape(-1))
+            widths.append(keys[-1].size)
+        flat = xp.concatenate(keys)
+        live = flat >= 0
+        stage = xp.concatenate([xp.full(n, i, np.int64) for i, n in enumerate(widths)])[live]
+        distinct, places, at = votes.first_seen(flat[live])
+        # First-seen order runs through layers first; now through groups first, and in each through layers.
+        order = xp.argsort(distinct // num_nodes, kind="stable")
+        number = xp.empty(order.size, dtype=np.int64)
+        number[order] = xp.arange(order.size)
+        self.vertices = (distinct % num_nodes)[order].astype(self.graph.indices.dtype)
+        self.slots = xp.full(flat.size, -1, np.int64)
+        self.slots[live] = number[places]
+        self.layer_begins = [0, *np.cumsum(widths).tolist()]
+        reached = stage[at][order]
+        group = distinct[order] // num_nodes
+        found = xp.bincount(group * (self.hops + 1) + reached, minlength=self.num_groups * (self.hops + 1))
+        found = found.reshape(self.num_groups, self.hops + 1)
+        self.levels = _host(xp.cumsum(found, axis=1))  # one wait for all mini-batches
+        self.begins = np.concatenate([[0], np.cumsum(self.levels[:, -1])])
+        if not self.levels[:, 0].all():
+            raise ValueError(f"mini-batch {int(np.argmin(self.levels[:, 0]))} has no root")
+
+    def _layer(self, i: int) -> Any:
+        """Numbers of the vertices in layer ``i`` (0: roots), ``[S, width]``, -1 for NULL."""
+        return self.slots[self.layer_begins[i] : self.layer_begins[i + 1]].reshape(
+            self.result.num_samples, -1
+        )
+
+    def _drawn(self, step: int) -> tuple[Any, Any]:
+        """Numbers of destination and source of every edge of a step, in slot order."""
+        xp, shape = self.xp, self.result.shape[step]
+        if self.result.app.is_collective:
+            found = links.adjacency(self.result, step)
+            return self._layer(step)[found.sample, found.row], self._layer(step + 1)[
+                found.sample, found.column
+            ]
+        self.result.transits(step)  # raises where transits were drawn
+        transits = self._layer(step)
+        source = self._layer(step + 1).reshape(transits.shape[0], shape.transits, shape.size)
+        known = min(shape.transits, transits.shape[1])
+        source = source[:, :known]
+        destination = xp.broadcast_to(transits[:, :known, None], source.shape).reshape(-1)
+        source = source.reshape(-1)
+        live = (source >= 0) & (destination >= 0)
+        return destination[live], source[live]
+
+    def _merge_edges(self) -> None:
+        xp, total = self.xp, max(1, self.vertices.size)
+        drawn = [self._drawn(step) for step in range(self.hops)]
+        keys = xp.concatenate([d * total + s for d, s in drawn])
+        hop = xp.concatenate([xp.full(d.size, i, np.int64) for i, (d, _) in enumerate(drawn)])
+        order = xp.argsort(keys, kind="stable")
+        first = xp.sort(order[votes.run_starts(keys[order])])  # in first-seen order, so that hops ascend
+        rows = xp.argsort(keys[first] // total, kind="stable")
+        first = first[rows]
+        self.destination, self.source, self.hop = keys[first] // total, keys[first] % total, hop[first]
+        self.positions = links.locate(self.graph, self.vertices[self.destination], self.vertices[self.source])
+
+    def batches(self) -> list[MiniBatch]:
+        """Cut everything apart: mini-batches hold views into arrays of all."""
+        hops = [self._hop(hop) for hop in range(self.hops)]
+        spec = SampleSpec(tuple(s.size for s in self.result.shape), replace=True, seed=self.result.seed)
+        made = []
+        for group in range(self.num_groups):
+            begin, end = int(self.begins[group]), int(self.begins[group + 1])
+            levels = tuple(int(n) for n in self.levels[group])
+            rows = slice(group * self.per_batch, (group + 1) * self.per_batch)
+            inverse = self._layer(0)[rows].reshape(-1)
+            inverse = inverse[inverse >= 0]  # rows of roots may be filled up with NULL
+            nodes, picks, local = self.vertices[begin:end], [], []
+            for level, (counts, offsets, bounds, source, positions) in zip(levels, hops):
+                edges = slice(int(bounds[group]), int(bounds[group + 1]))
+                ids = source[edges] - begin
+                one = HopPicks(nodes[:level], counts[begin : begin + level], nodes[ids], positions[edges])
+                own = offsets[begin : begin + level + 1]
+                one.__dict__["offsets"] = own - int(bounds[group])
+                picks.append(one)
+                local.append(ids.astype(np.int32))
+            made.append(MiniBatch(
+                nodes, levels, tuple(picks), tuple(local), inverse - begin, group, spec, self.graph,
+            ))  # fmt: skip
+        return made
+
+    def _hop(self, hop: int) -> tuple[Any, Any, np.ndarray, Any, Any]:
+        """Edges of hop ``hop``: counts and offsets of all numbers, where groups begin, sources, positions."""
+        xp = self.xp
+        kept = self.hop <= hop
+        counts = xp.bincount(self.destination[kept], minlength=self.vertices.size)
+        offsets = xp.zeros(self.vertices.size + 1, dtype=np.int64)
+        xp.cumsum(counts, out=offsets[1:])
+        bounds = _host(offsets[xp.asarray(self.begins)])
+        return counts.astype(np.int32), offsets, bounds, self.source[kept], self.positions[kept]
+
+
+def _host(array: Any) -> np.ndarray:
+    host: np.ndarray = array.get() if runtime.is_cuda_array(array) else array
+    return host

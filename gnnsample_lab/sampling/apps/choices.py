@@ -1,0 +1,145 @@
+"""What several applications share: drawing an edge, choosing roots, checking arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.sampling.engine.app import NULL, uniform_roots
+from gnnsample_lab.sampling.types import check_int
+
+MAX_SIZE = 2**31 - 1
+"""Largest number of slots, steps or roots that an argument may ask for."""
+TRIALS = 64
+"""Rejected edges after which :func:`weighted_edge` reads the whole list."""
+_TOTAL = 2.0**62
+
+
+# ---- for `next`: compiled with the application ------------------------------------------------------------
+
+
+def uniform_edge(transits: Any, src_edges: Any, rng: Any) -> Any:
+    """Position of an edge of the transit, each alike; ``NULL`` where there is none."""
+    return rng.below(len(src_edges)) if len(src_edges) > 0 else NULL
+
+
+def weighted_edge(transits: Any, src_edges: Any, rng: Any) -> Any:
+    """Position of an edge of the transit, in proportion to its weight; ``NULL`` where no edge has any.
+
+    Rejection as in KnightKing (Yang et al., SOSP'19): take any edge, keep it with probability weight / heaviest. That
+    reads two numbers where weights are alike. Where they are not, one weight may outdo a hub's other thousands and
+    trials would go on for as long, so after a few the edge is found by adding weights up. Either way the edges'
+    shares are the same: what was rejected says nothing about what comes next.
+    """
+    heaviest = transits[0].max_edge_weight()
+    if heaviest == 0:
+        return NULL
+    for _ in range(TRIALS):
+        edge = rng.below(len(src_edges))
+        if rng.below(heaviest) < src_edges.weight(edge):
+            return edge
+    total = 0
+    for i in range(len(src_edges)):
+        total += src_edges.weight(i)
+    left = rng.below(total)
+    for i in range(len(src_edges)):
+        left -= src_edges.weight(i)
+        if left < 0:
+            return i
+    return NULL
+
+
+def uniform_neighbor(v: Any, rng: Any) -> Any:
+    """An in-neighbour of ``v``, which has some, each edge alike."""
+    edges = v.edges()
+    return edges[rng.below(len(edges))]
+
+
+def weighted_neighbor(v: Any, rng: Any) -> Any:
+    """An in-neighbour of ``v``, which has some, in proportion to its edges' weights: a search in their prefix sums."""
+    edges = v.edges()
+    return edges[edges.search(rng.below(edges.prefix(len(edges))))]
+
+
+# ---- for the host -----------------------------------------------------------------------------------------
+
+
+def once_per_graph(prepare: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Decorator of ``prepare``: the graph of the last time is prepared already."""
+
+    @functools.wraps(prepare)
+    def prepare_new(app: Any, graph: Any) -> None:
+        if getattr(app, "_prepared", None) is not graph:
+            prepare(app, graph)
+            app._prepared = graph
+
+    return prepare_new
+
+
+def host_array(array: Any) -> Any:
+    """A NumPy array of what may lie on the GPU; None stays None."""
+    return array.get() if hasattr(array, "get") else array
+
+
+def prefix_sums(share: Any) -> np.ndarray:
+    """Whole numbers to draw by: exclusive prefix sums, ``int64[n + 1]``, in proportion to ``share``, ``float[n]``.
+
+    ``prefix.search(rng.below(total))`` is then ``i`` with probability ``share[i] / sum(share)``, to 2**-53 of itself
+    or 2**-62 of the total, whichever is more. All on the host, so that every device draws by the same numbers.
+
+    Raises:
+        ValueError: a share is negative or not finite, or none is positive.
+    """
+    share = np.asarray(share, dtype=np.float64)
+    if share.ndim != 1 or not np.isfinite(share).all() or (share < 0).any() or not (share > 0).any():
+        raise ValueError("probabilities must be finite, not negative, and not all zero")
+    prefix = np.zeros(share.size + 1, dtype=np.int64)
+    np.cumsum(np.floor(share * ((_TOTAL - share.size) / share.sum())).astype(np.int64), out=prefix[1:])
+    return prefix
+
+
+def distinct_roots(num_samples: int, per_sample: int, num_nodes: int, seed: int) -> np.ndarray:
+    """A mini-batch per sample: vertices drawn without replacement, ``int64[num_samples, per_sample]``.
+
+    Floyd's algorithm (Bentley and Floyd, CACM 1987), all samples at a time. The set is uniform, the order is not.
+
+    Raises:
+        ValueError: more than there are vertices.
+    """
+    if per_sample > num_nodes:
+        raise ValueError(
+            f"a sample of {per_sample} distinct roots needs as many vertices; there are {num_nodes}"
+        )
+    bits = uniform_roots(num_samples, per_sample, 2**62, seed)
+    roots = np.empty_like(bits)
+    for j in range(per_sample):
+        last = num_nodes - per_sample + j
+        drawn = bits[:, j] % (last + 1)
+        taken = (roots[:, :j] == drawn[:, None]).any(axis=1)
+        roots[:, j] = np.where(taken, last, drawn)
+    return roots
+
+
+def size(name: str, value: Any) -> int:
+    """A positive number of things.
+
+    Raises:
+        TypeError, ValueError: not an integer, or below 1; the message names it.
+    """
+    return check_int(name, value, MAX_SIZE, lowest=1)
+
+
+def number(name: str, value: Any, low: float, high: float) -> float:
+    """A number in ``[low, high]``.
+
+    Raises:
+        TypeError, ValueError: not a number, or outside; the message names it.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number (got {value!r} of type {type(value).__name__})")
+    if not low <= value <= high:
+        raise ValueError(f"{name} must be between {low:g} and {high:g} (got {value})")
+    return float(value)

@@ -1,0 +1,348 @@
+"""Run an application on the GPU: the steps' kernels in order, the arrays that they read and write.
+
+Steps that add one vertex per sample run as one kernel over many steps (``walk``), others step by step: transits, then
+``next`` for all pairs as the parallelism has it, then redraws where the slots are to be unique. The host waits at the
+end, and, where samples end by themselves, once per :data:`ENDLESS_STEPS` steps.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.sampling.plan import as_argument
+
+from . import fused, link, transit
+from .app import SamplingApp
+from .frontend import USES_WEIGHTS, Operator
+from .gpu_plan import APP_PLAN, CLEAR, Timed, streamed, weights
+from .shape import Shape
+
+ENDLESS_STEPS = 32
+"""Steps between two looks at whether samples live on, where they end by themselves."""
+_THREADS = 256
+_ALIGNED = 32
+"""Arrays of a block begin at multiples of this many ids: kernels store four at once."""
+_SMALL = 2**26
+"""Slots of a step up to which several steps of an endless application are begun before looking at the first."""
+_READS_HISTORY = frozenset({"lab_prev_vertex", "lab_prev_count"})
+
+
+class GpuEngine:
+    """One run of an application on the GPU. Parts of the engine read and set what follows.
+
+    Args:
+        graph: on the GPU; with ``graph_bytes`` anywhere.
+        operator: of :func:`~.frontend.compile_operator`.
+        shape: sizes of the steps.
+        roots: CuPy, integers ``[S, R]``, -1 for none.
+        parallelism, index, graph_bytes: as :func:`~.run.run_app` has them.
+        kernel_provider: ``(source, macros) -> cupy.RawModule`` to take kernels from in place of linking ours with the
+            operator (for comparison with hand-written functions).
+        timed: record how long index and sampling take, at the cost of events between the kernels.
+
+    Attributes:
+        graph: what kernels read, ``indptr`` and ``indices`` as CuPy arrays.
+        plan: the host's record of ``AppPlan`` (one element); :meth:`argument` is what kernels take.
+        transits, out: ids ``[S, t]`` and ``[S, width]`` of the present step.
+        steps: outputs so far, ids ``[S, width]`` each.
+        addresses, widths: of the roots and all outputs; status: ``uint64[1]``, the first fault.
+        schedule: per step, what was done.
+        prefix, weight, max_weight: integer weights, ``uint64[E + 1]``, ``uint32[E]``, ``uint32[N]``, or None.
+        streamed: :class:`~.streaming.StreamedGraph`, or None; scratch: arrays that parts keep from step to step.
+        walk_macros: compile-time knobs of ``walk``, for sweeps (``MIN_BLOCKS``).
+    """
+
+    def __init__(
+        self, graph: Any, app: SamplingApp, operator: Operator, shape: Shape, roots: Any, seed: int = 0,
+        first_sample: int = 0, parallelism: str = "transit", index: str = "auto", graph_bytes: int | None = None,
+        kernel_provider: Any = None, timed: bool = False,
+    ) -> None:  # fmt: skip
+        import cupy
+
+        self.app, self.operator, self.shape = app, operator, shape
+        self.parallelism, self.index, self.timed = parallelism, index, timed
+        self._provider = kernel_provider
+        self._kernels: dict[tuple[Any, ...], Any] = {}
+        self.id_dtype = graph.indices.dtype
+        self.plan = np.zeros(1, APP_PLAN)
+        self.weight = self.prefix = self.max_weight = self.streamed = None
+        self.num_samples, self.num_roots = map(int, roots.shape)
+        self.plan["num_nodes"], self.plan["num_samples"] = graph.num_nodes, self.num_samples
+        self.plan["num_roots"], self.plan["seed"] = self.num_roots, np.uint64(seed)
+        self.plan["first_sample"] = np.uint64(first_sample)
+        self.graph = graph
+        edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
+        self.weighted = edge_weight is not None
+        if graph_bytes is not None:
+            self.streamed = self.graph = streamed(graph, operator, edge_weight, graph_bytes)
+        self.plan["indptr"], self.plan["indices"] = self.graph.indptr.data.ptr, self.graph.indices.data.ptr
+        if self.weighted and self.streamed is None:
+            self.prefix, self.weight, self.max_weight = weights(self, edge_weight)
+        for name in ("prefix", "weight", "max_weight"):
+            if self.streamed is not None:
+                setattr(self, name, getattr(self.streamed, name))
+            array = getattr(self, name)
+            self.plan[name] = 0 if array is None else array.data.ptr
+        self.roots = cupy.ascontiguousarray(roots.astype(self.id_dtype, copy=False))
+        own = self.roots.copy() if "lab_root_replace" in operator.uses else self.roots
+        self.status = cupy.empty(1, np.uint64)
+        self.status.data.memset_async(0xFF, 8)
+        self._tables = [cupy.asarray(table) for table in operator.tables]
+        self._kept: list[Any] = [own]
+        self.plan["roots"], self.plan["status"] = own.data.ptr, self.status.data.ptr
+        for number, table in enumerate(self._tables):
+            self.plan["tables"][0, number] = (table.data.ptr, table.size)
+        if "lab_size" in operator.uses:
+            self._sizes = (self.roots >= 0).sum(axis=1).astype(np.uint32)
+            self.plan["sizes"] = self._sizes.data.ptr
+        self.scratch: dict[str, Any] = {}
+        self.walk_macros: dict[str, int] = {}
+        self.steps: list[Any] = []
+        self.schedule: list[dict[str, Any]] = []
+        self.transits = self.out = self.roots
+        self.addresses, self.widths = [self.roots.data.ptr], [self.num_roots]
+        self._own_transits = operator.transits_source is not None
+        self._reads_history = self._own_transits or bool(operator.uses & _READS_HISTORY)
+        self._events: list[Timed] = []
+        self._walkers = fused.Walkers(self)
+
+    @cached_property
+    def scratch_bytes(self) -> int:
+        """How much memory a part may take for a while: 5 % of what is free."""
+        import cupy
+
+        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+        return int(free * 0.05)
+
+    # ---- what kernels take --------------------------------------------------------------------------------------
+
+    def argument(self) -> np.ndarray:
+        """The plan as a kernel's argument: its bytes at the moment of the launch."""
+        return as_argument(self.plan)
+
+    def macros(self, chosen: dict[str, int | str] | None = None) -> dict[str, int | str]:
+        """``chosen`` and the macros of ``context.cuh`` that this run sets."""
+        id_type = "int" if self.id_dtype.itemsize == 4 else "long"
+        own = {"ID_T": id_type, "WEIGHTED": int(self.weighted), **link.operator_macros(self.operator)}
+        return {**own, **(chosen or {})}
+
+    def raw_kernel(self, source: str, name: str, macros: dict[str, int | str] | None = None) -> Any:
+        """CuPy's kernel object for :meth:`kernel`, whose attributes (dynamic shared memory) can be set."""
+        key = (source, name, *sorted((macros or {}).items()))
+        if key not in self._kernels:
+            chosen = self.macros(macros)
+            provider = self._provider or (lambda source, chosen: link.load(self.operator, source, chosen))
+            self._kernels[key] = provider(source, chosen).get_function(name)
+        return self._kernels[key]
+
+    def kernel(self, source: str, name: str, macros: dict[str, int | str] | None = None) -> Any:
+        """Kernel ``name`` of file ``source`` with the operator linked in; launched with half of CuPy's overhead."""
+        return self.raw_kernel(source, name, macros).kernel
+
+    def grid(self, threads: int, per_block: int = _THREADS, blocks_per_sm: int = 32) -> tuple[int]:
+        """Blocks for ``threads`` threads of a kernel that loops."""
+        return (max(1, min(-(-threads // per_block), runtime.num_sms() * blocks_per_sm)),)
+
+    # ---- the run ------------------------------------------------------------------------------------------------
+
+    def run(self) -> list[Any]:
+        """All steps; returns their outputs, ids ``[S, width]`` each.
+
+        Raises:
+            SamplingAppError: the application failed in a sample.
+            RuntimeError: it does not end.
+        """
+        shape = self.shape
+        if not shape.endless or self.num_samples == 0:
+            self._advance(0 if shape.endless else shape.bound)
+            self._check(int(self.status.get()[0]))
+            return self._done()
+        ended = False
+        while not ended and len(self.steps) < shape.bound:
+            ended = self._advance_endless(min(ENDLESS_STEPS, shape.bound - len(self.steps)))
+        if not ended and shape.bound_is_error and shape.bound:
+            raise RuntimeError(
+                f"{self.app.name} did not end within {shape.bound} steps; max_steps sets how many an application of "
+                "infinitely many may take"
+            )
+        return self._done()
+
+    def _done(self) -> list[Any]:
+        for timed in self._events:
+            timed.close()
+        self._events.clear()
+        return self.steps
+
+    def _check(self, status: int) -> None:
+        if status != CLEAR:
+            raise self.operator.error(status, int(self.plan["first_sample"][0]))
+
+    def _reserve(self, count: int) -> None:
+        """Make room for the output of ``count`` more steps, one allocation, and tell kernels where it is."""
+        import cupy
+
+        shapes = [self.shape[len(self.steps) + i] for i in range(count)]
+        sizes = [-(-self.num_samples * s.width // _ALIGNED) * _ALIGNED for s in shapes]
+        block = cupy.empty(sum(sizes), self.id_dtype)
+        begin = 0
+        for size, s in zip(sizes, shapes, strict=True):
+            self.addresses.append(block.data.ptr + begin * self.id_dtype.itemsize)
+            self.widths.append(s.width)
+            own = block[begin : begin + self.num_samples * s.width]
+            self.steps.append(own.reshape(self.num_samples, s.width))
+            begin += size
+        if self._reads_history:
+            words = cupy.asarray(np.array([*self.addresses, *self.widths], dtype=np.int64))
+            self._kept.append(words)
+            self.plan["history"] = words.data.ptr
+            self.plan["widths"] = words.data.ptr + 8 * len(self.addresses)
+
+    def _advance(self, count: int) -> None:
+        """Run ``count`` more steps."""
+        step = len(self.steps)
+        self._reserve(count)
+        while step < len(self.steps):
+            length = fused.length(self, step, len(self.steps)) if self._fuses() else 0
+            if length > 1:
+                self._set_step(step)
+                fused.launch(self, step, length)
+                step += length
+            else:
+                self._step(step)
+                step += 1
+
+    def _advance_endless(self, count: int) -> bool:
+        """Up to ``count`` more steps, and one look at them; True when no sample lives on."""
+        import cupy
+
+        first = len(self.steps)
+        if self._fuses() and self._walkers.can(first, count):
+            self._reserve(count)
+            self._set_step(first)
+            going, taken, status = self._walkers.advance(first, count)
+            self._check(status)
+            self._drop(first + taken)
+            return going == 0
+        done = 0
+        live = cupy.zeros(count, np.uint32)
+        while done < count:  # no further than what the first of them may have grown to
+            if done and self.num_samples * self.shape[first + done].width > _SMALL:
+                break
+            self._reserve(1)
+            self._step(first + done, live[done:])
+            done += 1
+        began = live[:done].get()
+        self._check(int(self.status.get()[0]))
+        ended = np.flatnonzero(began == 0)
+        if ended.size:
+            self._drop(first + int(ended[0]))
+        return bool(ended.size)
+
+    def _drop(self, count: int) -> None:
+        """Forget the steps from ``count`` on."""
+        del self.steps[count:], self.schedule[count:], self.addresses[count + 1 :], self.widths[count + 1 :]
+
+    def _set_step(self, step: int) -> None:
+        shape = self.shape[step]
+        self.plan["step"], self.plan["num_transits"], self.plan["size"] = step, shape.transits, shape.size
+        self.out = self.steps[step]
+        self.plan["out"] = self.out.data.ptr
+
+    def _fuses(self) -> bool:
+        """Whether steps of one vertex per sample go into one kernel."""
+        if self.parallelism != "sample" and not self._unshared(self.num_samples, 1):
+            return False
+        return self.streamed is None or not self.streamed.stages(self.num_samples, 1)
+
+    def _unshared(self, pairs: int, size: int) -> bool:
+        """Whether a transit-parallel step does without the index, because too few pairs share a transit."""
+        if self.parallelism != "transit" or self.index != "auto":
+            return False
+        return not transit.sharing_pays(pairs, size, self.graph.num_nodes, self.graph.indices.nbytes)
+
+    def _step(self, step: int, live: Any = None) -> None:
+        """One step by itself; ``live`` (``uint32``) is set to 1 where any sample has a transit."""
+        shape = self.shape[step]
+        self._set_step(step)
+        if self.num_samples == 0:
+            self.schedule.append({"kernel": None, "index": None})
+            return
+        self._choose_transits(step, live)
+        record = self._draw(step, self.num_samples * shape.transits, shape.size)
+        if shape.unique and not self.operator.collective:
+            from . import unique
+
+            with self.timing(record, "unique_us"):
+                unique.redraw(self, step)
+        if "lab_size" in self.operator.uses:
+            kernel = self.kernel("individual.cu", "sizes", self._slots())
+            kernel(self.grid(self.num_samples * 32), (_THREADS,), (self.argument(), np.int64(shape.width)))
+        self.schedule.append(record)
+
+    def _draw(self, step: int, pairs: int, size: int) -> dict[str, Any]:
+        """``next`` for all pairs of the step, as the parallelism has it; what was done."""
+        record: dict[str, Any] = {"kernel": "sample", "index": None}
+        if self.operator.collective:
+            from . import collective
+
+            with self.timing(record, "sample_us"):
+                record.update({"kernel": "collective"}, **collective.step(self, step))
+            return record
+        if self.streamed is not None and self.streamed.stages(pairs, size):
+            with self.timing(record, "sample_us"):
+                record.update({"kernel": "streamed"}, **self.streamed.run_step(self, step))
+            return record
+        if self.parallelism != "sample" and not self._unshared(pairs, size):
+            return transit.launch(self, step)
+        kernel = self.kernel("individual.cu", "sample", self._slots())
+        with self.timing(record, "sample_us"):
+            kernel(self.grid(pairs * -(-size // 4)), (_THREADS,), (self.argument(),))
+        return record
+
+    def _slots(self) -> dict[str, int | str]:
+        return {"SLOTS": 1 if int(self.plan["size"][0]) == 1 else 4}
+
+    def _choose_transits(self, step: int, live: Any) -> None:
+        import cupy
+
+        shape = self.shape[step]
+        before = self.roots if step == 0 else self.steps[step - 1]
+        if not self._own_transits and shape.transits == before.shape[1] and live is None:
+            self.transits = before
+            self.plan["transits"] = before.data.ptr
+            return
+        self.transits = cupy.empty((self.num_samples, shape.transits), self.id_dtype)
+        self.plan["transits"] = self.transits.data.ptr
+        flag = np.uint64(0 if live is None else live.data.ptr)
+        kernel = self.kernel("individual.cu", "transits", self._slots())
+        args = (self.argument(), before, np.int64(before.shape[1]), flag)
+        kernel(self.grid(self.transits.size), (_THREADS,), args)
+
+    def timing(self, record: dict[str, Any], name: str) -> Timed:
+        """Time what is launched inside, into ``record[name]`` (``index_us``, ``sample_us``), where the run is timed."""
+        return Timed(self._events if self.timed else None, record, name)
+
+
+def run(
+    graph: Any, app: SamplingApp, operator: Operator, shape: Shape, roots: Any, seed: int, first_sample: int, *,
+    parallelism: str, index: str, graph_bytes: int | None,
+) -> tuple[Any, list[Any], list[dict[str, Any]]]:  # fmt: skip
+    """Run ``app`` on the GPU; arguments as :class:`GpuEngine` and :func:`~.run.run_app` have them.
+
+    Returns:
+        Roots ``[S, R]``, per step ids ``[S, width]``, both CuPy in the graph's id type, and the schedule.
+
+    Raises:
+        SamplingAppError: a function does not compile, or failed in a sample.
+        RuntimeError: a compiler is missing, or an application of infinitely many steps does not end.
+    """
+    engine = GpuEngine(
+        graph, app, operator, shape, roots, seed, first_sample, parallelism, index, graph_bytes
+    )
+    steps = engine.run()
+    transit.settle(engine.schedule)
+    return engine.roots, steps, engine.schedule

@@ -1,0 +1,81 @@
+"""Arrays in page-locked host memory that kernels read across the bus as if they were CuPy arrays."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+_PORTABLE, _MAPPED = 1, 2  # flags of cudaHostAlloc and cudaHostRegister, the same numbers in both
+_READ_ONLY = 8  # cudaHostRegister only
+_locked: dict[int, np.ndarray | None] = {}
+"""By ``id`` of an array that lives: its page-locked copy, or None where it was locked in place."""
+
+
+def pinned(array: np.ndarray) -> np.ndarray:
+    """``array`` in page-locked memory: itself, locked where it lies while it lives, or a copy where that fails.
+
+    Locking is slow (a second for several GB), so an array stays locked between runs.
+
+    Raises:
+        MemoryError: the host refuses that much page-locked memory.
+    """
+    key = id(array)
+    if key not in _locked:
+        locked = _lock(array)
+        _locked[key] = None if locked is array else locked
+        # Before the array is let go of, and not at exit, when CUDA may be gone already.
+        weakref.finalize(array, _unlock, key, array.ctypes.data if locked is array else 0).atexit = False
+    kept = _locked[key]
+    return array if kept is None else kept
+
+
+def _lock(array: np.ndarray) -> np.ndarray:
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    if array.nbytes and array.flags.c_contiguous:
+        # Read-only pages, not merely a read-only array: locking those needs no flag, and not every machine has it.
+        flags = _PORTABLE | _MAPPED | (_READ_ONLY if _is_file(array) and not array.flags.writeable else 0)
+        try:
+            runtime.hostRegister(array.ctypes.data, array.nbytes, flags)
+            return array
+        except runtime.CUDARuntimeError:  # pages of a file, pages that are locked already: a copy will do
+            pass
+    try:
+        memory = cupy.cuda.PinnedMemory(max(8, array.nbytes), _PORTABLE | _MAPPED)
+    except runtime.CUDARuntimeError as error:
+        raise MemoryError(f"{array.nbytes} bytes of the graph could not be page-locked: {error}") from None
+    copy = np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), array.dtype, array.size)
+    copy[:] = array
+    return copy
+
+
+def _is_file(array: Any) -> bool:
+    """True when the array's memory is a file's."""
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
+def _unlock(key: int, address: int) -> None:
+    kept = _locked.pop(key)
+    import cupy
+
+    cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read there
+    if address:
+        cupy.cuda.runtime.hostUnregister(address)
+    del kept
+
+
+def mapped(array: np.ndarray) -> Any:
+    """A CuPy array over page-locked ``array``: kernels read it across the bus, nothing is copied."""
+    import cupy
+
+    pointer = array.ctypes.data
+    address = int(cupy.cuda.runtime.pointerGetAttributes(pointer).devicePointer) or pointer
+    memory = cupy.cuda.UnownedMemory(address, max(1, array.nbytes), array, cupy.cuda.Device().id)
+    return cupy.ndarray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, 0))

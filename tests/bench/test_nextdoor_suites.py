@@ -1,0 +1,435 @@
+"""NextDoor's suites: run on the CPU on a tiny graph, counted by hand, and the targets on made-up times."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench import (
+    nextdoor,
+    nextdoor_memory,
+    nextdoor_profile,
+    nextdoor_training,
+    papers,
+    papers_nextdoor,
+    report,
+    report_data,
+    report_nextdoor,
+    runner,
+    targets,
+)
+from gnnsample_lab.bench import nextdoor_cases as settings
+from gnnsample_lab.bench import nextdoor_runs as runs
+from gnnsample_lab.bench.environment import scaled
+from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.device.runtime import cuda_available
+from gnnsample_lab.sampling.engine.result import AppResult
+from gnnsample_lab.sampling.engine.shape import StepShape
+
+TINY = "ppi-like@0.01"
+NAMES = tuple(name for name in runner.suites() if name.startswith("nextdoor-"))
+
+
+class AnySession(Session):
+    """Runs suites that time something where there is no GPU: what they compute from times is what is tested."""
+
+    def require_gpu(self, suite: str) -> None:
+        return None
+
+
+@pytest.fixture
+def session(monkeypatch) -> AnySession:
+    monkeypatch.setattr(runs, "_BUDGET_S", 0.0)
+    monkeypatch.setattr(runs, "_CPU_LEAST_S", 0.0)
+    monkeypatch.setattr(settings, "QUICK_CASES", ("DeepWalk", "k-hop", "FastGCN", "ClusterGCN"))
+    short = {"DeepWalk": lambda: lab.apps.DeepWalk(6), "PPR": lambda: lab.apps.PPR(0.5)}
+    cases = {name: case._replace(make=short.get(name, case.make)) for name, case in settings.CASES.items()}
+    monkeypatch.setattr(settings, "CASES", cases)
+    return AnySession(True, [TINY])
+
+
+def target(found: list[Any], words: str) -> Any:
+    (one,) = [t for t in found if words in t.what]
+    return one
+
+
+def test_every_suite_has_columns_and_says_what_the_paper_has() -> None:
+    assert {f"nextdoor-{part}" for part in (
+        "table1", "table2", "table3", "fig6", "fig7", "fig8", "fig9", "table4", "section84", "table5", "floor"
+    )} == set(NAMES)  # fmt: skip
+    for name in NAMES:
+        assert report_data.COLUMNS[name] == report_nextdoor.COLUMNS[name]
+        if name != "nextdoor-floor":
+            assert "NextDoor" in papers.for_suite(name)["source"]
+    assert papers.for_suite("nextdoor-section84")["source"].endswith("section 8.4")
+    assert papers.for_suite("nextdoor-fig7")["source"].endswith("figure 7")
+    paper = {row["kernel"]: row for row in papers_nextdoor.TABLE2}
+    for draws in (1, 31, 32, 1024, 1025):
+        row = paper[nextdoor.paper_kernel(draws)]
+        assert row["least"] <= draws <= (row["most"] or draws)
+
+
+def test_eleven_applications_at_the_papers_settings() -> None:
+    assert len(settings.CASES) == 11 and set(settings.WALKS) == {
+        n for n, c in settings.CASES.items() if c.kind == "walk"
+    }
+    made = {name: case.make() for name, case in settings.CASES.items()}
+    assert (
+        made["DeepWalk"].length
+        == made["node2vec"].length
+        == made["MultiRW"].length
+        == made["MultiRW"].num_roots
+        == 100
+    )
+    assert (made["node2vec"].p, made["node2vec"].q, made["PPR"].termination) == (2.0, 0.5, 0.01)
+    assert made["k-hop"].fanouts == (25, 10) and made["ClusterGCN"].clusters_per_sample == 20
+    assert (made["Layer"].final_size, made["Layer"].step_size) == (2000, 1000)
+    for name in ("FastGCN", "LADIES", "MVS"):
+        assert (made[name].batch_size, made[name].step_size) == (64, 64)
+
+
+def test_table3_counts_the_graph(session) -> None:
+    (row,) = runner.run("nextdoor-table3", session=session)["rows"]
+    assert (row["num_nodes"], row["average_degree"], row["scale"]) == (500, 28, 0.01)
+
+
+def test_weights_are_the_papers(session) -> None:
+    weight = settings.graph(session, TINY).edge_weight
+    assert weight.min() >= 1 and weight.max() < 5 and np.unique(weight).size > 100
+
+
+def test_figure7_compares_equal_samples_and_scales_the_cpu_by_vertices(session) -> None:
+    record = runner.run("nextdoor-fig7", session=session)
+    rows = {row["app"]: row for row in record["rows"]}
+    assert set(rows) == {"DeepWalk", "k-hop", "FastGCN", "ClusterGCN"}
+    for row in rows.values():
+        assert row["over_sample"] == pytest.approx(row["ms"]["sample"] / row["ms"]["transit"], rel=1e-3)
+        assert row["over_vanilla"] == pytest.approx(
+            row["ms"]["transit-vanilla"] / row["ms"]["transit"], rel=1e-3
+        )
+        assert row["always_over_sample"] == pytest.approx(row["ms"]["sample"] / row["always_ms"], rel=1e-3)
+        assert row["over_cpu_core"] == pytest.approx(
+            row["vertices_per_s"] / row["cpu_core_vertices_per_s"], rel=1e-3
+        )
+        assert row["vertices_per_s"] == pytest.approx(row["vertices"] / row["ms"]["transit"] * 1e3, rel=1e-3)
+    assert rows["DeepWalk"]["vertices"] == 500 * 6 and rows["DeepWalk"]["num_samples"] == 500
+    assert rows["k-hop"]["vertices"] == 500 * (25 + 250)
+    assert record["verification"]["samples_equal_to_cpu_walker"] > 500
+    assert record["verification"]["results_equal_across_parallelisms"] == 4 * 3
+    assert cuda_available() or record["targets"] == [], "times without a GPU meet and miss no target"
+    assert "over one core" in report.text(record)
+    json.dumps(record, allow_nan=False)
+
+
+def test_figure9_and_section84(session) -> None:
+    record = runner.run("nextdoor-fig9", session=session)
+    assert {row["app"] for row in record["rows"]} == {"DeepWalk", "k-hop"}
+    row = record["rows"][0]
+    assert row["over_frontier"] == pytest.approx(row["ms"]["frontier"] / row["ms"]["transit"], rel=1e-3)
+    record = runner.run("nextdoor-section84", session=session)
+    assert {(row["app"], row["fraction"]) for row in record["rows"]} == {
+        (app, part) for app in ("DeepWalk", "k-hop") for part in (1.0, 0.25)
+    }
+    for row in record["rows"]:
+        assert row["samples_per_s"] == pytest.approx(row["num_samples"] / row["seconds"], rel=1e-3)
+        assert row["of_in_memory"] == 1 or row["fraction"] < 1
+        assert row["graph_bytes"] is None or row["graph_bytes"] < row["list_bytes"]
+    assert record["verification"]["results_equal_to_in_memory"] == 4
+    assert "samples/s" in report.text(record)
+
+
+def test_what_an_application_reads_of_an_edge() -> None:
+    graph = lab.load(scaled(TINY)[0], scale=0.01, weighted=True, features=False)
+    edges = graph.num_edges * graph.indices.dtype.itemsize
+    assert nextdoor_memory.list_bytes(graph, frozenset({"lab_edge"})) == edges
+    assert nextdoor_memory.list_bytes(graph, frozenset({"lab_edge_weight"})) == edges + 4 * graph.num_edges
+    assert (
+        nextdoor_memory.list_bytes(graph, frozenset({"lab_neighbor_search"})) == edges + 8 * graph.num_edges
+    )
+    assert nextdoor_memory.list_bytes(graph, frozenset({"lab_table_search", "lab_max_weight"})) == edges
+    assert (
+        nextdoor_memory.streamed_bytes([{"copied_bytes": 5, "part_bytes": 9}, {}, {"copied_bytes": 2}]) == 7
+    )
+
+
+def test_other_samples_are_not_timed(session, monkeypatch) -> None:
+    study = runs.study(session, TINY, "k-hop")
+    study.measure("sample")
+    real = runs.Study.ready
+
+    def other(self: runs.Study, parallelism: str, index: str = "auto", **options: Any) -> Any:
+        def run() -> AppResult:
+            found = copy.deepcopy(real(self, parallelism, index)())
+            found.steps[1][3, 4] = (found.steps[1][3, 4] + 1) % 500
+            return found
+
+        return run
+
+    monkeypatch.setattr(runs.Study, "ready", other)
+    with pytest.raises(VerificationError, match="other samples than sample's"):
+        study.measure("transit")
+    with pytest.raises(VerificationError, match="step 1 differs from the CPU walker's"):
+        runs.Study(session, TINY, "k-hop").measure("sample")
+
+
+def test_samples_are_halved_until_they_fit(session, monkeypatch) -> None:
+    study = runs.Study(session, TINY, "DeepWalk")
+    study.num_samples, study.__dict__["_all_roots"] = 4096, np.arange(4096) % 500
+    real = runs.Study.ready
+
+    def small(self: runs.Study, *args: Any, **options: Any) -> Any:
+        if self.num_samples > 1024:
+            raise MemoryError
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(runs.Study, "ready", small)
+    assert study.measure("sample")["num_samples"] == 1024 == study.row()["num_samples"]
+
+
+def test_a_schedule_is_condensed_by_kind() -> None:
+    steps = [
+        {"kernel": "walk", "index": None, "step": 0, "index_us": 1.0},
+        {"kernel": "walk", "index": None, "step": 1, "index_us": 2.0},
+        {"kernel": "sample", "index": None, "entries": [1, 2]},
+        {"kernel": "walk", "index": None, "step": 3, "index_us": 4.0},
+    ]  # fmt: skip
+    assert nextdoor.condensed(steps) == [
+        {"steps": 2, "kernel": "walk", "index": None, "index_us": 3.0},
+        {"steps": 1, "kernel": "sample", "index": None},
+        {"steps": 1, "kernel": "walk", "index": None, "index_us": 4.0},
+    ]
+
+
+# ---- table 2, figure 8, table 4 ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("draws", [1, 32, 8192])
+def test_table2_gives_every_transit_its_draws(draws) -> None:
+    roots = nextdoor.table2_roots(100, draws, 1 << 12)
+    vertices, counts = np.unique(roots, return_counts=True)
+    assert set(counts.tolist()) == {draws} and len(vertices) == max(1, min(100, 4096 // draws))
+
+
+def test_sectors_counted_by_hand(session, monkeypatch) -> None:
+    # Vertex 0 has in-neighbours 1 to 40, vertex 1 has 0 and 2; ids take 4 bytes, 8 to a sector.
+    graph = lab.Graph.from_edges([*range(1, 41), 0, 2], [0] * 40 + [1, 1], 41)
+    study = runs.Study.__new__(runs.Study)
+    study.host, study.case, study.app = graph, "k-hop", lab.apps.KHop((2,))
+    roots, drawn = np.array([[0], [1], [0]]), np.array([[1, 40], [0, 2], [2, -1]])
+    result = AppResult(graph, study.app, roots, [drawn], [StepShape(1, 2, 2, False)], "sample", "cpu")
+    monkeypatch.setattr(runs.Study, "ready", lambda *_: lambda: result)
+    found = nextdoor_profile.counted(study)
+    # One warp: bounds of both vertices in one sector; entries 0, 39, 40, 41, 1 in sectors 0, 4, 5.
+    assert found["sample/auto"]["reads"] == 1 + 3
+    # By transit: bounds of each; sectors 0 and 4 of vertex 0, sector 5 of vertex 1; three pairs of index.
+    index = 3 * 8 * 3 / 32
+    assert found["transit/always"] == {"reads": 2 + 3 + index, "index_reads": index}
+
+
+def test_only_lists_are_counted(session) -> None:
+    study = runs.Study(session, TINY, "FastGCN")
+    with pytest.raises(ValueError, match="nothing to count"):
+        nextdoor_profile.counted(study)
+
+
+def _line(number: int, kernel: str, metric: str, value: str) -> str:
+    place = '"1","7","(1, 1, 1)","(1, 1, 1)","0","9.0","x"'
+    return f'"{number}","1","python","host","{kernel}",{place},"{metric}","u","{value}"'
+
+
+def test_profilers_numbers_are_summed_by_run() -> None:
+    head = (
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",'
+        '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
+    )
+    kernels = [
+        ("lab_mark_sample__auto", (0, 0, 0, 1, 9)), ("sample", (1000, 50, 10, 5, 10)),
+        ("sample", (500, 100, 30, 9, 10)),
+        ("lab_mark_transit_vanilla__always(int *)", (0, 0, 0, 1, 9)), ("digit_histogram", (200, 100, 0, 1, 2)),
+        ("transit_vanilla", (300, 80, 10, 3, 4)),
+    ]  # fmt: skip
+    lines = ["==PROF== connected", head]
+    for number, (kernel, values) in enumerate(kernels):
+        for metric, value in zip(nextdoor_profile.METRICS, values, strict=True):
+            lines.append(_line(number, kernel, metric, f"{value:,}"))
+    found = nextdoor_profile.parse("\n".join(lines))
+    assert found["sample/auto"] == {
+        "reads": 1500, "index_reads": 0, "kernels": 2, "store_percent": 87.5, "sm_percent": 70,
+    }  # fmt: skip
+    assert found["transit-vanilla/always"]["index_reads"] == 200
+    assert found["transit-vanilla/always"]["reads"] == 500
+    assert nextdoor_profile.parse("==ERROR== no permission") == {}
+
+
+@pytest.mark.skipif(cuda_available(), reason="there is a profiler to measure with")
+def test_without_a_profiler_sectors_are_counted_and_said_to_be(session, monkeypatch) -> None:
+    monkeypatch.setattr(nextdoor_profile, "find_ncu", lambda: None)
+    rows = runner.run("nextdoor-fig8", session=session)["rows"]
+    assert {row["app"] for row in rows} == {"DeepWalk", "k-hop"}
+    for row in rows:
+        assert row["origin"].startswith("counted") and row["index"] == "always" and row["sample_msectors"] > 0
+        assert row["ratio"] == pytest.approx(row["transit_msectors"] / row["sample_msectors"], rel=1e-3)
+    table4 = runner.run("nextdoor-table4", session=session)
+    assert all(row["store_percent"] is None and "counted" in row["origin"] for row in table4["rows"])
+    assert table4["verification"]["profiled_runs"] == 0
+
+
+# ---- what a GPU times, on made-up times ---------------------------------------------------------------------------
+
+
+def made_up_share(study: runs.Study, index: str) -> dict[str, Any]:
+    study.measure("transit", index)
+    return {"ms": 4.0, "index_ms": {"auto": 0.0}.get(index, 1.0), "builds": 2}
+
+
+def test_figure6_is_the_indexs_part_of_the_whole(session, monkeypatch) -> None:
+    monkeypatch.setattr(nextdoor, "index_share", made_up_share)
+    record = runner.run("nextdoor-fig6", session=session)
+    shares = {(row["app"], row["index"]): row["index_percent"] for row in record["rows"]}
+    assert (
+        shares["DeepWalk", "radix"] == shares["ClusterGCN", "always"] == 25 and shares["k-hop", "auto"] == 0
+    )
+    assert "index %" in report.text(record)
+
+
+def test_table2_takes_the_index_off_each_kernels_time(session, monkeypatch) -> None:
+    monkeypatch.setattr(nextdoor, "index_share", made_up_share)
+    monkeypatch.setattr(nextdoor, "DRAWS", (1, 2, 4, 64))
+    monkeypatch.setattr(runs, "gpu_ms", lambda ready, passes=1: (ready() and 3.0, 1))
+    record = runner.run("nextdoor-table2", session=session)
+    assert [row["draws_per_transit"] for row in record["rows"]] == [1, 64]
+    for row in record["rows"]:
+        assert row["num_samples"] == row["transits"] * row["draws_per_transit"]
+        assert row["kernel_ms"] == dict.fromkeys(nextdoor.KERNELS, 2.0) and row["chosen_over_best"] == 1
+        assert row["paper_kernel"] == ("sub-warp" if row["draws_per_transit"] < 32 else "block")
+    assert "flat ms" in report.text(record)
+
+
+def test_transits_can_be_sent_to_one_kernel() -> None:
+    from gnnsample_lab.sampling.engine import transit
+
+    real = transit.KNOBS
+    for which, size, wanted in (
+        ("sub-warp", 1, "transit_subwarp"),
+        ("block", 50, "transit_block"),
+        ("grid", 1, "transit_grid"),
+    ):
+        with nextdoor.forced(which):
+            bounds = transit.KNOBS.index
+            for draws in (size, 4000 * size):
+                kind = 0 if draws < bounds.few else 2 if draws > bounds.many else 1
+                assert ("transit_subwarp", "transit_block", "transit_grid")[kind] == wanted
+        assert transit.KNOBS is real
+    with pytest.raises(ZeroDivisionError), nextdoor.forced("flat"):
+        assert transit.KNOBS.kernels == "flat"
+        raise ZeroDivisionError
+    assert transit.KNOBS is real
+
+
+def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch) -> None:
+    from gnnsample_lab.bench import native, nextdoor_floor, walk_floor
+
+    asked = []
+    monkeypatch.setattr(native, "provider", lambda app, graph: asked.append(app))
+    floor = {"us": 500.0, "best": "1x128", "sweep": {"1x128": 500.0}}
+    monkeypatch.setattr(walk_floor, "walk_floor", lambda graph, roots, steps, **_: floor)
+    monkeypatch.setattr(runs, "gpu_ms", lambda ready, passes=1: (ready() and 2.0, 1))
+    short = {"DeepWalk, uniform": 4, "DeepWalk": 5}
+    cases = {
+        name: (case, (lambda n=short[name]: lab.apps.DeepWalk(n)) if name in short else make)
+        for name, (case, make) in nextdoor_floor.CASES.items()
+        if name in (*short, "k-hop")
+    }
+    monkeypatch.setattr(nextdoor_floor, "CASES", cases)
+    record = runner.run("nextdoor-floor", session=session)
+    rows = {row["app"]: row for row in record["rows"]}
+    assert len(asked) == 3 and rows["DeepWalk"]["over_floor"] == rows["DeepWalk, uniform"]["over_floor"] == 4
+    assert "over_floor" not in rows["k-hop"] and rows["k-hop"]["over_native"] == 1
+    assert record["verification"]["results_equal_to_next_in_cuda"] == 3
+
+
+# ---- training ---------------------------------------------------------------------------------------------------
+
+
+def test_tables_1_and_5_share_their_runs(session, monkeypatch) -> None:
+    monkeypatch.setattr(nextdoor_training, "_QUICK_STEPS", 2)
+    monkeypatch.setattr(nextdoor_training, "_methods", lambda _: ("LADIES", "ClusterGCN"))
+    first = runner.run("nextdoor-table1", session=session)
+    assert [(r["method"], r["sampler"]) for r in first["rows"]] == [
+        (m, s) for m in ("LADIES", "ClusterGCN") for s in ("numpy", "walker", "engine")
+    ]
+    for row in first["rows"]:
+        assert row["sample_percent"] == pytest.approx(
+            100 * row["sample_ms"] / (row["sample_ms"] + row["train_ms"]), rel=1e-3
+        )
+    assert first["verification"]["losses_equal_to_cpu_walkers"] == 4
+    second = runner.run("nextdoor-table5", session=session)
+    row = next(r for r in second["rows"] if (r["method"], r["reference"]) == ("LADIES", "numpy"))
+    own, ours = first["rows"][0], first["rows"][2]
+    assert row["reference_sample_ms"] == own["sample_ms"] and row["sample_ms"] == ours["sample_ms"]
+    before, after = own["sample_ms"] + own["train_ms"], ours["sample_ms"] + ours["train_ms"]
+    assert row["speedup"] == pytest.approx(before / after, rel=1e-3)
+    assert row["most_possible"] == pytest.approx(before / own["train_ms"], rel=1e-3)
+    shown = report.text(first)
+    assert "paper sampling %" in shown and "40.0" in shown, "the paper's share of LADIES on PPI"
+
+
+def test_other_losses_are_not_recorded(session, monkeypatch) -> None:
+    monkeypatch.setattr(nextdoor_training, "_QUICK_STEPS", 2)
+    real = nextdoor_training.train_sampled
+
+    def drifting(graph: Any, method: str, sampler: str, **options: Any) -> Any:
+        run = real(graph, method, sampler, **options)
+        run.losses[-1] += 0.1 * (sampler == "engine")
+        return run
+
+    monkeypatch.setattr(nextdoor_training, "train_sampled", drifting)
+    with pytest.raises(VerificationError, match="other losses than the CPU walker's, by 0.1"):
+        nextdoor_training.check(session, TINY, "ClusterGCN")
+
+
+# ---- targets ----------------------------------------------------------------------------------------------------
+
+
+def _figure7(**changes: Any) -> dict[str, Any]:
+    row = {
+        "graph": "ppi-like", "app": "DeepWalk", "kind": "walk", "device": "cuda", "over_sample": 1.0,
+        "over_vanilla": 1.5, "over_cpu_core": 150.0,
+    }  # fmt: skip
+    khop = {**row, "app": "k-hop", "kind": "k-hop", "over_sample": 2.5, "over_cpu_core": 80.0}
+    return {"suite": "nextdoor-fig7", "rows": [row, khop, {**row, "graph": "orkut-like", **changes}]}
+
+
+def test_targets_take_the_worst_row_and_the_best_k_hop() -> None:
+    found = targets.of(_figure7())
+    assert len(found) == 4 and all(t.met for t in found)
+    assert target(found, "at its best").measured == 2.5
+    assert target(found, "one CPU core").measured == 150, "k-hop is no walk"
+    found = targets.of(_figure7(over_sample=0.9, over_vanilla=0.99, over_cpu_core=90.0))
+    assert [t.met for t in found] == [False, True, False, False]
+    assert target(found, "sample-parallel, everywhere").where == "orkut-like, DeepWalk"
+    assert targets.of(_figure7(device="cpu")) == targets.of({**_figure7(), "rows": _figure7()["rows"][:2]})
+
+
+def test_targets_of_the_floor() -> None:
+    row = {"graph": "ppi-like", "device": "cuda", "over_native": 1.1}
+    rows = [
+        {**row, "app": "DeepWalk, uniform", "over_floor": 2.0},
+        {**row, "app": "DeepWalk", "over_floor": 3.5},
+    ]
+    found = targets.of({"suite": "nextdoor-floor", "rows": rows})
+    assert [(t.measured, t.met) for t in found] == [(2.0, True), (3.5, False), (1.1, True)]
+
+
+@pytest.mark.skipif(not cuda_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["nextdoor-fig6", "nextdoor-table2", "nextdoor-floor", "nextdoor-fig8"])
+def test_suites_that_need_a_gpu(session, name) -> None:
+    record = runner.run(name, session=session)
+    assert record["rows"] and report.text(record)
+    json.dumps(record, allow_nan=False)

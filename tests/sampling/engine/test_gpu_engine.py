@@ -1,0 +1,176 @@
+"""On a GPU: every application in every parallelism grows the samples of the CPU walker."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine.run import PARALLELISMS
+from tests.sampling.engine.toy_apps import APPS, DistinctHops, Ending, Hops, Walk, toy_graph, toy_roots
+
+pytestmark = pytest.mark.gpu
+
+WAYS = [(way, "auto") for way in PARALLELISMS] + [
+    ("transit", "radix"),
+    ("transit", "counting"),
+    ("transit", "buckets"),
+]
+SEED, FIRST = 2**63 + 7, 2**33 + 1
+
+
+class History(Walk):
+    """Vertices from before the last two, and the sample's size, in a walk."""
+
+    def next(self, s, transits, src_edges, step, rng):
+        n = len(src_edges)
+        if n == 0:
+            return lab.NULL
+        if s.size() % 4 == 3 and s.prev_vertex(4, 0) != lab.NULL:
+            return s.prev_vertex(4, 0)
+        return src_edges[rng.below(n)]
+
+
+class Branching(Ending):
+    """Steps without end that are no walks; transits chosen by draws, some of them none."""
+
+    def step_transits(self, step, s, transit_idx, rng):
+        if rng.chance(0.1):
+            return lab.NULL
+        return s.prev_vertex(1, rng.below(s.prev_count(1)))
+
+    def num_transits(self, step):
+        return 3
+
+    def sample_size(self, step):
+        return 2
+
+
+class Widths(Hops):
+    """All ways to share the words that are drawn first, and vector stores."""
+
+    fanouts = (4, 1, 3, 8)
+
+
+class Raises(Walk):
+    def next(self, s, transits, src_edges, step, rng):
+        if step == 2 and s.id() % 7 == 3:
+            raise ValueError("unlucky")
+        return src_edges[rng.below(len(src_edges))] if len(src_edges) else lab.NULL
+
+
+ALL = {**APPS, "ending": Ending(), "history": History(9), "branching": Branching(), "widths": Widths()}
+
+
+def wide(graph):
+    """The same graph with 64-bit ids; not through ``to``, which narrows."""
+    other = copy.copy(graph)
+    other._set("indices", graph.indices.astype(np.int64))
+    return other
+
+
+def medium_graph(weighted=True):
+    """Lists long enough for every class of transit-parallel kernels, and many dead ends."""
+    draw = np.random.default_rng(8)
+    hub = np.concatenate([np.zeros(5000, int), np.ones(900, int), draw.integers(2, 4000, 20000)])
+    src = draw.integers(0, 6000, hub.size)
+    weight = draw.random(hub.size).astype(np.float32) if weighted else None
+    return lab.Graph.from_edges(src, hub, 6000, edge_weight=weight)
+
+
+@pytest.mark.parametrize(("way", "index"), WAYS)
+@pytest.mark.parametrize("name", ALL)
+def test_samples_are_those_of_the_cpu(name, way, index):
+    roots = toy_roots(name, 97)
+    roots[11] = -1
+    for graph in (toy_graph(True), toy_graph(False)):
+        wanted = lab.run_app(graph, ALL[name], roots, device="cpu", seed=SEED, first_sample=FIRST)
+        for given in (graph.to("cuda"), wide(graph.to("cuda"))):
+            found = lab.run_app(
+                given, ALL[name], roots, way, device="cuda", seed=SEED, first_sample=FIRST, index=index
+            )
+            assert found.steps[0].dtype == given.indices.dtype
+            assert [s.shape for s in found.steps] == [s.shape for s in wanted.steps]
+            assert found == wanted
+            assert len(found.schedule) == found.num_steps
+
+
+@pytest.mark.parametrize(("way", "index"), WAYS)
+@pytest.mark.parametrize(
+    "name", ["walk", "second-order", "weighted", "ending", "distinct-hops", "widths", "history"]
+)
+def test_many_samples_on_a_larger_graph(name, way, index):
+    graph = medium_graph()
+    draw = np.random.default_rng(2)
+    roots = np.where(draw.random(20000) < 0.7, draw.integers(0, 2, 20000), draw.integers(0, 6000, 20000))
+    wanted = lab.run_app(graph, ALL[name], roots, device="cpu", seed=5)
+    assert lab.run_app(graph.to("cuda"), ALL[name], roots, way, device="cuda", seed=5, index=index) == wanted
+
+
+@pytest.mark.parametrize("way", PARALLELISMS)
+def test_a_fault_is_the_one_that_the_cpu_reports(way):
+    graph, roots = toy_graph(), np.arange(40)
+    errors = []
+    for device, given in (("cpu", graph), ("cuda", graph.to("cuda"))):
+        with pytest.raises(lab.SamplingAppError) as caught:
+            lab.run_app(given, Raises(), roots, way, device=device)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1]
+    assert "unlucky" in errors[0]
+    assert "test_gpu_engine.py" in errors[0]
+
+
+@pytest.mark.parametrize("way", PARALLELISMS)
+def test_the_next_run_knows_nothing_of_a_fault(way):
+    graph = toy_graph().to("cuda")
+    with pytest.raises(lab.SamplingAppError):
+        lab.run_app(graph, Raises(), np.arange(40), way, device="cuda")
+    result = lab.run_app(graph, Walk(), np.arange(40), way, device="cuda")
+    assert result == lab.run_app(toy_graph(), Walk(), np.arange(40), device="cpu")
+
+
+@pytest.mark.parametrize("way", PARALLELISMS)
+@pytest.mark.parametrize(
+    "app", [Walk(4), Ending(), Hops(), DistinctHops(), APPS["together"]], ids=lambda a: a.name
+)
+def test_no_samples(app, way):
+    graph = toy_graph()
+    roots = np.empty((0, 1), dtype=np.int64)
+    found = lab.run_app(graph.to("cuda"), app, roots, way, device="cuda")
+    wanted = lab.run_app(graph, app, roots, device="cpu")
+    assert [s.shape for s in found.steps] == [s.shape for s in wanted.steps]
+
+
+def test_samples_that_never_end_are_an_error():
+    class Circles(Ending):
+        def next(self, s, transits, src_edges, step, rng):
+            return src_edges[0]
+
+    ring = lab.Graph.from_edges([0, 1, 2], [1, 2, 0], 3).to("cuda")
+    with pytest.raises(RuntimeError, match="max_steps"):
+        lab.run_app(ring, Circles(), [0, 1], device="cuda")
+    result = lab.run_app(ring, Circles(), [0, 1], device="cuda", max_steps=70)
+    assert result == lab.run_app(ring.to("cpu"), Circles(), [0, 1], device="cpu", max_steps=70)
+    assert result.num_steps == 70
+
+
+def test_walks_of_few_samples_go_into_one_kernel():
+    result = lab.run_app(toy_graph().to("cuda"), Walk(6), np.arange(40), device="cuda")
+    assert {entry["kernel"] for entry in result.schedule} == {"walk"}
+    always = lab.run_app(toy_graph().to("cuda"), Walk(6), np.arange(40), device="cuda", index="always")
+    assert "walk" not in {entry["kernel"] for entry in always.schedule}
+    assert always == result
+
+
+def test_a_run_leaves_graph_and_roots_as_they_were():
+    import cupy
+
+    graph = toy_graph().to("cuda")
+    roots = cupy.asarray(toy_roots("frontier"))
+    before = [a.copy() for a in (graph.indptr, graph.indices, roots)]
+    lab.run_app(graph, APPS["frontier"], roots, device="cuda")
+    assert all(
+        bool((a == b).all()) for a, b in zip(before, (graph.indptr, graph.indices, roots), strict=True)
+    )

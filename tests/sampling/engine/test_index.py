@@ -1,0 +1,118 @@
+"""The scheduling index: sizes on any machine, and on a GPU every way to build it against NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.sampling.engine import index as indexing
+from gnnsample_lab.sampling.engine import transit
+from gnnsample_lab.sampling.engine.index import IndexKnobs
+
+
+def test_a_pass_takes_eight_bits_of_vertices_and_null():
+    assert [indexing.num_passes(n) for n in (1, 255, 256, 2**16 - 1, 2**16, 5_000_000)] == [1, 1, 2, 2, 3, 3]
+
+
+def test_buckets_leave_a_digit_for_null():
+    assert indexing.num_buckets(0, 4, 2**20) == 1
+    assert indexing.num_buckets(10 * 2**20, 4, 2**20) == 40
+    assert indexing.num_buckets(2**31, 8, 2**20) == 255
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 4096, 4097, 5_000_000, 2**33])
+def test_the_table_of_buckets_holds_every_vertex(num_nodes):
+    shift = indexing.coarse_shift(num_nodes)
+    assert (num_nodes - 1) >> shift < 4096
+    assert shift == 0 or (num_nodes - 1) >> (shift - 1) >= 4096
+
+
+def test_sub_warps_fit_the_work():
+    assert [transit.lanes_for(size, 32) for size in (1, 2, 4, 10, 25, 31, 1000)] == [8, 8, 8, 8, 8, 8, 1]
+    assert transit.lanes_for(3, 8) == 2
+
+
+def test_sharing_pays_only_for_many_draws_beyond_the_cache():
+    assert not transit.sharing_pays(10**8, 10, 10**5)
+    assert not transit.sharing_pays(10**5, 10, 10**7)
+    assert not transit.sharing_pays(10**8, 1, 10**7)
+    assert transit.sharing_pays(10**8, 10, 10**7)
+    assert not transit.sharing_pays(10**8, 10, 10**7, edge_bytes=2**20)
+
+
+def some_transits(num_nodes: int, pairs: int, dtype: type) -> np.ndarray:
+    """Skewed, with NULLs."""
+    rng = np.random.default_rng(num_nodes + pairs)
+    transits = (num_nodes * rng.random(pairs) ** 4).astype(dtype)
+    transits[rng.random(pairs) < 0.2] = -1
+    return transits
+
+
+SHAPES = [(1, 1), (1, 5000), (300, 90_001), (70_000, 12_345), (256, 4097), (2_000_000, 300_000), (5000, 0)]
+WAYS = {
+    "counting": ("counting", IndexKnobs()),
+    "match": ("counting", IndexKnobs(match=True)),
+    "presort": ("counting", IndexKnobs(presort=True, bucket_bytes=4096)),
+    "radix": ("radix", IndexKnobs(blocks_per_sm=1)),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("num_nodes", "pairs"), SHAPES)
+def test_pairs_transits_and_classes_are_those_of_numpy(num_nodes, pairs, dtype, way):
+    import cupy
+
+    kind, knobs = WAYS[way]
+    transits, size = some_transits(num_nodes, pairs, dtype), 10
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(np.random.default_rng(1).integers(0, 20, num_nodes), out=indptr[1:])
+    scratch: dict[str, object] = {"index.counts": cupy.full(10, 7, np.uint32)}
+    for _ in range(2):  # the second time in used scratch
+        built = indexing.build(
+            cupy.asarray(transits), num_nodes, kind, scratch, size=size, indptr=cupy.asarray(indptr),
+            num_edges=int(indptr[-1]), knobs=knobs,
+        )  # fmt: skip
+    order = np.argsort(transits, kind="stable")
+    order = order[transits[order] >= 0]
+    distinct, first, counts = np.unique(transits[order], return_index=True, return_counts=True)
+    begins = np.append(first, order.size)
+    assert built.kind == kind and int(built.count[0]) == distinct.size
+    assert built.transits.get()[: distinct.size].tolist() == distinct.tolist()
+    assert built.begins.get()[: distinct.size + 1].tolist() == begins.tolist()
+    found = built.pairs.get()[: order.size]
+    if kind == "counting":  # any order within a transit
+        found = found[np.lexsort((found, transits[found]))]
+    assert np.array_equal(found, order)
+    draws = counts * size
+    classes = np.where(draws < 32, 0, np.where(draws <= 1024, 1, 2))
+    for number, (members, count) in enumerate(built.classes):
+        assert members.get()[: int(count[0])].tolist() == np.flatnonzero(classes == number).tolist()
+    per_member = -(-counts[classes == 2] // built.pairs_per_item)
+    items = np.repeat(np.arange(per_member.size), per_member)
+    assert int(built.totals[4]) == items.size
+    assert built.items.get()[: items.size].tolist() == items.tolist()
+    assert built.item_begins.get()[: per_member.size + 1].tolist() == [0, *np.cumsum(per_member)]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("num_nodes", "pairs"), SHAPES)
+def test_buckets_are_stable_and_follow_the_edges(num_nodes, pairs):
+    import cupy
+
+    transits = some_transits(num_nodes, pairs, np.int32)
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(np.random.default_rng(2).integers(0, 20, num_nodes), out=indptr[1:])
+    knobs, edges = IndexKnobs(bucket_bytes=4096), int(indptr[-1])
+    built = indexing.build_buckets(
+        cupy.asarray(transits), num_nodes, cupy.asarray(indptr), edges, knobs=knobs
+    )
+    valid = np.flatnonzero(transits >= 0)
+    assert int(built.num_keys[0]) == valid.size
+    found = built.pairs.get()[: valid.size]
+    assert np.array_equal(built.keys.get()[: valid.size], transits[found])
+    buckets, shift = indexing.num_buckets(edges, 4, 4096), indexing.coarse_shift(num_nodes)
+    share = indptr[transits[valid].astype(np.int64) >> shift << shift] * (buckets / max(1, edges))
+    bucket = np.minimum(share.astype(np.int64), buckets - 1)
+    assert np.array_equal(found, valid[np.argsort(bucket, kind="stable")])

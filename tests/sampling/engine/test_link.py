@@ -1,0 +1,181 @@
+"""Applications link with the kernels, on a machine without a GPU, and nothing of the context reaches memory."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.device.kernels import inline_source, variants_of
+from gnnsample_lab.sampling.engine import fused, gpu_plan, link
+from gnnsample_lab.sampling.engine.frontend import ACCESSORS, compile_operator
+from tests.sampling.engine.toy_apps import APPS, Ending, Walk, toy_graph
+
+needs_wheels = pytest.mark.skipif(
+    link.missing() is not None, reason=f"*** APPLICATIONS WERE NOT LINKED: {link.missing()} ***"
+)
+CONTEXT = Path(link.__file__).parent / "context.cuh"
+INDIVIDUAL = Path(link.__file__).parent / "individual.cu"
+KINDS = {"ctx": "void*", "i8": "i64", "i4": "int", "f8": "double"}
+WALK = {"WALK": 1, "ENDLESS": 0, "SIZES": 0}
+
+
+def operator_of(app):
+    graph = toy_graph()
+    app.prepare(graph)
+    return compile_operator(app, graph)
+
+
+def kernels_of(cubin: bytes) -> set[str]:
+    return {name.decode() for name in re.findall(rb"\.text\.(\w+)", cubin)}
+
+
+def tool(name: str) -> str | None:
+    beside = [Path(p) / "nvidia" / "cu13" / "bin" / name for p in sys.path]
+    return shutil.which(name) or next((str(p) for p in beside if p.exists()), None)
+
+
+def test_the_header_has_every_accessor_with_its_signature():
+    text = inline_source(CONTEXT)
+    for name, (result, arguments) in ACCESSORS.items():
+        found = re.search(rf'extern "C" __device__ ([\w ]+?) {name}\(([^)]*)\)', text)
+        assert found, name
+        kinds = [re.sub(r"\s*\w+$", "", part.strip()) for part in found.group(2).split(",")]
+        assert found.group(1) == KINDS[result], name
+        assert kinds == [KINDS[a] for a in arguments], name
+
+
+@needs_wheels
+@pytest.mark.parametrize("id_type", ["int", "long"])
+@pytest.mark.parametrize(
+    ("struct", "dtype", "macros"),
+    [("AppPlan", gpu_plan.APP_PLAN, {}), ("Walk", fused.WALK, WALK)],
+    ids=["AppPlan", "Walk"],
+)
+def test_host_and_kernels_agree_on_structures(struct, dtype, macros, id_type):
+    checks = [f"static_assert(sizeof({struct}) == {dtype.itemsize});"]
+    for member, (part, offset, *_) in dtype.fields.items():
+        checks.append(f"static_assert(__INTADDR__(&((({struct}*)0)->{member})) == {offset});")
+        checks.append(f"static_assert(sizeof((({struct}*)0)->{member}) == {part.itemsize});")
+    head = "".join(f"#define {k} {v}\n" for k, v in {"ID_T": id_type, **macros}.items())
+    link._compile_kernels(head + inline_source(INDIVIDUAL) + "\n".join(checks), "checks.cu", "sm_90")
+    with pytest.raises(RuntimeError, match="static"):
+        wrong = f"static_assert(sizeof({struct}) == {dtype.itemsize + 8});"
+        link._compile_kernels(head + inline_source(INDIVIDUAL) + wrong, "checks.cu", "sm_90")
+
+
+@needs_wheels
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*APPS, "ending"])
+def test_every_application_links(name):
+    operator = operator_of({**APPS, "ending": Ending()}[name])
+    cubin = link.build(operator, "individual.cu", {"SLOTS": 4, "WEIGHTED": 1, "ID_T": "long"})
+    assert cubin[:4] == b"\x7fELF"
+    assert kernels_of(cubin) == {"transits", "sizes"} | (set() if operator.collective else {"sample"})
+
+
+OPERATOR_SOURCES = sorted(
+    p for p in CONTEXT.parent.glob("*.cu") if re.search(r"^// @operator", p.read_text(), re.M)
+)
+LINKED = [
+    (source, name)
+    for source in OPERATOR_SOURCES
+    for name in ("hops", "odds", "weighted", "together", "importance")
+    if source.name == "unique.cu" or APPS[name].is_collective == (source.name == "collective.cu")
+]
+
+
+@needs_wheels
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "name"), LINKED, ids=lambda value: getattr(value, "name", value))
+def test_every_source_links(source, name):
+    variants = variants_of(source)
+    for variant in {variants[0], variants[-1]}:
+        macros = {**dict(variant.macros), "WEIGHTED": 1}
+        assert kernels_of(link.build(operator_of(APPS[name]), source.name, macros))
+
+
+@needs_wheels
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
+def test_other_architectures_link(arch):
+    assert "walk" in kernels_of(link.build(operator_of(Walk()), "individual.cu", WALK, arch))
+
+
+@needs_wheels
+@pytest.mark.parametrize("name", ["walk", "weighted", "frontier"])
+def test_a_walk_keeps_everything_in_registers(name, tmp_path):
+    """No spills and no calls: accessors and user code are inlined into the kernel."""
+    dump = tool("cuobjdump")
+    if dump is None or tool("nvdisasm") is None:
+        pytest.skip(
+            "*** MACHINE CODE WAS NOT READ: install nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm ***"
+        )
+    path = tmp_path / "walk.cubin"
+    path.write_bytes(link.build(operator_of(APPS[name]), "individual.cu", {**WALK, "WEIGHTED": 1}))
+    folder = str(Path(str(tool("nvdisasm"))).parent)
+    sass = subprocess.run(
+        [dump, "-sass", "-fun", "walk", str(path)], capture_output=True, text=True, check=True,
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+    ).stdout  # fmt: skip
+    assert "LDG" in sass
+    assert not re.findall(r"\b(?:LDL|STL|CALL)\b", sass)
+
+
+@needs_wheels
+def test_what_does_not_compile_is_an_error_of_the_application():
+    class Shifts(Walk):
+        def next(self, s, transits, src_edges, step, rng):
+            half = 0.5
+            return half << 2
+
+    with pytest.raises(lab.SamplingAppError, match=r"does not compile[\s\S]*test_link\.py"):
+        link.build(operator_of(Shifts()), "individual.cu")
+
+
+@needs_wheels
+def test_faults_of_our_own_source_name_the_file():
+    with pytest.raises(RuntimeError, match=r"individual\.cu for sm_90"):
+        link.build(operator_of(Walk()), "individual.cu", {"ID_T": "no_such_type"})
+
+
+def test_missing_wheels_name_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    with pytest.raises(RuntimeError, match=r"gnnsample_lab\[cuda13\]"):
+        link.build(operator_of(Walk()), "individual.cu")
+
+
+def test_cache_keys_tell_apart_what_differs():
+    walk, source = operator_of(Walk()), "source"
+    keys = {
+        link.cache_key(walk, source, "sm_90"), link.cache_key(walk, source, "sm_80"),
+        link.cache_key(walk, "other", "sm_90"), link.cache_key(operator_of(Ending()), source, "sm_90"),
+    }  # fmt: skip
+    assert len(keys) == 4
+    assert link.cache_key(operator_of(Walk()), source, "sm_90") in keys
+    assert link._source(walk, "individual.cu", {"SLOTS": 1}) != link._source(
+        walk, "individual.cu", {"SLOTS": 4}
+    )
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path):
+    link._write(tmp_path / "a.cubin", b"whole")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.cubin"]
+    with pytest.raises(TypeError):
+        link._write(tmp_path / "b.cubin", "not bytes")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.cubin"]
+
+
+def test_the_kernel_argument_follows_the_plan():
+    from gnnsample_lab.sampling.plan import as_argument
+
+    plan = np.zeros(1, gpu_plan.APP_PLAN)
+    argument = as_argument(plan)
+    plan["step"] = 77
+    at = gpu_plan.APP_PLAN.fields["step"][1]
+    assert argument.tobytes()[at : at + 8] == (77).to_bytes(8, "little")

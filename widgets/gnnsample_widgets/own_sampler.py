@@ -1,0 +1,208 @@
+"""A walk that remembers: node2vec on a small graph, against what its probabilities say exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import plotly.graph_objects as go
+import traitlets
+
+import gnnsample_lab as lab
+from gnnsample_lab import figures
+
+from .controls import Choice, Control, Slider
+from .explorer import Explorer
+from .second_order import (
+    GRID,
+    KARATE,
+    PART,
+    VILLAGES,
+    Expectation,
+    Node2Vec,
+    choices,
+    count_kinds,
+    distances,
+    expectation,
+    small_graph,
+)
+
+PERCENT = [10, 25, 50, 100, 200, 400, 1000]
+LENGTHS = [2, 3, 5, 10, 20, 40, 80]
+WALKS = [1, 10, 100, 1000, 10000]
+
+
+class SecondOrderExplorer(Explorer):
+    """node2vec on a graph small enough to be drawn: one walk step by step, and many walks against the expectation.
+
+    State: ``shape`` (which small graph), ``start`` (its root), ``p_percent`` and ``q_percent`` (100 times p and q),
+    ``length`` (steps of a walk), ``walks``, ``shown`` (steps shown of the first walk), ``seed``.
+
+    Args:
+        app: what makes the application from (p, q, length): :class:`Node2Vec`, or your own class. The expectation is
+            that of node2vec, whatever the application does.
+
+    The other arguments are those of :class:`~gnnsample_widgets.explorer.Explorer`; the graph is used for "part of the
+    loaded graph" alone.
+    """
+
+    heading = "A walk that remembers: node2vec"
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
+        "walk": (5, 560),
+        "kinds": (3, 340),
+        "visits": (1, 900),
+    }
+
+    shape = traitlets.Unicode(KARATE).tag(state=True)
+    start = traitlets.Int(0).tag(state=True)
+    p_percent = traitlets.Int(100).tag(state=True)
+    q_percent = traitlets.Int(25).tag(state=True)
+    length = traitlets.Int(10).tag(state=True)
+    walks = traitlets.Int(1000).tag(state=True)
+    shown = traitlets.Int(3).tag(state=True)
+    seed = traitlets.Int(0).tag(state=True)
+
+    def __init__(
+        self, graph: Any = None, *, app: Callable[[float, float, int], Any] = Node2Vec, **rest: Any
+    ) -> None:
+        self._app = app
+        super().__init__(graph, **rest)
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        if "shown" not in state:
+            self.shown = min(self.shown, int(state.get("length", self.length)))
+
+    def build_controls(self) -> dict[str, Control]:
+        last = small_graph(self.shape, self.host_graph).num_nodes - 1
+        controls: list[Control] = [
+            Choice("shape", "Small graph", self.shape, [KARATE, VILLAGES, GRID, PART]),
+            Slider("start", "Root", self.start, max=max(last, self.start)),
+            Slider("p_percent", "p, return", self.p_percent, options=PERCENT, unit=" %"),
+            Slider("q_percent", "q, in-out", self.q_percent, options=PERCENT, unit=" %"),
+            Slider("length", "Steps of a walk", self.length, options=LENGTHS),
+            Slider("walks", "Walks", self.walks, options=WALKS),
+            Slider(
+                "shown",
+                "Steps shown",
+                self.shown,
+                max=max(self.length, self.shown),
+                playable=True,
+                interval_ms=1100,
+            ),
+            Slider("seed", "Random seed", self.seed, max=99),
+        ]
+        return {control.name: control for control in controls}
+
+    def _small(self, shape: str) -> Any:
+        return self.remember(("graph", shape), lambda: small_graph(shape, self.host_graph))
+
+    def adapt(self) -> None:
+        for name, last in (("start", self._small(self.shape).num_nodes - 1), ("shown", self.length)):
+            control = self.controls[name]
+            if isinstance(control, Slider) and control.max != last:
+                control.set_limits(0, last)
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        small, shape = self._small(state["shape"]), state["shape"]
+        drawn = tuple(value for name, value in state.items() if name != "shown")
+        walked = self.remember(("walks", *drawn), lambda: self._walk(small, state))
+        p, q = state["p_percent"] / 100, state["q_percent"] / 100
+        setting = (state["start"], state["length"])
+        exact = self.remember(("exact", shape, *setting, p, q), lambda: expectation(small, *setting, p, q))
+        even = self.remember(("exact", shape, *setting, 1.0, 1.0), lambda: expectation(small, *setting, 1, 1))
+        place = self.remember(("layout", shape), lambda: figures.graph_layout(small))
+        return shown_figures(
+            small, walked, exact, even, place, state["shown"], p, q, self._label(small, state)
+        ), self._summary_of(small, walked, exact, state)
+
+    def _walk(self, small: Any, state: dict[str, Any]) -> np.ndarray:
+        app = self._app(state["p_percent"] / 100, state["q_percent"] / 100, state["length"])
+        roots = np.full(state["walks"], state["start"])
+        return np.asarray(
+            lab.run_app(small, app, roots, device=self.device, seed=state["seed"]).to_cpu().samples
+        )
+
+    def _label(self, small: Any, state: dict[str, Any]) -> str:
+        p, q = state["p_percent"] / 100, state["q_percent"] / 100
+        what = f"p = {p:g}, q = {q:g} · {state['walks']:,} walks of {state['length']} steps from {state['start']}"
+        return f"{small.title} · {what} · sampled on the {'GPU' if self.device == 'cuda' else 'CPU'}"
+
+    def _summary_of(self, small: Any, walked: np.ndarray, exact: Expectation, state: dict[str, Any]) -> str:
+        sampled = count_kinds(small, walked)
+        if state["length"] < 2:
+            return "A first step has no vertex before it: all neighbours are alike."
+        weights = (100 / state["p_percent"], 1.0, 100 / state["q_percent"])
+        worst = max(weights) / min(weights)
+        home = float((walked[:, 1:] == state["start"]).sum() / max(1, (walked[:, 1:] >= 0).sum()))
+        return (
+            f"<b>{sampled['return']:.1%}</b> of the steps go back, <b>{sampled['triangle']:.1%}</b> round a triangle, "
+            f"<b>{sampled['away']:.1%}</b> away; the root is <b>{home:.1%}</b> of what is sampled. Rejection draws "
+            f"<b>{exact.tries:.2f}</b> candidates for a step, and on no vertex more than {worst:g} on average."
+        )
+
+    def code_lines(self, state: dict[str, Any]) -> list[str]:
+        p, q = state["p_percent"] / 100, state["q_percent"] / 100
+        own = [] if self._app is Node2Vec else ["# With your own class in place of second_order.Node2Vec."]
+        setting = f"small, {state['start']}, {state['length']}"
+        small = small_graph(state["shape"], self.host_graph)
+        return [
+            "from gnnsample_widgets import own_sampler, second_order",
+            "",
+            f'small = second_order.small_graph({state["shape"]!r}, g.to("cpu"))',
+            *own,
+            f"app = second_order.Node2Vec(p={p:g}, q={q:g}, length={state['length']})",
+            f"roots = np.full({state['walks']}, {state['start']})",
+            f"result = lab.run_app(small, app, roots, device={self.device!r}, seed={state['seed']})",
+            f"exact = second_order.expectation({setting}, {p:g}, {q:g})",
+            f"even = second_order.expectation({setting}, 1, 1)",
+            "shown = own_sampler.shown_figures(",
+            "    small, result.to_cpu().samples, exact, even, figures.graph_layout(small), "
+            f"{state['shown']}, {p:g}, {q:g},",
+            f"    {self._label(small, state)!r},",
+            ")",
+        ]
+
+
+def shown_figures(
+    small: Any,
+    walked: np.ndarray,
+    exact: Expectation,
+    even: Expectation,
+    place: Any,
+    steps: int,
+    p: float,
+    q: float,
+    label: str,
+) -> dict[str, go.Figure]:
+    """The three panels, for ``walked`` ([walks, vertices], roots first) and ``steps`` shown of the first walk."""
+    first = [int(v) for v in walked[0, : steps + 1] if v >= 0]
+    before = first[-2] if len(first) > 1 else -1
+    over = steps + 1 >= walked.shape[1]
+    counts = np.bincount(walked[:, 1:][walked[:, 1:] >= 0], minlength=small.num_nodes)
+    shares = counts / max(1, counts.sum())
+    far = distances(small, int(walked[0, 0]))
+    order = np.lexsort((np.arange(small.num_nodes), far))
+    return {
+        "walk": figures.walk_drawing(
+            small,
+            first,
+            {} if over else choices(small, before, first[-1], p, q),
+            shares,
+            positions=place,
+            title=f"Step {len(first)} of the first walk: where it may go"
+            if not over
+            else "The first walk, at its end",
+            label=label,
+        ),
+        "kinds": figures.step_kinds(count_kinds(small, walked), exact.kinds, even.kinds, label=label),
+        "visits": figures.visit_shares(
+            [str(v) for v in order],
+            shares[order],
+            exact.visits[order],
+            even.visits[order],
+            distances=far[order],
+            axis="vertex, and its distance from the root",
+            label=label,
+        ),
+    }

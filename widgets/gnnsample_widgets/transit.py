@@ -1,0 +1,218 @@
+"""Threads that read neighbour lists: one step of one sample, drawn sample-parallel and transit-parallel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import plotly.graph_objects as go
+import traitlets
+
+import gnnsample_lab as lab
+from gnnsample_lab import figures
+from gnnsample_lab.sampling.engine import reads, threads
+
+from .controls import Choice, Control, Slider
+from .explorer import Explorer
+from .graphs import seed_pool, to_device
+
+KHOP, DEEPWALK, NODE2VEC = "k-hop", "DeepWalk", "node2vec"
+APPS = [KHOP, DEEPWALK, NODE2VEC]
+SMALL, LOADED = "small, made up", "the loaded one"
+WIDTHS = [4, 8, 16, 32]
+ROOTS = [4, 8, 16, 32, 64, 128]
+SHOWN = 16
+"""Warps that are drawn; of more, every n-th."""
+WALK = 6
+"""Steps of a walk here."""
+NAMES = {"sample": "sample-parallel", "transit": "transit-parallel"}
+
+
+def small_graph() -> lab.Graph:
+    """A made-up graph of 48 vertices with a few hubs, on which even a handful of roots share transits."""
+    import networkx as nx
+
+    src, dst = np.array(nx.barabasi_albert_graph(48, 4, seed=2).edges()).T
+    return lab.Graph.from_edges(src, dst, 48, undirected=True, name="48 vertices", is_synthetic=True)
+
+
+def make_app(name: str, fanouts: list[int], length: int = WALK) -> Any:
+    """The application of that name: ``KHop(fanouts)``, or a walk of ``length`` steps with NextDoor's settings."""
+    if name == KHOP:
+        return lab.apps.KHop(fanouts)
+    return {DEEPWALK: lab.apps.DeepWalk, NODE2VEC: lab.apps.Node2Vec}[name](length)
+
+
+def draw_roots(graph: Any, count: int, seed: int) -> np.ndarray:
+    """``count`` vertices of the training split (else of all), int64: distinct while there are so many.
+
+    The first of many are those of fewer.
+    """
+    pool = seed_pool(graph)
+    rounds = [np.random.default_rng((seed, turn)).permutation(pool) for turn in range(-(-count // len(pool)))]
+    return np.concatenate(rounds)[:count]
+
+
+def app_line(name: str, fanouts: list[int], length: int = WALK) -> str:
+    """Code that makes :func:`make_app`'s application."""
+    kinds = {KHOP: f"KHop({fanouts})", DEEPWALK: f"DeepWalk({length})", NODE2VEC: f"Node2Vec({length})"}
+    return f"app = lab.apps.{kinds[name]}"
+
+
+def laid_out(result: Any, step: int, width: int) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Calls of a step, and by scheme their threads and what the warps read."""
+    calls = reads.follow(result, step)
+    lanes = {scheme: threads.lay_out(calls, scheme, width) for scheme in threads.SCHEMES}
+    return calls, lanes, {scheme: threads.count_warps(calls, lanes[scheme]) for scheme in lanes}
+
+
+def map_of(scheme: str, calls: Any, lanes: dict[str, Any], counts: dict[str, Any], label: str) -> go.Figure:
+    """The threads of one scheme, sixteen warps at most."""
+    mine, counted = lanes[scheme], counts[scheme]
+    spread = np.linspace(0, len(mine.call) - 1, SHOWN) if len(mine.call) else np.empty(0)
+    warps = np.unique(spread.round().astype(np.int64))
+    call = mine.call[warps]
+    mean = counted.lists.mean() if len(mine.call) else 0.0
+    name = NAMES[scheme].capitalize()
+    return figures.thread_map(
+        np.where(call >= 0, calls.transit[call], -1) if len(calls) else call,
+        figures.list_ranks(calls.transit[:: calls.size]),
+        {
+            "lists": counted.lists[warps],
+            "sectors": counted.sectors[warps],
+            "at work": [f"{100 * share:.0f} %" for share in counted.busy[warps]],
+        },
+        scheme=f"{name}: {mean:.1f} lists per warp",
+        warps=warps,
+        kernels=[threads.KERNELS[k] for k in mine.kernel[warps]] if scheme == "transit" else (),
+        label=label,
+    )
+
+
+def sectors_of(calls: Any, lanes: dict[str, Any], counts: dict[str, Any]) -> dict[str, int]:
+    """Sectors of the whole step: both schemes, lists copied to shared memory, and the different ones."""
+    return {
+        **{NAMES[scheme]: int(counted.sectors.sum()) for scheme, counted in counts.items()},
+        "lists in shared memory": threads.staged_sectors(calls, lanes["transit"]),
+        "unlimited cache": threads.distinct_sectors(calls),
+    }
+
+
+def totals_of(counts: dict[str, Any], sectors: dict[str, int], label: str) -> go.Figure:
+    """The whole step under both schemes."""
+    room = {scheme: int(c.loads.sum()) * c.width for scheme, c in counts.items()}
+    return figures.warp_totals(
+        {NAMES[scheme]: float(c.lists.mean()) if len(c.lists) else 0.0 for scheme, c in counts.items()},
+        sectors,
+        {NAMES[scheme]: int(c.reads.sum()) / max(1, room[scheme]) for scheme, c in counts.items()},
+        label=label,
+    )
+
+
+class ThreadsExplorer(Explorer):
+    """Whose list each thread reads at one step, under both schemes: lists, sectors and lanes at work, warp by warp.
+
+    State: ``app`` ("k-hop", "DeepWalk", "node2vec"), ``where`` (a small made-up graph, or the loaded one), ``roots``,
+    ``fanout`` (of both hops of k-hop), ``step`` (from 1), ``width`` (threads of a warp), ``seed``.
+
+    The samples are drawn by :func:`lab.run_app`; what a thread reads is counted from them. See
+    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    """
+
+    heading = "Whose neighbours does a thread read?"
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
+        "sample": (1, 540),
+        "transit": (1, 540),
+        "totals": (1, 900),
+    }
+
+    app = traitlets.Unicode(KHOP).tag(state=True)
+    where = traitlets.Unicode(SMALL).tag(state=True)
+    roots = traitlets.Int(32).tag(state=True)
+    fanout = traitlets.Int(4).tag(state=True)
+    step = traitlets.Int(2).tag(state=True)
+    width = traitlets.Int(32).tag(state=True)
+    seed = traitlets.Int(0).tag(state=True)
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        self._small = small_graph()
+        self._small_on_device = to_device(self._small, self.device)
+
+    def build_controls(self) -> dict[str, Control]:
+        controls: list[Control] = [
+            Choice("app", "Application", self.app, APPS),
+            Choice("where", "Graph", self.where, [SMALL, LOADED]),
+            Slider("roots", "Roots", self.roots, options=ROOTS),
+            Slider("fanout", "Fanout of a hop", self.fanout, min=1, max=10),
+            Slider("step", "Step", self.step, min=1, max=max(2, self.step)),
+            Slider("width", "Threads of a warp", self.width, options=WIDTHS),
+            Slider("seed", "Random seed", self.seed, max=99),
+        ]
+        return {control.name: control for control in controls}
+
+    def adapt(self) -> None:
+        self.controls["fanout"].disabled = self.app != KHOP
+        steps = 2 if self.app == KHOP else WALK
+        if self.controls["step"].max != steps:
+            self.controls["step"].set_limits(1, steps)
+
+    def _graph(self, state: dict[str, Any], on_device: bool = False) -> Any:
+        if state["where"] == SMALL:
+            return self._small_on_device if on_device else self._small
+        return self.device_graph if on_device else self.graph
+
+    def _result(self, state: dict[str, Any]) -> Any:
+        app = make_app(state["app"], [state["fanout"]] * 2)
+        roots = draw_roots(self._graph(state), state["roots"], state["seed"])
+        return lab.run_app(self._graph(state, True), app, roots, device=self.device, seed=state["seed"])
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        sampled = tuple((k, v) for k, v in state.items() if k not in ("step", "width"))
+        result = self.remember(sampled, lambda: self._result(state))
+        calls, lanes, counts = laid_out(result, state["step"] - 1, state["width"])
+        label = self._label(state)
+        shown = {scheme: map_of(scheme, calls, lanes, counts, label) for scheme in threads.SCHEMES}
+        sectors = sectors_of(calls, lanes, counts)
+        shown["totals"] = totals_of(counts, sectors, label)
+        return shown, self._summary_of(calls, sectors)
+
+    def _label(self, state: dict[str, Any]) -> str:
+        hops = f" {state['fanout']}, {state['fanout']}" if state["app"] == KHOP else ""
+        device = "GPU" if self.device == "cuda" else "CPU"
+        return (
+            f"{self._graph(state).title} · {state['app']}{hops}, {state['roots']} roots, step {state['step']} · "
+            f"counted from the sample, drawn on the {device}"
+        )
+
+    def _summary_of(self, calls: Any, sectors: dict[str, int]) -> str:
+        made = int((calls.transit >= 0).sum())
+        if not made:
+            return "No sample has a transit at this step."
+        different = len(np.unique(calls.transit[calls.transit >= 0]))
+        sample, transit, staged, least = sectors.values()
+        compared = "fewer" if staged < transit else "more" if staged > transit else "no fewer and no more"
+        return (
+            f"<b>{made:,}</b> calls of next, one thread each, on <b>{different:,}</b> different lists. They touch "
+            f"<b>{sample:,}</b> sectors sample-parallel and <b>{transit:,}</b> transit-parallel; <b>{least:,}</b> of "
+            f"them are different. Copying the lists of block and grid transits to shared memory reads "
+            f"<b>{staged:,}</b>, {compared}."
+        )
+
+    def code_lines(self, state: dict[str, Any]) -> list[str]:
+        small = ["g = transit.small_graph()"] if state["where"] == SMALL else []
+        return [
+            "from gnnsample_widgets import transit",
+            "",
+            *small,
+            app_line(state["app"], [state["fanout"]] * 2),
+            f"roots = transit.draw_roots(g, {state['roots']}, seed={state['seed']})",
+            f"result = lab.run_app(g, app, roots, device={self.device!r}, seed={state['seed']})",
+            f"calls, lanes, counts = transit.laid_out(result, {state['step'] - 1}, width={state['width']})",
+            "sectors = transit.sectors_of(calls, lanes, counts)",
+            f"label = {self._label(state)!r}",
+            "shown = {",
+            '    "sample": transit.map_of("sample", calls, lanes, counts, label),',
+            '    "transit": transit.map_of("transit", calls, lanes, counts, label),',
+            '    "totals": transit.totals_of(counts, sectors, label),',
+            "}",
+        ]

@@ -1,0 +1,180 @@
+"""What building the scheduling index costs, in bytes and in time."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import plotly.graph_objects as go
+import traitlets
+
+from gnnsample_lab import figures
+from gnnsample_lab.resources import resource_path
+from gnnsample_lab.sampling.engine import threads
+
+from .controls import Choice, Control
+from .transit import DEEPWALK, KHOP, draw_roots, make_app
+from .transit_kernels import LENGTH, BatchExplorer, loads
+
+RECORDED = "data/measured/nextdoor-fig6.json"
+NOTHING, HERE = "none yet", "this GPU"
+METHODS = {"radix": "radix sort", "counting": "counting sort"}
+
+
+def work_of(result: Any) -> dict[str, Mapping[str, float]]:
+    """Bytes of sampling and of both kinds of index, step by step, as :func:`figures.index_work` takes them."""
+    id_bytes = int(result.roots.dtype.itemsize)
+    rows: dict[str, Mapping[str, float]] = {}
+    for step, load in enumerate(loads(result)):
+        rows[f"step {step + 1}, sampling"] = threads.sampling_bytes(load, id_bytes)
+        for method, name in METHODS.items():
+            rows[f"step {step + 1}, {name}"] = threads.index_bytes(
+                load, result.graph.num_nodes, id_bytes, method
+            )
+    return rows
+
+
+def recorded_shares() -> tuple[dict[tuple[str, str], dict[str, float]], str]:
+    """(Graph, index) -> application -> percent of the time that its index took, and the GPU; empty where unrecorded."""
+    try:
+        found = json.loads(resource_path(RECORDED).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}, ""
+    gpu = ((found.get("environment") or {}).get("gpu") or {}).get("name")
+    if found.get("origin") != "measured" or not gpu:
+        return {}, ""
+    shares: dict[tuple[str, str], dict[str, float]] = {}
+    for row in found["rows"]:
+        if row.get("index_percent") is not None:
+            # As run_app names them; "always" counts.
+            index = {"always": "counting"}.get(row["index"], row["index"])
+            shares.setdefault((row["graph"], index), {})[row["app"]] = float(row["index_percent"])
+    return shares, str(gpu)
+
+
+def timed_shares(graph: Any, app: Any, roots: Any, seed: int, index: str) -> dict[str, float]:
+    """Percent of a step's GPU time that its index takes, measured here: step -> median of five runs."""
+    from gnnsample_lab.sampling.engine.frontend import compile_operator
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
+    from gnnsample_lab.sampling.engine.run import check_roots
+    from gnnsample_lab.sampling.engine.shape import Shape
+
+    app.prepare(graph)
+    operator, on_gpu = compile_operator(app, graph), check_roots(roots, graph.num_nodes, "cuda")
+    runs = []
+    for _ in range(6):
+        engine = GpuEngine(graph, app, operator, Shape(app, 1), on_gpu, seed, index=index, timed=True)
+        engine.run()
+        runs.append([(r.get("index_us", 0.0), r.get("sample_us", 0.0)) for r in engine.schedule])
+    shares = {}
+    for step in range(len(runs[0])):
+        percent = [100 * run[step][0] / max(1e-9, sum(run[step])) for run in runs[1:]]
+        shares[f"step {step + 1}"] = statistics.median(percent)
+    return shares
+
+
+class IndexExplorer(BatchExplorer):
+    """What the scheduling index costs: bytes it moves against those of sampling, and its share of the time.
+
+    State: ``app`` ("k-hop", "DeepWalk"), ``batch``, ``fanout_1``, ``fanout_2``, ``seed``, ``method`` (the index whose
+    time is shown: "radix", "counting", "auto"), ``recorded`` (without a GPU: the graph of the recorded times).
+
+    Bytes are counted from the sample. Times are measured: here where there is a GPU, else recorded ones are shown. See
+    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    """
+
+    heading = "What the scheduling index costs"
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"work": (1, 520), "share": (1, 480)}
+
+    method = traitlets.Unicode("radix").tag(state=True)
+    recorded = traitlets.Unicode("").tag(state=True)
+
+    apps: ClassVar[list[str]] = [KHOP, DEEPWALK]
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        super().prepare(state)
+        graphs = list(dict.fromkeys(graph for graph, _ in recorded_shares()[0]))
+        self._choices = [HERE] if self.device == "cuda" else graphs or [NOTHING]
+        if "recorded" not in state:
+            self.recorded = self.graph.name if self.graph.name in graphs else self._choices[0]
+
+    def build_controls(self) -> dict[str, Control]:
+        controls = [
+            *self.batch_controls(),
+            Choice("method", "Index that is timed", self.method, [*METHODS, "auto"]),
+            Choice("recorded", "Times of", self.recorded, self._choices),
+        ]
+        return {control.name: control for control in controls}
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        work = work_of(self.result(state, state["batch"]))
+        shown = {
+            "work": figures.index_work(work, label=self.label(state, f"{state['batch']:,} roots")),
+            "share": self._share(state),
+        }
+        sampling = sum(sum(row.values()) for name, row in work.items() if name.endswith("sampling"))
+        ratios = {
+            name: sum(sum(row.values()) for key, row in work.items() if key.endswith(name)) / max(1, sampling)
+            for name in METHODS.values()
+        }
+        told = " and ".join(
+            f"<b>{ratio:.2f}</b> times as much for a {name}" for name, ratio in ratios.items()
+        )
+        return (
+            shown,
+            f"Counted over all steps, sampling moves {sampling / 1e6:,.2f} MB, and the index {told}.",
+        )
+
+    def _share(self, state: dict[str, Any]) -> go.Figure:
+        if self.device == "cpu":
+            return recorded_figure(state["recorded"], state["method"])
+        shares = self.remember(("timed", *sorted(state.items())), lambda: self._timed(state))
+        return figures.index_share(shares, label=self._timed_label(state))
+
+    def _timed(self, state: dict[str, Any]) -> dict[str, float]:
+        app = make_app(state["app"], self.fanouts(state), LENGTH)
+        roots = draw_roots(self.graph, state["batch"], state["seed"])
+        return timed_shares(self.device_graph, app, roots, state["seed"], state["method"])
+
+    def _timed_label(self, state: dict[str, Any]) -> str:
+        from gnnsample_lab.device import runtime
+
+        what = f"{self.graph.title} · {state['app']}, {state['batch']:,} roots, index {state['method']}"
+        return f"{what} · measured on {runtime.device_name()}"
+
+    def code_lines(self, state: dict[str, Any]) -> list[str]:
+        label, timed = self.label(state, f"{state['batch']:,} roots"), []
+        share = f"transit_index.recorded_figure({state['recorded']!r}, {state['method']!r})"
+        if self.device == "cuda":
+            arguments = f"app, roots, {state['seed']}, {state['method']!r}"
+            timed = [f'timed = transit_index.timed_shares(g.to("cuda", features=False), {arguments})']
+            share = f"figures.index_share(timed, label={self._timed_label(state)!r})"
+        return [
+            "from gnnsample_widgets import transit_index",
+            *self.run_lines(state, state["batch"]),
+            *timed,
+            f"label = {label!r}",
+            "shown = {",
+            '    "work": figures.index_work(transit_index.work_of(result), label=label),',
+            f'    "share": {share},',
+            "}",
+        ]
+
+
+def recorded_figure(graph: str, method: str) -> go.Figure:
+    """The recorded share of the index on ``graph``, and the paper's; a figure that says so where none was recorded."""
+    from gnnsample_lab.bench.papers_nextdoor import FIGURE6
+
+    shares, gpu = recorded_shares()
+    if (graph, method) not in shares:
+        what = "no recorded times" if not shares else f"no recorded times of {graph} with this index"
+        return figures.empty_figure(
+            "Time share of the index",
+            f"No GPU here, and {what}.<br><i>gnnsample-lab bench nextdoor-fig6</i> on a GPU host records them.",
+        )
+    title = f"{graph} (synthetic)" if "-like" in graph else graph
+    label = f"{title} · NextDoor's settings, index {method} · measured on {gpu}, recorded"
+    paper = {row["app"]: row["index_percent"] for row in FIGURE6 if row["graph"] == graph}
+    return figures.index_share(shares[graph, method], paper=paper, label=label)

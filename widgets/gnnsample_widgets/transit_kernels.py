@@ -1,0 +1,192 @@
+"""Which kernel a transit goes to as batches grow, and how much of a step shares its lists."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import plotly.graph_objects as go
+import traitlets
+
+import gnnsample_lab as lab
+from gnnsample_lab import figures
+from gnnsample_lab.sampling.engine import threads
+
+from .controls import Choice, Control, Slider
+from .explorer import Explorer
+from .graphs import batch_options
+from .transit import APPS, KHOP, app_line, draw_roots, make_app
+
+MOST_ROOTS = 4096
+LENGTH = 4
+"""Steps of a walk here."""
+
+
+def loads(result: Any, count: int | None = None) -> list[Any]:
+    """The transits of every step of the first ``count`` samples, grouped: :func:`threads.transit_load`."""
+    return [
+        threads.transit_load(result.transits(step)[:count], shape.size)
+        for step, shape in enumerate(result.shape)
+    ]
+
+
+def sharing(steps: list[Any]) -> dict[str, list[float]]:
+    """Share of the draws whose list several pairs, and several samples, want."""
+    return {
+        "several pairs": [load.shared_by_pairs for load in steps],
+        "several samples": [load.shared_by_samples for load in steps],
+    }
+
+
+def over_batches(result: Any, step: int, sizes: list[int]) -> tuple[list[Any], dict[str, list[float]]]:
+    """Draws by kernel, and :func:`sharing`, of the first so many samples."""
+    size, transits = result.shape[step].size, result.transits(step)
+    found = [threads.transit_load(transits[:count], size) for count in sizes]
+    return [load.by_kernel()[1] for load in found], sharing(found)
+
+
+class BatchExplorer(Explorer):
+    """What explorers of batches share: an application, how many roots, two fanouts."""
+
+    app = traitlets.Unicode(KHOP).tag(state=True)
+    batch = traitlets.Int(1024).tag(state=True)
+    fanout_1 = traitlets.Int(25).tag(state=True)
+    fanout_2 = traitlets.Int(10).tag(state=True)
+    seed = traitlets.Int(0).tag(state=True)
+
+    apps: ClassVar[list[str]] = APPS
+
+    def prepare(self, state: dict[str, Any]) -> None:
+        self._sizes = batch_options(self.graph, MOST_ROOTS)
+        if "batch" not in state:
+            self.batch = min(self.batch, self._sizes[-1])
+
+    def batch_controls(self) -> list[Control]:
+        return [
+            Choice("app", "Application", self.app, self.apps),
+            Slider("batch", "Roots", self.batch, options=self._sizes),
+            Slider("fanout_1", "Fanout, hop 1", self.fanout_1, min=1, max=25),
+            Slider("fanout_2", "Fanout, hop 2", self.fanout_2, min=1, max=25),
+            Slider("seed", "Random seed", self.seed, max=99),
+        ]
+
+    def adapt(self) -> None:
+        for name in ("fanout_1", "fanout_2"):
+            self.controls[name].disabled = self.app != KHOP
+
+    def fanouts(self, state: dict[str, Any]) -> list[int]:
+        """Fanouts of k-hop, hop 1 next to the roots."""
+        return [state["fanout_1"], state["fanout_2"]]
+
+    def result(self, state: dict[str, Any], count: int) -> Any:
+        """The samples of the first ``count`` roots, kept."""
+        key = (state["app"], *self.fanouts(state), state["seed"], count)
+        return self.remember(key, lambda: self._draw(state, count))
+
+    def _draw(self, state: dict[str, Any], count: int) -> Any:
+        app = make_app(state["app"], self.fanouts(state), LENGTH)
+        roots = draw_roots(self.graph, count, state["seed"])
+        return lab.run_app(self.device_graph, app, roots, device=self.device, seed=state["seed"])
+
+    def label(self, state: dict[str, Any], *extra: str) -> str:
+        """Graph, settings and origin of the counts."""
+        hops = " " + ", ".join(map(str, self.fanouts(state))) if state["app"] == KHOP else ""
+        drawn = f"counted from the sample, drawn on the {'GPU' if self.device == 'cuda' else 'CPU'}"
+        return " · ".join([self.graph.title, state["app"] + hops, *extra, drawn])
+
+    def run_lines(self, state: dict[str, Any], count: int) -> list[str]:
+        """Code that draws the samples of ``count`` roots."""
+        return [
+            "from gnnsample_widgets import transit, transit_kernels",
+            "",
+            app_line(state["app"], self.fanouts(state), LENGTH),
+            f"roots = transit.draw_roots(g, {count}, seed={state['seed']})",
+            f"result = lab.run_app(g, app, roots, device={self.device!r}, seed={state['seed']})",
+        ]
+
+
+class KernelExplorer(BatchExplorer):
+    """Which kernel each transit goes to, and how much of the sample shares its lists, as batches grow.
+
+    State: ``app`` ("k-hop", "DeepWalk", "node2vec"), ``batch`` (roots), ``fanout_1`` and ``fanout_2`` (of k-hop),
+    ``step`` (from 1), ``seed``. See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    """
+
+    heading = "Sub-warp, block or grid: which kernel a transit goes to"
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
+        "histogram": (1, 480),
+        "batches": (1, 480),
+        "shares": (1, 900),
+    }
+
+    step = traitlets.Int(2).tag(state=True)
+
+    def build_controls(self) -> dict[str, Control]:
+        controls = self.batch_controls()
+        controls.insert(4, Slider("step", "Step", self.step, min=1, max=max(2, self.step)))
+        return {control.name: control for control in controls}
+
+    def adapt(self) -> None:
+        super().adapt()
+        steps = 2 if self.app == KHOP else LENGTH
+        if self.controls["step"].max != steps:
+            self.controls["step"].set_limits(1, steps)
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        step, count = state["step"] - 1, state["batch"]
+        # The draws of a sample do not depend on how many there are: the largest run holds all the smaller ones.
+        result = self.result(state, self._sizes[-1])
+        of_steps = loads(result, count)
+        draws, shared = over_batches(result, step, self._sizes)
+        load, at = of_steps[step], f"step {step + 1}"
+        roots = f"{count:,} roots"
+        shown = {
+            "histogram": figures.kernel_histogram(
+                load.draws, load.kernel, label=self.label(state, roots, at)
+            ),
+            "batches": figures.sharing_by_batch(
+                self._sizes, draws, shared, marked=count, label=self.label(state, at)
+            ),
+            "shares": figures.kernel_shares(
+                [each.by_kernel() for each in of_steps],
+                sharing(of_steps),
+                marked=step,
+                label=self.label(state, roots),
+            ),
+        }
+        return shown, self._summary_of(load, at)
+
+    def _summary_of(self, load: Any, at: str) -> str:
+        if not len(load.vertex):
+            return "No sample has a transit at this step."
+        transits, draws = load.by_kernel()
+        big = transits[1] + transits[2]
+        return (
+            f"In {at} <b>{int(load.pairs.sum()):,}</b> pairs of sample and transit want <b>{len(load.vertex):,}</b> "
+            f"different lists. Of these, <b>{big / len(load.vertex):.1%}</b> need a block or a grid, and get "
+            f"<b>{(draws[1] + draws[2]) / draws.sum():.1%}</b> of the draws. <b>{load.shared_by_pairs:.1%}</b> of "
+            f"the draws are from a list that several pairs want, <b>{load.shared_by_samples:.1%}</b> from one that "
+            f"several <i>samples</i> want. The most wanted is vertex <b>{load.vertex[load.pairs.argmax()]}</b>'s, by "
+            f"<b>{load.pairs.max():,}</b> pairs."
+        )
+
+    def code_lines(self, state: dict[str, Any]) -> list[str]:
+        step, count = state["step"] - 1, state["batch"]
+        at, roots = f"step {step + 1}", f"{count:,} roots"
+        return [
+            *self.run_lines(state, self._sizes[-1]),
+            f"steps = transit_kernels.loads(result, {count})",
+            f"sizes, load = {self._sizes}, steps[{step}]",
+            f"draws, shared = transit_kernels.over_batches(result, {step}, sizes)",
+            "shown = {",
+            '    "histogram": figures.kernel_histogram(',
+            f"        load.draws, load.kernel, label={self.label(state, roots, at)!r}",
+            "    ),",
+            '    "batches": figures.sharing_by_batch(',
+            f"        sizes, draws, shared, marked={count}, label={self.label(state, at)!r}",
+            "    ),",
+            '    "shares": figures.kernel_shares(',
+            "        [each.by_kernel() for each in steps], transit_kernels.sharing(steps),",
+            f"        marked={step}, label={self.label(state, roots)!r},",
+            "    ),",
+            "}",
+        ]
