@@ -40,6 +40,9 @@ _EXPLORER_CHANGES: dict[str, dict[str, list[Any]]] = {
         "grouping": ["by label", "shuffled"],
     },
     "AggregationExplorer": {"seed": [1, 2, 3, 4], "num_features": [64, 256, 512], "layer": [2, 3]},
+    "ThreadsExplorer": {"seed": [1, 2, 3, 4], "roots": [16, 48, 64], "fanout": [2, 6, 10]},
+    "KernelExplorer": {"seed": [1, 2, 3, 4], "batch": [512, 2048], "fanout_2": [5, 15]},
+    "IndexExplorer": {"seed": [1, 2, 3, 4], "batch": [512, 2048], "fanout_2": [5, 15]},
     "SecondOrderExplorer": {"seed": [1, 2, 3, 4], "q_percent": [10, 50, 400], "shown": [4, 5, 6]},
     "TrainingExplorer": {"seed": [1, 2, 3], "system": ["gnnlab", "lab"], "model": ["sage", "gin"]},
 }  # fmt: skip

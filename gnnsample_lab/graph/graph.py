@@ -247,7 +247,8 @@ class Graph:
 
         Args:
             device: ``"cuda"``, ``"cpu"`` or ``"auto"``.
-            features: False leaves ``feat`` in host memory, for features larger than the GPU.
+            features: False leaves ``feat`` in host memory, for features larger than the GPU; a copy on the CPU goes
+                without features that lie on the GPU.
 
         Raises:
             RuntimeError: no usable GPU.
@@ -255,6 +256,9 @@ class Graph:
         """
         target = resolve_device(device)
         feat_stays = self.feat is None or not features or checks.device_of(self.feat) == target
+        kept = self.feat
+        if target == "cpu" and not features and kept is not None and checks.device_of(kept) == "cuda":
+            kept = None
         if target == self.device and feat_stays:
             return self
         if target == "cpu":
@@ -276,7 +280,7 @@ class Graph:
         moved = replace(
             self,
             indptr=move(self.indptr), indices=move(self.indices), edge_weight=maybe(self.edge_weight),
-            feat=self.feat if feat_stays else maybe(self.feat), label=maybe(self.label),
+            feat=kept if feat_stays else maybe(self.feat), label=maybe(self.label),
             splits={k: move(v) for k, v in self.splits.items()}, edge_ids=maybe(self.edge_ids), validate=False,
         )  # fmt: skip
         if "max_in_degree" in self.__dict__:

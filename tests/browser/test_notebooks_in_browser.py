@@ -22,7 +22,14 @@ from gnnsample_lab.doctor import find_chromium
 from tests.browser import lab_server
 from tests.browser.lab_server import ROOT, Server
 from tests.conftest import absent
-from tests.widgets import oracle, oracle_caching, oracle_id_map, oracle_matching, oracle_own_sampler, oracle_transit
+from tests.widgets import (
+    oracle,
+    oracle_caching,
+    oracle_id_map,
+    oracle_matching,
+    oracle_own_sampler,
+    oracle_transit,
+)
 from tests.widgets.oracle import difference, plain, values
 
 pytestmark = pytest.mark.browser

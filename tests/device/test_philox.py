@@ -166,7 +166,7 @@ def test_bounded64_is_its_definition(given_fields, bound, index):
 
 def test_the_cuda_header_has_the_same_purposes():
     found = {name: int(value) for name, value in re.findall(r"#define LAB_PURPOSE_(\w+) (\d+)u", HEADER)}
-    names = ("FLOYD", "RESERVOIR", "WEIGHTED", "REPLACE", "WALK", "RESTART")
+    names = ("FLOYD", "RESERVOIR", "WEIGHTED", "REPLACE", "WALK", "RESTART", "APP")
     assert found == {name: getattr(philox, name) for name in names}
     assert len(set(found.values())) == len(names)
     assert all(0 < value < 8 for value in found.values())  # 8 to 15 belong to the generator of graphs

@@ -111,9 +111,13 @@ def test_steps_follow_the_application(graph: lab.Graph) -> None:
         explorer = kind(graph, device="cpu", app="DeepWalk", step=3)
         assert explorer.error == "" and explorer.controls["step"].max == most
         assert [c.name for c in explorer.controls.values() if c.disabled and "fanout" in c.name]
+        runs = explorer.run_count
         explorer.app = "k-hop"
+        assert explorer.run_count == runs + 1
         assert explorer.step == 2 and explorer.controls["step"].max == 2
         assert not [c.name for c in explorer.controls.values() if c.disabled]
+        explorer.set(app="node2vec", step=most)
+        assert explorer.run_count == runs + 2 and explorer.error == "" and explorer.step == most
 
 
 def test_a_step_that_nobody_reaches_says_so() -> None:

@@ -150,6 +150,13 @@ class ThreadsExplorer(Explorer):
         ]
         return {control.name: control for control in controls}
 
+    @traitlets.observe("app")
+    def _has_other_steps(self, _: Any) -> None:
+        # At once, so that set(app=..., step=...) may name any step of the new one.
+        if getattr(self, "controls", None):
+            with self._holding():
+                self.adapt()
+
     def adapt(self) -> None:
         self.controls["fanout"].disabled = self.app != KHOP
         steps = 2 if self.app == KHOP else WALK

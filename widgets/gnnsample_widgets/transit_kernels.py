@@ -125,6 +125,13 @@ class KernelExplorer(BatchExplorer):
         controls.insert(4, Slider("step", "Step", self.step, min=1, max=max(2, self.step)))
         return {control.name: control for control in controls}
 
+    @traitlets.observe("app")
+    def _has_other_steps(self, _: Any) -> None:
+        # At once, so that set(app=..., step=...) may name any step of the new one.
+        if getattr(self, "controls", None):
+            with self._holding():
+                self.adapt()
+
     def adapt(self) -> None:
         super().adapt()
         steps = 2 if self.app == KHOP else LENGTH

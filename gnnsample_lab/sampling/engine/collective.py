@@ -69,10 +69,9 @@ def _choose(engine: Any, combiner: Combiner, wave: Wave) -> tuple[str, Any]:
     """How the wave's neighbourhoods are built, and the index of its transits where that takes one."""
     pairs, kind = wave.rows * combiner.num_transits, engine.index
     way = engine.parallelism
-    if way == "sample":
+    unshared = kind == "auto" and not sharing_pays(pairs, wave.entries, engine.graph.num_nodes)
+    if way == "sample" or (way == "transit" and unshared):
         return "pairs", None
-    if way == "transit" and kind == "auto" and not sharing_pays(pairs, wave.entries, engine.graph.num_nodes):
-        return "flat", None
     transits = combiner.transits[wave.first_row : wave.first_row + wave.rows].reshape(-1)
     built = index.build(transits, engine.graph.num_nodes, kind, engine.scratch)
     return {"transit": "tiles", "transit-vanilla": "pairs"}.get(way, way), built

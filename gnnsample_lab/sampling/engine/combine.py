@@ -98,8 +98,8 @@ class Combiner:
         What was not asked for is None.
 
         Args:
-            method: ``"pairs"`` (a warp per pair), ``"flat"`` (evenly over entries), and with ``index``, the schedule
-                index of the wave's transits: ``"pairs"`` sorted by transit, ``"tiles"``, ``"frontier"``, ``"message"``.
+            method: without ``index`` a warp per pair in any case; with ``index``, the schedule index of the wave's
+                transits: ``"pairs"`` sorted by transit, ``"tiles"``, ``"frontier"``, ``"message"``.
         """
         import cupy
 
@@ -119,18 +119,7 @@ class Combiner:
         if sums is not None:
             self._launch("begin_sums", wave.rows, plan)
         if index is None:
-            if method == "pairs":
-                self._launch("combine_pairs", pairs * 32, plan, _NULL, _NULL, _NULL)
-            else:
-                starts = self.pair_begin[wave.first_row * self.num_transits :]
-                self._launch(
-                    "combine_flat",
-                    -(-wave.entries // _ENTRIES) * _THREADS,
-                    plan,
-                    _NULL,
-                    starts,
-                    np.int64(pairs),
-                )
+            self._launch("combine_pairs", pairs * 32, plan, _NULL, _NULL, _NULL)
             return out, sums
         self._build_sorted(plan, pairs, wave.entries, method, index)
         return out, sums

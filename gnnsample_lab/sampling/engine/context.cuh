@@ -88,6 +88,7 @@ struct AppPlan {
     const u64* combined_prefix;      // [total + S]; those of sample s begin with 0 at combined_begin[s] + s
     i64 staged_begin, staged_end;    // edge positions that lie at `staged`
     const ID_T* staged;
+    u64 keys[10];                    // round r of the generator: seed words + r times its constants, the first word low
     AppTable tables[LAB_TABLES];
 };
 
@@ -103,7 +104,8 @@ struct Context {
     u32 x, y, z, tag;           // counter of the words after the first, group 0
     u32 drawn;                  // words drawn, less one where word 0 was handed in
     u32 first;                  // word 0
-    uint4 four;                 // the group that word `drawn` comes from
+    uint4 four;                 // words of group `held` of four, ~0 for none yet
+    u32 held;
     u32 fault;                  // line << 4 | code of the first fault, 0 for none
     u32 size;                   // WALK: vertices so far
     u32 rounds;                 // of while loops
@@ -114,7 +116,35 @@ extern "C" __device__ i64 lab_step_transits(void* ctx, i64 step, i64 transit_idx
 
 // ---------------------------------------------------------------------------------------------------------- for kernels
 
+// Quotients by a number that a thread divides by often: of dividends below 2^31 by a multiplication.
+struct Divider {
+    i64 by;
+    u32 multiplier, shift;
+    __device__ __forceinline__ i64 operator()(i64 a) const {
+        return (u64)a >> 31 ? a / by : (i64)below_31((u32)a);
+    }
+    __device__ __forceinline__ u32 below_31(u32 a) const { return (u32)((u64)a * multiplier >> shift); }
+};
+
+// `by` is positive; 2^31 and more divide dividends below 2^31 to 0.
+__device__ __forceinline__ Divider lab_divider(i64 by) {
+    if ((u64)by >> 31) return Divider{by, 0, 32};
+    const u32 bits = by < 2 ? 0 : 32 - __clz((int)by - 1);
+    return Divider{by, (u32)(((1ull << (31 + bits)) + (u64)by - 1) / (u64)by), 31 + bits};
+}
+
 __device__ __forceinline__ uint2 lab_app_key(const AppPlan& p) { return make_uint2((u32)p.seed, (u32)(p.seed >> 32)); }
+
+// lab_philox with the seed of the run; the rounds' keys come as operands from where kernel arguments lie.
+__device__ __forceinline__ uint4 lab_app_philox(const AppPlan& p, uint4 c) {
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+        const u32 hi0 = __umulhi(0xD2511F53u, c.x), lo0 = 0xD2511F53u * c.x;
+        const u32 hi1 = __umulhi(0xCD9E8D57u, c.z), lo1 = 0xCD9E8D57u * c.z;
+        c = make_uint4(hi1 ^ c.y ^ (u32)p.keys[round], lo1, hi0 ^ c.w ^ (u32)(p.keys[round] >> 32), lo0);
+    }
+    return c;
+}
 
 __device__ __forceinline__ u32 lab_app_z(u64 sample, i64 step) { return (u32)step | (u32)(sample >> 32) << 24; }
 
@@ -123,7 +153,7 @@ __device__ __forceinline__ uint4 lab_first_words(const AppPlan& p, i64 row, i64 
                                                  u32 attempt = 0) {
     const u64 sample = p.first_sample + (u64)row;
     const u32 y = (u32)k * (u32)((size + 3) >> 2) + (u32)group;
-    return lab_philox(make_uint4((u32)sample, y, lab_app_z(sample, step), LAB_APP_TAG | attempt << 22), lab_app_key(p));
+    return lab_app_philox(p, make_uint4((u32)sample, y, lab_app_z(sample, step), LAB_APP_TAG | attempt << 22));
 }
 
 // The call of `next` for slot j of transit index k of the sample in `row`; src_edges is empty until it is set.
@@ -137,7 +167,7 @@ __device__ __forceinline__ void lab_begin_call(Context& c, const AppPlan& p, i64
     c.x = (u32)sample, c.y = (u32)k * (u32)size + (u32)j, c.z = lab_app_z(sample, step);
     c.tag = (LAB_APP_TAG | attempt << 22) + 1;
     c.drawn = ~0u, c.first = word;
-    c.four = make_uint4(0, 0, 0, 0);
+    c.four = make_uint4(0, 0, 0, 0), c.held = ~0u;
     c.fault = 0, c.size = 0, c.rounds = 0;
 }
 
@@ -226,8 +256,36 @@ __device__ __forceinline__ i64 lab_call_next(Context& c) { return lab_checked_ve
 __device__ __forceinline__ u32 lab_draw(Context& c) {
     const u32 n = c.drawn++;
     if (n == ~0u) return c.first;
-    if ((n & 3) == 0) c.four = lab_philox(make_uint4(c.x, c.y, c.z, c.tag + (n >> 2)), lab_app_key(*c.plan));
+    if (n >> 2 != c.held) {
+        c.held = n >> 2;
+        c.four = lab_app_philox(*c.plan, make_uint4(c.x, c.y, c.z, c.tag + c.held));
+    }
     return lab_word(c.four, n & 3);
+}
+
+// A draw below n for which one word may not do, apart from the code of the common case: the words from number `drawn` on
+// (`first` is number ~0). Returns the draw and the number of the next word.
+__device__ __noinline__ ulonglong2 lab_below_slowly(uint4 counter, uint2 key, u32 first, u32 drawn, u64 n) {
+    u64 before = 0, drew = 0;
+    const u32 bound = (u32)n, remainder = n >> 32 ? 0 : (0u - bound) % bound;
+#pragma unroll 1
+    for (int words = 1;; ++words) {
+        u32 word = first;
+        if (drawn != ~0u)
+            word = lab_word(lab_philox(make_uint4(counter.x, counter.y, counter.z, counter.w + (drawn >> 2)), key),
+                            drawn & 3);
+        ++drawn;
+        if (n >> 32) {
+            drew = __umul64hi((u64)word << 32 | before, n);
+            before = word;
+            if (words == 2) break;
+        } else {
+            const u64 m = (u64)word * bound;
+            drew = m >> 32;
+            if ((u32)m >= remainder || words == 64) break;
+        }
+    }
+    return make_ulonglong2(drew, drawn);
 }
 
 #define LAB_CONTEXT_OF(ctx) Context& c = *(Context*)(ctx)
@@ -243,17 +301,16 @@ extern "C" __device__ i64 lab_below(void* ctx, i64 n, int line) {
         lab_set_fault(c, line, LAB_EMPTY_RANGE);
         return 0;
     }
-    if (n >> 32) {
-        const u64 low = lab_draw(c);
-        return (i64)__umul64hi((u64)lab_draw(c) << 32 | low, (u64)n);
-    }
     const u32 bound = (u32)n;
-    u64 m = (u64)lab_draw(c) * bound;
-    if ((u32)m < bound) {
-        const u32 remainder = (0u - bound) % bound;
-        for (int word = 1; (u32)m < remainder && word < 64; ++word) m = (u64)lab_draw(c) * bound;
+    const u64 m = (u64)lab_draw(c) * bound;
+    i64 drew = (i64)(m >> 32);
+    if (n >> 32 || (u32)m < bound) {
+        const ulonglong2 found = lab_below_slowly(make_uint4(c.x, c.y, c.z, c.tag), lab_app_key(*c.plan), c.first,
+                                                  c.drawn - 1, (u64)n);
+        drew = (i64)found.x, c.drawn = (u32)found.y;
     }
-    return (i64)(m >> 32);
+    __builtin_assume(drew >= 0 && drew < n);
+    return drew;
 }
 
 extern "C" __device__ double lab_uniform(void* ctx) {

@@ -25,13 +25,11 @@ _ROWS = 2**32
 
 def length(engine: Any, step: int, end: int) -> int:
     """Steps from ``step`` to below ``end`` that can go into one kernel: each adds one vertex per sample."""
-    count = 0
-    while not engine.operator.collective and step + count < end:
-        shape = engine.shape[step + count]
-        if shape.transits != 1 or shape.size != 1 or shape.unique:
-            break
-        count += 1
-    return count
+    if engine.operator.collective:
+        return 0
+    shapes = engine.shape.span(step, end - step)
+    others = (i for i, s in enumerate(shapes) if s.transits != 1 or s.size != 1 or s.unique)
+    return next(others, len(shapes))
 
 
 def launch(
@@ -56,7 +54,8 @@ def launch(
     if endless:
         walk["rows"] = 0 if rows is None else rows.data.ptr
         walk["next_rows"], walk["next"] = next_rows.data.ptr, seen.data.ptr
-    records = [{"kernel": "walk", "index": None, "fused": steps} for _ in range(steps)]
+    record = {"kernel": "walk", "index": None, "fused": steps}
+    records = [dict(record), *[record] * (steps - 1)]  # the first has the times of all
     engine.schedule += records
     macros = {"WALK": 1, "ENDLESS": int(endless), "SIZES": int("lab_size" in engine.operator.uses)}
     macros |= engine.walk_macros

@@ -18,14 +18,13 @@ from gnnsample_lab.sampling.plan import as_argument
 from . import fused, link, transit
 from .app import SamplingApp
 from .frontend import USES_WEIGHTS, Operator
-from .gpu_plan import APP_PLAN, CLEAR, Timed, streamed, weights
+from .gpu_plan import APP_PLAN, CLEAR, Timed, round_keys, streamed, weights
+from .outputs import Outputs
 from .shape import Shape
 
 ENDLESS_STEPS = 32
-"""Steps between two looks at whether samples live on, where they end by themselves."""
+"""Steps before the first look at whether samples live on, where they end by themselves."""
 _THREADS = 256
-_ALIGNED = 32
-"""Arrays of a block begin at multiples of this many ids: kernels store four at once."""
 _SMALL = 2**26
 """Slots of a step up to which several steps of an endless application are begun before looking at the first."""
 _READS_HISTORY = frozenset({"lab_prev_vertex", "lab_prev_count"})
@@ -47,8 +46,8 @@ class GpuEngine:
     Attributes:
         graph: what kernels read, ``indptr`` and ``indices`` as CuPy arrays.
         plan: the host's record of ``AppPlan`` (one element); :meth:`argument` is what kernels take.
-        transits, out: ids ``[S, t]`` and ``[S, width]`` of the present step.
-        steps: outputs so far, ids ``[S, width]`` each.
+        transits: ids ``[S, t]`` of the present step.
+        steps: :class:`~.outputs.Outputs` so far.
         addresses, widths: of the roots and all outputs; status: ``uint64[1]``, the first fault.
         schedule: per step, what was done.
         prefix, weight, max_weight: integer weights, ``uint64[E + 1]``, ``uint32[E]``, ``uint32[N]``, or None.
@@ -73,7 +72,7 @@ class GpuEngine:
         self.num_samples, self.num_roots = map(int, roots.shape)
         self.plan["num_nodes"], self.plan["num_samples"] = graph.num_nodes, self.num_samples
         self.plan["num_roots"], self.plan["seed"] = self.num_roots, np.uint64(seed)
-        self.plan["first_sample"] = np.uint64(first_sample)
+        self.plan["first_sample"], self.plan["keys"] = np.uint64(first_sample), round_keys(seed)
         self.graph = graph
         edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
         self.weighted = edge_weight is not None
@@ -101,9 +100,11 @@ class GpuEngine:
             self.plan["sizes"] = self._sizes.data.ptr
         self.scratch: dict[str, Any] = {}
         self.walk_macros: dict[str, int] = {}
-        self.steps: list[Any] = []
+        self.steps = Outputs(self.num_samples, self.id_dtype)
         self.schedule: list[dict[str, Any]] = []
-        self.transits = self.out = self.roots
+        self.transits = self.roots
+        if not shape.endless and shape.bound:
+            shape[shape.bound - 1]  # asks the application for the sizes of all steps now
         self.addresses, self.widths = [self.roots.data.ptr], [self.num_roots]
         self._own_transits = operator.transits_source is not None
         self._reads_history = self._own_transits or bool(operator.uses & _READS_HISTORY)
@@ -119,6 +120,11 @@ class GpuEngine:
         return int(free * 0.05)
 
     # ---- what kernels take --------------------------------------------------------------------------------------
+
+    @property
+    def out(self) -> Any:
+        """Output of the present step, ids ``[S, width]``."""
+        return self.steps[int(self.plan["step"][0])]
 
     def argument(self) -> np.ndarray:
         """The plan as a kernel's argument: its bytes at the moment of the launch."""
@@ -149,7 +155,7 @@ class GpuEngine:
 
     # ---- the run ------------------------------------------------------------------------------------------------
 
-    def run(self) -> list[Any]:
+    def run(self) -> Outputs:
         """All steps; returns their outputs, ids ``[S, width]`` each.
 
         Raises:
@@ -161,9 +167,14 @@ class GpuEngine:
             self._advance(0 if shape.endless else shape.bound)
             self._check(int(self.status.get()[0]))
             return self._done()
+        # A collective step waits for the host anyway; walks go on in longer and longer chunks while memory is small.
+        count = most = 1
+        if not self.operator.collective:
+            count, most = ENDLESS_STEPS, max(ENDLESS_STEPS, 4 * _SMALL // self.num_samples)
         ended = False
         while not ended and len(self.steps) < shape.bound:
-            ended = self._advance_endless(min(ENDLESS_STEPS, shape.bound - len(self.steps)))
+            ended = self._advance_endless(min(count, shape.bound - len(self.steps)))
+            count = min(2 * count, most)
         if not ended and shape.bound_is_error and shape.bound:
             raise RuntimeError(
                 f"{self.app.name} did not end within {shape.bound} steps; max_steps sets how many an application of "
@@ -171,7 +182,7 @@ class GpuEngine:
             )
         return self._done()
 
-    def _done(self) -> list[Any]:
+    def _done(self) -> Outputs:
         for timed in self._events:
             timed.close()
         self._events.clear()
@@ -185,16 +196,9 @@ class GpuEngine:
         """Make room for the output of ``count`` more steps, one allocation, and tell kernels where it is."""
         import cupy
 
-        shapes = [self.shape[len(self.steps) + i] for i in range(count)]
-        sizes = [-(-self.num_samples * s.width // _ALIGNED) * _ALIGNED for s in shapes]
-        block = cupy.empty(sum(sizes), self.id_dtype)
-        begin = 0
-        for size, s in zip(sizes, shapes, strict=True):
-            self.addresses.append(block.data.ptr + begin * self.id_dtype.itemsize)
-            self.widths.append(s.width)
-            own = block[begin : begin + self.num_samples * s.width]
-            self.steps.append(own.reshape(self.num_samples, s.width))
-            begin += size
+        widths = [s.width for s in self.shape.span(len(self.steps), count)]
+        self.addresses += self.steps.reserve(widths)
+        self.widths += widths
         if self._reads_history:
             words = cupy.asarray(np.array([*self.addresses, *self.widths], dtype=np.int64))
             self._kept.append(words)
@@ -244,13 +248,13 @@ class GpuEngine:
 
     def _drop(self, count: int) -> None:
         """Forget the steps from ``count`` on."""
-        del self.steps[count:], self.schedule[count:], self.addresses[count + 1 :], self.widths[count + 1 :]
+        self.steps.drop(count)
+        del self.schedule[count:], self.addresses[count + 1 :], self.widths[count + 1 :]
 
     def _set_step(self, step: int) -> None:
         shape = self.shape[step]
         self.plan["step"], self.plan["num_transits"], self.plan["size"] = step, shape.transits, shape.size
-        self.out = self.steps[step]
-        self.plan["out"] = self.out.data.ptr
+        self.plan["out"] = self.addresses[step + 1]
 
     def _fuses(self) -> bool:
         """Whether steps of one vertex per sample go into one kernel."""
@@ -345,4 +349,4 @@ def run(
     )
     steps = engine.run()
     transit.settle(engine.schedule)
-    return engine.roots, steps, engine.schedule
+    return engine.roots, list(steps), engine.schedule

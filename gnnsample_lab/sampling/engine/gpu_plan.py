@@ -22,6 +22,7 @@ APP_PLAN = np.dtype([
         "num_nodes", "num_samples", "num_roots", "step", "num_transits", "size", "combined_begin", "combined",
         "combined_prefix", "staged_begin", "staged_end", "staged",
     )),
+    ("keys", np.uint64, 10),
     ("tables", [("data", np.int64), ("length", np.int64)], MAX_TABLES),
 ])  # fmt: skip
 """``AppPlan`` of ``context.cuh``."""
@@ -29,6 +30,15 @@ CLEAR = 2**64 - 1
 """The status word while nothing has failed."""
 _READS_WEIGHT = frozenset({"lab_edge_weight", "lab_neighbor_weight"})
 _kept: dict[int, tuple[Any, Any, dict[str, Any]]] = {}
+
+
+def round_keys(seed: int) -> np.ndarray:
+    """Keys of the generator's ten rounds (``device/philox.cuh``), ``uint64[10]``, the first word low."""
+    low, high = seed & 0xFFFFFFFF, seed >> 32
+    keys = [
+        (low + r * 0x9E3779B9 & 0xFFFFFFFF) | (high + r * 0xBB67AE85 & 0xFFFFFFFF) << 32 for r in range(10)
+    ]
+    return np.array(keys, np.uint64)
 
 
 def weights(engine: Any, edge_weight: Any) -> tuple[Any, Any, Any]:

@@ -1,8 +1,8 @@
 """The scheduling index: pairs of sample and transit grouped by transit, without a word to the host (``index.cu``).
 
 ``"counting"`` counts pairs per vertex with one atomic each, scans the counts over the vertices and puts every pair in
-its place: O(P + N). ``"radix"`` sorts pairs by vertex, 8 bits a pass, and is stable. ``"buckets"`` groups only by ranges
-of vertices whose lists fit the L2 together, one pass. No sample depends on the order of pairs within a transit.
+its place: O(P + N). ``"radix"`` sorts pairs by vertex, 8 bits a pass, and is stable. ``"buckets"`` groups only by
+ranges of vertices whose lists fit the L2 together, one pass. No sample depends on the order of pairs within a transit.
 """
 
 from __future__ import annotations

@@ -30,18 +30,15 @@
 #define MIN_BLOCKS 4
 #endif
 
-__device__ __forceinline__ i64 lab_divide(i64 a, i64 b) {
-    return (u64)(a | b) >> 32 ? a / b : (i64)((u32)a / (u32)b);
-}
-
 // The transits of this step. Slots of the step before where the default is kept: `last` has last_width per sample.
 // live: set where any sample has a transit (0: not asked for).
 extern "C" __global__ void __launch_bounds__(256)
     transits(const __grid_constant__ AppPlan p, const ID_T* last, i64 last_width, u32* live) {
     const i64 total = p.num_samples * p.num_transits, threads = gridDim.x * (i64)blockDim.x;
+    const Divider by_transits = lab_divider(p.num_transits);
     bool any = false;
     for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < total; i += threads) {
-        const i64 row = p.num_transits == 1 ? i : lab_divide(i, p.num_transits), k = i - row * p.num_transits;
+        const i64 row = by_transits(i), k = i - row * p.num_transits;
 #if TRANSITS
         (void)last, (void)last_width;
         Context c;
@@ -156,6 +153,9 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS)
 }
 #elif !COLLECTIVE
 
+struct __align__(2 * sizeof(ID_T)) Two {
+    ID_T x[2];
+};
 struct __align__(sizeof(ID_T) == 4 ? 16 : 32) Four {
     ID_T x[4];
 };
@@ -163,9 +163,10 @@ struct __align__(sizeof(ID_T) == 4 ? 16 : 32) Four {
 extern "C" __global__ void __launch_bounds__(256) sample(const __grid_constant__ AppPlan p) {
     const i64 groups = SLOTS == 1 ? 1 : (p.size + 3) >> 2, total = p.num_samples * p.num_transits * groups;
     const i64 threads = gridDim.x * (i64)blockDim.x;
+    const Divider by_groups = lab_divider(groups), by_transits = lab_divider(p.num_transits);
     for (i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x; i < total; i += threads) {
-        const i64 pair = groups == 1 ? i : lab_divide(i, groups), group = i - pair * groups;
-        const i64 row = p.num_transits == 1 ? pair : lab_divide(pair, p.num_transits), k = pair - row * p.num_transits;
+        const i64 pair = SLOTS == 1 ? i : by_groups(i), group = i - pair * groups;
+        const i64 row = by_transits(pair), k = pair - row * p.num_transits;
         const i64 v = p.transits[pair];
         const int slots = SLOTS == 1 ? 1 : (int)min((i64)4, p.size - 4 * group);
         ID_T got[4] = {(ID_T)LAB_NULL, (ID_T)LAB_NULL, (ID_T)LAB_NULL, (ID_T)LAB_NULL};
@@ -207,6 +208,9 @@ extern "C" __global__ void __launch_bounds__(256) sample(const __grid_constant__
         ID_T* out = p.out + pair * p.size + 4 * group;
         if (SLOTS == 4 && (p.size & 3) == 0) {
             *(Four*)out = Four{got[0], got[1], got[2], got[3]};
+        } else if (SLOTS == 4 && (p.size & 1) == 0) {
+            *(Two*)out = Two{got[0], got[1]};
+            if (slots == 4) *(Two*)(out + 2) = Two{got[2], got[3]};
         } else {
 #pragma unroll
             for (int u = 0; u < SLOTS; ++u)

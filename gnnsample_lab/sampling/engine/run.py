@@ -23,7 +23,7 @@ PARALLELISMS = {
     "frontier": "Gunrock's formulation: a thread per edge of the frontier, samples one after another",
     "message": "Tigr's formulation: a thread per transit, samples one after another",
 }
-INDEXES = ("auto", "always", "radix", "counting", "buckets")
+INDEXES = ("auto", "always", "radix", "counting", "buckets", "ranges")
 MAX_SAMPLE_ID = 2**40 - 1
 
 

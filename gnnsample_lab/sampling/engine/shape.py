@@ -59,6 +59,12 @@ class Shape:
             self._steps.append(self._next())
         return self._steps[step]
 
+    def span(self, first: int, count: int) -> list[StepShape]:
+        """Sizes of ``count`` steps from ``first`` on."""
+        if count:
+            self[first + count - 1]
+        return self._steps[first : first + count]
+
     def _next(self) -> StepShape:
         step, app = len(self._steps), self._app
         size = check_int(f"sample_size({step})", app.sample_size(step), MAX_SLOTS, lowest=1)

@@ -17,7 +17,9 @@ from gnnsample_lab.sampling.plan import as_argument
 from gnnsample_lab.sampling.sizes import power_of_two
 
 from . import index as indexing
+from . import ranges
 from .index import Index, IndexKnobs
+from .ranges import RangeKnobs
 
 CACHED_BYTES = 48 * 2**20
 """Adjacency up to this stays in the L2 cache whatever the order of pairs: an index saves nothing."""
@@ -50,6 +52,7 @@ class Knobs:
         block_threads: of the kernels named, at most 256.
         blocks_per_sm: grids, which loop.
         index: how the index is built.
+        ranges: how pairs are grouped by ranges of vertices.
     """
 
     kernels: str = "classes"
@@ -66,6 +69,7 @@ class Knobs:
         }
     )
     index: IndexKnobs = indexing.KNOBS
+    ranges: RangeKnobs = ranges.KNOBS
 
 
 KNOBS = Knobs()
@@ -103,9 +107,11 @@ def launch(engine: Any, step: int, knobs: Knobs | None = None) -> dict[str, Any]
     knobs = knobs or KNOBS
     way, shape = engine.parallelism, engine.shape[step]
     transits, size = engine.transits, shape.size
-    num_nodes, num_edges = int(engine.plan["num_nodes"][0]), int(engine.graph.indices.size)
+    num_nodes, num_edges = int(engine.plan["num_nodes"][0]), int(engine.graph.num_edges)
     indptr = engine.graph.indptr
     record: dict[str, Any] = {"kernel": way, "index": engine.index, "pairs": int(transits.size)}
+    if way == "transit" and engine.index in ("auto", "ranges") and ranges.serves(engine, size, knobs.ranges):
+        return ranges.launch(engine, step, record, knobs.ranges)
     with engine.timing(record, "index_us"):
         if way == "transit" and engine.index == "buckets":
             built = indexing.build_buckets(

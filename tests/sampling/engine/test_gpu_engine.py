@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine import transit
+from gnnsample_lab.sampling.engine.ranges import RangeKnobs
 from gnnsample_lab.sampling.engine.run import PARALLELISMS
 from tests.sampling.engine.toy_apps import APPS, DistinctHops, Ending, Hops, Walk, toy_graph, toy_roots
 
@@ -17,6 +19,7 @@ WAYS = [(way, "auto") for way in PARALLELISMS] + [
     ("transit", "radix"),
     ("transit", "counting"),
     ("transit", "buckets"),
+    ("transit", "ranges"),
 ]
 SEED, FIRST = 2**63 + 7, 2**33 + 1
 
@@ -107,6 +110,28 @@ def test_many_samples_on_a_larger_graph(name, way, index):
     roots = np.where(draw.random(20000) < 0.7, draw.integers(0, 2, 20000), draw.integers(0, 6000, 20000))
     wanted = lab.run_app(graph, ALL[name], roots, device="cpu", seed=5)
     assert lab.run_app(graph.to("cuda"), ALL[name], roots, way, device="cuda", seed=5, index=index) == wanted
+
+
+RANGE_KNOBS = {
+    "tiny": RangeKnobs(bytes=512, item_draws=100),
+    "ordered": RangeKnobs(ordered=True),
+    "global": RangeKnobs(factor=0),
+    "few-threads": RangeKnobs(bytes=4096, threads=64, room=2048, factor=10**6),
+}
+
+
+@pytest.mark.parametrize("knobs", RANGE_KNOBS)
+@pytest.mark.parametrize("name", ["second-order", "weighted", "distinct-hops", "widths", "history", "branching"])
+def test_ranges_of_any_shape_draw_the_same(name, knobs, monkeypatch):
+    graph = medium_graph()
+    draw = np.random.default_rng(2)
+    roots = np.where(draw.random(9000) < 0.7, draw.integers(0, 2, 9000), draw.integers(-1, 6000, 9000))
+    monkeypatch.setattr(transit.KNOBS, "ranges", RANGE_KNOBS[knobs])
+    wanted = lab.run_app(graph, ALL[name], roots, device="cpu", seed=6)
+    for given in (graph.to("cuda"), wide(graph.to("cuda"))):
+        found = lab.run_app(given, ALL[name], roots, device="cuda", seed=6, index="ranges")
+        assert found == wanted
+        assert "ranges" in {entry["index"] for entry in found.schedule}
 
 
 @pytest.mark.parametrize("way", PARALLELISMS)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.sampling.engine import index as indexing
-from gnnsample_lab.sampling.engine import transit
+from gnnsample_lab.sampling.engine import ranges, transit
 from gnnsample_lab.sampling.engine.index import IndexKnobs
+from gnnsample_lab.sampling.engine.ranges import RangeKnobs
 
 
 def test_a_pass_takes_eight_bits_of_vertices_and_null():
@@ -25,6 +26,32 @@ def test_the_table_of_buckets_holds_every_vertex(num_nodes):
     shift = indexing.coarse_shift(num_nodes)
     assert (num_nodes - 1) >> shift < 4096
     assert shift == 0 or (num_nodes - 1) >> (shift - 1) >= 4096
+
+
+@pytest.mark.parametrize("num_nodes", [1, 2, 12288, 12289, 5_000_000, 2**33])
+def test_the_table_of_ranges_holds_every_vertex(num_nodes):
+    shift = ranges.block_shift(num_nodes)
+    assert (num_nodes - 1) >> shift < ranges.MAX_BLOCKS
+    assert shift == 0 or (num_nodes - 1) >> (shift - 1) >= ranges.MAX_BLOCKS
+
+
+def test_ranges_share_the_bytes_of_lists_and_their_positions():
+    assert ranges.num_ranges(0, 0, 4, 1024) == 1
+    assert ranges.num_ranges(256, 1024, 4, 1024) == 5
+    assert ranges.num_ranges(256, 1024, 8, 1024) == 9
+    assert ranges.num_ranges(1, 2**40, 4, 1024) == ranges.MAX_RANGES
+    assert ranges.fits(256, 1024, 4)
+    assert not ranges.fits(1, 2**40, 4)
+
+
+@pytest.mark.parametrize("size", range(1, 70))
+@pytest.mark.parametrize("id_bytes", [4, 8])
+def test_results_of_up_to_sixteen_slots_are_staged_in_odd_units(size, id_bytes):
+    ids = ranges.staged_ids(size, id_bytes)
+    unit = next(u for u in (4, 2, 1) if size % u == 0 and u * id_bytes <= 16)
+    assert ids % unit == 0 and ids // unit % 2 == 1
+    parts = -(-size // 16)
+    assert ids * parts >= size and ids <= 20
 
 
 def test_sub_warps_fit_the_work():
@@ -116,3 +143,41 @@ def test_buckets_are_stable_and_follow_the_edges(num_nodes, pairs):
     share = indptr[transits[valid].astype(np.int64) >> shift << shift] * (buckets / max(1, edges))
     bucket = np.minimum(share.astype(np.int64), buckets - 1)
     assert np.array_equal(found, valid[np.argsort(bucket, kind="stable")])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+@pytest.mark.parametrize(("num_nodes", "pairs"), SHAPES)
+def test_ranges_hold_their_pairs_in_any_order(num_nodes, pairs, dtype):
+    import cupy
+
+    transits, size = some_transits(num_nodes, pairs, dtype), 3
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    np.cumsum(np.random.default_rng(3).integers(0, 20, num_nodes), out=indptr[1:])
+    knobs, edges = RangeKnobs(bytes=2048, item_draws=300), int(indptr[-1])
+    out = cupy.full((pairs, size), 7, dtype)
+    scratch: dict[str, object] = {}
+    for _ in range(2):  # the second time in used scratch
+        made = ranges.group(
+            cupy.asarray(transits), num_nodes, cupy.asarray(indptr), edges, scratch, size=size, out=out, places=True,
+            knobs=knobs,
+        )  # fmt: skip
+    count = ranges.num_ranges(num_nodes, edges, np.dtype(dtype).itemsize, knobs.bytes)
+    firsts, begins, item_begins = (a.get() for a in (made.firsts, made.begins, made.item_begins))
+    valid = np.flatnonzero(transits >= 0)
+    assert firsts.size == count + 1 and firsts[0] == 0 and firsts[-1] == num_nodes
+    assert np.all(np.diff(firsts) >= 0) and np.all(firsts[:-1] % 2 ** ranges.block_shift(num_nodes) == 0)
+    assert begins[0] == 0 and begins[-1] == valid.size
+    keys, found = made.placed.get()[: valid.size].T
+    assert np.array_equal(np.sort(found), valid)
+    assert np.array_equal(keys, transits[found])
+    of_place = np.repeat(np.arange(count), np.diff(begins.astype(np.int64)))
+    assert np.all(keys >= firsts[of_place]) and np.all(keys < firsts[of_place + 1])
+    places = made.places.get()
+    assert np.array_equal(places[found], np.arange(valid.size))
+    assert np.all(places[transits < 0] == -1)
+    assert np.array_equal((out.get() == -1).all(axis=1), transits < 0)
+    items = -(-np.diff(begins.astype(np.int64)) // made.per_item)
+    assert item_begins.tolist() == [0, *np.cumsum(items)]
+    assert made.heads.get().tolist() == [items.sum(), 0]
+    assert made.items.get()[: items.sum()].tolist() == np.repeat(np.arange(count), items).tolist()

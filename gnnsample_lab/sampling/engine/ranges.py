@@ -1,0 +1,272 @@
+"""Transit-parallel steps by ranges of vertices whose lists fit shared memory (``ranges.cu``, ``transit_ranges.cu``).
+
+Not NextDoor's: pairs are grouped by range alone, in one pass and in any order within it, which costs less than a full
+index; a block then holds the lists of a whole range, so that no draw reads memory at random. Samples are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.sampling.plan import as_argument
+
+from .index import MAX_PAIRS, scratch_array
+
+_PACKAGE = "gnnsample_lab.sampling.engine"
+_THREADS = 1024
+MAX_RANGES = 8192
+MAX_BLOCKS = 12288
+"""Entries of the table that maps blocks of vertices to ranges, two bytes each in shared memory."""
+_STATIC_BYTES = 2560
+"""Of the kernel's own, and what the driver keeps per block."""
+MAX_SIZE = 256
+"""Slots per pair that the kernel is compiled for."""
+
+_RANGES = np.dtype([(name, np.int64) for name in (
+    "num_nodes", "pairs", "size", "shift", "blocks", "ranges", "per_item", "id_bytes", "indptr", "table", "firsts",
+    "counts", "cursors", "begins", "item_begins", "items", "heads", "placed", "places", "out",
+)])  # fmt: skip
+_WORK = np.dtype([(name, np.int64) for name in (
+    "placed", "firsts", "begins", "item_begins", "items", "heads", "per_item", "room", "factor", "ordered",
+)])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RangeKnobs:
+    """How pairs are grouped and served; samples never depend on it.
+
+    Attributes:
+        bytes: of the lists and list positions of a range, on average.
+        room: bytes of shared memory for a range, None: what the blocks leave each other; larger ranges are read from
+            global memory.
+        threads, blocks_per_sm: of the sampling kernel.
+        item_draws: neighbours to sample of a work item, at most.
+        factor: a range is copied where its bytes are at most so many times the draws of the item.
+        ordered: results are first written in the order of ranges, then put in the order of samples; None: as
+            :func:`orders` has it.
+    """
+
+    bytes: int = 64 * 1024
+    room: int | None = None
+    threads: int = 512
+    blocks_per_sm: int = 2
+    item_draws: int = 2**18
+    factor: int = 32
+    ordered: bool | None = None
+    tile_items: int = 8
+    part: int = 16
+    stage: int = 1
+
+
+KNOBS = RangeKnobs()
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Pairs grouped by range, CuPy; what lies behind the counts is undefined.
+
+    Attributes:
+        placed: transit and pair of every place, ``[P, 2]`` in the wider of both types.
+        firsts: ``int64[R + 1]``, first vertex of each range.
+        begins, item_begins: ``uint32[R + 1]``, first place and first work item of each range.
+        items: ``uint32``, the range of each work item.
+        heads: ``uint32[2]``: work items, and those taken.
+        places: where each pair went, -1 for NULL, or None.
+        per_item: pairs of a work item at most.
+    """
+
+    placed: Any
+    firsts: Any
+    begins: Any
+    item_begins: Any
+    items: Any
+    heads: Any
+    places: Any
+    per_item: int
+
+
+def block_shift(num_nodes: int) -> int:
+    """Bits of a vertex that the table of ranges leaves out."""
+    shift = 0
+    while (num_nodes - 1) >> shift >= MAX_BLOCKS:
+        shift += 1
+    return shift
+
+
+def num_ranges(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) -> int:
+    """Ranges of about ``range_bytes`` each, at most :data:`MAX_RANGES`, at least one."""
+    return min(MAX_RANGES, max(1, -(-(num_edges * id_bytes + 4 * num_nodes) // range_bytes)))
+
+
+def serves(engine: Any, size: int, knobs: RangeKnobs = KNOBS) -> bool:
+    """Whether steps of ``size`` slots per pair can be served by ranges: the graph is on the GPU, ranges fit."""
+    if engine.streamed is not None or size > MAX_SIZE:
+        return False
+    graph, id_bytes = engine.graph, engine.id_dtype.itemsize
+    return fits(graph.num_nodes, int(graph.indices.size), id_bytes, knobs) and _room(size, id_bytes, knobs) > 0
+
+
+def fits(num_nodes: int, num_edges: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
+    """Whether few enough ranges fit shared memory on average."""
+    ranges = num_ranges(num_nodes, num_edges, id_bytes, knobs.bytes)
+    return num_edges * id_bytes + 4 * num_nodes <= ranges * knobs.bytes
+
+
+@functools.lru_cache(maxsize=64)
+def _room(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
+    """Bytes of shared memory for a range beside the results of a block's threads; not positive: there is none."""
+    if knobs.room is not None:
+        return knobs.room
+    properties = runtime.device_properties()
+    most = min(properties["sharedMemPerMultiprocessor"] // knobs.blocks_per_sm, properties["sharedMemPerBlockOptin"])
+    return (int(most) - _STATIC_BYTES - knobs.threads * staged_ids(size, id_bytes, knobs.part) * id_bytes) // 16 * 16
+
+
+def orders(size: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
+    """Whether results take the way through the order of ranges."""
+    return bool(knobs.ordered)
+
+
+def group(
+    transits: Any, num_nodes: int, indptr: Any, num_edges: int, scratch: dict[str, Any], *, size: int = 1,
+    out: Any = None, places: bool = False, knobs: RangeKnobs = KNOBS,
+) -> Grouped:  # fmt: skip
+    """Group the pairs of ``transits`` (ids ``[P]``, CuPy; NULL, negative, is left out) by range; nothing waits.
+
+    Args:
+        scratch: where arrays are kept from call to call; what the last call with it returned is overwritten.
+        size: neighbours to sample per pair.
+        out: ids ``[P, size]``; the slots of NULL transits become NULL. None: left alone.
+        places: also say where each pair went.
+
+    Raises:
+        ValueError: 2^32 pairs or more.
+    """
+    pairs = int(transits.size)
+    if pairs > MAX_PAIRS:
+        raise ValueError(f"an index holds fewer than 2^32 pairs (got {pairs}): run fewer samples at a time")
+    keys, id_dtype = transits.ravel(), transits.dtype
+    pair_dtype = np.dtype(np.int64 if pairs >= 2**31 else np.int32)
+    word = max(id_dtype.itemsize, pair_dtype.itemsize)
+    ranges, shift = num_ranges(num_nodes, num_edges, id_dtype.itemsize, knobs.bytes), block_shift(num_nodes)
+    blocks = max(1, -(-num_nodes // 2**shift))
+    per_item = max(32, knobs.item_draws // size)
+
+    def array(name: str, count: int, dtype: Any) -> Any:
+        return scratch_array(scratch, f"ranges.{name}", count, dtype)
+
+    counts, cursors = array("counts", ranges, np.uint32), array("cursors", ranges, np.uint32)
+    table = array("table", blocks, np.uint16)
+    made = Grouped(
+        array("placed", 2 * pairs, np.int64 if word == 8 else np.int32).reshape(pairs, 2),
+        array("firsts", ranges + 1, np.int64), array("begins", ranges + 1, np.uint32),
+        array("item_begins", ranges + 1, np.uint32), array("items", pairs // per_item + ranges, np.uint32),
+        array("heads", 2, np.uint32), array("places", pairs, pair_dtype) if places else None, per_item,
+    )  # fmt: skip
+    pointers = {
+        "indptr": indptr, "table": table, "firsts": made.firsts, "counts": counts, "cursors": cursors,
+        "begins": made.begins, "item_begins": made.item_begins, "items": made.items, "heads": made.heads,
+        "placed": made.placed, "places": made.places, "out": out,
+    }  # fmt: skip
+    record = np.zeros(1, _RANGES)
+    for name, value in (
+        ("num_nodes", num_nodes), ("pairs", pairs), ("size", size), ("shift", shift), ("blocks", blocks),
+        ("ranges", ranges), ("per_item", per_item), ("id_bytes", id_dtype.itemsize),
+    ):  # fmt: skip
+        record[name] = value
+    for name, held in pointers.items():
+        record[name] = 0 if held is None else held.data.ptr
+    argument, wide = as_argument(record), (id_dtype.itemsize == 8, pair_dtype.itemsize == 8)
+    tile = _THREADS * knobs.tile_items
+    counted, shared = 4 * ranges + 2 * blocks, 8 * ranges + 2 * blocks + knobs.stage * tile * 2 * word
+    grid = (max(1, min(-(-pairs // tile), 2 * runtime.num_sms())),)
+    extra = (knobs.tile_items, knobs.stage)
+    _kernel("range_table", *wide)((-(-max(blocks, ranges) // 256),), (256,), (argument,))
+    _kernel("range_counts", *wide, counted)(grid, (_THREADS,), (argument, keys), shared_mem=counted)
+    _kernel("range_items", *wide)((1,), (_THREADS,), (argument,))
+    _kernel("range_place", *wide, shared, "int2", *extra)(grid, (_THREADS,), (argument, keys), shared_mem=shared)
+    return made
+
+
+def launch(engine: Any, step: int, record: dict[str, Any], knobs: RangeKnobs = KNOBS) -> dict[str, Any]:
+    """Run step ``step`` of individual sampling by ranges; adds to ``record`` what was done. Nothing waits."""
+    transits, size, graph = engine.transits, engine.shape[step].size, engine.graph
+    ordered = orders(size, engine.id_dtype.itemsize, knobs)
+    nodes, edges = int(engine.plan["num_nodes"][0]), int(graph.indices.size)
+    record.update({"kernel": "ranges", "index": "ranges", "pairs": int(transits.size)})
+    if transits.size == 0:
+        return record
+    with engine.timing(record, "index_us"):
+        made = group(
+            transits, nodes, graph.indptr, edges, engine.scratch, size=size, out=None if ordered else engine.out,
+            places=ordered, knobs=knobs,
+        )  # fmt: skip
+    with engine.timing(record, "sample_us"):
+        held = None
+        if ordered:
+            held = scratch_array(engine.scratch, "ranges.ordered", engine.out.size, engine.id_dtype)
+        _sample(engine, made, held, size, knobs)
+        if ordered:
+            _put_in_order(made.places, held, engine.out, size)
+    return record
+
+
+def _sample(engine: Any, made: Grouped, ordered: Any, size: int, knobs: RangeKnobs) -> None:
+    id_bytes = engine.id_dtype.itemsize
+    work = np.zeros(1, _WORK)
+    for name in ("placed", "firsts", "begins", "item_begins", "items", "heads"):
+        work[name] = getattr(made, name).data.ptr
+    room = _room(size, id_bytes, knobs)
+    work["per_item"], work["room"], work["factor"] = made.per_item, room, knobs.factor
+    work["ordered"] = 0 if ordered is None else ordered.data.ptr
+    macros: dict[str, int | str] = {
+        "PAIR_T": "int" if made.placed.shape[0] < 2**31 else "long", "SIZE": size,
+        "ORDERED": int(ordered is not None), "PART_MOST": knobs.part,
+        "RANGE_THREADS": knobs.threads, "RANGE_BLOCKS": knobs.blocks_per_sm,
+    }  # fmt: skip
+    shared = knobs.threads * staged_ids(size, id_bytes, knobs.part) * id_bytes + room
+    kernel = engine.raw_kernel("transit_ranges.cu", "transit_ranges", macros)
+    if kernel.max_dynamic_shared_size_bytes < shared:
+        kernel.max_dynamic_shared_size_bytes = shared
+    blocks = min(runtime.num_sms() * knobs.blocks_per_sm, made.items.size)
+    kernel.kernel((blocks,), (knobs.threads,), (engine.argument(), as_argument(work)), shared_mem=shared)
+
+
+def staged_ids(size: int, id_bytes: int, most: int = 16) -> int:
+    """Ids of shared memory that a thread's results take, padding included (``STRIDE`` units of ``transit_ranges.cu``)."""
+    parts = -(-size // most)
+    part = size if parts == 1 else -(-(-(-size // parts)) // 4) * 4
+    unit = 4 if size % 4 == 0 and id_bytes == 4 else 2 if size % 2 == 0 else 1
+    return (-(-part // unit) | 1) * unit
+
+
+def _put_in_order(places: Any, held: Any, out: Any, size: int) -> None:
+    row = size * out.dtype.itemsize
+    unit = 16 if row % 16 == 0 else 8 if row % 8 == 0 else 4
+    units, total = row // unit, out.nbytes // unit
+    bits = (units - 1).bit_length()
+    multiplier = -(-(2 ** (31 + bits)) // units)
+    name = {4: "int", 8: "int2", 16: "int4"}[unit]
+    kernel = _kernel("put_in_order", out.dtype.itemsize == 8, places.dtype.itemsize == 8, 0, name)
+    blocks = max(1, min(-(-total // 256), runtime.num_sms() * 8))
+    kernel(
+        (blocks,), (256,),
+        (places, held, out, np.int64(total), np.int64(units), np.uint32(multiplier), np.uint32(31 + bits)),
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", items: int = 8, stage: int = 1) -> Any:
+    macros: dict[str, int | str] = {
+        "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "UNIT": unit,
+        "ITEMS": items, "STAGE": stage,
+    }  # fmt: skip
+    function = kernels.load_module("ranges.cu", _PACKAGE, macros).get_function(name)
+    if shared > function.max_dynamic_shared_size_bytes:
+        function.max_dynamic_shared_size_bytes = shared
+    return function.kernel
