@@ -162,6 +162,27 @@ def check_cupy() -> Finding:
     )
 
 
+def check_linker() -> Finding:
+    """What links a sampling application's Python functions into our kernels."""
+    extra = cuda_extra()
+    wanted = ("numba-cuda", "cuda-core", "cuda-bindings")
+    found = [f"{name} {_version(name)}" for name in wanted if _version(name)]
+    missing = [name for name in wanted if not _version(name)]
+    numpy = tuple(int(x) for x in (_version("numpy") or "0.0").split(".")[:2])
+    title = "GPU linker"
+    if missing:
+        detail = f"not installed: {', '.join(missing)}; applications of lab.run_app run on the CPU"
+        return Finding(
+            title, PROBLEM if extra else NOTE, detail, _install(f"gnnsample-lab[{extra}]") if extra else ""
+        )
+    if numpy >= (2, 5) and tuple(int(x) for x in (_version("numba-cuda") or "0.0").split(".")[:2]) <= (0, 30):
+        return Finding(
+            title, PROBLEM if extra else NOTE, f"{found[0]} does not work with NumPy {_version('numpy')}",
+            "pip install 'numpy<2.5'",
+        )  # fmt: skip
+    return Finding(title, OK, ", ".join(found))
+
+
 def check_torch() -> Finding:
     """PyTorch and the CUDA that it was built for."""
     if _version("torch") is None:
@@ -227,6 +248,7 @@ CHECKS: tuple[Callable[[], Finding], ...] = (
     check_packages,
     check_driver,
     check_cupy,
+    check_linker,
     check_torch,
     check_ogb,
     check_data,

@@ -181,6 +181,23 @@ def test_driver_without_cupy_is_a_problem_with_a_remedy(
     assert "gnnsample-lab[cuda12]" in capsys.readouterr().out
 
 
+def test_the_linker_of_applications_is_missed_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    _without(monkeypatch, "numba-cuda")
+    monkeypatch.setattr(doctor, "driver_cuda_version", lambda: (13, 1))
+    finding = doctor.check_linker()
+    assert finding.status == doctor.PROBLEM and "not installed: numba-cuda;" in finding.detail
+    assert "gnnsample-lab[cuda13]" in finding.remedy
+    monkeypatch.setattr(doctor, "driver_cuda_version", lambda: None)
+    assert doctor.check_linker().status == doctor.NOTE
+
+
+def test_a_numpy_that_numba_cuda_cannot_use_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"numpy": "2.5.1", "numba-cuda": "0.30.4", "cuda-core": "1.2.0", "cuda-bindings": "13.5.0"}
+    monkeypatch.setattr(doctor, "_version", versions.get)
+    finding = doctor.check_linker()
+    assert "does not work with NumPy 2.5.1" in finding.detail and "numpy<2.5" in finding.remedy
+
+
 def test_a_cupy_that_cannot_be_imported_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "driver_cuda_version", lambda: (13, 0))
     monkeypatch.setattr(doctor, "_version", lambda name: "14.0" if name == "cupy-cuda13x" else None)

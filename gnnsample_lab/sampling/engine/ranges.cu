@@ -69,9 +69,9 @@ extern "C" __global__ void __launch_bounds__(256) range_table(const __grid_const
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) range_counts(const __grid_constant__ Ranges x, const ID_T* keys) {
-    extern __shared__ u32 memory[];
-    u32* const counts = memory;
-    unsigned short* const table = (unsigned short*)(memory + x.ranges);
+    extern __shared__ __align__(16) unsigned char memory[];
+    u32* const counts = (u32*)memory;
+    unsigned short* const table = (unsigned short*)(counts + x.ranges);
     for (u32 i = threadIdx.x; i < x.ranges; i += THREADS) counts[i] = 0;
     for (u32 i = threadIdx.x; i < x.blocks; i += THREADS) table[i] = x.table[i];
     __syncthreads();
