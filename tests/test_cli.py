@@ -181,7 +181,9 @@ def test_driver_without_cupy_is_a_problem_with_a_remedy(
     assert "gnnsample-lab[cuda12]" in capsys.readouterr().out
 
 
-def test_the_linker_of_applications_is_missed_where_there_is_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_linker_of_applications_is_missed_where_there_is_a_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     _without(monkeypatch, "numba-cuda")
     monkeypatch.setattr(doctor, "driver_cuda_version", lambda: (13, 1))
     finding = doctor.check_linker()

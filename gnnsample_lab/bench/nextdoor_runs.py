@@ -134,7 +134,14 @@ class Study:
             steps = engine.run()
             shapes = [shape[i] for i in range(len(steps))]
             return AppResult(
-                self.graph, app, engine.roots, list(steps), shapes, parallelism, "cuda", schedule=engine.schedule
+                self.graph,
+                app,
+                engine.roots,
+                list(steps),
+                shapes,
+                parallelism,
+                "cuda",
+                schedule=engine.schedule,
             )
 
         run.draw = engine.run  # type: ignore[attr-defined]

@@ -97,7 +97,9 @@ _SUITES: dict[str, _Suite] = {
         "caching", "figure11", "hit rates over K and ratio, bytes over dimension; needs no GPU", False
     ),
     "gnnlab-fig12": _Suite("extraction", "figure12", "extract time of an epoch by caching policy"),
-    "nextdoor-table3": _Suite("nextdoor", "table3", "NextDoor's graphs beside the paper's; needs no GPU", False),
+    "nextdoor-table3": _Suite(
+        "nextdoor", "table3", "NextDoor's graphs beside the paper's; needs no GPU", False
+    ),
     "nextdoor-fig7": _Suite(
         "nextdoor", "figure7", "eleven applications: over SP, TP and the CPU walker, one core and all"
     ),
@@ -107,7 +109,9 @@ _SUITES: dict[str, _Suite] = {
     "nextdoor-floor": _Suite(
         "nextdoor_floor", "walks", "walks over the floor of their reads; next in Python over the same in CUDA"
     ),
-    "nextdoor-fig8": _Suite("nextdoor_profile", "figure8", "L2 read transactions relative to sample-parallel"),
+    "nextdoor-fig8": _Suite(
+        "nextdoor_profile", "figure8", "L2 read transactions relative to sample-parallel"
+    ),
     "nextdoor-table4": _Suite("nextdoor_profile", "table4", "store efficiency and multiprocessor activity"),
     "nextdoor-section84": _Suite(
         "nextdoor_memory", "section84", "samples per second with a fraction of the graph on the GPU"

@@ -135,7 +135,7 @@ def app_words(sample, item, step, low, seed):
 
 @njit(cache=True)
 def app_integers(out, bound, step, seed):
-    """Fill ``out`` (``int64[S, R]``) with integers in ``[0, bound)``: sample ``i``, item ``j``, 64-bit multiply-high."""
+    """Fill ``out`` (``int64[S, R]``) with integers in ``[0, bound)``, by sample and item; 64-bit multiply-high."""
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
             r = app_words(i, j, step, 0, seed)

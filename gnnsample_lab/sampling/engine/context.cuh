@@ -133,8 +133,6 @@ __device__ __forceinline__ Divider lab_divider(i64 by) {
     return Divider{by, (u32)(((1ull << (31 + bits)) + (u64)by - 1) / (u64)by), 31 + bits};
 }
 
-__device__ __forceinline__ uint2 lab_app_key(const AppPlan& p) { return make_uint2((u32)p.seed, (u32)(p.seed >> 32)); }
-
 // lab_philox with the seed of the run; the rounds' keys come as operands from where kernel arguments lie.
 __device__ __forceinline__ uint4 lab_app_philox(const AppPlan& p, uint4 c) {
 #pragma unroll
@@ -265,14 +263,14 @@ __device__ __forceinline__ u32 lab_draw(Context& c) {
 
 // A draw below n for which one word may not do, apart from the code of the common case: the words from number `drawn` on
 // (`first` is number ~0). Returns the draw and the number of the next word.
-__device__ __noinline__ ulonglong2 lab_below_slowly(uint4 counter, uint2 key, u32 first, u32 drawn, u64 n) {
+__device__ __noinline__ ulonglong2 lab_below_slowly(const AppPlan* p, uint4 counter, u32 first, u32 drawn, u64 n) {
     u64 before = 0, drew = 0;
     const u32 bound = (u32)n, remainder = n >> 32 ? 0 : (0u - bound) % bound;
 #pragma unroll 1
     for (int words = 1;; ++words) {
         u32 word = first;
         if (drawn != ~0u)
-            word = lab_word(lab_philox(make_uint4(counter.x, counter.y, counter.z, counter.w + (drawn >> 2)), key),
+            word = lab_word(lab_app_philox(*p, make_uint4(counter.x, counter.y, counter.z, counter.w + (drawn >> 2))),
                             drawn & 3);
         ++drawn;
         if (n >> 32) {
@@ -305,8 +303,7 @@ extern "C" __device__ i64 lab_below(void* ctx, i64 n, int line) {
     const u64 m = (u64)lab_draw(c) * bound;
     i64 drew = (i64)(m >> 32);
     if (n >> 32 || (u32)m < bound) {
-        const ulonglong2 found = lab_below_slowly(make_uint4(c.x, c.y, c.z, c.tag), lab_app_key(*c.plan), c.first,
-                                                  c.drawn - 1, (u64)n);
+        const ulonglong2 found = lab_below_slowly(c.plan, make_uint4(c.x, c.y, c.z, c.tag), c.first, c.drawn - 1, (u64)n);
         drew = (i64)found.x, c.drawn = (u32)found.y;
     }
     __builtin_assume(drew >= 0 && drew < n);

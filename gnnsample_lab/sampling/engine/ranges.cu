@@ -4,13 +4,13 @@
 //   range_table   vertices, by blocks of 2^shift, to ranges of about equal bytes; their first vertices.
 //   range_counts  pairs per range, in shared memory. Bound: one read of the transits.
 //   range_items   a scan over the ranges (one block): first pairs, work items of at most `per_item` pairs.
-//   range_place   a tile of pairs takes places in every range with one atomic per range: what a range gets from a tile is
-//                 a short run, and the next tiles fill its sectors while they lie in the L2. Bound: those writes.
+//   range_place   a tile of pairs is put in the order of ranges in shared memory and takes its places with one atomic per
+//                 range: what a range gets is a short run, and the next tiles fill its sectors in the L2. Bound: latency.
 //   put_in_order  results that were written in the order of ranges, to the order of samples. The runs that a tile reads go
 //                 on in the next tile. Bound: a read and a write of all results.
 //
 // UNIT: what put_in_order moves at a time. There are fewer than 2^32 pairs and at most 8192 ranges.
-// @variants ID_T=int,long PAIR_T=int,long UNIT=int,int2,int4
+// @variants ID_T=int,long PAIR_T=int,long UNIT=int,int2,int4 THREADS=512,1024
 #include "philox.cuh"
 
 typedef long long i64;
@@ -18,13 +18,10 @@ typedef long long i64;
 #ifndef UNIT
 #define UNIT int2
 #endif
-#ifndef ITEMS
-#define ITEMS 8
-#endif
-#ifndef STAGE
-#define STAGE 1
-#endif
+#ifndef THREADS
 #define THREADS 1024
+#endif
+#define ITEMS 16
 #define TILE (THREADS * ITEMS)
 
 struct Placed {
@@ -134,12 +131,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) range_items(const __grid_c
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, STAGE && ITEMS > 8 ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     range_place(const __grid_constant__ Ranges x, const ID_T* keys) {
     extern __shared__ __align__(16) unsigned char memory[];
     Placed* const staged = (Placed*)memory;
-    u32* const counts = (u32*)(staged + (STAGE ? TILE : 0));  // of the tile, then where the range's run begins in it
-    u32* const moves = counts + x.ranges;                     // from there to its place
+    u32* const counts = (u32*)(staged + TILE);  // of the tile, then where the range's run begins in it
+    u32* const moves = counts + x.ranges;       // from there to its place
     unsigned short* const table = (unsigned short*)(moves + x.ranges);
     const u32 ranges = (u32)x.ranges, per_thread = (ranges + THREADS - 1) / THREADS;
     for (u32 i = threadIdx.x; i < x.blocks; i += THREADS) table[i] = x.table[i];
@@ -162,40 +159,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, STAGE && ITEMS > 8 ? 1 : 2
             }
         }
         __syncthreads();
-        u32 here = 0;
-        if (STAGE) {
-            u32 mine = 0;
-            const u32 first = threadIdx.x * per_thread, last = min(first + per_thread, ranges);
-            for (u32 r = first; r < last; ++r) mine += counts[r];
-            u32 before = block_exclusive(mine, here);
-            for (u32 r = first; r < last; ++r) {
-                const u32 count = counts[r];
-                if (count) moves[r] = atomicAdd(x.cursors + r, count) - before;
-                counts[r] = before;
-                before += count;
-            }
-        } else {
-            for (u32 r = threadIdx.x; r < ranges; r += THREADS)
-                if (counts[r]) moves[r] = atomicAdd(x.cursors + r, counts[r]);
+        u32 mine = 0, here;
+        const u32 first = threadIdx.x * per_thread, last = min(first + per_thread, ranges);
+        for (u32 r = first; r < last; ++r) mine += counts[r];
+        u32 before = block_exclusive(mine, here);
+        for (u32 r = first; r < last; ++r) {
+            const u32 count = counts[r];
+            if (count) moves[r] = atomicAdd(x.cursors + r, count) - before;
+            counts[r] = before;
+            before += count;
         }
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
             const i64 at = base + i * THREADS + threadIdx.x;
-            const u32 r = rank[i] >> 15, within = (STAGE ? counts[r] : 0) + (rank[i] & 0x7FFF);
-            if (v[i] >= 0) (STAGE ? staged[within] : x.placed[moves[r] + within]) = Placed{v[i], (PAIR_T)at};
+            const u32 r = rank[i] >> 15, within = counts[r] + (rank[i] & 0x7FFF);
+            if (v[i] >= 0) staged[within] = Placed{v[i], (PAIR_T)at};
             if (x.places && at < x.pairs) x.places[at] = v[i] >= 0 ? (PAIR_T)(moves[r] + within) : (PAIR_T)-1;
             if (x.out && at < x.pairs && v[i] < 0)
                 for (i64 j = 0; j < x.size; ++j) x.out[at * x.size + j] = (ID_T)-1;
         }
         __syncthreads();
-        if (STAGE) {
-            for (u32 i = threadIdx.x; i < here; i += THREADS) {
-                const Placed moved = staged[i];
-                x.placed[moves[table[moved.v >> x.shift]] + i] = moved;
-            }
-            __syncthreads();
+        for (u32 i = threadIdx.x; i < here; i += THREADS) {
+            const Placed moved = staged[i];
+            x.placed[moves[table[moved.v >> x.shift]] + i] = moved;
         }
+        __syncthreads();
     }
 }
 

@@ -18,7 +18,7 @@ from gnnsample_lab.sampling.plan import as_argument
 from .index import MAX_PAIRS, scratch_array
 
 _PACKAGE = "gnnsample_lab.sampling.engine"
-_THREADS = 1024
+_THREADS, _ITEMS = 1024, 16
 MAX_RANGES = 8192
 MAX_BLOCKS = 12288
 """Entries of the table that maps blocks of vertices to ranges, two bytes each in shared memory."""
@@ -51,16 +51,14 @@ class RangeKnobs:
             :func:`orders` has it.
     """
 
-    bytes: int = 64 * 1024
+    bytes: int = 128 * 1024
     room: int | None = None
-    threads: int = 512
-    blocks_per_sm: int = 2
-    item_draws: int = 2**18
+    threads: int = 896
+    blocks_per_sm: int = 1
+    item_draws: int = 2**20
     factor: int = 32
     ordered: bool | None = None
-    tile_items: int = 8
-    part: int = 16
-    stage: int = 1
+    part: int = 8
 
 
 KNOBS = RangeKnobs()
@@ -108,7 +106,9 @@ def serves(engine: Any, size: int, knobs: RangeKnobs = KNOBS) -> bool:
     if engine.streamed is not None or size > MAX_SIZE:
         return False
     graph, id_bytes = engine.graph, engine.id_dtype.itemsize
-    return fits(graph.num_nodes, int(graph.indices.size), id_bytes, knobs) and _room(size, id_bytes, knobs) > 0
+    if not fits(graph.num_nodes, int(graph.indices.size), id_bytes, knobs) or _room(size, id_bytes, knobs) < 0:
+        return False
+    return _place_threads(MAX_RANGES, MAX_BLOCKS, 8) > 0
 
 
 def fits(num_nodes: int, num_edges: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
@@ -127,9 +127,27 @@ def _room(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
     return (int(most) - _STATIC_BYTES - knobs.threads * staged_ids(size, id_bytes, knobs.part) * id_bytes) // 16 * 16
 
 
+def _place_bytes(threads: int, ranges: int, blocks: int, word: int) -> int:
+    return threads * _ITEMS * 2 * word + 8 * ranges + 2 * blocks
+
+
+def _place_threads(ranges: int, blocks: int, word: int) -> int:
+    """Threads of a block of ``range_place``, as many as its shared memory lets; 0: none."""
+    most = int(runtime.device_properties()["sharedMemPerBlockOptin"]) - _STATIC_BYTES
+    for threads in (1024, 512, 256, 128, 64):
+        if _place_bytes(threads, ranges, blocks, word) <= most:
+            return threads
+    return 0
+
+
 def orders(size: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
-    """Whether results take the way through the order of ranges."""
-    return bool(knobs.ordered)
+    """Whether results take the way through the order of ranges.
+
+    Rows that are not whole sectors of 32 bytes leave parts of sectors where they are written out of order, which cost a
+    read and a write each; from some length on that is less than a second pass.
+    """
+    row = size * id_bytes
+    return (row % 32 != 0 and row < 256) if knobs.ordered is None else knobs.ordered
 
 
 def group(
@@ -155,7 +173,8 @@ def group(
     word = max(id_dtype.itemsize, pair_dtype.itemsize)
     ranges, shift = num_ranges(num_nodes, num_edges, id_dtype.itemsize, knobs.bytes), block_shift(num_nodes)
     blocks = max(1, -(-num_nodes // 2**shift))
-    per_item = max(32, knobs.item_draws // size)
+    workers = runtime.num_sms() * knobs.blocks_per_sm
+    per_item = max(32, min(knobs.item_draws // size, pairs // (8 * workers)))
 
     def array(name: str, count: int, dtype: Any) -> Any:
         return scratch_array(scratch, f"ranges.{name}", count, dtype)
@@ -182,14 +201,14 @@ def group(
     for name, held in pointers.items():
         record[name] = 0 if held is None else held.data.ptr
     argument, wide = as_argument(record), (id_dtype.itemsize == 8, pair_dtype.itemsize == 8)
-    tile = _THREADS * knobs.tile_items
-    counted, shared = 4 * ranges + 2 * blocks, 8 * ranges + 2 * blocks + knobs.stage * tile * 2 * word
+    threads = _place_threads(ranges, blocks, word)
+    tile = threads * _ITEMS
+    counted, shared = 4 * ranges + 2 * blocks, _place_bytes(threads, ranges, blocks, word)
     grid = (max(1, min(-(-pairs // tile), 2 * runtime.num_sms())),)
-    extra = (knobs.tile_items, knobs.stage)
     _kernel("range_table", *wide)((-(-max(blocks, ranges) // 256),), (256,), (argument,))
     _kernel("range_counts", *wide, counted)(grid, (_THREADS,), (argument, keys), shared_mem=counted)
     _kernel("range_items", *wide)((1,), (_THREADS,), (argument,))
-    _kernel("range_place", *wide, shared, "int2", *extra)(grid, (_THREADS,), (argument, keys), shared_mem=shared)
+    _kernel("range_place", *wide, shared, "int2", threads)(grid, (threads,), (argument, keys), shared_mem=shared)
     return made
 
 
@@ -261,10 +280,10 @@ def _put_in_order(places: Any, held: Any, out: Any, size: int) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", items: int = 8, stage: int = 1) -> Any:
+def _kernel(name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", threads: int = _THREADS) -> Any:
     macros: dict[str, int | str] = {
         "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "UNIT": unit,
-        "ITEMS": items, "STAGE": stage,
+        "THREADS": threads,
     }  # fmt: skip
     function = kernels.load_module("ranges.cu", _PACKAGE, macros).get_function(name)
     if shared > function.max_dynamic_shared_size_bytes:

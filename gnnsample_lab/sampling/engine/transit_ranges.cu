@@ -69,24 +69,27 @@ struct Range {
     const ID_T* lists;
 };
 
+// 16 bytes to shared memory, past the registers where the GPU can; finish_copies waits for a thread's own.
+__device__ __forceinline__ void copy_16(void* to, const void* from) {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
+#else
+    *(uint4*)to = *(const uint4*)from;
+#endif
+}
+__device__ __forceinline__ void finish_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
 // Copies `count` ids; the same place within 16 bytes on both sides.
-__device__ __forceinline__ void copy_ids(ID_T* to, const ID_T* from, i64 count) {
-    const u32 per = 16 / sizeof(ID_T);
-    const u32 head = (u32)min(count, (i64)((16 - ((u64)from & 15)) & 15) / (i64)sizeof(ID_T));
+__device__ __forceinline__ void copy_ids(ID_T* to, const ID_T* from, u32 count) {
+    const u32 per = 16 / sizeof(ID_T), head = min(count, (u32)(16 - ((u64)from & 15) & 15) / (u32)sizeof(ID_T));
+    const u32 whole = (count - head) / per, tail = head + whole * per;
+    for (u32 i = threadIdx.x; i < whole; i += RANGE_THREADS) copy_16(to + head + i * per, from + head + i * per);
     if (threadIdx.x < head) to[threadIdx.x] = from[threadIdx.x];
-    const u32 whole = (u32)((count - head) / per);
-    const uint4* const source = (const uint4*)(from + head);
-    uint4* const target = (uint4*)(to + head);
-    for (u32 base = threadIdx.x; base < whole; base += 4 * RANGE_THREADS) {
-        uint4 held[4];
-#pragma unroll
-        for (u32 c = 0; c < 4; ++c)
-            if (base + c * RANGE_THREADS < whole) held[c] = source[base + c * RANGE_THREADS];
-#pragma unroll
-        for (u32 c = 0; c < 4; ++c)
-            if (base + c * RANGE_THREADS < whole) target[base + c * RANGE_THREADS] = held[c];
-    }
-    for (i64 i = head + (i64)whole * per + threadIdx.x; i < count; i += RANGE_THREADS) to[i] = from[i];
+    if (threadIdx.x < count - tail) to[tail + threadIdx.x] = from[tail + threadIdx.x];
 }
 
 struct Pair {
@@ -134,9 +137,11 @@ template <bool SHARED>
 __device__ __forceinline__ void serve_item(const AppPlan& p, const Work& x, const Range& range, const Divider& by_transits,
                                            u32 first, u32 last, Unit* stage) {
     const u32 lane = threadIdx.x & 31, writes = lane / UNITS, unit = lane - writes * UNITS;
+    Placed next = x.placed[min(first + threadIdx.x, last - 1)];
     for (u32 base = first + (threadIdx.x & ~31u); base < last; base += RANGE_THREADS) {
         const u32 here = min(32u, last - base), limit = lane < TOGETHER * UNITS ? here : 0;
-        const Placed mine = x.placed[base + min(lane, here - 1)];
+        const Placed mine = next;
+        next = x.placed[min(base + lane + RANGE_THREADS, last - 1)];  // on its way while this one is served
         Pair pair;
         pair.row = sizeof(PAIR_T) == 4 ? (i64)by_transits.below_31((u32)mine.pair) : by_transits(mine.pair);
         pair.k = mine.pair - pair.row * p.num_transits, pair.v = mine.v;
@@ -190,8 +195,9 @@ extern "C" __global__ void __launch_bounds__(RANGE_THREADS, RANGE_BLOCKS)
         const i64 begins = (vertices + 4) / 4 * 16, bytes = begins + 16 + edges * (i64)sizeof(ID_T);
         if (bytes <= x.room && bytes <= x.factor * (last - first) * SIZE) {
             ID_T* const lists = (ID_T*)((unsigned char*)offsets + begins + ((u64)from & 15));
+            copy_ids(lists, from, (u32)edges);
             for (u32 i = threadIdx.x; i <= vertices; i += RANGE_THREADS) offsets[i] = (u32)(p.indptr[range.v + i] - range.e);
-            copy_ids(lists, from, edges);
+            finish_copies();
             __syncthreads();
             range.lists = lists;
             serve_item<true>(p, x, range, by_transits, first, last, stage);

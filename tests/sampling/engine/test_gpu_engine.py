@@ -121,7 +121,9 @@ RANGE_KNOBS = {
 
 
 @pytest.mark.parametrize("knobs", RANGE_KNOBS)
-@pytest.mark.parametrize("name", ["second-order", "weighted", "distinct-hops", "widths", "history", "branching"])
+@pytest.mark.parametrize(
+    "name", ["second-order", "weighted", "distinct-hops", "widths", "history", "branching"]
+)
 def test_ranges_of_any_shape_draw_the_same(name, knobs, monkeypatch):
     graph = medium_graph()
     draw = np.random.default_rng(2)
