@@ -112,10 +112,10 @@ def figure7(session: Session) -> dict[str, Any]:
         )
         return [row]
 
-    rows, notes = _rows(session, wanted, settings.cases(session), make)
+    rows, notes = _rows(session, wanted, settings.cases(session, *settings.CASES), make)
     return runs.record(
         session, wanted, rows, runs.checked(session), notes=notes,
-        ms='one call of every parallelism; "transit" builds the index where sharing pays, always_ms in every step',
+        ms='one call of every parallelism; "transit" groups pairs where it pays, always_ms by the index in every step',
         cpu="CPU walker (Numba, KnightKing's rejection) on random samples for 0.4 s, scaled by vertices",
     )  # fmt: skip
 
@@ -142,9 +142,10 @@ def index_spans() -> Iterator[list[tuple[Any, Any]]]:
     """While it is open, an event before and one after every scheduling index that is built."""
     import cupy
 
-    from gnnsample_lab.sampling.engine import index
+    from gnnsample_lab.sampling.engine import index, ranges
 
-    real, spans = {name: getattr(index, name) for name in ("build", "build_buckets")}, list[tuple[Any, Any]]()
+    builders = ((index, "build"), (ranges, "group"))
+    real, spans = [getattr(*builder) for builder in builders], list[tuple[Any, Any]]()
 
     def timed(build: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
@@ -157,13 +158,13 @@ def index_spans() -> Iterator[list[tuple[Any, Any]]]:
 
         return call
 
-    for name, build in real.items():
-        setattr(index, name, timed(build))
+    for (module, name), build in zip(builders, real, strict=True):
+        setattr(module, name, timed(build))
     try:
         yield spans
     finally:
-        for name, build in real.items():
-            setattr(index, name, build)
+        for (module, name), build in zip(builders, real, strict=True):
+            setattr(module, name, build)
 
 
 def index_share(study: runs.Study, index: str) -> dict[str, Any]:
@@ -191,7 +192,7 @@ def index_share(study: runs.Study, index: str) -> dict[str, Any]:
 def figure6(session: Session) -> dict[str, Any]:
     """How much of the time the scheduling index takes: as NextDoor builds it (radix), and where we do (auto)."""
     wanted = settings.names(session)
-    kinds = ("radix", "always", "auto") if session.quick else ("radix", "always", "buckets", "auto")
+    kinds = ("radix", "always", "ranges", "auto")
 
     def make(study: runs.Study) -> list[dict[str, Any]]:
         found = {index: index_share(study, index) for index in kinds}
@@ -221,19 +222,18 @@ def table2_roots(num_nodes: int, draws: int, total: int, seed: int = 0) -> np.nd
     return rng.permutation(np.repeat(chosen, draws))
 
 
-KERNELS = ("sub-warp", "block", "grid", "flat")
+KERNELS = ("sub-warp", "block", "grid")
 
 
 @contextlib.contextmanager
 def forced(which: str) -> Iterator[None]:
-    """While it is open, every transit goes to one kernel: of table 2's, or ``"flat"``, which is not the paper's."""
+    """While it is open, every transit goes to one of table 2's kernels."""
     from gnnsample_lab.sampling.engine import transit
 
     real, most = transit.KNOBS, 1 << 62
-    few, many = {"sub-warp": (most, most), "block": (1, most), "grid": (1, 0), "flat": (1, 0)}[which]
+    few, many = {"sub-warp": (most, most), "block": (1, most), "grid": (1, 0)}[which]
     bounds = dataclasses.replace(real.index, few=few, many=many)
-    kernels = "flat" if which == "flat" else real.kernels
-    transit.KNOBS = dataclasses.replace(real, kernels=kernels, index=bounds)
+    transit.KNOBS = dataclasses.replace(real, index=bounds)
     try:
         yield
     finally:

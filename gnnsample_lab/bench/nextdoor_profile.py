@@ -40,9 +40,10 @@ _TIMEOUT_S = 240
 _MARK = "lab_mark_"
 _INDEX_KERNELS = (
     "tile_sums", "scan_rows", "scan_tiles", "count_transits", "place_pairs", "count_runs", "vertex_sums",
-    "number_transits", "expand_items", "digit_histogram", "partition", "frontier_edges",
+    "number_transits", "expand_items", "digit_histogram", "partition", "frontier_edges", "range_table", "range_counts",
+    "range_items", "range_place",
 )  # fmt: skip
-"""Kernels that build the scheduling index (``index.cu``)."""
+"""Kernels that build the scheduling index (``index.cu``, ``radix.cu``) or group pairs by ranges (``ranges.cu``)."""
 
 
 def profile(

@@ -10,7 +10,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "nextdoor-table2": {
         "draws per transit": "draws_per_transit", "transits": "transits", "sub-warp ms": "kernel_ms.sub-warp",
         "block ms": "kernel_ms.block", "grid ms": "kernel_ms.grid",
-        "flat ms": "kernel_ms.flat", "index ms": "index_ms.block", "best": "best",
+        "index ms": "index_ms.block", "best": "best",
         "paper": "paper_kernel", "ours with index ms": "chosen_ms", "sample-parallel ms": "sample_ms",
     },
     "nextdoor-table3": {

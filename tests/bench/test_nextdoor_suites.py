@@ -76,7 +76,7 @@ def test_every_suite_has_columns_and_says_what_the_paper_has() -> None:
 
 
 def test_eleven_applications_at_the_papers_settings() -> None:
-    assert len(settings.CASES) == 11 and set(settings.WALKS) == {
+    assert len(settings.CASES) == 11 + len(settings.MORE_FANOUTS) and set(settings.WALKS) == {
         n for n, c in settings.CASES.items() if c.kind == "walk"
     }
     made = {name: case.make() for name, case in settings.CASES.items()}
@@ -308,7 +308,7 @@ def test_table2_takes_the_index_off_each_kernels_time(session, monkeypatch) -> N
         assert row["num_samples"] == row["transits"] * row["draws_per_transit"]
         assert row["kernel_ms"] == dict.fromkeys(nextdoor.KERNELS, 2.0) and row["chosen_over_best"] == 1
         assert row["paper_kernel"] == ("sub-warp" if row["draws_per_transit"] < 32 else "block")
-    assert "flat ms" in report.text(record)
+    assert "grid ms" in report.text(record)
 
 
 def test_transits_can_be_sent_to_one_kernel() -> None:
@@ -326,8 +326,8 @@ def test_transits_can_be_sent_to_one_kernel() -> None:
                 kind = 0 if draws < bounds.few else 2 if draws > bounds.many else 1
                 assert ("transit_subwarp", "transit_block", "transit_grid")[kind] == wanted
         assert transit.KNOBS is real
-    with pytest.raises(ZeroDivisionError), nextdoor.forced("flat"):
-        assert transit.KNOBS.kernels == "flat"
+    with pytest.raises(ZeroDivisionError), nextdoor.forced("grid"):
+        assert transit.KNOBS.index.many == 0
         raise ZeroDivisionError
     assert transit.KNOBS is real
 

@@ -109,6 +109,8 @@ struct Context {
     u32 fault;                  // line << 4 | code of the first fault, 0 for none
     u32 size;                   // WALK: vertices so far
     u32 rounds;                 // of while loops
+    bool guesses;               // draws take one word each; where that may not do, the call is `unsure`, to be made again
+    bool unsure;
 };
 
 extern "C" __device__ i64 lab_next(void* ctx, i64 step);
@@ -167,6 +169,7 @@ __device__ __forceinline__ void lab_begin_call(Context& c, const AppPlan& p, i64
     c.drawn = ~0u, c.first = word;
     c.four = make_uint4(0, 0, 0, 0), c.held = ~0u;
     c.fault = 0, c.size = 0, c.rounds = 0;
+    c.guesses = c.unsure = false;
 }
 
 // As above, for the current step of the plan.
@@ -238,7 +241,7 @@ __device__ __forceinline__ i64 lab_checked_vertex(Context& c, i64 v) {
 // Position in src_edges, or -1.
 __device__ __forceinline__ i64 lab_call_next_index(Context& c) {
     const i64 i = lab_next(&c, c.step);
-    if (c.fault) lab_record(*c.plan, c.row, c.fault);
+    if (c.fault && !c.unsure) lab_record(*c.plan, c.row, c.fault);
     return c.fault ? -1 : i;
 }
 __device__ __forceinline__ i64 lab_call_next(Context& c) {
@@ -302,7 +305,10 @@ extern "C" __device__ i64 lab_below(void* ctx, i64 n, int line) {
     const u32 bound = (u32)n;
     const u64 m = (u64)lab_draw(c) * bound;
     i64 drew = (i64)(m >> 32);
-    if (n >> 32 || (u32)m < bound) {
+    const bool rare = n >> 32 || (u32)m < bound;
+    if (c.guesses) {
+        c.unsure |= rare;
+    } else if (rare) {
         const ulonglong2 found = lab_below_slowly(c.plan, make_uint4(c.x, c.y, c.z, c.tag), c.first, c.drawn - 1, (u64)n);
         drew = (i64)found.x, c.drawn = (u32)found.y;
     }

@@ -6,6 +6,7 @@ It is the reference for every parallelism on the GPU, whose samples are the same
 
 from __future__ import annotations
 
+import ast
 import functools
 from collections import OrderedDict
 from typing import Any
@@ -33,6 +34,19 @@ _KEPT: OrderedDict[str, tuple[Any, int, int]] = OrderedDict()
 _MAX_KEPT = 64
 
 
+class _PlainIntegers(ast.NodeTransformer):
+    """Constants in calls of accessors made plain integers: Numba compiles a function anew for each literal argument."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in ACCESSORS:
+            for number, argument in enumerate(node.args):
+                if isinstance(argument, ast.Constant) and type(argument.value) is int:
+                    plain = ast.Call(ast.Name("int", ast.Load()), [argument], [])
+                    node.args[number] = ast.fix_missing_locations(ast.copy_location(plain, argument))
+        return node
+
+
 def compiled(operator: Operator) -> tuple[int, int]:
     """Addresses of the compiled ``next`` and ``step_transits`` (0 where the default is kept).
 
@@ -42,7 +56,8 @@ def compiled(operator: Operator) -> tuple[int, int]:
     if operator.key not in _KEPT:
         namespace = {name: getattr(c if hasattr(c, name) else cpu_stream, name) for name in ACCESSORS}
         try:
-            functions = operator.functions(namespace, functools.partial(njit, error_model="numpy"))
+            jit = functools.partial(njit, error_model="numpy")
+            functions = operator.functions(namespace, jit, _PlainIntegers().visit)
             pointer = types.voidptr
             following = cfunc(types.int64(pointer, types.int64))(functions["lab_next"])
             transits = None

@@ -9,6 +9,7 @@ that compilers name the user's lines, and accessors that can fail are told their
 from __future__ import annotations
 
 import ast
+import copy
 import hashlib
 import inspect
 import linecache
@@ -119,14 +120,18 @@ class Operator:
     helpers: tuple[str, ...] = ()
 
     def functions(
-        self, namespace: dict[str, Any], helper: Callable[[Any], Any] = lambda function: function
+        self,
+        namespace: dict[str, Any],
+        helper: Callable[[Any], Any] = lambda function: function,
+        rewrite: Callable[[ast.Module], ast.Module] = lambda module: module,
     ) -> dict[str, Any]:
         """Execute the rewritten functions in ``namespace``, which holds the accessors.
 
-        ``helper`` compiles a function that others call. Returns ``lab_next`` and, if overridden, ``lab_step_transits``.
+        ``helper`` compiles a function that others call, ``rewrite`` changes a copy of the code before. Returns
+        ``lab_next`` and, if overridden, ``lab_step_transits``.
         """
         for filename, module in self.modules:
-            exec(compile(module, filename, "exec"), namespace)
+            exec(compile(rewrite(copy.deepcopy(module)), filename, "exec"), namespace)
             for definition in module.body:
                 if isinstance(definition, ast.FunctionDef) and definition.name in self.helpers:
                     namespace[definition.name] = helper(namespace[definition.name])

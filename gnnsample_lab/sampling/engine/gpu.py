@@ -15,7 +15,7 @@ import numpy as np
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.plan import as_argument
 
-from . import fused, link, transit
+from . import fused, link, ranges, transit
 from .app import SamplingApp
 from .frontend import USES_WEIGHTS, Operator
 from .gpu_plan import APP_PLAN, CLEAR, Timed, round_keys, streamed, weights
@@ -263,10 +263,8 @@ class GpuEngine:
         return self.streamed is None or not self.streamed.stages(self.num_samples, 1)
 
     def _unshared(self, pairs: int, size: int) -> bool:
-        """Whether a transit-parallel step does without the index, because too few pairs share a transit."""
-        if self.parallelism != "transit" or self.index != "auto":
-            return False
-        return not transit.sharing_pays(pairs, size, self.graph.num_nodes, self.graph.indices.nbytes)
+        """Whether a transit-parallel step does without any grouping of pairs, because it would not pay."""
+        return self.parallelism == "transit" and self.index == "auto" and not ranges.pays(self, pairs, size)
 
     def _step(self, step: int, live: Any = None) -> None:
         """One step by itself; ``live`` (``uint32``) is set to 1 where any sample has a transit."""
@@ -288,7 +286,7 @@ class GpuEngine:
         self.schedule.append(record)
 
     def _draw(self, step: int, pairs: int, size: int) -> dict[str, Any]:
-        """``next`` for all pairs of the step, as the parallelism has it; what was done."""
+        """``next`` for all pairs of the step; what was done."""
         record: dict[str, Any] = {"kernel": "sample", "index": None}
         if self.operator.collective:
             from . import collective

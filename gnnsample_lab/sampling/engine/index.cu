@@ -2,77 +2,20 @@
 // three classes of them by the number of neighbours to sample. Nothing is read back by the host: what follows takes its
 // counts from device memory. A pair is its place in `transits`, [S * t]; NULL (negative) transits are left out.
 //
-// Two ways to group, and a third that groups coarsely:
-//   counting   count_transits (one atomic per pair, which returns the pair's rank within its transit), a scan over the
-//              vertices, place_pairs (one random 4-byte write per pair). O(P + N), order within a transit not determined.
-//              Bound: atomics on an L2-resident count per vertex, then 4-byte writes that touch 32-byte sectors; both come
-//              close to reads of consecutive memory where the pairs went through `partition` first (vertices of one bucket
-//              and places of their pairs lie together).
-//   radix      LSD, 8 bits a pass, as many passes as vertex ids need; stable. A pass is digit_histogram, a scan,
-//              partition: ranked within a tile in shared memory, so that a digit's pairs leave as one coalesced run.
-//              Bound: bytes, (3 reads and 2 writes of 4 to 8 bytes) per pair and pass.
-//   buckets    one such pass with a digit that is the vertex's share of the edges: buckets whose lists fit the L2 together.
+// Two ways to group: by a radix sort (radix.cu), whose runs count_runs counts, or by counting: count_transits (one atomic per
+// pair, which returns the pair's rank within its transit), a scan over the vertices, place_pairs (one random 4-byte write
+// per pair). O(P + N), order within a transit not determined.
+// Bound of counting: atomics on an L2-resident count per vertex, then 4-byte writes that touch 32-byte sectors.
 //
 // PAIR_T is int below 2^31 pairs; there must be fewer than 2^32. MATCH=1: lanes of a warp with one transit share an atomic.
 // @variants ID_T=int,long PAIR_T=int,long MATCH=0,1
-#include "philox.cuh"
+#include "block_scan.cuh"
 
 typedef long long i64;
 
-#define FULL 0xFFFFFFFFu
 #define THREADS 256
-#define SCAN_TILE 4096   // values per block of a scan
 #define VERTEX_TILE 2048 // vertices per block
-#define SORT_ITEMS 16    // pairs per thread of a partition
-#define SORT_TILE (THREADS * SORT_ITEMS)
-#define DIGITS 256
-#define COARSE 4096      // entries of the table that maps vertices to buckets
 #define ROWS 5           // sums over vertices: pairs, transits of the three classes, work items of the last class
-
-__device__ __forceinline__ u32 lane_of() { return threadIdx.x & 31; }
-
-template <class T>
-__device__ __forceinline__ T warp_inclusive(T value) {
-#pragma unroll
-    for (int apart = 1; apart < 32; apart <<= 1) {
-        const T left = __shfl_up_sync(FULL, value, apart);
-        if (lane_of() >= apart) value += left;
-    }
-    return value;
-}
-
-// Exclusive prefix of `value` within the block, and the block's sum; up to 1024 threads.
-template <class T>
-__device__ __forceinline__ T block_exclusive(T value, T& sum) {
-    __shared__ T warps[32];
-    const u32 warp = threadIdx.x >> 5, count = blockDim.x >> 5;
-    const T inclusive = warp_inclusive(value);
-    __syncthreads();
-    if (lane_of() == 31) warps[warp] = inclusive;
-    __syncthreads();
-    if (warp == 0) {
-        const T mine = lane_of() < count ? warps[lane_of()] : 0;
-        warps[lane_of()] = warp_inclusive(mine);
-    }
-    __syncthreads();
-    sum = warps[count - 1];
-    return inclusive - value + (warp ? warps[warp - 1] : 0);
-}
-
-// ---------------------------------------------------------------------------------------------- exclusive scan in place
-
-// sums[b] = sum of values[b * SCAN_TILE ...]
-extern "C" __global__ void __launch_bounds__(THREADS) tile_sums(const u32* values, i64 n, u32* sums) {
-    u32 mine = 0, sum;
-    const i64 base = (i64)blockIdx.x * SCAN_TILE;
-#pragma unroll
-    for (int i = 0; i < SCAN_TILE / THREADS; ++i) {
-        const i64 at = base + i * THREADS + threadIdx.x;
-        if (at < n) mine += values[at];
-    }
-    block_exclusive(mine, sum);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
 
 // Rows (blockIdx.x) of n + 1 values: an exclusive scan of the first n, and their sum behind them.
 extern "C" __global__ void scan_rows(u32* rows, i64 n) {
@@ -86,32 +29,6 @@ extern "C" __global__ void scan_rows(u32* rows, i64 n) {
         before += sum;
     }
     if (threadIdx.x == 0) row[n] = before;
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) scan_tiles(u32* values, i64 n, const u32* sums) {
-    __shared__ u32 staged[SCAN_TILE];
-    const i64 base = (i64)blockIdx.x * SCAN_TILE;
-    const u32 per_thread = SCAN_TILE / THREADS;
-#pragma unroll
-    for (int i = 0; i < per_thread; ++i) {
-        const u32 at = i * THREADS + threadIdx.x;
-        staged[at] = base + at < n ? values[base + at] : 0;
-    }
-    __syncthreads();
-    u32 mine = 0, sum;
-    for (u32 i = 0; i < per_thread; ++i) mine += staged[threadIdx.x * per_thread + i];
-    u32 before = sums[blockIdx.x] + block_exclusive(mine, sum);
-    for (u32 i = 0; i < per_thread; ++i) {
-        const u32 value = staged[threadIdx.x * per_thread + i];
-        staged[threadIdx.x * per_thread + i] = before;
-        before += value;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int i = 0; i < per_thread; ++i) {
-        const u32 at = i * THREADS + threadIdx.x;
-        if (base + at < n) values[base + at] = staged[at];
-    }
 }
 
 // -------------------------------------------------------------------------------------------------------------- counting
@@ -129,10 +46,7 @@ __device__ __forceinline__ u32 take_rank(u32* counts, ID_T v) {
 #endif
 }
 
-// keys: a transit per pair, *given of them (`total` where there is no such count).
-extern "C" __global__ void __launch_bounds__(THREADS) count_transits(const ID_T* keys, const u32* given, i64 total,
-                                                                     u32* counts, u32* ranks) {
-    const i64 n = given ? (i64)*given : total;
+extern "C" __global__ void __launch_bounds__(THREADS) count_transits(const ID_T* keys, i64 n, u32* counts, u32* ranks) {
     for (i64 base = (i64)blockIdx.x * THREADS * 4; base < n; base += (i64)gridDim.x * THREADS * 4) {
         ID_T v[4];
         u32 rank[4];
@@ -149,11 +63,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_transits(const ID_T*
     }
 }
 
-// ids: the pair of each key, where keys are not in the order of pairs.
-extern "C" __global__ void __launch_bounds__(THREADS) place_pairs(const ID_T* keys, const PAIR_T* ids, const u32* given,
-                                                                  i64 total, const u32* offsets, const u32* ranks,
-                                                                  PAIR_T* pairs) {
-    const i64 n = given ? (i64)*given : total;
+extern "C" __global__ void __launch_bounds__(THREADS) place_pairs(const ID_T* keys, i64 n, const u32* offsets,
+                                                                  const u32* ranks, PAIR_T* pairs) {
     for (i64 base = (i64)blockIdx.x * THREADS * 4; base < n; base += (i64)gridDim.x * THREADS * 4) {
         ID_T v[4];
         u32 place[4];
@@ -167,20 +78,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) place_pairs(const ID_T* ke
         for (int c = 0; c < 4; ++c)
             if (v[c] >= 0) place[c] += offsets[v[c]];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-            const i64 at = base + c * THREADS + threadIdx.x;
-            if (v[c] >= 0) pairs[place[c]] = ids ? ids[at] : (PAIR_T)at;
-        }
-    }
-}
-
-// Sorted keys: counts[v] from where the run of v begins and ends (NULLs, num_nodes by now, come last).
-extern "C" __global__ void __launch_bounds__(THREADS) count_runs(const ID_T* keys, i64 n, i64 num_nodes, u32* counts) {
-    for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < n; i += (i64)gridDim.x * THREADS) {
-        const ID_T v = keys[i];
-        if ((i64)v >= num_nodes) continue;
-        if (i == 0 || keys[i - 1] != v) atomicSub(counts + v, (u32)i);
-        if (i + 1 == n || keys[i + 1] != v) atomicAdd(counts + v, (u32)(i + 1));
+        for (int c = 0; c < 4; ++c)
+            if (v[c] >= 0) pairs[place[c]] = (PAIR_T)(base + c * THREADS + threadIdx.x);
     }
 }
 
@@ -296,141 +195,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) expand_items(const i64* to
     for (i64 n = (i64)blockIdx.x * (THREADS / 32) + (threadIdx.x >> 5); n < totals[3]; n += warps)
         for (u32 i = item_begins[n] + lane_of(); i < item_begins[n + 1]; i += 32) items[i] = (u32)n;
 }
-
-// ------------------------------------------------------------------------------------------------------ radix and buckets
-
-// The digit of a pass: 8 bits of the vertex from `shift` on (a NULL is vertex num_nodes and comes last), or its bucket.
-struct Digit {
-    i64 num_nodes, pairs, tiles;
-    i64 shift, buckets;  // buckets > 0: of the edges; a NULL goes to bucket `buckets`
-    const i64* indptr;
-};
-
-__device__ __forceinline__ ID_T key_of(const Digit& d, ID_T v) { return v < 0 ? (ID_T)d.num_nodes : v; }
-
-// table[v >> shift]: the bucket of the edges at which the list of the first of these vertices begins.
-__device__ __forceinline__ void fill_table(const Digit& d, unsigned char* table) {
-    if (d.buckets == 0) return;
-    const i64 edges = d.indptr[d.num_nodes];
-    const double share = edges ? (double)d.buckets / (double)edges : 0.0;
-    for (i64 i = threadIdx.x; i << d.shift < d.num_nodes; i += THREADS)
-        table[i] = (unsigned char)min((i64)((double)d.indptr[i << d.shift] * share), d.buckets - 1);
-    __syncthreads();
-}
-__device__ __forceinline__ u32 digit_of(const Digit& d, const unsigned char* table, ID_T key) {
-    if (d.buckets == 0) return (u32)((u64)key >> d.shift) & (DIGITS - 1);
-    return (i64)key >= d.num_nodes ? (u32)d.buckets : table[key >> d.shift];
-}
-
-// counts[digit * tiles + tile]
-extern "C" __global__ void __launch_bounds__(THREADS) digit_histogram(const __grid_constant__ Digit d, const ID_T* keys,
-                                                                      u32* counts) {
-    __shared__ u32 mine[DIGITS];
-    __shared__ unsigned char table[COARSE];
-    fill_table(d, table);
-    for (i64 tile = blockIdx.x; tile < d.tiles; tile += gridDim.x) {
-        mine[threadIdx.x] = 0;
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const i64 at = tile * SORT_TILE + i * THREADS + threadIdx.x;
-            if (at < d.pairs) atomicAdd(mine + digit_of(d, table, key_of(d, keys[at])), 1u);
-        }
-        __syncthreads();
-        counts[threadIdx.x * d.tiles + tile] = mine[threadIdx.x];
-        __syncthreads();
-    }
-}
-
-// Move keys and pairs to where their digit's pairs lie, in order. `ids` 0: pair i stands at i.
-extern "C" __global__ void __launch_bounds__(THREADS)
-partition(const __grid_constant__ Digit d, const ID_T* keys, const PAIR_T* ids, const u32* offsets, ID_T* keys_out,
-          PAIR_T* ids_out) {
-    __shared__ u32 warp_counts[THREADS / 32][DIGITS];
-    __shared__ u32 local_begin[DIGITS];
-    __shared__ u32 place[DIGITS];  // offset of the digit's run in the output, less local_begin
-    __shared__ u64 staged_words[SORT_TILE * (sizeof(ID_T) > sizeof(PAIR_T) ? sizeof(ID_T) : sizeof(PAIR_T)) / 8];
-    __shared__ unsigned char table[COARSE];
-    fill_table(d, table);
-    ID_T* const staged_keys = (ID_T*)staged_words;
-    PAIR_T* const staged_ids = (PAIR_T*)staged_words;
-    const u32 warp = threadIdx.x >> 5, lane = lane_of();
-    for (i64 tile = blockIdx.x; tile < d.tiles; tile += gridDim.x) {
-        const i64 base = tile * SORT_TILE;
-        const u32 here = (u32)min((i64)SORT_TILE, d.pairs - base);
-        for (u32 i = threadIdx.x; i < THREADS / 32 * DIGITS; i += THREADS) (&warp_counts[0][0])[i] = 0;
-        __syncthreads();
-        // Warp w ranks SORT_ITEMS * 32 neighbouring pairs, so that warps, rounds and lanes follow the order of pairs.
-        ID_T key[SORT_ITEMS];
-        u32 rank[SORT_ITEMS];
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const u32 at = warp * SORT_ITEMS * 32 + i * 32 + lane;
-            key[i] = at < here ? key_of(d, keys[base + at]) : (ID_T)0;
-        }
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const u32 at = warp * SORT_ITEMS * 32 + i * 32 + lane;
-            const u32 digit = at < here ? digit_of(d, table, key[i]) : DIGITS;
-            u32 peers = FULL;
-#pragma unroll
-            for (int bit = 0; bit < 9; ++bit) {
-                const u32 ones = __ballot_sync(FULL, digit >> bit & 1);
-                peers &= (digit >> bit & 1) ? ones : ~ones;
-            }
-            u32 before = 0;
-            if (at < here) before = warp_counts[warp][digit];
-            __syncwarp();
-            rank[i] = before + __popc(peers & ((1u << lane) - 1));
-            if (at < here && (int)lane == __ffs(peers) - 1) warp_counts[warp][digit] = before + __popc(peers);
-            __syncwarp();
-        }
-        __syncthreads();
-        u32 count = 0, sum;
-#pragma unroll
-        for (int w = 0; w < THREADS / 32; ++w) {
-            const u32 one = warp_counts[w][threadIdx.x];
-            warp_counts[w][threadIdx.x] = count;
-            count += one;
-        }
-        const u32 begin = block_exclusive(count, sum);
-        local_begin[threadIdx.x] = begin;
-        place[threadIdx.x] = offsets[threadIdx.x * d.tiles + tile] - begin;
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const u32 at = warp * SORT_ITEMS * 32 + i * 32 + lane;
-            if (at >= here) continue;
-            const u32 digit = digit_of(d, table, key[i]);
-            rank[i] += local_begin[digit] + warp_counts[warp][digit];
-            staged_keys[rank[i]] = key[i];
-        }
-        __syncthreads();
-        u32 to[SORT_ITEMS];
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const u32 at = i * THREADS + threadIdx.x;
-            if (at >= here) continue;
-            const ID_T moved = staged_keys[at];
-            to[i] = place[digit_of(d, table, moved)] + at;
-            keys_out[to[i]] = moved;
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const u32 at = warp * SORT_ITEMS * 32 + i * 32 + lane;
-            if (at < here) staged_ids[rank[i]] = ids ? ids[base + at] : (PAIR_T)(base + at);
-        }
-        __syncthreads();
-#pragma unroll
-        for (int i = 0; i < SORT_ITEMS; ++i) {
-            const u32 at = i * THREADS + threadIdx.x;
-            if (at < here) ids_out[to[i]] = staged_ids[at];
-        }
-        __syncthreads();
-    }
-}
-
 // ------------------------------------------------------------------------------------------------------------------ sundry
 
 // The slots of NULL transits, which no index holds.

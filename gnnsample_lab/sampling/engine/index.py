@@ -1,8 +1,8 @@
 """The scheduling index: pairs of sample and transit grouped by transit, without a word to the host (``index.cu``).
 
 ``"counting"`` counts pairs per vertex with one atomic each, scans the counts over the vertices and puts every pair in
-its place: O(P + N). ``"radix"`` sorts pairs by vertex, 8 bits a pass, and is stable. ``"buckets"`` groups only by
-ranges of vertices whose lists fit the L2 together, one pass. No sample depends on the order of pairs within a transit.
+its place: O(P + N). ``"radix"`` sorts pairs by vertex, 8 bits a pass (``radix.cu``); stable. No sample depends on
+the order of pairs within a transit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling.plan import as_argument
 
 _PACKAGE = "gnnsample_lab.sampling.engine"
-_THREADS, _SCAN_TILE, _VERTEX_TILE, _SORT_TILE, _DIGITS, _COARSE, _ROWS = 256, 4096, 2048, 4096, 256, 4096, 5
+_THREADS, _SCAN_TILE, _VERTEX_TILE, _SORT_TILE, _DIGITS, _ROWS = 256, 4096, 2048, 4096, 256, 5
+_RADIX = ("tile_sums", "scan_tiles", "digit_histogram", "partition", "count_runs")
+"""Kernels of ``radix.cu``."""
 MAX_PAIRS = 2**32 - 1
 FEW, MANY = 32, 1024
 """Neighbours to sample of a transit (pairs * m): below the first: sub-warp; above the second: grid (table 2)."""
 
 _CLASSES = np.dtype([(n, np.int64) for n in ("num_nodes", "tiles", "size", "few", "many", "pairs_per_item")])
-_DIGIT = np.dtype([(n, np.int64) for n in ("num_nodes", "pairs", "tiles", "shift", "buckets", "indptr")])
+_DIGIT = np.dtype([(n, np.int64) for n in ("num_nodes", "pairs", "tiles", "shift")])
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,12 @@ class IndexKnobs:
 
     Attributes:
         match: lanes of a warp with the same transit share one atomic (counting).
-        presort: counting takes pairs in the order of buckets: atomics and writes then fall close together.
-        bucket_bytes: lists of one bucket; what the L2 holds beside what streams through it.
         blocks_per_sm: resident blocks of kernels that loop.
         few, many: bounds of the classes, in neighbours to sample.
         item_draws: neighbours to sample of one work item of the grid class.
     """
 
     match: bool = False
-    presort: bool = False
-    bucket_bytes: int = 24 * 2**20
     blocks_per_sm: int = 8
     few: int = FEW
     many: int = MANY
@@ -56,16 +54,15 @@ class Index:
     """Pairs grouped by transit, CuPy. D distinct transits hold ``begins[D]`` pairs; what lies behind is undefined.
 
     Attributes:
-        kind: ``"counting"``, ``"radix"`` or ``"buckets"``.
+        kind: ``"counting"`` or ``"radix"``.
         pairs: place of each pair in the transits given, by ascending transit, ``int32[P]`` (``int64`` from 2^31 on).
-        transits: distinct transits, ascending, ids ``[min(N, P)]``; of buckets None, as all that follows but ``keys``.
+        transits: distinct transits, ascending, ids ``[min(N, P)]``.
         begins: ``int64[min(N, P) + 1]``, first pair of each distinct transit.
         totals: ``int64[5]``: D, members of the three classes, work items.
         lists: ids ``[3, min(N, P)]``: numbers of distinct transits by class (sub-warp, block, grid), ascending.
         item_begins: ``uint32``, first work item of each member of the grid class, and their number.
         items: ``uint32``, member of the grid class that each work item belongs to.
         pairs_per_item: pairs of a work item.
-        keys, num_keys: buckets: the transit of each pair, and how many pairs there are (``uint32[1]``).
     """
 
     kind: str
@@ -77,8 +74,6 @@ class Index:
     item_begins: Any = None
     items: Any = None
     pairs_per_item: int = 1
-    keys: Any = None
-    num_keys: Any = None
 
     @property
     def count(self) -> Any:
@@ -93,7 +88,7 @@ class Index:
 
 def build(
     transits: Any, num_nodes: int, kind: str = "always", scratch: dict[str, Any] | None = None, *, size: int = 1,
-    indptr: Any = None, num_edges: int = 0, knobs: IndexKnobs = KNOBS,
+    knobs: IndexKnobs = KNOBS,
 ) -> Index:  # fmt: skip
     """Group the pairs of ``transits`` (ids ``[P]``, CuPy; NULL, negative, is left out) by transit; nothing waits.
 
@@ -101,59 +96,29 @@ def build(
         kind: ``"radix"``, or any other of ``run_app``'s for counting.
         scratch: where arrays are kept from call to call; the index of the last call with it is overwritten.
         size: neighbours to sample per pair, for the classes.
-        indptr, num_edges: of the graph, for ``knobs.presort``.
-
-    Raises:
-        ValueError: 2^32 pairs or more.
-    """
-    scratch = {} if scratch is None else scratch
-    work = _Work(transits, num_nodes, scratch, knobs)
-    radix = kind == "radix"
-    counts = work.array("counts", num_nodes + 1, np.uint32)
-    counts.data.memset_async(0, counts.nbytes)
-    if radix:
-        pairs = work.sort(counts)
-    else:
-        pairs = work.array("pairs", work.pairs, work.pair_dtype)
-        keys, ids, given = work.keys, np.uintp(0), np.uintp(0)
-        if knobs.presort and indptr is not None and work.pairs:
-            keys, ids, given = work.bucket(indptr, num_edges)
-        ranks = work.array("ranks", work.pairs, np.uint32)
-        total = np.int64(work.pairs)
-        work.launch("count_transits", -(-work.pairs // 4), keys, given, total, counts, ranks)
-    index = work.number(counts, size, Index("radix" if radix else "counting", pairs))
-    if not radix:
-        work.launch("place_pairs", -(-work.pairs // 4), keys, ids, given, total, counts, ranks, pairs)
-    return index
-
-
-def build_buckets(
-    transits: Any, num_nodes: int, indptr: Any, num_edges: int, scratch: dict[str, Any] | None = None,
-    knobs: IndexKnobs = KNOBS,
-) -> Index:  # fmt: skip
-    """Group the pairs of ``transits`` by buckets of vertices with some ``knobs.bucket_bytes`` of lists; stable.
 
     Raises:
         ValueError: 2^32 pairs or more.
     """
     work = _Work(transits, num_nodes, {} if scratch is None else scratch, knobs)
-    keys, pairs, count = work.bucket(indptr, num_edges)
-    return Index("buckets", pairs, keys=keys, num_keys=count)
+    counts = work.array("counts", num_nodes + 1, np.uint32)
+    counts.data.memset_async(0, counts.nbytes)
+    if kind == "radix":
+        return work.number(counts, size, Index("radix", work.sort(counts)))
+    pairs, ranks = (
+        work.array("pairs", work.pairs, work.pair_dtype),
+        work.array("ranks", work.pairs, np.uint32),
+    )
+    total, threads = np.int64(work.pairs), -(-work.pairs // 4)
+    work.launch("count_transits", threads, work.keys, total, counts, ranks)
+    index = work.number(counts, size, Index("counting", pairs))
+    work.launch("place_pairs", threads, work.keys, total, counts, ranks, pairs)
+    return index
 
 
 def num_passes(num_nodes: int) -> int:
     """Passes of the radix sort: vertices and ``num_nodes`` itself, which stands for NULL, at 8 bits a pass."""
     return max(1, -(-num_nodes.bit_length() // 8))
-
-
-def num_buckets(num_edges: int, id_bytes: int, bucket_bytes: int) -> int:
-    """Buckets of the graph's edges; 255 at most, since one digit stands for NULL."""
-    return min(_DIGITS - 1, max(1, -(-num_edges * id_bytes // bucket_bytes)))
-
-
-def coarse_shift(num_nodes: int) -> int:
-    """Bits of a vertex that the table of buckets leaves out."""
-    return max(0, (num_nodes - 1).bit_length() - (_COARSE.bit_length() - 1))
 
 
 class _Work:
@@ -183,35 +148,22 @@ class _Work:
 
     def _kernel(self, name: str) -> Any:
         wide, long_pairs = self.id_dtype.itemsize == 8, self.pair_dtype.itemsize == 8
-        return _kernel(name, wide, long_pairs, self.knobs.match)
+        return _kernel(name, wide, long_pairs, self.knobs.match and name == "count_transits")
 
     def sort(self, counts: Any) -> Any:
         """Pairs by transit, stable; ``counts[v]`` from the sorted keys."""
         keys, ids = self.keys, np.uintp(0)
         for number in range(num_passes(self.num_nodes) if self.pairs else 0):
-            keys, ids = self._partition(keys, ids, 8 * number, 0, None, number & 1)
+            keys, ids = self._partition(keys, ids, 8 * number, number & 1)
         if self.pairs:
             nodes = np.int64(self.num_nodes)
             self.launch("count_runs", self.pairs, keys, np.int64(self.pairs), nodes, counts)
         return ids if self.pairs else self.array("pairs", 0, self.pair_dtype)
 
-    def bucket(self, indptr: Any, num_edges: int) -> tuple[Any, Any, Any]:
-        """Transits and pairs by bucket, and their number (``uint32[1]``)."""
-        buckets = num_buckets(num_edges, self.id_dtype.itemsize, self.knobs.bucket_bytes)
-        shift = coarse_shift(self.num_nodes)
-        if self.pairs == 0:
-            return self.keys, self.array("ids0", 0, self.pair_dtype), _zero(self.array("none", 1, np.uint32))
-        keys, ids = self._partition(self.keys, np.uintp(0), shift, buckets, indptr, 0)
-        at = buckets * self.tiles
-        return keys, ids, self.array("histogram", _DIGITS * self.tiles, np.uint32)[at : at + 1]
-
-    def _partition(
-        self, keys: Any, ids: Any, shift: int, buckets: int, indptr: Any, into: int
-    ) -> tuple[Any, Any]:
+    def _partition(self, keys: Any, ids: Any, shift: int, into: int) -> tuple[Any, Any]:
         histogram = self.array("histogram", _DIGITS * self.tiles, np.uint32)
         digit = np.zeros(1, _DIGIT)
-        pointer = 0 if indptr is None else indptr.data.ptr
-        digit[0] = (self.num_nodes, self.pairs, self.tiles, shift, buckets, pointer)
+        digit[0] = (self.num_nodes, self.pairs, self.tiles, shift)
         self.launch("digit_histogram", self.tiles * _THREADS, as_argument(digit), keys, histogram)
         n = histogram.size
         blocks = -(-n // _SCAN_TILE)
@@ -284,14 +236,14 @@ def scratch_array(scratch: dict[str, Any], name: str, size: int, dtype: Any) -> 
     return held[:size]
 
 
-def _zero(array: Any) -> Any:
-    array.data.memset_async(0, array.nbytes)
-    return array
-
-
 @functools.lru_cache(maxsize=64)
 def _kernel(name: str, wide: bool, long_pairs: bool, match: bool) -> Any:
     macros: dict[str, int | str] = {
-        "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "MATCH": int(match),
-    }  # fmt: skip
-    return kernels.load_module("index.cu", _PACKAGE, macros).get_function(name).kernel
+        "ID_T": "long" if wide else "int",
+        "PAIR_T": "long" if long_pairs else "int",
+    }
+    if name in _RADIX:
+        return kernels.load_module("radix.cu", _PACKAGE, macros).get_function(name).kernel
+    return (
+        kernels.load_module("index.cu", _PACKAGE, {**macros, "MATCH": int(match)}).get_function(name).kernel
+    )

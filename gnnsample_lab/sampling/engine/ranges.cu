@@ -1,7 +1,7 @@
 // Pairs of sample and transit by range: a range is a run of vertices whose lists fit the shared memory of a block
 // (transit_ranges.cu). One pass over the pairs in place of a sort: within a range their order is that of chance.
 //
-//   range_table   vertices, by blocks of 2^shift, to ranges of about equal bytes; their first vertices.
+//   range_table   first vertices of ranges of about equal bytes; the range that each block of 2^shift vertices begins in.
 //   range_counts  pairs per range, in shared memory. Bound: one read of the transits.
 //   range_items   a scan over the ranges (one block): first pairs, work items of at most `per_item` pairs.
 //   range_place   a tile of pairs is put in the order of ranges in shared memory and takes its places with one atomic per
@@ -9,9 +9,9 @@
 //   put_in_order  results that were written in the order of ranges, to the order of samples. The runs that a tile reads go
 //                 on in the next tile. Bound: a read and a write of all results.
 //
-// UNIT: what put_in_order moves at a time. There are fewer than 2^32 pairs and at most 8192 ranges.
+// UNIT: what put_in_order moves at a time. There are fewer than 2^32 pairs and vertices, and at most 8192 ranges.
 // @variants ID_T=int,long PAIR_T=int,long UNIT=int,int2,int4 THREADS=512,1024
-#include "philox.cuh"
+#include "block_scan.cuh"
 
 typedef long long i64;
 
@@ -24,9 +24,9 @@ typedef long long i64;
 #define ITEMS 16
 #define TILE (THREADS * ITEMS)
 
+typedef decltype((ID_T)0 + (PAIR_T)0) Word;
 struct Placed {
-    ID_T v;
-    PAIR_T pair;
+    Word v, pair;
 };
 
 // ranges.py holds the same record.
@@ -34,7 +34,7 @@ struct Ranges {
     i64 num_nodes, pairs, size, shift, blocks, ranges, per_item;
     i64 id_bytes;
     const i64* indptr;
-    unsigned short* table;  // [blocks]
+    unsigned short* table;  // [blocks + 1] range of the first vertex of each block of 2^shift, and the last range
     i64* firsts;            // [ranges + 1] vertices
     u32* counts;            // [ranges], zero at first
     u32* cursors;           // [ranges] next place
@@ -49,28 +49,55 @@ struct Ranges {
 
 __device__ __forceinline__ i64 bytes_before(const Ranges& x, i64 v) { return x.indptr[v] * x.id_bytes + v * 4; }
 
-__device__ __forceinline__ i64 range_of_block(const Ranges& x, i64 block, double share) {
-    return min((i64)((double)bytes_before(x, block << x.shift) * share), x.ranges - 1);
+__device__ __forceinline__ i64 range_of(const Ranges& x, i64 v, double share) {
+    return min((i64)((double)bytes_before(x, v) * share), x.ranges - 1);
 }
 
 extern "C" __global__ void __launch_bounds__(256) range_table(const __grid_constant__ Ranges x) {
-    const i64 b = blockIdx.x * 256ll + threadIdx.x;
-    if (b < x.ranges) x.counts[b] = 0;
-    if (b >= x.blocks) return;
+    const i64 i = blockIdx.x * 256ll + threadIdx.x;
     const double share = (double)x.ranges / (double)max(bytes_before(x, x.num_nodes), 1ll);
-    const i64 mine = range_of_block(x, b, share), before = b ? range_of_block(x, b - 1, share) : -1;
-    x.table[b] = (unsigned short)mine;
-    for (i64 r = before + 1; r <= mine; ++r) x.firsts[r] = b << x.shift;
-    if (b == x.blocks - 1)
-        for (i64 r = mine + 1; r <= x.ranges; ++r) x.firsts[r] = x.num_nodes;
+    if (i < x.ranges) {
+        i64 low = 0, high = x.num_nodes;  // the first vertex of range i or of a later one
+        while (low < high) {
+            const i64 middle = (low + high) >> 1;
+            if (range_of(x, middle, share) < i) low = middle + 1;
+            else high = middle;
+        }
+        x.firsts[i] = low;
+        x.counts[i] = 0;
+    }
+    if (i == x.ranges) x.firsts[i] = x.num_nodes;
+    if (i < x.blocks) x.table[i] = (unsigned short)range_of(x, i << x.shift, share);
+    if (i == x.blocks) x.table[i] = (unsigned short)(x.ranges - 1);
 }
+
+// What finds the range of a vertex, in shared memory.
+struct Finder {
+    u32* firsts;  // [ranges]
+    u32* table;   // [blocks]: range of the block's first vertex, and << 16 that of the next block's
+    u32 shift;
+    __device__ __forceinline__ Finder(const Ranges& x, u32* memory)
+        : firsts(memory), table(memory + x.ranges), shift((u32)x.shift) {
+        for (u32 i = threadIdx.x; i < x.ranges; i += THREADS) firsts[i] = (u32)x.firsts[i];
+        for (u32 i = threadIdx.x; i < x.blocks; i += THREADS) table[i] = x.table[i] | (u32)x.table[i + 1] << 16;
+    }
+    __device__ __forceinline__ u32 operator()(u32 v) const {
+        const u32 candidates = table[v >> shift];
+        u32 low = candidates & 0xFFFF, high = candidates >> 16;
+        while (low < high) {
+            const u32 middle = (low + high + 1) >> 1;
+            if (firsts[middle] <= v) low = middle;
+            else high = middle - 1;
+        }
+        return low;
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(THREADS) range_counts(const __grid_constant__ Ranges x, const ID_T* keys) {
     extern __shared__ __align__(16) unsigned char memory[];
     u32* const counts = (u32*)memory;
-    unsigned short* const table = (unsigned short*)(counts + x.ranges);
+    const Finder range_of_vertex(x, counts + x.ranges);
     for (u32 i = threadIdx.x; i < x.ranges; i += THREADS) counts[i] = 0;
-    for (u32 i = threadIdx.x; i < x.blocks; i += THREADS) table[i] = x.table[i];
     __syncthreads();
     for (i64 base = (i64)blockIdx.x * TILE; base < x.pairs; base += (i64)gridDim.x * TILE) {
         ID_T v[ITEMS];
@@ -81,33 +108,11 @@ extern "C" __global__ void __launch_bounds__(THREADS) range_counts(const __grid_
         }
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i)
-            if (v[i] >= 0) atomicAdd(counts + table[v[i] >> x.shift], 1u);
+            if (v[i] >= 0) atomicAdd(counts + range_of_vertex((u32)v[i]), 1u);
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < x.ranges; i += THREADS)
         if (counts[i]) atomicAdd(x.counts + i, counts[i]);
-}
-
-// Exclusive prefix of `value` within the block, and the block's sum.
-__device__ __forceinline__ u32 block_exclusive(u32 value, u32& sum) {
-    __shared__ u32 warps[THREADS / 32];
-    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    u32 inclusive = value;
-#pragma unroll
-    for (u32 apart = 1; apart < 32; apart <<= 1) {
-        const u32 left = __shfl_up_sync(0xFFFFFFFFu, inclusive, apart);
-        if (lane >= apart) inclusive += left;
-    }
-    __syncthreads();
-    if (lane == 31) warps[warp] = inclusive;
-    __syncthreads();
-    u32 before = 0;
-    sum = 0;
-    for (u32 w = 0; w < THREADS / 32; ++w) {
-        if (w < warp) before += warps[w];
-        sum += warps[w];
-    }
-    return before + inclusive - value;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) range_items(const __grid_constant__ Ranges x) {
@@ -137,9 +142,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     Placed* const staged = (Placed*)memory;
     u32* const counts = (u32*)(staged + TILE);  // of the tile, then where the range's run begins in it
     u32* const moves = counts + x.ranges;       // from there to its place
-    unsigned short* const table = (unsigned short*)(moves + x.ranges);
+    const Finder range_of_vertex(x, moves + x.ranges);
     const u32 ranges = (u32)x.ranges, per_thread = (ranges + THREADS - 1) / THREADS;
-    for (u32 i = threadIdx.x; i < x.blocks; i += THREADS) table[i] = x.table[i];
     for (i64 base = (i64)blockIdx.x * TILE; base < x.pairs; base += (i64)gridDim.x * TILE) {
         for (u32 i = threadIdx.x; i < ranges; i += THREADS) counts[i] = 0;
         ID_T v[ITEMS];
@@ -154,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         for (int i = 0; i < ITEMS; ++i) {
             rank[i] = 0;
             if (v[i] >= 0) {
-                const u32 r = table[v[i] >> x.shift];
+                const u32 r = range_of_vertex((u32)v[i]);
                 rank[i] = r << 15 | atomicAdd(counts + r, 1u);
             }
         }
@@ -174,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         for (int i = 0; i < ITEMS; ++i) {
             const i64 at = base + i * THREADS + threadIdx.x;
             const u32 r = rank[i] >> 15, within = counts[r] + (rank[i] & 0x7FFF);
-            if (v[i] >= 0) staged[within] = Placed{v[i], (PAIR_T)at};
+            if (v[i] >= 0) staged[within] = Placed{v[i], (Word)at};
             if (x.places && at < x.pairs) x.places[at] = v[i] >= 0 ? (PAIR_T)(moves[r] + within) : (PAIR_T)-1;
             if (x.out && at < x.pairs && v[i] < 0)
                 for (i64 j = 0; j < x.size; ++j) x.out[at * x.size + j] = (ID_T)-1;
@@ -182,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
         __syncthreads();
         for (u32 i = threadIdx.x; i < here; i += THREADS) {
             const Placed moved = staged[i];
-            x.placed[moves[table[moved.v >> x.shift]] + i] = moved;
+            x.placed[moves[range_of_vertex((u32)moved.v)] + i] = moved;
         }
         __syncthreads();
     }

@@ -20,10 +20,16 @@ from .index import MAX_PAIRS, scratch_array
 _PACKAGE = "gnnsample_lab.sampling.engine"
 _THREADS, _ITEMS = 1024, 16
 MAX_RANGES = 8192
-MAX_BLOCKS = 12288
-"""Entries of the table that maps blocks of vertices to ranges, two bytes each in shared memory."""
+MAX_BLOCKS = 8192
+"""Entries of the table that maps blocks of vertices to ranges, four bytes each in shared memory."""
+PAYS_ROW, PAYS_PAIRS, PAYS_BYTES = 64, 3, 160 * 2**20
+"""Ranges pay for results of a multiple of these bytes per pair, from so many pairs per vertex and bytes of lists on."""
+_ONE_READ = frozenset(("lab_edge_count", "lab_bits", "lab_below", "lab_uniform", "lab_chance", "lab_fail"))
+"""Accessors of a ``next`` that reads nothing but the entry that it returns."""
 _STATIC_BYTES = 2560
 """Of the kernel's own, and what the driver keeps per block."""
+LEAST_BYTES = 16 * 1024
+"""Of a range: smaller ones do not pay for their places."""
 MAX_SIZE = 256
 """Slots per pair that the kernel is compiled for."""
 
@@ -41,7 +47,7 @@ class RangeKnobs:
     """How pairs are grouped and served; samples never depend on it.
 
     Attributes:
-        bytes: of the lists and list positions of a range, on average.
+        bytes: of the lists and list positions of a range, about; None: what leaves some of ``room``.
         room: bytes of shared memory for a range, None: what the blocks leave each other; larger ranges are read from
             global memory.
         threads, blocks_per_sm: of the sampling kernel.
@@ -49,16 +55,17 @@ class RangeKnobs:
         factor: a range is copied where its bytes are at most so many times the draws of the item.
         ordered: results are first written in the order of ranges, then put in the order of samples; None: as
             :func:`orders` has it.
+        stage: results of a thread that go through shared memory at a time, at most.
     """
 
-    bytes: int = 128 * 1024
+    bytes: int | None = None
     room: int | None = None
-    threads: int = 896
+    threads: int = 640
     blocks_per_sm: int = 1
     item_draws: int = 2**20
     factor: int = 32
     ordered: bool | None = None
-    part: int = 8
+    stage: int = 16
 
 
 KNOBS = RangeKnobs()
@@ -102,19 +109,43 @@ def num_ranges(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) 
 
 
 def serves(engine: Any, size: int, knobs: RangeKnobs = KNOBS) -> bool:
-    """Whether steps of ``size`` slots per pair can be served by ranges: the graph is on the GPU, ranges fit."""
-    if engine.streamed is not None or size > MAX_SIZE:
+    """Whether steps of ``size`` slots per pair can be served by ranges: the graph is on the GPU, ranges fit.
+
+    A call may be made twice (``Context.guesses``), which one that replaces a root must not.
+    """
+    if engine.streamed is not None or size > MAX_SIZE or "lab_root_replace" in engine.operator.uses:
         return False
     graph, id_bytes = engine.graph, engine.id_dtype.itemsize
-    if not fits(graph.num_nodes, int(graph.indices.size), id_bytes, knobs) or _room(size, id_bytes, knobs) < 0:
+    each = _range_bytes(size, id_bytes, knobs)
+    if (knobs.bytes is None and each < LEAST_BYTES) or _room(size, id_bytes, knobs) < 0:
+        return False
+    if not fits(graph.num_nodes, int(graph.indices.size), id_bytes, each):
         return False
     return _place_threads(MAX_RANGES, MAX_BLOCKS, 8) > 0
 
 
-def fits(num_nodes: int, num_edges: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
-    """Whether few enough ranges fit shared memory on average."""
-    ranges = num_ranges(num_nodes, num_edges, id_bytes, knobs.bytes)
-    return num_edges * id_bytes + 4 * num_nodes <= ranges * knobs.bytes
+def pays(engine: Any, pairs: int, size: int) -> bool:
+    """Whether a step of ``pairs`` with ``size`` slots each takes less time by ranges than sample by sample.
+
+    As measured on an H200 (``data/measured/NOTES.md``): lists must be too many for the cache, and have enough pairs to
+    pay for their copies; memory takes rows in any order as fast as in theirs where they are whole bursts of 64 bytes.
+    Nothing was measured where ``next`` reads more than the entry that it returns.
+    """
+    graph, id_bytes = engine.graph, engine.id_dtype.itemsize
+    return (
+        engine.operator.deferred
+        and engine.operator.uses <= _ONE_READ
+        and size * id_bytes % PAYS_ROW == 0
+        and pairs >= PAYS_PAIRS * graph.num_nodes
+        and int(graph.indices.size) * id_bytes >= PAYS_BYTES
+        and serves(engine, size)
+    )
+
+
+def fits(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) -> bool:
+    """Whether few enough ranges of that size hold the graph."""
+    ranges = num_ranges(num_nodes, num_edges, id_bytes, range_bytes)
+    return num_nodes < 2**32 and num_edges * id_bytes + 4 * num_nodes <= ranges * range_bytes
 
 
 @functools.lru_cache(maxsize=64)
@@ -123,12 +154,22 @@ def _room(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
     if knobs.room is not None:
         return knobs.room
     properties = runtime.device_properties()
-    most = min(properties["sharedMemPerMultiprocessor"] // knobs.blocks_per_sm, properties["sharedMemPerBlockOptin"])
-    return (int(most) - _STATIC_BYTES - knobs.threads * staged_ids(size, id_bytes, knobs.part) * id_bytes) // 16 * 16
+    most = min(
+        properties["sharedMemPerMultiprocessor"] // knobs.blocks_per_sm, properties["sharedMemPerBlockOptin"]
+    )
+    return (
+        (int(most) - _STATIC_BYTES - knobs.threads * staged_ids(size, id_bytes, knobs.stage) * id_bytes)
+        // 16
+        * 16
+    )
+
+
+def _range_bytes(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
+    return _room(size, id_bytes, knobs) * 15 // 16 if knobs.bytes is None else knobs.bytes
 
 
 def _place_bytes(threads: int, ranges: int, blocks: int, word: int) -> int:
-    return threads * _ITEMS * 2 * word + 8 * ranges + 2 * blocks
+    return threads * _ITEMS * 2 * word + 12 * ranges + 4 * blocks
 
 
 def _place_threads(ranges: int, blocks: int, word: int) -> int:
@@ -171,7 +212,8 @@ def group(
     keys, id_dtype = transits.ravel(), transits.dtype
     pair_dtype = np.dtype(np.int64 if pairs >= 2**31 else np.int32)
     word = max(id_dtype.itemsize, pair_dtype.itemsize)
-    ranges, shift = num_ranges(num_nodes, num_edges, id_dtype.itemsize, knobs.bytes), block_shift(num_nodes)
+    each = _range_bytes(size, id_dtype.itemsize, knobs)
+    ranges, shift = num_ranges(num_nodes, num_edges, id_dtype.itemsize, each), block_shift(num_nodes)
     blocks = max(1, -(-num_nodes // 2**shift))
     workers = runtime.num_sms() * knobs.blocks_per_sm
     per_item = max(32, min(knobs.item_draws // size, pairs // (8 * workers)))
@@ -180,7 +222,7 @@ def group(
         return scratch_array(scratch, f"ranges.{name}", count, dtype)
 
     counts, cursors = array("counts", ranges, np.uint32), array("cursors", ranges, np.uint32)
-    table = array("table", blocks, np.uint16)
+    table = array("table", blocks + 1, np.uint16)
     made = Grouped(
         array("placed", 2 * pairs, np.int64 if word == 8 else np.int32).reshape(pairs, 2),
         array("firsts", ranges + 1, np.int64), array("begins", ranges + 1, np.uint32),
@@ -203,12 +245,14 @@ def group(
     argument, wide = as_argument(record), (id_dtype.itemsize == 8, pair_dtype.itemsize == 8)
     threads = _place_threads(ranges, blocks, word)
     tile = threads * _ITEMS
-    counted, shared = 4 * ranges + 2 * blocks, _place_bytes(threads, ranges, blocks, word)
+    counted, shared = 8 * ranges + 4 * blocks, _place_bytes(threads, ranges, blocks, word)
     grid = (max(1, min(-(-pairs // tile), 2 * runtime.num_sms())),)
-    _kernel("range_table", *wide)((-(-max(blocks, ranges) // 256),), (256,), (argument,))
+    _kernel("range_table", *wide)((max(blocks, ranges) // 256 + 1,), (256,), (argument,))
     _kernel("range_counts", *wide, counted)(grid, (_THREADS,), (argument, keys), shared_mem=counted)
     _kernel("range_items", *wide)((1,), (_THREADS,), (argument,))
-    _kernel("range_place", *wide, shared, "int2", threads)(grid, (threads,), (argument, keys), shared_mem=shared)
+    _kernel("range_place", *wide, shared, "int2", threads)(
+        grid, (threads,), (argument, keys), shared_mem=shared
+    )
     return made
 
 
@@ -245,10 +289,10 @@ def _sample(engine: Any, made: Grouped, ordered: Any, size: int, knobs: RangeKno
     work["ordered"] = 0 if ordered is None else ordered.data.ptr
     macros: dict[str, int | str] = {
         "PAIR_T": "int" if made.placed.shape[0] < 2**31 else "long", "SIZE": size,
-        "ORDERED": int(ordered is not None), "PART_MOST": knobs.part,
+        "ORDERED": int(ordered is not None), "STAGE": knobs.stage,
         "RANGE_THREADS": knobs.threads, "RANGE_BLOCKS": knobs.blocks_per_sm,
     }  # fmt: skip
-    shared = knobs.threads * staged_ids(size, id_bytes, knobs.part) * id_bytes + room
+    shared = knobs.threads * staged_ids(size, id_bytes, knobs.stage) * id_bytes + room
     kernel = engine.raw_kernel("transit_ranges.cu", "transit_ranges", macros)
     if kernel.max_dynamic_shared_size_bytes < shared:
         kernel.max_dynamic_shared_size_bytes = shared
@@ -256,12 +300,13 @@ def _sample(engine: Any, made: Grouped, ordered: Any, size: int, knobs: RangeKno
     kernel.kernel((blocks,), (knobs.threads,), (engine.argument(), as_argument(work)), shared_mem=shared)
 
 
-def staged_ids(size: int, id_bytes: int, most: int = 16) -> int:
-    """Ids of shared memory that a thread's results take, padding included (``STRIDE`` units of ``transit_ranges.cu``)."""
+def staged_ids(size: int, id_bytes: int, most: int) -> int:
+    """Ids of shared memory that a thread's results take, padding included (``STRIDE`` units, ``transit_ranges.cu``)."""
     parts = -(-size // most)
-    part = size if parts == 1 else -(-(-(-size // parts)) // 4) * 4
+    part = size if parts == 1 else (size + 4 * parts - 1) // (4 * parts) * 4
     unit = 4 if size % 4 == 0 and id_bytes == 4 else 2 if size % 2 == 0 else 1
-    return (-(-part // unit) | 1) * unit
+    units = -(-part // unit)
+    return (units if units in (2, 4, 8) else units | 1) * unit
 
 
 def _put_in_order(places: Any, held: Any, out: Any, size: int) -> None:
@@ -280,7 +325,9 @@ def _put_in_order(places: Any, held: Any, out: Any, size: int) -> None:
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", threads: int = _THREADS) -> Any:
+def _kernel(
+    name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", threads: int = _THREADS
+) -> Any:
     macros: dict[str, int | str] = {
         "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "UNIT": unit,
         "THREADS": threads,

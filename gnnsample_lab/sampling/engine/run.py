@@ -23,7 +23,7 @@ PARALLELISMS = {
     "frontier": "Gunrock's formulation: a thread per edge of the frontier, samples one after another",
     "message": "Tigr's formulation: a thread per transit, samples one after another",
 }
-INDEXES = ("auto", "always", "radix", "counting", "buckets", "ranges")
+INDEXES = ("auto", "always", "radix", "counting", "ranges")
 MAX_SAMPLE_ID = 2**40 - 1
 
 
@@ -55,8 +55,9 @@ def run_app(
         seed: 64-bit key of the draws.
         num_samples: how many samples where ``roots`` is None, default 1024.
         first_sample: id of sample 0 in the draws; a run cut in parts gives each part its own.
-        index: whether ``"transit"`` builds the scheduling index only for steps where sharing pays (``"auto"``), or for
-            each (``"always"``, or by a named method: ``"radix"``, ``"counting"``, ``"buckets"``).
+        index: how ``"transit"`` groups pairs. ``"auto"``: by ranges of vertices in steps where that pays, else not at
+            all, sample by sample; ``"always"``: the paper's index in each step, built as is fastest; or a named method:
+            ``"radix"`` (the paper's), ``"counting"``, ``"ranges"``. ``AppResult.schedule`` says what was done.
         graph_bytes: how much of the graph's edges may lie on the GPU; what exceeds it is streamed from host memory,
             sub-graph by sub-graph (section 8.4). Without effect on the CPU.
         max_steps: stop after so many steps. An application of infinitely many steps raises after 10,000 by default.

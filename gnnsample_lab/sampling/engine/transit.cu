@@ -6,9 +6,6 @@
 //                     entries each, and is read by shuffles.
 //   transit_block     class 1: a block per transit, its list in shared memory.
 //   transit_grid      class 2: blocks take work items of x.pairs_per_item pairs; as transit_block within an item.
-//   transit_flat      not the paper's: pairs in the order of the index, evenly cut into tiles; a tile finds its transits
-//                     once and reads lists through the caches. With x.keys the order may be coarse (buckets of vertices
-//                     whose lists fit the L2 together), and then neighbouring blocks work in one bucket.
 //   transit_frontier  Gunrock's advance: a thread per edge of the frontier goes through all samples of its transit and keeps
 //                     those that drew its edge. Operators that are not deferred name no edge: edge 0 calls for all.
 //   transit_message   Tigr: a thread per distinct transit, its samples one after another.
@@ -16,8 +13,7 @@
 // A thread serves SLOTS (4, or m where less) neighbouring slots of a pair: one call of the generator, and for deferred
 // operators as many reads in flight. A list is copied (to registers, shared memory) only where it is at most x.factor times
 // as long as the number of draws from it: else reads of it by the caches cost less than the copy.
-// Bound: writes of m ids at random, m * 4 bytes in sectors of 32; a gather of the pair (and the lists, once, where an index
-// groups fully); for frontier and message the longest transit's samples.
+// Bound: writes of m ids at random, m * 4 bytes in sectors of 32; a gather of the pair and of the lists, once; for frontier and message the longest transit's samples.
 // @operator
 // @variants ID_T=int,long PAIR_T=int,long SLOTS=1,4 LANES=8,32 HELD=1,2
 #include "context.cuh"
@@ -34,14 +30,10 @@
 #ifndef HELD
 #define HELD 2
 #endif
-#define FLAT_PAIRS 512  // pairs per tile of transit_flat
-#define FLAT_THREADS 256
 
 // index.py holds the same record.
 struct Index {
     const PAIR_T* pairs;      // places in p.transits, grouped by transit
-    const ID_T* keys;         // transit of each of them where the order is coarse, or 0
-    const u32* num_keys;      // how many, where the order is coarse
     const ID_T* transits;     // distinct, [D]
     const i64* begins;        // [D + 1]
     const i64* totals;        // D, members of the three classes, work items
@@ -259,70 +251,6 @@ extern "C" __global__ void __launch_bounds__(256)
         const i64 first = x.begins[number] + (i - x.item_begins[n]) * x.pairs_per_item;
         const i64 last = min(first + x.pairs_per_item, x.begins[number + 1]);
         serve_pairs(p, x, x.transits[number], first, last, (ID_T*)memory);
-    }
-}
-
-// Number of the distinct transit that pair `place` of the index belongs to.
-__device__ __forceinline__ i64 number_at(const Index& x, i64 place) {
-    i64 low = 0, high = x.totals[0];
-    while (high - low > 1) {
-        const i64 middle = (low + high) >> 1;
-        if (x.begins[middle] <= place) low = middle;
-        else high = middle;
-    }
-    return low;
-}
-
-extern "C" __global__ void __launch_bounds__(FLAT_THREADS)
-    transit_flat(const __grid_constant__ AppPlan p, const __grid_constant__ Index x) {
-    __shared__ i64 begin[FLAT_PAIRS], length[FLAT_PAIRS];
-    __shared__ ID_T vertex[FLAT_PAIRS];
-    __shared__ PAIR_T pairs[FLAT_PAIRS];
-    __shared__ u32 heads[FLAT_PAIRS / 32];  // bit: this pair has another transit than the one before
-    __shared__ i64 number;                  // of the tile's first pair
-    const i64 groups = groups_of(p), total = x.keys ? (i64)*x.num_keys : x.begins[x.totals[0]];
-    const i64 tiles = (total + FLAT_PAIRS - 1) / FLAT_PAIRS, per_block = (tiles + gridDim.x - 1) / gridDim.x;
-    // Sorted: a run of tiles per block, so that the next one's first transit is known. Buckets: blocks side by side.
-    const i64 from = x.keys ? (i64)blockIdx.x : blockIdx.x * per_block, apart = x.keys ? (i64)gridDim.x : 1;
-    const i64 to = x.keys ? tiles : min(from + per_block, tiles);
-    if (!x.keys && threadIdx.x == 0 && from < to) number = number_at(x, from * FLAT_PAIRS);
-    for (i64 tile = from; tile < to; tile += apart) {
-        const i64 base = tile * FLAT_PAIRS;
-        const int here = (int)min((i64)FLAT_PAIRS, total - base);
-        if (!x.keys) {
-            if (threadIdx.x < FLAT_PAIRS / 32) heads[threadIdx.x] = 0;
-            __syncthreads();
-            for (i64 d = number + 1 + threadIdx.x; d < x.totals[0] && x.begins[d] < base + here; d += FLAT_THREADS) {
-                const int at = (int)(x.begins[d] - base);
-                atomicOr(heads + (at >> 5), 1u << (at & 31));
-            }
-            __syncthreads();
-        }
-        i64 last = 0;
-        for (int q = threadIdx.x; q < here; q += FLAT_THREADS) {
-            ID_T v;
-            if (x.keys) {
-                v = x.keys[base + q];
-            } else {
-                last = number;
-                for (int w = 0; w < q >> 5; ++w) last += __popc(heads[w]);
-                last += __popc(heads[q >> 5] & (2u << (q & 31)) - 1);
-                v = x.transits[last];
-            }
-            vertex[q] = v;
-            pairs[q] = x.pairs[base + q];
-            begin[q] = p.indptr[v];
-            length[q] = p.indptr[(i64)v + 1] - begin[q];
-        }
-        __syncthreads();
-        // The next tile's first pair has this tile's last transit or starts another, whose head is then at its place 0.
-        if (!x.keys && (int)threadIdx.x == (here - 1) % FLAT_THREADS) number = last;
-        const i64 work = (i64)here * groups;
-        for (i64 i = threadIdx.x; i < work; i += FLAT_THREADS) {
-            const i64 q = quotient(i, groups);
-            serve(p, (i64)pairs[q], i - q * groups, List{(i64)vertex[q], begin[q], length[q], lab_edges_at(p, begin[q])});
-        }
-        __syncthreads();
     }
 }
 

@@ -2,7 +2,7 @@
 
 What runs follows from ``engine.parallelism``: NextDoor's three kernels by neighbours to sample (``"transit"``), its
 baseline without load balance (``"transit-vanilla"``), Gunrock's and Tigr's ways (``"frontier"``, ``"message"``).
-With ``index="buckets"`` pairs are grouped by ranges of vertices alone and cut evenly (``transit_flat``).
+With ``index="ranges"`` pairs are grouped by ranges of vertices alone (``ranges.py``).
 """
 
 from __future__ import annotations
@@ -21,18 +21,10 @@ from . import ranges
 from .index import Index, IndexKnobs
 from .ranges import RangeKnobs
 
-CACHED_BYTES = 48 * 2**20
-"""Adjacency up to this stays in the L2 cache whatever the order of pairs: an index saves nothing."""
-INDEX_BYTES = 128
-"""Cost of a pair in the index, in bytes of traffic that take as long; to be fitted."""
-SCATTER_BYTES = 64
-"""Cost of a pair's slots written out of order beyond that in order."""
-READ_BYTES = 64
-"""Cost of a neighbour read at random from memory."""
 _SHARED_BYTES = 48 * 1024
 
 INDEX = np.dtype([(name, np.int64) for name in (
-    "pairs", "keys", "num_keys", "transits", "begins", "totals", "lists", "capacity", "item_begins", "items",
+    "pairs", "transits", "begins", "totals", "lists", "capacity", "item_begins", "items",
     "pairs_per_item", "factor", "cached", "edge_ends",
 )])  # fmt: skip
 """``Index`` of ``transit.cu``."""
@@ -43,7 +35,6 @@ class Knobs:
     """Launch shapes and thresholds; samples never depend on them.
 
     Attributes:
-        kernels: what ``"transit"`` runs on a full index: ``"classes"`` (sub-warp, block and grid) or ``"flat"``.
         factor: a list is copied to shared memory or registers where it is at most so many times as long as the number
             of draws from it; 0: never.
         lanes: lanes per transit of the sub-warp kernel, a power of two up to 32; None: as many as the largest transit
@@ -55,7 +46,6 @@ class Knobs:
         ranges: how pairs are grouped by ranges of vertices.
     """
 
-    kernels: str = "classes"
     factor: int = 1
     lanes: int | None = None
     held: int = 2
@@ -65,7 +55,6 @@ class Knobs:
             "transit_subwarp": 16,
             "transit_block": 32,
             "transit_grid": 8,
-            "transit_flat": 8,
         }
     )
     index: IndexKnobs = indexing.KNOBS
@@ -73,26 +62,6 @@ class Knobs:
 
 
 KNOBS = Knobs()
-
-
-def sharing_pays(pairs: int, size: int, num_nodes: int, edge_bytes: int | None = None) -> bool:
-    """Whether grouping pairs by transit is expected to save more than it costs.
-
-    Ungrouped, every draw reads a sector of a list at random; grouped, no more is read than the lists hold, each once,
-    for an index and writes out of order per pair. Lists that stay in the cache anyway leave nothing to save.
-
-    Args:
-        pairs: of sample and transit.
-        size: neighbours to sample per pair.
-        edge_bytes: the graph's lists together; by default those of 16 four-byte ids per vertex.
-    """
-    if edge_bytes is None:
-        edge_bytes = 64 * num_nodes
-    if edge_bytes <= CACHED_BYTES:
-        return False
-    draws = pairs * size
-    grouped = min(draws * READ_BYTES, edge_bytes)
-    return draws * READ_BYTES - grouped > pairs * (INDEX_BYTES + SCATTER_BYTES)
 
 
 def launch(engine: Any, step: int, knobs: Knobs | None = None) -> dict[str, Any]:
@@ -107,25 +76,19 @@ def launch(engine: Any, step: int, knobs: Knobs | None = None) -> dict[str, Any]
     knobs = knobs or KNOBS
     way, shape = engine.parallelism, engine.shape[step]
     transits, size = engine.transits, shape.size
-    num_nodes, num_edges = int(engine.plan["num_nodes"][0]), int(engine.graph.num_edges)
-    indptr = engine.graph.indptr
+    num_nodes = int(engine.plan["num_nodes"][0])
     record: dict[str, Any] = {"kernel": way, "index": engine.index, "pairs": int(transits.size)}
     if way == "transit" and engine.index in ("auto", "ranges") and ranges.serves(engine, size, knobs.ranges):
         return ranges.launch(engine, step, record, knobs.ranges)
     with engine.timing(record, "index_us"):
-        if way == "transit" and engine.index == "buckets":
-            built = indexing.build_buckets(
-                transits, num_nodes, indptr, num_edges, engine.scratch, knobs.index
-            )
-        else:
-            built = indexing.build(
-                transits, num_nodes, engine.index, engine.scratch, size=size, indptr=indptr, num_edges=num_edges,
-                knobs=knobs.index,
-            )  # fmt: skip
-        ends = indexing.frontier_ends(built, indptr, engine.scratch) if way == "frontier" else None
+        built = indexing.build(
+            transits, num_nodes, engine.index, engine.scratch, size=size, knobs=knobs.index
+        )
+        ends = (
+            indexing.frontier_ends(built, engine.graph.indptr, engine.scratch) if way == "frontier" else None
+        )
     record["index"] = built.kind
-    if built.totals is not None:
-        record["totals"] = cupy.array(built.totals)  # the next index takes its place
+    record["totals"] = cupy.array(built.totals)  # the next index takes its place
     with engine.timing(record, "sample_us"):
         indexing.null_slots(transits, size, engine.out)
         for name, threads in _kernels(way, built, transits.size, size, knobs):
@@ -159,8 +122,6 @@ def _kernels(way: str, built: Index, pairs: int, size: int, knobs: Knobs) -> lis
             "message": "transit_message",
         }[way]
         return [(name, threads if way == "transit-vanilla" else 2**62)]
-    if built.kind == "buckets" or knobs.kernels == "flat":
-        return [("transit_flat", threads)]
     names = []
     few, many = knobs.index.few, knobs.index.many
     if size < few:
@@ -188,13 +149,12 @@ def _run(engine: Any, name: str, threads: int, built: Index, ends: Any, size: in
     cached = min(knobs.factor * draws.get(name, 0), _SHARED_BYTES // id_bytes)
     record = np.zeros(1, INDEX)
     arrays = {
-        "pairs": built.pairs, "keys": built.keys, "num_keys": built.num_keys, "transits": built.transits,
-        "begins": built.begins, "totals": built.totals, "lists": built.lists, "item_begins": built.item_begins,
-        "items": built.items, "edge_ends": ends,
+        "pairs": built.pairs, "transits": built.transits, "begins": built.begins, "totals": built.totals,
+        "lists": built.lists, "item_begins": built.item_begins, "items": built.items, "edge_ends": ends,
     }  # fmt: skip
     for key, array in arrays.items():
         record[key] = 0 if array is None else array.data.ptr
-    record["capacity"] = 0 if built.lists is None else built.lists.shape[1]
+    record["capacity"] = built.lists.shape[1]
     record["pairs_per_item"], record["factor"], record["cached"] = built.pairs_per_item, knobs.factor, cached
     most = runtime.num_sms() * knobs.blocks_per_sm.get(name, 16)
     blocks = max(1, min(-(-threads // block), most))

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.gpu
 WAYS = [(way, "auto") for way in PARALLELISMS] + [
     ("transit", "radix"),
     ("transit", "counting"),
-    ("transit", "buckets"),
     ("transit", "ranges"),
 ]
 SEED, FIRST = 2**63 + 7, 2**33 + 1
@@ -117,6 +116,8 @@ RANGE_KNOBS = {
     "ordered": RangeKnobs(ordered=True),
     "global": RangeKnobs(factor=0),
     "few-threads": RangeKnobs(bytes=4096, threads=64, room=2048, factor=10**6),
+    "held-in-part": RangeKnobs(bytes=2**20, room=40_000, factor=10**6),
+    "many-stages": RangeKnobs(stage=4),
 }
 
 

@@ -110,7 +110,7 @@ def test_other_architectures_link(arch):
 @needs_wheels
 @pytest.mark.parametrize("name", ["walk", "weighted", "frontier"])
 def test_a_walk_keeps_everything_in_registers(name, tmp_path):
-    """No spills and no calls: accessors and user code are inlined into the kernel."""
+    """No spills; accessors and user code are inlined into the kernel, all but the draw that one word may not decide."""
     dump = tool("cuobjdump")
     if dump is None or tool("nvdisasm") is None:
         pytest.skip(
@@ -124,7 +124,8 @@ def test_a_walk_keeps_everything_in_registers(name, tmp_path):
         env={"PATH": f"{folder}:/usr/bin:/bin"},
     ).stdout  # fmt: skip
     assert "LDG" in sass
-    assert not re.findall(r"\b(?:LDL|STL|CALL)\b", sass)
+    assert not re.findall(r"\b(?:LDL|STL)\b", sass)
+    assert len(set(re.findall(r"\bCALL\S* (\S+)", sass))) == 1
 
 
 @needs_wheels

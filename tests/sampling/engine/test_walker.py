@@ -153,3 +153,15 @@ def test_default_roots_are_uniform_and_follow_the_seed():
     counts = np.bincount(one.roots[:, 0], minlength=40)
     assert counts.min() > 55 and counts.max() < 150
     assert (one.roots != lab.run_app(graph, Walk(1), num_samples=4000, device="cpu", seed=2).roots).any()
+
+
+def test_accessors_are_compiled_once_whatever_line_calls_them():
+    """Numba would keep one version per literal argument, and processes that share its cache would mix them up."""
+    from numba import types
+
+    from gnnsample_lab.sampling.engine import cpu_stream
+
+    for name in ("walk", "hops", "weighted"):
+        lab.run_app(toy_graph(True), APPS[name], toy_roots(name, 5), device="cpu")
+    found = cpu_stream.lab_below.signatures
+    assert found and not any(isinstance(argument, types.Literal) for one in found for argument in one)
