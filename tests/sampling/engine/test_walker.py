@@ -163,5 +163,5 @@ def test_accessors_are_compiled_once_whatever_line_calls_them():
 
     for name in ("walk", "hops", "weighted"):
         lab.run_app(toy_graph(True), APPS[name], toy_roots(name, 5), device="cpu")
-    found = cpu_stream.lab_below.signatures
-    assert found and not any(isinstance(argument, types.Literal) for one in found for argument in one)
+    lines = [line for _, _, line in cpu_stream.lab_below.signatures]
+    assert lines and not any(isinstance(line, types.Literal) for line in lines)
