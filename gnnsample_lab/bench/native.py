@@ -53,6 +53,7 @@ def operator_of(app: Any) -> tuple[str, dict[str, str]]:
     )
 
 
+@functools.cache
 def source_of(operator: str, source_name: str) -> str:
     """One translation unit: ``operator`` of ``native/`` in front of ``source_name`` of the engine, headers inlined."""
     seen: set[Path] = set()

@@ -42,7 +42,10 @@ extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32) reach(const __grid_
     u32* counters = lab_counters(p, b);
     const u32 base = p.batches[b].base;
     const Hop& h = p.hops[hop];
-    const u64 rows = min((u64)lab_read(counters + CTR_ROWS + hop), h.row_cap);
+    // After an error a row may be handed out that no block filled: its count and offset are what the memory held
+    // before, and would lead anywhere. One answer for the whole warp, since a block of this hop may raise an error.
+    const bool failed = __any_sync(LAB_FULL, lab_read(counters + CTR_STATUS));
+    const u64 rows = failed ? 0 : min((u64)lab_read(counters + CTR_ROWS + hop), h.row_cap);
     u64 level_end = lab_read(counters + CTR_SEEDS);
     for (int i = 0; i < hop; ++i) level_end += lab_read(counters + CTR_FRESH + i);
     Stage stage{staged[warp], 0};
@@ -200,6 +203,8 @@ extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
 #if TABLE == 1
     const u32 b = blockIdx.y;
     const u32* counters = lab_counters(p, b);
+    // Vertices that found no room among the nodes have their bits all the same, so ranks exceed what `order` holds.
+    if (lab_read(counters + CTR_STATUS)) return;
     const u64 count = min(lab_levels(p, counters, p.num_hops).end, p.node_cap);
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
         const u64 v = p.nodes[(u64)b * p.node_cap + i], w = (u64)b * p.table.stride + (v >> 5);

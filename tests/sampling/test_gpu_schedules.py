@@ -14,7 +14,8 @@ from gnnsample_lab.bench.verify import GPU_STRATEGIES
 from gnnsample_lab.minibatch.gpu import GpuEngine
 from gnnsample_lab.minibatch.per_hop import PER_HOP_STRATEGIES
 from gnnsample_lab.sampling.launch import Knobs
-from gnnsample_lab.sampling.plan import MAX_TAG, ONE_BLOCK_SEEDS, TABLES
+from gnnsample_lab.sampling.plan import CTR_ROWS, MAX_TAG, ONE_BLOCK_SEEDS, STATUS_OVERFLOW, TABLES
+from gnnsample_lab.sampling.sizes import MAX_MARGIN
 from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
 
 pytestmark = pytest.mark.gpu
@@ -164,6 +165,69 @@ def test_an_overflow_gives_the_same_sample_within_the_bound(strategy, fanouts, t
     # A bound of some bytes cannot be kept, one that was just enough can.
     assert outcomes[-1] == "error"
     assert "sample" in outcomes
+
+
+NONSENSE, FENCE_BYTES = 0x7F, 1 << 15
+
+
+class Fenced:
+    """Allocates memory that holds nonsense, each piece before a fence that nothing may write.
+
+    A pool puts arrays side by side, so a write past one changes another, or what is left of a rounded size, and
+    memory that was used before often holds what a kernel expects: most wrong accesses would pass unseen.
+    """
+
+    def __init__(self) -> None:
+        self.fences: list = []
+
+    def __call__(self, num_bytes: int):
+        import cupy
+
+        memory = cupy.get_default_memory_pool().malloc(num_bytes + FENCE_BYTES)
+        memory.memset_async(NONSENSE, num_bytes + FENCE_BYTES, cupy.cuda.get_current_stream())
+        self.fences.append(cupy.ndarray((FENCE_BYTES,), np.uint8, memory + num_bytes))
+        return memory
+
+    def hold(self) -> bool:
+        return all(bool((fence.get() == NONSENSE).all()) for fence in self.fences)
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("strategy", FUSED)
+@pytest.mark.parametrize("fanouts", [(10, 10, 10), (-1, -1)], ids=str)
+def test_an_overflow_writes_in_its_own_buffers_only(strategy, fanouts, table):
+    """Too little for rows, picks and nodes at every margin: three launches overflow, none may touch a neighbour."""
+    import cupy
+
+    fenced = Fenced()
+    with cupy.cuda.using_allocator(fenced):
+        sampler = make(graph_named("hubs"), fanouts, strategy, scratch_bytes=300_000, table=table)
+        with pytest.raises(MemoryError, match="scratch_bytes=300000"):
+            sampler.sample(SEEDS)
+        cupy.cuda.Device().synchronize()
+    assert sampler._engine._margin == MAX_MARGIN
+    assert fenced.hold()
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("strategy", QUEUE_STRATEGIES)
+def test_after_an_error_rows_that_no_block_filled_are_not_read(strategy, table):
+    """A block leaves with tickets unserved when it sees an error; their rows are handed out and hold nonsense."""
+    import cupy
+
+    fenced = Fenced()
+    with cupy.cuda.using_allocator(fenced):
+        engine = make(graph_named("dead-ends"), (10, 10, 10), strategy, table=table)._engine
+        workspace = engine.workspace(1, SEEDS.size)
+        workspace.clear_tables()
+        workspace.counters[0] = STATUS_OVERFLOW
+        workspace.counters[CTR_ROWS : CTR_ROWS + 3] = cupy.asarray(workspace.shape.row_caps, dtype=np.uint32)
+        engine.finisher.scan(workspace)
+        cupy.cuda.Device().synchronize()
+    status, nodes, picks = np.split(workspace.host_totals[:20], [1, 17])
+    assert status == STATUS_OVERFLOW
+    assert not nodes.any() and not picks.any()
+    assert fenced.hold()
 
 
 def test_scratch_stays_within_the_bound_over_batches_of_many_sizes():

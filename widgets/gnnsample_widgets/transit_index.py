@@ -79,7 +79,8 @@ class IndexExplorer(BatchExplorer):
     """What the scheduling index costs: bytes it moves against those of sampling, and its share of the time.
 
     State: ``app`` ("k-hop", "DeepWalk"), ``batch``, ``fanout_1``, ``fanout_2``, ``seed``, ``method`` (the index whose
-    time is shown: "radix", "counting", "auto"), ``recorded`` (without a GPU: the graph of the recorded times).
+    time is shown: "radix", "counting", "ranges", "auto"), ``recorded`` (without a GPU: the graph of recorded
+    times).
 
     Bytes are counted from the sample. Times are measured: here where there is a GPU, else recorded ones are shown. See
     :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
@@ -103,7 +104,7 @@ class IndexExplorer(BatchExplorer):
     def build_controls(self) -> dict[str, Control]:
         controls = [
             *self.batch_controls(),
-            Choice("method", "Index that is timed", self.method, [*METHODS, "auto"]),
+            Choice("method", "Index that is timed", self.method, [*METHODS, "ranges", "auto"]),
             Choice("recorded", "Times of", self.recorded, self._choices),
         ]
         return {control.name: control for control in controls}

@@ -69,7 +69,7 @@ def _choose(engine: Any, combiner: Combiner, wave: Wave) -> tuple[str, Any]:
     """How the wave's neighbourhoods are built, and the index of its transits where that takes one."""
     pairs, kind = wave.rows * combiner.num_transits, engine.index
     way = engine.parallelism
-    unshared = kind == "auto" and not sharing_pays(pairs, wave.entries, engine.graph.num_nodes)
+    unshared = kind == "auto" and not sharing_pays(pairs, wave.entries, int(engine.graph.indices.nbytes))
     if way == "sample" or (way == "transit" and unshared):
         return "pairs", None
     transits = combiner.transits[wave.first_row : wave.first_row + wave.rows].reshape(-1)

@@ -26,8 +26,8 @@ COMBINE = np.dtype([
 _THREADS = 256
 _ENTRIES, _TILE = 2048, 8192
 """Entries of the result per block, at least (``combine_flat``), and about (``combine_tiles``)."""
-SHARING = 4
-"""An index pays from this many samples per vertex of the graph that takes part on average, ..."""
+CACHED_BYTES = 48 * 2**20
+"""An index pays where the graph's lists are more than this: smaller ones stay in the L2 whoever reads them, ..."""
 LONG_LISTS = 32
 """... and lists of this length on average: below it sorting the pairs moves more bytes than it saves."""
 
@@ -193,6 +193,11 @@ def waves_of(begins: np.ndarray, capacity: int) -> Iterator[Wave]:
         row = end
 
 
-def sharing_pays(pairs: int, entries: int, num_nodes: int) -> bool:
-    """Whether sorting the pairs by transit is expected to pay, where the choice is free (``index="auto"``)."""
-    return pairs >= SHARING * num_nodes and entries >= LONG_LISTS * pairs
+def sharing_pays(pairs: int, entries: int, list_bytes: int) -> bool:
+    """Whether sorting the pairs by transit is expected to pay, where the choice is free (``index="auto"``).
+
+    Args:
+        entries: of all combined neighbourhoods.
+        list_bytes: the graph's lists together.
+    """
+    return list_bytes > CACHED_BYTES and entries >= LONG_LISTS * pairs

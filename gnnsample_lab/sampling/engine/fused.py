@@ -66,19 +66,22 @@ def launch(
 
 
 class Walkers:
-    """The samples of an endless application whose walks go on."""
+    """The samples of an endless application whose walks go on.
 
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
+    It does not hold the engine, which holds it: outputs in such a ring stay until the garbage collector comes by, and
+    the next run takes new memory from the driver.
+    """
+
+    def __init__(self) -> None:
         self.rows: Any = None
 
-    def can(self, step: int, steps: int) -> bool:
+    @staticmethod
+    def can(engine: Any, step: int, steps: int) -> bool:
         """Whether the ``steps`` steps from ``step`` on can go into one kernel that stops walks at their end."""
-        engine = self.engine
         chosen = engine.operator.transits_source is not None  # a sample without a transit may have one later
         return not chosen and engine.num_samples < _ROWS and length(engine, step, step + steps) == steps
 
-    def advance(self, step: int, steps: int) -> tuple[int, int, int]:
+    def advance(self, engine: Any, step: int, steps: int) -> tuple[int, int, int]:
         """Walk up to ``steps`` steps; waits once.
 
         Returns:
@@ -86,7 +89,6 @@ class Walkers:
         """
         import cupy
 
-        engine = self.engine
         first, last = engine.steps[step], engine.steps[step + steps - 1]
         num_bytes = last.data.ptr - first.data.ptr + last.nbytes
         cupy.cuda.runtime.memsetAsync(first.data.ptr, 0xFF, num_bytes, cupy.cuda.get_current_stream().ptr)

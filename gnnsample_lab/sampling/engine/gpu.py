@@ -109,7 +109,7 @@ class GpuEngine:
         self._own_transits = operator.transits_source is not None
         self._reads_history = self._own_transits or bool(operator.uses & _READS_HISTORY)
         self._events: list[Timed] = []
-        self._walkers = fused.Walkers(self)
+        self._walkers = fused.Walkers()
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -224,10 +224,10 @@ class GpuEngine:
         import cupy
 
         first = len(self.steps)
-        if self._fuses() and self._walkers.can(first, count):
+        if self._fuses() and self._walkers.can(self, first, count):
             self._reserve(count)
             self._set_step(first)
-            going, taken, status = self._walkers.advance(first, count)
+            going, taken, status = self._walkers.advance(self, first, count)
             self._check(status)
             self._drop(first + taken)
             return going == 0

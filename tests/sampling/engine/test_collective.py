@@ -134,9 +134,9 @@ def test_waves_hold_every_sample_once(capacity):
 
 
 def test_an_index_where_sharing_pays():
-    assert combine.sharing_pays(1_000_000, 10**8, 10_000)
-    assert not combine.sharing_pays(1_000, 10**6, 10_000)  # few samples share a transit
-    assert not combine.sharing_pays(1_000_000, 3_000_000, 10_000)  # lists are short
+    assert combine.sharing_pays(1_000_000, 10**8, 10**9)
+    assert not combine.sharing_pays(1_000_000, 10**8, 10**7)  # all lists stay in the cache
+    assert not combine.sharing_pays(1_000_000, 3_000_000, 10**9)  # lists are short
 
 
 @pytest.mark.slow

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine import transit
+from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine.gpu import GpuEngine
 from gnnsample_lab.sampling.engine.ranges import RangeKnobs
 from gnnsample_lab.sampling.engine.run import PARALLELISMS
+from gnnsample_lab.sampling.engine.shape import Shape
 from tests.sampling.engine.toy_apps import APPS, DistinctHops, Ending, Hops, Walk, toy_graph, toy_roots
 
 pytestmark = pytest.mark.gpu
@@ -202,3 +207,23 @@ def test_a_run_leaves_graph_and_roots_as_they_were():
     assert all(
         bool((a == b).all()) for a, b in zip(before, (graph.indptr, graph.indices, roots), strict=True)
     )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_run_takes_comes_back_at_once(way):
+    """No engine stays behind in a ring of references, which would hold its outputs until they are collected."""
+    import cupy
+
+    parallelism, index = way
+    graph, app = toy_graph(True).to("cuda"), Hops()
+    operator = compile_operator(app, graph)
+    roots = cupy.arange(40, dtype=np.int64).reshape(-1, 1)
+    gc.disable()
+    try:
+        engine = GpuEngine(graph, app, operator, Shape(app, 1), roots, 0, 0, parallelism, index)
+        engine.run()
+        seen = weakref.ref(engine)
+        del engine
+        assert seen() is None
+    finally:
+        gc.enable()
