@@ -48,8 +48,8 @@ class RangeKnobs:
 
     Attributes:
         bytes: of the lists and list positions of a range, about; None: what leaves some of ``room``.
-        room: bytes of shared memory for a range, None: what the blocks leave each other; larger ranges are read from
-            global memory.
+        room: bytes of shared memory for a range, None: what the blocks leave each other; of a larger range the rest is
+            read from global memory.
         threads, blocks_per_sm: of the sampling kernel.
         item_draws: neighbours to sample of a work item, at most.
         factor: a range is copied where its bytes are at most so many times the draws of the item.

@@ -7,6 +7,8 @@ copy runs while the present one is sampled. The paper copies every sub-graph tha
 * sub-graphs that still lie on the GPU are not copied again: a step begins with those that the last one ended with;
 * a sub-graph of which few edges are drawn is not copied at all: its edges are read where they are, across the bus. A
   random walk draws one edge per step, so this is what most of its steps do.
+
+Collective steps read all their lists across the bus.
 """
 
 from __future__ import annotations
@@ -28,16 +30,9 @@ BUS_READ_BYTES = 96
 _WEIGHT = frozenset({"lab_edge_weight", "lab_neighbor_weight"})
 _PREFIX = frozenset({"lab_edge_prefix", "lab_edge_search", "lab_neighbor_prefix", "lab_neighbor_search"})
 _SEARCH = frozenset({"lab_edge_search", "lab_edge_has"})
-_THREADS, _PIECE = 256, 2048
+_THREADS = 256
 STAGED = np.dtype([(name, np.int64) for name in ("edge_begin", "indices", "weight", "prefix")])
 """``Staged`` of ``streaming.cu``."""
-COLLECT = np.dtype([
-    (name, np.int64) for name in (
-        "indptr", "transits", "pair_begin", "weight_begin", "out", "sums", "first_row", "num_transits", "edge_begin",
-        "indices", "prefix",
-    )
-])  # fmt: skip
-"""``Collect`` of ``streamed.cu``."""
 
 
 class StreamedGraph:
@@ -113,25 +108,18 @@ class StreamedGraph:
         self._draw_bytes = BUS_READ_BYTES * (reads + (math.log2(mean + 2) if uses & _SEARCH else 0.0))
 
     @property
-    def max_in_degree(self) -> int:
-        """Edges of the longest list."""
-        return int(self.graph.max_in_degree)
-
-    @property
     def num_parts(self) -> int:
         """Sub-graphs that the graph is cut into."""
         return len(self.parts) - 1
 
-    def stages(self, pairs: int, size: int, entries: int | None = None) -> bool:
+    def stages(self, pairs: int, size: int) -> bool:
         """Whether a step is worth its index: False where so little is read that reading it across the bus is cheaper.
 
-        Args:
-            pairs, size: pairs of sample and transit, and draws from each.
-            entries: collective steps: entries of all lists together, in place of draws.
+        ``pairs`` are those of sample and transit, ``size`` the draws from each.
         """
         if not self.across_bus:
             return True
-        return self._bus_bytes(pairs, size, entries) * pairs > int(self._part_bytes.sum()) / 8
+        return self._bus_bytes(size) * pairs > int(self._part_bytes.sum()) / 8
 
     def run_step(self, engine: Any, number: int) -> dict[str, Any]:
         """Run step ``number`` of an individual application: ``next`` for all pairs, without redraws.
@@ -174,59 +162,13 @@ class StreamedGraph:
             kernel((grid,), (_THREADS,), args)
 
         try:
-            return self._serve(bounds, self._bus_bytes(1, shape.size, None), launch)
+            return self._serve(bounds, self._bus_bytes(shape.size), launch)
         finally:
             plan["staged"] = plan["staged_begin"] = plan["staged_end"] = 0
 
-    def collect(self, engine: Any, combiner: Any, wave: Any, out: Any, sums: Any) -> dict[str, Any]:
-        """Lists of a wave's transits behind one another, as ``combine.cu`` does: entries to ``out``, sums to ``sums``.
-
-        Args:
-            combiner: the step's :class:`~.combine.Combiner`, which says where lists go.
-            wave: :class:`~.combine.Wave` of samples.
-            out: ids ``[entries]``, or None.
-            sums: ``uint64[entries + rows]``, begun for each sample, or None.
-
-        Returns:
-            What was done, for ``r.schedule``: see :meth:`_serve`.
-        """
-        import cupy
-
-        end = wave.first_row + wave.rows
-        transits = cupy.ascontiguousarray(combiner.transits[wave.first_row : end]).reshape(-1)
-        index, bounds = self._sort(engine, transits)
-        kernel = self._kernel("collect", index)
-        record, staged = np.zeros(1, COLLECT), np.zeros(1, STAGED)
-        arrays = {
-            "indptr": self.indptr, "transits": combiner.transits, "pair_begin": combiner.pair_begin,
-            "weight_begin": combiner.weight_begin, "out": out, "sums": sums,
-        }  # fmt: skip
-        for name, array in arrays.items():
-            record[name] = 0 if array is None else array.data.ptr
-        record["first_row"], record["num_transits"] = wave.first_row, combiner.num_transits
-        pieces = max(1, min(64, -(-self.graph.max_in_degree // _PIECE)))
-
-        def launch(first: int, last: int, slot: int | None) -> None:
-            self._describe(staged, first, slot)
-            record["edge_begin"] = staged["edge_begin"]
-            record["indices"] = staged["indices"] if slot is not None else self.indices.data.ptr
-            if self.prefix is not None:
-                record["prefix"] = staged["prefix"] if slot is not None else self.prefix.data.ptr
-            blocks = -(-int(bounds[last] - bounds[first]) * 32 // _THREADS)
-            grid = (max(1, min(blocks, runtime.num_sms() * 8)), pieces)
-            kernel(
-                grid,
-                (_THREADS,),
-                (as_argument(record), index.pairs, self._bounds, np.int32(first), np.int32(last)),
-            )
-
-        return self._serve(bounds, self._bus_bytes(transits.size, 1, wave.entries), launch)
-
-    def _bus_bytes(self, pairs: int, size: int, entries: int | None) -> float:
+    def _bus_bytes(self, size: int) -> float:
         """Cost of a pair that is read across the bus, in bytes of a copy."""
-        if entries is None:
-            return size * self._draw_bytes
-        return entries / max(1, pairs) * self.layout.edge_bytes + BUS_READ_BYTES
+        return size * self._draw_bytes
 
     def _sort(self, engine: Any, transits: Any) -> tuple[Any, np.ndarray]:
         """The scheduling index of ``transits``, and how many pairs lie before each sub-graph (waits for the GPU)."""
