@@ -91,6 +91,17 @@ def num_sms() -> int:
     return int(device_properties()["multiProcessorCount"])
 
 
+def is_memory_mapped(array: Any) -> bool:
+    """True when the array's memory is a file's: a ``numpy.memmap``, or a view of one."""
+    import numpy as np
+
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
 def is_cuda_array(array: Any) -> bool:
     """True for CuPy arrays and CUDA torch tensors, without importing either."""
     if type(array).__module__.split(".")[0] == "cupy":

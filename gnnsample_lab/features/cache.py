@@ -137,7 +137,7 @@ class FeatureCache:
             self._missing_id = int(np.argmin(row_of))
 
     def _resolve_transfer(self, transfer: str) -> str:
-        on_disk = not self.on_device and host.is_memory_mapped(self.table)
+        on_disk = not self.on_device and runtime.is_memory_mapped(self.table)
         if transfer == "disk" and not on_disk:
             raise ValueError("transfer='disk' needs a memory-mapped table (got one in memory)")
         if self.device == "cpu":

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit, prange
 
-from gnnsample_lab.device.runtime import is_cuda_array
+from gnnsample_lab.device.runtime import is_cuda_array, is_memory_mapped
 
 from .sizing import free_host_bytes
 
@@ -47,15 +47,6 @@ def feature_table(feat: Any, name: str = "feat") -> Any:
     if table.ndim != 2 or table.shape[1] == 0:
         raise ValueError(f"{name} must have shape (vertices, features) (got {tuple(table.shape)})")
     return table if table.flags.c_contiguous else np.ascontiguousarray(table)
-
-
-def is_memory_mapped(table: Any) -> bool:
-    """True when the array's memory is a file's: a ``numpy.memmap``, or a view of one."""
-    while isinstance(table, np.ndarray):
-        if isinstance(table, np.memmap):
-            return True
-        table = table.base
-    return False
 
 
 def vector_bytes(row_bytes: int, *addresses: int) -> int:

@@ -9,19 +9,11 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.minibatch.feeds import induced_batches, minibatches, voted_batch
+from tests.sampling.engine import toy_apps
 
 
-class Hops(lab.SamplingApp):
+class Hops(toy_apps.Hops):
     fanouts = (4, 3)
-
-    def next(self, s, transits, src_edges, step, rng):
-        return src_edges[rng.below(len(src_edges))] if len(src_edges) else lab.NULL
-
-    def steps(self):
-        return len(self.fanouts)
-
-    def sample_size(self, step):
-        return self.fanouts[step]
 
 
 class Layers(Hops):

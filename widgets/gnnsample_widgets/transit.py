@@ -109,7 +109,26 @@ def totals_of(counts: dict[str, Any], sectors: dict[str, int], label: str) -> go
     )
 
 
-class ThreadsExplorer(Explorer):
+class StepExplorer(Explorer):
+    """An explorer of one step of the application in ``app``: the slider ``step`` goes as far as that does."""
+
+    walk_steps: ClassVar[int] = WALK
+
+    @traitlets.observe("app")
+    def _has_other_steps(self, _: Any) -> None:
+        # At once, so that set(app=..., step=...) may name any step of the new one.
+        if getattr(self, "controls", None):
+            with self._holding():
+                self.adapt()
+
+    def adapt(self) -> None:
+        super().adapt()
+        steps = 2 if self.app == KHOP else self.walk_steps
+        if self.controls["step"].max != steps:
+            self.controls["step"].set_limits(1, steps)
+
+
+class ThreadsExplorer(StepExplorer):
     """Whose list each thread reads at one step, under both schemes: lists, sectors and lanes at work, warp by warp.
 
     State: ``app`` ("k-hop", "DeepWalk", "node2vec"), ``where`` (a small made-up graph, or the loaded one), ``roots``,
@@ -150,18 +169,9 @@ class ThreadsExplorer(Explorer):
         ]
         return {control.name: control for control in controls}
 
-    @traitlets.observe("app")
-    def _has_other_steps(self, _: Any) -> None:
-        # At once, so that set(app=..., step=...) may name any step of the new one.
-        if getattr(self, "controls", None):
-            with self._holding():
-                self.adapt()
-
     def adapt(self) -> None:
+        super().adapt()
         self.controls["fanout"].disabled = self.app != KHOP
-        steps = 2 if self.app == KHOP else WALK
-        if self.controls["step"].max != steps:
-            self.controls["step"].set_limits(1, steps)
 
     def _graph(self, state: dict[str, Any], on_device: bool = False) -> Any:
         if state["where"] == SMALL:

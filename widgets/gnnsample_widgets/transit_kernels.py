@@ -14,7 +14,7 @@ from gnnsample_lab.sampling.engine import threads
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import batch_options
-from .transit import APPS, KHOP, app_line, draw_roots, make_app
+from .transit import APPS, KHOP, StepExplorer, app_line, draw_roots, make_app
 
 MOST_ROOTS = 4096
 LENGTH = 4
@@ -104,7 +104,7 @@ class BatchExplorer(Explorer):
         ]
 
 
-class KernelExplorer(BatchExplorer):
+class KernelExplorer(StepExplorer, BatchExplorer):
     """Which kernel each transit goes to, and how much of the sample shares its lists, as batches grow.
 
     State: ``app`` ("k-hop", "DeepWalk", "node2vec"), ``batch`` (roots), ``fanout_1`` and ``fanout_2`` (of k-hop),
@@ -118,25 +118,14 @@ class KernelExplorer(BatchExplorer):
         "shares": (1, 900),
     }
 
+    walk_steps = LENGTH
+
     step = traitlets.Int(2).tag(state=True)
 
     def build_controls(self) -> dict[str, Control]:
         controls = self.batch_controls()
         controls.insert(4, Slider("step", "Step", self.step, min=1, max=max(2, self.step)))
         return {control.name: control for control in controls}
-
-    @traitlets.observe("app")
-    def _has_other_steps(self, _: Any) -> None:
-        # At once, so that set(app=..., step=...) may name any step of the new one.
-        if getattr(self, "controls", None):
-            with self._holding():
-                self.adapt()
-
-    def adapt(self) -> None:
-        super().adapt()
-        steps = 2 if self.app == KHOP else LENGTH
-        if self.controls["step"].max != steps:
-            self.controls["step"].set_limits(1, steps)
 
     def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
         step, count = state["step"] - 1, state["batch"]

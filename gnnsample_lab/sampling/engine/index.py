@@ -121,18 +121,25 @@ def num_passes(num_nodes: int) -> int:
     return max(1, -(-num_nodes.bit_length() // 8))
 
 
+def pair_type(pairs: int) -> np.dtype[Any]:
+    """What holds the place of one of ``pairs`` pairs.
+
+    Raises:
+        ValueError: 2^32 pairs or more.
+    """
+    if pairs > MAX_PAIRS:
+        raise ValueError(f"an index holds fewer than 2^32 pairs (got {pairs}): run fewer samples at a time")
+    return np.dtype(np.int64 if pairs >= 2**31 else np.int32)
+
+
 class _Work:
     """One index in the making."""
 
     def __init__(self, transits: Any, num_nodes: int, scratch: dict[str, Any], knobs: IndexKnobs) -> None:
         self.pairs, self.num_nodes, self.knobs = int(transits.size), num_nodes, knobs
-        if self.pairs > MAX_PAIRS:
-            raise ValueError(
-                f"an index holds fewer than 2^32 pairs (got {self.pairs}): run fewer samples at a time"
-            )
         self.keys = transits.ravel()
         self.id_dtype = transits.dtype
-        self.pair_dtype = np.dtype(np.int64 if self.pairs >= 2**31 else np.int32)
+        self.pair_dtype = pair_type(self.pairs)
         self.capacity = max(1, min(num_nodes, self.pairs))
         self.tiles = -(-self.pairs // _SORT_TILE)
         self._scratch = scratch

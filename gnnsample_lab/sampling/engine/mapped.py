@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device import runtime
+
 _PORTABLE, _MAPPED = 1, 2  # flags of cudaHostAlloc and cudaHostRegister, the same numbers in both
 _READ_ONLY = 8  # cudaHostRegister only
 _locked: dict[int, np.ndarray | None] = {}
@@ -34,31 +36,26 @@ def pinned(array: np.ndarray) -> np.ndarray:
 def _lock(array: np.ndarray) -> np.ndarray:
     import cupy
 
-    runtime = cupy.cuda.runtime
+    driver = cupy.cuda.runtime
     if array.nbytes and array.flags.c_contiguous:
         # Read-only pages, not merely a read-only array: locking those needs no flag, and not every machine has it.
-        flags = _PORTABLE | _MAPPED | (_READ_ONLY if _is_file(array) and not array.flags.writeable else 0)
+        flags = (
+            _PORTABLE
+            | _MAPPED
+            | (_READ_ONLY if runtime.is_memory_mapped(array) and not array.flags.writeable else 0)
+        )
         try:
-            runtime.hostRegister(array.ctypes.data, array.nbytes, flags)
+            driver.hostRegister(array.ctypes.data, array.nbytes, flags)
             return array
-        except runtime.CUDARuntimeError:  # pages of a file, pages that are locked already: a copy will do
+        except driver.CUDARuntimeError:  # pages of a file, pages that are locked already: a copy will do
             pass
     try:
         memory = cupy.cuda.PinnedMemory(max(8, array.nbytes), _PORTABLE | _MAPPED)
-    except runtime.CUDARuntimeError as error:
+    except driver.CUDARuntimeError as error:
         raise MemoryError(f"{array.nbytes} bytes of the graph could not be page-locked: {error}") from None
     copy = np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), array.dtype, array.size)
     copy[:] = array
     return copy
-
-
-def _is_file(array: Any) -> bool:
-    """True when the array's memory is a file's."""
-    while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap):
-            return True
-        array = array.base
-    return False
 
 
 def _unlock(key: int, address: int) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling.plan import as_argument
 
-from .index import MAX_PAIRS, scratch_array
+from .index import pair_type, scratch_array
 
 _PACKAGE = "gnnsample_lab.sampling.engine"
 _THREADS, _ITEMS = 1024, 16
@@ -207,10 +207,8 @@ def group(
         ValueError: 2^32 pairs or more.
     """
     pairs = int(transits.size)
-    if pairs > MAX_PAIRS:
-        raise ValueError(f"an index holds fewer than 2^32 pairs (got {pairs}): run fewer samples at a time")
     keys, id_dtype = transits.ravel(), transits.dtype
-    pair_dtype = np.dtype(np.int64 if pairs >= 2**31 else np.int32)
+    pair_dtype = pair_type(pairs)
     word = max(id_dtype.itemsize, pair_dtype.itemsize)
     each = _range_bytes(size, id_dtype.itemsize, knobs)
     ranges, shift = num_ranges(num_nodes, num_edges, id_dtype.itemsize, each), block_shift(num_nodes)
