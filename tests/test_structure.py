@@ -37,7 +37,7 @@ LAYERS = (
     "doctor",
     "cli",
 )
-MAX_LINES = 350
+MAX_LINES = 700
 
 # Import name -> name on the package index, where they differ.
 DISTRIBUTIONS = {"torch_geometric": "torch-geometric"}

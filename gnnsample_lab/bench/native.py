@@ -22,8 +22,8 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps.choices import weighted_edge
-from gnnsample_lab.sampling.engine import link
-from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine.language import link
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 
 _FOLDER = Path(__file__).resolve().parent / "native"
 _ENGINE = kernels.PACKAGE_ROOT / "sampling" / "engine"
@@ -67,8 +67,8 @@ def module(app: Any, operator: Any, source_name: str, macros: dict[str, Any] | N
 
     Args:
         app: a prepared :class:`~gnnsample_lab.sampling.apps.DeepWalk`, ``PPR``, ``Node2Vec`` or ``KHop``.
-        operator: what :func:`~gnnsample_lab.sampling.engine.frontend.compile_operator` makes of it; the kernels are
-            told of it as they are in the linked module.
+        operator: what :func:`~gnnsample_lab.sampling.engine.language.compile.compile_operator` makes of it; the
+            kernels are told of it as they are in the linked module.
         source_name: a file of ``sampling/engine`` marked ``// @operator``.
         macros: as the engine gives them to the linked module.
 

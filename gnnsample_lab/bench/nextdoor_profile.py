@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.engine.app import SamplingApp
+from gnnsample_lab.sampling.engine.language.app import SamplingApp
 
 from . import nextdoor_cases as settings
 from . import nextdoor_runs as runs

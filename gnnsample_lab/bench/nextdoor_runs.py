@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.sampling.engine import cpu
-from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.result import AppResult
 from gnnsample_lab.sampling.engine.run import check_roots
 from gnnsample_lab.sampling.engine.shape import Shape

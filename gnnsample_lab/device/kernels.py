@@ -4,7 +4,7 @@ A ``.cu`` file says which macros it takes in a line ``// @variants NAME=a,b OTHE
 what the compile test builds for every architecture. A line ``// @cooperative`` marks a source whose kernels
 use a grid barrier: CuPy then launches *every* kernel of that module cooperatively, so such kernels live in a
 file of their own. A line ``// @operator`` marks a source that calls functions of an application: it is linked with
-them (``sampling/engine/link.py``) instead.
+them (``sampling/engine/language/link.py``) instead.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 
 from gnnsample_lab import Graph, apps, run_app
 from gnnsample_lab.bench import native, walk_floor
-from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.conftest import absent
 from tests.nvrtc_compile import load_nvrtc, missing_wheels
 

@@ -56,8 +56,8 @@ def recorded_shares() -> tuple[dict[tuple[str, str], dict[str, float]], str]:
 
 def timed_shares(graph: Any, app: Any, roots: Any, seed: int, index: str) -> dict[str, float]:
     """Percent of a step's GPU time that its index takes, measured here: step -> median of five runs."""
-    from gnnsample_lab.sampling.engine.frontend import compile_operator
     from gnnsample_lab.sampling.engine.gpu import GpuEngine
+    from gnnsample_lab.sampling.engine.language.compile import compile_operator
     from gnnsample_lab.sampling.engine.run import check_roots
     from gnnsample_lab.sampling.engine.shape import Shape
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.engine.app import NULL, uniform_roots
+from gnnsample_lab.sampling.engine.language.app import NULL, uniform_roots
 from gnnsample_lab.sampling.types import check_int
 
 MAX_SIZE = 2**31 - 1

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.engine.app import NULL, SamplingApp
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp
 
 from .choices import distinct_roots, host_array, once_per_graph, size
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.engine.app import NULL, SamplingApp, SamplingType
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, SamplingType
 
 from .adjacency import column_norms, column_shares, entries_alike, row_norms, squared_entries
 from .choices import (

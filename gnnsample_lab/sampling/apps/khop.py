@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gnnsample_lab.sampling.engine.app import NULL, SamplingApp
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp
 
 from .choices import size
 

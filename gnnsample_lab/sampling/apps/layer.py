@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsample_lab.sampling.engine.app import INF, NULL, SamplingApp, SamplingType
+from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp, SamplingType
 
 from .choices import size
 

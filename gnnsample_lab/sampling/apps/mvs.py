@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.engine.app import NULL, SamplingApp, uniform_roots
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, uniform_roots
 
 from .choices import host_array, prefix_sums, size
 

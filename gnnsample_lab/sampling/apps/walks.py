@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.engine.app import INF, NULL, SamplingApp, uniform_roots
+from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp, uniform_roots
 from gnnsample_lab.sampling.types import check_choice
 
 from .choices import number, size, uniform_edge, weighted_edge

@@ -1,4 +1,4 @@
-// The accessors: what the functions of an application were translated to (frontend.py has their table, cpu_context.py
+// The accessors: what the functions of an application were translated to (language/accessors.py has their table, cpu_context.py
 // their twins). Plain functions, so that the compiler of the user's code can be told their names only; the linker inlines
 // them. One that cannot do what it is asked records the fault and returns something harmless. Included by context.cuh.
 #ifndef LAB_ACCESSORS

@@ -19,10 +19,11 @@ from gnnsample_lab.sampling.weights import integer_weights
 from . import cpu_context as c
 from . import cpu_memory as mem
 from . import cpu_stream
-from .app import SamplingAppError
 from .cpu_memory import as_pointer, read_i8
 from .cpu_step import take_step, write_id
-from .frontend import ACCESSORS, USES_EDGES, USES_WEIGHTS, Operator
+from .language.accessors import ACCESSORS, USES_EDGES, USES_WEIGHTS
+from .language.app import SamplingAppError
+from .language.compile import Operator
 from .shape import Shape
 
 _CHUNK = 16

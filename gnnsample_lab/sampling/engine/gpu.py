@@ -15,10 +15,12 @@ import numpy as np
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.plan import as_argument
 
-from . import fused, link, ranges, transit
-from .app import SamplingApp
-from .frontend import USES_WEIGHTS, Operator
+from . import fused, ranges, transit
 from .gpu_plan import APP_PLAN, CLEAR, Timed, round_keys, streamed, weights
+from .language import link
+from .language.accessors import USES_WEIGHTS
+from .language.app import SamplingApp
+from .language.compile import Operator
 from .outputs import Outputs
 from .shape import Shape
 
@@ -35,7 +37,7 @@ class GpuEngine:
 
     Args:
         graph: on the GPU; with ``graph_bytes`` anywhere.
-        operator: of :func:`~.frontend.compile_operator`.
+        operator: of :func:`~.language.compile.compile_operator`.
         shape: sizes of the steps.
         roots: CuPy, integers ``[S, R]``, -1 for none.
         parallelism, index, graph_bytes: as :func:`~.run.run_app` has them.

@@ -10,7 +10,7 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling.weights import integer_weights
 
-from .frontend import MAX_TABLES
+from .language.compile import MAX_TABLES
 
 APP_PLAN = np.dtype([
     *((name, np.int64) for name in (

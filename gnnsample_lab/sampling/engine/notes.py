@@ -13,8 +13,8 @@ from numba import njit
 
 from gnnsample_lab.device import philox
 
-from .app import NULL
-from .frontend import FAILURES
+from .language.accessors import FAILURES
+from .language.app import NULL
 from .result import AppResult
 
 

@@ -1,8 +1,8 @@
 """What every call of ``next`` in a step reads: the application run once more, with accessors that take notes.
 
-The rewritten functions of an application (:mod:`.frontend`) are plain Python over accessors. Here the accessors are
-Python too, and keep the address of every read of a neighbour list. Draws are functions of sample, step and slot, so
-the same vertices come out as of any engine, and the notes hold for each of them.
+The rewritten functions of an application (:mod:`.language.compile`) are plain Python over accessors. Here the
+accessors are Python too, and keep the address of every read of a neighbour list. Draws are functions of sample, step
+and slot, so the same vertices come out as of any engine, and the notes hold for each of them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 
 from gnnsample_lab.sampling.weights import integer_weights
 
-from .app import NULL
-from .frontend import USES_WEIGHTS, compile_operator
+from .language.accessors import USES_WEIGHTS
+from .language.app import NULL
+from .language.compile import compile_operator
 from .notes import ACCESSORS, Call, prev_vertex, table_accessors
 from .result import AppResult
 

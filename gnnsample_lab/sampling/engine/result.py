@@ -75,7 +75,7 @@ class AppResult:
 
     def transits(self, step: int) -> Any:
         """Transits of ``step`` where ``step_transits`` is the default: what the step before has added, ``[S, t]``."""
-        from .app import SamplingApp
+        from .language.app import SamplingApp
 
         if type(self.app).step_transits is not SamplingApp.step_transits:
             raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")

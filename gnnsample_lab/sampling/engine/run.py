@@ -11,8 +11,8 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.types import check_choice, check_int
 
 from . import cpu
-from .app import SamplingApp
-from .frontend import compile_operator
+from .language.app import SamplingApp
+from .language.compile import compile_operator
 from .result import AppResult
 from .shape import Shape
 

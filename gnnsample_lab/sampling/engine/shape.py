@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gnnsample_lab.sampling.types import check_int
 
-from .app import INF, SamplingApp
+from .language.app import INF, SamplingApp
 
 MAX_SLOTS = 2**31 - 1
 """Slots of one sample and step: what the draw's counter holds."""

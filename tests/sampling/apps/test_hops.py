@@ -12,7 +12,7 @@ import pytest
 from gnnsample_lab import Graph
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import choices
-from gnnsample_lab.sampling.engine.app import INF, NULL, SamplingApp
+from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp
 from tests.sampling.apps.small import ANYWHERE, SMALL
 from tests.sampling.apps.statistics import ENOUGH, dense, p_value, sample, tangled_graph
 from tests.sampling.engine import app_oracle

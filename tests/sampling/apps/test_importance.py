@@ -10,7 +10,7 @@ import pytest
 from gnnsample_lab import Graph
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import adjacency
-from gnnsample_lab.sampling.engine.app import NULL
+from gnnsample_lab.sampling.engine.language.app import NULL
 from tests.sampling.apps.statistics import ENOUGH, IMPOSSIBLE, dense, p_value, sample, tangled_graph
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnnsample_lab.sampling.engine import link
-from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine.language import link
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.sampling.apps.small import SMALL
 from tests.sampling.apps.statistics import tangled_graph
 

@@ -10,7 +10,7 @@ import pytest
 from gnnsample_lab import Graph
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import choices
-from gnnsample_lab.sampling.engine.app import NULL
+from gnnsample_lab.sampling.engine.language.app import NULL
 from tests.sampling.apps.statistics import (
     ENOUGH,
     IMPOSSIBLE,

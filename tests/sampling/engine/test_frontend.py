@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.sampling.engine.toy_apps import APPS, Hops, SecondOrder, Together, toy_graph
 
 HEAD = """import gnnsample_lab as lab

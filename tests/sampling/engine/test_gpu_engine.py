@@ -11,8 +11,8 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine import transit
-from gnnsample_lab.sampling.engine.frontend import compile_operator
 from gnnsample_lab.sampling.engine.gpu import GpuEngine
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.ranges import RangeKnobs
 from gnnsample_lab.sampling.engine.run import PARALLELISMS
 from gnnsample_lab.sampling.engine.shape import Shape

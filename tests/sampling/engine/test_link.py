@@ -13,15 +13,17 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.device.kernels import inline_source, variants_of
-from gnnsample_lab.sampling.engine import fused, gpu_plan, link
-from gnnsample_lab.sampling.engine.frontend import ACCESSORS, compile_operator
+from gnnsample_lab.sampling.engine import fused, gpu_plan
+from gnnsample_lab.sampling.engine.language import link
+from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.sampling.engine.toy_apps import APPS, Ending, Walk, toy_graph
 
 needs_wheels = pytest.mark.skipif(
     link.missing() is not None, reason=f"*** APPLICATIONS WERE NOT LINKED: {link.missing()} ***"
 )
-CONTEXT = Path(link.__file__).parent / "context.cuh"
-INDIVIDUAL = Path(link.__file__).parent / "individual.cu"
+CONTEXT = link.FOLDER / "context.cuh"
+INDIVIDUAL = link.FOLDER / "individual.cu"
 KINDS = {"ctx": "void*", "i8": "i64", "i4": "int", "f8": "double"}
 WALK = {"WALK": 1, "ENDLESS": 0, "SIZES": 0}
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import frontend, index, notes, reads, threads
+from gnnsample_lab.sampling.engine import index, notes, reads, threads
+from gnnsample_lab.sampling.engine.language import accessors
 from gnnsample_lab.sampling.engine.threads import KERNELS, count_warps, lay_out
 
 APPS: dict[str, tuple[Any, int]] = {
@@ -80,7 +81,7 @@ def test_a_uniform_draw_is_one_read() -> None:
 
 
 def test_every_accessor_has_its_twin() -> None:
-    assert {*notes.ACCESSORS, *notes.table_accessors(())} == set(frontend.ACCESSORS)
+    assert {*notes.ACCESSORS, *notes.table_accessors(())} == set(accessors.ACCESSORS)
 
 
 def test_what_cannot_be_followed_is_an_error(graph: Any) -> None:

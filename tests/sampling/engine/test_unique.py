@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import link, unique
-from gnnsample_lab.sampling.engine.frontend import compile_operator
+from gnnsample_lab.sampling.engine import unique
+from gnnsample_lab.sampling.engine.language import link
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.conftest import absent
 from tests.sampling.engine import app_oracle
 

@@ -1,6 +1,6 @@
 """Link an application's functions into our kernels: numba-cuda and NVRTC to LTO-IR, nvJitLink to a cubin.
 
-The functions that :mod:`.frontend` wrote are compiled with the accessors of ``context.cuh`` declared only; the linker
+The functions that :mod:`.compile` wrote are compiled with the accessors of ``context.cuh`` declared only; the linker
 optimises both halves as one program, so that accessors are inlined and the context lives in registers. What was linked
 once is kept in the process and, as a cubin, in the cache folder. Nothing here but :func:`load` needs a GPU.
 """
@@ -19,9 +19,11 @@ from typing import Any
 from gnnsample_lab.device import kernels
 from gnnsample_lab.graph import roots
 
-from .frontend import ACCESSORS, Operator
+from .accessors import ACCESSORS
+from .compile import Operator
 
-_FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parents[1]
+"""The engine, where the kernel files are."""
 _DISTRIBUTIONS = (
     "numba-cuda",
     "cuda-core",
@@ -137,7 +139,7 @@ def _arch() -> str:
 
 @functools.lru_cache(maxsize=32)
 def _text(source_name: str) -> str:
-    return kernels.inline_source(_FOLDER / source_name)
+    return kernels.inline_source(FOLDER / source_name)
 
 
 def _source(operator: Operator, source_name: str, macros: dict[str, int | str] | None) -> str:
