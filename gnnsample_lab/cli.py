@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ipaddress
 import os
 import secrets
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from gnnsample_lab import __version__
 from gnnsample_lab.resources import checkout_root, resource_path
 
 _COPY_NAME = "gnnsample-lab-notebooks"
+_LOOPBACK = "127.0.0.1"
+_OURS = {"ip", "allow_remote_access", "token", "password", "hashed_password", "identity_provider_class"}
+"""Settings of the server that decide who may use it, whatever class they are set on."""
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""Exit codes as a shell gives them: 128 plus the number of SIGINT, of SIGPIPE."""
 
 
 def notebook_folder(chosen: Path | None = None) -> Path:
@@ -41,16 +49,41 @@ def notebook_folder(chosen: Path | None = None) -> Path:
 
 
 def jupyter_arguments(
-    folder: Path, token: str, *, port: int | None, browser: bool, extra: Sequence[str] = ()
+    folder: Path,
+    token: str,
+    *,
+    port: int | None,
+    browser: bool,
+    remote: str | None = None,
+    extra: Sequence[str] = (),
 ) -> list[str]:
-    """JupyterLab's arguments: loopback only, always a token, root allowed when we are root.
+    """JupyterLab's arguments: loopback unless ``remote`` is given, always a token, root allowed when we are root.
 
     They are handed over inside this process, so the token does not appear in the list of processes. Given here,
     address and token win over a user's configuration that would open the server to the network.
+
+    Args:
+        folder: what JupyterLab shows.
+        token: what a browser must know.
+        port: None leaves the choice to JupyterLab.
+        browser: open one.
+        remote: the address to listen on in place of loopback.
+        extra: further arguments of JupyterLab.
+
+    Raises:
+        ValueError: an argument of ``extra`` sets the address, the token or who may log in.
     """
+    for argument in extra:
+        name = argument.lstrip("-").partition("=")[0].rpartition(".")[2].replace("-", "_")
+        if argument.startswith("-") and name in _OURS:
+            raise ValueError(
+                f"{argument.partition('=')[0]} may not be set here: the server listens on loopback and asks for a "
+                "token; --allow-remote [ADDRESS] before -- opens it to the network, JUPYTER_TOKEN sets the token"
+            )
     arguments = [
         f"--ServerApp.root_dir={folder}",
-        "--ServerApp.ip=127.0.0.1",
+        f"--ServerApp.ip={remote or _LOOPBACK}",
+        f"--ServerApp.allow_remote_access={remote is not None}",
         f"--IdentityProvider.token={token}",
     ]
     first = next((path.name for path in sorted(folder.glob("00*.ipynb"))), None)
@@ -65,34 +98,77 @@ def jupyter_arguments(
     return [*arguments, *extra]
 
 
+def exposure(server: Any, token: str, remote: str | None = None) -> str:
+    """What is wrong with a configured server that has not begun to listen; empty when it is as it was asked to be.
+
+    Configuration files and spellings that :func:`jupyter_arguments` does not know end here.
+
+    Args:
+        server: a ``ServerApp`` after ``initialize``.
+        token: the token that it must ask for.
+        remote: the address that it may listen on in place of loopback.
+    """
+    identity = server.identity_provider
+    if getattr(identity, "token", None) != token or not identity.auth_enabled:
+        return "the configuration of Jupyter changes the token, or does not ask for it"
+    if remote is not None:
+        asked = "" if remote == "*" else remote  # as Jupyter calls all interfaces
+        return "" if server.ip == asked else f"the configuration of Jupyter listens on {server.ip!r}"
+    if not _is_loopback(server.ip) and not server.sock:
+        return f"the configuration of Jupyter listens on {server.ip!r}, not on loopback (see --allow-remote)"
+    if server.allow_remote_access:
+        return "the configuration of Jupyter allows remote access (see --allow-remote)"
+    return ""
+
+
+def _is_loopback(address: str) -> bool:
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
 def _lab(options: argparse.Namespace) -> int:
     try:
         from jupyterlab.labapp import LabApp
     except ImportError:
         print("JupyterLab is not installed: pip install jupyterlab", file=sys.stderr)
         return 1
-    try:
-        folder = notebook_folder(options.dir)
-    except OSError as error:
-        print(
-            f"gnnsample-lab: no notebooks to open ({error}); choose another folder with --dir",
-            file=sys.stderr,
-        )
-        return 1
     # Without a display the attempt to open a browser only prints a confusing warning.
     displays = ("DISPLAY", "WAYLAND_DISPLAY")
     headless = sys.platform.startswith("linux") and not any(map(os.environ.get, displays))
     own_token = os.environ.get("JUPYTER_TOKEN")
+    token, remote = own_token or secrets.token_hex(24), options.allow_remote
+    try:
+        folder = notebook_folder(options.dir)
+    except OSError as error:
+        raise type(error)(f"no notebooks to open ({error}); choose another folder with --dir") from error
     arguments = jupyter_arguments(
         folder,
-        own_token or secrets.token_hex(24),
+        token,
         port=options.port,
         browser=not (options.no_browser or headless),
+        remote=remote,
         extra=[argument for argument in options.jupyter if argument != "--"],
     )
-    server = LabApp.initialize_server(argv=arguments)
-    # Jupyter shows the address with its token only for a token that was made for this run, as this one was.
-    server.identity_provider.token_generated = not own_token
+    # LabApp.initialize_server in its two halves: what it is configured to do is looked at before it listens.
+    server = LabApp.make_serverapp(jpserver_extensions={LabApp.get_extension_package(): True})
+    server.aliases.update(LabApp.aliases)
+    server.initialize(
+        argv=arguments,
+        starter_extension=LabApp.name,
+        find_extensions=LabApp.load_other_extensions,
+        new_httpserver=False,
+    )
+    if server.subapp is None:
+        problem = exposure(server, token, remote)
+        if problem:
+            raise ValueError(f"{problem}; nothing was started")
+        server.init_httpserver()
+        # Jupyter shows the address with its token only for a token that was made for this run, as this one was.
+        server.identity_provider.token_generated = not own_token
     server.start()
     return 0
 
@@ -120,6 +196,12 @@ def _datasets(options: argparse.Namespace) -> int:
     return 0
 
 
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 65535 (got {text!r})")
+    return int(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gnnsample-lab", description="GPU graph sampling for GNN training, with sliders and traces."
@@ -129,7 +211,14 @@ def _parser() -> argparse.ArgumentParser:
 
     lab = commands.add_parser("lab", help="JupyterLab on the notebooks (loopback only, with a token)")
     lab.add_argument("--dir", type=Path, help="folder to work in; notebooks missing there are copied into it")
-    lab.add_argument("--port", type=int, help="port (default: JupyterLab's choice)")
+    lab.add_argument("--port", type=_port, help="port (default: JupyterLab's choice)")
+    lab.add_argument(
+        "--allow-remote",
+        nargs="?",
+        const="0.0.0.0",
+        metavar="ADDRESS",
+        help="listen on ADDRESS (default: every interface) in place of loopback; the token is asked for all the same",
+    )
     lab.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
     lab.add_argument(
         "jupyter", nargs=argparse.REMAINDER, metavar="-- ...", help="anything else goes to JupyterLab"
@@ -145,8 +234,39 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point of ``gnnsample-lab``; returns the exit code."""
+    """Entry point of ``gnnsample-lab``; returns the exit code.
+
+    Whatever ends a command early is said in one line: an error (1), Ctrl-C (130). A reader of the output that has
+    gone, as in ``| head``, ends it in silence (141).
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            # Here, where it can still be caught: what argparse printed before it raised SystemExit, too.
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Python flushes once more as it ends, which must not fail again.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except (ImportError, LookupError, MemoryError, OSError, RuntimeError, ValueError) as error:
+        text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        _say(" ".join(text.split()) or type(error).__name__)
+        return 1
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError):
+        print(f"gnnsample-lab: {text}", file=sys.stderr)
+
+
+def _run(arguments: list[str]) -> int:
     delegates = {"doctor": _doctor, "bench": _bench}
     if arguments and arguments[0] in delegates:
         return delegates[arguments[0]](arguments[1:])

@@ -36,6 +36,123 @@ def test_server_listens_on_loopback_with_a_token(tmp_path: Path) -> None:
     assert "--IdentityProvider.token=secret" in arguments
 
 
+OPEN = [
+    ["--ip=0.0.0.0"],
+    ["--ip", "0.0.0.0"],
+    ["--ServerApp.ip=0.0.0.0"],
+    ["--LabApp.ip=0.0.0.0"],
+    ["--LabServerApp.ip=*"],
+    ["--NotebookApp.ip="],
+    ["--ServerApp.allow_remote_access=True"],
+    ["--ServerApp.allow-remote-access=True"],
+    ["--IdentityProvider.token="],
+    ["--ServerApp.token="],
+    ["--PasswordIdentityProvider.hashed_password=x"],
+    ["--ServerApp.identity_provider_class=mine.Open"],
+]
+
+
+@pytest.mark.parametrize("extra", OPEN, ids=" ".join)
+def test_no_argument_opens_the_server(
+    extra: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jupyterlab")
+    assert cli.main(["lab", "--no-browser", "--dir", str(tmp_path), "--", *extra]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert extra[0].partition("=")[0] in said and "--allow-remote" in said
+
+
+def test_another_address_needs_the_flag(tmp_path: Path) -> None:
+    options = cli._parser().parse_args(["lab", "--allow-remote"])
+    assert options.allow_remote == "0.0.0.0"
+    assert cli._parser().parse_args(["lab", "--allow-remote", "10.0.0.1"]).allow_remote == "10.0.0.1"
+    arguments = cli.jupyter_arguments(tmp_path, "secret", port=None, browser=False, remote="10.0.0.1")
+    assert {"--ServerApp.ip=10.0.0.1", "--IdentityProvider.token=secret"} <= set(arguments)
+
+
+RESOLVED = """
+import sys
+from jupyter_server.serverapp import ServerApp
+from gnnsample_lab import cli
+
+ServerApp.init_httpserver = lambda self: None
+ServerApp.start = lambda self: print("started", self.ip, len(self.identity_provider.token), self.allow_remote_access)
+for line in sys.argv[2:]:
+    ServerApp.clear_instance()
+    print("code", cli.main(["lab", "--no-browser", "--dir", sys.argv[1], *line.split()]), flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_the_resolved_settings_are_looked_at_before_the_server_listens(tmp_path: Path) -> None:
+    """Configuration files may set what the command line cannot; JupyterLab's own parser decides what came out."""
+    (tmp_path / "ours_wins.py").write_text(
+        "c.ServerApp.ip = '0.0.0.0'\nc.ServerApp.allow_remote_access = True\nc.IdentityProvider.token = ''\n"
+    )
+    (tmp_path / "opens.py").write_text("c.LabApp.ip = '0.0.0.0'\n")
+    lines = [
+        "",
+        f"-- --config={tmp_path / 'ours_wins.py'}",
+        f"-- --config={tmp_path / 'opens.py'}",
+        "--allow-remote",
+        "--allow-remote 10.0.0.1",
+        "-- --ServerApp.terminals_enabled=False",
+    ]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("JUPYTER")}
+    environment |= {
+        "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "widgets")]),
+        **{f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")},
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", RESOLVED, str(tmp_path / "work"), *lines],
+        env=environment, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert run.stdout.splitlines() == [
+        "started 127.0.0.1 48 False", "code 0",
+        "started 127.0.0.1 48 False", "code 0",
+        "code 1",
+        "started 0.0.0.0 48 True", "code 0",
+        "started 10.0.0.1 48 True", "code 0",
+        "started 127.0.0.1 48 False", "code 0",
+    ]  # fmt: skip
+    assert "listens on '0.0.0.0', not on loopback" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("changed", "remote", "words"),
+    [
+        ({}, None, ""),
+        ({"ip": "localhost"}, None, ""),
+        ({"ip": "::1"}, None, ""),
+        ({"ip": ""}, None, "not on loopback"),
+        ({"ip": "0.0.0.0"}, None, "not on loopback"),
+        ({"ip": "10.0.0.1"}, None, "not on loopback"),
+        ({"ip": "example.org"}, None, "not on loopback"),
+        ({"ip": "", "sock": "/run/lab.sock"}, None, ""),
+        ({"allow_remote_access": True}, None, "remote access"),
+        ({"token": ""}, None, "token"),
+        ({"token": "another"}, "0.0.0.0", "token"),
+        ({"auth_enabled": False}, None, "token"),
+        ({"ip": "0.0.0.0", "allow_remote_access": True}, "0.0.0.0", ""),
+        ({"ip": ""}, "*", ""),
+        ({"ip": "0.0.0.0"}, "10.0.0.1", "listens on"),
+    ],
+)
+def test_what_a_configured_server_gives_away(changed: dict[str, Any], remote: str | None, words: str) -> None:
+    settings = {
+        "ip": "127.0.0.1",
+        "sock": "",
+        "allow_remote_access": False,
+        "token": "secret",
+        "auth_enabled": True,
+    }
+    settings |= changed
+    identity = types.SimpleNamespace(token=settings.pop("token"), auth_enabled=settings.pop("auth_enabled"))
+    server = types.SimpleNamespace(identity_provider=identity, **settings)
+    said = cli.exposure(server, "secret", remote)
+    assert words in said and bool(said) == bool(words)
+
+
 @pytest.mark.parametrize(("user", "allowed"), [(0, True), (1000, False)])
 def test_root_is_allowed_only_as_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, allowed: bool
@@ -288,7 +405,10 @@ def test_bench_hands_its_arguments_over(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen == [["some-suite", "--help"]]
 
 
-@pytest.mark.parametrize("arguments", [[], ["no-such-command"], ["lab", "--port", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["no-such-command"], ["lab", "--port", "x"], ["lab", "--port", "65536"], ["lab", "--port=-1"]],
+)
 def test_bad_commands_end_with_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(arguments)
@@ -301,3 +421,71 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["--version"])
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("gnnsample-lab ")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "gnnsample-lab: interrupted"),
+        (OSError("disk\nfull"), 1, "gnnsample-lab: disk full"),
+        (KeyError("no such thing"), 1, "gnnsample-lab: no such thing"),
+        (ValueError(), 1, "gnnsample-lab: ValueError"),
+        (MemoryError("too large"), 1, "gnnsample-lab: too large"),
+    ],
+)
+@pytest.mark.parametrize("command", ["datasets", "doctor", "bench"])
+def test_what_ends_a_command_is_said_in_one_line(
+    command: str, raised: BaseException, code: int, words: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def fails(arguments: Any) -> int:
+        raise raised
+
+    monkeypatch.setattr(cli, f"_{command}", fails)
+    assert cli.main([command]) == code
+    captured = capsys.readouterr()
+    assert captured.err == f"{words}\n" and captured.out == ""
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("mine")
+    assert cli.main(["lab", "--dir", str(tmp_path / "file" / "below")]) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "no notebooks to open" in said and "--dir" in said
+
+
+@pytest.mark.parametrize("command", [["datasets", "--json"], ["bench", "--help"], ["--help"], ["doctor"]])
+def test_a_reader_that_has_gone_is_met_in_silence(command: list[str]) -> None:
+    """The other end of the pipe is closed before a line is written, as ``| head`` closes it early."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    run = subprocess.run(
+        [sys.executable, "-m", "gnnsample_lab.cli", *command],
+        stdout=writer, stderr=subprocess.PIPE, text=True, env=environment, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    # argparse itself passes over a long help text that cannot be written.
+    assert run.stderr == "" and run.returncode in ([0, 141] if "--help" in command else [141])
+
+
+INTERRUPTED = """
+import os, signal, sys
+from gnnsample_lab import cli, doctor
+
+doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT)
+sys.exit(cli.main(["doctor"]))
+"""
+
+
+def test_ctrl_c_prints_one_line() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    run = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "gnnsample-lab: interrupted\n")

@@ -14,6 +14,7 @@ from gnnsample_lab.graph import load
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
 from . import checks
+from .environment import scaled
 from .errors import Unavailable, VerificationError
 from .session import Session
 
@@ -40,7 +41,7 @@ _EXPLORER_CHANGES: dict[str, dict[str, list[Any]]] = {
         "grouping": ["by label", "shuffled"],
     },
     "AggregationExplorer": {"seed": [1, 2, 3, 4], "num_features": [64, 256, 512], "layer": [2, 3]},
-    "ThreadsExplorer": {"seed": [1, 2, 3, 4], "roots": [16, 48, 64], "fanout": [2, 6, 10]},
+    "ThreadsExplorer": {"seed": [1, 2, 3, 4], "roots": [16, 64, 128], "fanout": [2, 6, 10]},
     "KernelExplorer": {"seed": [1, 2, 3, 4], "batch": [512, 2048], "fanout_2": [5, 15]},
     "IndexExplorer": {"seed": [1, 2, 3, 4], "batch": [512, 2048], "fanout_2": [5, 15]},
     "SecondOrderExplorer": {"seed": [1, 2, 3, 4], "q_percent": [10, 50, 400], "shown": [4, 5, 6]},
@@ -106,14 +107,15 @@ def explorers(session: Session) -> dict[str, Any]:
     except ImportError as error:
         raise Unavailable(f"suite 'explorers' needs gnnsample_widgets and plotly: {error}") from error
     device = runtime.resolve_device("auto")
+    base, scale = scaled(name)
     graph = session.graph(name, device)
     rows, checked = [], 0
     for kind, changes in _EXPLORER_CHANGES.items():
-        shown = load(name) if kind == "TrainingExplorer" else graph
+        shown = load(base, scale=scale) if kind == "TrainingExplorer" else graph
         explorer = getattr(widgets, kind)(shown, device=device, raise_errors=True)
         for trait, values in changes.items():
             times = []
-            for value in values:
+            for value in values[: 2 if session.quick else None]:
                 runs = explorer.run_count
                 began = time.perf_counter()
                 setattr(explorer, trait, value)
@@ -128,6 +130,7 @@ def explorers(session: Session) -> dict[str, Any]:
                 "median_ms": statistics.median(times), "worst_ms": max(times), "first_ms": times[0],
             })  # fmt: skip
             session.say(f"{kind}.{trait}: {rows[-1]['median_ms']:.0f} ms")
+        explorer.close()
     return {
         "settings": {"device": device, "what": "trait change to finished figures; the first of each series warms up"},
         "verification": {"redraws_checked": checked}, "graphs": session.facts([name]), "rows": rows,

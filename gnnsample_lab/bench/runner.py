@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import os
 import re
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from gnnsample_lab.graph import catalogue
 
 from . import environment, papers, report, targets
 from .errors import Unavailable
@@ -126,6 +131,7 @@ _SUITES: dict[str, _Suite] = {
     ),
 }
 _FILES = {"verify": "sample_hashes.json"}
+_TRACES = {False: "traces", True: "traces-quick"}
 _SLOW = ("verify",)
 """Left out of ``all --quick``."""
 
@@ -159,7 +165,8 @@ def run(
         name: a name of :func:`suites`, not ``"all"``.
         quick: fewer configurations, fewer knobs.
         graphs: names for ``lab.load`` in place of the suite's own.
-        folder: where ``traces`` puts its files; default ``data/measured/traces`` of the checkout.
+        folder: where ``traces`` puts its files; default ``data/measured/traces`` of the checkout, or
+            ``traces-quick`` beside it.
         session: shares graphs and recorded samples with suites that ran before.
         say: takes lines of progress.
 
@@ -180,7 +187,8 @@ def run(
     if _SUITES[name].needs_gpu:
         session.require_gpu(name)
     began = time.perf_counter()
-    body = _function(name)(session, trace_folder(folder)) if name == "traces" else _function(name)(session)
+    arguments = (trace_folder(folder, session.quick),) if name == "traces" else ()
+    body = _function(name)(session, *arguments)
     record = {
         "format": environment.FORMAT, "suite": name, "about": _SUITES[name].about, "origin": "measured",
         "environment": environment.environment(), "seconds": time.perf_counter() - began, **body,
@@ -192,8 +200,8 @@ def run(
     return record
 
 
-def trace_folder(folder: Path | str | None) -> Path:
-    """Where traces go.
+def trace_folder(folder: Path | str | None, quick: bool = False) -> Path:
+    """Where traces go: never over those of a full run when the run is quick.
 
     Raises:
         ValueError: no folder was given and there is no checkout.
@@ -203,14 +211,11 @@ def trace_folder(folder: Path | str | None) -> Path:
     measured = environment.measured_folder()
     if measured is None:
         raise ValueError("traces need a folder: this is no checkout, pass --out FOLDER")
-    return measured / "traces"
+    return measured / _TRACES[quick]
 
 
 def compile_ahead() -> int:
     """Compile the kernels that most suites use, in parallel, into CuPy's disk cache; returns how many."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
     from . import verify
 
     jobs = []
@@ -228,9 +233,51 @@ def compile_ahead() -> int:
     jobs += [("bench/floor.cu", {"ID_T": "int", "UNROLL": unroll}) for unroll in ("1", "2", "4", "8")]
     work = [(path, tuple(sorted(macros.items())), names[path.rpartition("/")[2]]) for path, macros in jobs]
     workers = max(1, min(16, os.cpu_count() or 1, len(work)))
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with verify.worker_pool(workers) as pool:
         list(pool.map(verify._compile, work))
     return len(work)
+
+
+def record_file(
+    name: str, out: Path | None, graphs: Sequence[str] | None = None, quick: bool = False
+) -> Path | None:
+    """Where the record of a suite goes; a quick run's record has a name of its own.
+
+    Args:
+        name: a name of :func:`suites`.
+        out: a ``.json`` file, a folder, or None for ``data/measured`` of the checkout.
+        graphs: what was measured in place of the suite's own graphs; part of the name.
+        quick: the run is a quick one.
+
+    Returns:
+        The file, or None where there is neither ``out`` nor a checkout.
+    """
+    folder = out if out is not None else environment.measured_folder()
+    if folder is None or folder.suffix == ".json":
+        return folder
+    suffix = "".join("-" + re.sub(r"[^\w.-]+", "_", graph) for graph in graphs or ())
+    return folder / _FILES.get(name, f"{name}{suffix}{'-quick' if quick else ''}.json")
+
+
+def writing_problem(target: Path, quick: bool) -> str:
+    """Why a record cannot be written to ``target``; empty when it can. Changes nothing on the disk."""
+    if target.is_dir():
+        return f"{target} is a folder"
+    above = next(folder for folder in target.absolute().parents if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        return f"{target} cannot be written: {error.strerror or error}"
+    if quick and target.exists():
+        try:
+            settings = json.loads(target.read_text(encoding="utf-8"))["settings"]
+            full = not settings.get("quick", False)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return f"{target} exists and is no record of a quick run"
+        if full:
+            return f"{target} holds the record of a full run, which a quick one must not replace"
+    return ""
 
 
 def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None) -> None:
@@ -238,26 +285,25 @@ def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None
     if name == "verify" and not record["settings"]["complete"]:
         print("not written: only a complete run of verify records its hashes")
         return
-    target = out if out is not None else environment.measured_folder()
+    target = record_file(name, out, graphs, record["settings"].get("quick", False))
     if target is None:
         print("not written: this is no checkout; pass --out FILE")
         return
-    if target.suffix != ".json":
-        suffix = "".join("-" + re.sub(r"[^\w.-]+", "_", graph) for graph in graphs or ())
-        target = target / _FILES.get(name, f"{name}{suffix}.json")
     print(f"written: {environment.write_json(record, target)}")
 
 
 def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> bool:
     print(f"\n== {name}: {_SUITES[name].about}", flush=True)
     out: Path | None = options.out
-    traces = out / "traces" if out is not None and out.suffix != ".json" else None
+    traces = out / _TRACES[options.quick] if out is not None and out.suffix != ".json" else None
     try:
         record = run(name, session=session, folder=traces)
     except Unavailable as error:
         skipped = options.suite == "all"
         print(f"{name} {'SKIPPED' if skipped else 'FAILED'}: {error}", flush=True)
         return skipped
+    except BrokenPipeError:  # nobody reads on: this is the end of the whole command
+        raise
     except Exception as error:
         # The suites after this one may still succeed; what failed is said, and the exit code tells.
         if not isinstance(error, (RuntimeError, OSError, ValueError, LookupError)):
@@ -269,6 +315,19 @@ def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> boo
         _save(record, out, options.graph)
     print(f"{name}: {record['seconds']:.1f} s", flush=True)
     return True
+
+
+def _graph(text: str) -> str:
+    """A name that ``lab.load`` knows, with or without a scale."""
+    try:
+        name, scale = environment.scaled(text)
+        if not name.startswith("snap:"):
+            catalogue.entry(name)
+    except (LookupError, ValueError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not 0 < scale < math.inf:
+        raise argparse.ArgumentTypeError(f"the scale must be positive (got {text!r})")
+    return text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -284,6 +343,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--graph",
         action="append",
+        type=_graph,
         metavar="NAME",
         help="a graph (NAME or NAME@SCALE) in place of the suite's own; repeatable",
     )
@@ -292,7 +352,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--quick", action="store_true", help="fewer configurations, fewer knobs")
     parser.add_argument(
-        "--skip", action="append", default=[], metavar="SUITE", help="with all: leave out; repeatable"
+        "--skip",
+        action="append",
+        default=[],
+        choices=list(_SUITES),
+        metavar="SUITE",
+        help="with all: leave out; repeatable",
     )
     parser.add_argument("--no-save", action="store_true", help="print only")
     return parser
@@ -306,6 +371,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 0
     if options.suite == "report":
+        if options.out is not None and not options.out.is_dir():
+            parser.error(f"--out must be a folder of records with report (got {options.out})")
         print(report.markdown(report.load(options.out)))
         return 0
     if options.suite == "all" and options.out is not None and options.out.suffix == ".json":
@@ -313,6 +380,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = [options.suite]
     if options.suite == "all":
         names = [n for n in _SUITES if n not in options.skip and not (options.quick and n in _SLOW)]
+    # Before anything is measured: an hour's results must not be lost to a folder that cannot be written.
+    for name in [] if options.no_save else names:
+        target = record_file(name, options.out, options.graph, options.quick)
+        problem = writing_problem(target, options.quick) if target is not None else ""
+        if problem and not (name == "verify" and options.quick):
+            parser.error(f"--out: {problem}")
     from gnnsample_lab.device import runtime
 
     from .session import Session

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import multiprocessing
+import signal
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
@@ -85,11 +87,16 @@ def warm_up(workers: int, tables: Iterable[int] = (0, 1, 2), traced: bool = Fals
         wide = tuple(pair for pair in variant.macros if pair[0] != "KMAX")
         if variant.path.name != "finish.cu":
             jobs.add((path, wide, name))
-    import multiprocessing
-
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with worker_pool(workers) as pool:
         list(pool.map(_compile, sorted(jobs), chunksize=4))
     return len(jobs)
+
+
+def worker_pool(workers: int) -> ProcessPoolExecutor:
+    """Spawned processes that leave Ctrl-C to this one: each of them would print a traceback."""
+    context = multiprocessing.get_context("spawn")
+    ignored = (signal.SIGINT, signal.SIG_IGN)
+    return ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ignored)
 
 
 def verify_all(limit: int | None = None) -> dict[str, Any]:

@@ -80,10 +80,77 @@ def test_the_command_writes_one_json_file_and_prints_a_table(tmp_path: Path, cap
     (only,) = tmp_path.iterdir()
     assert only.name == "mine.json" and only.stat().st_mode & 0o777 == 0o644
     assert bench.main(["cpu", "--quick", "--graph", TINY, "--out", str(tmp_path / "folder")]) == 0
-    assert [p.name for p in (tmp_path / "folder").iterdir()] == [f"cpu-{TINY}.json"]
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == [f"cpu-{TINY}-quick.json"]
     capsys.readouterr()
     assert bench.main(["report", "--out", str(tmp_path)]) == 0
     assert "| million edges/s |" in capsys.readouterr().out
+
+
+def full_record() -> dict[str, Any]:
+    return {"suite": "cpu", "settings": {"quick": False}, "rows": []}
+
+
+def test_a_quick_run_never_replaces_a_full_record(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(
+        runner, "run", lambda name, **_: {**full_record(), "settings": {"quick": True}, "seconds": 0}
+    )
+    monkeypatch.setattr(report, "text", lambda record: "")
+    monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
+    full = environment.write_json(full_record(), tmp_path / "cpu.json")
+    assert bench.main(["cpu", "--quick"]) == 0
+    assert json.loads(full.read_text()) == full_record()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cpu-quick.json", "cpu.json"]
+    with pytest.raises(SystemExit):
+        bench.main(["cpu", "--quick", "--out", str(full)])
+    assert "holds the record of a full run" in capsys.readouterr().err
+    assert json.loads(full.read_text()) == full_record()
+    assert bench.main(["cpu", "--quick", "--out", str(tmp_path / "cpu-quick.json")]) == 0, "its own, it may"
+    assert runner.trace_folder(None, True) != runner.trace_folder(None)
+
+
+@pytest.mark.parametrize("where", ["file/below", "file/below.json", "folder.json"])
+def test_what_cannot_be_written_is_noticed_before_the_run(
+    where: str, tmp_path: Path, monkeypatch, capsys
+) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "folder.json").mkdir()
+    monkeypatch.setattr(runner, "run", lambda *_, **__: pytest.fail("it was run"))
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["cpu", "--out", str(tmp_path / where)])
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert ended.value.code == 2 and "--out" in said and where in said
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder.json"], "nothing was made"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["cpu", "--graph", "no-such-graph"], "no-such-graph"),
+        (["cpu", "--graph", "arxiv-like@big"], "NAME@SCALE"),
+        (["cpu", "--graph", "arxiv-like@0"], "must be positive"),
+        (["cpu", "--graph", "arxiv-like@nan"], "must be positive"),
+        (["all", "--skip", "fig99"], "fig99"),
+        (["fig99"], "fig99"),
+        (["report", "--out", "no/such/folder"], "no/such/folder"),
+        (["all", "--out", "one.json"], "folder"),
+    ],
+)
+def test_bad_arguments_are_named_before_anything_runs(arguments, word, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(runner, "run", lambda *_, **__: pytest.fail("it was run"))
+    with pytest.raises(SystemExit) as ended:
+        bench.main(arguments)
+    assert ended.value.code == 2 and word in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_reader_that_has_gone_ends_the_whole_command(monkeypatch) -> None:
+    """It is no failure of a suite: the next one would print into the same broken pipe."""
+
+    def breaks(session: Any) -> dict[str, Any]:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(runner, "_function", lambda name: breaks)
+    with pytest.raises(BrokenPipeError):
+        bench.main(["cpu", "--no-save"])
 
 
 def test_no_save_writes_nothing(tmp_path: Path, monkeypatch) -> None:
@@ -95,7 +162,7 @@ def test_no_save_writes_nothing(tmp_path: Path, monkeypatch) -> None:
 def test_results_go_to_the_checkouts_data_folder(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
     assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0
-    assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}.json"]
+    assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}-quick.json"]
 
 
 def test_outside_a_checkout_nothing_is_written_unasked(monkeypatch, capsys) -> None:
@@ -119,7 +186,7 @@ def test_a_failing_suite_ends_with_a_code_and_the_next_one_still_runs(
     printed = capsys.readouterr().out
     assert "explorers FAILED: RuntimeError: verification said no" in printed
     assert "1 of 2 suites" in printed
-    assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}.json"]
+    assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}-quick.json"]
 
 
 @pytest.mark.skipif(cuda_available(), reason="there is a GPU")

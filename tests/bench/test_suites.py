@@ -200,3 +200,32 @@ def test_the_explorers_suite_names_controls_that_exist() -> None:
     assert set(_EXPLORER_CHANGES) == explorers
     for name, changes in _EXPLORER_CHANGES.items():
         assert set(changes) <= set(getattr(gnnsample_widgets, name).class_trait_names(state=True)), name
+
+
+def test_the_explorers_suite_sets_values_that_controls_allow(monkeypatch) -> None:
+    """On the suite's own graph; nothing is computed, so that every value of every control can be tried."""
+    import gnnsample_widgets
+
+    from gnnsample_lab import load
+    from gnnsample_lab.bench.host import _EXPLORER_CHANGES
+
+    monkeypatch.setattr(gnnsample_widgets.Explorer, "_run", lambda self: self.adapt())
+    graph = load("arxiv-like", features=False)
+    for name, changes in _EXPLORER_CHANGES.items():
+        explorer = getattr(gnnsample_widgets, name)(graph, device="cpu")
+        for trait, values in changes.items():
+            for value in values:
+                setattr(explorer, trait, value)
+                assert getattr(explorer, trait) == value, (name, trait)
+        explorer.close()
+
+
+@pytest.mark.slow  # twelve explorers compile what they draw with
+def test_the_explorers_suite_runs() -> None:
+    record = runner.run("explorers", quick=True, graphs=["arxiv-like@0.1"])
+    from gnnsample_lab.bench.host import _EXPLORER_CHANGES
+
+    assert {(row["explorer"], row["trait"]) for row in record["rows"]} == {
+        (name, trait) for name, changes in _EXPLORER_CHANGES.items() for trait in changes
+    }
+    assert all(row["median_ms"] > 0 for row in record["rows"]) and record["targets"]
