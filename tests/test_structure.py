@@ -21,6 +21,7 @@ WIDGETS = REPOSITORY / "widgets" / "gnnsample_widgets"
 # Each may import itself and what stands before it. Single modules of the package's root are layers too.
 LAYERS = (
     "resources",
+    "files",
     "traces",
     "figures",
     "device",

@@ -2,17 +2,23 @@
 for them.
 
 A folder appears under its final name in one rename, so it is complete or absent. Opening one compares format
-version, fingerprint of the source, and size, header and end blocks of every file; anything else makes the
-cache invalid and the graph is built again. Nothing is unpickled.
+version, fingerprint of the source, and size, time and inode of every file with what the JSON says. Where those differ
+(a file was written to, or the folder was copied) the file's checksum decides; a file that fails makes the cache
+invalid and the graph is built again. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import re
 import shutil
 import tempfile
+import time
+import warnings
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,11 +28,16 @@ import numpy as np
 
 from gnnsample_lab.graph import checks, roots
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.locks import Busy, exclusive
 
 FORMAT = "gnnsample_lab csc"
-VERSION = 1
+VERSION = 2
 _META = "graph.json"
-_CHECK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 24
+_TEMPORARY = re.compile(r"\.(?P<target>.+-.+)\.[a-z0-9_]{8}")
+"""Folders that are being written: the name, and what ``tempfile`` adds."""
+_passed: set[tuple[str, int, int, int]] = set()
+"""Files whose checksum was right in this process, where that could not be written down."""
 
 
 def fingerprint(parts: Iterable[Any]) -> str:
@@ -68,50 +79,70 @@ def store(root: Path, name: str, stamp: str, graph: Graph) -> Graph:
 
 def write(target: Path, graph: Graph, stamp: str) -> None:
     """Write ``graph`` as the cache folder ``target``, replacing an invalid one."""
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        arrays = {
-            "indptr": graph.indptr, "indices": graph.indices, "edge_weight": graph.edge_weight,
-            "feat": graph.feat, "label": graph.label,
-        }  # fmt: skip
-        arrays.update({f"split_{k}": v for k, v in graph.splits.items()})
-        files = {}
-        for key, array in arrays.items():
-            if array is None:
-                continue
-            file_name = f"{_safe(key)}.npy"
-            save_npy(temporary / file_name, array)
-            files[key] = {"file": file_name, **_check(temporary / file_name)}
-        meta = {
-            "format": FORMAT, "version": VERSION, "stamp": stamp, "name": graph.name,
-            "num_classes": graph.num_classes, "is_synthetic": graph.is_synthetic,
-            "max_in_degree": graph.max_in_degree, "files": files,
-        }  # fmt: skip
-        with (temporary / _META).open("w", encoding="utf-8") as handle:
-            json.dump(meta, handle, indent=1)
-            handle.flush()
-            os.fsync(handle.fileno())
-        temporary.chmod(0o755)  # mkdtemp makes it private, but a shared data root is shared
-        if target.exists():
-            shutil.rmtree(target, ignore_errors=True)
+    with exclusive(target):
+        _remove_leftovers(target.parent)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
+            arrays = {
+                "indptr": graph.indptr, "indices": graph.indices, "edge_weight": graph.edge_weight,
+                "feat": graph.feat, "label": graph.label,
+            }  # fmt: skip
+            arrays.update({f"split_{k}": v for k, v in graph.splits.items()})
+            files = {}
+            for key, array in arrays.items():
+                if array is not None:
+                    path = temporary / f"{_safe(key)}.npy"
+                    crc = save_npy(path, array)
+                    # Some seconds back: a write that follows within one tick of the clock would leave the same time.
+                    past = time.time_ns() - 10 * 10**9
+                    os.utime(path, ns=(past, past))
+                    files[key] = {"file": path.name, "crc32": crc, **_identity(path)}
+            _write_meta(temporary / _META, {
+                "format": FORMAT, "version": VERSION, "stamp": stamp, "name": graph.name,
+                "num_classes": graph.num_classes, "is_synthetic": graph.is_synthetic,
+                "max_in_degree": graph.max_in_degree, "files": files,
+            })  # fmt: skip
+            temporary.chmod(0o755)  # mkdtemp makes it private, but a shared data root is shared
+            if target.exists():
+                shutil.rmtree(target, ignore_errors=True)
             temporary.rename(target)
-        except OSError:
-            if not (target / _META).exists():  # unless another process was faster
-                raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_npy(path: Path, array: Any) -> None:
-    """Write one array in slices, so that neither a copy of a memmap nor of a GPU array exists as a whole."""
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left half written: folders named as ours are, whose target nobody has locked."""
+    for path in folder.iterdir():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and path.is_dir():
+            try:
+                with exclusive(folder / match["target"], wait=False):
+                    shutil.rmtree(path, ignore_errors=True)
+            except Busy:
+                pass
+
+
+def save_npy(path: Path, array: Any) -> int:
+    """Write one array in slices, so that neither a copy of a memmap nor of a GPU array exists as a whole.
+
+    Returns:
+        CRC-32 of the file, which is on the disk by then.
+    """
     rows = max(1, (1 << 26) // max(1, array[:1].nbytes))
     with path.open("wb") as handle:
-        header = {"descr": array.dtype.str, "fortran_order": False, "shape": tuple(array.shape)}
-        np.lib.format.write_array_header_2_0(handle, header)
+        header = io.BytesIO()
+        np.lib.format.write_array_header_2_0(
+            header, {"descr": array.dtype.str, "fortran_order": False, "shape": tuple(array.shape)}
+        )
+        handle.write(header.getvalue())
+        crc = zlib.crc32(header.getvalue())
         for start in range(0, len(array), rows):
-            part = array[start : start + rows]
-            handle.write(checks.host_bytes(part))
+            part = checks.host_bytes(array[start : start + rows])
+            handle.write(part)
+            crc = zlib.crc32(part, crc)
+        handle.flush()
+        os.fsync(handle.fileno())
+    return crc
 
 
 def map_npy(path: Path) -> np.ndarray:
@@ -126,14 +157,58 @@ def map_npy(path: Path) -> np.ndarray:
         return np.load(path, allow_pickle=False)
 
 
-def _check(path: Path) -> dict[str, int]:
-    """Size, and CRC-32 of the first and last block: catches cut-off and swapped files in no time."""
-    size = path.stat().st_size
+def _identity(path: Path) -> dict[str, int]:
+    """What changes when a file is written to, replaced or copied."""
+    stat = path.stat()
+    return {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "inode": stat.st_ino}
+
+
+def _crc_of_file(path: Path) -> int:
+    crc = 0
     with path.open("rb") as handle:
-        crc = zlib.crc32(handle.read(_CHECK_BYTES))
-        handle.seek(max(0, size - _CHECK_BYTES))
-        crc = zlib.crc32(handle.read(_CHECK_BYTES), crc)
-    return {"bytes": size, "crc32": crc}
+        while part := handle.read(_CHUNK_BYTES):
+            crc = zlib.crc32(part, crc)
+    return crc
+
+
+def _crc_of_meta(meta: dict[str, Any]) -> int:
+    rest = {key: value for key, value in meta.items() if key != "crc32"}
+    return zlib.crc32(json.dumps(rest, sort_keys=True).encode())
+
+
+def _write_meta(path: Path, meta: dict[str, Any]) -> None:
+    with path.open("w", encoding="utf-8") as handle:
+        json.dump({**meta, "crc32": _crc_of_meta(meta)}, handle, indent=1)
+        handle.flush()
+        os.fsync(handle.fileno())
+
+
+def _is_sound(path: Path, entry: dict[str, Any]) -> bool:
+    """Whether the file is the one that was written; reads it only where its identity says nothing."""
+    found = _identity(path)
+    if found == {key: entry[key] for key in found}:
+        return True
+    known = (str(path), *found.values())
+    if known not in _passed:
+        if found["bytes"] != entry["bytes"] or _crc_of_file(path) != entry["crc32"]:
+            warnings.warn(f"cached file {path} is damaged: the graph is built again", stacklevel=5)
+            return False
+        _passed.add(known)
+    return True
+
+
+def _note_identities(target: Path, meta: dict[str, Any]) -> None:
+    """Write down that all files are sound as they are now, so that the next process need not read them."""
+    files = {key: {**entry, **_identity(target / entry["file"])} for key, entry in meta["files"].items()}
+    if files == meta["files"]:
+        return
+    temporary = target / f".{_META}.{os.getpid()}"
+    with contextlib.suppress(OSError):
+        try:
+            _write_meta(temporary, {**meta, "files": files})
+            temporary.replace(target / _META)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def _open(target: Path, stamp: str) -> Graph | None:
@@ -141,10 +216,12 @@ def _open(target: Path, stamp: str) -> Graph | None:
         meta = json.loads((target / _META).read_text(encoding="utf-8"))
         if (meta["format"], meta["version"], meta["stamp"]) != (FORMAT, VERSION, stamp):
             return None
+        if meta["crc32"] != _crc_of_meta(meta):
+            return None
         arrays: dict[str, np.ndarray] = {}
         for key, entry in meta["files"].items():
             path = target / entry["file"]
-            if path.parent != target or _check(path) != {k: entry[k] for k in ("bytes", "crc32")}:
+            if path.parent != target or not _is_sound(path, entry):
                 return None
             arrays[key] = map_npy(path)
         splits = {k[len("split_") :]: v for k, v in arrays.items() if k.startswith("split_")}
@@ -155,13 +232,24 @@ def _open(target: Path, stamp: str) -> Graph | None:
             validate=False,
         )  # fmt: skip
         graph._set("max_in_degree", int(meta["max_in_degree"]))
+        _note_identities(target, meta)
         return graph
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
 def cached(root: Path, name: str, stamp: str, build: Callable[[], Graph], use: bool = True) -> Graph:
-    """The cached graph for ``stamp``, or ``build()``, which is then stored."""
+    """The cached graph for ``stamp``, or ``build()``, which is then stored.
+
+    Of several processes that ask for the same graph, one builds it while the others wait.
+    """
     if not use:
         return build()
-    return open_cached(root, name, stamp) or store(root, name, stamp, build())
+    graph = open_cached(root, name, stamp)
+    if graph is not None:
+        return graph
+    folder = roots.cache_folder(root)
+    if folder is None:
+        return build()
+    with exclusive(folder / f"{_safe(name)}-{stamp}"):
+        return open_cached(root, name, stamp) or store(root, name, stamp, build())

@@ -1,21 +1,27 @@
-"""Downloads that show progress, warn about size, resume, and get their final name only when complete."""
+"""Downloads that show progress, warn about size, resume, and get their final name only when complete.
+
+Processes that want the same file or folder take turns (:mod:`gnnsample_lab.graph.locks`), so that one of them fetches
+and the others find what it fetched.
+"""
 
 from __future__ import annotations
 
+import glob
 import http.client
 import json
-import os
 import shutil
+import tempfile
 import urllib.error
 import urllib.request
 import warnings
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab import files
 from gnnsample_lab.graph import roots
 from gnnsample_lab.graph.errors import CorruptDataError, DownloadError
+from gnnsample_lab.graph.locks import exclusive
 
 WARN_BYTES = 2**30
 TIMEOUT_S = 20
@@ -34,7 +40,8 @@ def download(url: str, target: Path, *, sha256: str | None = None, progress: boo
     """Fetch ``url`` to ``target``; a partial file from an earlier call is continued.
 
     The bytes go to ``<target>.part``, whose origin is noted in ``<target>.part.json``; the file is renamed
-    when its length (and ``sha256``, where one is known) is right.
+    when its length (and ``sha256``, where one is known) is right. A target that another process finished while this
+    one waited for it is taken as it is.
 
     Raises:
         PermissionError: the target folder cannot be written to.
@@ -43,8 +50,36 @@ def download(url: str, target: Path, *, sha256: str | None = None, progress: boo
         OSError: not enough free disk space.
     """
     roots.require_writable(target.parent, f"downloading {url}")
-    part = target.with_name(target.name + ".part")
-    note = target.with_name(target.name + ".part.json")
+    before = _identity(target)
+    with exclusive(target):
+        part = target.with_name(target.name + ".part")
+        note = target.with_name(target.name + ".part.json")
+        if _identity(target) in (None, before):
+            _fetch(url, part, note, target.name, progress)
+            if sha256 is not None and _sha256(part) != sha256:
+                part.unlink()
+                note.unlink(missing_ok=True)
+                raise CorruptDataError(
+                    f"{url} does not have the expected SHA-256 {sha256}; the file was removed"
+                )
+            part.replace(target)
+        elif sha256 is not None and _sha256(target) != sha256:
+            raise CorruptDataError(f"{target} does not have the expected SHA-256 {sha256}")
+        note.unlink(missing_ok=True)
+    return target
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    """Changes whenever another file gets this name; None where there is none."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns
+
+
+def _fetch(url: str, part: Path, note: Path, name: str, progress: bool) -> None:
+    """Complete ``part``, whose lock is held, in at most ``ATTEMPTS`` connections."""
     bar = None
     problem = "no attempt was made"
     try:
@@ -53,8 +88,8 @@ def download(url: str, target: Path, *, sha256: str | None = None, progress: boo
                 have, total, response = _connect(url, part, note)
                 with response:
                     if bar is None:
-                        _announce(url, total, have, target.parent)
-                        bar = progress_bar(total, f"downloading {target.name}", progress)
+                        _announce(url, total, have, part.parent)
+                        bar = progress_bar(total, f"downloading {name}", progress)
                     bar.n = have
                     with part.open("ab") as handle:
                         while chunk := response.read(_CHUNK):
@@ -69,20 +104,12 @@ def download(url: str, target: Path, *, sha256: str | None = None, progress: boo
                 continue
             size = part.stat().st_size
             if total is None or size == total:
-                break
+                return
             problem = f"the connection closed after {size:,} of {total:,} bytes"
-        else:
-            raise DownloadError(f"downloading {url} failed: {problem}; call again to continue from there")
+        raise DownloadError(f"downloading {url} failed: {problem}; call again to continue from there")
     finally:
         if bar is not None:
             bar.close()
-    if sha256 is not None and _sha256(part) != sha256:
-        part.unlink()
-        note.unlink(missing_ok=True)
-        raise CorruptDataError(f"{url} does not have the expected SHA-256 {sha256}; the file was removed")
-    part.replace(target)
-    note.unlink(missing_ok=True)
-    return target
 
 
 def _connect(url: str, part: Path, note: Path) -> tuple[int, int | None, Any]:
@@ -156,44 +183,79 @@ def _sha256(path: Path) -> str:
 def unzip(archive: Path, folder: Path, inner: str | None = None, *, progress: bool = True) -> Path:
     """Unpack ``archive`` as ``folder``, checking each member's CRC; ``folder`` appears when complete.
 
+    A folder that has this name already is somebody's: it is kept under a name that is free, ``<folder>.incomplete`` or
+    ``<folder>.incomplete-2`` and so on. What killed runs left half unpacked is removed.
+
     Args:
         inner: the archive's top folder, which becomes ``folder``; None when it has none.
 
     Raises:
         CorruptDataError: cut off, damaged, without ``inner``, or with members that would leave ``folder``.
+        OSError: not enough free disk space.
     """
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.unpacking")
-    shutil.rmtree(temporary, ignore_errors=True)
-    try:
+    with exclusive(folder):
+        for leftover in folder.parent.glob(f".{glob.escape(folder.name)}.*.unpacking"):
+            shutil.rmtree(leftover, ignore_errors=True)  # whoever unpacked there held the lock, and is dead
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".unpacking", dir=folder.parent))
         try:
-            with zipfile.ZipFile(archive) as handle:
-                members = handle.infolist()
-                total = sum(m.file_size for m in members)
-                with progress_bar(total, f"unpacking {archive.name}", progress and total > 1 << 26) as bar:
-                    for member in members:
-                        _extract(handle, member, temporary, bar)
-        except (zipfile.BadZipFile, EOFError, zlib.error) as error:
-            raise CorruptDataError(
-                f"archive {archive} is cut off or damaged ({archive.stat().st_size:,} bytes: {error}); "
-                "remove it to download it again"
-            ) from error
-        source = temporary / inner if inner and (temporary / inner).is_dir() else temporary
-        if inner and source is temporary and not (temporary / "raw").is_dir():
-            raise CorruptDataError(f"archive {archive} has no folder {inner!r}")
-        if folder.exists():  # an incomplete data set: somebody's files, so they are kept
-            aside = folder.with_name(f"{folder.name}.incomplete")
-            shutil.rmtree(aside, ignore_errors=True)
-            folder.rename(aside)
-        source.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+            _unpack(archive, temporary, progress)
+            source = temporary / inner if inner and (temporary / inner).is_dir() else temporary
+            if inner and source is temporary and not (temporary / "raw").is_dir():
+                raise CorruptDataError(f"archive {archive} has no folder {inner!r}")
+            if folder.exists():
+                folder.rename(_free_name(folder))
+            source.chmod(0o755)  # mkdtemp makes it private, but a shared data root is shared
+            source.rename(folder)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
     return folder
+
+
+def _free_name(folder: Path) -> Path:
+    """A name beside ``folder`` that nothing has."""
+    aside, number = folder.with_name(f"{folder.name}.incomplete"), 1
+    while aside.exists():
+        number += 1
+        aside = folder.with_name(f"{folder.name}.incomplete-{number}")
+    return aside
+
+
+def _unpack(archive: Path, folder: Path, progress: bool) -> None:
+    try:
+        with zipfile.ZipFile(archive) as handle:
+            members = handle.infolist()
+            total = sum(m.file_size for m in members)
+            free = shutil.disk_usage(folder).free
+            if total > free:
+                raise OSError(
+                    f"{folder.parent} has {free / 2**30:.1f} GiB free, unpacking {archive} needs {total / 2**30:.1f} "
+                    "GiB: pass root= or set LAB_DATA_ROOT"
+                )
+            with progress_bar(total, f"unpacking {archive.name}", progress and total > 1 << 26) as bar:
+                for member in members:
+                    _extract(handle, member, folder, bar)
+    except CorruptDataError:
+        raise
+    # A member that is a folder to one name and a file to another; encrypted; a method that zipfile does not know.
+    except (
+        *files.BROKEN,
+        FileExistsError,
+        NotADirectoryError,
+        IsADirectoryError,
+        RuntimeError,
+        ValueError,
+    ) as error:
+        raise CorruptDataError(
+            f"archive {archive} is cut off or damaged ({archive.stat().st_size:,} bytes: {error})"
+        ) from error
 
 
 def _extract(handle: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path, bar: Any) -> None:
     path = (folder / member.filename).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise CorruptDataError(f"archive member {member.filename!r} would be written outside its folder")
+        raise CorruptDataError(
+            f"member {member.filename!r} of archive {handle.filename} would be written outside its folder"
+        )
     if member.is_dir():
         path.mkdir(parents=True, exist_ok=True)
         return

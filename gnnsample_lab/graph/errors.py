@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from gnnsample_lab.files import CorruptDataError
+
+__all__ = ["CorruptDataError", "DatasetNotFoundError", "DownloadError", "UnknownDatasetError"]
+
 
 class UnknownDatasetError(LookupError):
     """A dataset name that is neither in the catalogue nor of the form ``snap:<path or name>``."""
@@ -9,10 +13,6 @@ class UnknownDatasetError(LookupError):
 
 class DatasetNotFoundError(FileNotFoundError):
     """A known dataset that is not on disk, where downloading was not allowed or is not possible."""
-
-
-class CorruptDataError(ValueError, OSError):
-    """Damaged or incomplete files: a cut-off archive, a gzip member that ends early, bad contents."""
 
 
 class DownloadError(OSError):

@@ -22,8 +22,14 @@ from gnnsample_lab.graph import (
 )
 from gnnsample_lab.graph.download import download as fetch
 from gnnsample_lab.graph.download import unzip
-from gnnsample_lab.graph.errors import DatasetNotFoundError, DownloadError, UnknownDatasetError
+from gnnsample_lab.graph.errors import (
+    CorruptDataError,
+    DatasetNotFoundError,
+    DownloadError,
+    UnknownDatasetError,
+)
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.locks import exclusive
 
 DEFAULT_DATASET = "ogbn-arxiv"
 
@@ -217,21 +223,7 @@ def _load_ogb(
     name: str, base: Path, download: bool, undirected: bool | None, use_cache: bool, progress: bool
 ) -> Graph:
     meta = ogb_source.info(name)
-    folder = locate.ogb_folder(name, base)
-    if folder is None:
-        folder = base / "ogb" / meta.folder
-        archive = next((a for a in locate.ogb_archives(name, base) if a.is_file()), None)
-        ours = archive is None
-        if archive is None:
-            if not download:
-                raise DatasetNotFoundError(_not_found(name, locate.ogb_folders(name, base)))
-            archive = fetch(meta.url, locate.ogb_archives(name, base)[0], progress=progress)
-        roots.require_writable(folder.parent, f"unpacking {archive.name}")
-        unzip(archive, folder, meta.archive_folder, progress=progress)
-        if ours:
-            archive.unlink()
-        if not ogb_source.is_complete(folder, meta):
-            raise DatasetNotFoundError(f"{archive} unpacked, but {folder} has no {meta.key_file}")
+    folder = locate.ogb_folder(name, base) or _fetch_ogb(name, meta, base, download, progress)
     files = ogb_source.source_files(folder, meta)
     stamp = cache.fingerprint(["ogb", name, undirected, [cache.file_stamp(f) for f in files]])
 
@@ -241,6 +233,46 @@ def _load_ogb(
         return ogb_source.read(folder, meta, undirected=undirected, scratch=scratch)
 
     return cache.cached(base, name, stamp, build, use_cache)
+
+
+def _fetch_ogb(name: str, meta: ogb_source.OgbInfo, base: Path, download: bool, progress: bool) -> Path:
+    """The folder of an OGB dataset, from an archive that the user put there, or from the network."""
+    given = next((a for a in locate.ogb_archives(name, base) if a.is_file()), None)
+    if given is None and not download:
+        raise DatasetNotFoundError(_not_found(name, locate.ogb_folders(name, base)))
+    folder = base / "ogb" / meta.folder
+    roots.require_writable(folder.parent, f"unpacking {given.name}" if given else f"downloading {meta.url}")
+    with exclusive(folder):
+        found = locate.ogb_folder(name, base)  # another process may have made it meanwhile
+        if found is not None:
+            return found
+        if given is not None:
+            try:
+                unzip(given, folder, meta.archive_folder, progress=progress)
+            except CorruptDataError as error:
+                raise CorruptDataError(f"{error}; remove it to download it again") from error
+        else:
+            _fetch_zip(meta.url, locate.ogb_archives(name, base)[0], folder, meta.archive_folder, progress)
+    if not ogb_source.is_complete(folder, meta):
+        raise DatasetNotFoundError(f"{given or meta.url} was unpacked, but {folder} has no {meta.key_file}")
+    return folder
+
+
+def _fetch_zip(url: str, archive: Path, folder: Path, inner: str | None, progress: bool) -> None:
+    """Download and unpack; the caller holds the lock of ``folder``.
+
+    The archive has a name of its own until it is unpacked: a run that is killed in between leaves what the next one
+    knows for ours and removes.
+    """
+    archive = archive.with_name(f"{archive.name}.downloaded")
+    if not archive.is_file():
+        fetch(url, archive, progress=progress)
+    try:
+        unzip(archive, folder, inner, progress=progress)
+    except CorruptDataError as error:
+        archive.unlink()
+        raise CorruptDataError(f"{error}; it was removed, call again to download it from {url}") from error
+    archive.unlink()
 
 
 def _load_snap(
@@ -274,9 +306,10 @@ def _load_npz(name: str, base: Path, download: bool, use_cache: bool, progress: 
         url = entry["url"]
         file_name = url.rpartition("/")[2]
         if file_name.endswith(".zip"):
-            archive = fetch(url, base / file_name, progress=progress)
-            unzip(archive, base / name, progress=progress)
-            archive.unlink()
+            roots.require_writable(base, f"downloading {url}")
+            with exclusive(base / name):
+                if npz_source.find(locate.npz_folders(name, base), pattern) is None:
+                    _fetch_zip(url, base / file_name, base / name, None, progress)
         else:
             fetch(url, base / name / file_name, progress=progress)
         folder = npz_source.find(locate.npz_folders(name, base), pattern)

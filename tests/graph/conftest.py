@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,6 +32,8 @@ class Served:
     etag: str | None = '"1"'
     cut_after: list[int] = field(default_factory=list)
     """For each next request: close the connection after so many bytes."""
+    pause_s: float = 0.0
+    """Wait so long before each twentieth of the body: processes then overlap."""
     ranges: list[str | None] = field(default_factory=list)
     """The Range header of every request so far."""
 
@@ -69,8 +72,14 @@ class LoopbackServer:
                 if served.cut_after:
                     self.wfile.write(body[: served.cut_after.pop(0)])
                     self.close_connection = True
-                else:
-                    self.wfile.write(body)
+                    return
+                step = len(body) if not served.pause_s else len(body) // 20 + 1
+                try:
+                    for first in range(0, len(body), max(1, step)):
+                        time.sleep(served.pause_s)
+                        self.wfile.write(body[first : first + step])
+                except ConnectionError:  # the client was killed, which is what its test is about
+                    self.close_connection = True
 
             def log_message(self, format: str, *args: object) -> None:
                 pass

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 
 import numpy as np
 import pytest
@@ -86,6 +88,32 @@ def damage_missing(folder):
     (folder / "feat.npy").unlink()
 
 
+def damage_middle(folder):
+    """One vertex id far out of range in the middle: the ends of the file, its size and its header stay."""
+    path = folder / "indices.npy"
+    with path.open("r+b") as handle:
+        handle.seek(path.stat().st_size // 2)
+        handle.write(b"\xff\xff\xff\x7f")
+
+
+def damage_middle_at_the_old_time(folder):
+    """As a copy that keeps times: another file by its inode."""
+    path = folder / "feat.npy"
+    data, times = bytearray(path.read_bytes()), path.stat()
+    data[len(data) // 2] ^= 0x40
+    (folder / "copy").write_bytes(data)
+    (folder / "copy").rename(path)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def damage_number(folder):
+    text = (folder / "graph.json").read_text()
+    meta = json.loads(text)
+    old, new = (f'"max_in_degree": {meta["max_in_degree"] + add}' for add in (0, 1))
+    assert old in text
+    (folder / "graph.json").write_text(text.replace(old, new))
+
+
 def damage_escape(folder):
     meta = json.loads((folder / "graph.json").read_text())
     meta["files"]["feat"]["file"] = "../feat.npy"
@@ -95,14 +123,51 @@ def damage_escape(folder):
 
 @pytest.mark.parametrize(
     "damage",
-    [damage_cut, damage_flip, damage_swap, damage_json, damage_version, damage_missing, damage_escape],
-)
+    [
+        damage_cut, damage_flip, damage_swap, damage_json, damage_version, damage_missing, damage_escape,
+        damage_middle, damage_middle_at_the_old_time, damage_number,
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:cached file")
 def test_an_invalid_cache_is_refused_and_replaced(tmp_path, graph, damage):
     cache.store(tmp_path, "toy", "s", graph)
     damage(folder_of(tmp_path))
     assert cache.open_cached(tmp_path, "toy", "s") is None
     assert cache.cached(tmp_path, "toy", "s", lambda: graph).digest() == graph.digest()
     assert cache.open_cached(tmp_path, "toy", "s").digest() == graph.digest()
+
+
+def test_damage_far_from_both_ends_is_said_and_the_graph_is_built_again(tmp_path):
+    rng = np.random.default_rng(1)
+    large = Graph.from_edges(*rng.integers(0, 30_000, (2, 600_000)), 30_000)
+    cache.store(tmp_path, "toy", "s", large)
+    assert (folder_of(tmp_path) / "indices.npy").stat().st_size > 1 << 21
+    damage_middle(folder_of(tmp_path))
+    with pytest.warns(UserWarning, match=r"cached file .*indices\.npy is damaged: the graph is built again"):
+        g = cache.cached(tmp_path, "toy", "s", lambda: large)
+    assert isinstance(g.indices, np.memmap) and g.digest() == large.digest()
+    assert cache.open_cached(tmp_path, "toy", "s").digest() == large.digest()
+
+
+def test_a_cache_is_read_whole_once_after_it_was_copied(tmp_path, graph, monkeypatch):
+    cache.store(tmp_path, "toy", "s", graph)
+    read = []
+    original = cache._crc_of_file
+    monkeypatch.setattr(cache, "_crc_of_file", lambda path: read.append(path.name) or original(path))
+    cache.open_cached(tmp_path, "toy", "s")
+    assert read == []
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    for _ in range(2):
+        cache._passed.clear()  # as another process
+        assert cache.open_cached(tmp_path / "copy", "toy", "s").digest() == graph.digest()
+        assert len(read) == len(list(folder_of(tmp_path).glob("*.npy")))
+    # Where nothing can be written down, the process remembers.
+    shutil.copytree(tmp_path / "copy", tmp_path / "other")
+    monkeypatch.setattr(cache, "_note_identities", lambda target, meta: None)
+    read.clear()
+    for _ in range(2):
+        assert cache.open_cached(tmp_path / "other", "toy", "s").digest() == graph.digest()
+        assert len(read) == len(list(folder_of(tmp_path).glob("*.npy")))
 
 
 def test_a_crash_while_writing_leaves_no_cache(tmp_path, graph, monkeypatch):

@@ -1,0 +1,70 @@
+"""Reading files that may be damaged: one place turns what NumPy, pandas, gzip, JSON and the system raise into an
+error that names the file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class CorruptDataError(ValueError, OSError):
+    """Damaged or incomplete files: a cut-off archive, a gzip member that ends early, bad contents."""
+
+
+BROKEN = (EOFError, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile, struct.error)
+"""What decompressing bytes raises that are cut off or changed; gzip's own error is an OSError."""
+
+# RuntimeError: an encrypted archive, JSON nested too deeply. SyntaxError: a NumPy header that is no Python literal.
+_MISREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, SyntaxError)
+
+
+@contextlib.contextmanager
+def reading(path: Path, what: str = "data") -> Iterator[None]:
+    """Errors of the block become errors about ``path``.
+
+    Args:
+        path: the file that the block reads.
+        what: what it should hold, for the message.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        CorruptDataError: a folder, not readable, cut off, damaged, or not ``what``.
+    """
+    try:
+        yield
+    except CorruptDataError:
+        raise  # it names its file already
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path} does not exist") from error
+    except OSError as error:
+        # gzip's errors have no number; the system's have one, and a text for it.
+        problem = f"cannot be read: {error.strerror}" if error.errno else f"is cut off or damaged ({error})"
+        raise CorruptDataError(f"{path} {problem}") from error
+    except BROKEN as error:
+        raise CorruptDataError(f"{path} is cut off or damaged ({_text(error)})") from error
+    except _MISREAD as error:
+        raise CorruptDataError(f"{path} cannot be read as {what} ({_text(error)})") from error
+
+
+def _text(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return f"no entry {text}" if isinstance(error, KeyError) else text or type(error).__name__
+
+
+def read_json(path: Path, kind: type = dict) -> Any:
+    """The value of a JSON file in UTF-8, a byte order mark allowed.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: as :func:`reading`; the latter too for a value that is no ``kind``.
+    """
+    with reading(path, "JSON"):
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+        if not isinstance(value, kind):
+            raise ValueError(f"it must hold a {kind.__name__}, got a {type(value).__name__}")
+    return value
