@@ -7,9 +7,12 @@ itself costs nothing.
 from __future__ import annotations
 
 import importlib
+import time
 from typing import Any
 
 __version__ = "0.1.0"
+_imported_at = time.time_ns()
+"""When this process began to import the package: files edited later may not be the code in memory."""
 
 _EXPORTS = {
     "Graph": "graph",

@@ -6,6 +6,8 @@ data under ``_resources``. Everything else asks here and does not care which.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 PACKAGE_ROOT = Path(__file__).resolve().parent
@@ -30,3 +32,20 @@ def resource_path(name: str) -> Path:
         if root is not None and (root / name).exists():
             return root / name
     raise FileNotFoundError(f"{name!r} is neither in the checkout nor in the installed package")
+
+
+def user_folder(kind: str) -> Path:
+    """The user's ``"data"`` or ``"cache"`` folder for this package, by the platform's convention.
+
+    Raises:
+        RuntimeError: the user has no home folder.
+    """
+    home = Path.home()
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+        return base / "gnnsample_lab" / kind.capitalize()
+    variable, default = {
+        "data": ("XDG_DATA_HOME", home / ".local" / "share"),
+        "cache": ("XDG_CACHE_HOME", home / ".cache"),
+    }[kind]
+    return Path(os.environ.get(variable) or default) / "gnnsample_lab"

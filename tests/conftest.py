@@ -14,6 +14,10 @@ import pytest
 
 from gnnsample_lab.device.runtime import cuda_problem
 from gnnsample_lab.doctor import find_chromium
+from gnnsample_lab.resources import user_folder
+
+# Tests move the user's folders about; what is compiled stays in one place, here and in processes that tests start.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(user_folder("cache") / "numba"))
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

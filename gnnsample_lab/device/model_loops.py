@@ -14,7 +14,8 @@ busy on an SM than saturate it.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 # Columns of the parameter vector that all loops take.
 DISPATCH, BLOCK_START, QUEUE_SERVICE, QUEUE_LATENCY, PUBLISH, POLL, SATURATION, QUEUE_SLOT = range(8)

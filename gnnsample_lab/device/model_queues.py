@@ -6,8 +6,8 @@ See ``model_loops.py`` for events, shared resources and the columns of ``cost``.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from gnnsample_lab.device.jit import njit
 from gnnsample_lab.device.model_loops import (
     BLOCK_START,
     DISPATCH,

@@ -17,7 +17,8 @@ word  contents
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 FLOYD, RESERVOIR, WEIGHTED, REPLACE = 1, 2, 3, 4
 WALK, RESTART, APP = 5, 6, 7

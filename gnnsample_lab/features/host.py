@@ -10,8 +10,8 @@ import weakref
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
+from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.device.runtime import is_cuda_array, is_memory_mapped
 
 from .sizing import free_host_bytes

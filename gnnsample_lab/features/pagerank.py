@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device.jit import njit
 
 ONE = 2**60
 """The mass of all vertices together."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 METHODS = ("greedy", "two-opt", "exact")
 MAX_EXACT = 16

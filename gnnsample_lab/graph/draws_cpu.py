@@ -9,8 +9,8 @@ would take several times longer to compile.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from gnnsample_lab.device.jit import njit
 from gnnsample_lab.device.philox import philox4x32
 
 TAG_EDGE = 0x80000000

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tempfile
 from pathlib import Path
+
+from gnnsample_lab.resources import user_folder
 
 CACHE_FOLDER = ".gnnsample_lab"
 _PACKAGE_ROOT = Path(__file__).resolve().parents[1]
@@ -21,19 +22,6 @@ def checkout() -> Path | None:
     """Root of the source checkout that the package runs from, or None for an installed wheel."""
     root = _PACKAGE_ROOT.parent
     return root if (root / "pyproject.toml").is_file() and (root / "data").is_dir() else None
-
-
-def user_folder(kind: str) -> Path:
-    """The user's ``"data"`` or ``"cache"`` folder for this package, by the platform's convention."""
-    home = Path.home()
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
-        return base / "gnnsample_lab" / kind.capitalize()
-    variable, default = {
-        "data": ("XDG_DATA_HOME", home / ".local" / "share"),
-        "cache": ("XDG_CACHE_HOME", home / ".cache"),
-    }[kind]
-    return Path(os.environ.get(variable) or default) / "gnnsample_lab"
 
 
 def data_root(root: str | os.PathLike[str] | None = None) -> Path:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from gnnsample_lab.device.jit import njit
 from gnnsample_lab.sampling.sizes import power_of_two
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)

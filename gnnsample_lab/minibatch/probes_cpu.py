@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 _FIBONACCI = np.uint64(0x9E3779B97F4A7C15)
 _ZERO, _ONE, _SHIFT = np.uint64(0), np.uint64(1), np.uint64(20)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
 from gnnsample_lab.device import philox
+from gnnsample_lab.device.jit import njit, prange
 
 from .types import HopPicks, SampleSpec
 from .weights import IntegerWeights

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
 from gnnsample_lab.device import philox
+from gnnsample_lab.device.jit import njit, prange
 
 from .types import MAX_FANOUT, HopPicks, SampleSpec, check_int, make_spec
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 from .choices import host_array
 

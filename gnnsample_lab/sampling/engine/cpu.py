@@ -12,8 +12,9 @@ from collections import OrderedDict
 from typing import Any
 
 import numpy as np
-from numba import cfunc, njit, prange, types
+from numba import cfunc, types
 
+from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.weights import integer_weights
 
 from . import cpu_context as c

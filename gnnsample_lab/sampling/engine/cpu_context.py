@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 from .cpu_memory import (
     BEGIN, COMBINED, COMBINED_PREFIX, COUNT, HISTORY, ID_BYTES, INDICES, INDPTR, MAX_WEIGHT, NUM_NODES, NUM_ROOTS,

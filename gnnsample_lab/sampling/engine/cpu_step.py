@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from gnnsample_lab.device.jit import njit
 
 from . import cpu_context as c
 from . import cpu_memory as mem

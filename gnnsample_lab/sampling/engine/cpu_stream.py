@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from gnnsample_lab.device import philox
+from gnnsample_lab.device.jit import njit
 
 from .cpu_memory import (
     ATTEMPT,

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+
+from gnnsample_lab.device.jit import njit, prange
 
 
 @njit(inline="always")

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from gnnsample_lab.device import philox
+from gnnsample_lab.device.jit import njit
 
 from .language.accessors import FAILURES
 from .language.app import NULL

@@ -1,0 +1,60 @@
+"""Numba for the whole package: ``from gnnsample_lab.device.jit import njit, prange``.
+
+Two things differ from ``numba.njit``. ``cache=True`` keeps compiled functions in :mod:`.jit_cache`. Functions with
+``parallel=True`` may be called from several threads at once, whatever threading layer Numba has found.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba import prange
+
+from .jit_cache import FunctionStore
+from .locks import Lock, check_process
+
+__all__ = ["njit", "prange"]
+
+_parallel_region = Lock()
+
+
+def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """``numba.njit``, with this package's cache and with parallel functions that take turns where they must.
+
+    Args:
+        function: what to compile; left out where the decorator is given options.
+        options: those of ``numba.njit``. A function with ``parallel=True`` can be called from Python alone, not from
+            other compiled functions: Numba's layer ``workqueue`` allows no region inside another.
+    """
+    if function is None:
+        return functools.partial(njit, **options)
+    kept = options.pop("cache", False)
+    made = numba.njit(**options)(function)
+    if made is function:  # NUMBA_DISABLE_JIT
+        return function
+    if kept:
+        made._cache = FunctionStore(function, options)
+    return _taking_turns(made) if options.get("parallel") else made
+
+
+def _taking_turns(compiled: Any) -> Any:
+    @functools.wraps(compiled.py_func)
+    def call(*arguments: Any) -> Any:
+        check_process()
+        if _layer() != "workqueue":
+            return compiled(*arguments)
+        # This layer has one queue of tasks, and ends the process when a second region finds the queue in use.
+        with _parallel_region:
+            return compiled(*arguments)
+
+    return call
+
+
+@functools.lru_cache(maxsize=1)
+def _layer() -> str:
+    """Numba's threading layer, which it chooses when its threads start: ``"tbb"``, ``"omp"`` or ``"workqueue"``."""
+    numba.get_num_threads()  # starts the threads
+    return str(numba.threading_layer())
