@@ -1,6 +1,6 @@
 """Sample-parallel and transit-parallel threads, drawn: whose neighbour list each of them reads, and what a warp reads.
 
-All functions take plain arrays; what they show is counted in :mod:`gnnsample_lab.sampling.engine.threads`.
+All functions take plain arrays; what they show is counted in :mod:`gnnsample_lab.sampling.explain.threads`.
 """
 
 from __future__ import annotations

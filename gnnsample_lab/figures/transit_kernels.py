@@ -1,6 +1,6 @@
 """Transit-parallel sampling, drawn: which kernel a transit goes to, what its lists share, what the index costs.
 
-All functions take plain arrays and tables; what they show is counted in :mod:`gnnsample_lab.sampling.engine.threads`
+All functions take plain arrays and tables; what they show is counted in :mod:`gnnsample_lab.sampling.explain.threads`
 or timed by whoever calls.
 """
 

@@ -12,7 +12,7 @@ from gnnsample_widgets.exercises import transit
 from gnnsample_widgets.feedback import Feedback
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import reads, threads
+from gnnsample_lab.sampling.explain import reads, threads
 from tests.notebooks.answers import check_answers
 
 Pairs = list[tuple[int, int]]

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.sampling.engine import reads
+from gnnsample_lab.sampling.explain import reads
 
 KERNELS = ("sub-warp", "block", "grid")
 

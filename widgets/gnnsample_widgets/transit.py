@@ -10,7 +10,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.sampling.engine import reads, threads
+from gnnsample_lab.sampling.explain import reads, threads
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer

@@ -12,7 +12,7 @@ import traitlets
 
 from gnnsample_lab import figures
 from gnnsample_lab.resources import resource_path
-from gnnsample_lab.sampling.engine import threads
+from gnnsample_lab.sampling.explain import threads
 
 from .controls import Choice, Control
 from .transit import DEEPWALK, KHOP, draw_roots, make_app

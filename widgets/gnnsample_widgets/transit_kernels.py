@@ -9,7 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.sampling.engine import threads
+from gnnsample_lab.sampling.explain import threads
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import index, notes, reads, threads
-from gnnsample_lab.sampling.engine.language import accessors
-from gnnsample_lab.sampling.engine.threads import KERNELS, count_warps, lay_out
+from gnnsample_lab.sampling.engine import index
+from gnnsample_lab.sampling.engine.language.accessors import COUNTS, ITEMS, METHODS
+from gnnsample_lab.sampling.explain import reads, record, threads
+from gnnsample_lab.sampling.explain.threads import KERNELS, count_warps, lay_out
 
 APPS: dict[str, tuple[Any, int]] = {
     "k-hop": (lambda: lab.apps.KHop((3, 5)), 1),
@@ -80,8 +81,15 @@ def test_a_uniform_draw_is_one_read() -> None:
     assert np.array_equal(np.diff(calls.begins), calls.vertex >= 0)
 
 
-def test_every_accessor_has_its_twin() -> None:
-    assert {*notes.ACCESSORS, *notes.table_accessors(())} == set(accessors.ACCESSORS)
+def test_recording_objects_have_every_method() -> None:
+    kinds = {
+        "sample": record.Sample, "roots": record.Roots, "edges": record.Edges, "edges_of": record.Edges,
+        "number": record.Vertex, "rng": record.Stream, "table": record.Table, "transits": record.Transits,
+    }  # fmt: skip
+    for role, name in METHODS:
+        assert callable(getattr(kinds[role], name)), (role, name)
+    for role in {*ITEMS, *COUNTS}:
+        assert {"__len__", "__getitem__", "__iter__"} <= set(vars(kinds[role]))
 
 
 def test_what_cannot_be_followed_is_an_error(graph: Any) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.sampling.engine.index import FEW, MANY, num_passes
 from gnnsample_lab.sampling.types import check_choice
 
-from .index import FEW, MANY, num_passes
 from .reads import Calls
 
 SCHEMES = ("sample", "transit")
