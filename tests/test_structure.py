@@ -22,6 +22,7 @@ WIDGETS = REPOSITORY / "widgets" / "gnnsample_widgets"
 LAYERS = (
     "resources",
     "files",
+    "checks",
     "traces",
     "figures",
     "device",

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
-from gnnsample_lab.sampling.types import check_choice
+from gnnsample_lab.checks import choice, is_cuda_array, shown
 
 from . import ladder
 from .csr import FLOATS, Csr, contiguous, csr_of, dtype_name, empty, is_tensor, stream_for
@@ -45,8 +44,8 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
         TypeError: ``block`` is no block, ``x`` or ``weight`` is not floating point.
         ValueError: wrong shapes, an unknown name, arrays on different devices.
     """
-    check_choice("reduce", reduce, REDUCES)
-    check_choice("kernel", kernel, tuple(ladder.KERNELS))
+    choice("reduce", reduce, REDUCES)
+    choice("kernel", kernel, tuple(ladder.KERNELS))
     csr = csr_of(block)
     check_features("x", x, csr, 2)
     if weight is not None:
@@ -67,9 +66,8 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
 
 def check_features(name: str, x: Any, csr: Csr, ndim: int) -> None:
     """``x`` has one row per source, a floating type that the kernels know, and lies where the block lies."""
-    shape = getattr(x, "shape", None)
-    if shape is None:
-        raise TypeError(f"{name} must be a NumPy, CuPy or torch array (got {type(x).__name__})")
+    check_kind(name, x)
+    shape = x.shape
     if dtype_name(x) not in FLOATS:
         raise TypeError(f"{name} must be float32 or float64 (got {dtype_name(x)})")
     if len(shape) != ndim:
@@ -77,6 +75,14 @@ def check_features(name: str, x: Any, csr: Csr, ndim: int) -> None:
     if shape[0] < csr.num_sources:
         raise ValueError(f"{name} must have a row for each of {csr.num_sources} sources (got {shape[0]})")
     check_device(name, x, csr)
+
+
+def check_kind(name: str, array: Any) -> None:
+    """``array`` is a NumPy or CuPy array or a torch tensor."""
+    if not (
+        isinstance(array, np.ndarray) or is_cuda_array(array) or (is_tensor(array) and hasattr(array, "dim"))
+    ):
+        raise TypeError(f"{name} must be a NumPy, CuPy or torch array (got {shown(array)})")
 
 
 def check_device(name: str, array: Any, csr: Csr) -> None:
@@ -88,9 +94,9 @@ def check_device(name: str, array: Any, csr: Csr) -> None:
 
 def check_weight(weight: Any, x: Any, csr: Csr) -> None:
     """``weight`` has one number per edge, in the type and library of ``x``."""
-    if not hasattr(weight, "shape") or dtype_name(weight) != dtype_name(x):
-        got = dtype_name(weight) if hasattr(weight, "dtype") else type(weight).__name__
-        raise TypeError(f"weight must have the element type of x, {dtype_name(x)} (got {got})")
+    check_kind("weight", weight)
+    if dtype_name(weight) != dtype_name(x):
+        raise TypeError(f"weight must have the element type of x, {dtype_name(x)} (got {dtype_name(weight)})")
     if is_tensor(weight) != is_tensor(x):
         raise TypeError(f"weight must be of the same kind as x (got {type(weight).__name__})")
     if tuple(weight.shape) != (csr.num_edges,):

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
+from gnnsample_lab.checks import is_cuda_array, real
 
 from . import register_tile
-from .aggregate import check_device, check_features, host_tensor, row_of_edge
+from .aggregate import check_device, check_features, check_kind, host_tensor, row_of_edge
 from .csr import (
     Csr,
     blocks_for,
@@ -39,7 +39,7 @@ def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope
         x: ``[num_src, H, D]``, ``float32`` or ``float64``: NumPy, CuPy or torch, on the block's device.
         score_src: ``[num_src, H]``, of the kind and type of ``x``.
         score_dst: ``[num_dst, H]``, likewise.
-        negative_slope: of the leaky ReLU.
+        negative_slope: of the leaky ReLU, finite.
 
     Returns:
         ``[num_dst, H, D]``, of the kind of ``x``; torch tensors are differentiable in all three arguments.
@@ -48,7 +48,7 @@ def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope
         TypeError: ``block`` is no block, an argument is not floating point.
         ValueError: wrong shapes, arrays on different devices.
     """
-    csr = csr_of(block)
+    csr, slope = csr_of(block), real("negative_slope", negative_slope)
     check_features("x", x, csr, 3)
     heads, size = int(x.shape[1]), int(x.shape[2])
     if heads == 0 or size == 0:
@@ -57,7 +57,8 @@ def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope
         ("score_src", score_src, csr.num_sources),
         ("score_dst", score_dst, csr.num_rows),
     ):
-        shape = tuple(getattr(scores, "shape", ()))
+        check_kind(name, scores)
+        shape = tuple(scores.shape)
         if len(shape) != 2 or shape[0] < rows or shape[1] != heads:
             raise ValueError(f"{name} must have shape ({rows}, {heads}) (got {shape})")
         if dtype_name(scores) != dtype_name(x) or is_tensor(scores) != is_tensor(x):
@@ -65,7 +66,6 @@ def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope
                 f"{name} must be of the kind and type of x, {dtype_name(x)} (got {dtype_name(scores)})"
             )
         check_device(name, scores, csr)
-    slope = float(negative_slope)
     score_dst = score_dst[: csr.num_rows]
     if is_tensor(x):
         if not csr.on_gpu:

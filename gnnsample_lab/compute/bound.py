@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.types import check_choice
+from gnnsample_lab.checks import choice, flag, whole
 
 from .csr import csr_of
 from .ladder import GROUP_SIZE, KERNELS
@@ -90,12 +90,11 @@ def aggregation_cost(
         weighted: whether each edge has a weight; the paper's equations assume so.
 
     Raises:
+        TypeError: ``block`` is no block, ``num_features`` no integer, ``weighted`` no bool.
         ValueError: an unknown kernel, ``num_features`` below 1.
     """
-    check_choice("kernel", kernel, tuple(KERNELS))
-    d = int(num_features)
-    if d < 1:
-        raise ValueError(f"num_features must be at least 1 (got {num_features})")
+    choice("kernel", kernel, tuple(KERNELS))
+    d, weighted = whole("num_features", num_features, 1, 2**31 - 1), flag("weighted", weighted)
     csr = csr_of(block)
     edges, rows, s = csr.num_edges, csr.num_rows, ELEMENT_BYTES
     lengths = csr.lengths()

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import is_cuda_array, shown
 from gnnsample_lab.device import kernels
-from gnnsample_lab.device.runtime import is_cuda_array
 
 FLOATS = ("float32", "float64")
 
@@ -119,10 +119,10 @@ def csr_of(block: Any) -> Csr:
     known = getattr(block, "__dict__", {}).get("_csr")
     if known is not None:
         return known
-    missing = [name for name in ("src", "indptr", "indices") if not hasattr(block, name)]
-    if missing:
+    parts = [getattr(block, name, None) for name in ("src", "indptr", "indices")]
+    if isinstance(block, type) or not all(len(getattr(part, "shape", ())) == 1 for part in parts):
         raise TypeError(
-            f"block must be a Block or TorchBlock (got {type(block).__name__} without {', '.join(missing)})"
+            f"block must be a Block or TorchBlock, its src, indptr and indices vectors (got {shown(block)})"
         )
     csr = Csr(
         block.indptr, block.indices, int(block.indptr.shape[0]) - 1, int(block.src.shape[0]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gnnsample_lab.sampling.types import check_choice, check_int
+from gnnsample_lab.checks import choice, real, whole
 
 from .csr import csr_of
 from .ladder import KERNELS
@@ -55,20 +55,20 @@ def make_model(
         dropout: on the input of every layer but the first.
 
     Raises:
+        TypeError: a size that is no integer, or a ``dropout`` that is no number.
         ValueError: an unknown name or kernel, sizes below 1, ``hidden`` not a multiple of ``heads`` for ``"gat"``.
     """
-    check_choice("name", name, tuple(MODELS))
-    check_choice("kernel", kernel, tuple(KERNELS))
+    choice("name", name, tuple(MODELS))
+    choice("kernel", kernel, tuple(KERNELS))
     most = 1 << 24
     num_features, hidden, num_classes, num_layers, heads = (
-        check_int(what, value, most, 1)
+        whole(what, value, 1, most)
         for what, value in (
             ("num_features", num_features), ("hidden", hidden), ("num_classes", num_classes),
             ("num_layers", num_layers), ("heads", heads),
         )
     )  # fmt: skip
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be in [0, 1) (got {dropout!r})")
+    dropout = real("dropout", dropout, 0, below=1)
     if name == "gat" and hidden % heads:
         raise ValueError(f"hidden must be a multiple of heads (got {hidden} and {heads})")
     widths = [num_features, *[hidden] * (num_layers - 1), num_classes]

@@ -10,6 +10,9 @@ import os
 import threading
 from typing import Any
 
+from gnnsample_lab.checks import is_cuda_array as is_cuda_array
+from gnnsample_lab.checks import shown
+
 lock = threading.RLock()
 """Held around sampler runs: JupyterLab runs widget callbacks on a thread beside the running cell."""
 
@@ -53,6 +56,8 @@ def resolve_device(device: str | None = "auto") -> str:
         RuntimeError: ``"cuda"`` was asked for and there is none; the message says what is missing.
     """
     origin = "device"
+    if device is not None and not isinstance(device, str):
+        raise ValueError(f"device must be 'auto', 'cpu' or 'cuda' (got {shown(device)})")
     if device in (None, "auto"):
         device = os.environ.get("LAB_DEVICE") or "auto"
         origin = "LAB_DEVICE"
@@ -100,10 +105,3 @@ def is_memory_mapped(array: Any) -> bool:
             return True
         array = array.base
     return False
-
-
-def is_cuda_array(array: Any) -> bool:
-    """True for CuPy arrays and CUDA torch tensors, without importing either."""
-    if type(array).__module__.split(".")[0] == "cupy":
-        return True
-    return bool(getattr(array, "is_cuda", False))

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, host_integers, ids_below, instance
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.types import check_choice
 
 from . import gather, host, sizing
 from .marks import Marks, Previous
@@ -57,11 +57,13 @@ class FeatureCache:
         leave_free: str | None = None, device: str | None = "auto", transfer: str = "auto", *,
         trial: Callable[[], Any] | None = None, knobs: gather.ExtractKnobs | None = None,
     ) -> None:  # fmt: skip
+        if knobs is not None:
+            instance("knobs", knobs, gather.ExtractKnobs, "ExtractKnobs")
         self.table = host.feature_table(feat)
         self.on_device = runtime.is_cuda_array(self.table)
         if not self.on_device:
             sizing.check_sizing(ratio, capacity_bytes, leave_free, trial)
-        check_choice("transfer", transfer, ("auto", *TRANSFERS))
+        choice("transfer", transfer, ("auto", *TRANSFERS))
         self.device = runtime.resolve_device(device)
         if self.on_device and self.device == "cpu":
             raise ValueError("device='cpu' cannot extract from a table on the GPU (got feat on the GPU)")
@@ -171,6 +173,9 @@ class FeatureCache:
         Args:
             node_ids: global ids, duplicates allowed. Ids that lie on a GPU are not checked, here or in
                 ``extract``: one outside the table reads memory that is not the table's.
+
+        Raises:
+            TypeError, ValueError: no integers, not one-dimensional, or host ids outside the table.
         """
         return self._mark(self._ids(node_ids), None)
 
@@ -184,8 +189,13 @@ class FeatureCache:
 
         Returns:
             ``(x, stats)``: x is CuPy on the GPU, NumPy on the CPU.
+
+        Raises:
+            TypeError, ValueError: ids as in :meth:`mark`, marks of another batch, or an ``out`` that does not fit.
         """
         ids = self._ids(node_ids)
+        if marks is not None:
+            instance("marks", marks, Marks, "what mark() returned")
         if marks is not None and marks.rows != ids.size:
             raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
         return self._extract(ids, marks, None, self._output(out, int(ids.size)))
@@ -193,14 +203,9 @@ class FeatureCache:
     def _ids(self, node_ids: Any) -> Any:
         if self.device == "cuda" and runtime.is_cuda_array(node_ids):
             return gather.device_ids(node_ids)
-        if hasattr(node_ids, "detach"):
-            node_ids = node_ids.detach().cpu().numpy()
-        elif runtime.is_cuda_array(node_ids):
-            node_ids = node_ids.get()
-        ids = np.ascontiguousarray(gather.check_ids(node_ids), dtype=np.int64)
-        if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= self.num_nodes):
-            bad = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
-            raise ValueError(f"node_ids must be in 0..{self.num_nodes - 1} (got {bad})")
+        given = host_integers("node_ids", node_ids)
+        ids_below("node_ids", given, self.num_nodes)
+        ids = np.ascontiguousarray(given, dtype=np.int64)
         return gather.library(self.device).asarray(ids)
 
     def _output(self, out: Any, rows: int) -> Any:

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import MAX_NODES, host_array, instance, is_cuda_array, numbers, real, shown, whole
+from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.sampling.types import check_int, is_cuda_array
+from gnnsample_lab.graph.graph import Graph
+
+from .sizing import hottest_first
 
 WAVE = 32
 """Mini-batches that share a launch while a footprint is taken on a GPU."""
@@ -35,7 +39,7 @@ class Footprint:
     def __add__(self, other: Footprint) -> Footprint:
         if not isinstance(other, Footprint):
             return NotImplemented
-        _same_length("the footprints added", len(self), len(other))
+        same_length("the footprints added", len(self), len(other))
         return Footprint(
             self.visits + other.visits, self.num_batches + other.num_batches, self.num_rows + other.num_rows
         )
@@ -103,42 +107,44 @@ def footprint(
         TypeError: ``source`` is neither.
         ValueError: no mini-batches, ids out of range, or ``num_nodes`` missing.
     """
-    if callable(getattr(source, "epoch", None)):
+    whole("batch_size", batch_size, 1, 2**31 - 1)
+    whole("epochs", epochs, 1, 2**31)
+    whole("first_epoch", first_epoch, 0, 2**31)
+    if num_nodes is not None:
+        num_nodes = whole("num_nodes", num_nodes, 0, MAX_NODES)
+    if callable(getattr(source, "epoch", None)) and isinstance(getattr(source, "graph", None), Graph):
         return _of_sampler(source, seeds, batch_size, epochs, first_epoch)
     if isinstance(source, Footprint):
         return source
+    return visits_of(source, num_nodes, "source")
+
+
+def visits_of(source: Any, num_nodes: int | None, name: str) -> Footprint:
+    """The footprint of mini-batches, the argument ``name``; see :func:`footprint`."""
     if isinstance(source, (str, bytes)) or not isinstance(source, Iterable) or hasattr(source, "dtype"):
-        raise TypeError(f"source must be a sampler or mini-batches (got {type(source).__name__})")
+        raise TypeError(f"{name} must be a sampler or mini-batches (got {shown(source)})")
     counter: Counter | None = None
     for batch in source:
         graph: Any = getattr(batch, "graph", None)
-        ids = _ids(batch)
+        ids = _ids(batch, name)
         if counter is None:
             if num_nodes is None and graph is None:
-                raise ValueError("num_nodes must be given when source has bare id arrays (got None)")
-            counter = Counter(
-                graph.num_nodes if num_nodes is None else check_int("num_nodes", num_nodes, 2**48)
-            )
+                raise ValueError(f"num_nodes must be given when {name} has bare id arrays (got None)")
+            counter = Counter(graph.num_nodes if num_nodes is None else num_nodes)
         if graph is None and ids.size and (int(ids.min()) < 0 or int(ids.max()) >= counter.num_nodes):
-            raise ValueError(f"source must hold ids in 0..{counter.num_nodes - 1} (got one outside)")
+            raise ValueError(f"{name} must hold ids in 0..{counter.num_nodes - 1} (got one outside)")
         if graph is not None:
-            _same_length("source's mini-batches", graph.num_nodes, counter.num_nodes)
+            same_length(f"{name}'s mini-batches", graph.num_nodes, counter.num_nodes)
         counter.add(ids)
     if counter is None:
-        raise ValueError("source must hold at least one mini-batch (got none)")
+        raise ValueError(f"{name} must hold at least one mini-batch (got none)")
     return counter.result()
 
 
-def _ids(batch: Any) -> Any:
-    ids = getattr(batch, "node_ids", batch)
-    if not is_cuda_array(ids):
-        ids = np.asarray(ids)
-    elif type(ids).__module__.split(".")[0] != "cupy":
-        import cupy
-
-        ids = cupy.from_dlpack(ids.detach().contiguous())
+def _ids(batch: Any, name: str) -> Any:
+    ids = checked_array(name, getattr(batch, "node_ids", batch))
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        raise TypeError(f"source must hold one-dimensional integer ids (got {ids.dtype} {tuple(ids.shape)})")
+        raise TypeError(f"{name} must hold one-dimensional integer ids (got {ids.dtype} {tuple(ids.shape)})")
     if is_cuda_array(ids) and (ids.dtype.kind != "i" or ids.dtype.itemsize < 4 or not ids.flags.c_contiguous):
         ids = ids.astype(np.int64)
     return ids
@@ -156,8 +162,6 @@ def training_seeds(graph: Any, seeds: Any, user: str) -> Any:
 def _of_sampler(sampler: Any, seeds: Any, batch_size: int, epochs: int, first_epoch: int) -> Footprint:
     graph = sampler.graph
     chosen = training_seeds(graph, seeds, "footprint")
-    check_int("epochs", epochs, 2**31, lowest=1)
-    check_int("first_epoch", first_epoch, 2**31)
     counter = Counter(graph.num_nodes)
     ahead = WAVE if getattr(sampler, "device", "cpu") == "cuda" else 2
     for epoch in range(first_epoch, first_epoch + epochs):
@@ -166,7 +170,7 @@ def _of_sampler(sampler: Any, seeds: Any, batch_size: int, epochs: int, first_ep
     return counter.result()
 
 
-def _same_length(what: str, first: int, second: int) -> None:
+def same_length(what: str, first: int, second: int) -> None:
     if first != second:
         raise ValueError(f"{what} must be of one graph (got {first} and {second} nodes)")
 
@@ -184,12 +188,20 @@ def epoch_similarity(f_i: Footprint, f_j: Footprint, top: float = 0.1) -> float:
     With T the ``top`` share of the vertices that an epoch accessed, by visits f: the sum of ``min(f_i, f_j)`` over the
     vertices in both T_i and T_j, over the sum of ``f_i`` over T_i. Not symmetric.
 
+    Args:
+        f_i, f_j: two :class:`Footprint` objects of one graph.
+        top: share of the accessed vertices that counts as hottest, above 0 and at most 1.
+
     Returns:
         A share in 0..1; NaN where nothing was accessed.
+
+    Raises:
+        TypeError, ValueError: no footprints, footprints of two graphs, or no such share.
     """
-    _same_length("the footprints compared", len(f_i), len(f_j))
-    if not 0 < top <= 1:
-        raise ValueError(f"top must be a share in (0, 1] (got {top})")
+    instance("f_i", f_i, Footprint, "a Footprint")
+    instance("f_j", f_j, Footprint, "a Footprint")
+    same_length("f_i and f_j", len(f_i), len(f_j))
+    top = real("top", top, high=1, above=0)
     t_i, t_j = top_accessed(f_i.visits, top), top_accessed(f_j.visits, top)
     total = int(f_i.visits[t_i].sum())
     if not total:
@@ -210,12 +222,13 @@ def hit_rate(hotness: Any, footprint: Footprint, ratio: Any) -> Any:
 
     Returns:
         A float, or ``float64`` of the shape of ``ratio``; NaN where nothing was needed.
+
+    Raises:
+        TypeError, ValueError: scores that are no numbers, another number of vertices, or ratios outside 0..1.
     """
-    order = getattr(hotness, "order", None)
-    if order is None:
-        order = np.argsort(-np.asarray(hotness, dtype=np.float64), kind="stable")
-    _same_length("hotness and footprint", len(order), len(footprint))
-    ratios = np.asarray(ratio, dtype=np.float64)
+    instance("footprint", footprint, Footprint, "a Footprint")
+    order = hottest_first(hotness, len(footprint))
+    ratios = host_array("ratio", numbers("ratio", ratio)).astype(np.float64)
     if not bool(((ratios >= 0) & (ratios <= 1)).all()):
         raise ValueError(f"ratio must lie in 0..1 (got {ratio})")
     counts = np.rint(ratios * len(order)).astype(np.int64)

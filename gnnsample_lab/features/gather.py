@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import integers
 from gnnsample_lab.device import kernels, runtime
 
 from .host import copy_to_device_async, gather_rows, pinned_empty, vector_bytes, words
@@ -59,7 +60,7 @@ def library(device: str) -> Any:
     return cupy
 
 
-def device_ids(node_ids: Any) -> Any:
+def device_ids(node_ids: Any, name: str = "node_ids") -> Any:
     """Vertex ids as a contiguous CuPy array, ``int32`` or ``int64``.
 
     Raises:
@@ -68,29 +69,15 @@ def device_ids(node_ids: Any) -> Any:
     """
     import cupy
 
-    if runtime.is_cuda_array(node_ids):
-        on_torch = type(node_ids).__module__.split(".")[0] != "cupy"
-        ids = cupy.from_dlpack(node_ids.detach()) if on_torch else node_ids
-    else:
-        detach = getattr(node_ids, "detach", None)
-        ids = cupy.asarray(check_ids(detach().numpy() if detach is not None else node_ids))
-    check_ids(ids)
+    ids = cupy.asarray(check_ids(node_ids, name))
     if ids.dtype not in (np.int32, np.int64):
         ids = ids.astype(np.int64)
     return cupy.ascontiguousarray(ids)
 
 
-def check_ids(ids: Any) -> Any:
-    """``ids`` as an array; raises TypeError or ValueError naming ``node_ids`` unless they are a list of integers."""
-    if not hasattr(ids, "dtype"):
-        ids = np.asarray(ids)
-        if ids.size == 0:
-            ids = ids.astype(np.int64)
-    if ids.ndim != 1:
-        raise ValueError(f"node_ids must be one-dimensional (got shape {tuple(ids.shape)})")
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"node_ids must be integers (got dtype {ids.dtype})")
-    return ids
+def check_ids(ids: Any, name: str = "node_ids") -> Any:
+    """``ids`` as an array; raises TypeError or ValueError naming the argument unless they are a list of integers."""
+    return integers(name, ids)
 
 
 def id_type(ids: Any) -> str:

@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import array as checked_array
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device.jit import njit, prange
-from gnnsample_lab.device.runtime import is_cuda_array, is_memory_mapped
+from gnnsample_lab.device.runtime import is_memory_mapped
 
 from .sizing import free_host_bytes
 
@@ -37,11 +39,9 @@ def feature_table(feat: Any, name: str = "feat") -> Any:
         on_torch = type(feat).__module__.split(".")[0] != "cupy"
         table = cupy.from_dlpack(feat.detach().contiguous()) if on_torch else cupy.ascontiguousarray(feat)
     else:
-        detach = getattr(feat, "detach", None)
-        given = detach() if detach is not None else feat
-        if str(getattr(given, "dtype", "")) == "torch.bfloat16":
+        if str(getattr(feat, "dtype", "")) == "torch.bfloat16":
             raise TypeError(f"{name} must be float32 or float16 (got torch.bfloat16)")
-        table = np.asarray(given.numpy() if detach is not None else given)
+        table = checked_array(name, feat)
     if table.dtype not in (np.float32, np.float16):
         raise TypeError(f"{name} must be float32 or float16 (got {table.dtype})")
     if table.ndim != 2 or table.shape[1] == 0:

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, shown, whole
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.types import check_choice, check_int
+from gnnsample_lab.graph.graph import Graph, check_graph
 
-from .footprint import Footprint, _same_length, footprint, training_seeds
+from .footprint import Footprint, footprint, same_length, training_seeds, visits_of
 
 POLICIES = {
     "random": "any vertices: the floor",
@@ -92,11 +94,11 @@ def hotness(
     Raises:
         LookupError, ValueError, TypeError: naming the argument.
     """
-    if not hasattr(graph, "indptr"):
-        raise TypeError(f"graph must be a gnnsample_lab.Graph (got {type(graph).__name__})")
-    check_choice("policy", policy, POLICIES)
-    check_int("epochs", epochs, 1000, lowest=1)
-    check_int("seed", seed, 2**64 - 1)
+    check_graph(graph)
+    choice("policy", policy, POLICIES)
+    whole("epochs", epochs, 1, 1000)
+    whole("batch_size", batch_size, 1, 2**31 - 1)
+    checked_seed(seed)
     begin = time.perf_counter()
     degrees: Any = None
     if policy == "random":
@@ -114,7 +116,7 @@ def hotness(
     elif policy == "optimal":
         if batches is None:
             raise ValueError("batches must be given for policy='optimal' (got None)")
-        seen = batches if isinstance(batches, Footprint) else footprint(batches, num_nodes=graph.num_nodes)
+        seen = batches if isinstance(batches, Footprint) else visits_of(batches, graph.num_nodes, "batches")
         label, score = "Optimal", seen.visits.astype(np.float64)
     elif policy == "visits":
         label, score = "Visits", _visits(walks)
@@ -141,9 +143,11 @@ def _random(num_nodes: int, seed: int) -> np.ndarray:
 
 
 def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: int) -> Footprint:
-    if not callable(getattr(sampler, "epoch", None)):
+    if not callable(getattr(sampler, "epoch", None)) or not isinstance(
+        getattr(sampler, "graph", None), Graph
+    ):
         raise ValueError(
-            f"sampler must be a sampler with .epoch for pre-sampling (got {type(sampler).__name__})"
+            f"sampler must be a sampler with .epoch and .graph for pre-sampling (got {shown(sampler)})"
         )
     chosen = training_seeds(sampler.graph if seeds is None else graph, seeds, "policy='presample'")
     length = max(1, len(sampler.epoch(chosen, batch_size, epoch=0)))
@@ -151,11 +155,11 @@ def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: in
 
 
 def _visits(walks: Any) -> np.ndarray:
-    if not hasattr(walks, "roots") or not hasattr(walks, "steps"):
-        raise ValueError(
-            f"walks must be the result of run_app for policy='visits' (got {type(walks).__name__})"
-        )
+    from gnnsample_lab.sampling.engine.result import AppResult
     from gnnsample_lab.sampling.engine.votes import visits
+
+    if not isinstance(walks, AppResult):
+        raise ValueError(f"walks must be the result of run_app for policy='visits' (got {shown(walks)})")
 
     with runtime.lock:
         counts = visits(walks)
@@ -171,7 +175,7 @@ def shrunk_visits(seen: Footprint, degrees: np.ndarray) -> np.ndarray:
     decide the hotness: that share of a count's distance from their mean is kept. So the score is nearly the count where
     weights or the training set decide, and nearly a function of the degree where the degree does.
     """
-    _same_length("sampler and graph", len(seen), len(degrees))
+    same_length("sampler and graph", len(seen), len(degrees))
     degrees, visits = degrees.astype(np.int64, copy=False), seen.visits.astype(np.float64)
     bits = np.frexp(degrees.astype(np.float64))[1]
     group = bits * 8 + (

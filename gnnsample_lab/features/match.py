@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array, num_sms
+from gnnsample_lab.checks import integers, is_cuda_array, items
+from gnnsample_lab.device.runtime import num_sms
 from gnnsample_lab.sampling.sizes import power_of_two
 
 from . import gather
@@ -47,11 +48,13 @@ def match(prev_ids: Any, ids: Any) -> MatchPlan:
     Args:
         prev_ids, ids: vertices of two batches, global ids: NumPy, lists, or (either of them) on the GPU, where the
             plan then lies too. Mini-batches are taken by their ``node_ids``. Either may be empty.
+
+    Raises:
+        TypeError, ValueError: not integers, or not one-dimensional; the message names the argument.
     """
-    prev_ids, ids = _ids_of(prev_ids), _ids_of(ids)
-    if is_cuda_array(prev_ids) or is_cuda_array(ids):
-        return _match_gpu(gather.device_ids(prev_ids), gather.device_ids(ids))
-    prev, now = gather.check_ids(prev_ids), gather.check_ids(ids)
+    prev, now = _ids_of(prev_ids, "prev_ids"), _ids_of(ids, "ids")
+    if is_cuda_array(prev) or is_cuda_array(now):
+        return _match_gpu(gather.device_ids(prev, "prev_ids"), gather.device_ids(now, "ids"))
     order = np.argsort(prev, kind="stable")
     at = np.searchsorted(prev, now, sorter=order)
     found = np.full(now.size, -1, np.int64)
@@ -98,12 +101,11 @@ def overlaps(batches: Sequence[Any]) -> np.ndarray:
         ValueError: no batches.
         TypeError: a batch that is no list of integers.
     """
-    ids = [_ids_of(batch) for batch in batches]
+    ids = [_ids_of(batch, "batches") for batch in items("batches", batches, "a list of batches")]
     if not ids:
         raise ValueError("batches must name at least one batch (got none)")
     if any(is_cuda_array(a) for a in ids):
         return _overlaps_gpu([gather.device_ids(a) for a in ids])
-    ids = [gather.check_ids(a) for a in ids]
     highest = max((int(a.max()) for a in ids if a.size), default=-1)
     if any(a.size and int(a.min()) < 0 for a in ids):
         raise ValueError("batches must hold vertex ids (got a negative one)")
@@ -168,8 +170,5 @@ def match_degrees(batches: Sequence[Any]) -> np.ndarray:
     return shared / np.minimum(sizes[:, None], sizes[None, :])
 
 
-def _ids_of(batch: Any) -> Any:
-    ids = getattr(batch, "node_ids", batch)
-    if hasattr(ids, "detach") and not is_cuda_array(ids):
-        return ids.detach().numpy()
-    return ids
+def _ids_of(batch: Any, name: str) -> Any:
+    return integers(name, getattr(batch, "node_ids", batch))

@@ -8,6 +8,7 @@ import numpy as np
 
 from . import gather
 from .cache import FeatureCache
+from .host import feature_table
 from .marks import Previous
 from .stats import ExtractStats
 
@@ -23,13 +24,18 @@ class MatchedFeatures:
         source: a :class:`~.cache.FeatureCache`, or a feature table, which is then read without a cache.
         device: for a table, as in :class:`~.cache.FeatureCache`.
         transfer: likewise.
+
+    Raises:
+        TypeError, ValueError, RuntimeError: as :class:`~.cache.FeatureCache`; the message calls the table ``source``.
     """
 
     def __init__(self, source: Any, device: str | None = "auto", transfer: str = "auto") -> None:
         if isinstance(source, FeatureCache):
             self.cache = source
         else:
-            self.cache = FeatureCache(source, ratio=0.0, device=device, transfer=transfer)
+            self.cache = FeatureCache(
+                feature_table(source, "source"), ratio=0.0, device=device, transfer=transfer
+            )
         self._where = gather.library(self.cache.device).zeros(self.cache.num_nodes, np.uint32)
         self._next = 1  # entries below belong to batches of the past
         self._previous: Previous | None = None
@@ -42,6 +48,12 @@ class MatchedFeatures:
         """Rows of a batch, as :meth:`FeatureCache.extract` returns them, and keep them for the next batch.
 
         The rows are kept by reference: who changes ``x`` in place before the next call changes what it reuses.
+
+        Args:
+            node_ids: as for :meth:`FeatureCache.extract`.
+
+        Raises:
+            TypeError, ValueError: as :meth:`FeatureCache.extract`.
         """
         cache = self.cache
         ids = cache._ids(node_ids)

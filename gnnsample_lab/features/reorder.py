@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, host_array, host_integers, numbers
 from gnnsample_lab.device.jit import njit
 
 METHODS = ("greedy", "two-opt", "exact")
@@ -29,12 +30,12 @@ def reorder(M: Any, method: str = "greedy") -> np.ndarray:
             programme, for at most 16 batches.
 
     Raises:
+        TypeError: not numbers.
         ValueError: not a square symmetric matrix of finite numbers, an unknown method, too many batches for
             "exact".
     """
     degrees = _check(M)
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))} (got {method!r})")
+    choice("method", method, METHODS)
     n = len(degrees)
     if method == "exact":
         if n > MAX_EXACT:
@@ -47,20 +48,23 @@ def reorder(M: Any, method: str = "greedy") -> np.ndarray:
 def path_score(M: Any, order: Any) -> float:
     """Sum of the match degrees of neighbours along ``order``.
 
+    Args:
+        M: match degrees, symmetric ``[n, n]`` (:func:`~.match.match_degrees`).
+        order: numbers of batches, each at most once; those of all batches from :func:`reorder`.
+
     Raises:
-        ValueError: an order that names a batch twice or one that is not there.
+        TypeError: not numbers, or an order that is no list of integers.
+        ValueError: ``M`` as for :func:`reorder`; an order that names a batch twice or one that is not there.
     """
-    degrees = np.asarray(M, dtype=np.float64)
-    path = np.asarray(order)
-    if path.size and (
-        path.min() < 0 or path.max() >= len(degrees) or np.unique(path).size != path.size or path.ndim != 1
-    ):
+    degrees = _check(M)
+    path = host_integers("order", order)
+    if path.size and (path.min() < 0 or path.max() >= len(degrees) or np.unique(path).size != path.size):
         raise ValueError(f"order must name batches 0..{len(degrees) - 1}, each at most once (got {path})")
     return float(degrees[path[:-1], path[1:]].sum()) if path.size > 1 else 0.0
 
 
 def _check(M: Any) -> np.ndarray:
-    degrees = np.ascontiguousarray(M.get() if hasattr(M, "get") else M, dtype=np.float64)
+    degrees = np.ascontiguousarray(host_array("M", numbers("M", M)), dtype=np.float64)
     if degrees.ndim != 2 or degrees.shape[0] != degrees.shape[1] or len(degrees) == 0:
         raise ValueError(f"M must be a square matrix of at least one batch (got shape {degrees.shape})")
     if not np.isfinite(degrees).all():

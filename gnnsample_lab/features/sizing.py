@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
-from gnnsample_lab.sampling.types import check_int
+from gnnsample_lab.checks import choice, function, host_array, num_bytes, share, shown
 
 SLOT_BYTES = 4
 """Of the look-up table, per vertex of the graph."""
@@ -36,17 +35,15 @@ def check_sizing(ratio: Any, capacity_bytes: Any, leave_free: Any, trial: Any) -
         raise ValueError(
             f"give exactly one of ratio, capacity_bytes and leave_free (got {', '.join(given) or 'none'})"
         )
-    if ratio is not None and not 0 <= float(ratio) <= 1:
-        raise ValueError(f"ratio must be between 0 and 1 (got {ratio!r})")
+    if ratio is not None:
+        share("ratio", ratio)
     if capacity_bytes is not None:
-        check_int("capacity_bytes", capacity_bytes, 2**62)
+        num_bytes("capacity_bytes", capacity_bytes)
     if leave_free is not None:
-        if leave_free != "trial":
-            raise ValueError(f"leave_free must be 'trial' (got {leave_free!r})")
+        choice("leave_free", leave_free, ("trial",))
         if trial is None:
             raise ValueError("leave_free='trial' needs trial=..., a callable that runs one training step")
-        if not callable(trial):
-            raise TypeError(f"trial must be callable (got {type(trial).__name__})")
+        function("trial", trial)
     elif trial is not None:
         raise ValueError("trial is for leave_free='trial' only")
 
@@ -99,10 +96,13 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
             vertex, higher is hotter, ties to the lower id.
 
     Raises:
+        TypeError: not numbers.
         ValueError: a wrong length, or a score that is not a number.
     """
     order = getattr(hotness, "order", None)
-    score = _to_host(hotness if order is None else order)
+    score = host_array("hotness", hotness if order is None else order)
+    if score.dtype.kind not in ("iu" if order is not None else "fiu"):
+        raise TypeError(f"hotness must hold one number per vertex (got {shown(hotness)})")
     if score.shape != (num_nodes,):
         raise ValueError(f"hotness must have one score per vertex, {num_nodes} (got shape {score.shape})")
     if order is not None:
@@ -111,12 +111,6 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
     if np.isnan(score).any():
         raise ValueError(f"hotness must be numbers (got NaN for vertex {int(np.isnan(score).argmax())})")
     return np.argsort(-score, kind="stable")
-
-
-def _to_host(array: Any) -> np.ndarray:
-    if is_cuda_array(array):
-        return array.get() if hasattr(array, "get") else array.detach().cpu().numpy()
-    return np.asarray(array)
 
 
 def rows_of_ratio(ratio: float, num_nodes: int) -> int:

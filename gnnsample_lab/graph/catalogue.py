@@ -61,6 +61,9 @@ def datasets(root: str | os.PathLike[str] | None = None) -> Any:
 
     Args:
         root: data root to look in, as for :func:`gnnsample_lab.load`.
+
+    Raises:
+        TypeError: ``root`` is no path.
     """
     import pandas
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
+from gnnsample_lab.checks import array as checked_array
+from gnnsample_lab.checks import ids_below, integers, is_cuda_array, numbers, shown, text, whole
 
 MAX_INT32_NODES = 2**31
 
@@ -28,67 +27,10 @@ def array_module(device: str) -> Any:
     return np
 
 
-def as_array(value: Any, name: str) -> Any:
-    """``value`` as a NumPy or CuPy array on the device where it lies; torch tensors share their memory."""
-    if type(value).__module__.split(".")[0] == "torch":
-        value = value.detach()
-        if value.is_cuda:
-            import cupy
-
-            return cupy.from_dlpack(value)
-        return value.numpy()
-    if is_cuda_array(value) or isinstance(value, np.ndarray):
-        return value
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be an array of numbers (got {type(value).__name__}: {error})") from None
-
-
 def host_bytes(array: Any) -> memoryview:
     """The bytes of a contiguous copy in host memory."""
     host: Any = array.get() if device_of(array) == "cuda" else np.ascontiguousarray(array)
     return memoryview(host.reshape(-1).view(np.uint8))
-
-
-def integer_vector(value: Any, name: str) -> Any:
-    """``value`` as a one-dimensional integer array.
-
-    Raises:
-        TypeError: another dtype (an empty list is fine).
-        ValueError: more than one dimension.
-    """
-    array = as_array(value, name)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional (got shape {tuple(array.shape)})")
-    if array.dtype.kind not in "iu":
-        if array.size == 0:
-            return array.astype(np.int64)
-        raise TypeError(f"{name} must hold integers (got dtype {array.dtype})")
-    return array
-
-
-def integer(value: Any, name: str, minimum: int = 0) -> int:
-    """``value`` as a Python integer of at least ``minimum``; bool and floats are a TypeError."""
-    if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be an integer (got {value!r})")
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer (got {value!r})") from None
-    if number < minimum:
-        raise ValueError(f"{name} must be at least {minimum} (got {number})")
-    return number
-
-
-def positive_float(value: Any, name: str) -> float:
-    """``value`` as a finite float above 0."""
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
-        raise TypeError(f"{name} must be a number (got {value!r})")
-    number = float(value)
-    if not math.isfinite(number) or number <= 0:
-        raise ValueError(f"{name} must be finite and above 0 (got {value!r})")
-    return number
 
 
 def id_dtype(num_nodes: int) -> np.dtype:
@@ -96,26 +38,9 @@ def id_dtype(num_nodes: int) -> np.dtype:
     return np.dtype(np.int32 if num_nodes < MAX_INT32_NODES else np.int64)
 
 
-def ids_in_range(ids: Any, num_nodes: int, name: str) -> None:
-    """Raise ValueError naming the first id outside ``[0, num_nodes)``."""
-    if ids.size == 0:
-        return
-    # min and max first: they allocate nothing, while the mask below is built only to name the culprit.
-    if int(ids.min()) >= 0 and int(ids.max()) < num_nodes:
-        return
-    xp = array_module(device_of(ids))
-    position = int(xp.flatnonzero((ids < 0) | (ids >= num_nodes))[0])
-    raise ValueError(
-        f"{name} must lie in [0, {num_nodes}), the graph's vertices "
-        f"(got {int(ids[position])} at position {position})"
-    )
-
-
 def weights(value: Any, num_edges: int) -> Any:
     """``edge_weight`` as float32[E]; NaN, infinite and negative weights are a ValueError."""
-    array = as_array(value, "edge_weight")
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"edge_weight must hold numbers (got dtype {array.dtype})")
+    array = numbers("edge_weight", value)
     if array.ndim != 1 or len(array) != num_edges:
         raise ValueError(
             f"edge_weight must have shape ({num_edges},), one per edge (got {tuple(array.shape)})"
@@ -136,9 +61,7 @@ def weights(value: Any, num_edges: int) -> Any:
 
 def features(value: Any, num_nodes: int) -> Any:
     """``feat`` as float32[N, F]."""
-    array = as_array(value, "feat")
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"feat must hold numbers (got dtype {array.dtype})")
+    array = numbers("feat", value)
     if array.ndim != 2 or len(array) != num_nodes:
         raise ValueError(f"feat must have shape ({num_nodes}, features) (got {tuple(array.shape)})")
     return array.astype(np.float32, copy=False)
@@ -146,19 +69,37 @@ def features(value: Any, num_nodes: int) -> Any:
 
 def labels(value: Any, num_nodes: int) -> Any:
     """``label`` as int64[N], or int64[N, tasks] for multi-label data; -1 marks a vertex without a label."""
-    array = as_array(value, "label")
+    array = checked_array("label", value)
     if array.dtype.kind not in "iub":
-        raise TypeError(f"label must hold integers (got dtype {array.dtype})")
+        raise TypeError(f"label must be integers (got dtype {array.dtype})")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array.reshape(-1)
-    if array.ndim not in (1, 2) or len(array) != num_nodes:
+    if array.ndim not in (1, 2) or len(array) != num_nodes or (array.ndim == 2 and not array.shape[1]):
         raise ValueError(
             f"label must have shape ({num_nodes},) or ({num_nodes}, tasks) (got {tuple(array.shape)})"
         )
     array = array.astype(np.int64, copy=False)
     if array.size and int(array.min()) < -1:
         raise ValueError(f"label must be at least -1, which means none (got {int(array.min())})")
+    if array.ndim == 2 and array.size and not 0 <= int(array.min()) <= int(array.max()) <= 1:
+        raise ValueError(
+            "label of several columns must hold 0 and 1, one column per task "
+            f"(got {int(array.min())}..{int(array.max())})"
+        )
     return array
+
+
+def class_count(value: Any, label: Any) -> int:
+    """``num_classes``, found from checked labels where it is -1; every label is below it."""
+    given = whole("num_classes", value, -1, 2**31 - 1)
+    if label is None or label.size == 0:
+        return max(given, 0)
+    found = int(label.shape[1]) if label.ndim == 2 else int(label.max()) + 1
+    if given < 0:
+        return found
+    if found > given or (label.ndim == 2 and found != given):
+        raise ValueError(f"num_classes must be the number of classes that label has, {found} (got {given})")
+    return given
 
 
 def split_ids(value: Mapping[str, Any] | None, num_nodes: int) -> dict[str, Any]:
@@ -166,27 +107,26 @@ def split_ids(value: Mapping[str, Any] | None, num_nodes: int) -> dict[str, Any]
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise TypeError(f"splits must map names to vertex ids (got {type(value).__name__})")
+        raise TypeError(f"splits must map names to vertex ids (got {shown(value)})")
     result = {}
     for key, given in value.items():
-        name = f"splits[{key!r}]"
-        array = as_array(given, name)
+        name = f"splits[{text('splits', key)!r}]"
+        array = checked_array(name, given)
         if array.dtype.kind == "b":
             if array.shape != (num_nodes,):
                 raise ValueError(
                     f"{name} as a mask must have shape ({num_nodes},) (got {tuple(array.shape)})"
                 )
             array = array_module(device_of(array)).flatnonzero(array)
-        array = integer_vector(array, name).astype(np.int64, copy=False)
-        ids_in_range(array, num_nodes, name)
+        array = integers(name, array).astype(np.int64, copy=False)
+        ids_below(name, array, num_nodes)
         result[str(key)] = array
     return result
 
 
 def topology(indptr: Any, indices: Any) -> tuple[Any, Any]:
     """Shape, dtype and device of a CSC pair, and the ends of ``indptr``; reads no edge."""
-    indptr = integer_vector(indptr, "indptr")
-    indices = integer_vector(indices, "indices")
+    indptr, indices = integers("indptr", indptr), integers("indices", indices)
     if device_of(indptr) != device_of(indices):
         raise ValueError(
             f"indptr and indices must be on one device (got {device_of(indptr)} and {device_of(indices)})"
@@ -215,7 +155,7 @@ def adjacency(indptr: Any, indices: Any, chunk: int = 1 << 26) -> None:
         )
     for start in range(0, len(indices), chunk):
         part = indices[max(start - 1, 0) : start + chunk]
-        ids_in_range(part, num_nodes, "indices")
+        ids_below("indices", part, num_nodes)
         drops = xp.flatnonzero(part[1:] < part[:-1]) + max(start - 1, 0) + 1
         # A drop is fine exactly where a vertex begins.
         inside = drops[indptr[xp.searchsorted(indptr, drops)] != drops]

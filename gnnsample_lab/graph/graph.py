@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import MAX_NODES, flag, ids_below, instance, integers, text, whole
 from gnnsample_lab.device.runtime import resolve_device
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
@@ -55,32 +56,34 @@ class Graph:
     validate: InitVar[bool] = True
 
     def __post_init__(self, validate: bool) -> None:
+        validate = flag("validate", validate)
+        text("name", self.name)
+        self._set("is_synthetic", flag("is_synthetic", self.is_synthetic))
         indptr, indices = checks.topology(self.indptr, self.indices)
         num_nodes = len(indptr) - 1
         if validate:
             checks.adjacency(indptr, indices)
         self._set("indptr", indptr)
         self._set("indices", indices.astype(checks.id_dtype(num_nodes), copy=False))
-        if self.edge_weight is not None and (validate or self.edge_weight.dtype != np.float32):
-            self._set("edge_weight", checks.weights(self.edge_weight, len(indices)))
-        if self.edge_ids is not None and self.edge_ids.shape != (len(indices),):
-            raise ValueError(f"edge_ids must have shape ({len(indices)},) (got {tuple(self.edge_ids.shape)})")
+        weight = self.edge_weight
+        if weight is not None and (validate or getattr(weight, "dtype", None) != np.float32):
+            self._set("edge_weight", checks.weights(weight, len(indices)))
+        if self.edge_ids is not None:
+            self._set("edge_ids", integers("edge_ids", self.edge_ids).astype(np.int64, copy=False))
+            if len(self.edge_ids) != len(indices):
+                raise ValueError(
+                    f"edge_ids must have shape ({len(indices)},) (got {tuple(self.edge_ids.shape)})"
+                )
         if self.feat is not None:
             self._set("feat", checks.features(self.feat, num_nodes))
         if self.label is not None:
             self._set("label", checks.labels(self.label, num_nodes))
         self._set("splits", checks.split_ids(self.splits, num_nodes))
-        if self.num_classes < 0:
-            self._set("num_classes", self._count_classes())
+        self._set("num_classes", checks.class_count(self.num_classes, self.label))
         self._check_devices()
 
     def _set(self, attribute: str, value: Any) -> None:
         object.__setattr__(self, attribute, value)  # the dataclass is frozen for everyone else
-
-    def _count_classes(self) -> int:
-        if self.label is None or self.label.size == 0:
-            return 0
-        return int(self.label.shape[1]) if self.label.ndim == 2 else int(self.label.max()) + 1
 
     def _check_devices(self) -> None:
         parts = {"edge_weight": self.edge_weight, "label": self.label, "edge_ids": self.edge_ids}
@@ -125,7 +128,8 @@ class Graph:
         Raises:
             TypeError, ValueError: as :class:`Graph`; ids out of range name the position.
         """
-        src, dst = checks.integer_vector(src, "src"), checks.integer_vector(dst, "dst")
+        undirected, keep_edge_ids = flag("undirected", undirected), flag("keep_edge_ids", keep_edge_ids)
+        src, dst = integers("src", src), integers("dst", dst)
         if len(src) != len(dst):
             raise ValueError(f"src and dst must have one entry per edge each (got {len(src)} and {len(dst)})")
         if checks.device_of(src) != checks.device_of(dst):
@@ -133,10 +137,12 @@ class Graph:
                 f"src and dst must be on one device (got {checks.device_of(src)} and {checks.device_of(dst)})"
             )
         if num_nodes is None:
+            ids_below("src", src, MAX_NODES)
+            ids_below("dst", dst, MAX_NODES)
             num_nodes = 1 + max(int(src.max()), int(dst.max())) if len(src) else 0
-        num_nodes = checks.integer(num_nodes, "num_nodes")
-        checks.ids_in_range(src, num_nodes, "src")
-        checks.ids_in_range(dst, num_nodes, "dst")
+        num_nodes = whole("num_nodes", num_nodes, 0, MAX_NODES)
+        ids_below("src", src, num_nodes)
+        ids_below("dst", dst, num_nodes)
         if edge_weight is not None:
             edge_weight = checks.weights(edge_weight, len(src))
             if checks.device_of(edge_weight) != checks.device_of(src):
@@ -149,16 +155,26 @@ class Graph:
         edge_ids = edge_order(src, dst, num_nodes) if keep_edge_ids else None
         indptr, indices, edge_weight = build_csc(src, dst, num_nodes, edge_weight)
         return cls(
-            indptr, indices, edge_weight, feat, label, splits or {},
+            indptr, indices, edge_weight, feat, label, {} if splits is None else splits,
             name=name, is_synthetic=is_synthetic, edge_ids=edge_ids, validate=False,
         )  # fmt: skip
 
     @classmethod
     def from_csc(cls, indptr: Any, indices: Any, **node_data: Any) -> Graph:
-        """Graph of in-neighbour lists in any order; ``node_data`` as for :meth:`from_edges`."""
+        """Graph of in-neighbour lists in any order.
+
+        Args:
+            indptr: integers ``[N + 1]``; the in-edges of vertex v lie at positions ``indptr[v]:indptr[v+1]``.
+            indices: integers ``[E]``, the source of each edge.
+            node_data: ``edge_weight``, ``feat`` and further arguments of :meth:`from_edges`.
+
+        Raises:
+            TypeError, ValueError: as :meth:`from_edges`; a decreasing ``indptr`` names the vertex.
+        """
         indptr, indices = checks.topology(indptr, indices)
         if bool((indptr[1:] < indptr[:-1]).any()):
             checks.adjacency(indptr, indices)  # raises, naming the vertex
+        ids_below("indices", indices, len(indptr) - 1)
         return cls.from_edges(indices, rows_of(indptr), len(indptr) - 1, **node_data)
 
     @classmethod
@@ -166,14 +182,28 @@ class Graph:
         cls, graph: Any, *, weight: str | None = None, feat: str | None = None, label: str | None = None,
         name: str | None = None,
     ) -> Graph:  # fmt: skip
-        """Graph of a NetworkX graph; see :func:`gnnsample_lab.graph.interop.from_networkx`."""
+        """Graph of a NetworkX graph.
+
+        Args:
+            graph, weight, feat, label, name: see :func:`gnnsample_lab.graph.interop.from_networkx`.
+
+        Raises:
+            TypeError, ValueError: not a NetworkX graph, or an edge or node lacks a named attribute.
+        """
         from gnnsample_lab.graph.interop import from_networkx
 
         return from_networkx(graph, weight=weight, feat=feat, label=label, name=name)
 
     @classmethod
     def from_pyg(cls, data: Any, *, name: str = "pyg") -> Graph:
-        """Graph of a PyTorch Geometric ``Data``; see :func:`gnnsample_lab.graph.interop.from_pyg`."""
+        """Graph of a PyTorch Geometric ``Data``.
+
+        Args:
+            data, name: see :func:`gnnsample_lab.graph.interop.from_pyg`.
+
+        Raises:
+            TypeError, ValueError: heterogeneous data, no ``edge_index``, or contents that are no valid graph.
+        """
         from gnnsample_lab.graph.interop import from_pyg
 
         return from_pyg(data, name=name)
@@ -254,7 +284,7 @@ class Graph:
             RuntimeError: no usable GPU.
             MemoryError: larger than the free GPU memory; the message gives both sizes.
         """
-        target = resolve_device(device)
+        target, features = resolve_device(device), flag("features", features)
         feat_stays = self.feat is None or not features or checks.device_of(self.feat) == target
         kept = self.feat
         if target == "cpu" and not features and kept is not None and checks.device_of(kept) == "cuda":
@@ -327,6 +357,12 @@ class Graph:
         extras += [f"{k} {len(v):,}" for k, v in self.splits.items()]
         text = f"{self.num_nodes:,} nodes, {self.num_edges:,} directed edges, on {self.device}"
         return f"Graph({self.title!r}: {', '.join([text, *extras])})"
+
+
+def check_graph(value: Any, name: str = "graph") -> Graph:
+    """``value``, a :class:`Graph`; anything else is a TypeError that names the argument."""
+    graph: Graph = instance(name, value, Graph, "a gnnsample_lab.Graph")
+    return graph
 
 
 def gpu_memory() -> tuple[int, int]:

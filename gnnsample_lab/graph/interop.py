@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnsample_lab.graph import checks
+from gnnsample_lab.checks import array, numbers, shown, text
 
 if TYPE_CHECKING:
     from gnnsample_lab.graph.graph import Graph
@@ -36,7 +36,10 @@ def from_networkx(
     from gnnsample_lab.graph.graph import Graph
 
     if not (hasattr(graph, "is_directed") and hasattr(graph, "is_multigraph")):
-        raise TypeError(f"graph must be a NetworkX graph (got {type(graph).__name__})")
+        raise TypeError(f"graph must be a NetworkX graph (got {shown(graph)})")
+    for argument, given in (("weight", weight), ("feat", feat), ("label", label), ("name", name)):
+        if given is not None:
+            text(argument, given)
     nodes = list(graph.nodes)
     index = {node: i for i, node in enumerate(nodes)}
     pairs = list(graph.edges(data=True))
@@ -47,7 +50,7 @@ def from_networkx(
         missing = next(((u, v) for u, v, data in pairs if weight not in data), None)
         if missing is not None:
             raise ValueError(f"weight names an attribute that edge {missing} lacks (got {weight!r})")
-        edge_weight = np.asarray([data[weight] for _, _, data in pairs], dtype=np.float64)
+        edge_weight = numbers("weight", [data[weight] for _, _, data in pairs])
 
     def column(attribute: str | None, argument: str) -> np.ndarray | None:
         if attribute is None:
@@ -55,7 +58,8 @@ def from_networkx(
         lacking = next((node for node in nodes if attribute not in graph.nodes[node]), None)
         if lacking is not None:
             raise ValueError(f"{argument} names an attribute that node {lacking!r} lacks (got {attribute!r})")
-        return np.asarray([graph.nodes[node][attribute] for node in nodes])
+        found: np.ndarray = numbers(argument, [graph.nodes[node][attribute] for node in nodes])
+        return found
 
     return Graph.from_edges(
         src, dst, len(nodes), edge_weight=edge_weight,
@@ -77,14 +81,15 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     """
     from gnnsample_lab.graph.graph import Graph
 
+    text("name", name)
     if hasattr(data, "edge_types"):
         raise TypeError("data must be a homogeneous torch_geometric Data (got heterogeneous data)")
     edge_index = getattr(data, "edge_index", None)
     if edge_index is None:
         raise ValueError("data must have an edge_index (got none)")
-    edges = checks.as_array(edge_index, "edge_index")
+    edges = array("data.edge_index", edge_index)
     if edges.ndim != 2 or edges.shape[0] != 2:
-        raise ValueError(f"edge_index must have shape (2, edges) (got {tuple(edges.shape)})")
+        raise ValueError(f"data.edge_index must have shape (2, edges) (got {tuple(edges.shape)})")
     weight = getattr(data, "edge_weight", None)
     if weight is None:
         attribute = getattr(data, "edge_attr", None)

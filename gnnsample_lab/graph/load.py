@@ -8,11 +8,12 @@ import threading
 import warnings
 from pathlib import Path
 
+from gnnsample_lab.checks import flag, real, shown, text
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph import (
     cache,
     catalogue,
-    checks,
     locate,
     npz_source,
     ogb_source,
@@ -82,14 +83,17 @@ def load(
         ValueError, TypeError: bad arguments, naming them.
         MemoryError, RuntimeError: ``device="cuda"``, and the graph does not fit or there is no GPU.
     """
-    if not isinstance(name, str):
-        raise TypeError(f"name must be a string (got {type(name).__name__})")
-    scale = checks.positive_float(scale, "scale")
-    seed = synthetic.checked_seed(seed)
-    if undirected not in (None, True, False):
-        raise TypeError(f"undirected must be None, True or False (got {undirected!r})")
-    if features != "auto" and not isinstance(features, bool):
-        raise ValueError(f"features must be True, False or 'auto' (got {features!r})")
+    text("name", name)
+    scale = real("scale", scale, above=0)
+    seed = checked_seed(seed)
+    for argument, given in (
+        ("download", download), ("weighted", weighted), ("use_cache", use_cache), ("progress", progress)
+    ):  # fmt: skip
+        flag(argument, given)
+    if undirected is not None:
+        undirected = flag("undirected", undirected)
+    if not isinstance(features, bool) and not (isinstance(features, str) and features == "auto"):
+        raise ValueError(f"features must be True, False or 'auto' (got {shown(features)})")
     target = runtime.resolve_device(device)
     base = roots.data_root(root)
     kind = _kind(name)
@@ -122,8 +126,18 @@ def load_or_twin(
     """``load(name)``, or its synthetic twin where neither the data nor the network is there.
 
     The twin has ``is_synthetic=True`` and says so in its ``title``; a warning tells why. A dataset that
-    ``LAB_DATASET`` names was chosen by the user and is not substituted. ``scale`` applies to the twin.
+    ``LAB_DATASET`` names was chosen by the user and is not substituted.
+
+    Args:
+        name, root, seed, device, weighted, progress: as for :func:`load`.
+        scale: of the twin.
+
+    Raises:
+        UnknownDatasetError (a LookupError): no such name.
+        DatasetNotFoundError, DownloadError, PermissionError (OSErrors): not to be had, and there is no twin.
+        CorruptDataError, ValueError, TypeError, MemoryError, RuntimeError: as :func:`load`.
     """
+    scale = real("scale", scale, above=0)
     try:
         return load(name, root, device=device, seed=seed, weighted=weighted, progress=progress)
     except (DatasetNotFoundError, DownloadError, PermissionError) as error:
@@ -142,7 +156,22 @@ def load_default(
 
     ``name``, else the environment variable ``LAB_DATASET``: loaded as asked, never replaced by another. Else
     ``default``, or its synthetic twin (at ``scale``) where neither the data nor the network is there.
+
+    Args:
+        name: as for :func:`load`, or None.
+        root, seed, device, weighted, progress: as for :func:`load`.
+        default: what to load where nobody names a graph.
+        scale: of a synthetic graph, also of the twin.
+
+    Raises:
+        UnknownDatasetError (a LookupError): no such name.
+        DatasetNotFoundError, DownloadError, PermissionError (OSErrors): not to be had, and there is no twin.
+        CorruptDataError, ValueError, TypeError, MemoryError, RuntimeError: as :func:`load`.
     """
+    text("default", default)
+    scale = real("scale", scale, above=0)
+    if name is not None:
+        text("name", name)
     explicit = name or os.environ.get("LAB_DATASET")
     if explicit:
         factor = scale if _kind(explicit) in ("synthetic", "rmat") else 1.0
@@ -180,6 +209,7 @@ def _load_synthetic(
 ) -> Graph:  # fmt: skip
     entry = catalogue.entry(name)
     recipe = entry["recipe"]
+    synthetic.check_scale(entry, scale)
 
     def build() -> Graph:
         if kind == "synthetic":

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.checks import whole
 from gnnsample_lab.device import runtime
-from gnnsample_lab.graph import checks
-from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.graph.plan import bijection, scatter_ids
 
 YEARS = 2
@@ -31,12 +32,8 @@ def recency_weights(graph: Graph, *, years: int = 8, seed: int = 0) -> Graph:
     Raises:
         ValueError, TypeError: naming the argument.
     """
-    years = checks.integer(years, "years", 1)
-    if years > 24:
-        raise ValueError(f"years must be at most 24 (got {years})")
-    seed = checks.integer(seed, "seed")
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be a whole number of 64 bits (got {seed})")
+    graph = check_graph(graph)
+    years, seed = whole("years", years, 1, 24), checked_seed(seed)
     n = graph.num_nodes
     with runtime.lock:
         xp: Any = _arrays(graph.device)

@@ -12,6 +12,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.resources import user_folder
 
 CACHE_FOLDER = ".gnnsample_lab"
@@ -32,10 +33,8 @@ def data_root(root: str | os.PathLike[str] | None = None) -> Path:
     """
     if root is None:
         root = os.environ.get("LAB_DATA_ROOT") or None
-    elif not isinstance(root, (str, os.PathLike)):
-        raise TypeError(f"root must be a path (got {type(root).__name__})")
     if root is not None:
-        return Path(root).expanduser().resolve()
+        return checked_path("root", root).expanduser().resolve()
     here = checkout()
     return here / "data" if here else user_folder("data")
 

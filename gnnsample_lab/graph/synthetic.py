@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import flag, items, real, text, whole
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
-from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.assemble import assemble
 from gnnsample_lab.graph.catalogue import Entry
 from gnnsample_lab.graph.csc import rows_of
@@ -36,15 +37,16 @@ FEATURE_LIMIT_BYTES = 4 * 2**30
 HIDDEN_COMMUNITIES = 32
 """Communities of twins whose originals have no labels."""
 MIN_NODES = 16
+MAX_NODES = 2**31 - 1
 _DRAWS_PER_NODE = 62_000_000 / 2**21
 
 
-def checked_seed(seed: Any) -> int:
-    """``seed`` as an integer of 64 bits."""
-    value = checks.integer(seed, "seed")
-    if value >= 2**64:
-        raise ValueError(f"seed must be below 2**64 (got {value})")
-    return value
+def check_scale(entry: Entry, scale: float) -> None:
+    """ValueError where ``scale`` asks for more vertices than a generated graph can have."""
+    if entry["num_nodes"] * scale > MAX_NODES:
+        raise ValueError(
+            f"scale must leave at most {MAX_NODES} vertices (got {scale} for {entry['num_nodes']} vertices)"
+        )
 
 
 def twin_plan(entry: Entry, scale: float, seed: int) -> CommunityPlan:
@@ -52,8 +54,8 @@ def twin_plan(entry: Entry, scale: float, seed: int) -> CommunityPlan:
 
     Where the scaled graph would be denser than a quarter of all pairs, it gets that many edges instead.
     """
+    check_scale(entry, scale)
     num_nodes = max(MIN_NODES, round(entry["num_nodes"] * scale))
-    _check_size(num_nodes)
     num_edges = min(round(entry["num_edges"] * scale), num_nodes * (num_nodes - 1) // 4)
     symmetric = not entry["directed"]
     if symmetric:
@@ -137,12 +139,13 @@ def rmat(
         ValueError, TypeError: naming the argument.
         MemoryError: ``device="cuda"`` and the graph is larger than the GPU's free memory.
     """
-    num_nodes = checks.integer(num_nodes, "num_nodes", 2)
-    _check_size(num_nodes)
+    num_nodes = whole("num_nodes", num_nodes, 2, MAX_NODES)
+    undirected, weighted = flag("undirected", undirected), flag("weighted", weighted)
+    text("name", name)
     if num_draws is not None and num_edges is not None:
         raise ValueError("give num_draws or num_edges, not both")
     if num_edges is not None:
-        num_edges = checks.integer(num_edges, "num_edges", 1)
+        num_edges = whole("num_edges", num_edges, 1)
         if num_edges > num_nodes * (num_nodes - 1) // 4:
             raise ValueError(
                 f"num_edges must be at most a quarter of all pairs, {num_nodes * (num_nodes - 1) // 4} "
@@ -151,10 +154,11 @@ def rmat(
         draws = 0
     else:
         draws = round(num_nodes * _DRAWS_PER_NODE) if num_draws is None else num_draws
-        draws = checks.integer(draws, "num_draws", 1)
-    if len(probabilities) != 3 or min(probabilities) < 0 or sum(probabilities) > 1:
-        raise ValueError(f"probabilities must be three shares that sum to at most 1 (got {probabilities})")
-    a, b, c = (round(65536 * p) for p in probabilities)
+        draws = whole("num_draws", draws, 1, 2**48)
+    shares = [real("probabilities", p, 0, 1) for p in items("probabilities", probabilities, "three shares")]
+    if len(shares) != 3 or sum(shares) > 1:
+        raise ValueError(f"probabilities must be three shares that sum to at most 1 (got {shares})")
+    a, b, c = (round(65536 * p) for p in shares)
     target = runtime.resolve_device(device)
     plan = RmatPlan(num_nodes, num_edges, undirected, checked_seed(seed), (a, a + b, a + b + c), draws)
     backend = _backend(plan, target, 0)
@@ -173,9 +177,8 @@ def random_weights(graph: Graph, *, seed: int = 0, low: float = 1.0, high: float
     """
     import dataclasses
 
-    checks.positive_float(high, "high")
-    if not 0 <= low < high:
-        raise ValueError(f"low must lie in [0, high) (got {low} with high={high})")
+    high = real("high", high, above=0)
+    low = real("low", low, 0, below=high)
     with runtime.lock:
         backend = _placed(graph.device)
         weight = _weights(backend, graph.indptr, graph.indices, checked_seed(seed), float(low), float(high))
@@ -247,11 +250,6 @@ def _places(backend: Any, plan: Plan, place: int, count: int, first: int = 0) ->
         vertices = scatter_ids(bijection(plan.num_nodes, plan.seed, RANKS), vertices + first)
     vertices.sort()
     return vertices
-
-
-def _check_size(num_nodes: int) -> None:
-    if num_nodes > 2**31 - 1:
-        raise ValueError(f"generated graphs have at most 2**31 - 1 vertices (got {num_nodes})")
 
 
 def _placed(device: str) -> Any:

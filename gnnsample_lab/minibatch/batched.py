@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from gnnsample_lab.checks import items, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_BATCH_ID
-from gnnsample_lab.sampling.types import check_int
 
 from .epoch import EpochIterator
 from .seeds import seed_array, to_host
@@ -30,7 +30,7 @@ class BatchSampler:
         Raises:
             TypeError, ValueError: seeds are not integers, empty, not one-dimensional or out of range.
         """
-        return self.sample_many([seeds], check_int("batch_id", batch_id, MAX_BATCH_ID))[0]
+        return self.sample_many([seeds], whole("batch_id", batch_id, 0, MAX_BATCH_ID))[0]
 
     def sample_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> list[MiniBatch]:
         """Sample several mini-batches, on a GPU fused into one launch; each as if sampled alone.
@@ -38,11 +38,14 @@ class BatchSampler:
         Args:
             seeds: one entry per mini-batch, each as in :meth:`sample`.
             first_batch_id: batch id of the first; the others follow on.
+
+        Raises:
+            TypeError, ValueError: no mini-batches, seeds as in :meth:`sample`, or no such batch id.
         """
         arrays = [seed_array(s, self.graph.num_nodes) for s in self._placed(seeds)]
         if not arrays:
             raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
-        first = check_int("first_batch_id", first_batch_id, MAX_BATCH_ID - len(arrays) + 1)
+        first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
         with runtime.lock:
             return self._run(arrays, first)
 
@@ -62,18 +65,23 @@ class BatchSampler:
             seeds: the training vertices.
             batch_size: seeds per mini-batch; the last may be smaller unless ``drop_last``.
             epoch: number of the epoch; part of the shuffle and of the batch ids.
+            drop_last: leave out a last mini-batch of fewer seeds.
             shuffle: permute the seeds, the same way on every device for the same sampler seed and epoch.
             prefetch: mini-batches sampled ahead (default 8 on a GPU, where they share one launch, 2 on a CPU).
             progress: show a tqdm progress bar.
 
         Returns:
             An iterator with a length.
+
+        Raises:
+            TypeError, ValueError: seeds as in :meth:`sample`, or an argument that is not allowed; the message names it.
         """
         return EpochIterator(self, seeds, batch_size, epoch, shuffle, drop_last, prefetch, progress)
 
     def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
         """Seeds of each mini-batch where the sampler wants them: on the host for the CPU, else as they are."""
-        return map(to_host, seeds) if self.device == "cpu" else seeds
+        given = items("seeds", seeds, "a list of mini-batches")
+        return map(to_host, given) if self.device == "cpu" else given
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         """Mini-batches of checked seeds with batch ids from ``first`` on; the library's lock is held."""

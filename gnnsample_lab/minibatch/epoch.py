@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import flag, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_BATCH_ID
-from gnnsample_lab.sampling.types import check_int
 
 from .seeds import seed_array
 from .types import MiniBatch
@@ -38,17 +38,18 @@ class EpochIterator:
         progress: bool,
     ) -> None:
         self.sampler = sampler
-        self.batch_size = check_int("batch_size", batch_size, 2**31 - 1, lowest=1)
+        self.batch_size = whole("batch_size", batch_size, 1, 2**31 - 1)
         self.prefetch = 8 if sampler.device == "cuda" else 2
         if prefetch is not None:
-            self.prefetch = check_int("prefetch", prefetch, 1024, lowest=1)
-        self.progress = progress
+            self.prefetch = whole("prefetch", prefetch, 1, 1024)
+        self.progress = flag("progress", progress)
+        shuffle, drop_last = flag("shuffle", shuffle), flag("drop_last", drop_last)
         array = seed_array(seeds, sampler.graph.num_nodes)
         full, rest = divmod(int(array.size), self.batch_size)
         self._length = full + (1 if rest and not drop_last else 0)
-        self.epoch = check_int("epoch", epoch, 2**31)
+        self.epoch = whole("epoch", epoch, 0, 2**31)
         self.first_batch_id = self.epoch * max(self._length, 1)
-        check_int("epoch", self.first_batch_id + self._length, MAX_BATCH_ID)
+        whole("epoch", self.first_batch_id + self._length, 0, MAX_BATCH_ID)
         if shuffle:
             order = np.random.default_rng([sampler.spec.seed, self.epoch]).permutation(array.size)
             if runtime.is_cuda_array(array):

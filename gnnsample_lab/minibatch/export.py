@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.types import is_cuda_array
+from gnnsample_lab.checks import is_cuda_array
 
 from .types import Block, MiniBatch
 

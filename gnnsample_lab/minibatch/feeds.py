@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import instance, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.engine import links, votes
-from gnnsample_lab.sampling.types import MAX_HOPS, HopPicks, SampleSpec, array_module, check_int
+from gnnsample_lab.sampling.engine.result import AppResult
+from gnnsample_lab.sampling.types import MAX_HOPS, HopPicks, SampleSpec, array_module
 
 from .types import MiniBatch
 
@@ -37,17 +39,18 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
         ValueError: more than 15 steps (walks: see :func:`voted_batch`), no steps or no samples, transits that were
             drawn, or a mini-batch without a root.
     """
+    _check_result(result)
     if not 1 <= result.num_steps <= MAX_HOPS:
         raise ValueError(
-            f"mini-batches have 1 to {MAX_HOPS} hops (got {result.num_steps} steps); voted_batch(result, k) makes "
-            "one of the neighbours that walks vote for"
+            f"result must have 1 to {MAX_HOPS} steps, the hops (got {result.num_steps} steps); "
+            "voted_batch(result, k) makes one of the neighbours that walks vote for"
         )
     samples, num_roots = result.roots.shape
     if samples == 0:
         raise ValueError("result has no samples to make mini-batches of")
     if per_batch is None:
         per_batch = 1 if num_roots > 1 else samples
-    per_batch = check_int("per_batch", per_batch, 2**40, lowest=1)
+    per_batch = whole("per_batch", per_batch, 1, 2**40)
     with runtime.lock:
         return _Feed(result, per_batch).batches()
 
@@ -64,8 +67,12 @@ def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
     Returns:
         :class:`~.types.MiniBatch` objects, ``batch_id`` counting from 0; ``node_ids`` ascend. Parallel edges are all
         there. ``spec.fanouts`` are -1: all in-neighbours in the sample.
+
+    Raises:
+        TypeError, ValueError: ``result`` is no AppResult, or ``layers`` is not allowed.
     """
-    layers = check_int("layers", layers, MAX_HOPS, lowest=1)
+    _check_result(result)
+    layers = whole("layers", layers, 1, MAX_HOPS)
     with runtime.lock:
         found = links.induced(result)
         begins, made = _host(found.begins), []
@@ -99,6 +106,7 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
     Raises:
         ValueError: samples have several roots, or none has one.
     """
+    _check_result(result)
     with runtime.lock:
         found = votes.top(result, k)
         if not found.roots.size:
@@ -228,6 +236,10 @@ class _Feed:
         xp.cumsum(counts, out=offsets[1:])
         bounds = _host(offsets[xp.asarray(self.begins)])
         return counts.astype(np.int32), offsets, bounds, self.source[kept], self.positions[kept]
+
+
+def _check_result(result: Any) -> None:
+    instance("result", result, AppResult, "what run_app returned, an AppResult")
 
 
 def _host(array: Any) -> np.ndarray:

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, items, whole
+from gnnsample_lab.checks import ids as checked_ids
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.types import MAX_HOPS, check_choice, check_int
+from gnnsample_lab.sampling.types import MAX_HOPS
 
-from .seeds import seed_array
 from .types import CanonicalSample
 
 ID_MAPS: dict[str, str] = {
@@ -41,12 +42,12 @@ def id_maps() -> dict[str, str]:
 
 def check_method(method: str) -> None:
     """ValueError unless ``method`` relabels given picks."""
-    if method == "in-sampler":
+    if isinstance(method, str) and method == "in-sampler":
         raise ValueError(
             "method='in-sampler' relabels while it draws and cannot relabel given picks: use "
             "NeighborSampler(strategy='captured'), or another method (got 'in-sampler')"
         )
-    check_choice("method", method, [name for name in ID_MAPS if name != "in-sampler"])
+    choice("method", method, [name for name in ID_MAPS if name != "in-sampler"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ class IdMap:
         scratch_bytes: int | None = None,
     ) -> None:  # fmt: skip
         check_method(method)
-        self.method, self.num_nodes = method, check_int("num_nodes", num_nodes, _MAX_NODES, lowest=1)
+        self.method, self.num_nodes = method, whole("num_nodes", num_nodes, 1, _MAX_NODES)
         self.id_dtype = np.dtype(id_dtype)
         if self.id_dtype not in (np.dtype(np.int32), np.dtype(np.int64)):
             raise TypeError(f"id_dtype must be int32 or int64 (got {id_dtype!r})")
@@ -210,6 +211,7 @@ def relabel(
         neighbors: picked global ids, one array per hop (0 to 15 hops, each possibly empty), seeds' hop first.
         num_nodes: vertices of the graph; ids are below it.
         method: a name of :func:`id_maps` but ``"in-sampler"``.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
 
     Returns:
         :class:`Relabelled`; ids are ``int32`` where ``num_nodes`` allows, else ``int64``.
@@ -219,33 +221,19 @@ def relabel(
             distinct; too many hops; an unknown method. The message names the argument.
     """
     check_method(method)
-    nodes = check_int("num_nodes", num_nodes, _MAX_NODES, lowest=1)
+    nodes = whole("num_nodes", num_nodes, 1, _MAX_NODES)
     device = runtime.resolve_device(device)
+    neighbors = items("neighbors", neighbors, "a list of arrays, one per hop")
     if len(neighbors) > MAX_HOPS:
         raise ValueError(f"neighbors may hold at most {MAX_HOPS} hops (got {len(neighbors)})")
-    given = _checked("seeds", seeds, nodes)
-    hops = [_checked(f"neighbors[{hop}]", picks, nodes) for hop, picks in enumerate(neighbors)]
+    given = checked_ids("seeds", seeds, nodes)
+    hops = [checked_ids(f"neighbors[{hop}]", picks, nodes) for hop, picks in enumerate(neighbors)]
     unique = np.unique(_to_host(given))
     if not given.size or unique.size != given.size:
         problem = f"{given.size - unique.size} repeated" if given.size else "none"
         raise ValueError(f"seeds must be distinct vertex ids, at least one (got {problem})")
     with runtime.lock:
         return IdMap(method, nodes, np.int32 if nodes <= 2**31 else np.int64, device).map_hops(given, hops)
-
-
-def _checked(name: str, ids: Any, num_nodes: int) -> Any:
-    """Ids as an array, checked; unlike seeds of a sampler they may be none, and device ids are checked as well."""
-    if not hasattr(ids, "dtype") and not len(ids):
-        return np.empty(0, np.int64)
-    if hasattr(ids, "dtype") and not int(np.prod(ids.shape)):
-        return _to_host(ids).astype(np.int64).reshape(-1)
-    try:
-        array = seed_array(ids, num_nodes)
-        if runtime.is_cuda_array(array):
-            seed_array(_to_host(array), num_nodes)
-    except (TypeError, ValueError) as error:
-        raise type(error)(str(error).replace("seeds must", f"{name} must", 1)) from None
-    return array
 
 
 def _to_host(array: Any) -> np.ndarray:

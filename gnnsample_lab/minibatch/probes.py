@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, host_array, real, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.sizes import power_of_two
-from gnnsample_lab.sampling.types import check_choice, check_int
 
 HASHES: dict[str, str] = {
     "multiplicative": "Fibonacci hashing, as the ID maps use it: middle bits of id x 2^64 / golden ratio",
@@ -84,14 +84,11 @@ def probe_statistics(
         TypeError, ValueError: ids are no integers, negative, not one-dimensional or none; an unknown hash; a bad load
             factor; slots too few for the distinct ids or no power of two.
     """
-    check_choice("hash", hash, HASHES)
+    choice("hash", hash, HASHES)
     given = _host_ids(ids)
     distinct = int(np.unique(given).size)
+    load_factor = real("load_factor", load_factor, high=1, above=0)
     if slots is None:
-        if isinstance(load_factor, bool) or not isinstance(load_factor, (int, float)):
-            raise TypeError(f"load_factor must be a number (got {load_factor!r})")
-        if not 0 < load_factor <= 1:
-            raise ValueError(f"load_factor must be above 0 and at most 1 (got {load_factor})")
         least = max(1, int(np.ceil(distinct / load_factor)))
         slots = next_prime(least) if hash == "modulo" else power_of_two(least)
     slots = _checked_slots(slots, hash, distinct)
@@ -172,15 +169,17 @@ def fill_steps(ids: Any, slots: int, hash: str = "modulo", polarity: str = "corr
 
     Args:
         ids: global ids, duplicates allowed.
+        hash: as for :func:`probe_statistics`.
         slots: slots of the table, as many as distinct ids at least (figure 8 of the paper: 5).
         polarity: ``"correct"``: whoever puts a key takes the next local id. ``"printed"``: the flag as the paper's
             algorithm 2 prints it (line 16 sets it for a *new* key, line 27 assigns when it is *not* set): new ids get
             no local id, every repetition overwrites the one that is there, and the counter counts repetitions.
 
     Raises:
-        ValueError: too few slots; too many slots times ids.
+        TypeError, ValueError: ids as for :func:`probe_statistics`; too few slots; too many slots times ids; an
+            unknown ``hash`` or ``polarity``.
     """
-    check_choice("polarity", polarity, POLARITIES)
+    choice("polarity", polarity, POLARITIES)
     given, table = _small(ids, slots, hash)
     steps, counter = [], 0
     for index, v in enumerate(given):
@@ -234,10 +233,14 @@ def fill_rounds(ids: Any, slots: int, threads: int, hash: str = "modulo") -> lis
 
     A thread goes on to its next id in the round after its last one was put or found. With correct polarity.
 
+    Args:
+        ids, slots, hash: as for :func:`fill_steps`.
+        threads: how many threads, 1 to 2**20.
+
     Raises:
-        ValueError: as :func:`fill_steps`; ``threads`` below 1.
+        TypeError, ValueError: as :func:`fill_steps`; ``threads`` below 1.
     """
-    check_int("threads", threads, 2**20, lowest=1)
+    whole("threads", threads, 1, 2**20)
     given, table = _small(ids, slots, hash)
     work = [list(range(t, len(given), threads)) for t in range(min(threads, len(given)))]
     at = [home_slot(given[mine[0]], slots, hash) for mine in work]
@@ -276,7 +279,7 @@ class _Table:
 
 
 def _small(ids: Any, slots: Any, hash: str) -> tuple[list[int], _Table]:
-    check_choice("hash", hash, HASHES)
+    choice("hash", hash, HASHES)
     given = _host_ids(ids).tolist()
     slots = _checked_slots(slots, hash, len(set(given)))
     if len(given) * slots > _MAX_CELLS:
@@ -288,7 +291,7 @@ def _small(ids: Any, slots: Any, hash: str) -> tuple[list[int], _Table]:
 
 
 def _checked_slots(slots: Any, hash: str, distinct: int) -> int:
-    checked = check_int("slots", slots, _MAX_SLOTS, lowest=1)
+    checked = whole("slots", slots, 1, _MAX_SLOTS)
     if checked < distinct:
         raise ValueError(f"slots must be at least the {distinct} distinct ids (got {checked})")
     if hash != "modulo" and checked & (checked - 1):
@@ -297,9 +300,7 @@ def _checked_slots(slots: Any, hash: str, distinct: int) -> int:
 
 
 def _host_ids(ids: Any) -> np.ndarray:
-    if runtime.is_cuda_array(ids):
-        ids = ids.get() if hasattr(ids, "get") else ids.detach().cpu().numpy()
-    array = np.asarray(ids)
+    array = host_array("ids", ids)
     if array.ndim != 1 or not array.size:
         raise ValueError(f"ids must be one-dimensional and not empty (got shape {array.shape})")
     if array.dtype.kind not in "iu":

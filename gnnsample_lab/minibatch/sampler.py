@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, flag, num_bytes, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_DEGREE
+from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.sampling.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES, STRATEGIES
-from gnnsample_lab.sampling.types import COMPLETIONS, check_choice, check_int, make_spec
+from gnnsample_lab.sampling.types import COMPLETIONS, make_spec
 from gnnsample_lab.sampling.weights import integer_weights
 
 from .batched import BatchSampler
@@ -71,12 +73,10 @@ class NeighborSampler(BatchSampler):
         fetch_size: int = 5,
         id_map: str = "auto",
     ) -> None:
-        for attribute in ("indptr", "indices", "num_nodes"):
-            if not hasattr(graph, attribute):
-                raise TypeError(f"graph must be a gnnsample_lab.Graph (got {type(graph).__name__})")
+        check_graph(graph)
         self.spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
-        check_choice("strategy", strategy, STRATEGIES)
-        check_choice("completion", completion, COMPLETIONS)
+        choice("strategy", strategy, STRATEGIES)
+        choice("completion", completion, COMPLETIONS)
         if expand == "new" and strategy in QUEUE_STRATEGIES:
             raise ValueError(
                 f"expand='new' needs hop order, which strategy={strategy!r} does not keep: "
@@ -86,8 +86,11 @@ class NeighborSampler(BatchSampler):
             raise ValueError(
                 f"completion='paper' exists for strategy='persistent' only (got strategy={strategy!r})"
             )
-        if weighted and graph.edge_weight is None:
+        if self.spec.weighted and graph.edge_weight is None:
             raise ValueError("weighted=True needs a graph with edge_weight")
+        if scratch_bytes is not None:
+            scratch_bytes = num_bytes("scratch_bytes", scratch_bytes, 1)
+        fetch_size, trace = whole("fetch_size", fetch_size, 1, 1024), flag("trace", trace)
         self.id_map = _resolve_id_map(id_map, strategy)
         self.device = runtime.resolve_device(device)
         self.graph = graph if graph.device == self.device else graph.to(self.device)
@@ -97,8 +100,8 @@ class NeighborSampler(BatchSampler):
             )
         self.strategy = strategy
         self.completion = completion
-        self.fetch_size = check_int("fetch_size", fetch_size, 1024, lowest=1)
-        self.trace = bool(trace)
+        self.fetch_size = fetch_size
+        self.trace = trace
         self._weights = integer_weights(self.graph.indptr, self.graph.edge_weight) if weighted else None
         self._engine: Any
         if self.device == "cuda":
@@ -106,12 +109,9 @@ class NeighborSampler(BatchSampler):
 
             self._engine = GpuEngine(
                 self.graph, self.spec, self._weights, strategy, self.completion, self.fetch_size, self.trace,
-                None if scratch_bytes is None else check_int("scratch_bytes", scratch_bytes, 2**48, lowest=1),
-                id_map=self.id_map,
+                scratch_bytes, id_map=self.id_map,
             )  # fmt: skip
         else:
-            if scratch_bytes is not None:
-                check_int("scratch_bytes", scratch_bytes, 2**48, lowest=1)
             self._engine = CpuTables(self.graph.num_nodes)
 
     @property
@@ -167,7 +167,7 @@ class NeighborSampler(BatchSampler):
 
 def _resolve_id_map(id_map: str, strategy: str) -> str:
     """The ID map that ``strategy`` uses; it stays ``"auto"`` while the strategy is not chosen yet."""
-    check_choice("id_map", id_map, ("auto", *ID_MAPS))
+    choice("id_map", id_map, ("auto", *ID_MAPS))
     if strategy in PER_HOP_STRATEGIES:
         if id_map == "in-sampler":
             raise ValueError(

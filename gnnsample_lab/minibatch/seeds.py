@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
+from gnnsample_lab.checks import ids_below, integers, is_cuda_array
 
 
 def seed_array(seeds: Any, num_nodes: int) -> Any:
@@ -19,31 +19,11 @@ def seed_array(seeds: Any, num_nodes: int) -> Any:
         TypeError: not integers.
         ValueError: empty, not one-dimensional, or out of range.
     """
-    if is_cuda_array(seeds):
-        if type(seeds).__module__.split(".")[0] != "cupy":
-            import cupy
-
-            seeds = cupy.from_dlpack(seeds.detach().contiguous())
-        array = seeds
-    else:
-        detach = getattr(seeds, "detach", None)
-        try:
-            array = np.asarray(detach().numpy() if detach is not None else seeds)
-        except ValueError as error:  # lists of unequal length
-            raise ValueError(f"seeds must be one-dimensional (got {type(seeds).__name__}: {error})") from None
-        if array.size == 0:
-            raise ValueError("seeds must name at least one vertex (got an empty sequence)")
-    if array.ndim != 1:
-        raise ValueError(f"seeds must be one-dimensional (got shape {tuple(array.shape)})")
+    array = integers("seeds", seeds)
     if array.size == 0:
-        raise ValueError("seeds must name at least one vertex (got an empty array)")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"seeds must be integers (got dtype {array.dtype})")
+        raise ValueError("seeds must name at least one vertex (got none)")
     if isinstance(array, np.ndarray):
-        low, high = int(array.min()), int(array.max())
-        if low < 0 or high >= num_nodes:
-            bad = low if low < 0 else high
-            raise ValueError(f"seeds must be vertex ids in 0..{num_nodes - 1} (got {bad})")
+        ids_below("seeds", array, num_nodes)
     return array
 
 

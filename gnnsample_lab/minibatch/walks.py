@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import items, num_bytes
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.types import check_int
+from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.sampling.walks import WalkSpec, make_walk_spec, walk_hop
 
 from .batched import BatchSampler
@@ -54,12 +55,10 @@ class PinSAGESampler(BatchSampler):
         seed: int = 0,
         scratch_bytes: int | None = None,
     ) -> None:
-        for attribute in ("indptr", "indices", "num_nodes"):
-            if not hasattr(graph, attribute):
-                raise TypeError(f"graph must be a gnnsample_lab.Graph (got {type(graph).__name__})")
+        check_graph(graph)
         self.spec: WalkSpec = make_walk_spec(num_layers, num_neighbors, num_walks, walk_length, restart, seed)
         if scratch_bytes is not None:
-            check_int("scratch_bytes", scratch_bytes, 2**48, lowest=1)
+            scratch_bytes = num_bytes("scratch_bytes", scratch_bytes, 1)
         self.device = runtime.resolve_device(device)
         self.graph = graph if graph.device == self.device else graph.to(self.device)
         if self.graph.max_in_degree >= 2**32:
@@ -85,7 +84,8 @@ class PinSAGESampler(BatchSampler):
         return int(self._engine.scratch_bytes)
 
     def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
-        return _on_host(list(seeds))  # where duplicates are merged, on either device
+        # Duplicates are merged on the host, on either device.
+        return _on_host(items("seeds", seeds, "a list of mini-batches"))
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         merged = [_merge(a) for a in arrays]

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, flag, real, whole
 from gnnsample_lab.device import runtime
+from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
-from gnnsample_lab.sampling.types import check_choice, check_int
 
 from . import executors
 from .batches import Order, match_order, to_gpu
@@ -72,9 +73,9 @@ class Trainer:
     ) -> None:
         import torch
 
-        if graph.label is None:
+        if check_graph(graph).label is None:
             raise ValueError(f"graph {graph.name!r} has no label: training needs one per vertex")
-        check_choice("executor", executor, executors.EXECUTORS)
+        choice("executor", executor, executors.EXECUTORS)
         self.device = runtime.resolve_device(device)
         if self.device == "cpu" and sampler.device == "cuda":
             raise ValueError("sampler must be on the CPU for a model on the CPU (got one on the GPU)")
@@ -82,15 +83,15 @@ class Trainer:
         self.plain_features = plain_features or features
         self.model = model.to(self.device)
         self.executor = executor if self.device == "cuda" else "serial"
-        self.batch_size = check_int("batch_size", batch_size, 2**31 - 1, lowest=1)
-        self.window = check_int("window", window, 1024, lowest=1)
+        self.batch_size = whole("batch_size", batch_size, 1, 2**31 - 1)
+        self.window = whole("window", window, 1, 1024)
         self.ahead = 1
         if self.executor == "streams" and sampler.device == "cuda":
             self.ahead = max(2, min(16, SEEDS_AHEAD // self.batch_size))
         if ahead is not None:
-            self.ahead = check_int("ahead", ahead, 1024, lowest=1)
+            self.ahead = whole("ahead", ahead, 1, 1024)
         self.order: Order | None = None if reorder is None else match_order(reorder)
-        self.progress = progress
+        self.progress, lr = flag("progress", progress), real("lr", lr, 0)
         self.seeds = _split(graph, "train") if seeds is None else seeds
         # One kernel for all parameters instead of a dozen: the step of a small model is launches and nothing else.
         fused = self.device == "cuda"

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
+from gnnsample_lab.checks import choice, flag, is_cuda_array, items, shown, whole
+from gnnsample_lab.checks import seed as checked_seed
 
 PICKS = ("floyd", "reservoir")
 EXPANDS = ("frontier", "new")
@@ -104,41 +105,35 @@ def make_spec(fanouts: Any, pick: str, replace: bool, weighted: bool, expand: st
     """Validate sampler arguments.
 
     Raises:
-        TypeError: a fanout or the seed is not an integer.
+        TypeError: a fanout or the seed is not an integer, ``replace`` or ``weighted`` is not a bool.
         ValueError: an empty or too long fanout list, a fanout of 0 or below -1, an unknown rule, a negative seed.
     """
-    if isinstance(fanouts, (str, bytes)) or not hasattr(fanouts, "__iter__"):
-        raise TypeError(f"fanouts must be a list of integers (got {fanouts!r})")
+    checked = checked_fanouts(fanouts)
+    choice("pick", pick, PICKS)
+    choice("expand", expand, EXPANDS)
+    replace, weighted = flag("replace", replace), flag("weighted", weighted)
+    return SampleSpec(checked, pick, replace, weighted, expand, checked_seed(seed))
+
+
+def checked_fanouts(fanouts: Any) -> tuple[int, ...]:
+    """Picks per vertex, one number per hop.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: no hop or too many, a fanout of 0, below -1 or too large.
+    """
     checked: list[int] = []
-    for fanout in fanouts:
-        if isinstance(fanout, (bool, float, np.floating)) or not hasattr(fanout, "__index__"):
-            raise TypeError(f"fanouts must be integers (got {fanout!r} of type {type(fanout).__name__})")
-        value = int(fanout)
+    given = items("fanouts", fanouts, "a list of integers")
+    if len(given) > MAX_HOPS:
+        raise ValueError(f"fanouts may name at most {MAX_HOPS} hops (got {len(given)})")
+    for fanout in given:
+        try:
+            value = whole("fanouts", fanout, None)
+        except TypeError:
+            raise TypeError(f"fanouts must be integers (got {shown(fanout)})") from None
         if value == 0 or value < -1 or value > MAX_FANOUT:
             raise ValueError(f"fanouts must be 1..{MAX_FANOUT}, or -1 for all in-neighbours (got {value})")
         checked.append(value)
     if not checked:
         raise ValueError("fanouts must name at least one hop (got an empty list)")
-    if len(checked) > MAX_HOPS:
-        raise ValueError(f"fanouts may name at most {MAX_HOPS} hops (got {len(checked)})")
-    check_choice("pick", pick, PICKS)
-    check_choice("expand", expand, EXPANDS)
-    return SampleSpec(
-        tuple(checked), pick, bool(replace), bool(weighted), expand, check_int("seed", seed, 2**64 - 1)
-    )
-
-
-def check_choice(name: str, value: Any, allowed: Any) -> None:
-    """Raise ValueError unless ``value`` is one of ``allowed``."""
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))} (got {value!r})")
-
-
-def check_int(name: str, value: Any, highest: int, lowest: int = 0) -> int:
-    """``value`` as an int in ``[lowest, highest]``; TypeError or ValueError naming it otherwise."""
-    if isinstance(value, (bool, float, np.floating)) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be an integer (got {value!r} of type {type(value).__name__})")
-    value = int(value)
-    if not lowest <= value <= highest:
-        raise ValueError(f"{name} must be between {lowest} and {highest} (got {value})")
-    return value
+    return tuple(checked)

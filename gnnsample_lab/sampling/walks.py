@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import real, whole
 from gnnsample_lab.device import philox
 from gnnsample_lab.device.jit import njit, prange
 
-from .types import MAX_FANOUT, HopPicks, SampleSpec, check_int, make_spec
+from .types import MAX_FANOUT, HopPicks, SampleSpec, make_spec
 
 MAX_VISITS = 4096
 """Largest number of walks times steps: the visits of a vertex lie in shared memory."""
@@ -58,20 +59,15 @@ def make_walk_spec(
         TypeError: an argument is not a number of the right kind.
         ValueError: out of range; more than :data:`MAX_VISITS` visits per vertex.
     """
-    layers = check_int("num_layers", num_layers, 15, lowest=1)
-    kept = check_int("num_neighbors", num_neighbors, MAX_FANOUT, lowest=1)
-    walks = check_int("num_walks", num_walks, MAX_VISITS, lowest=1)
-    length = check_int("walk_length", walk_length, MAX_VISITS, lowest=1)
+    layers = whole("num_layers", num_layers, 1, 15)
+    kept = whole("num_neighbors", num_neighbors, 1, MAX_FANOUT)
+    walks = whole("num_walks", num_walks, 1, MAX_VISITS)
+    length = whole("walk_length", walk_length, 1, MAX_VISITS)
     if walks * length > MAX_VISITS:
         raise ValueError(f"num_walks * walk_length must be at most {MAX_VISITS} (got {walks} * {length})")
-    if isinstance(restart, bool) or not isinstance(restart, (int, float, np.integer, np.floating)):
-        raise TypeError(f"restart must be a number (got {restart!r} of type {type(restart).__name__})")
-    if not 0 <= restart < 1:
-        raise ValueError(f"restart must be a probability in [0, 1) (got {restart})")
+    restart = real("restart", restart, 0, below=1)
     base = make_spec([kept] * layers, "floyd", True, False, "frontier", seed)
-    return WalkSpec(
-        base.fanouts, base.pick, True, False, "frontier", base.seed, walks, length, float(restart)
-    )
+    return WalkSpec(base.fanouts, base.pick, True, False, "frontier", base.seed, walks, length, restart)
 
 
 @njit(cache=True)

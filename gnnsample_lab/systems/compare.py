@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnnsample_lab.checks import items
 from gnnsample_lab.pipeline.records import TrainResult
 
 from .table import System, find
@@ -83,11 +84,14 @@ def compare(
             fastest epoch, and the first one compiles kernels and fills memory pools.
 
     Raises:
-        ValueError: no system; else as ``lab.train``.
+        TypeError, ValueError, LookupError: no such system, or an argument that ``lab.train`` refuses.
+        RuntimeError: as ``lab.train``.
     """
     if isinstance(systems, (str, System)):
         systems = [systems]
-    chosen = [find(system) for system in systems]  # before the first is trained
+    chosen = [
+        find(system) for system in items("systems", systems, "names of systems")
+    ]  # before the first is trained
     if not chosen:
         raise ValueError("systems must name at least one system (got an empty list)")
     return Comparison(tuple(train(graph, model, system, **options) for system in chosen))

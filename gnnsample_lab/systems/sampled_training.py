@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.pipeline.executors import shared_stream
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.engine.run import run_app
-from gnnsample_lab.sampling.types import check_choice, check_int
 
 from . import reference_samplers as reference
 from . import sample_blocks
@@ -112,11 +112,11 @@ def train_sampled(
     """
     import torch
 
-    check_choice("method", method, tuple(METHODS))
-    check_choice("sampler", sampler, tuple(SAMPLERS))
+    choice("method", method, tuple(METHODS))
+    choice("sampler", sampler, tuple(SAMPLERS))
     steps, together = (
-        check_int("steps", steps, 2**20, lowest=1),
-        check_int("together", together, 4096, lowest=1),
+        whole("steps", steps, 1, 2**20),
+        whole("together", together, 1, 4096),
     )
     if graph.feat is None or graph.label is None:
         raise ValueError(f"graph {graph.name!r} needs features and labels to train on")

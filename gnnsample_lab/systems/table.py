@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
+from gnnsample_lab.checks import shown
+
 
 @dataclass(frozen=True)
 class System:
@@ -122,8 +124,8 @@ def find(system: str | System) -> System:
     """
     if isinstance(system, System):
         return system
-    if system not in SYSTEMS:
-        raise LookupError(f"system must be one of {', '.join(map(repr, SYSTEMS))} (got {system!r})")
+    if not isinstance(system, str) or system not in SYSTEMS:
+        raise LookupError(f"system must be one of {', '.join(map(repr, SYSTEMS))} (got {shown(system)})")
     return SYSTEMS[system]
 
 

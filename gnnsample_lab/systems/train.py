@@ -7,11 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gnnsample_lab.checks import choice, flag, instance, num_bytes, real, share, shown, whole
+from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.compute.ladder import KERNELS
+from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
+from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.executors import shared_stream
 from gnnsample_lab.pipeline.records import TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
-from gnnsample_lab.sampling.types import check_choice, check_int
+from gnnsample_lab.sampling.types import checked_fanouts
 
 from .features import Sizing, feature_sources, host_features
 from .table import System, find
@@ -69,13 +74,30 @@ def prepare(
     import torch
 
     chosen = find(system)
+    check_graph(graph)
     device = runtime.resolve_device(device)
     _check_data(graph)
+    batch_size, window = whole("batch_size", batch_size, 1, 2**31 - 1), whole("window", window, 1, 1024)
+    hidden, seed, lr = whole("hidden", hidden, 1, 2**24), checked_seed(seed), real("lr", lr, 0)
+    choice("reorder", reorder, (None, "none", "greedy", "two-opt", "exact"))
+    weighted, progress = flag("weighted", weighted), flag("progress", progress)
+    if cache_ratio is not None:
+        cache_ratio = share("cache_ratio", cache_ratio)
+    if capacity_bytes is not None:
+        capacity_bytes = num_bytes("capacity_bytes", capacity_bytes)
+    if isinstance(model, str):
+        choice("model", model, tuple(MODELS))
+    else:
+        instance("model", model, torch.nn.Module, f"a torch.nn.Module or one of {', '.join(MODELS)}")
+    if kernel is not None:
+        choice("kernel", kernel, tuple(KERNELS))
+    if sampler is not None and not (
+        callable(getattr(sampler, "epoch", None)) and isinstance(getattr(sampler, "graph", None), Graph)
+    ):
+        raise TypeError(f"sampler must be a NeighborSampler or PinSAGESampler (got {shown(sampler)})")
     if device == "cuda":
         reset_pools()
     begin = time.perf_counter()
-    batch_size = check_int("batch_size", batch_size, 2**31 - 1, lowest=1)
-    check_choice("reorder", reorder, (None, "none", "greedy", "two-opt", "exact"))
     notes = [CPU_NOTE] if device == "cpu" else []
     name = model if isinstance(model, str) else type(model).__name__
     if sampler is None:
@@ -169,13 +191,16 @@ def train(
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
 
     Raises:
+        TypeError: an argument of the wrong kind; the message names it.
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU.
     """
     import torch
 
-    epochs = check_int("epochs", epochs, 2**20, lowest=1)
+    check_graph(graph)
+    _check_data(graph)
+    epochs = whole("epochs", epochs, 1, 2**20)
     split = _evaluation_split(graph, evaluate)
     device = runtime.resolve_device(device)
     generators = range(torch.cuda.device_count()) if device == "cuda" else ()
@@ -213,7 +238,7 @@ def make_sampler(
 
         if weighted:
             raise ValueError("weighted=True does not apply to random walks (model='pinsage')")
-        return PinSAGESampler(topology, num_layers=len(tuple(fanouts)), device=place, seed=seed)
+        return PinSAGESampler(topology, num_layers=len(checked_fanouts(fanouts)), device=place, seed=seed)
     return NeighborSampler(
         topology, fanouts, strategy=system.strategy, pick=pick or system.pick, weighted=weighted, device=place,
         seed=seed, id_map=system.id_map,
@@ -231,10 +256,10 @@ def _check_data(graph: Any) -> None:
 
 
 def _evaluation_split(graph: Any, evaluate: bool | str) -> str | None:
-    if not evaluate:
-        return None
     if isinstance(evaluate, str):
         if len(graph.splits.get(evaluate, ())) == 0:
             raise ValueError(f"evaluate must name a split with vertices (got {evaluate!r})")
         return evaluate
+    if not flag("evaluate", evaluate):
+        return None
     return next((name for name in ("valid", "test") if len(graph.splits.get(name, ()))), None)

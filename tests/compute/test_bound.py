@@ -58,7 +58,7 @@ def test_no_edges():
 def test_bad_arguments(block):
     with pytest.raises(ValueError, match="kernel must be one of"):
         lab.aggregation_cost(block, 8, "quick")
-    with pytest.raises(ValueError, match="num_features must be at least 1"):
+    with pytest.raises(ValueError, match="num_features must be between 1 and"):
         lab.aggregation_cost(block, 0)
 
 

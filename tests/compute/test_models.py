@@ -119,7 +119,7 @@ def test_bad_arguments(batch):
             lab.make_model(*arguments)
     with pytest.raises(ValueError, match="kernel must be one of"):
         lab.make_model("gcn", 8, kernel="fast")
-    with pytest.raises(ValueError, match="dropout must be in"):
+    with pytest.raises(ValueError, match="dropout must be at least 0 and below 1"):
         lab.make_model("gcn", 8, dropout=1.0)
     with pytest.raises(TypeError, match="hidden must be an integer"):
         lab.make_model("gcn", 8, 1.5)

@@ -314,8 +314,8 @@ def test_bad_arguments_are_named(arguments, error, message):
 @pytest.mark.parametrize(
     ("ids", "error", "message"),
     [
-        ([N], ValueError, f"node_ids must be in 0..{N - 1} (got {N})"),
-        ([-1], ValueError, "(got -1)"),
+        ([N], ValueError, f"node_ids must be vertex ids in 0..{N - 1} (got {N}"),
+        ([-1], ValueError, "(got -1 at position 0)"),
         ([[1]], ValueError, "one-dimensional"),
         ([0.5], TypeError, "node_ids must be integers"),
     ],

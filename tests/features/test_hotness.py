@@ -182,7 +182,7 @@ def test_hit_rates():
     for bad in (-0.1, 1.1, [0.5, np.nan]):
         with pytest.raises(ValueError, match="ratio"):
             lab.hit_rate(scores, f, bad)
-    with pytest.raises(ValueError, match="of one graph"):
+    with pytest.raises(ValueError, match="hotness must have one score per vertex"):
         lab.hit_rate(scores[:3], f, 0.5)
 
 

@@ -129,7 +129,7 @@ def test_contents_that_are_no_graph_are_an_error(tmp_path, ogb_folders):
     folder = tmp_path / "ogb" / "ogbn_arxiv"
     ogb_folders.node_property(folder)
     ogb_folders.write_csv(folder / "raw" / "num-node-list.csv.gz", np.array([5]))
-    with pytest.raises(CorruptDataError, match="holds no valid graph: src must lie in"):
+    with pytest.raises(CorruptDataError, match="holds no valid graph: src must be vertex ids in"):
         load("ogbn-arxiv", tmp_path)
     ogb_folders.write_csv(folder / "raw" / "num-node-list.csv.gz", np.array([30]))
     ogb_folders.write_csv(folder / "raw" / "num-edge-list.csv.gz", np.array([81]))

@@ -30,7 +30,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch):
 
 
 def test_a_root_that_is_no_path_is_an_error():
-    with pytest.raises(TypeError, match=r"root must be a path .got int"):
+    with pytest.raises(TypeError, match=r"root must be a path .got 3"):
         roots.data_root(3)
 
 

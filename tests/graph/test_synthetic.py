@@ -142,7 +142,7 @@ def test_tiny_and_dense_twins_stay_within_what_is_possible():
     g = make("reddit-like", 0.0001)  # 23 vertices with a mean degree of 492 are impossible
     assert g.num_nodes == 23 and 0 < g.num_edges <= 23 * 22 // 4
     assert make("arxiv-like", 1e-9).num_nodes == synthetic.MIN_NODES
-    with pytest.raises(ValueError, match=r"generated graphs have at most 2\*\*31 - 1 vertices"):
+    with pytest.raises(ValueError, match=r"scale must leave at most 2147483647 vertices"):
         make("papers100M-like", 100)
 
 
@@ -226,9 +226,9 @@ def test_rmat_with_a_number_of_edges_and_other_shapes():
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "match"),
     [
-        ((1,), {}, ValueError, "num_nodes must be at least 2"),
+        ((1,), {}, ValueError, "num_nodes must be between 2 and"),
         ((2.5,), {}, TypeError, "num_nodes must be an integer"),
-        ((10, 0), {}, ValueError, "num_draws must be at least 1"),
+        ((10, 0), {}, ValueError, "num_draws must be between 1 and"),
         ((10, 5), {"num_edges": 5}, ValueError, "not both"),
         ((10,), {"num_edges": 50}, ValueError, "num_edges must be at most a quarter of all pairs, 22"),
         ((10,), {"probabilities": (0.9, 0.2, 0.1)}, ValueError, "probabilities must be three shares"),
@@ -256,7 +256,7 @@ def test_random_weights_depend_on_the_pair_alone():
     assert alone.edge_weight[0] == w.edge_weight[3]
     many = random_weights(make("arxiv-like", 0.05, features=False), low=0.0, high=2.0).edge_weight
     assert abs(float(many.mean()) - 1) < 0.02 and float(many.min()) >= 0 and float(many.max()) < 2
-    with pytest.raises(ValueError, match="low must lie in"):
+    with pytest.raises(ValueError, match="low must be at least 0 and below 2"):
         random_weights(g, low=3, high=2)
 
 

@@ -28,7 +28,7 @@ BAD_SEEDS = {
     "objects": ([None], TypeError, "seeds must be integers"),
     "one number": (5, ValueError, r"seeds must be one-dimensional .got shape \(\)"),
     "a matrix": ([[1, 2], [3, 4]], ValueError, r"seeds must be one-dimensional .got shape \(2, 2\)"),
-    "ragged": ([[1, 2], [3]], ValueError, "seeds must be one-dimensional"),
+    "ragged": ([[1, 2], [3]], ValueError, "seeds must be an array"),
 }
 
 

@@ -171,7 +171,7 @@ def test_bad_input(graph):
     result = lab.run_app(graph, Hops(), np.arange(4), device="cpu")
     with pytest.raises(ValueError, match="per_batch"):
         minibatches(result, 0)
-    with pytest.raises(ValueError, match="1 to 15 hops"):
+    with pytest.raises(ValueError, match="1 to 15 steps"):
         minibatches(dataclasses.replace(result, steps=result.steps * 8, shape=result.shape * 8))
     with pytest.raises(ValueError, match="no samples"):
         minibatches(dataclasses.replace(result, roots=result.roots[:0], steps=[s[:0] for s in result.steps]))

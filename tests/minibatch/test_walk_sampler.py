@@ -87,7 +87,7 @@ def test_bad_seeds(sampler, seeds):
 
 
 def test_bad_arguments(graph, sampler):
-    with pytest.raises(TypeError, match=r"graph must be .* \(got list\)"):
+    with pytest.raises(TypeError, match=r"graph must be .* \(got \[1\] of type list\)"):
         PinSAGESampler([1])
     with pytest.raises(ValueError, match="seeds must hold at least one mini-batch"):
         sampler.sample_many([])

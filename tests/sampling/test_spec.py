@@ -10,8 +10,6 @@ from gnnsample_lab.sampling.types import (
     MAX_HOPS,
     SampleSpec,
     array_module,
-    check_choice,
-    check_int,
     make_spec,
 )
 
@@ -100,22 +98,6 @@ def test_a_spec_is_a_value():
     assert spec([3, -1]) == SampleSpec((3, -1))
     assert hash(spec([3, -1])) == hash(SampleSpec((3, -1)))
     assert spec([3, -1]) != spec([3, -1], seed=1)
-
-
-def test_check_int_takes_numpy_integers_and_no_booleans():
-    assert check_int("x", np.uint16(7), 10) == 7
-    for bad in (True, np.True_, 7.0, "7", None, [7]):
-        with pytest.raises(TypeError, match="x must be an integer"):
-            check_int("x", bad, 10)
-    for bad in (0, 11):
-        with pytest.raises(ValueError, match=f"x must be between 1 and 10 .got {bad}"):
-            check_int("x", bad, 10, lowest=1)
-
-
-def test_check_choice_names_what_is_allowed():
-    check_choice("mood", "good", ("good", "bad"))
-    with pytest.raises(ValueError, match="mood must be one of 'good', 'bad' .got 'fair'"):
-        check_choice("mood", "fair", ("good", "bad"))
 
 
 def test_host_arrays_belong_to_numpy():

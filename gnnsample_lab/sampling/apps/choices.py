@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import host_array as host
+from gnnsample_lab.checks import numbers, real, whole
 from gnnsample_lab.sampling.engine.language.app import NULL, uniform_roots
-from gnnsample_lab.sampling.types import check_int
 
 MAX_SIZE = 2**31 - 1
 """Largest number of slots, steps or roots that an argument may ask for."""
@@ -84,6 +85,18 @@ def host_array(array: Any) -> Any:
     return array.get() if hasattr(array, "get") else array
 
 
+def shares(name: str, value: Any) -> np.ndarray:
+    """Shares of a whole, ``float64[n]`` in host memory.
+
+    Raises:
+        TypeError, ValueError: not a vector of finite numbers, or a negative one, or none above 0.
+    """
+    found = host(name, numbers(name, value)).astype(np.float64)
+    if found.ndim != 1 or not np.isfinite(found).all() or (found < 0).any() or not (found > 0).any():
+        raise ValueError(f"{name} must be a vector of finite numbers, not negative, and not all zero")
+    return found
+
+
 def prefix_sums(share: Any) -> np.ndarray:
     """Whole numbers to draw by: exclusive prefix sums, ``int64[n + 1]``, in proportion to ``share``, ``float[n]``.
 
@@ -93,9 +106,7 @@ def prefix_sums(share: Any) -> np.ndarray:
     Raises:
         ValueError: a share is negative or not finite, or none is positive.
     """
-    share = np.asarray(share, dtype=np.float64)
-    if share.ndim != 1 or not np.isfinite(share).all() or (share < 0).any() or not (share > 0).any():
-        raise ValueError("probabilities must be finite, not negative, and not all zero")
+    share = shares("probabilities", share)
     prefix = np.zeros(share.size + 1, dtype=np.int64)
     np.cumsum(np.floor(share * ((_TOTAL - share.size) / share.sum())).astype(np.int64), out=prefix[1:])
     return prefix
@@ -129,7 +140,7 @@ def size(name: str, value: Any) -> int:
     Raises:
         TypeError, ValueError: not an integer, or below 1; the message names it.
     """
-    return check_int(name, value, MAX_SIZE, lowest=1)
+    return whole(name, value, 1, MAX_SIZE)
 
 
 def number(name: str, value: Any, low: float, high: float) -> float:
@@ -138,8 +149,4 @@ def number(name: str, value: Any, low: float, high: float) -> float:
     Raises:
         TypeError, ValueError: not a number, or outside; the message names it.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise TypeError(f"{name} must be a number (got {value!r} of type {type(value).__name__})")
-    if not low <= value <= high:
-        raise ValueError(f"{name} must be between {low:g} and {high:g} (got {value})")
-    return float(value)
+    return real(name, value, low, high)

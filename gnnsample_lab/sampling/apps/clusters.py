@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, host_integers, optional, whole
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp
 
 from .choices import distinct_roots, host_array, once_per_graph, size
@@ -28,14 +30,11 @@ class ClusterGCN(SamplingApp):
     """
 
     def __init__(
-        self,
-        clusters_per_sample: int = 20,
-        num_clusters: int | None = None,
-        partition: Any = "metis",
-        seed: int = 0,
-    ) -> None:
+        self, clusters_per_sample: int = 20, num_clusters: int | None = None, partition: Any = "metis", seed: int = 0
+    ) -> None:  # fmt: skip
         self.clusters_per_sample = size("clusters_per_sample", clusters_per_sample)
-        self.num_clusters, self.partition, self.seed = num_clusters, partition, seed
+        self.num_clusters = optional(size, "num_clusters", num_clusters)
+        self.partition, self.seed = checked_partition(partition), checked_seed(seed)
 
     @once_per_graph
     def prepare(self, graph: Any) -> None:
@@ -63,6 +62,13 @@ class ClusterGCN(SamplingApp):
         return self.members[self.begin[chosen]]
 
 
+def checked_partition(partition: Any) -> Any:
+    """``partition`` of :class:`ClusterGCN`: a name, or integers in host memory."""
+    if isinstance(partition, str):
+        return choice("partition", partition, ("metis", "random"))
+    return host_integers("partition", partition)
+
+
 def assign(graph: Any, partition: Any, num_clusters: int | None, seed: int) -> np.ndarray:
     """Cluster of each vertex, ``int64[N]``, numbered from 0 without gaps; arguments as :class:`ClusterGCN`'s.
 
@@ -78,19 +84,13 @@ def assign(graph: Any, partition: Any, num_clusters: int | None, seed: int) -> n
     if parts > num_nodes:
         raise ValueError(f"num_clusters must be at most the number of vertices, {num_nodes} (got {parts})")
     if not isinstance(partition, str):
-        found = np.asarray(host_array(partition))
+        found = checked_partition(partition)
         if found.shape != (num_nodes,):
             raise ValueError(f"partition must have shape ({num_nodes},) (got {found.shape})")
-        if found.dtype.kind not in "iu":
-            raise TypeError(f"partition must have integers (got {found.dtype})")
     elif partition == "random":
         found = np.random.default_rng(seed).permutation(num_nodes) % parts
-    elif partition == "metis":
-        found = metis(graph, parts, seed)
     else:
-        raise ValueError(
-            f'partition must be "metis", "random" or the cluster of each vertex (got {partition!r})'
-        )
+        found = metis(graph, parts, seed)
     return np.unique(found, return_inverse=True)[1].astype(np.int64)
 
 
@@ -108,6 +108,7 @@ def metis(graph: Any, num_parts: int, seed: int) -> np.ndarray:
         ) from None
     from gnnsample_lab.graph.csc import rows_of
 
+    seed = whole("seed", seed, 0, 2**31 - 1)  # METIS's is a C int
     src = host_array(graph.indices).astype(np.int64)
     dst = rows_of(host_array(graph.indptr)).astype(np.int64)
     src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])

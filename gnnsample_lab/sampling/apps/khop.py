@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gnnsample_lab.checks import items
 from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp
 
 from .choices import size
@@ -22,7 +23,8 @@ class KHop(SamplingApp):
     """
 
     def __init__(self, fanouts: Sequence[int] = (25, 10)) -> None:
-        self.fanouts = tuple(size(f"fanouts[{h}]", fanout) for h, fanout in enumerate(fanouts))
+        given = items("fanouts", fanouts, "a list of integers")
+        self.fanouts = tuple(size(f"fanouts[{h}]", fanout) for h, fanout in enumerate(given))
         if not self.fanouts:
             raise ValueError("fanouts must name at least one hop")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnnsample_lab.checks import flag
 from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp, SamplingType
 
 from .choices import size
@@ -32,7 +33,7 @@ class Layer(SamplingApp):
 
     def __init__(self, final_size: int = 2000, step_size: int = 1000, weighted: bool = False) -> None:
         self.final_size, self.step_size = size("final_size", final_size), size("step_size", step_size)
-        self.weighted = bool(weighted)
+        self.weighted = flag("weighted", weighted)
 
     def prepare(self, graph: Any) -> None:
         self.choose = _weighted if self.weighted and self.edge_weights(graph) is not None else _uniform

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, uniform_roots
 
-from .choices import host_array, prefix_sums, size
+from .choices import prefix_sums, shares, size
 
 
 class MVS(SamplingApp):
@@ -27,7 +28,7 @@ class MVS(SamplingApp):
     """
 
     def __init__(self, importance: Any = None, batch_size: int = 64, step_size: int = 64) -> None:
-        self.importance = importance
+        self.importance = None if importance is None else shares("importance", importance)
         self.batch_size, self.step_size = size("batch_size", batch_size), size("step_size", step_size)
 
     def probability(self, graph: Any) -> np.ndarray:
@@ -40,8 +41,8 @@ class MVS(SamplingApp):
         return np.diff(prefix) / prefix[-1]
 
     def _prefix(self, graph: Any) -> np.ndarray:
-        given = graph.in_degrees() + 1 if self.importance is None else self.importance
-        norms = np.asarray(host_array(given), dtype=np.float64)
+        given = check_graph(graph).in_degrees() + 1 if self.importance is None else self.importance
+        norms = shares("importance", given)
         if norms.shape != (graph.num_nodes,):
             raise ValueError(f"importance must have shape ({graph.num_nodes},) (got {norms.shape})")
         return prefix_sums(norms)

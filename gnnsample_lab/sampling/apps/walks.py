@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, flag
 from gnnsample_lab.sampling.engine.language.app import INF, NULL, SamplingApp, uniform_roots
-from gnnsample_lab.sampling.types import check_choice
 
 from .choices import number, size, uniform_edge, weighted_edge
 
@@ -27,7 +27,7 @@ class DeepWalk(SamplingApp):
     """
 
     def __init__(self, length: int = 100, weighted: bool = True) -> None:
-        self.length, self.weighted = size("length", length), bool(weighted)
+        self.length, self.weighted = size("length", length), flag("weighted", weighted)
 
     def edge_weights(self, graph: Any) -> Any:
         return super().edge_weights(graph) if self.weighted else None
@@ -60,7 +60,10 @@ class PPR(DeepWalk):
     """
 
     def __init__(self, termination: float = 1 / 100, weighted: bool = True) -> None:
-        self.termination, self.weighted = number("termination", termination, 1e-6, 1), bool(weighted)
+        self.termination, self.weighted = (
+            number("termination", termination, 1e-6, 1),
+            flag("weighted", weighted),
+        )
 
     def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
         if rng.chance(self.termination):
@@ -138,7 +141,7 @@ class MultiRW(SamplingApp):
 
     def __init__(self, length: int = 100, num_roots: int = 100, select: str = "degree") -> None:
         self.length, self.num_roots = size("length", length), size("num_roots", num_roots)
-        check_choice("select", select, ("degree", "uniform"))
+        choice("select", select, ("degree", "uniform"))
         self.select, self.by_degree = select, select == "degree"
 
     def step_transits(self, step: Any, s: Any, transit_idx: Any, rng: Any) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice, whole
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.sampling.types import array_module, check_choice, check_int
+from gnnsample_lab.sampling.types import array_module
 
 from . import links_cpu
 
@@ -48,7 +49,7 @@ class LayerAdjacency:
 
     def matrix(self, sample: int) -> Any:
         """The matrix of one sample, ``float64[rows, columns]``: weights, or 1 where none were asked for."""
-        xp, own = array_module(self.sample), self.sample == check_int("sample", sample, self.shape[0] - 1)
+        xp, own = array_module(self.sample), self.sample == whole("sample", sample, 0, self.shape[0] - 1)
         out = xp.zeros(self.shape[1:])
         out[self.row[own], self.column[own]] = 1.0 if self.weight is None else self.weight[own]
         return out
@@ -82,6 +83,7 @@ class InducedGraphs:
 
     def sample(self, number: int) -> tuple[Any, Any, Any]:
         """Vertices (global ids), ``indptr`` and ``indices`` (local ids) of one sample's sub-graph."""
+        number = whole("number", number, 0, self.begins.size - 2)
         begin, end = (int(x) for x in self.begins[number : number + 2])
         indptr = self.indptr[begin : end + 1]
         return self.vertices[begin:end], indptr - indptr[0], self.indices[int(indptr[0]) : int(indptr[-1])]
@@ -108,8 +110,8 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
         ValueError: no such step, an unknown ``normalise``, an application without ``layer_probability``, or one
             that draws its transits.
     """
-    step = check_int("step", step, result.num_steps - 1)
-    check_choice("normalise", normalise, NORMALISE)
+    step = whole("step", step, 0, result.num_steps - 1)
+    choice("normalise", normalise, NORMALISE)
     q = None
     if normalise and normalise.startswith("importance"):
         if not callable(getattr(result.app, "layer_probability", None)):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device.runtime import is_cuda_array
+from gnnsample_lab.checks import is_cuda_array, whole
 from gnnsample_lab.sampling.types import array_module
 
 from . import links, votes
@@ -74,24 +74,53 @@ class AppResult:
         return sum(int((step >= 0).sum()) for step in self.steps)
 
     def transits(self, step: int) -> Any:
-        """Transits of ``step`` where ``step_transits`` is the default: what the step before has added, ``[S, t]``."""
+        """Transits of ``step`` where ``step_transits`` is the default: what the step before has added, ``[S, t]``.
+
+        Args:
+            step: 0 to ``num_steps - 1``.
+
+        Raises:
+            TypeError, ValueError: no such step, or transits that were drawn.
+        """
         from .language.app import SamplingApp
 
+        step = whole("step", step, 0, self.num_steps - 1)
         if type(self.app).step_transits is not SamplingApp.step_transits:
             raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")
         before = self.roots if step == 0 else self.steps[step - 1]
         return before[:, : self.shape[step].transits]
 
     def visits(self, roots: bool = True) -> Any:
-        """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False."""
+        """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False.
+
+        Args:
+            roots: whether to count the samples' roots.
+
+        Raises:
+            TypeError: ``roots`` is no bool.
+        """
         return votes.visits(self, roots)
 
     def top(self, k: int) -> Any:
-        """The ``k`` vertices that each root's samples visit most, PinSAGE's neighbours; see :func:`.votes.top`."""
+        """The ``k`` vertices that each root's samples visit most, PinSAGE's neighbours; see :func:`.votes.top`.
+
+        Args:
+            k: 1 to 4096.
+
+        Raises:
+            TypeError, ValueError: ``k`` is no such number, or samples have several roots.
+        """
         return votes.top(self, k)
 
     def adjacency(self, step: int, normalise: str | None = None) -> Any:
-        """Edges between the transits of ``step`` and the vertices that it added; see :func:`.links.adjacency`."""
+        """Edges between the transits of ``step`` and the vertices that it added.
+
+        Args:
+            step, normalise: see :func:`.links.adjacency`.
+
+        Raises:
+            TypeError, ValueError: as :func:`.links.adjacency`.
+        """
         return links.adjacency(self, step, normalise)
 
     def induced(self) -> Any:

@@ -7,14 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import array as checked_array
+from gnnsample_lab.checks import choice, num_bytes, whole
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.types import check_choice, check_int
+from gnnsample_lab.graph.graph import check_graph
 
 from . import cpu
 from .language.app import SamplingApp
 from .language.compile import compile_operator
 from .result import AppResult
-from .shape import Shape
+from .shape import MAX_STEPS, Shape
 
 PARALLELISMS = {
     "transit": "transit-parallel: pairs grouped by transit, which go to sub-warp, block or grid kernels",
@@ -67,17 +70,17 @@ def run_app(
         SamplingAppError: a function of ``app`` does not compile or fails in a sample; the message names its line.
         RuntimeError: ``device="cuda"`` without a usable GPU, or an application that does not end.
     """
-    for attribute in ("indptr", "indices", "num_nodes"):
-        if not hasattr(graph, attribute):
-            raise TypeError(f"graph must be a gnnsample_lab.Graph (got {type(graph).__name__})")
-    check_choice("parallelism", parallelism, PARALLELISMS)
-    check_choice("index", index, INDEXES)
-    seed = check_int("seed", seed, 2**64 - 1)
-    first_sample = check_int("first_sample", first_sample, MAX_SAMPLE_ID)
+    check_graph(graph)
+    choice("parallelism", parallelism, PARALLELISMS)
+    choice("index", index, INDEXES)
+    seed = checked_seed(seed)
+    first_sample = whole("first_sample", first_sample, 0, MAX_SAMPLE_ID)
     if num_samples is not None:
-        num_samples = check_int("num_samples", num_samples, MAX_SAMPLE_ID, lowest=1)
+        num_samples = whole("num_samples", num_samples, 1, MAX_SAMPLE_ID)
     if graph_bytes is not None:
-        check_int("graph_bytes", graph_bytes, 2**62, lowest=1)
+        num_bytes("graph_bytes", graph_bytes, 1)
+    if max_steps is not None:
+        max_steps = whole("max_steps", max_steps, 0, MAX_STEPS)
     if not isinstance(app, SamplingApp):
         compile_operator(app)  # raises, with the reason
     target = runtime.resolve_device(device)
@@ -140,8 +143,8 @@ def check_roots(roots: Any, num_nodes: int, device: str) -> Any:
         array = cupy.from_dlpack(roots.detach().contiguous()) if hasattr(roots, "detach") else roots
         array = array if device == "cuda" else array.get()
     else:
-        array = np.asarray(roots.numpy() if hasattr(roots, "numpy") else roots)
-        if array.size == 0:
+        array = checked_array("roots", roots)
+        if array.size == 0 and not hasattr(roots, "dtype"):
             array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"roots must be integers (got {array.dtype})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnsample_lab.sampling.types import check_int
+from gnnsample_lab.checks import whole
 
 from .language.app import INF, SamplingApp
 
@@ -42,15 +42,14 @@ class Shape:
     def __init__(self, app: SamplingApp, num_roots: int, max_steps: int | None = None) -> None:
         steps = app.steps()
         if steps != INF:
-            check_int("steps()", steps, MAX_STEPS, lowest=0)
+            whole("steps()", steps, 0, MAX_STEPS)
         self.endless = steps == INF
         self.bound = UNBOUNDED_STEPS if self.endless else int(steps)
         self.bound_is_error = self.endless and max_steps is None
         if max_steps is not None:
-            self.bound = (
-                check_int("max_steps", max_steps, MAX_STEPS) if self.endless else min(self.bound, max_steps)
-            )
-        check_int("max_redraws", app.max_redraws, 63)
+            limit = whole("max_steps", max_steps, 0, MAX_STEPS)
+            self.bound = limit if self.endless else min(self.bound, limit)
+        whole("max_redraws", app.max_redraws, 0, 63)
         self.num_roots, self._app, self._steps = num_roots, app, list[StepShape]()
 
     def __getitem__(self, step: int) -> StepShape:
@@ -67,10 +66,10 @@ class Shape:
 
     def _next(self) -> StepShape:
         step, app = len(self._steps), self._app
-        size = check_int(f"sample_size({step})", app.sample_size(step), MAX_SLOTS, lowest=1)
+        size = whole(f"sample_size({step})", app.sample_size(step), 1, MAX_SLOTS)
         given = app.num_transits(step)
         before = self._steps[-1].width if self._steps else self.num_roots
-        transits = before if given is None else check_int(f"num_transits({step})", given, MAX_SLOTS, lowest=1)
+        transits = before if given is None else whole(f"num_transits({step})", given, 1, MAX_SLOTS)
         width = size if app.is_collective else transits * size
         if width > MAX_SLOTS:
             raise ValueError(

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import flag, whole
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.sampling.types import MAX_FANOUT, array_module, check_int
+from gnnsample_lab.sampling.types import MAX_FANOUT, array_module
 
 _THREADS = 256
 
@@ -43,7 +44,7 @@ class Votes:
 
 def visits(result: Any, roots: bool = True) -> Any:
     """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False."""
-    parts = ([result.roots] if roots else []) + list(result.steps)
+    parts = ([result.roots] if flag("roots", roots) else []) + list(result.steps)
     num_nodes = result.graph.num_nodes
     if not runtime.is_cuda_array(result.roots):
         total = np.zeros(num_nodes, dtype=np.int64)
@@ -73,9 +74,9 @@ def top(result: Any, k: int) -> Votes:
         k: 1 to 4096.
 
     Raises:
-        ValueError: samples have several roots.
+        TypeError, ValueError: ``k`` is no such number, or samples have several roots.
     """
-    k = check_int("k", k, MAX_FANOUT, lowest=1)
+    k = whole("k", k, 1, MAX_FANOUT)
     if result.roots.shape[1] != 1:
         raise ValueError(f"top(k) needs samples of one root each (got {result.roots.shape[1]} roots)")
     xp = array_module(result.roots)

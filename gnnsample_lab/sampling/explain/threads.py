@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice
 from gnnsample_lab.sampling.engine.index import FEW, MANY, num_passes
-from gnnsample_lab.sampling.types import check_choice
 
 from .reads import Calls
 
@@ -122,7 +122,7 @@ def lay_out(calls: Calls, scheme: str, width: int = WARP) -> Lanes:
     Raises:
         ValueError: an unknown scheme, or ``width`` below 1.
     """
-    check_choice("scheme", scheme, SCHEMES)
+    choice("scheme", scheme, SCHEMES)
     if width < 1:
         raise ValueError(f"width must be at least 1 (got {width})")
     if scheme == "sample":
@@ -278,7 +278,7 @@ def index_bytes(load: Load, num_nodes: int, id_bytes: int, method: str) -> dict[
     Raises:
         ValueError: an unknown method.
     """
-    check_choice("method", method, ("radix", "counting"))
+    choice("method", method, ("radix", "counting"))
     pairs, distinct = int(load.pairs.sum()), len(load.vertex)
     counters, found = 16 * num_nodes, (2 * id_bytes + 8) * distinct
     if method == "radix":

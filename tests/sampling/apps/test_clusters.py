@@ -86,7 +86,7 @@ def test_a_graph_is_cut_once():
         ({"num_clusters": 10}, ValueError, "num_clusters must be at most"),
         ({"partition": "louvain"}, ValueError, "partition must be"),
         ({"partition": [1, 2]}, ValueError, "partition must have shape"),
-        ({"partition": np.ones(9)}, TypeError, "partition must have integers"),
+        ({"partition": np.ones(9)}, TypeError, "partition must be integers"),
         ({"partition": LABELS, "clusters_per_sample": 5}, ValueError, "5 distinct roots"),
         ({"clusters_per_sample": 0}, ValueError, "clusters_per_sample must be"),
     ],
