@@ -147,7 +147,7 @@ __device__ __forceinline__ void stream(const Problem& p, const Lane& lane, int f
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
             if (e + u >= end) break;
-            while (e + u >= row_end) {
+            while (e + u >= row_end) {  // bounded: e + u < end = ends[last]
                 write_row(p, lane, row++, row_end - row_begin, sum);
                 row_begin = row_end, row_end = ends[row + 1];
             }
@@ -233,6 +233,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
             if (threadIdx.x % LANES == 0) atomicOr(heavy + row / 32, 1u << row % 32);
             continue;
         }
+        // bounded: by `last`
         while (next < last && ends[next + 1] - ends[next] <= HEAVY) ++next;
         if (staged)
             stream<true>(p, lane, row, next);

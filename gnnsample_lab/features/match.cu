@@ -64,13 +64,15 @@ extern "C" __global__ void insert(const ID_T* ids, u64 n, u64* keys, u32* rows, 
     const u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= n) return;
     const u64 key = (u64)ids[i] + 1;
-    for (u64 at = home(key, slots);; at = (at + 1) & (slots - 1)) {
+    u64 at = home(key, slots);
+    for (u64 probe = 0; probe < slots; ++probe, at = (at + 1) & (slots - 1)) {
         const u64 old = atomicCAS(keys + at, 0ull, key);
         if (old == 0 || old == key) {
             atomicMin(rows + at, (u32)i);
             return;
         }
     }
+    __trap();  // the host makes the table of twice as many slots as ids
 }
 
 extern "C" __global__ void find(const ID_T* ids, u64 n, const u64* keys, const u32* rows, u64 slots, i64* found) {
@@ -78,7 +80,7 @@ extern "C" __global__ void find(const ID_T* ids, u64 n, const u64* keys, const u
     if (i >= n) return;
     const u64 key = (u64)ids[i] + 1;
     u64 at = home(key, slots);
-    while (keys[at] != 0 && keys[at] != key) at = (at + 1) & (slots - 1);
+    for (u64 probe = 0; probe < slots && keys[at] != 0 && keys[at] != key; ++probe) at = (at + 1) & (slots - 1);
     found[i] = keys[at] == key ? (i64)rows[at] : -1;
 }
 

@@ -23,6 +23,8 @@ struct Bijection {
 };
 
 __device__ __forceinline__ u64 scatter_id(const Bijection& b, u64 x) {
+    // bounded: the rounds permute 0 .. mask, so the walk from x < n comes back to x at the latest; it is two steps long
+    // on average at most, since more than half of these numbers are below n
     do {
 #pragma unroll
         for (int r = 0; r < 3; ++r) {

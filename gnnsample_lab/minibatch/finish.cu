@@ -123,9 +123,14 @@ __device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* 
         totals[2 + hop] = level;
         totals[17 + hop] = __ldcg((const u64*)(counters + CTR_EDGES) + hop);
     }
-    __threadfence_system();
+    // The flag may be seen only after the totals that all lanes wrote. So the lanes meet first: that orders their writes
+    // before lane 0, and lane 0's own fence, between them and the flag, makes the flag a release of all of them. A fence
+    // by each lane before the meeting would order nothing against the flag, which another lane writes.
     __syncwarp();
-    if (hop == 0) *(volatile i64*)(totals + 63) = flag;
+    if (hop == 0) {
+        __threadfence_system();
+        *(volatile i64*)(totals + 63) = flag;
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constant__ Job job) {
@@ -140,6 +145,7 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
     __syncthreads();
     const u64 total = rows.first[p.num_hops];
     i64* out = f.row_offsets + (u64)b * (f.row_total + 1);
+    // bounded: every pass takes a tile that no other pass takes, and the first tile beyond the rows ends the block
     while (true) {
         if (threadIdx.x == 0) tile = atomicAdd(counters + CTR_SCAN, 1u);
         __syncthreads();
@@ -155,7 +161,7 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
             const u64 r = r0 + c;
             values[c] = 0;
             if (r < total) {
-                while (r >= rows.first[hop + 1]) ++hop;
+                while (r >= rows.first[hop + 1]) ++hop;  // bounded: r < total = rows.first[p.num_hops]
                 const i64 task = task_of(p, f, b, hop, r - rows.first[hop]);
                 if (task >= 0) values[c] = p.hops[hop].counts[(u64)b * p.hops[hop].row_cap + task];
             }
@@ -166,7 +172,7 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
         for (int c = 0; c < 4; ++c) {
             const u64 r = r0 + c;
             if (r < total) {
-                while (r >= rows.first[hop + 1]) ++hop;
+                while (r >= rows.first[hop + 1]) ++hop;  // bounded: r < total = rows.first[p.num_hops]
                 out[r] = at;
                 at += values[c];
                 if (r + 1 == total) out[total] = at;
@@ -181,6 +187,7 @@ extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_consta
     const u32 b = blockIdx.y;
     const u32* words = p.table.words + (u64)b * p.table.stride;
     u32* ranks = p.table.ranks + (u64)b * p.table.stride;
+    // bounded: every pass takes a tile that no other pass takes, and the first tile beyond the words ends the block
     while (true) {
         if (threadIdx.x == 0) tile = atomicAdd(lab_counters(p, b) + CTR_RANK, 1u);
         __syncthreads();

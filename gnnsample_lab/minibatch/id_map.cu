@@ -31,23 +31,29 @@ static_assert(sizeof(Items) == 80, "id_map_gpu.py packs the same structure");
 
 __device__ __forceinline__ Key item(const Items& a, u64 i) { return (Key)(i < a.n ? a.nodes[i] : a.picks[i - a.n]); }
 
+// The slot of a key that was inserted. The table has twice as many slots as items, so a key always finds a slot and is
+// found there; after a whole round only a trap is left, because other work has overwritten the table.
 __device__ __forceinline__ u64 slot_of(const Items& a, Key v) {
     u64 at = hash_of(v) & a.mask;
-    while (a.slots[at].key != v) at = (at + 1) & a.mask;
-    return at;
+    for (u64 probe = 0; probe <= a.mask; ++probe, at = (at + 1) & a.mask)
+        if (a.slots[at].key == v) return at;
+    __trap();
+    return 0;
 }
 
 extern "C" __global__ void __launch_bounds__(256) insert(const __grid_constant__ Items a) {
     const u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= a.n + a.m) return;
     const Key v = item(a, i);
-    for (u64 at = hash_of(v) & a.mask;; at = (at + 1) & a.mask) {
+    u64 at = hash_of(v) & a.mask;
+    for (u64 probe = 0; probe <= a.mask; ++probe, at = (at + 1) & a.mask) {
         const Key old = atomicCAS(&a.slots[at].key, EMPTY, v);
         if (old == EMPTY || old == v) {
             atomicMin(&a.slots[at].first, (u32)i);
             return;
         }
     }
+    __trap();
 }
 
 // First occurrences per block.

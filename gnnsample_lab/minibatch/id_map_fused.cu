@@ -29,8 +29,10 @@ extern "C" __global__ void __launch_bounds__(THREADS) insert(const __grid_consta
     if (!tag) return;
     __syncthreads();
     if (threadIdx.x == 0) {
+        // Each block releases its counts before it adds itself; the last one acquires those of all before it reads them.
         __threadfence();
         if (atomicAdd(m.counters + CTR_DONE, 1u) == gridDim.x - 1) {
+            __threadfence();
             m.counters[CTR_DONE] = 0;
             report(m, hop + 2, tag);
         }
@@ -42,6 +44,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) look_up(const __grid_const
                                                               const __grid_constant__ Hops h) {
     if (blockIdx.x == 0 && threadIdx.x == 0 && h.tag) report(m, h.num_levels, h.tag);
     int hop = 0;
+    // bounded: by the number of hops
     while (hop + 1 < h.num_hops && blockIdx.x >= h.first_tile[hop + 1]) ++hop;
     look_up_tile(m, h.picks[hop], h.count[hop], h.out[hop], blockIdx.x - h.first_tile[hop]);
 }

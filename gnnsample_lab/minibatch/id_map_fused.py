@@ -18,7 +18,7 @@ from gnnsample_lab.device import kernels
 from gnnsample_lab.sampling.sizes import power_of_two
 from gnnsample_lab.sampling.types import MAX_HOPS
 
-from .id_map_gpu import GpuMap, Report, raw_argument
+from .id_map_gpu import GpuMap, Report, check_items, raw_argument
 
 TABLES = ("direct", "stamped", "cleared")
 """Numbers of the tables in the kernels."""
@@ -46,6 +46,12 @@ class MapKnobs:
     items: int | None = None
     aggregate: int = 2
     impatience: int = 128
+
+
+def _overwritten() -> RuntimeError:
+    return RuntimeError(
+        "the ID map's table was full with half of its slots free: other work on the GPU has overwritten its memory"
+    )
 
 
 class InsertingMap(GpuMap):
@@ -122,6 +128,7 @@ class InsertingMap(GpuMap):
 
     def _prepare(self, m: int) -> int:
         """Room for ``m`` more picks; returns the most vertices that there can be after them."""
+        check_items(m)
         need = min(self._count + m, self.num_nodes)
         self._make_room(need)
         if self.kind != "direct":
@@ -134,6 +141,8 @@ class InsertingMap(GpuMap):
         """Wait for the sizes after ``hop``. False: the hash was too full, is larger now, and the hop to be repeated."""
         sizes, overflow = self.report.wait(hop + 2)
         if overflow:
+            if self._slots >= 2 * need:
+                raise _overwritten()
             self._most = 0  # as for a first mini-batch: sized by what could be distinct
             self._grow(need)
             self._limit = _PATIENT
@@ -165,6 +174,7 @@ class InsertingMap(GpuMap):
     def _map_at_once(self, seeds: Any, hops: Sequence[Any]) -> tuple[Any, list[int], list[Any]]:
         """No wait between hops: all insertions are queued, then one look-up for all picks, which reports all sizes."""
         counts = [int(picks.size) for picks in hops]
+        check_items(max(counts, default=0))
         need = min(int(seeds.size) + sum(counts), self.num_nodes)
         self._start(seeds, need, power_of_two(2 * need, 1024))
         self._limit = _PATIENT
@@ -175,7 +185,9 @@ class InsertingMap(GpuMap):
                 if counts[hop]:
                     self._launch_insert(picks, counts[hop], hop, addresses[hop], 0)
             self._launch_look_up(hops, addresses, len(hops) + 1, self.report.new_tag())
-            levels, _ = self.report.wait(len(hops) + 1)
+            levels, overflow = self.report.wait(len(hops) + 1)
+            if overflow:
+                raise _overwritten()
         self._count = levels[-1]
         return self._view(self._count), levels, local
 

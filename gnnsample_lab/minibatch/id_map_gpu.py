@@ -20,6 +20,8 @@ _POLLS = 2_000_000
 _STATUS = 31
 _PER_BLOCK = 1024
 """Ids per block of the count and compact kernels."""
+MAX_ITEMS = 2**31 - 1
+"""Most ids that a map takes at a time."""
 _PACK = struct.Struct("9Qq")
 
 
@@ -74,6 +76,15 @@ def raw_argument(num_bytes: int) -> tuple[Any, Any]:
     """Bytes to pack into, and the same bytes as a kernel argument."""
     memory = np.zeros(num_bytes, np.uint8)
     return memory, as_argument(memory.view(np.dtype([("bytes", np.uint8, (num_bytes,))])))
+
+
+def check_items(count: int) -> None:
+    """Refuse more ids than local ids and the kernels' 32-bit indices can number."""
+    if count > MAX_ITEMS:
+        raise ValueError(
+            f"neighbors of a mini-batch may be at most {MAX_ITEMS} with this ID map, vertices known before "
+            f"included (got {count}): lower fanouts or batch size"
+        )
 
 
 class GpuMap:
@@ -156,6 +167,7 @@ class CompactMap(GpuMap):
         import cupy
 
         n, m = int(nodes.size), int(picks.size)
+        check_items(n + m)
         slots, blocks = power_of_two(2 * (n + m), 64), -(-(n + m) // _PER_BLOCK)
         if self._locals.size < slots:
             self._slots = cupy.empty(slots * self._entry_bytes, np.uint8)
@@ -205,6 +217,7 @@ class SortMap(GpuMap):
         if not picks.size:
             return self.nodes, cupy.empty(0, np.int32)
         known = self.nodes.size
+        check_items(known + picks.size)
         items = cupy.concatenate([self.nodes, picks]) if known else picks
         order = cupy.argsort(items)
         ordered = items[order]

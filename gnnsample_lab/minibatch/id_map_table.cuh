@@ -121,7 +121,9 @@ __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local
 #if TABLE != 0
 // From the key `seen` at `at` to the entry of `mine`; true for the one caller that claims it. `at` becomes its index.
 __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& at, bool& overflow) {
-    u32 probes = 0;
+    const u64 most = min((u64)m.limit, m.mask);  // a probe more than the table has slots finds nothing new
+    u64 probes = 0;
+    // bounded: `probes` counts every step to another slot, and a slot that is vacant is claimed at the first or second try
     while (seen != mine) {
         if (vacant(m, seen)) {
             const Word old = atomicCAS(&entries(m)[at].key, seen, mine);
@@ -129,7 +131,7 @@ __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& a
             seen = old;
             continue;
         }
-        if (++probes > m.limit) {
+        if (++probes > most) {
             overflow = true;
             return false;
         }
@@ -276,7 +278,7 @@ __device__ __forceinline__ void look_up_tile(const Map& m, const ID_T* picks, u6
         if (v[j] == EMPTY) continue;
         u64 at = hash_of(v[j]) & m.mask;
         const Word mine = word_of(m, v[j]);
-        for (u32 probes = 0; probes <= m.limit; ++probes) {
+        for (u64 probes = 0; probes <= min((u64)m.limit, m.mask); ++probes) {
             if (seen[j].key == mine) {
                 local[j] = seen[j].value;
                 break;

@@ -20,10 +20,12 @@ extern "C" __global__ void fill(const long long* ids, u64 n, u64* keys, u64 slot
     const u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
     if (i >= n) return;
     const u64 v = ids[i];
-    for (u64 at = home(v, slots);; at = at + 1 == slots ? 0 : at + 1) {
+    u64 at = home(v, slots);
+    for (u64 probe = 0; probe < slots; ++probe, at = at + 1 == slots ? 0 : at + 1) {
         const u64 old = atomicCAS(keys + at, 0ull, v + 1);
         if (old == 0 || old == v + 1) return;
     }
+    __trap();  // the host makes no table of fewer slots than distinct ids
 }
 
 extern "C" __global__ void lengths(const u64* keys, u64 slots, long long* lengths) {

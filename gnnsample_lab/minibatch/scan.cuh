@@ -24,9 +24,9 @@ __device__ u64 scan_look_back(u64* state, u32 tile, u64 sum) {
         const i64 at = back - lane;
         u64 word = SCAN_PREFIX;  // lanes before the first tile read as an empty prefix
         if (at >= 0) {
-            // The tile before is running and waits only for earlier ones; a bound all the same, for the host has
-            // its totals by now and only a trap would reach it.
             u32 polls = 0;
+            // bounded: the tile before is running and waits only for earlier ones, so it publishes after a few
+            // microseconds. If it does not, only a trap reaches the host, which has its totals by now.
             while ((word = lab_acquire(state + at)) < SCAN_SUM)
                 if (++polls == 1u << 28) __trap();
         }

@@ -84,6 +84,7 @@ __device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, co
         }
         const int position = lab_search(p.prefix, row, base + target);
         int slot = i;
+        // bounded: by `slot`, which falls
         while (slot > 0 && slots[(slot - 1) * step] > position) {
             slots[slot * step] = slots[(slot - 1) * step];
             --slot;
@@ -195,7 +196,7 @@ __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int
                                               int* slots, int step) {
     if (lab_takes_all(row, fanout)) {
         int slot = 0;
-        for (int j = 0; slot < row.count; ++j) {
+        for (int j = 0; j < row.degree && slot < row.count; ++j) {
 #if RULE >= 3
             if (p.prefix[row.start + j + 1] == p.prefix[row.start + j]) continue;
 #endif

@@ -1,26 +1,31 @@
 // Strategy `grid-barrier`: seeds and all hops in one cooperative launch, a barrier of the whole grid between hops.
 //
 // Every block must be resident at once; the launcher turns a cut grid into an error. The barrier is a counter per
-// hop: blocks add themselves and wait until all have, bounded by a count of polls.
+// hop: blocks add themselves and wait until all have. A wait ends with an error when no block arrives for a long time.
 // @cooperative
 // @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32
 #include "begin.cuh"
 #include "expand.cuh"
 
-__device__ __forceinline__ void lab_grid_barrier(u32* arrived, u32 blocks, u32* status) {
+#define LAB_BARRIER_POLLS (1u << 28)  // without an arrival: minutes, where a hop takes microseconds
+
+// False when a block did not arrive: what it had to write is not there, so the caller must end.
+__device__ __forceinline__ bool lab_grid_barrier(u32* arrived, u32 blocks, u32* status) {
+    __shared__ bool complete;
     __syncthreads();
     if (threadIdx.x == 0) {
+        // The barrier orders this thread after the writes of its block; the fence publishes all of them.
         __threadfence();
         atomicAdd(arrived, 1u);
-        for (u32 polls = 0; lab_acquire(arrived) < blocks; ++polls) {
-            if (polls == 1u << 28) {
-                atomicOr(status, STATUS_STALLED);
-                break;
-            }
-        }
+        u32 seen = 0, now = 0;
+        for (u32 polls = 0; polls < LAB_BARRIER_POLLS && (now = lab_acquire(arrived)) < blocks; ++polls)
+            if (now != seen) polls = 0, seen = now;
+        complete = now >= blocks;
+        if (!complete) atomicOr(status, STATUS_STALLED);
         __threadfence();
     }
     __syncthreads();
+    return complete;
 }
 
 // `arrived`: one zeroed word per hop. Few seeds are merged by the first block, in the memory that hops use later;
@@ -35,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32, MIN_BLOCKS) grid_ba
         lab_begin(p, blockIdx.y, hash, (u32)p.seed_slots);
     }
     for (int hop = 0; hop < p.num_hops; ++hop) {
-        if (hop || !begun) lab_grid_barrier(arrived + hop, blocks, status);
+        if ((hop || !begun) && !lab_grid_barrier(arrived + hop, blocks, status)) return;
         lab_expand(p, hop, shared);
     }
 }

@@ -170,6 +170,7 @@ extern "C" __global__ void __launch_bounds__(TURBO_WARPS * 32)
     if (threadIdx.x == 0) next = 0;
     __syncthreads();
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    // bounded: every pass takes a row that no other pass takes
     while (true) {
         u32 taken = 0;
         if (lane == 0) taken = atomicAdd(&next, 1u);

@@ -14,6 +14,7 @@
 #include "philox.cuh"
 typedef long long i64;
 #define TOTALS 40
+#define BROKEN (TOTALS - 1)  // not 0: a table was full, though it has twice as many slots as vertices can be reached
 
 struct Walks {
     const i64* indptr;
@@ -34,13 +35,16 @@ __device__ __forceinline__ u64 first_slot(const Walks& a, u64 v) {
 }
 
 // The slot of `v` in the table of the batch if this call put it there, else all ones.
-__device__ __forceinline__ u64 claim(const Walks& a, u64* keys, u64 v) {
-    for (u64 at = first_slot(a, v);; at = (at + 1) & (a.slots - 1)) {
+__device__ __forceinline__ u64 claim(const Walks& a, u64* keys, u64* totals, u64 v) {
+    u64 at = first_slot(a, v);
+    for (u64 probe = 0; probe < a.slots; ++probe, at = (at + 1) & (a.slots - 1)) {
         u64 old = *(volatile u64*)(keys + at);
         if (old == 0) old = atomicCAS(keys + at, 0ull, v + 1);
         if (old == 0) return at;
         if (old == v + 1) return ~0ull;
     }
+    totals[BROKEN] = 1;
+    return ~0ull;
 }
 
 // Distinct seeds of all batches, one behind the other; batch b has seeds[begins[b] .. begins[b + 1]].
@@ -51,7 +55,8 @@ extern "C" __global__ void begin(Walks a, const i64* seeds, const i64* begins) {
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (u64)blockDim.x) {
         const u64 v = seeds[begins[b] + i];
         a.nodes[b * a.node_cap + i] = (ID_T)v;
-        a.locals[b * a.slots + claim(a, a.keys + b * a.slots, v)] = (u32)i;
+        const u64 slot = claim(a, a.keys + b * a.slots, totals, v);
+        if (slot != ~0ull) a.locals[b * a.slots + slot] = (u32)i;
     }
 }
 
@@ -121,7 +126,7 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
             ++mine;
             a.picks[(out + row) * a.keep + rank] = x;
             a.votes[(out + row) * a.keep + rank] = count;
-            const u64 slot = claim(a, keys, (u64)x);
+            const u64 slot = claim(a, keys, totals, (u64)x);
             if (slot == ~0ull) continue;
             // New vertices of the threads that happen to be here together take their ids in one addition.
             const u32 here = __activemask(), self = threadIdx.x & 31, leader = __ffs(here) - 1;
@@ -169,7 +174,8 @@ extern "C" __global__ void emit(Walks a, const i64* segments, const int* counts,
         const i64 target = end - count + k;
         const ID_T x = a.picks[source];
         u64 at = first_slot(a, (u64)x);
-        while (keys[at] != (u64)x + 1) at = (at + 1) & (a.slots - 1);
+        for (u64 probe = 0; keys[at] != (u64)x + 1; ++probe, at = (at + 1) & (a.slots - 1))
+            if (probe == a.slots) __trap();  // `claim` put the key there: other work has overwritten the table
         neighbors[target] = x;
         votes[target] = a.votes[source];
         local_ids[target] = (int)locals[at];

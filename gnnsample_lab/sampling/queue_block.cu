@@ -131,6 +131,7 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
         Watch watch;
         lab_settle(counters, s);
         s.stop = 0;
+        // bounded: the watch ends it when all is done, after an error, and when nothing in the whole queue moves
         while (!lab_published(s.word = lab_peek(p, b, ticket), tag)) {
             // Published just before the last task ended? `over` was read after the slot, so look once more.
             if (watch.over(counters) && !lab_published(s.word = lab_peek(p, b, ticket), tag)) {
@@ -178,6 +179,8 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(cons
         s.limit = lab_acquire(counters + CTR_TAIL);
     }
     __syncthreads();
+    // bounded: every pass takes tickets that no other pass takes; beyond the last task the wait for one ends the block
+    // (as published: the tail does)
     while (true) {
         // As published: leave when the index has caught up with the tail as last seen.
         if (p.paper && ticket >= s.limit) return;

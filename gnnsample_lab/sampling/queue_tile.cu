@@ -177,6 +177,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) persistent_tile(const _
     const u32 b = blockIdx.y, lane = lab_lane(), warps = gridDim.x * WARPS;
     u32* counters = lab_counters(p, b);
     const u32 tag = p.batches[b].tag;
+    // bounded: every pass takes tickets that no other pass takes, and beyond the last task the wait for one ends the warp
     while (true) {
         u32 first = 0, tickets = 1;
         if (lane == 0) {
@@ -188,6 +189,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) persistent_tile(const _
         tickets = __shfl_sync(LAB_FULL, tickets, 0);
         u32 waiting = tickets == 32 ? LAB_FULL : (1u << tickets) - 1;
         Watch watch;
+        // bounded: a pass serves a ticket, or the watch ends the wait (all done, an error, nothing in the queue moves)
         while (waiting) {
             u64 word = 0;
             if (waiting >> lane & 1) word = lab_peek(p, b, (u64)first + lane);

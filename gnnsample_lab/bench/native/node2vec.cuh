@@ -15,6 +15,7 @@ extern "C" __device__ i64 lab_next(void* ctx, i64 step) {
 #endif
     const ID_T* list = nullptr;
     i64 length = -1;
+    // bounded by chance alone, as rejection is: a proposal is accepted with probability ALWAYS * 2^-32 or more
     while (true) {
         const i64 i = choose(c, heaviest);
         if (i < 0) return LAB_NULL;

@@ -198,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
         __syncthreads();
         int team = 1;  // threads per pair
-        while (team < length && team < THREADS) team <<= 1;
+        while (team < length && team < THREADS) team <<= 1;  // bounded: by THREADS
         for (i64 p = pair_from + threadIdx.x / team; p < pair_to; p += THREADS / team) {
             const Run run = run_of(c, order[p]);
             for (int e = threadIdx.x & (team - 1); e < length; e += team) {

@@ -270,7 +270,7 @@ __device__ __noinline__ ulonglong2 lab_below_slowly(const AppPlan* p, uint4 coun
     u64 before = 0, drew = 0;
     const u32 bound = (u32)n, remainder = n >> 32 ? 0 : (0u - bound) % bound;
 #pragma unroll 1
-    for (int words = 1;; ++words) {
+    for (int words = 1; words <= 64; ++words) {  // the last round always ends below
         u32 word = first;
         if (drawn != ~0u)
             word = lab_word(lab_app_philox(*p, make_uint4(counter.x, counter.y, counter.z, counter.w + (drawn >> 2))),

@@ -230,6 +230,7 @@ extern "C" __global__ void __launch_bounds__(RANGE_THREADS, RANGE_BLOCKS)
     u32* const offsets = (u32*)((Unit*)memory + RANGE_THREADS * STRIDE);
     const Divider by_transits = lab_divider(p.num_transits);
     const u32 items = x.heads[0];
+    // bounded: every pass takes an item that no other pass takes
     while (true) {
         __syncthreads();
         if (threadIdx.x == 0) taken = atomicAdd(x.heads + 1, 1u);

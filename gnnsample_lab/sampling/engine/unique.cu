@@ -31,22 +31,27 @@ __device__ __forceinline__ ID_T take_key(ID_T* key, ID_T v) {
     else return (ID_T)atomicCAS((int*)key, -1, (int)v);
 }
 
-// Put v into the set and claim it.
+// Put v into the set and claim it. Every vertex of the set is kept by a slot of its own, so the set, with at least twice
+// as many entries as slots, is never full: the probes are bounded by its entries all the same.
 __device__ __forceinline__ void claim(ID_T* keys, Claim* claims, u32 mask, i64 v, Claim mine) {
     u32 at = hash_of(v, mask);
-    while (true) {
+    for (u32 probe = 0; probe <= mask; ++probe, at = (at + 1) & mask) {
         const ID_T seen = take_key(keys + at, (ID_T)v);
-        if (seen == (ID_T)-1 || seen == (ID_T)v) break;
-        at = (at + 1) & mask;
+        if (seen == (ID_T)-1 || seen == (ID_T)v) {
+            atomicMin(claims + at, mine);
+            return;
+        }
     }
-    atomicMin(claims + at, mine);
+    __trap();
 }
 
 // Who has v, which is in the set.
 __device__ __forceinline__ Claim holder(const ID_T* keys, const Claim* claims, u32 mask, i64 v) {
     u32 at = hash_of(v, mask);
-    while (keys[at] != (ID_T)v) at = (at + 1) & mask;
-    return claims[at];
+    for (u32 probe = 0; probe <= mask; ++probe, at = (at + 1) & mask)
+        if (keys[at] == (ID_T)v) return claims[at];
+    __trap();
+    return 0;
 }
 
 __device__ __forceinline__ i64 draw_again(const AppPlan& p, i64 row, u32 slot, u32 attempt) {
@@ -98,6 +103,7 @@ extern "C" __global__ void redraw(const __grid_constant__ AppPlan p, i64 first_r
         __syncthreads();
         u32 round = 0;
         // The list of slots without a vertex is written in turn to one half and the other.
+        // bounded: by `rounds`
         while (missing[round & 1] && round < rounds) {
             u32* const list = lists + (u64)(round & 1) * width;
             u32* const next_list = lists + (u64)(~round & 1) * width;
