@@ -8,6 +8,7 @@ from typing import Any
 from gnnsample_lab.checks import items, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_BATCH_ID
+from gnnsample_lab.sampling.plan import MAX_SEEDS
 
 from .epoch import EpochIterator
 from .seeds import seed_array, to_host
@@ -24,25 +25,31 @@ class BatchSampler:
         """Sample one mini-batch.
 
         Args:
-            seeds: vertex ids; NumPy, CuPy, torch or a list. Duplicates are merged in first-seen order.
+            seeds: vertex ids, at most 2**30; NumPy, CuPy, torch or a list. Duplicates are merged in first-seen order.
             batch_id: 0..2**32 - 1; batches with different ids draw independently.
 
         Raises:
-            TypeError, ValueError: seeds are not integers, empty, not one-dimensional or out of range.
+            TypeError, ValueError: seeds are not integers, empty, too many, not one-dimensional or out of range.
         """
         return self.sample_many([seeds], whole("batch_id", batch_id, 0, MAX_BATCH_ID))[0]
 
     def sample_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> list[MiniBatch]:
-        """Sample several mini-batches, on a GPU fused into one launch; each as if sampled alone.
+        """Sample several mini-batches; each as if sampled alone.
+
+        On a GPU several share a launch where that is faster. How many is measured in the first calls: they launch 1,
+        2, 4, ... mini-batches at a time, and later calls keep the fastest.
 
         Args:
             seeds: one entry per mini-batch, each as in :meth:`sample`.
-            first_batch_id: batch id of the first; the others follow on.
+            first_batch_id: batch id of the first; the others follow on, up to 2**32 - 1.
+
+        Returns:
+            One mini-batch for each entry, in the same order.
 
         Raises:
-            TypeError, ValueError: no mini-batches, seeds as in :meth:`sample`, or no such batch id.
+            TypeError, ValueError: as in :meth:`sample`, no entry at all, or a batch id out of range.
         """
-        arrays = [seed_array(s, self.graph.num_nodes) for s in self._placed(seeds)]
+        arrays = [seed_array(s, self.graph.num_nodes, MAX_SEEDS) for s in self._placed(seeds)]
         if not arrays:
             raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
         first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
@@ -67,7 +74,7 @@ class BatchSampler:
             epoch: number of the epoch; part of the shuffle and of the batch ids.
             drop_last: leave out a last mini-batch of fewer seeds.
             shuffle: permute the seeds, the same way on every device for the same sampler seed and epoch.
-            prefetch: mini-batches sampled ahead (default 8 on a GPU, where they share one launch, 2 on a CPU).
+            prefetch: mini-batches sampled ahead (default 8 on a GPU, in one call of :meth:`sample_many`, 2 on a CPU).
             progress: show a tqdm progress bar.
 
         Returns:

@@ -9,19 +9,28 @@ import numpy as np
 from gnnsample_lab.checks import ids_below, integers, is_cuda_array
 
 
-def seed_array(seeds: Any, num_nodes: int) -> Any:
+def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
     """Seeds as a one-dimensional integer array: CuPy if they lie on the GPU, else NumPy.
 
     Host seeds are checked to be in ``[0, num_nodes)`` here; device seeds by the sampling kernel, so that no
     extra synchronisation is needed.
 
+    Args:
+        seeds: vertex ids of any array library, or a list.
+        num_nodes: vertices of the graph.
+        most: highest number of seeds, None for any.
+
     Raises:
         TypeError: not integers.
-        ValueError: empty, not one-dimensional, or out of range.
+        ValueError: empty, more than ``most``, not one-dimensional, or out of range.
     """
     array = integers("seeds", seeds)
     if array.size == 0:
         raise ValueError("seeds must name at least one vertex (got none)")
+    if most is not None and array.size > most:
+        raise ValueError(
+            f"seeds of one mini-batch may be at most {most} (got {array.size}): sample several mini-batches"
+        )
     if isinstance(array, np.ndarray):
         ids_below("seeds", array, num_nodes)
     return array

@@ -11,31 +11,42 @@ __device__ __forceinline__ u64 lab_seed(const Batch& batch, u32 i) {
 }
 
 #define LAB_DUPLICATE 0x80000000u  // in `inverse`: not a local id but the lower index of the same seed
+#define LAB_INDEX_BITS 30          // of an entry of the seeds' hash; 34 are left for the vertex
+#define LAB_NOWHERE 0xFFFFFFFFu    // no index: the hash lacks the vertex
 
 // One record of the host's pinned memory to device memory, where later kernels read it.
 __device__ __forceinline__ Batch lab_fetch_batch(const Plan& p, u32 b) {
     return p.host_batches ? p.host_batches[b] : p.batches[b];
 }
 
-// `hash` holds vertex << 24 | lowest index; it has `slots` (a power of two) entries in shared or global memory.
-// Seeds that are no vertices are left out here and reported when they are numbered.
+// `hash` holds vertex << LAB_INDEX_BITS | lowest index; it has `slots` (a power of two) entries in shared or global
+// memory. The host refuses more seeds than an index holds, and graphs of more vertices than the other bits hold.
+// Seeds that are no vertices are left out here and reported when they are numbered, and so is a seed that finds no
+// place: its look-up then fails.
 __device__ __forceinline__ void lab_insert_seed(const Plan& p, u64* hash, u32 slots, u64 v, u32 i) {
     if (v >= p.num_nodes) return;
-    const u64 entry = v << 24 | i;
-    for (u64 at = lab_hash(v, slots);; at = (at + 1) & (slots - 1)) {
+    const u64 entry = v << LAB_INDEX_BITS | i;
+    u64 at = lab_hash(v, slots);
+    for (u32 probe = 0; probe < slots; ++probe, at = (at + 1) & (slots - 1)) {
         const u64 old = atomicCAS(hash + at, LAB_EMPTY, entry);
         if (old == LAB_EMPTY) return;
-        if (old >> 24 == v) {
+        if (old >> LAB_INDEX_BITS == v) {
             atomicMin(hash + at, entry);
             return;
         }
     }
 }
 
+__device__ __forceinline__ u32 lab_index_of(u64 entry) { return (u32)entry & ((1u << LAB_INDEX_BITS) - 1); }
+
+// The lowest index of seed `v`, which was inserted. LAB_NOWHERE means that the hash was full or was overwritten.
 __device__ __forceinline__ u32 lab_first_index(const u64* hash, u32 slots, u64 v) {
     u64 at = lab_hash(v, slots);
-    while (hash[at] >> 24 != v) at = (at + 1) & (slots - 1);
-    return (u32)(hash[at] & 0xFFFFFF);
+    for (u32 probe = 0; probe < slots; ++probe, at = (at + 1) & (slots - 1)) {
+        const u64 entry = hash[at];
+        if (entry >> LAB_INDEX_BITS == v) return lab_index_of(entry);
+    }
+    return LAB_NOWHERE;
 }
 
 // A distinct seed enters the node list, the table and, for queue strategies, the queue.
@@ -84,6 +95,7 @@ __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
         const bool valid = v < p.num_nodes;
         if (!valid && i < batch.num_seeds) atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
         const u32 lowest = valid ? lab_first_index(hash, slots, v) : 0;
+        if (lowest == LAB_NOWHERE) atomicOr(counters + CTR_STATUS, STATUS_BROKEN);
         const bool first = valid && lowest == i;
         const u32 mask = __ballot_sync(0xFFFFFFFFu, first);
         if (lane == 0) sums[warp] = __popc(mask);
@@ -109,7 +121,7 @@ __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
     if (tid == 0) lab_seeds_done(batch, counters, so_far);
 }
 
-// The same by many blocks in two kernels, for many seeds. There are two hashes in global memory, used in turn by
+// The same by many blocks in two kernels, or three, for many seeds. There are two hashes in global memory, used in turn by
 // the parity of the launch's tag: while one is filled, the other is cleared for the next launch.
 __device__ __forceinline__ u64* lab_seed_hash(const Plan& p, u32 b, u32 parity) {
     return p.seed_hash + ((u64)(parity & 1) * gridDim.y + b) * p.seed_slots;
@@ -131,6 +143,17 @@ __device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
         lab_insert_seed(p, lab_seed_hash(p, b, batch.tag), (u32)p.seed_slots, lab_seed(batch, i), i);
 }
 
+// First occurrences in each block of `begin_number`, for so many seeds that it must not count them itself.
+__device__ __forceinline__ void lab_begin_count(const Plan& p, u32 b) {
+    const Batch batch = p.batches[b];
+    const u64* hash = lab_seed_hash(p, b, batch.tag);
+    const u32 i0 = blockIdx.x * blockDim.x, i = i0 + threadIdx.x;
+    if (i0 >= batch.num_seeds) return;
+    const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
+    const u32 firsts = __syncthreads_count(v < p.num_nodes && lab_first_index(hash, (u32)p.seed_slots, v) == i);
+    if (threadIdx.x == 0) p.seed_sums[(u64)b * gridDim.x + blockIdx.x] = firsts;
+}
+
 __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     __shared__ u32 sums[32];
     const Batch batch = p.batches[b];
@@ -138,10 +161,13 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     const u64* hash = lab_seed_hash(p, b, batch.tag);
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, i0 = blockIdx.x * blockDim.x, i = i0 + tid;
     if (i0 >= batch.num_seeds) return;
-    // How many first occurrences lie before this block: every block counts anew, which costs less than waiting.
-    // Eight at a time, most of them found at the first look: two latencies for eight seeds.
+    // How many first occurrences lie before this block. Up to some ten thousand seeds every block counts anew, which
+    // costs less than waiting for another kernel; beyond, the blocks' own counts are there to be added up.
     u32 mine = 0;
-    for (u32 j0 = tid; j0 < i0; j0 += 8 * blockDim.x) {
+    if (p.seed_sums)
+        for (u32 k = tid; k < blockIdx.x; k += blockDim.x) mine += p.seed_sums[(u64)b * gridDim.x + k];
+    // Eight at a time, most of them found at the first look: two latencies for eight seeds.
+    for (u32 j0 = p.seed_sums ? i0 : tid; j0 < i0; j0 += 8 * blockDim.x) {
         u64 seeds[8], entries[8];
 #pragma unroll
         for (u32 c = 0; c < 8; ++c) {
@@ -153,8 +179,9 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
 #pragma unroll
         for (u32 c = 0; c < 8; ++c) {
             if (seeds[c] >= p.num_nodes) continue;
-            const u32 lowest = entries[c] >> 24 == seeds[c] ? (u32)(entries[c] & 0xFFFFFF)
-                                                            : lab_first_index(hash, (u32)p.seed_slots, seeds[c]);
+            const u32 lowest = entries[c] >> LAB_INDEX_BITS == seeds[c]
+                                   ? lab_index_of(entries[c])
+                                   : lab_first_index(hash, (u32)p.seed_slots, seeds[c]);
             mine += lowest == j0 + c * blockDim.x;
         }
     }
@@ -162,11 +189,13 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     const bool valid = v < p.num_nodes;
     if (!valid && i < batch.num_seeds) atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
     const u32 lowest = valid ? lab_first_index(hash, (u32)p.seed_slots, v) : 0;
+    if (lowest == LAB_NOWHERE) atomicOr(counters + CTR_STATUS, STATUS_BROKEN);
     const bool first = valid && lowest == i;
     const u32 mask = __ballot_sync(0xFFFFFFFFu, first);
 #pragma unroll
     for (int apart = 16; apart; apart >>= 1) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, apart);
-    if (lane == 0) sums[warp] = mine << 6 | __popc(mask);  // at most 32 of this warp's own
+    // At most 2^25 of 2^30 seeds before, and 32 of this warp's own.
+    if (lane == 0) sums[warp] = mine << 6 | __popc(mask);
     __syncthreads();
     u32 before = 0, total = 0;
     for (u32 w = 0; w < blockDim.x >> 5; ++w) {

@@ -12,6 +12,10 @@ extern "C" __global__ void __launch_bounds__(1024) begin(const __grid_constant__
 
 extern "C" __global__ void begin_insert(const __grid_constant__ Plan p) { lab_begin_insert(p, blockIdx.y); }
 
+extern "C" __global__ void __launch_bounds__(1024) begin_count(const __grid_constant__ Plan p) {
+    lab_begin_count(p, blockIdx.y);
+}
+
 extern "C" __global__ void __launch_bounds__(1024) begin_number(const __grid_constant__ Plan p) {
     lab_begin_number(p, blockIdx.y);
 }

@@ -10,8 +10,8 @@ import numpy as np
 
 from gnnsample_lab.device import kernels, runtime
 
-from .plan import NARROW, ONE_BLOCK_SEEDS
-from .sizes import power_of_two
+from .plan import NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
+from .sizes import power_of_two, seed_blocks
 from .strategies import QUEUE_STRATEGIES
 from .types import SampleSpec
 from .workspace import Workspace
@@ -114,9 +114,12 @@ class Launcher:
             threads = min(1024, max(128, power_of_two(shape.seed_cap)))
             begin((1, shape.num_batches), (threads,), (ws.args,), shared_mem=ws.seed_slots * 8)
             return
-        insert, number = (self.kernel("hop.cu", name, table, 8) for name in ("begin_insert", "begin_number"))
+        names = ["begin_count", "begin_number"] if ws.seed_sums is not None else ["begin_number"]
+        insert = self.kernel("hop.cu", "begin_insert", table, 8)
         insert((-(-shape.seed_cap // 256), shape.num_batches), (256,), (ws.args,))
-        number((-(-shape.seed_cap // 1024), shape.num_batches), (1024,), (ws.args,))
+        for name in names:
+            kernel = self.kernel("hop.cu", name, table, 8)
+            kernel((seed_blocks(shape.seed_cap), shape.num_batches), (NUMBER_BLOCK,), (ws.args,))
 
     def hop(self, ws: Workspace, hop: int) -> None:
         """The kernel of one hop, strategies `bsp` and `captured`."""

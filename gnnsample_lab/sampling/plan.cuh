@@ -30,6 +30,7 @@ typedef long long i64;
 #define STATUS_OVERFLOW 1u   // a buffer was too small: rerun with larger ones
 #define STATUS_BAD_SEED 2u   // a seed is not a vertex
 #define STATUS_STALLED 4u    // a wait saw no global progress
+#define STATUS_BROKEN 8u     // a hash lacks a key that was inserted: device memory was overwritten
 
 struct Batch {
     u64 seeds;      // device address of the given seeds
@@ -80,6 +81,7 @@ struct Plan {
     u64 seed_cap;
     u64* seed_hash;       // [2][mini-batch][seed_slots], for seeds too many for one block
     u64 seed_slots;       // power of two
+    u32* seed_sums;       // [mini-batch][blocks] distinct seeds of each block of `begin_number`; null up to MANY_SEEDS
     u64* queue;           // [mini-batch][queue_cap]
     u64 queue_cap;
     u64* enqueued;        // [mini-batch][queue_cap] publish times, traced runs only

@@ -10,7 +10,7 @@ import numpy as np
 from .types import MAX_HOPS
 
 COUNTERS = 256
-STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED = 1, 2, 4
+STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN = 1, 2, 4, 8
 CTR_TAIL, CTR_ROWS = 64, 128
 TABLES = ("direct", "bitmap", "hash")
 NARROW = 32
@@ -19,6 +19,14 @@ SCAN_TILE = 1024
 MAX_TAG = 2047
 ONE_BLOCK_SEEDS = 1024
 """Up to this many seeds are merged by one block, in shared memory."""
+MANY_SEEDS = 32_768
+"""Above this many seeds a kernel of its own counts the distinct ones: without it the work grows with the square."""
+NUMBER_BLOCK = 1024
+"""Seeds of a block of ``begin_count`` and ``begin_number``."""
+MAX_SEEDS = 2**30
+"""Most seeds of a mini-batch: an index takes 30 bits of the entries in which kernels merge duplicates."""
+MAX_NODES = 2**34 - 1
+"""Most vertices of a graph that kernels sample from: a vertex takes the other 34 bits."""
 
 _pointer = np.uint64
 BATCH = np.dtype(
@@ -38,7 +46,7 @@ PLAN = np.dtype(
     [("indptr", _pointer), ("indices", _pointer), ("prefix", _pointer), ("available", _pointer),
      ("num_nodes", "u8"), ("seed", "u8"), ("host_batches", _pointer), ("batches", _pointer),
      ("counters", _pointer), ("nodes", _pointer), ("node_cap", "u8"), ("inverse", _pointer),
-     ("seed_cap", "u8"), ("seed_hash", _pointer), ("seed_slots", "u8"), ("queue", _pointer),
+     ("seed_cap", "u8"), ("seed_hash", _pointer), ("seed_slots", "u8"), ("seed_sums", _pointer), ("queue", _pointer),
      ("queue_cap", "u8"), ("enqueued", _pointer), ("scan_state", _pointer), ("scan_tiles", "u8"),
      ("num_hops", "i4"), ("expand_new", "i4"), ("relabel_last", "i4"), ("fetch_size", "i4"),
      ("delay", "u4"), ("paper", "u4"), ("self_reuse", "u4"), ("unused", "u4"),

@@ -11,13 +11,14 @@ from .plan import (
     BATCH_PACK,
     COUNTERS,
     JOB,
+    MANY_SEEDS,
     MAX_TAG,
     OUT_OFFSET,
     OUT_PACK,
     SCAN_TILE,
     as_argument,
 )  # fmt: skip
-from .sizes import Shape, power_of_two, seed_slots
+from .sizes import Shape, power_of_two, seed_blocks, seed_slots
 from .types import MAX_HOPS, SampleSpec
 from .weights import IntegerWeights
 
@@ -57,6 +58,9 @@ class Workspace:
         self.seed_slots = seed_slots(shape.seed_cap)
         self.seed_hash = room(2 * b * self.seed_slots, np.uint64)
         self.seed_hash.fill(2**64 - 1)
+        self.seed_sums = (
+            room(b * seed_blocks(shape.seed_cap), np.uint32) if shape.seed_cap > MANY_SEEDS else None
+        )
         self.scan_tiles = -(-shape.row_total // SCAN_TILE) + 1
         self.scan_state = room(b * self.scan_tiles, np.uint64, zero=True)
         self.queue = room(b * shape.queue_cap, np.uint64, zero=True) if queued else None
@@ -75,6 +79,8 @@ class Workspace:
         plan["scan_state"], plan["scan_tiles"] = self.scan_state.data.ptr, self.scan_tiles
         if weights is not None:
             plan["prefix"], plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
+        if self.seed_sums is not None:
+            plan["seed_sums"] = self.seed_sums.data.ptr
         if self.queue is not None:
             plan["queue"], plan["queue_cap"] = self.queue.data.ptr, shape.queue_cap
         if self.enqueued is not None:
