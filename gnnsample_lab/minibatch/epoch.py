@@ -23,7 +23,7 @@ class EpochIterator:
     ``sampler`` is a :class:`~.sampler.NeighborSampler` or a :class:`~.walks.PinSAGESampler`.
 
     Batch ``i`` of epoch ``e`` has batch id ``e * len(self) + i``. On a GPU the next ``prefetch`` mini-batches are
-    sampled in one fused launch; on a CPU a thread samples ahead while the caller trains.
+    sampled in one call of ``sample_many``; on a CPU a thread samples ahead while the caller trains.
     """
 
     def __init__(

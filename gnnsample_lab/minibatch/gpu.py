@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.launch import Knobs, Launcher, capture
-from gnnsample_lab.sampling.plan import STATUS_BAD_SEED, STATUS_STALLED
+from gnnsample_lab.sampling.plan import MAX_NODES, STATUS_BAD_SEED, STATUS_BROKEN, STATUS_STALLED
 from gnnsample_lab.sampling.sizes import MAX_MARGIN, Sizer, seed_capacity
 from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.sampling.types import SampleSpec
@@ -21,6 +21,7 @@ from .finish import Finisher
 from .id_maps import SAMPLER_DEFAULT
 from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
 from .types import MiniBatch
+from .waves import Waves
 
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
 _AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
@@ -48,6 +49,8 @@ class GpuEngine:
     ) -> None:
         import cupy
 
+        if graph.num_nodes > MAX_NODES:
+            raise ValueError(f"graph has {graph.num_nodes} vertices; at most {MAX_NODES} work on a GPU")
         self.graph, self.spec, self.weights = graph, spec, weights
         self.id_map = id_map
         self.strategy, self.fetch_size, self.traced = strategy, fetch_size, traced
@@ -59,6 +62,7 @@ class GpuEngine:
         self.reason = f"strategy={strategy!r} was asked for"
         self._margin = 1.0
         self._workspaces: dict[tuple[int, int], Workspace] = {}
+        self.waves: dict[int, Waves] = {}  # by seed capacity
         self._chosen = strategy
         if strategy == "auto":
             self._chosen = "captured"
@@ -84,7 +88,12 @@ class GpuEngine:
             self.per_hop = PerHopSampler(
                 self.graph, self.spec, self.weights, self.launcher, chosen, self.scratch_limit
             )
+        self._forget()
+
+    def _forget(self) -> None:
+        """Give back all buffers; times of launches that used them say nothing about those to come."""
         self._workspaces.clear()
+        self.waves.clear()
 
     @property
     def scratch_bytes(self) -> int:
@@ -92,26 +101,31 @@ class GpuEngine:
         return held + sum(w.num_bytes for w in self._workspaces.values())
 
     def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
-        """Mini-batches of ``seeds`` with consecutive batch ids, in as few launches as memory allows."""
+        """Mini-batches of ``seeds`` with consecutive batch ids, as many in a launch as is fastest (:mod:`.waves`)."""
         if self._undecided:
             self._decide(seeds, first_batch_id)
+        return self._sample_all(seeds, first_batch_id, timed=True)
+
+    def _sample_all(self, seeds: Sequence[Any], first_batch_id: int, timed: bool) -> list[MiniBatch]:
         if self.per_hop is not None:
             return [self._sample_per_hop(s, first_batch_id + i) for i, s in enumerate(seeds)]
+        most_seeds = max(int(s.size) for s in seeds)
         result: list[MiniBatch] = []
-        for wave in self._waves(seeds):
-            result += self._sample_wave(wave, first_batch_id + len(result))
+        for size in self._wave_sizes(len(seeds), most_seeds, timed):
+            begin = len(result)
+            result += self._sample_wave(seeds[begin : begin + size], first_batch_id + begin, most_seeds)
         return result
 
-    def _waves(self, seeds: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        if len(seeds) == 1:
-            yield seeds
-            return
-        cap = seed_capacity(max(int(s.size) for s in seeds))
-        at_once = min(len(seeds), self.sizer.batches_at_once(cap), self.launcher.sms)
-        if self.traced:
-            at_once = 1
-        for begin in range(0, len(seeds), at_once):
-            yield seeds[begin : begin + at_once]
+    def _wave_sizes(self, count: int, most_seeds: int, timed: bool) -> Iterable[int]:
+        """Mini-batches of each launch. All of a call are made for ``most_seeds``, so that they share buffers."""
+        if count == 1 or self.traced:
+            return [1] * count
+        cap = seed_capacity(most_seeds)
+        waves = self.waves.get(cap)
+        if waves is None:
+            begin, most = self.sizer.batches_at_once(cap)
+            waves = self.waves[cap] = Waves(begin, min(most, self.launcher.sms))
+        return waves.timed(count) if timed else waves.untimed(count)
 
     def workspace(self, num_batches: int, max_seeds: int) -> Workspace:
         """Buffers for a launch; kept while they and their like fit the scratch bound."""
@@ -130,14 +144,14 @@ class GpuEngine:
         self._workspaces[key] = made
         return made
 
-    def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
+    def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> list[MiniBatch]:
         while True:
-            ws = self.workspace(len(seeds), max(int(s.size) for s in seeds))
+            ws = self.workspace(len(seeds), most_seeds)
             try:
                 keep = self.stage(ws, seeds, first_batch_id)
                 timing = self.launch(ws)
             except BaseException:
-                self._workspaces.clear()  # its stamps and tables may be half way between two launches
+                self._forget()  # its stamps and tables may be half way between two launches
                 raise
             status = 0
             for i in range(len(seeds)):
@@ -158,6 +172,12 @@ class GpuEngine:
                 raise RuntimeError(
                     f"strategy {self.strategy!r} made no progress and was stopped; no sample was made"
                 )
+            if status & STATUS_BROKEN:
+                self._forget()
+                raise RuntimeError(
+                    f"strategy {self.strategy!r} lost a seed that it had inserted: other work on the GPU has "
+                    "overwritten its memory; no sample was made"
+                )
             self._grow()
 
     def _sample_per_hop(self, seeds: Any, batch_id: int) -> MiniBatch:
@@ -174,7 +194,7 @@ class GpuEngine:
 
     def _grow(self) -> None:
         """A buffer overflowed: the same sample is drawn again with room for more, as far as the bound goes."""
-        self._workspaces.clear()
+        self._forget()
         self._margin *= 2
         if self._margin > MAX_MARGIN:
             self._margin = float(MAX_MARGIN)
@@ -262,7 +282,7 @@ class GpuEngine:
             times = []
             for repeat in range(_AUTO_REPEATS + 2):
                 begin.record()
-                self.sample_many(seeds, first_batch_id)
+                self._sample_all(seeds, first_batch_id, timed=False)
                 end.record()
                 end.synchronize()
                 if repeat >= 2:

@@ -125,11 +125,13 @@ class NeighborSampler(BatchSampler):
 
     @property
     def reason(self) -> str:
-        """Why this strategy runs; with ``strategy="auto"``, what was measured."""
+        """Why this strategy runs, and what was measured: with ``strategy="auto"`` the strategies, and once several
+        mini-batches were sampled in a call, how many share a launch."""
         if self.device == "cpu":
             schedule = CPU_DEFAULT_SCHEDULE if self.strategy == "auto" else self.strategy
             return f"the CPU twin computes every sample; a trace replays the schedule {schedule!r}"
-        return str(self._engine.reason)
+        shared = [f"up to {seeds} seeds, {w}" for seeds, w in self._engine.waves.items() if w.us]
+        return "; ".join([self._engine.reason, *shared])
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         if self.device == "cuda":

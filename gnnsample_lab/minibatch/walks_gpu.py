@@ -15,9 +15,10 @@ from gnnsample_lab.sampling.walks import WalkSpec
 
 from .finish import LazyTuple
 from .types import MiniBatch
+from .waves import Waves
 
 TOTALS = 40
-"""Counters of a batch, 64 bits each: vertices, then from 1 on per level, from 17 on picks per hop."""
+"""Counters of a batch, 64 bits each: vertices, then from 1 on per level, from 17 on picks per hop, last the fault."""
 MAX_AT_ONCE = 64
 _SHARED_BYTES = 48 << 10
 _WALKS = np.dtype(
@@ -105,6 +106,7 @@ class WalkEngine:
         self.groups = max(1, min(128 // self.lanes, fitting))
         self.shared = self.groups * per_row
         self._scratch: _Scratch | None = None
+        self.waves: dict[int, Waves] = {}  # by seeds that there is room for
         self._no_position: Any = None
 
     @property
@@ -114,13 +116,22 @@ class WalkEngine:
     def sample_many(
         self, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
     ) -> list[MiniBatch]:
-        """``seeds``: per mini-batch its distinct seeds and ``seed_inverse``, on the host and checked."""
+        """``seeds``: per mini-batch its distinct seeds and ``seed_inverse``, on the host and checked.
+
+        As many mini-batches share a launch as is fastest (:mod:`.waves`).
+        """
         most = power_of_two(max(s.size for s, _ in seeds), 64)
         shape = _Shape(self.graph.num_nodes, self.spec, most, self.keep, self.id_bytes)
-        at_once = max(1, min(len(seeds), MAX_AT_ONCE, self.scratch_limit // shape.num_bytes))
+        if len(seeds) == 1:
+            return self._wave(shape, seeds, first_batch_id)
+        waves = self.waves.get(most)
+        if waves is None:
+            at_once = max(1, min(MAX_AT_ONCE, self.scratch_limit // shape.num_bytes))
+            waves = self.waves[most] = Waves(at_once, at_once)
         result: list[MiniBatch] = []
-        for begin in range(0, len(seeds), at_once):
-            result += self._wave(shape, seeds[begin : begin + at_once], first_batch_id + begin)
+        for size in waves.timed(len(seeds)):
+            begin = len(result)
+            result += self._wave(shape, seeds[begin : begin + size], first_batch_id + begin)
         return result
 
     def _take_scratch(self, shape: _Shape, count: int) -> _Scratch:
@@ -158,6 +169,12 @@ class WalkEngine:
         totals = (
             ws.totals[: count * TOTALS].get().astype(np.int64).reshape(count, TOTALS)
         )  # the host waits here
+        if totals[:, -1].any():
+            self._scratch = None
+            raise RuntimeError(
+                "a random walk found no room for a vertex: other work on the GPU has overwritten its memory; "
+                "no sample was made"
+            )
         return self._emit(
             ws, totals[:, 1 : 2 + hops], totals[:, 17 : 17 + hops], inverse, seeds, first_batch_id
         )

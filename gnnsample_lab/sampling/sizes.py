@@ -7,11 +7,15 @@ from typing import Any
 
 from gnnsample_lab.device import runtime
 
-from .plan import BATCH, COUNTERS, NARROW, SCAN_TILE, TABLES
+from .plan import BATCH, COUNTERS, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, TABLES
 from .types import MAX_HOPS, SampleSpec
 
 MAX_MARGIN = 4
 """Overflows double the margin up to this; then the whole scratch bound is in use."""
+MAX_ROWS = 2**31 - 1
+"""Most vertices of a mini-batch, and most rows of all its hops: local ids and queue places are 32-bit."""
+MAX_BATCHES = 1024
+"""Most mini-batches of a launch."""
 
 
 def power_of_two(n: int, least: int = 1) -> int:
@@ -27,6 +31,11 @@ def seed_capacity(seeds: int) -> int:
 def seed_slots(seed_cap: int) -> int:
     """Slots of the hash that merges duplicate seeds: up to three quarters full, mostly half."""
     return power_of_two(seed_cap * 4 // 3 + 1, 64)
+
+
+def seed_blocks(seed_cap: int) -> int:
+    """Blocks of ``begin_count`` and ``begin_number``."""
+    return -(-seed_cap // NUMBER_BLOCK)
 
 
 @dataclass(frozen=True)
@@ -98,7 +107,7 @@ class Sizer:
             share = 1.0
             while share > 1e-5:
                 shape = self._shape(num_batches, seed_cap, share, budget)
-                if self.num_bytes(shape) <= budget:
+                if self.num_bytes(shape) <= budget and shape.row_total <= MAX_ROWS:
                     return shape
                 share *= 0.7
             margin *= 2
@@ -111,13 +120,32 @@ class Sizer:
             "raise it, or lower fanouts or batch size"
         )
 
-    def batches_at_once(self, seed_cap: int) -> int:
-        """Mini-batches that one launch can hold without cutting any."""
-        one = self.num_bytes(self._shape(1, seed_cap, 1.0, self.scratch_bytes))
-        return max(1, self.scratch_bytes // (MAX_MARGIN * one))
+    def batches_at_once(self, seed_cap: int) -> tuple[int, int]:
+        """Mini-batches of up to ``seed_cap`` seeds that share a launch, both numbers powers of two.
+
+        Returns:
+            As many as to begin with, while nothing is measured, and the most. The most fit the memory bound without
+            a cut, and with the kind of table that one has alone where only memory would forbid it. To begin with,
+            the tables of all together moreover stay in half of the L2 cache where those of one do: the other half
+            is left to what streams through.
+        """
+        budget, half = self.scratch_bytes // MAX_MARGIN, self.l2_bytes // 2
+        alone = self._shape(1, seed_cap, 1.0, budget)
+        one = self.table_bytes(alone, alone.table)
+        begin = most = 1
+        while most < MAX_BATCHES:
+            shape = self._shape(2 * most, seed_cap, 1.0, budget)
+            if self.num_bytes(shape) > budget:
+                break
+            if shape.table != alone.table and one > self.l2_bytes:
+                break  # alone it was chosen although it does not fit the cache, so the other kind is slower
+            most *= 2
+            if shape.table == alone.table and begin == most // 2 and (one > half or most * one <= half):
+                begin = most
+        return begin, most
 
     def _shape(self, num_batches: int, seed_cap: int, share: float, budget: int) -> Shape:
-        n = self.num_nodes
+        n = min(self.num_nodes, MAX_ROWS)
         fresh = known = min(seed_cap, n)
         row_caps: list[int] = []
         pick_caps: list[int] = []
@@ -164,6 +192,7 @@ class Sizer:
         ids = self.id_bytes
         per_batch = BATCH.itemsize + 4 * COUNTERS + self.table_bytes(shape, shape.table)
         per_batch += ids * shape.node_cap + 4 * shape.seed_cap + 16 * seed_slots(shape.seed_cap)
+        per_batch += 4 * seed_blocks(shape.seed_cap) if shape.seed_cap > MANY_SEEDS else 0
         per_batch += 8 * (-(-shape.row_total // SCAN_TILE) + 1) + 8 * (shape.row_total + 1)
         for rows, picks, stride in zip(shape.row_caps, shape.pick_caps, shape.strides, strict=True):
             per_batch += rows * (12 + (0 if stride else 8) + (ids + 4 if self.queued else 0))

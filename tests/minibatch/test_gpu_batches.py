@@ -196,3 +196,20 @@ def test_pyg_data_on_the_device():
         assert sorted(e_id.tolist()) == sorted(here.e_id.tolist())
         assert there.num_sampled_nodes == here.num_sampled_nodes
         assert there.num_sampled_edges == here.num_sampled_edges
+
+
+@pytest.mark.parametrize("strategy", ["captured", "bsp", "grid-barrier", "persistent-tile"])
+def test_every_number_of_batches_in_a_launch_gives_the_same_samples(strategy):
+    """The first calls try 1, 2, 4, 8 in a launch and time them; the times are in and one of them is kept soon."""
+    cpu, gpu = both("hubs", [5, 4, 3], strategy)
+    groups = [np.arange(i, 6000, 60) for i in range(9)]
+    expected = [cpu.sample(seeds, 70 + i).canonical() for i, seeds in enumerate(groups)]
+    for _ in range(40):
+        assert [b.canonical() for b in gpu.sample_many(groups, 70)] == expected
+        (waves,) = gpu._engine.waves.values()
+        if waves.settled(len(groups)):
+            break
+    assert waves.settled(len(groups)) in waves.us
+    assert 1 in waves.us and all(us > 0 for us in waves.us.values())
+    assert "share a launch: 1: " in gpu.reason
+    assert [b.canonical() for b in gpu.sample_many(groups, 70)] == expected

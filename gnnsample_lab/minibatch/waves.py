@@ -1,0 +1,170 @@
+"""How many mini-batches share a launch: found by timing the launches that a program makes anyway.
+
+More mini-batches in a launch save launches and waits. They also bring more vertex tables, which then leave the L2 cache
+or have to be of a slower kind. Which of the two weighs more depends on graph, fanouts, batch size and GPU, so it is
+measured. The sample of a mini-batch does not depend on the launch that it is drawn in, so no work is done twice for it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+NEEDED = 3
+"""Timed launches of each number of mini-batches. The one before them is not timed: it compiles and allocates."""
+HOPELESS = 1.25
+"""Numbers beyond one that took this many times as long as the best are not tried: times have one valley."""
+
+
+class Clock(Protocol):
+    """Time stamps that lie in the order of the GPU's work and can be read later."""
+
+    def mark(self) -> Any:
+        """Put a stamp behind the work launched so far. Does not wait."""
+        ...
+
+    def done(self, stamp: Any) -> bool:
+        """Whether the GPU has passed ``stamp``. Does not wait."""
+        ...
+
+    def us(self, begin: Any, end: Any) -> float:
+        """Microseconds between two stamps that the GPU has passed."""
+        ...
+
+
+class EventClock:
+    """CUDA events on CuPy's current stream."""
+
+    def mark(self) -> Any:
+        import cupy
+
+        event = cupy.cuda.Event()
+        event.record()
+        return event
+
+    def done(self, stamp: Any) -> bool:
+        return bool(stamp.done)
+
+    def us(self, begin: Any, end: Any) -> float:
+        import cupy
+
+        return float(cupy.cuda.get_elapsed_time(begin, end)) * 1e3
+
+
+class Waves:
+    """Splits calls into launches of 1, 2, 4, ... mini-batches, tries these numbers in turn, and keeps the fastest.
+
+    Args:
+        begin: mini-batches per launch that are tried first, a power of two.
+        most: mini-batches that a launch may hold.
+        clock: where time is read; :class:`EventClock` on a GPU.
+    """
+
+    def __init__(self, begin: int, most: int, clock: Clock | None = None) -> None:
+        self.most = _floor(most)
+        self.begin = min(_floor(begin), self.most)
+        self.clock: Clock = clock or EventClock()
+        self._warm: set[int] = set()
+        self._timed: dict[int, int] = {}
+        self._pending: list[tuple[int, Any, Any]] = []
+        self._times: dict[int, list[float]] = {}
+        self._settled: dict[int, int] = {}
+
+    @property
+    def us(self) -> dict[int, float]:
+        """Mini-batches per launch -> microseconds of GPU time per mini-batch, median of what was timed so far."""
+        return {size: statistics.median(times) for size, times in sorted(self._times.items())}
+
+    def settled(self, count: int) -> int | None:
+        """What launches of a call with ``count`` mini-batches hold for good; None while it is tried."""
+        return self._settled.get(self._highest(count))
+
+    def untimed(self, count: int) -> Iterator[int]:
+        """Sizes of the launches of a call with ``count`` mini-batches, by what is known; nothing is tried."""
+        us, highest = self.us, self._highest(count)
+        known = [size for size in us if size <= highest]
+        best = min(known, key=us.__getitem__) if known else min(self.begin, highest)
+        return self._split(count, self.settled(count) or best)
+
+    def timed(self, count: int) -> Iterator[int]:
+        """The same, and the time between two yields is that of a launch as long as there is something to try.
+
+        The caller makes each launch before it asks for the next size.
+        """
+        size = self.settled(count) or self._next(count)
+        if size is None:
+            yield from self.untimed(count)
+            return
+        if self.settled(count):
+            yield from self._split(count, size)
+            return
+        before = self.clock.mark()
+        for launched in self._split(count, size):
+            yield launched
+            now = self.clock.mark()
+            if launched == size and size in self._warm:
+                self._timed[size] = self._timed.get(size, 0) + 1
+                self._pending.append((size, before, now))
+            self._warm.add(launched)
+            before = now
+
+    def _highest(self, count: int) -> int:
+        return min(self.most, _floor(count))
+
+    @staticmethod
+    def _split(count: int, size: int) -> Iterator[int]:
+        """Powers of two only, so that few sizes of buffers are ever made."""
+        while count:
+            size = min(size, _floor(count))
+            yield size
+            count -= size
+
+    def _next(self, count: int) -> int | None:
+        """The number to try in this call, None when there is none left to start; settles once all times are in."""
+        self._read()
+        highest, us = self._highest(count), self.us
+        for size in self._candidates(highest):
+            if self._timed.get(size, 0) < NEEDED:
+                return size
+        if any(size <= highest for size, _, _ in self._pending):
+            return None
+        self._settled[highest] = min((size for size in us if size <= highest), key=us.__getitem__)
+        return self._settled[highest]
+
+    def _candidates(self, highest: int) -> Iterator[int]:
+        """What is worth a try, in order: the model's choice, upwards and downwards from it until times get hopeless,
+        and in any case one by one, which the others have to beat."""
+        begin = min(self.begin, highest)
+        yield from self._outwards([begin << n for n in range((highest // begin).bit_length())])
+        yield from self._outwards([begin >> n for n in range(begin.bit_length())])
+        yield 1
+
+    def _outwards(self, sizes: list[int]) -> Iterator[int]:
+        """``sizes`` up to the first that is hopeless beside the best before it."""
+        us, best = self.us, math.inf
+        for size in sizes:
+            yield size
+            best = min(best, us.get(size, math.inf))
+            if us.get(size, 0.0) > HOPELESS * best:
+                return
+
+    def _read(self) -> None:
+        """Take the times of launches that are over; the others are looked at in the next call."""
+        waiting = []
+        for size, begin, end in self._pending:
+            if self.clock.done(end):
+                self._times.setdefault(size, []).append(self.clock.us(begin, end) / size)
+            else:
+                waiting.append((size, begin, end))
+        self._pending = waiting
+
+    def __str__(self) -> str:
+        measured = ", ".join(f"{size}: {us:.0f}" for size, us in self.us.items())
+        return f"microseconds of a mini-batch by how many share a launch: {measured}"
+
+
+def _floor(n: int) -> int:
+    """The largest power of two that is at most ``n``, which is 1 or more."""
+    return 1 << (n.bit_length() - 1)
