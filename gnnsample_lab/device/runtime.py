@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from typing import Any
 
 from gnnsample_lab.checks import is_cuda_array as is_cuda_array
 from gnnsample_lab.checks import shown
 
-lock = threading.RLock()
-"""Held around sampler runs: JupyterLab runs widget callbacks on a thread beside the running cell."""
+from .locks import Lock, check_process, cuda_is_in_use
+
+lock = Lock()
+"""Held around work on the GPU, applications and analyses: JupyterLab runs widget callbacks on a thread beside the
+running cell. A CPU sampler has a lock of its own, so that its epochs can sample ahead whoever holds this one."""
 
 
 def lock_is_held() -> bool:
     """Whether the calling thread holds :data:`lock`: it must then not wait for another thread that samples."""
-    return lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+    return lock.is_held()
 
 
 @functools.lru_cache(maxsize=1)
@@ -37,6 +39,7 @@ def cuda_problem() -> str | None:
         cupy.zeros(1)
     except Exception as error:
         return f"CuPy cannot use a GPU: {error}"
+    cuda_is_in_use()
     return None
 
 
@@ -53,7 +56,8 @@ def resolve_device(device: str | None = "auto") -> str:
 
     Raises:
         ValueError: an unknown device name.
-        RuntimeError: ``"cuda"`` was asked for and there is none; the message says what is missing.
+        RuntimeError: ``"cuda"`` was asked for and there is none; the message says what is missing. The GPU was chosen
+            in a process forked from one that used it.
     """
     origin = "device"
     if device is not None and not isinstance(device, str):
@@ -64,13 +68,14 @@ def resolve_device(device: str | None = "auto") -> str:
     if device in ("gpu", "cuda:0"):
         device = "cuda"
     if device == "auto":
-        return "cuda" if cuda_available() else "cpu"
+        device = "cuda" if cuda_available() else "cpu"
     if device == "cpu":
         return "cpu"
     if device == "cuda":
         problem = cuda_problem()
         if problem:
             raise RuntimeError(f"{origin}='cuda' was asked for, but {problem}")
+        check_process("cuda")
         return "cuda"
     raise ValueError(f"{origin} must be 'auto', 'cpu' or 'cuda' (got {device!r})")
 

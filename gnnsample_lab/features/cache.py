@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, host_integers, ids_below, instance
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.locks import Lock, check_process
 
 from . import gather, host, sizing
 from .marks import Marks, Previous
@@ -70,7 +70,7 @@ class FeatureCache:
         self.num_nodes, self.num_features = map(int, self.table.shape)
         self.dtype, self.row_bytes = self.table.dtype, self.num_features * self.table.itemsize
         self.knobs = knobs or gather.ExtractKnobs()
-        self._lock = threading.RLock()  # staged extraction has one set of buffers
+        self._lock = Lock()  # staged extraction has one set of buffers
         if self.on_device:
             self.num_cached = self.num_nodes
         elif ratio is not None:
@@ -251,6 +251,7 @@ class FeatureCache:
         self, ids: Any, marks: Marks | None, previous: Previous | None, out: Any
     ) -> tuple[Any, ExtractStats]:
         run = self._extract_cpu if self.device == "cpu" else self._extract_gpu
+        check_process(self.device)
         with self._lock:
             if ids.dtype not in self._warm and self.num_nodes:
                 # Once per id type for nothing, so that compilers run outside of what is timed.

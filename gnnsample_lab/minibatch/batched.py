@@ -7,6 +7,7 @@ from typing import Any
 
 from gnnsample_lab.checks import items, whole
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.locks import Lock, check_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 from gnnsample_lab.sampling.plan import MAX_SEEDS
 
@@ -16,10 +17,19 @@ from .types import MiniBatch
 
 
 class BatchSampler:
-    """Checks seeds and batch ids; a subclass has ``device`` and ``graph`` and gives :meth:`_run`."""
+    """Checks seeds and batch ids; a subclass has ``device``, ``graph`` and ``_engine`` and gives :meth:`_run`."""
 
     device: str
     graph: Any
+    _engine: Any
+
+    @property
+    def _lock(self) -> Lock:
+        """The library's on a GPU; on a CPU the tables' own, which no caller holds while an epoch samples ahead."""
+        if self.device == "cuda":
+            return runtime.lock
+        lock: Lock = self._engine.lock
+        return lock
 
     def sample(self, seeds: Any, batch_id: int = 0) -> MiniBatch:
         """Sample one mini-batch.
@@ -30,6 +40,7 @@ class BatchSampler:
 
         Raises:
             TypeError, ValueError: seeds are not integers, empty, too many, not one-dimensional or out of range.
+            RuntimeError: in a process forked from one that used the library; the message says to use ``spawn``.
         """
         return self.sample_many([seeds], whole("batch_id", batch_id, 0, MAX_BATCH_ID))[0]
 
@@ -53,7 +64,8 @@ class BatchSampler:
         if not arrays:
             raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
         first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
-        with runtime.lock:
+        check_process(self.device)
+        with self._lock:
             return self._run(arrays, first)
 
     def epoch(
@@ -91,5 +103,5 @@ class BatchSampler:
         return map(to_host, given) if self.device == "cpu" else given
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
-        """Mini-batches of checked seeds with batch ids from ``first`` on; the library's lock is held."""
+        """Mini-batches of checked seeds with batch ids from ``first`` on; :attr:`_lock` is held."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.locks import Lock
 from gnnsample_lab.sampling import cpu as twin
 from gnnsample_lab.sampling.types import HopPicks, SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
@@ -18,10 +19,11 @@ class CpuTables:
     """Scratch that outlives a batch: the vertex table with its rolling base.
 
     An entry at or above ``base`` belongs to the present batch; when ``base`` would overflow 32 bits the table
-    is cleared once.
+    is cleared once. Whoever samples holds ``lock``.
     """
 
     def __init__(self, num_nodes: int) -> None:
+        self.lock = Lock()
         self.table = np.zeros(num_nodes, dtype=np.uint32)
         self.next_base = 1
 

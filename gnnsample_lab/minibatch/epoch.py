@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ import numpy as np
 
 from gnnsample_lab.checks import flag, whole
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.locks import check_same_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 
 from .seeds import seed_array
@@ -79,20 +81,22 @@ class EpochIterator:
             yield from self.sampler.sample_many([self._slice(i) for i in group], self.first_batch_id + begin)
 
     def _threaded(self) -> Iterator[MiniBatch]:
-        if runtime.lock_is_held():
-            # The thread would wait for the lock that its consumer keeps, and the consumer for the thread.
-            for i in range(self._length):
-                yield self.sampler.sample(self._slice(i), self.first_batch_id + i)
-            return
+        # The thread takes no lock but the sampler's own, so that the consumer may hold any other while it waits.
         waiting: deque[Future[MiniBatch]] = deque()
+        process = os.getpid()
+
+        def oldest() -> MiniBatch:
+            check_same_process(process, "the thread that samples ahead")
+            return waiting.popleft().result()
+
         with ThreadPoolExecutor(1, thread_name_prefix="sampler") as pool:
             try:
                 for i in range(self._length):
                     waiting.append(pool.submit(self.sampler.sample, self._slice(i), self.first_batch_id + i))
                     if len(waiting) >= self.prefetch:
-                        yield waiting.popleft().result()
+                        yield oldest()
                 while waiting:
-                    yield waiting.popleft().result()
+                    yield oldest()
             finally:
                 for future in waiting:
                     future.cancel()

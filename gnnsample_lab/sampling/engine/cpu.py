@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import weakref
 from collections import OrderedDict
 from typing import Any
 
@@ -115,31 +116,36 @@ def _advance(
         own[0] += transits.size * 0  # both live until here: ctx is the one's address and holds the other's
 
 
-@functools.lru_cache(maxsize=8)
-def _weights(source: Any) -> tuple[Any, np.ndarray]:
-    graph, edge_weight = source.graph, source.edge_weight
-    weights = integer_weights(graph.indptr, edge_weight)
-    each = np.diff(weights.prefix.view(np.int64))
-    filled = np.diff(graph.indptr) > 0
-    most = np.zeros(graph.num_nodes, dtype=np.uint32)
-    if each.size:
-        most[filled] = np.maximum.reduceat(each, graph.indptr[:-1][filled]).astype(np.uint32)
-    return weights, most
-
-
-class _Source:
-    """Key of kept weights: the same arrays, by identity."""
+class _Sums:
+    """Prefix sums of one array of edge weights, and the largest weight of every vertex (``uint32[N]``)."""
 
     def __init__(self, graph: Any, edge_weight: Any) -> None:
-        self.graph, self.edge_weight = graph, edge_weight
+        self.weights = integer_weights(graph.indptr, edge_weight)
+        each = np.diff(self.weights.prefix.view(np.int64))
+        filled = np.diff(graph.indptr) > 0
+        self.most = np.zeros(graph.num_nodes, dtype=np.uint32)
+        if each.size:
+            self.most[filled] = np.maximum.reduceat(each, graph.indptr[:-1][filled]).astype(np.uint32)
 
-    def __hash__(self) -> int:
-        return hash((id(self.graph), id(self.edge_weight)))
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Source) and self.graph is other.graph and self.edge_weight is other.edge_weight
-        )
+_sums: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], _Sums]]] = weakref.WeakKeyDictionary()
+"""Arrays of weights of each graph with their sums; they go with the graph, and with the array at the next run."""
+_MAX_SUMS = 8
+"""Arrays of weights of one graph whose sums are kept at a time."""
+
+
+def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
+    """The sums of ``edge_weight``; from memory where the same array was summed for the same graph before."""
+    try:
+        live = [(source, sums) for source, sums in _sums.get(graph, ()) if source() is not None]
+        for source, sums in live:
+            if source() is edge_weight:
+                return sums
+        made = _Sums(graph, edge_weight)
+        _sums[graph] = [*live, (weakref.ref(edge_weight), made)][-_MAX_SUMS:]
+    except TypeError:  # a list of weights, or a stand-in for a graph: neither can be watched
+        return _Sums(graph, edge_weight)
+    return made
 
 
 def run(
@@ -167,9 +173,9 @@ def run(
     base[mem.NUM_ROOTS], base[mem.SEED] = num_roots, np.uint64(seed).astype(np.int64)
     edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
     if edge_weight is not None:
-        weights, most = _weights(_Source(graph, edge_weight))
-        kept += [weights, most]
-        base[mem.PREFIX], base[mem.MAX_WEIGHT] = weights.prefix.ctypes.data, most.ctypes.data
+        sums = _sums_of(graph, edge_weight)
+        kept.append(sums)
+        base[mem.PREFIX], base[mem.MAX_WEIGHT] = sums.weights.prefix.ctypes.data, sums.most.ctypes.data
     for number, table in enumerate(operator.tables):
         base[mem.TABLES + 2 * number], base[mem.TABLES + 2 * number + 1] = table.ctypes.data, table.size
     roots = np.ascontiguousarray(roots, dtype=graph.indices.dtype)
