@@ -107,6 +107,36 @@ def check_packages() -> Finding:
     return Finding("packages", OK, ", ".join(f"{name} {_version(name)}" for name in _REQUIRED))
 
 
+def check_numba() -> Finding:
+    """The CPU sampler's compiler, by compiling and running a parallel function; and whether its work is kept."""
+    try:
+        import numba
+        import numpy
+
+        from gnnsample_lab.device import jit, jit_cache
+
+        @jit.njit(parallel=True)
+        def probe(out):  # type: ignore[no-untyped-def]
+            for i in jit.prange(out.size):
+                out[i] = 3 * i
+
+        out = numpy.zeros(64, numpy.int64)
+        probe(out)
+        if out.tolist() != list(range(0, 192, 3)):
+            raise RuntimeError("a function ran and wrote wrong values")
+        threads, layer = numba.get_num_threads(), numba.threading_layer()
+    except Exception as error:  # a broken installation can raise anything
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        return Finding("Numba", PROBLEM, f"does not work: {first_line}", _install("numba"))
+    detail = f"numba {_version('numba')}, {threads} threads by {layer!r}"
+    if problem := jit_cache.unwritable():
+        return Finding(
+            "Numba", NOTE, f"{detail}; compiled functions cannot be kept, every process compiles anew ({problem})",
+            "set NUMBA_CACHE_DIR to a folder of yours",
+        )  # fmt: skip
+    return Finding("Numba", OK, f"{detail}; compiled functions are kept in {jit_cache.folder()}")
+
+
 def check_driver() -> Finding:
     """GPU and driver."""
     version = driver_cuda_version()
@@ -246,6 +276,7 @@ def check_chromium() -> Finding:
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python,
     check_packages,
+    check_numba,
     check_driver,
     check_cupy,
     check_linker,
@@ -275,8 +306,11 @@ def capabilities(findings: Sequence[Finding]) -> list[str]:
     status = {finding.name: finding.status for finding in findings}
     on_gpu = status.get("CuPy") == OK
     torch_ok = status.get("PyTorch") == OK
+    where = "on the GPU, and on the CPU as its twin" if on_gpu else "on the CPU (same samples as on a GPU)"
+    if status.get("Numba") == PROBLEM:
+        where = "no, since Numba does not work"
     return [
-        f"sampling: on the {'GPU, and on the CPU as its twin' if on_gpu else 'CPU (same samples as on a GPU)'}",
+        f"sampling: {where}",
         f"traces: {'measured here, or ' if on_gpu else 'recorded on other GPUs, or '}modelled; each says which",
         f"OGB graphs: {'yes' if status.get('OGB') == OK and status.get('PyTorch') != PROBLEM else 'no'}",
         f"browser test, figure images: {'yes' if status.get('Chromium') == OK else 'no'}",

@@ -52,19 +52,29 @@ def folders() -> list[Path]:
         return found
 
 
+def folder() -> Path | None:
+    """Where compiled functions are kept, or None where they cannot be."""
+    return next((path for path in folders() if _trouble(path) is None), None)
+
+
 def unwritable() -> str | None:
-    """Why compiled functions cannot be kept here, or None when they can."""
-    reasons = []
-    for folder in folders():
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(bytes(4096))
-                file.flush()
-            return None
-        except OSError as error:
-            reasons.append(f"{folder}: {error.strerror or error}")
-    return "; ".join(reasons)
+    """Why compiled functions cannot be kept, or None when they can."""
+    troubles = {path: _trouble(path) for path in folders()}
+    if not all(troubles.values()):
+        return None
+    return "; ".join(f"{path}: {trouble}" for path, trouble in troubles.items())
+
+
+def _trouble(path: Path) -> str | None:
+    """What the system says to a new file in ``path``; None when it takes one."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path) as file:
+            file.write(bytes(4096))
+            file.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 class FunctionStore:
@@ -89,8 +99,8 @@ class FunctionStore:
 
     def flush(self) -> None:
         """Delete the function's files."""
-        for folder in folders():
-            for path in (folder / (self._folder_name() or "-")).glob(f"{self._stem()}-*.nbc"):
+        for root in folders():
+            for path in (root / (self._folder_name() or "-")).glob(f"{self._stem()}-*.nbc"):
                 path.unlink(missing_ok=True)
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
@@ -100,8 +110,8 @@ class FunctionStore:
             return None
         target_context.refresh()
         header = self._header(signature, target_context.codegen())
-        for folder in folders():
-            path = folder / name / self._file_name(header)
+        for root in folders():
+            path = root / name / self._file_name(header)
             try:
                 data = path.read_bytes()
                 _use(path.parent)
@@ -123,12 +133,12 @@ class FunctionStore:
         reasons = []
         try:
             data = _pack(header, compiled)
-            for folder in folders():
+            for root in folders():
                 try:
-                    _write(folder / name / self._file_name(header), data)
+                    _write(root / name / self._file_name(header), data)
                     return
                 except OSError as error:
-                    reasons.append(f"{folder}: {error.strerror or error}")
+                    reasons.append(f"{root}: {error.strerror or error}")
         except Exception as error:  # keeping is a convenience: no failure of it may end a computation
             reasons.append(f"{type(error).__name__}: {error}")
         _say(

@@ -199,3 +199,65 @@ def test_an_epoch_runs_while_its_consumer_holds_the_lock() -> None:
     thread.join(60)
     assert not thread.is_alive(), "the epoch waits for its own consumer"
     assert held == free
+
+
+def _ends(work) -> None:
+    """Run ``work`` in a thread; the test fails where it hangs."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(120)
+    assert not thread.is_alive(), "the consumer and the thread that samples ahead wait for each other"
+    if failed:
+        raise failed[0]
+
+
+def test_an_epoch_begun_outside_the_lock_may_be_advanced_inside(sampler) -> None:
+    from gnnsample_lab.device import runtime
+
+    free, held = contents(sampler.epoch(TRAIN, 5)), []
+
+    def consume() -> None:
+        batches = iter(sampler.epoch(TRAIN, 5))
+        held.append(next(batches))
+        with runtime.lock:
+            held.extend(batches)
+
+    _ends(consume)
+    assert contents(held) == free
+
+
+def test_an_application_may_look_at_mini_batches_while_it_prepares(graph, sampler) -> None:
+    import gnnsample_lab as lab
+
+    class Prepared(lab.SamplingApp):
+        def __init__(self, batches) -> None:
+            self.batches, self.seen = batches, 0
+
+        def prepare(self, graph) -> None:
+            self.seen = sum(batch.num_edges for batch in self.batches)
+
+        def next(self, s, transits, src_edges, step, rng):
+            return 0 if self.seen > 0 else -1
+
+        def steps(self) -> int:
+            return 1
+
+        def sample_size(self, step: int) -> int:
+            return 1
+
+    def consume() -> None:
+        batches = iter(sampler.epoch(TRAIN, 5))
+        next(batches)
+        app = Prepared(batches)
+        lab.run_app(graph, app, [1], device="cpu")
+        assert app.seen > 0
+
+    _ends(consume)

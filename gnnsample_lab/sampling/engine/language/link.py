@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab.device import kernels
+from gnnsample_lab.device import jit_cache, kernels
 from gnnsample_lab.graph import roots
 
 from .accessors import ACCESSORS
@@ -97,7 +97,7 @@ def load(operator: Operator, source_name: str, macros: dict[str, int | str] | No
         return _modules[key]
     path = _cache() / f"{key}.cubin"
     if not path.exists():
-        _write(path, _link(operator, source, source_name, arch))
+        path = _keep(path, _link(operator, source, source_name, arch))
     module = _modules[key] = cupy.RawModule(path=str(path))
     while len(_modules) > _MAX_KEPT:
         _modules.popitem(last=False)
@@ -113,9 +113,15 @@ def operator_macros(operator: Operator) -> dict[str, int | str]:
 
 
 def cache_key(operator: Operator, source: str, arch: str) -> str:
-    """Hash of all that a cubin depends on."""
-    parts = [source, operator.key, arch, *_LINK_OPTIONS, *_versions()]
+    """Hash of all that a cubin depends on: the texts, how this package compiles them, and with which compilers."""
+    parts = [source, operator.key, arch, *_LINK_OPTIONS, *_versions(), _own_key()]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=1)
+def _own_key() -> str:
+    """Hash of the code that compiles; where it may differ from its files, one that no other process has."""
+    return jit_cache.content_key(__file__) or os.urandom(16).hex()
 
 
 @functools.lru_cache(maxsize=1)
@@ -243,12 +249,27 @@ def _cache() -> Path:
         folder = folder / "kernels"
         if roots.is_writable(folder):
             return folder
-    held = _held_folders
-    held.append(tempfile.TemporaryDirectory(prefix="gnnsample_lab_"))
-    return Path(held[-1].name)
+    return _own_folder()
+
+
+@functools.lru_cache(maxsize=1)
+def _own_folder() -> Path:
+    """A folder that ends with the process."""
+    _held_folders.append(tempfile.TemporaryDirectory(prefix="gnnsample_lab_"))
+    return Path(_held_folders[-1].name)
 
 
 _held_folders: list[Any] = []
+
+
+def _keep(path: Path, data: bytes) -> Path:
+    """Write ``data`` to ``path``, or where that fails (a full disk) to the process's own folder; returns where."""
+    try:
+        _write(path, data)
+    except OSError:
+        path = _own_folder() / path.name
+        _write(path, data)
+    return path
 
 
 def _write(path: Path, data: bytes) -> None:
