@@ -26,6 +26,7 @@ LAYERS = (
     "traces",
     "figures",
     "device",
+    "gpu_model",
     "graph",
     "sampling",
     "minibatch",
@@ -127,6 +128,42 @@ def test_the_layer_test_sees_every_way_to_import(tmp_path: Path, statement: str)
     module.parent.mkdir(parents=True)
     module.write_text(statement)
     assert len(upward_imports(module, tmp_path / "gnnsample_lab")) == 1
+
+
+def upward_includes(source: Path, root: Path) -> list[str]:
+    """CUDA includes that a source may not have: of a folder below its own, or not found where they should be."""
+    relative = source.relative_to(root)
+    found = []
+    for number, line in enumerate(source.read_text(encoding="utf-8").splitlines(), 1):
+        match = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        if match is None or (source.parent / match.group(1)).exists():
+            continue  # a neighbour
+        other = match.group(1).split("/")[0]
+        if other not in LAYERS or not (root / match.group(1)).exists():
+            found.append(f"{relative}:{number} includes {match.group(1)}, which is not in the package")
+        elif LAYERS.index(other) > LAYERS.index(relative.parts[0]):
+            found.append(f"{relative}:{number} ({relative.parts[0]}) includes {match.group(1)}")
+    return found
+
+
+def test_cuda_sources_include_only_folders_above() -> None:
+    sources = [path for suffix in ("cu", "cuh") for path in sorted(PACKAGE.rglob(f"*.{suffix}"))]
+    assert len(sources) > 30
+    found = [line for path in sources for line in upward_includes(path, PACKAGE)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("include", "is_found"),
+    [("minibatch/scan.cuh", True), ("gone.cuh", True), ("device/philox.cuh", False), ("near.cuh", False)],
+)
+def test_the_include_test_sees_what_it_should(tmp_path: Path, include: str, is_found: bool) -> None:
+    for name in ("sampling/near.cuh", "minibatch/scan.cuh", "device/philox.cuh"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    source = tmp_path / "sampling" / "kernel.cu"
+    source.write_text(f'#include "{include}"\n')
+    assert bool(upward_includes(source, tmp_path)) == is_found
 
 
 def test_the_library_does_not_know_the_widgets() -> None:

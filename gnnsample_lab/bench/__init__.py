@@ -6,7 +6,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("suites", "main", "run"):
+    if name in ("list_suites", "main", "run"):
         from . import runner
 
         return getattr(runner, name)

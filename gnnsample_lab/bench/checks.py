@@ -10,8 +10,8 @@ import numpy as np
 
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.resources import resource_path
-from gnnsample_lab.sampling.plan import CTR_ROWS
-from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.neighbors.plan import CTR_ROWS
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 
 from . import verify
 from .configurations import Configuration, configurations

@@ -77,7 +77,7 @@ def sampler(found: Any, kind: str, fanouts: Sequence[int] = FANOUTS, where: str 
     """A sampler of :data:`KINDS`; the random walks are PinSAGE's: 4 walks of 3 steps, 5 neighbours, 3 layers."""
     where = where or device()
     if kind == "walks":
-        from gnnsample_lab.minibatch.walks import PinSAGESampler
+        from gnnsample_lab.minibatch.walks.sampler import PinSAGESampler
 
         return PinSAGESampler(found, device=where)
     return NeighborSampler(found, list(fanouts), weighted=kind == "weighted", device=where)

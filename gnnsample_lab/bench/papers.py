@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import papers_fastgl, papers_gnnlab, papers_nextdoor
+from .suites.fastgl import papers as papers_fastgl
+from .suites.gnnlab import papers as papers_gnnlab
+from .suites.nextdoor import papers as papers_nextdoor
 
 PGSAMPLER = "PGSampler, NVIDIA RTX 3090 (table III: Tesla P40), DGL 1.0.1, CUDA 11.7"
 

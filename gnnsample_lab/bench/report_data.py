@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .environment import scaled
-from .report_nextdoor import COLUMNS as _NEXTDOOR
+from .suites.nextdoor.columns import COLUMNS as _NEXTDOOR
 
 Cell = Callable[[dict[str, Any]], Any]
 

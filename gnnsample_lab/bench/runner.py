@@ -30,104 +30,154 @@ class _Suite(NamedTuple):
 
 # In the order of `bench all`: what matters most first, what takes most memory last.
 _SUITES: dict[str, _Suite] = {
-    "sampling-floor": _Suite("sampling_floor", "run", "every strategy's ratio to the replay floor"),
-    "whole-process": _Suite("whole", "whole_process", "wall time of a mini-batch, alone and 32 in one call"),
+    "sampling-floor": _Suite("floors.sampling_floor", "run", "every strategy's ratio to the replay floor"),
+    "whole-process": _Suite(
+        "suites.pgsampler.whole", "whole_process", "wall time of a mini-batch, alone and 32 in one call"
+    ),
     "pgsampler-table1": _Suite(
-        "pgsampler", "table1", "per hop: workload, preprocessing, kernel time, utilisation"
+        "suites.pgsampler.kernels", "table1", "per hop: workload, preprocessing, kernel time, utilisation"
     ),
     "pgsampler-fig8": _Suite(
-        "pgsampler", "figure8", "kernel speed-up of the persistent queue over block-bsp"
+        "suites.pgsampler.kernels", "figure8", "kernel speed-up of the persistent queue over block-bsp"
     ),
-    "pgsampler-fig9": _Suite("whole", "figure9", "whole-process speed-up over block-bsp with DGL's ID map"),
+    "pgsampler-fig9": _Suite(
+        "suites.pgsampler.whole", "figure9", "whole-process speed-up over block-bsp with DGL's ID map"
+    ),
     "pgsampler-fig10": _Suite(
-        "pgsampler", "figure10", "fusion without balancing against the persistent queue"
+        "suites.pgsampler.kernels", "figure10", "fusion without balancing against the persistent queue"
     ),
-    "pgsampler-table3": _Suite("pgsampler", "table3", "against TurboGNN's execution, both over block-bsp"),
-    "traces": _Suite("recordings", "traces", "records measured traces of every strategy (.npz)"),
-    "cpu": _Suite("host", "cpu", "sampled edges per second on two CPU cores; needs no GPU", False),
+    "pgsampler-table3": _Suite(
+        "suites.pgsampler.kernels", "table3", "against TurboGNN's execution, both over block-bsp"
+    ),
+    "traces": _Suite(
+        "suites.pgsampler.recordings", "traces", "records measured traces of every strategy (.npz)"
+    ),
+    "cpu": _Suite("suites.host", "cpu", "sampled edges per second on two CPU cores; needs no GPU", False),
     "explorers": _Suite(
-        "host", "explorers", "trait change to finished figure; needs the widgets, no GPU", False
+        "suites.host", "explorers", "trait change to finished figure; needs the widgets, no GPU", False
     ),
-    "fastgl-table8": _Suite("id_map", "table8", "ID map of the same picks by every rung"),
+    "fastgl-table8": _Suite("suites.fastgl.id_map", "table8", "ID map of the same picks by every rung"),
     "extraction": _Suite(
-        "extraction", "extraction", "bandwidth of missed rows by transfer, against a pinned copy"
+        "suites.gnnlab.extraction",
+        "extraction",
+        "bandwidth of missed rows by transfer, against a pinned copy",
     ),
     "aggregation": _Suite(
-        "aggregation", "aggregation", "every rung against its bound and the best cuSPARSE algorithm"
+        "suites.fastgl.aggregation",
+        "aggregation",
+        "every rung against its bound and the best cuSPARSE algorithm",
     ),
-    "fastgl-table3": _Suite("aggregation", "table3", "bandwidth of each memory level, measured"),
-    "fastgl-table2": _Suite("aggregation", "table2", "cache hits and GFLOP/s of the forward aggregation"),
-    "fastgl-fig12": _Suite("aggregation", "figure12", "roofline of the aggregation kernels"),
+    "fastgl-table3": _Suite(
+        "suites.fastgl.aggregation", "table3", "bandwidth of each memory level, measured"
+    ),
+    "fastgl-table2": _Suite(
+        "suites.fastgl.aggregation", "table2", "cache hits and GFLOP/s of the forward aggregation"
+    ),
+    "fastgl-fig12": _Suite("suites.fastgl.aggregation", "figure12", "roofline of the aggregation kernels"),
     "fastgl-table4": _Suite(
-        "memory_io", "table4", "match degrees of an epoch's mini-batches; needs no GPU", False
+        "suites.fastgl.memory_io", "table4", "match degrees of an epoch's mini-batches; needs no GPU", False
     ),
-    "fastgl-table7": _Suite("memory_io", "table7", "memory IO with random walks: all rows, Match, reorder"),
+    "fastgl-table7": _Suite(
+        "suites.fastgl.memory_io", "table7", "memory IO with random walks: all rows, Match, reorder"
+    ),
     "fastgl-fig10": _Suite(
-        "memory_io", "figure10", "memory IO against the cache ratio, Match with and without reorder"
+        "suites.fastgl.memory_io",
+        "figure10",
+        "memory IO against the cache ratio, Match with and without reorder",
     ),
     "fastgl-fig1": _Suite(
-        "training", "figure1", "where an epoch's time goes in DGL's and PyG's configuration"
+        "suites.fastgl.training", "figure1", "where an epoch's time goes in DGL's and PyG's configuration"
     ),
-    "fastgl-fig3": _Suite("training", "figure3", "where it goes as FastGL's techniques are added"),
-    "fastgl-fig9": _Suite("training", "figure9", "epoch time of three models by system, one GPU"),
+    "fastgl-fig3": _Suite(
+        "suites.fastgl.training", "figure3", "where it goes as FastGL's techniques are added"
+    ),
+    "fastgl-fig9": _Suite(
+        "suites.fastgl.training", "figure9", "epoch time of three models by system, one GPU"
+    ),
     "fastgl-fig11": _Suite(
-        "training", "figure11", "compute time by aggregation kernel, preprocessing included"
+        "suites.fastgl.training", "figure11", "compute time by aggregation kernel, preprocessing included"
     ),
-    "fastgl-fig13": _Suite("training", "figure13", "time to sample an epoch by system"),
+    "fastgl-fig13": _Suite("suites.fastgl.training", "figure13", "time to sample an epoch by system"),
     "fastgl-fig14": _Suite(
-        "training_scale", "figure14", "over batch size, feature dimension, fanouts and depth"
+        "suites.fastgl.training_scale", "figure14", "over batch size, feature dimension, fanouts and depth"
     ),
-    "fastgl-fig15": _Suite("training", "figure15", "ablation: the gain of each technique"),
+    "fastgl-fig15": _Suite("suites.fastgl.training", "figure15", "ablation: the gain of each technique"),
     "fastgl-table1": _Suite(
-        "training_scale", "table1", "device memory left while DGL's configuration trains"
+        "suites.fastgl.training_scale", "table1", "device memory left while DGL's configuration trains"
     ),
-    "fastgl-table9": _Suite("training_scale", "table9", "device memory in use by system"),
+    "fastgl-table9": _Suite("suites.fastgl.training_scale", "table9", "device memory in use by system"),
     "fastgl-fig16": _Suite(
-        "training_curves",
+        "suites.fastgl.training_curves",
         "figure16",
         "loss and accuracy of the fast path over DGL's, three seeds; needs no GPU",
         False,
     ),
-    "gnnlab-table2": _Suite("caching", "table2", "similarity of epochs' footprints; needs no GPU", False),
+    "gnnlab-table2": _Suite(
+        "suites.gnnlab.caching", "table2", "similarity of epochs' footprints; needs no GPU", False
+    ),
     "gnnlab-fig4": _Suite(
-        "extraction", "figure4", "extract time and hit rate over cache ratio and dimension"
+        "suites.gnnlab.extraction", "figure4", "extract time and hit rate over cache ratio and dimension"
     ),
     "gnnlab-fig5": _Suite(
-        "caching", "figure5", "bytes moved: degree policy against the optimal; needs no GPU", False
+        "suites.gnnlab.caching",
+        "figure5",
+        "bytes moved: degree policy against the optimal; needs no GPU",
+        False,
     ),
     "gnnlab-fig10": _Suite(
-        "caching", "figure10", "hit rates: policies x graphs x samplers; needs no GPU", False
+        "suites.gnnlab.caching", "figure10", "hit rates: policies x graphs x samplers; needs no GPU", False
     ),
     "gnnlab-fig11": _Suite(
-        "caching", "figure11", "hit rates over K and ratio, bytes over dimension; needs no GPU", False
+        "suites.gnnlab.caching",
+        "figure11",
+        "hit rates over K and ratio, bytes over dimension; needs no GPU",
+        False,
     ),
-    "gnnlab-fig12": _Suite("extraction", "figure12", "extract time of an epoch by caching policy"),
+    "gnnlab-fig12": _Suite(
+        "suites.gnnlab.extraction", "figure12", "extract time of an epoch by caching policy"
+    ),
     "nextdoor-table3": _Suite(
-        "nextdoor", "table3", "NextDoor's graphs beside the paper's; needs no GPU", False
+        "suites.nextdoor.tables", "table3", "NextDoor's graphs beside the paper's; needs no GPU", False
     ),
     "nextdoor-fig7": _Suite(
-        "nextdoor", "figure7", "eleven applications: over SP, TP and the CPU walker, one core and all"
+        "suites.nextdoor.tables",
+        "figure7",
+        "eleven applications: over SP, TP and the CPU walker, one core and all",
     ),
-    "nextdoor-fig6": _Suite("nextdoor", "figure6", "share of the scheduling index in the time to sample"),
-    "nextdoor-fig9": _Suite("nextdoor", "figure9", "over the frontier and the message-passing formulation"),
-    "nextdoor-table2": _Suite("nextdoor", "table2", "each transit kernel's cost by draws per transit"),
+    "nextdoor-fig6": _Suite(
+        "suites.nextdoor.tables", "figure6", "share of the scheduling index in the time to sample"
+    ),
+    "nextdoor-fig9": _Suite(
+        "suites.nextdoor.tables", "figure9", "over the frontier and the message-passing formulation"
+    ),
+    "nextdoor-table2": _Suite(
+        "suites.nextdoor.tables", "table2", "each transit kernel's cost by draws per transit"
+    ),
     "nextdoor-floor": _Suite(
-        "nextdoor_floor", "walks", "walks over the floor of their reads; next in Python over the same in CUDA"
+        "floors.nextdoor_floor",
+        "walks",
+        "walks over the floor of their reads; next in Python over the same in CUDA",
     ),
     "nextdoor-fig8": _Suite(
-        "nextdoor_profile", "figure8", "L2 read transactions relative to sample-parallel"
+        "suites.nextdoor.profile", "figure8", "L2 read transactions relative to sample-parallel"
     ),
-    "nextdoor-table4": _Suite("nextdoor_profile", "table4", "store efficiency and multiprocessor activity"),
+    "nextdoor-table4": _Suite(
+        "suites.nextdoor.profile", "table4", "store efficiency and multiprocessor activity"
+    ),
     "nextdoor-section84": _Suite(
-        "nextdoor_memory", "section84", "samples per second with a fraction of the graph on the GPU"
+        "suites.nextdoor.memory", "section84", "samples per second with a fraction of the graph on the GPU"
     ),
-    "nextdoor-table1": _Suite("nextdoor_training", "table1", "share of sampling in training, six methods"),
-    "nextdoor-table5": _Suite("nextdoor_training", "table5", "end to end with CPU samplers over ours"),
+    "nextdoor-table1": _Suite(
+        "suites.nextdoor.training", "table1", "share of sampling in training, six methods"
+    ),
+    "nextdoor-table5": _Suite("suites.nextdoor.training", "table5", "end to end with CPU samplers over ours"),
     "papers100m-rmat": _Suite(
-        "whole", "papers100m", "111 M nodes, 1.6 G edges: scratch memory and wall time"
+        "suites.pgsampler.whole", "papers100m", "111 M nodes, 1.6 G edges: scratch memory and wall time"
     ),
     "verify": _Suite(
-        "recordings", "hashes", "every configuration and strategy against the CPU twin; records hashes"
+        "suites.pgsampler.recordings",
+        "hashes",
+        "every configuration and strategy against the CPU twin; records hashes",
     ),
 }
 _FILES = {"verify": "sample_hashes.json"}
@@ -136,7 +186,7 @@ _SLOW = ("verify",)
 """Left out of ``all --quick``."""
 
 
-def suites() -> dict[str, str]:
+def list_suites() -> dict[str, str]:
     """Every suite with one line on what it measures."""
     return {name: suite.about for name, suite in _SUITES.items()} | {
         "all": "all of the above, one after the other"
@@ -162,7 +212,7 @@ def run(
     """Run one suite: verify, time, compute ratios and targets. Writes nothing but the traces of ``traces``.
 
     Args:
-        name: a name of :func:`suites`, not ``"all"``.
+        name: a name of :func:`list_suites`, not ``"all"``.
         quick: fewer configurations, fewer knobs.
         graphs: names for ``lab.load`` in place of the suite's own.
         folder: where ``traces`` puts its files; default ``data/measured/traces`` of the checkout, or
@@ -222,16 +272,19 @@ def compile_ahead() -> int:
     for rule in ("0", "1"):
         for trace, buckets in (("0", ("8", "16", "32")), ("1", ("8", "16"))):
             base = {"ID_T": "int", "RULE": rule, "TABLE": "0", "TRACE": trace}
-            for source in ("hop.cu", "grid_barrier.cu", "queue_tile.cu"):
-                jobs += [(f"sampling/{source}", {**base, "KMAX": kmax}) for kmax in buckets]
-            jobs += [("sampling/queue_block.cu", base), ("sampling/per_hop.cu", base)]
+            for source in ("hops/hop.cu", "hops/grid_barrier.cu", "queue/tile.cu"):
+                jobs += [(f"sampling/neighbors/{source}", {**base, "KMAX": kmax}) for kmax in buckets]
+            jobs += [
+                ("sampling/neighbors/queue/block.cu", base),
+                ("sampling/neighbors/hops/per_hop.cu", base),
+            ]
     jobs.append(
-        ("minibatch/finish.cu", {"ID_T": "int", "RULE": "0", "TABLE": "0", "TRACE": "0", "KMAX": "8"})
+        ("minibatch/gpu/finish.cu", {"ID_T": "int", "RULE": "0", "TABLE": "0", "TRACE": "0", "KMAX": "8"})
     )
-    jobs.append(("minibatch/id_map.cu", {"ID_T": "int"}))
-    names = {**verify._ANY_KERNEL, "floor.cu": "replay"}
-    jobs += [("bench/floor.cu", {"ID_T": "int", "UNROLL": unroll}) for unroll in ("1", "2", "4", "8")]
-    work = [(path, tuple(sorted(macros.items())), names[path.rpartition("/")[2]]) for path, macros in jobs]
+    jobs.append(("minibatch/id_map/insert_count_compact.cu", {"ID_T": "int"}))
+    names = {**verify._ANY_KERNEL, "bench/floors/floor.cu": "replay"}
+    jobs += [("bench/floors/floor.cu", {"ID_T": "int", "UNROLL": unroll}) for unroll in ("1", "2", "4", "8")]
+    work = [(path, tuple(sorted(macros.items())), names[path]) for path, macros in jobs]
     workers = max(1, min(16, os.cpu_count() or 1, len(work)))
     with verify.worker_pool(workers) as pool:
         list(pool.map(verify._compile, work))
@@ -244,7 +297,7 @@ def record_file(
     """Where the record of a suite goes; a quick run's record has a name of its own.
 
     Args:
-        name: a name of :func:`suites`.
+        name: a name of :func:`list_suites`.
         out: a ``.json`` file, a folder, or None for ``data/measured`` of the checkout.
         graphs: what was measured in place of the suite's own graphs; part of the name.
         quick: the run is a quick one.
@@ -331,14 +384,14 @@ def _graph(text: str) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    listed = "\n".join(f"  {name:18} {about}" for name, about in suites().items())
+    listed = "\n".join(f"  {name:18} {about}" for name, about in list_suites().items())
     parser = argparse.ArgumentParser(
         prog="gnnsample-lab bench", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Verify first, then time, then ratios; JSON and a table, the paper's value beside ours.",
         epilog=f"suites:\n{listed}\n  {'report':18} tables of what is recorded, and which targets are met",
     )  # fmt: skip
     parser.add_argument(
-        "suite", nargs="?", choices=[*suites(), "report"], metavar="SUITE", help="one of those below"
+        "suite", nargs="?", choices=[*list_suites(), "report"], metavar="SUITE", help="one of those below"
     )
     parser.add_argument(
         "--graph",

@@ -11,16 +11,17 @@ import numpy as np
 
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph import load
-from gnnsample_lab.minibatch.gpu import GpuEngine
-from gnnsample_lab.minibatch.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.sampler import NeighborSampler
-from gnnsample_lab.sampling.launch import Knobs
+from gnnsample_lab.sampling.neighbors.launch import Knobs
 
-from . import checks, environment, floor, timing
-from .candidates import Rotation
-from .candidates_per_hop import PerHopRotation
+from . import checks, environment, timing
 from .environment import scaled
 from .errors import Unavailable, VerificationError
+from .floors import floor
+from .floors.candidates import Rotation
+from .floors.candidates_per_hop import PerHopRotation
 
 GRAPHS = ("rmat", "products-like")
 PASSES = 3

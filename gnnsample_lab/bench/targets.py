@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import targets_data, targets_nextdoor
+from . import targets_data
 from .papers import CUGRAPH, DGL_LIKE_H200
+from .suites.nextdoor import targets as targets_nextdoor
 from .target import Target, at_least, at_most
 
 __all__ = ["Target", "of"]

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gnnsample_lab.sampling.launch import capture
+from gnnsample_lab.sampling.neighbors.launch import capture
 
 
 def capture_all(works: Sequence[Callable[[], None]]) -> list[Any]:

@@ -10,11 +10,11 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.minibatch.gpu import GpuEngine
+from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.sampler import NeighborSampler
-from gnnsample_lab.sampling.launch import Knobs
-from gnnsample_lab.sampling.plan import TABLES
-from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES, STRATEGIES
+from gnnsample_lab.sampling.neighbors.launch import Knobs
+from gnnsample_lab.sampling.neighbors.plan import TABLES
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES, STRATEGIES
 
 from .configurations import Configuration, configurations, test_graph
 
@@ -62,14 +62,18 @@ def gpu_hash(
 
 def _compile(variant: tuple[str, tuple[tuple[str, str], ...], str]) -> None:
     path, macros, name = variant
-    package, _, source = path.rpartition("/")
-    kernels.load_module(source, "gnnsample_lab." + package, dict(macros)).get_function(name).kernel  # noqa: B018
+    kernels.load_module(path, dict(macros)).get_function(name).kernel  # noqa: B018
 
 
 _ANY_KERNEL = {
-    "hop.cu": "hop", "grid_barrier.cu": "grid_barrier", "queue_block.cu": "persistent",
-    "queue_tile.cu": "persistent_tile", "per_hop.cu": "draw_blocks", "finish.cu": "emit_one", "id_map.cu": "insert",
-}  # fmt: skip
+    "sampling/neighbors/hops/hop.cu": "hop",
+    "sampling/neighbors/hops/grid_barrier.cu": "grid_barrier",
+    "sampling/neighbors/hops/per_hop.cu": "draw_blocks",
+    "sampling/neighbors/queue/block.cu": "persistent",
+    "sampling/neighbors/queue/tile.cu": "persistent_tile",
+    "minibatch/gpu/finish.cu": "emit_one",
+    "minibatch/id_map/insert_count_compact.cu": "insert",
+}
 
 
 def warm_up(workers: int, tables: Iterable[int] = (0, 1, 2), traced: bool = False) -> int:
@@ -77,12 +81,12 @@ def warm_up(workers: int, tables: Iterable[int] = (0, 1, 2), traced: bool = Fals
     jobs = set()
     for variant in kernels.all_variants():
         macros = dict(variant.macros)
-        name = _ANY_KERNEL.get(variant.path.name)
+        path = variant.path.relative_to(kernels.PACKAGE_ROOT).as_posix()
+        name = _ANY_KERNEL.get(path)
         if name is None or macros.get("ID_T") == "long" or int(macros.get("TABLE", 0)) not in tables:
             continue
         if macros.get("TRACE") == "1" and not traced:
             continue
-        path = variant.path.relative_to(kernels.PACKAGE_ROOT).as_posix()
         jobs.add((path, variant.macros, name))
         wide = tuple(pair for pair in variant.macros if pair[0] != "KMAX")
         if variant.path.name != "finish.cu":

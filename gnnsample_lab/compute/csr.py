@@ -135,7 +135,7 @@ def csr_of(block: Any) -> Csr:
 @functools.cache
 def function(source: str, name: str, macros: tuple[tuple[str, int | str], ...] = ()) -> Any:
     """A kernel of this folder, compiled on first use. The driver's function launches with half of CuPy's overhead."""
-    module = kernels.load_module(source, "gnnsample_lab.compute", dict(macros))
+    module = kernels.load_module("compute/" + source, dict(macros))
     return module.get_function(name).kernel
 
 

@@ -32,7 +32,10 @@ def inline_source(path: Path, seen: set[Path] | None = None) -> str:
 
     def replace(match: re.Match[str]) -> str:
         name = match.group(1)
-        for folder in (path.parent, PACKAGE_ROOT / "device", PACKAGE_ROOT / "sampling"):
+        for folder in (
+            path.parent,
+            PACKAGE_ROOT,
+        ):  # a neighbour by its name, others by their path in the package
             header = (folder / name).resolve()
             if header.exists():
                 return "" if header in seen else inline_source(header, seen)
@@ -102,13 +105,12 @@ def _load(path: Path, macros: tuple[tuple[str, str], ...]) -> Any:
     )
 
 
-def load_module(source_name: str, package: str, macros: dict[str, int | str] | None = None) -> Any:
-    """Compile ``source_name`` of ``package`` (for example ``"gnnsample_lab.graph"``) with ``macros``.
+def load_module(source: str, macros: dict[str, int | str] | None = None) -> Any:
+    """Compile ``source``, a path inside the package such as ``"graph/synthetic.cu"``, with ``macros``.
 
     Returns a ``cupy.RawModule``; compiled once per process and cached on disk by CuPy.
     """
-    path = PACKAGE_ROOT.joinpath(*package.split(".")[1:], source_name)
-    return _load(path, tuple(sorted((k, str(v)) for k, v in (macros or {}).items())))
+    return _load(PACKAGE_ROOT / source, tuple(sorted((k, str(v)) for k, v in (macros or {}).items())))
 
 
 def launch_cooperative(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...], args: tuple) -> None:

@@ -72,7 +72,7 @@ class Counter:
         if self._device is None:
             self._device = cupy.zeros(self.num_nodes, dtype=np.uint32)
         name = "int" if ids.dtype.itemsize == 4 else "long"
-        module = kernels.load_module("hotness.cu", "gnnsample_lab.features", {"ID_T": name})
+        module = kernels.load_module("features/hotness.cu", {"ID_T": name})
         size = int(ids.size)
         grid = (max(1, min(-(-size // 256), 32 * runtime.num_sms())),)
         module.get_function("count_visits").kernel(grid, (256,), (ids, np.uint64(size), self._device))

@@ -14,7 +14,6 @@ from gnnsample_lab.device import kernels, runtime
 
 from .host import copy_to_device_async, gather_rows, pinned_empty, vector_bytes, words
 
-_PACKAGE = "gnnsample_lab.features"
 _PAGES, _TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
 
@@ -92,12 +91,12 @@ def match_kernel(name: str, ids: Any) -> Any:
 
 @functools.cache
 def _match_kernel(name: str, ids: str) -> Any:
-    return kernels.load_module("match.cu", _PACKAGE, {"ID_T": ids}).get_function(name).kernel
+    return kernels.load_module("features/match.cu", {"ID_T": ids}).get_function(name).kernel
 
 
 @functools.cache
 def _order_kernel(name: str, ids: str) -> Any:
-    return kernels.load_module("order.cu", _PACKAGE, {"ID_T": ids}).get_function(name).kernel
+    return kernels.load_module("features/order.cu", {"ID_T": ids}).get_function(name).kernel
 
 
 def blocks_for(n: int, threads: int = 256) -> tuple[int]:
@@ -133,7 +132,7 @@ class GpuExtractor:
             }  # fmt: skip
             if not knobs.aligned:
                 macros["ALIGNED"] = 0
-            function = kernels.load_module("gather.cu", _PACKAGE, macros).get_function(name)
+            function = kernels.load_module("features/gather.cu", macros).get_function(name)
             self._kernels[key] = function.kernel
         return self._kernels[key]
 

@@ -5,7 +5,7 @@
 // Bound: E ids read in order, E additions at random (L2 where N * 8 bytes fit there, else DRAM sectors).
 // settle: next = restart share + damping * received, per vertex; clears what was received.
 // @variants ID_T=int,long
-#include "philox.cuh"
+#include "device/philox.cuh"
 typedef long long i64;
 
 extern "C" __global__ void count_visits(const ID_T* ids, u64 n, u32* visits) {

@@ -155,8 +155,8 @@ def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: in
 
 
 def _visits(walks: Any) -> np.ndarray:
-    from gnnsample_lab.sampling.engine.result import AppResult
-    from gnnsample_lab.sampling.engine.votes import visits
+    from gnnsample_lab.sampling.engine.results.result import AppResult
+    from gnnsample_lab.sampling.engine.results.votes import visits
 
     if not isinstance(walks, AppResult):
         raise ValueError(f"walks must be the result of run_app for policy='visits' (got {shown(walks)})")

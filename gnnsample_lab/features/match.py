@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnsample_lab.checks import integers, is_cuda_array, items
 from gnnsample_lab.device.runtime import num_sms
-from gnnsample_lab.sampling.sizes import power_of_two
+from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
 from . import gather
 

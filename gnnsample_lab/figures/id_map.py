@@ -1,6 +1,6 @@
 """The ID map, drawn: a hash table that fills slot by slot, who collides with whom, and how long probing takes.
 
-All functions take plain arrays; the algorithms live in :mod:`gnnsample_lab.minibatch.probes`.
+All functions take plain arrays; the algorithms live in :mod:`gnnsample_lab.minibatch.id_map.probes`.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class GpuBackend:
 
         self.xp: Any = cupy
         self.max_keys = max_keys
-        self._module = load_module("synthetic.cu", "gnnsample_lab.graph")
+        self._module = load_module("graph/synthetic.cu")
 
     def key_budget(self, plan: Plan) -> int:
         if self.max_keys is not None:

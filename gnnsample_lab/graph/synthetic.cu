@@ -3,7 +3,7 @@
 // Integers only. draws_cpu.py is the twin of this file, bit for bit: a graph is a function of its plan and its
 // seed, whichever device builds it. Bound by arithmetic (two to five Philox calls an edge) until the keys of a
 // whole graph are sorted, which costs more than drawing them.
-#include "philox.cuh"
+#include "device/philox.cuh"
 
 typedef long long i64;
 

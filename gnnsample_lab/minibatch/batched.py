@@ -9,7 +9,7 @@ from gnnsample_lab.checks import items, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.locks import Lock, check_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
-from gnnsample_lab.sampling.plan import MAX_SEEDS
+from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
 
 from .epoch import EpochIterator
 from .seeds import seed_array, to_host

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device.locks import Lock
-from gnnsample_lab.sampling import cpu as twin
-from gnnsample_lab.sampling.types import HopPicks, SampleSpec
+from gnnsample_lab.sampling.neighbors import cpu as twin
+from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
 
 from .seeds import merge_duplicates

@@ -8,9 +8,9 @@ import numpy as np
 
 from gnnsample_lab.checks import instance, whole
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.engine import links, votes
-from gnnsample_lab.sampling.engine.result import AppResult
-from gnnsample_lab.sampling.types import MAX_HOPS, HopPicks, SampleSpec, array_module
+from gnnsample_lab.sampling.engine.results import links, votes
+from gnnsample_lab.sampling.engine.results.result import AppResult
+from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, HopPicks, SampleSpec, array_module
 
 from .types import MiniBatch
 
@@ -25,8 +25,8 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
     steps up to h drew for it, as GraphSAGE takes the same neighbours of a seed in every layer.
 
     Args:
-        result: an :class:`~gnnsample_lab.sampling.engine.result.AppResult` of at most 15 steps whose transits are those
-            of the step before; on either device.
+        result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult` of at most 15 steps, whose
+            transits are those of the step before; on either device.
         per_batch: samples per mini-batch; by default one where samples have several roots (a sample is a mini-batch),
             else all.
 
@@ -61,7 +61,7 @@ def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
     So ClusterGCN trains: a sample is a few clusters, and messages flow along all edges among their vertices.
 
     Args:
-        result: an :class:`~gnnsample_lab.sampling.engine.result.AppResult`, on either device.
+        result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult`, on either device.
         layers: blocks of a mini-batch, 1 to 15, all of the same edges.
 
     Returns:
@@ -95,9 +95,9 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
     """One mini-batch of one hop: each root and the ``k`` vertices that its walks visit most (PinSAGE).
 
     Args:
-        result: an :class:`~gnnsample_lab.sampling.engine.result.AppResult` of samples with one root each, several of
-            which may share it.
-        k: as :func:`~gnnsample_lab.sampling.engine.votes.top` has it.
+        result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult` of samples with one root
+            each, several of which may share it.
+        k: as :func:`~gnnsample_lab.sampling.engine.results.votes.top` has it.
 
     Returns:
         A :class:`~.types.MiniBatch` with ``pick_weights``, the visits, and positions of -1: a walk joins two vertices

@@ -11,13 +11,13 @@ from gnnsample_lab.checks import choice, flag, num_bytes, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_DEGREE
 from gnnsample_lab.graph.graph import check_graph
-from gnnsample_lab.sampling.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES, STRATEGIES
-from gnnsample_lab.sampling.types import COMPLETIONS, make_spec
+from gnnsample_lab.sampling.neighbors.spec import COMPLETIONS, make_spec
+from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES, STRATEGIES
 from gnnsample_lab.sampling.weights import integer_weights
 
 from .batched import BatchSampler
 from .cpu import CpuTables, keep_rows, sample_cpu
-from .id_maps import ID_MAPS, SAMPLER_DEFAULT
+from .id_map.ladder import ID_MAPS, SAMPLER_DEFAULT
 from .types import MiniBatch
 
 CPU_DEFAULT_SCHEDULE = "captured"
@@ -34,7 +34,7 @@ class NeighborSampler(BatchSampler):
         graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
         fanouts: picks per vertex for each hop, ``fanouts[0]`` next to the seeds; -1 takes all in-neighbours.
         strategy: a name of ``lab.strategies()``. On the CPU it selects the schedule that a trace replays.
-        pick: ``"floyd"`` or ``"reservoir"``, see :class:`~gnnsample_lab.sampling.types.SampleSpec`.
+        pick: ``"floyd"`` or ``"reservoir"``, see :class:`~gnnsample_lab.sampling.neighbors.spec.SampleSpec`.
         weighted: draw in proportion to ``graph.edge_weight``.
         replace: draw with replacement.
         expand: ``"frontier"`` (DGL, PGSampler) or ``"new"`` (PyTorch Geometric, cuGraph).
@@ -105,7 +105,7 @@ class NeighborSampler(BatchSampler):
         self._weights = integer_weights(self.graph.indptr, self.graph.edge_weight) if weighted else None
         self._engine: Any
         if self.device == "cuda":
-            from .gpu import GpuEngine
+            from .gpu.run import GpuEngine
 
             self._engine = GpuEngine(
                 self.graph, self.spec, self._weights, strategy, self.completion, self.fetch_size, self.trace,
@@ -143,7 +143,7 @@ class NeighborSampler(BatchSampler):
         batch = sample_cpu(self.graph, self.spec, self._weights, self._engine, seeds, batch_id)
         if not self.trace and self.completion == "exact":
             return batch
-        from gnnsample_lab.sampling.schedule import replay
+        from gnnsample_lab.sampling.neighbors.schedule import replay
 
         strategy = CPU_DEFAULT_SCHEDULE if self.strategy == "auto" else self.strategy
         degrees = [np.diff(self.graph.indptr)[p.frontier] for p in batch.picks]

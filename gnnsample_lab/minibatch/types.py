@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.sampling.types import HopPicks, SampleSpec, array_module
+from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec, array_module
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ class MiniBatch:
         node_ids: all vertices of the batch, global ids; the seeds first, then in order of discovery by hop.
         level_sizes: ``node_ids[:level_sizes[h]]`` are the vertices reached before hop ``h``; the last entry
             counts all. Length ``num_hops + 1``.
-        picks: per hop, seeds' hop first (:class:`~gnnsample_lab.sampling.types.HopPicks`, global ids).
+        picks: per hop, seeds' hop first (:class:`~gnnsample_lab.sampling.neighbors.spec.HopPicks`, global ids).
         local_neighbors: per hop, ``picks[h].neighbors`` as local ids, ``int32``.
         seed_inverse: position in ``seeds`` of every seed as given, ``int64``; duplicates were merged.
         batch_id: the batch id of the draw.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .types import array_module
+from .neighbors.spec import array_module
 
 _FIXED_POINT_ONE = 2.0**31
 """Fractional weights are scaled so that the largest becomes this; sums over 2**32 edges still fit 64 bits."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.engine import links
-from gnnsample_lab.sampling.types import array_module
+from gnnsample_lab.sampling.engine.results import links
+from gnnsample_lab.sampling.neighbors.spec import array_module
 
 Place = Callable[[Any], Any]
 """Puts an array on the device of the model."""

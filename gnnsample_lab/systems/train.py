@@ -16,7 +16,7 @@ from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.executors import shared_stream
 from gnnsample_lab.pipeline.records import TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
-from gnnsample_lab.sampling.types import checked_fanouts
+from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
 from .features import Sizing, feature_sources, host_features
 from .table import System, find
@@ -234,7 +234,7 @@ def make_sampler(
     place = "cpu" if device == "cpu" else system.sample_device
     topology = graph.to(place, features=False) if graph.device != place else graph
     if model == "pinsage":
-        from gnnsample_lab.minibatch.walks import PinSAGESampler
+        from gnnsample_lab.minibatch.walks.sampler import PinSAGESampler
 
         if weighted:
             raise ValueError("weighted=True does not apply to random walks (model='pinsage')")

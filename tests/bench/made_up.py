@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import Graph
-from gnnsample_lab.bench import environment, floor
+from gnnsample_lab.bench import environment
+from gnnsample_lab.bench.floors import floor
 from gnnsample_lab.bench.session import Session
 
 MADE_UP_US = {

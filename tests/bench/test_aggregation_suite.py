@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab.bench import (
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.fastgl import (
     aggregation,
     aggregation_measures,
     aggregation_profile,
     cusparse,
-    report,
-    runner,
 )
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
-from gnnsample_lab.bench.session import Session
 from gnnsample_lab.compute.csr import Csr
 from gnnsample_lab.device import runtime
 

@@ -14,7 +14,7 @@ from gnnsample_lab.bench import checks, runner, verify
 from gnnsample_lab.bench.errors import Unavailable, VerificationError
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.device.runtime import cuda_available
-from gnnsample_lab.sampling.types import HopPicks
+from gnnsample_lab.sampling.neighbors.spec import HopPicks
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def _scaled(name: str, *, scale: float, device: str, features: bool) -> Graph:
 
 @pytest.mark.gpu
 def test_the_paper_counterexample_loses_five_of_ten_tasks_on_a_gpu() -> None:
-    from gnnsample_lab.bench.recordings import paper_counterexample
+    from gnnsample_lab.bench.suites.pgsampler.recordings import paper_counterexample
 
     trace = paper_counterexample()
     assert (trace.origin, trace.completion) == ("measured", "paper")

@@ -9,24 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab.bench import (
-    caching,
-    common,
-    extraction,
-    id_map,
-    memory_io,
-    papers,
-    report,
-    report_data,
-    runner,
-    targets,
-    training,
-    training_curves,
-    training_scale,
-)
+from gnnsample_lab.bench import common, papers, report, report_data, runner, targets
 from gnnsample_lab.bench.environment import scaled
 from gnnsample_lab.bench.errors import Unavailable, VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.fastgl import id_map, memory_io, training, training_curves, training_scale
+from gnnsample_lab.bench.suites.gnnlab import caching, extraction
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.systems.table import SYSTEMS

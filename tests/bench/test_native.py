@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import Graph, apps, run_app
-from gnnsample_lab.bench import native, walk_floor
+from gnnsample_lab.bench.floors import walk_floor
+from gnnsample_lab.bench.suites.nextdoor import native
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.conftest import absent
 from tests.nvrtc_compile import load_nvrtc, missing_wheels
@@ -47,7 +48,7 @@ def test_the_engine_compiles_with_hand_written_operators(name, weighted, archite
         absent(f"HAND-WRITTEN OPERATORS WERE NOT COMPILED: install {' '.join(missing)}")
     app, operator = prepared(name, weighted, graph_with())
     macros = {"ID_T": "long", "WEIGHTED": int(weighted), "PAIR_T": "int", "STAGED": 1}
-    source, options = native.unit_of(app, operator, "streaming.cu", macros)
+    source, options = native.unit_of(app, operator, "streaming/streaming.cu", macros)
     options = [*options, f"--gpu-architecture=sm_{architecture}"]
     assert load_nvrtc().compile(source, options, "native.cu")[:4] == b"\x7fELF"
 
@@ -140,7 +141,7 @@ def test_hand_written_operators_return_the_same_samples(name, weighted, parallel
 def test_fused_walks_are_the_walks(weighted, threads):
     import cupy
 
-    from gnnsample_lab.sampling.engine.streaming import largest_weights
+    from gnnsample_lab.sampling.engine.streaming.run import largest_weights
     from gnnsample_lab.sampling.weights import integer_weights
 
     graph, seed, first = graph_with(), 0x1234567890ABCDEF, 2**33 + 5

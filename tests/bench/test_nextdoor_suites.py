@@ -10,30 +10,36 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench import (
-    nextdoor,
-    nextdoor_memory,
-    nextdoor_profile,
-    nextdoor_training,
-    papers,
-    papers_nextdoor,
-    report,
-    report_data,
-    report_nextdoor,
-    runner,
-    targets,
-)
-from gnnsample_lab.bench import nextdoor_cases as settings
-from gnnsample_lab.bench import nextdoor_runs as runs
+from gnnsample_lab.bench import papers, report, report_data, runner, targets
 from gnnsample_lab.bench.environment import scaled
 from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.nextdoor import cases as settings
+from gnnsample_lab.bench.suites.nextdoor import (
+    columns as report_nextdoor,
+)
+from gnnsample_lab.bench.suites.nextdoor import (
+    memory as nextdoor_memory,
+)
+from gnnsample_lab.bench.suites.nextdoor import (
+    papers as papers_nextdoor,
+)
+from gnnsample_lab.bench.suites.nextdoor import (
+    profile as nextdoor_profile,
+)
+from gnnsample_lab.bench.suites.nextdoor import runs
+from gnnsample_lab.bench.suites.nextdoor import (
+    tables as nextdoor,
+)
+from gnnsample_lab.bench.suites.nextdoor import (
+    training as nextdoor_training,
+)
 from gnnsample_lab.device.runtime import cuda_available
-from gnnsample_lab.sampling.engine.result import AppResult
+from gnnsample_lab.sampling.engine.results.result import AppResult
 from gnnsample_lab.sampling.engine.shape import StepShape
 
 TINY = "ppi-like@0.01"
-NAMES = tuple(name for name in runner.suites() if name.startswith("nextdoor-"))
+NAMES = tuple(name for name in runner.list_suites() if name.startswith("nextdoor-"))
 
 
 class AnySession(Session):
@@ -312,7 +318,7 @@ def test_table2_takes_the_index_off_each_kernels_time(session, monkeypatch) -> N
 
 
 def test_transits_can_be_sent_to_one_kernel() -> None:
-    from gnnsample_lab.sampling.engine import transit
+    from gnnsample_lab.sampling.engine.steps import transit
 
     real = transit.KNOBS
     for which, size, wanted in (
@@ -333,7 +339,8 @@ def test_transits_can_be_sent_to_one_kernel() -> None:
 
 
 def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch) -> None:
-    from gnnsample_lab.bench import native, nextdoor_floor, walk_floor
+    from gnnsample_lab.bench.floors import nextdoor_floor, walk_floor
+    from gnnsample_lab.bench.suites.nextdoor import native
 
     asked = []
     monkeypatch.setattr(native, "provider", lambda app, graph: asked.append(app))

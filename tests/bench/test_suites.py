@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import NeighborSampler
-from gnnsample_lab.bench import floor, papers, pgsampler, report, runner, sampling_floor, whole
+from gnnsample_lab.bench import papers, report, runner
 from gnnsample_lab.bench.errors import Unavailable
+from gnnsample_lab.bench.floors import floor, sampling_floor
+from gnnsample_lab.bench.suites.pgsampler import kernels as pgsampler
+from gnnsample_lab.bench.suites.pgsampler import whole
 from tests.bench.made_up import MADE_UP_US, MadeUpSession
 
 
@@ -168,7 +171,7 @@ def test_table1_reads_preprocessing_from_traces_and_kernels_from_cold_draws(sess
 
 def test_every_rung_that_has_a_knob_is_swept() -> None:
     from gnnsample_lab.bench.session import KNOBS, knob_points
-    from gnnsample_lab.sampling.strategies import STRATEGIES
+    from gnnsample_lab.sampling.neighbors.strategies import STRATEGIES
 
     assert set(KNOBS) == set(STRATEGIES) - {"auto"} == set(MADE_UP_US)
     for strategy in KNOBS:
@@ -194,7 +197,7 @@ def test_best_of_keeps_the_whole_sweep_and_says_what_failed() -> None:
 def test_the_explorers_suite_names_controls_that_exist() -> None:
     import gnnsample_widgets
 
-    from gnnsample_lab.bench.host import _EXPLORER_CHANGES
+    from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES
 
     explorers = {name for name in gnnsample_widgets.__all__ if name.endswith("Explorer")} - {"Explorer"}
     assert set(_EXPLORER_CHANGES) == explorers
@@ -207,7 +210,7 @@ def test_the_explorers_suite_sets_values_that_controls_allow(monkeypatch) -> Non
     import gnnsample_widgets
 
     from gnnsample_lab import load
-    from gnnsample_lab.bench.host import _EXPLORER_CHANGES
+    from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES
 
     monkeypatch.setattr(gnnsample_widgets.Explorer, "_run", lambda self: self.adapt())
     graph = load("arxiv-like", features=False)
@@ -223,7 +226,7 @@ def test_the_explorers_suite_sets_values_that_controls_allow(monkeypatch) -> Non
 @pytest.mark.slow  # twelve explorers compile what they draw with
 def test_the_explorers_suite_runs() -> None:
     record = runner.run("explorers", quick=True, graphs=["arxiv-like@0.1"])
-    from gnnsample_lab.bench.host import _EXPLORER_CHANGES
+    from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES
 
     assert {(row["explorer"], row["trait"]) for row in record["rows"]} == {
         (name, trait) for name, changes in _EXPLORER_CHANGES.items() for trait in changes

@@ -59,7 +59,7 @@ def test_a_missing_header_is_named(tmp_path):
 
 
 def test_package_headers_are_found_from_anywhere(tmp_path):
-    write(tmp_path, main_cu='#include "philox.cuh"\n')
+    write(tmp_path, main_cu='#include "device/philox.cuh"\n')
     assert "lab_philox" in inline_source(tmp_path / "main.cu")
 
 
@@ -92,13 +92,14 @@ def test_every_source_of_the_package_is_listed():
 
 
 def test_options_forbid_contraction_and_carry_the_macros():
-    variant = Variant(kernels.PACKAGE_ROOT / "sampling" / "hop.cu", (("RULE", "3"), ("ID_T", "int")), False)
+    path = kernels.PACKAGE_ROOT / "sampling" / "neighbors" / "hops" / "hop.cu"
+    variant = Variant(path, (("RULE", "3"), ("ID_T", "int")), False)
     options = variant.options("sm_90")
     # A fused multiply-add would round where the CPU twin does not.
     assert "--fmad=false" in options
     assert {"-DRULE=3", "-DID_T=int", "--gpu-architecture=sm_90"} <= set(options)
     assert not any("architecture" in option for option in variant.options())
-    assert variant.name == "sampling/hop.cu[RULE=3 ID_T=int]"
+    assert variant.name == "sampling/neighbors/hops/hop.cu[RULE=3 ID_T=int]"
 
 
 def test_a_cut_cooperative_grid_is_an_error():

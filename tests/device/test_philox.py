@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gnnsample_lab.device import philox
-from tests.sampling.pick_oracle import MASK, Stream, unphilox
-from tests.sampling.pick_oracle import philox as oracle
+from tests.sampling.neighbors.pick_oracle import MASK, Stream, unphilox
+from tests.sampling.neighbors.pick_oracle import philox as oracle
 
 HEADER = Path(philox.__file__).with_suffix(".cuh").read_text(encoding="utf-8")
 

@@ -12,7 +12,7 @@ from gnnsample_lab import figures
 from gnnsample_lab.figures import palette
 from gnnsample_lab.traces import LostTable, SampleTrace, hop_utilisation
 from tests.handmade_trace import make_trace
-from tests.sampling.schedule_samples import random_toy
+from tests.sampling.neighbors.schedule_samples import random_toy
 
 PERSISTENT = make_trace()
 BLOCK = make_trace("block-bsp", origin="modelled", fetch_size=None, completion=None, lost=None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sampling import pick_oracle
+from tests.sampling.neighbors import pick_oracle
 
 
 @dataclass

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import MiniBatch, NeighborSampler
-from gnnsample_lab.sampling.types import HopPicks
+from gnnsample_lab.sampling.neighbors.spec import HopPicks
 
 
 def draw(g, seeds=(1, 2, 3, 40), fanouts=(5, 3), batch_id=7, **options) -> MiniBatch:

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import Graph, MiniBatch, NeighborSampler
-from gnnsample_lab.device.model import get_model
-from gnnsample_lab.device.model_run import simulate
+from gnnsample_lab.gpu_model.model import get_model
+from gnnsample_lab.gpu_model.run import simulate
 from gnnsample_lab.minibatch.cpu import CpuTables, keep_rows
-from gnnsample_lab.sampling.schedule import build_workload, replay
-from gnnsample_lab.sampling.types import HopPicks
+from gnnsample_lab.sampling.neighbors.schedule import build_workload, replay
+from gnnsample_lab.sampling.neighbors.spec import HopPicks
 
 
 def persistent(g, fanouts, **options) -> NeighborSampler:

@@ -8,7 +8,7 @@ import pytest
 from gnnsample_lab import NeighborSampler
 from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
 from gnnsample_lab.bench.verify import GPU_STRATEGIES
-from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 
 pytestmark = pytest.mark.gpu
 

@@ -10,8 +10,8 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab import NeighborSampler
-from gnnsample_lab.minibatch.id_maps import IdMap, Relabelled
-from gnnsample_lab.minibatch.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.minibatch.id_map.ladder import IdMap, Relabelled
 
 from .conftest import random_graph, with_wide_ids
 
@@ -230,7 +230,7 @@ def test_the_sample_is_the_same_with_every_map(strategy, id_map, expand):
 
 
 def engine_of(table: str, num_nodes: int, **knobs: Any) -> Any:
-    from gnnsample_lab.minibatch.id_map_fused import InsertingMap, MapKnobs
+    from gnnsample_lab.minibatch.id_map.fused import InsertingMap, MapKnobs
 
     return InsertingMap(num_nodes, np.int32, table, MapKnobs(**knobs))
 
@@ -321,12 +321,13 @@ def test_the_structures_of_host_and_kernels_have_the_same_size():
     import re
 
     from gnnsample_lab.device.kernels import PACKAGE_ROOT
-    from gnnsample_lab.minibatch import id_map_fused, id_map_gpu
+    from gnnsample_lab.minibatch.id_map import fused as id_map_fused
+    from gnnsample_lab.minibatch.id_map import gpu as id_map_gpu
 
-    folder = PACKAGE_ROOT / "minibatch"
+    folder = PACKAGE_ROOT / "minibatch" / "id_map"
     sizes = {
         name: int(size)
-        for source in ("id_map.cu", "id_map_table.cuh")
+        for source in ("insert_count_compact.cu", "table.cuh")
         for name, size in re.findall(r"sizeof\((\w+)\) == (\d+)", (folder / source).read_text())
     }
     tail = id_map_fused._TAIL_AT + id_map_fused._HOPS_TAIL.size

@@ -12,7 +12,7 @@ from gnnsample_lab import NeighborSampler, PinSAGESampler
 from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
 from gnnsample_lab.bench.verify import GPU_STRATEGIES
 from gnnsample_lab.minibatch import batched
-from gnnsample_lab.sampling.plan import MANY_SEEDS, MAX_SEEDS, NUMBER_BLOCK, TABLES
+from gnnsample_lab.sampling.neighbors.plan import MANY_SEEDS, MAX_SEEDS, NUMBER_BLOCK, TABLES
 
 SECONDS = 240
 """A run that takes longer hangs. It is in a process of its own, since nothing else ends a kernel."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.minibatch.probes import HASHES, home_slot, next_prime
+from gnnsample_lab.minibatch.id_map.probes import HASHES, home_slot, next_prime
 
 
 def plain(ids, slots, hash):

@@ -10,7 +10,7 @@ import pytest
 
 from gnnsample_lab import Graph, NeighborSampler
 from tests.minibatch.reference import rule_of
-from tests.sampling import pick_oracle
+from tests.sampling.neighbors import pick_oracle
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")

@@ -179,10 +179,10 @@ def test_few_calls_suffice():
 
 
 class Engine:
-    """What :class:`~gnnsample_lab.minibatch.gpu.GpuEngine` needs of itself to split a call."""
+    """What :class:`~gnnsample_lab.minibatch.gpu.run.GpuEngine` needs of itself to split a call."""
 
     def __init__(self, clock: MadeUpClock, most: int) -> None:
-        from gnnsample_lab.minibatch.gpu import GpuEngine
+        from gnnsample_lab.minibatch.gpu.run import GpuEngine
 
         self.engine = GpuEngine.__new__(GpuEngine)
         self.engine.per_hop, self.engine.traced, self.engine._undecided = None, False, False

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling import sizes
-from gnnsample_lab.sampling.plan import MANY_SEEDS, MAX_SEEDS
-from gnnsample_lab.sampling.sizes import MAX_MARGIN, MAX_ROWS, Sizer, seed_capacity, seed_slots
-from gnnsample_lab.sampling.types import SampleSpec
+from gnnsample_lab.sampling.neighbors import sizes
+from gnnsample_lab.sampling.neighbors.plan import MANY_SEEDS, MAX_SEEDS
+from gnnsample_lab.sampling.neighbors.sizes import MAX_MARGIN, MAX_ROWS, Sizer, seed_capacity, seed_slots
+from gnnsample_lab.sampling.neighbors.spec import SampleSpec
 
 L2 = 60 << 20
 RMAT, PRODUCTS, PAPERS, SMALL = (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnsample_lab.sampling.weights import integer_weights
-from tests.sampling import pick_oracle
+from tests.sampling.neighbors import pick_oracle
 
 
 def convert(weights, indptr=None):

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.sampling.schedule import replay
+from gnnsample_lab.sampling.neighbors.schedule import replay
 
 MODEL = "GPU model"
 

@@ -12,9 +12,9 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.minibatch.id_maps import IdMap
-from gnnsample_lab.minibatch.probes import HASHES, FillStep
-from gnnsample_lab.sampling.sizes import power_of_two
+from gnnsample_lab.minibatch.id_map.ladder import IdMap
+from gnnsample_lab.minibatch.id_map.probes import HASHES, FillStep
+from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
 from .controls import Choice, Control, Slider, Switch
 from .explorer import Explorer
@@ -90,7 +90,7 @@ def filled(ids: np.ndarray, hash: str, load: float) -> Any:
     """Probe statistics of a table of at most ``len(ids)`` slots, filled to ``load`` with the first of ``ids``."""
     slots = 1 << (len(ids).bit_length() - 1)
     if hash == "modulo":
-        from gnnsample_lab.minibatch.probes import next_prime
+        from gnnsample_lab.minibatch.id_map.probes import next_prime
 
         slots = next_prime(slots)
     count = min(len(ids), max(1, round(load * slots)))

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 import traitlets
 
 from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures, strategies
-from gnnsample_lab.sampling.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
 
 from .controls import Choice, Control, Slider

@@ -23,9 +23,9 @@ def modelled(graph: Any, batch: MiniBatch, strategy: str, **knobs: Any) -> Sampl
         graph: the graph on the CPU.
         batch: a sample of it, arrays on the CPU.
         knobs: ``fetch_size``, ``completion``, ``num_blocks``, ... of
-        :func:`gnnsample_lab.sampling.schedule.replay`.
+        :func:`gnnsample_lab.sampling.neighbors.schedule.replay`.
     """
-    from gnnsample_lab.sampling.schedule import replay
+    from gnnsample_lab.sampling.neighbors.schedule import replay
 
     spec = batch.spec
     trace, _ = replay(
@@ -117,7 +117,7 @@ def without_reuse(
     Returns:
         The complete sample, and what the GPU model does with it under ``completion``.
     """
-    from gnnsample_lab.sampling.schedule import replay
+    from gnnsample_lab.sampling.neighbors.schedule import replay
 
     host = graph.to("cpu", features=False)
     batch: MiniBatch = NeighborSampler(host, fanouts, expand="new", device="cpu").sample(seeds)

@@ -166,7 +166,7 @@ class IndexExplorer(BatchExplorer):
 
 def recorded_figure(graph: str, method: str) -> go.Figure:
     """The recorded share of the index on ``graph``, and the paper's; a figure that says so where none was recorded."""
-    from gnnsample_lab.bench.papers_nextdoor import FIGURE6
+    from gnnsample_lab.bench.suites.nextdoor.papers import FIGURE6
 
     shares, gpu = recorded_shares()
     if (graph, method) not in shares:

@@ -20,7 +20,7 @@
 // and its last two vertices), WEIGHTED (edges have weights; otherwise each has 1), NEXT_LINE (the line of `def next`).
 #ifndef LAB_CONTEXT
 #define LAB_CONTEXT
-#include "philox.cuh"
+#include "device/philox.cuh"
 
 #ifndef DEFERRED
 #define DEFERRED 0

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
-from gnnsample_lab.sampling.plan import as_argument
+from gnnsample_lab.sampling.neighbors.plan import as_argument
 
-from . import fused, ranges, transit
-from .gpu_plan import APP_PLAN, CLEAR, Timed, round_keys, streamed, weights
+from .grouping import ranges
 from .language import link
 from .language.accessors import USES_WEIGHTS
 from .language.app import SamplingApp
 from .language.compile import Operator
 from .outputs import Outputs
+from .plan import APP_PLAN, CLEAR, Timed, round_keys, streamed, weights
 from .shape import Shape
+from .steps import fused, transit
 
 ENDLESS_STEPS = 32
 """Steps before the first look at whether samples live on, where they end by themselves."""
@@ -278,12 +279,12 @@ class GpuEngine:
         self._choose_transits(step, live)
         record = self._draw(step, self.num_samples * shape.transits, shape.size)
         if shape.unique and not self.operator.collective:
-            from . import unique
+            from .steps import unique
 
             with self.timing(record, "unique_us"):
                 unique.redraw(self, step)
         if "lab_size" in self.operator.uses:
-            kernel = self.kernel("individual.cu", "sizes", self._slots())
+            kernel = self.kernel("steps/individual.cu", "sizes", self._slots())
             kernel(self.grid(self.num_samples * 32), (_THREADS,), (self.argument(), np.int64(shape.width)))
         self.schedule.append(record)
 
@@ -291,7 +292,7 @@ class GpuEngine:
         """``next`` for all pairs of the step; what was done."""
         record: dict[str, Any] = {"kernel": "sample", "index": None}
         if self.operator.collective:
-            from . import collective
+            from .steps import collective
 
             with self.timing(record, "sample_us"):
                 record.update({"kernel": "collective"}, **collective.step(self, step))
@@ -302,7 +303,7 @@ class GpuEngine:
             return record
         if self.parallelism != "sample" and not self._unshared(pairs, size):
             return transit.launch(self, step)
-        kernel = self.kernel("individual.cu", "sample", self._slots())
+        kernel = self.kernel("steps/individual.cu", "sample", self._slots())
         with self.timing(record, "sample_us"):
             kernel(self.grid(pairs * -(-size // 4)), (_THREADS,), (self.argument(),))
         return record
@@ -322,7 +323,7 @@ class GpuEngine:
         self.transits = cupy.empty((self.num_samples, shape.transits), self.id_dtype)
         self.plan["transits"] = self.transits.data.ptr
         flag = np.uint64(0 if live is None else live.data.ptr)
-        kernel = self.kernel("individual.cu", "transits", self._slots())
+        kernel = self.kernel("steps/individual.cu", "transits", self._slots())
         args = (self.argument(), before, np.int64(before.shape[1]), flag)
         kernel(self.grid(self.transits.size), (_THREADS,), args)
 

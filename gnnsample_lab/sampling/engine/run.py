@@ -13,10 +13,10 @@ from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph.graph import check_graph
 
-from . import cpu
+from .cpu import walker as cpu
 from .language.app import SamplingApp
 from .language.compile import compile_operator
-from .result import AppResult
+from .results.result import AppResult
 from .shape import MAX_STEPS, Shape
 
 PARALLELISMS = {

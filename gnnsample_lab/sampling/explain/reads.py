@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnsample_lab.sampling.engine.language.app import NULL
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
-from gnnsample_lab.sampling.engine.result import AppResult
+from gnnsample_lab.sampling.engine.results.result import AppResult
 
 from .record import Fault, Recorder
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice
-from gnnsample_lab.sampling.engine.index import FEW, MANY, num_passes
+from gnnsample_lab.sampling.engine.grouping.index import FEW, MANY, num_passes
 
 from .reads import Calls
 

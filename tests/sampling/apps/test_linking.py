@@ -18,7 +18,7 @@ def test_functions_become_part_of_the_kernels(name):
     graph, app = tangled_graph(True), SMALL[name]()
     app.prepare(graph)
     operator = compile_operator(app, graph)
-    source = "collective.cu" if app.is_collective else "individual.cu"
+    source = "steps/collective.cu" if app.is_collective else "steps/individual.cu"
     cubin = link.build(operator, source, {"ID_T": "int"})
     assert cubin[:4] == b"\x7fELF"
     assert b"lab_next" not in cubin  # inlined

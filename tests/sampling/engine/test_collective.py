@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import combine
 from gnnsample_lab.sampling.engine.language import link
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.engine.steps import combine
 from tests.conftest import absent
 from tests.sampling.engine import app_oracle
 
@@ -149,7 +149,8 @@ def test_kernels_link(app, arch):
     for id_type, weighted in (("int", 1), ("long", 0)):
         macros = {"ID_T": id_type, "WEIGHTED": weighted}
         assert (
-            link.build(compile_operator(app, some_graph()), "collective.cu", macros, arch)[:4] == b"\x7fELF"
+            link.build(compile_operator(app, some_graph()), "steps/collective.cu", macros, arch)[:4]
+            == b"\x7fELF"
         )
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import transit
 from gnnsample_lab.sampling.engine.gpu import GpuEngine
+from gnnsample_lab.sampling.engine.grouping.ranges import RangeKnobs
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
-from gnnsample_lab.sampling.engine.ranges import RangeKnobs
 from gnnsample_lab.sampling.engine.run import PARALLELISMS
 from gnnsample_lab.sampling.engine.shape import Shape
+from gnnsample_lab.sampling.engine.steps import transit
 from tests.sampling.engine.toy_apps import APPS, DistinctHops, Ending, Hops, Walk, toy_graph, toy_roots
 
 pytestmark = pytest.mark.gpu

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnsample_lab.sampling.engine import index as indexing
-from gnnsample_lab.sampling.engine import ranges, transit
-from gnnsample_lab.sampling.engine.index import IndexKnobs
-from gnnsample_lab.sampling.engine.ranges import RangeKnobs
+from gnnsample_lab.sampling.engine.grouping import index as indexing
+from gnnsample_lab.sampling.engine.grouping import ranges
+from gnnsample_lab.sampling.engine.grouping.index import IndexKnobs
+from gnnsample_lab.sampling.engine.grouping.ranges import RangeKnobs
+from gnnsample_lab.sampling.engine.steps import transit
 
 
 def test_a_pass_takes_eight_bits_of_vertices_and_null():

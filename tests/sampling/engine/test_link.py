@@ -13,17 +13,18 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.device.kernels import inline_source, variants_of
-from gnnsample_lab.sampling.engine import fused, gpu_plan
+from gnnsample_lab.sampling.engine import plan as gpu_plan
 from gnnsample_lab.sampling.engine.language import link
 from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.engine.steps import fused
 from tests.sampling.engine.toy_apps import APPS, Ending, Walk, toy_graph
 
 needs_wheels = pytest.mark.skipif(
     link.missing() is not None, reason=f"*** APPLICATIONS WERE NOT LINKED: {link.missing()} ***"
 )
 CONTEXT = link.FOLDER / "context.cuh"
-INDIVIDUAL = link.FOLDER / "individual.cu"
+INDIVIDUAL = link.FOLDER / "steps" / "individual.cu"
 KINDS = {"ctx": "void*", "i8": "i64", "i4": "int", "f8": "double"}
 WALK = {"WALK": 1, "ENDLESS": 0, "SIZES": 0}
 
@@ -77,13 +78,13 @@ def test_host_and_kernels_agree_on_structures(struct, dtype, macros, id_type):
 @pytest.mark.parametrize("name", [*APPS, "ending"])
 def test_every_application_links(name):
     operator = operator_of({**APPS, "ending": Ending()}[name])
-    cubin = link.build(operator, "individual.cu", {"SLOTS": 4, "WEIGHTED": 1, "ID_T": "long"})
+    cubin = link.build(operator, "steps/individual.cu", {"SLOTS": 4, "WEIGHTED": 1, "ID_T": "long"})
     assert cubin[:4] == b"\x7fELF"
     assert kernels_of(cubin) == {"transits", "sizes"} | (set() if operator.collective else {"sample"})
 
 
 OPERATOR_SOURCES = sorted(
-    p for p in CONTEXT.parent.glob("*.cu") if re.search(r"^// @operator", p.read_text(), re.M)
+    p for p in link.FOLDER.rglob("*.cu") if re.search(r"^// @operator", p.read_text(), re.M)
 )
 LINKED = [
     (source, name)
@@ -100,13 +101,15 @@ def test_every_source_links(source, name):
     variants = variants_of(source)
     for variant in {variants[0], variants[-1]}:
         macros = {**dict(variant.macros), "WEIGHTED": 1}
-        assert kernels_of(link.build(operator_of(APPS[name]), source.name, macros))
+        assert kernels_of(
+            link.build(operator_of(APPS[name]), source.relative_to(link.FOLDER).as_posix(), macros)
+        )
 
 
 @needs_wheels
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 def test_other_architectures_link(arch):
-    assert "walk" in kernels_of(link.build(operator_of(Walk()), "individual.cu", WALK, arch))
+    assert "walk" in kernels_of(link.build(operator_of(Walk()), "steps/individual.cu", WALK, arch))
 
 
 @needs_wheels
@@ -119,7 +122,7 @@ def test_a_walk_keeps_everything_in_registers(name, tmp_path):
             "*** MACHINE CODE WAS NOT READ: install nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm ***"
         )
     path = tmp_path / "walk.cubin"
-    path.write_bytes(link.build(operator_of(APPS[name]), "individual.cu", {**WALK, "WEIGHTED": 1}))
+    path.write_bytes(link.build(operator_of(APPS[name]), "steps/individual.cu", {**WALK, "WEIGHTED": 1}))
     folder = str(Path(str(tool("nvdisasm"))).parent)
     sass = subprocess.run(
         [dump, "-sass", "-fun", "walk", str(path)], capture_output=True, text=True, check=True,
@@ -138,19 +141,19 @@ def test_what_does_not_compile_is_an_error_of_the_application():
             return half << 2
 
     with pytest.raises(lab.SamplingAppError, match=r"does not compile[\s\S]*test_link\.py"):
-        link.build(operator_of(Shifts()), "individual.cu")
+        link.build(operator_of(Shifts()), "steps/individual.cu")
 
 
 @needs_wheels
 def test_faults_of_our_own_source_name_the_file():
     with pytest.raises(RuntimeError, match=r"individual\.cu for sm_90"):
-        link.build(operator_of(Walk()), "individual.cu", {"ID_T": "no_such_type"})
+        link.build(operator_of(Walk()), "steps/individual.cu", {"ID_T": "no_such_type"})
 
 
 def test_missing_wheels_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(RuntimeError, match=r"gnnsample_lab\[cuda13\]"):
-        link.build(operator_of(Walk()), "individual.cu")
+        link.build(operator_of(Walk()), "steps/individual.cu")
 
 
 def test_cache_keys_tell_apart_what_differs():
@@ -161,8 +164,8 @@ def test_cache_keys_tell_apart_what_differs():
     }  # fmt: skip
     assert len(keys) == 4
     assert link.cache_key(operator_of(Walk()), source, "sm_90") in keys
-    assert link._source(walk, "individual.cu", {"SLOTS": 1}) != link._source(
-        walk, "individual.cu", {"SLOTS": 4}
+    assert link._source(walk, "steps/individual.cu", {"SLOTS": 1}) != link._source(
+        walk, "steps/individual.cu", {"SLOTS": 4}
     )
 
 
@@ -175,7 +178,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path):
 
 
 def test_the_kernel_argument_follows_the_plan():
-    from gnnsample_lab.sampling.plan import as_argument
+    from gnnsample_lab.sampling.neighbors.plan import as_argument
 
     plan = np.zeros(1, gpu_plan.APP_PLAN)
     argument = as_argument(plan)

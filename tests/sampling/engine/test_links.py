@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import links, votes
-from gnnsample_lab.sampling.engine.result import AppResult
+from gnnsample_lab.sampling.engine.results import links, votes
+from gnnsample_lab.sampling.engine.results.result import AppResult
 from gnnsample_lab.sampling.engine.shape import StepShape
 
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnsample_lab import Graph, apps, run_app
-from gnnsample_lab.sampling.engine.streaming import largest_weights
-from gnnsample_lab.sampling.engine.subgraphs import Places, cut, fits, lay_out, plan_step
+from gnnsample_lab.sampling.engine.streaming.run import largest_weights
+from gnnsample_lab.sampling.engine.streaming.subgraphs import Places, cut, fits, lay_out, plan_step
 
 degrees = st.lists(st.integers(0, 40), min_size=1, max_size=60)
 
@@ -181,7 +181,7 @@ def test_streamed_samples_are_those_of_the_cpu(name, weighted):
 @pytest.mark.parametrize("slots", [None, 2])
 @pytest.mark.parametrize("across_bus", [True, False])
 def test_what_is_copied_is_counted(slots, across_bus, monkeypatch):
-    from gnnsample_lab.sampling.engine import streaming
+    from gnnsample_lab.sampling.engine.streaming import run as streaming
 
     graph, made = graph_with(), []
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import index
+from gnnsample_lab.sampling.engine.grouping import index
 from gnnsample_lab.sampling.engine.language.accessors import COUNTS, ITEMS, METHODS
 from gnnsample_lab.sampling.explain import reads, record, threads
 from gnnsample_lab.sampling.explain.threads import KERNELS, count_warps, lay_out

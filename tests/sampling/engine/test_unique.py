@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import unique
 from gnnsample_lab.sampling.engine.language import link
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.engine.steps import unique
 from tests.conftest import absent
 from tests.sampling.engine import app_oracle
 
@@ -111,7 +111,7 @@ def test_kernels_link(arch, global_table):
     for app in (Distinct(4), DistinctTogether(4)):
         for id_type in ("int", "long"):
             macros = {"ID_T": id_type, "GLOBAL_TABLE": global_table}
-            assert link.build(compile_operator(app, graph), "unique.cu", macros, arch)[:4] == b"\x7fELF"
+            assert link.build(compile_operator(app, graph), "steps/unique.cu", macros, arch)[:4] == b"\x7fELF"
 
 
 @pytest.mark.gpu

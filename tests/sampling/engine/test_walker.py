@@ -159,7 +159,7 @@ def test_accessors_are_compiled_once_whatever_line_calls_them():
     """Numba would keep one version per literal argument, and processes that share its cache would mix them up."""
     from numba import types
 
-    from gnnsample_lab.sampling.engine import cpu_stream
+    from gnnsample_lab.sampling.engine.cpu import stream as cpu_stream
 
     for name in ("walk", "hops", "weighted"):
         lab.run_app(toy_graph(True), APPS[name], toy_roots(name, 5), device="cpu")

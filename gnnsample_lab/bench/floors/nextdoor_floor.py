@@ -1,0 +1,67 @@
+"""How far walks are from what the GPU allows: the floor of their dependent reads, and ``next`` written in CUDA."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.nextdoor import cases as settings
+from gnnsample_lab.bench.suites.nextdoor import runs
+from gnnsample_lab.sampling import apps
+
+LENGTH = 100
+CASES: dict[str, tuple[str, Any]] = {
+    "DeepWalk, uniform": ("DeepWalk", lambda: apps.DeepWalk(LENGTH, weighted=False)),
+    "DeepWalk": ("DeepWalk", lambda: apps.DeepWalk(LENGTH)),
+    "PPR": ("PPR", apps.PPR),
+    "node2vec": ("node2vec", apps.Node2Vec),
+    "k-hop": ("k-hop", apps.KHop),
+}
+"""Name -> case of :data:`~.nextdoor_settings.CASES`, application."""
+
+
+def walks(session: Session) -> dict[str, Any]:
+    """Times as figure 7's; the floor moves as many walkers as far and stores every vertex, but draws by a multiply."""
+    from gnnsample_lab.bench.suites.nextdoor import native
+
+    from . import walk_floor
+
+    wanted, rows, equal = settings.names(session), [], 0
+    for name in wanted:
+        graph = settings.graph(session, name)
+        floor: dict[str, Any] | None = None
+        for label, (case, make) in CASES.items():
+            study = runs.Study(session, name, case, make)
+            ours = study.measure("transit")
+            ready = functools.partial(
+                study.ready, "transit", kernel_provider=native.provider(study.app, graph)
+            )
+            study.verify(ready()(), f"{label} on {name}, next in CUDA")
+            equal += 1
+            native_ms = runs.gpu_ms(ready)[0]
+            row = {
+                **study.row(), "app": label, "ms": ours["ms"], "native_ms": native_ms,
+                "over_native": ours["ms"] / native_ms, "steps": ours["steps"], "vertices": ours["vertices"],
+            }  # fmt: skip
+            if case == "DeepWalk":
+                if floor is None:
+                    floor = walk_floor.walk_floor(
+                        graph, [study.roots], LENGTH, store=True, sweep=not session.quick
+                    )
+                row |= {
+                    "floor_ms": floor["us"] / 1e3, "over_floor": ours["ms"] * 1e3 / floor["us"],
+                    "floor_best": floor["best"], "floor_sweep_us": floor["sweep"],
+                }  # fmt: skip
+            rows.append(row)
+            session.say(
+                f"{name}, {label}: {ours['ms']:.2f} ms, {row['over_native']:.2f} x CUDA, floor {row.get('floor_ms')}"
+            )
+            study.free()
+    common.synchronize()
+    return runs.record(
+        session, wanted, rows, {"results_equal_to_next_in_cuda": equal},
+        floor="walk_floor: two dependent reads a step by the same number of walkers, every vertex stored; of the "
+        "weighted DeepWalk too, which also reads weights",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Suites of benchmarks, a folder per paper."""

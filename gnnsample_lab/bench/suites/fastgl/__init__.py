@@ -1,0 +1,1 @@
+"""FastGL's tables and figures."""

@@ -1,0 +1,230 @@
+"""Times of the aggregation ladder on sampled blocks, of cuSPARSE, and the bound: what the suites are made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.compute import ladder
+from gnnsample_lab.compute.bandwidth import measured_bandwidths
+from gnnsample_lab.compute.bound import aggregation_bound_us, aggregation_cost
+from gnnsample_lab.compute.csr import Csr, csr_of
+from gnnsample_lab.compute.transpose import transposed
+
+from . import cusparse
+
+OURS = "auto"
+KERNELS = ("naive", "memory-aware", "grouped", "library", OURS)
+DIRECTIONS = ("forward", "backward")
+CHECKED_ROWS = 300
+"""Rows of each result that are compared with sums in double precision, at most 64 columns of each."""
+CHECKED_COLUMNS = 64
+_WIDE = 512
+"""From this many features on two batches are enough to rotate over, and four would take much memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Weighted row sums to compute: ``out[r] = sum of weight[e] * x[indices[e]]``. Forward over a block's destinations,
+    backward over its sources (the transposed block, made beforehand and reused, as the library does in training)."""
+
+    csr: Csr
+    weight: Any
+    distinct: int
+
+    @property
+    def flops_per_feature(self) -> int:
+        return 2 * self.csr.num_edges
+
+
+def layer_sums(
+    session: Session, name: str, layer: int, direction: str, size: int = common.BATCH
+) -> list[Sums]:
+    """The sums of one layer's blocks over a few mini-batches; layer 0 is the input-most."""
+
+    def make() -> list[Sums]:
+        import cupy
+
+        rng = cupy.random.RandomState(7)
+        found = []
+        for batch in common.batches(session, name, 4, size=size):
+            block = batch.blocks[layer]
+            csr = csr_of(block)
+            weight = rng.uniform(0.1, 1.0, csr.num_edges).astype(np.float32)
+            if direction == "backward":
+                flipped = transposed(block, weight)
+                csr, weight = flipped.csr, flipped.coefficients(weight, False, weight)
+            found.append(Sums(csr, weight, int(cupy.unique(csr.indices).size)))
+        return found
+
+    return list(session.kept(("sums", name, layer, direction, size), make))
+
+
+def _arrays(sums: Sums, features: int) -> tuple[Any, Any]:
+    import cupy
+
+    x = cupy.random.RandomState(3).uniform(-1, 1, (sums.csr.num_sources, features), dtype=np.float32)
+    return x, cupy.empty((sums.csr.num_rows, features), np.float32)
+
+
+def check_rows(sums: Sums, x: Any, out: Any, what: str) -> None:
+    """A sample of rows against sums in double precision on the host.
+
+    Raises:
+        VerificationError: they differ.
+    """
+    indptr = common.host(sums.csr.indptr)
+    rows = np.random.default_rng(0).choice(
+        sums.csr.num_rows, min(CHECKED_ROWS, sums.csr.num_rows), replace=False
+    )
+    edges = np.concatenate([np.arange(indptr[r], indptr[r + 1]) for r in rows])
+    lengths = indptr[rows + 1] - indptr[rows]
+    sources = common.host(sums.csr.indices[_like(sums.csr.indices, edges)])
+    columns = np.unique(np.linspace(0, x.shape[1] - 1, CHECKED_COLUMNS).astype(np.int64))
+    unique, at = np.unique(sources, return_inverse=True)
+    values = common.host(x[_like(x, unique)][:, _like(x, columns)]).astype(np.float64)[at]
+    values *= common.host(sums.weight[_like(sums.weight, edges)]).astype(np.float64)[:, None]
+    wanted, scale = np.zeros((2, len(rows), len(columns)))
+    filled = lengths > 0  # reduceat would give an empty row the value that follows it
+    begins = (np.cumsum(lengths) - lengths)[filled]
+    if begins.size:
+        wanted[filled] = np.add.reduceat(values, begins, axis=0)
+        scale[filled] = np.add.reduceat(np.abs(values), begins, axis=0)
+    error = np.abs(common.host(out[_like(out, rows)][:, _like(out, columns)]) - wanted)
+    if not (error <= 2e-5 * scale + 1e-6).all():
+        raise VerificationError(
+            f"{what}: off by {error.max():.2g} from sums in double precision; nothing is timed"
+        )
+
+
+def _like(array: Any, index: np.ndarray) -> Any:
+    from gnnsample_lab.sampling.neighbors.spec import array_module
+
+    return array_module(array).asarray(index)
+
+
+def kernel_us(
+    session: Session,
+    name: str,
+    layer: int,
+    direction: str,
+    features: int,
+    kernel: str,
+    size: int = common.BATCH,
+) -> float:
+    """GPU time of one block's sums by ``kernel``, its rows checked first; ``grouped`` without its preprocessing."""
+
+    def make() -> float:
+        jobs = layer_sums(session, name, layer, direction, size)[: 2 if features >= _WIDE else 4]
+        arrays = [_arrays(sums, features) for sums in jobs]
+
+        def work(i: int) -> None:
+            ladder.gather(kernel, jobs[i].csr, arrays[i][0], arrays[i][1], jobs[i].weight, False)
+
+        for i, sums in enumerate(jobs):
+            arrays[i][1].fill(0)
+            work(i)
+            check_rows(
+                sums, *arrays[i], f"{kernel}, {direction}, {features} features on {name}, layer {layer}"
+            )
+        return common.gpu_us(work, len(jobs))
+
+    return float(session.kept(("kernel us", name, layer, direction, features, kernel, size), make))
+
+
+def cusparse_us(
+    session: Session, name: str, layer: int, direction: str, features: int, size: int = common.BATCH
+) -> dict[str, Any]:
+    """The best cuSPARSE algorithm on the same sums, ``int32``, preprocessing done before: :func:`.cusparse.best`."""
+
+    def make() -> dict[str, Any]:
+        jobs = layer_sums(session, name, layer, direction, size)[: 2 if features >= _WIDE else 4]
+        matrices = []
+        for sums in jobs:
+            x, out = _arrays(sums, features)
+            matrices.append(
+                (sums.csr.indptr.astype(np.int32), sums.csr.indices.astype(np.int32), sums.weight, x, out)
+            )
+
+        def check(i: int, out: Any) -> None:
+            check_rows(jobs[i], matrices[i][3], out, f"cuSPARSE, {direction}, {features} features")
+
+        return cusparse.best(matrices, common.gpu_us, check)
+
+    return dict(session.kept(("cusparse us", name, layer, direction, features, size), make))
+
+
+def grouping_us(session: Session, name: str, layer: int, direction: str) -> float:
+    """Wall time of making the neighbour groups of one block: the host waits for their number."""
+    jobs = layer_sums(session, name, layer, direction)
+
+    def make() -> float:
+        return common.wall_us(lambda i: ladder.make_groups(jobs[i].csr), len(jobs))
+
+    return float(session.kept(("grouping us", name, layer, direction), make))
+
+
+def bandwidths(session: Session) -> dict[str, Any]:
+    """Measured bandwidths and FP32 peak of this GPU: ``dram_gbps``, ``l2_gbps``, ``shared_gbps``, ``fp32_gflops``."""
+    return dict(session.kept(("bandwidths",), lambda: asdict(measured_bandwidths())))
+
+
+def shape_row(jobs: list[Sums]) -> dict[str, int]:
+    """Sizes of the sums, averaged over the batches."""
+    return {
+        "rows": round(float(np.mean([s.csr.num_rows for s in jobs]))),
+        "distinct_sources": round(float(np.mean([s.distinct for s in jobs]))),
+        "edges": round(float(np.mean([s.csr.num_edges for s in jobs]))),
+    }
+
+
+def bound_us(session: Session, jobs: list[Sums], features: int) -> float:
+    """T = max((U F s + D F s + E (4 + w) + 8 (D + 1)) / BW_dram, E F s / BW_L2), averaged over ``jobs``."""
+    gbps = bandwidths(session)
+    return float(np.mean([
+        aggregation_bound_us(
+            s.distinct, s.csr.num_rows, s.csr.num_edges, features, gbps["dram_gbps"], gbps["l2_gbps"]
+        ) for s in jobs
+    ]))  # fmt: skip
+
+
+def least_bytes(sums: Sums, features: int) -> int:
+    """Bytes that must cross global memory: distinct sources, results, edges with weights, row bounds."""
+    rows, edges = sums.csr.num_rows, sums.csr.num_edges
+    return 4 * features * (sums.distinct + rows) + 8 * edges + 8 * (rows + 1)
+
+
+def asked_bytes(sums: Sums, features: int, kernel: str) -> int:
+    """Bytes that ``kernel`` asks of global memory and caches for these sums, by the cost model."""
+    counts = aggregation_cost(SimpleNamespace(_csr=sums.csr), features, kernel)
+    return counts.global_bytes + counts.written_bytes
+
+
+def kernel_stage_rows(session: Session, name: str) -> list[dict[str, Any]]:
+    """All three layers' sums of a mini-batch, both directions, by kernel: widths of FastGL's GCN (input, 64, 64)."""
+    widths = (128, 64, 64)
+    rows: list[dict[str, Any]] = []
+    for kernel in KERNELS:
+        sums = sum(
+            kernel_us(session, name, layer, direction, width, kernel)
+            for layer, width in enumerate(widths) for direction in DIRECTIONS
+        )  # fmt: skip
+        groups = 0.0
+        if kernel == "grouped":
+            groups = sum(
+                grouping_us(session, name, layer, d) for layer in range(len(widths)) for d in DIRECTIONS
+            )
+        rows.append({
+            "graph": name, "kernel": kernel, "sums_ms": sums / 1e3, "preprocess_ms": groups / 1e3,
+            "aggregate_ms": (sums + groups) / 1e3, "preprocess_percent": 100 * groups / (sums + groups),
+        })  # fmt: skip
+    base = next(row["aggregate_ms"] for row in rows if row["kernel"] == "library")
+    for row in rows:
+        row["speedup"] = base / row["aggregate_ms"]
+    return rows

@@ -1,0 +1,129 @@
+"""FastGL's table 8: the ID map of the same recorded picks, by every rung of its ladder."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.timing import replay_us
+from gnnsample_lab.minibatch.id_map.ladder import IdMap, id_maps, relabel
+
+BASELINE = "insert-count-compact"
+_COUNT, _CHECKED = 6, 2
+
+
+def rungs() -> tuple[str, ...]:
+    """The rungs that relabel given picks: all but the one fused into the sampler."""
+    return tuple(name for name in id_maps() if name != "in-sampler")
+
+
+def _check(mapped: Any, seeds: Any, neighbors: list[Any], what: str) -> None:
+    """Is ``mapped`` an ID map by definition? Independent of the code that made it."""
+    ids, given = common.host(mapped.node_ids), [common.host(seeds), *map(common.host, neighbors)]
+    wanted = np.unique(np.concatenate(given))
+    if not np.array_equal(ids[: given[0].size], given[0]) or not np.array_equal(np.sort(ids), wanted):
+        raise VerificationError(
+            f"{what}: node_ids are not the distinct vertices with the seeds first; nothing is timed"
+        )
+    for hop, (local, picked) in enumerate(zip(mapped.local, given[1:], strict=True)):
+        at = common.host(local)
+        if at.size and (
+            at.min() < 0 or at.max() >= mapped.level_sizes[hop + 1] or not np.array_equal(ids[at], picked)
+        ):
+            raise VerificationError(
+                f"{what}: hop {hop} does not lead back to the global ids; nothing is timed"
+            )
+
+
+def _map(table: IdMap, work: list[Any], i: int) -> Any:
+    return table.map_hops(*work[i])
+
+
+def _ratio(base: float | None, value: float | None) -> float | None:
+    return base / value if base and value else None
+
+
+def _gpu_us(table: IdMap, work: list[Any]) -> float | None:
+    """GPU microseconds a mini-batch, without the host; None where its waits cannot be recorded (sort) or on a CPU."""
+    if table.device != "cuda" or table.method == "sort":
+        return None
+    import cupy
+
+    from gnnsample_lab.minibatch.id_map.fused import InsertingMap
+
+    engine, stream, kept, graphs = table.engine, cupy.cuda.Stream(non_blocking=True), [], []
+    cupy.cuda.get_current_stream().synchronize()
+    with stream:
+        for one in work:
+            engine.report.known, engine.report.seen = None, []
+            engine.map_hops(*one)
+            stream.synchronize()
+            engine.report.known = iter(engine.report.seen)
+            stream.begin_capture()
+            try:
+                kept.append(engine.map_hops(*one))
+            finally:
+                graphs.append(stream.end_capture())
+                engine.report.known = engine.report.seen = None
+        stream.synchronize()
+    # A replay has the stamps of its recording, so the table has to be as it was then.
+    forget = engine.forget if isinstance(engine, InsertingMap) and engine.kind != "cleared" else None
+    us = replay_us(graphs, forget)
+    del kept
+    return us
+
+
+def table8(session: Session) -> dict[str, Any]:
+    """Wall time of the ID map of a mini-batch, host synchronisation included."""
+    large = () if session.quick else ("mag-like", "papers100M-like")
+    names = common.names(session, "reddit-like", "products-like", *large)
+    rows: list[dict[str, Any]] = []
+    checked = 0
+    for name in names:
+        graph = common.graph(session, name)
+        size = common.batch_size(name, graph)
+        epoch = -(-len(common.train_seeds(graph)) // size)
+        batches = common.batches(session, name, min(_COUNT, epoch))
+        work = [(batch.seeds, [picks.neighbors for picks in batch.picks]) for batch in batches]
+        twin = [
+            relabel(common.host(s), list(map(common.host, n)), graph.num_nodes, device="cpu")
+            for s, n in work[:1]
+        ]
+        times, gpu = {}, {}
+        for rung in rungs():
+            table = IdMap(rung, graph.num_nodes, graph.indices.dtype, common.device())
+            for i, (seeds, neighbors) in enumerate(work[:_CHECKED]):
+                mapped = table.map_hops(seeds, neighbors)
+                _check(mapped, seeds, neighbors, f"{rung} on {name}, batch {i}")
+                if i < len(twin) and mapped.canonical() != twin[i].canonical():
+                    raise VerificationError(
+                        f"{rung} on {name}: another ID map than the CPU twin's; nothing is timed"
+                    )
+                checked += 1
+            times[rung] = common.wall_us(functools.partial(_map, table, work), len(work))
+            gpu[rung] = _gpu_us(table, work)
+        for rung, us in times.items():
+            rows.append({
+                "graph": name, "id_map": rung, "batch_size": size, "fanouts": list(common.FANOUTS),
+                "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
+                "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
+                "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,
+                "gpu_us": gpu[rung], "gpu_speedup": _ratio(gpu[BASELINE], gpu[rung]),
+            })  # fmt: skip
+        session.say(f"{name}: " + ", ".join(f"{rung} {us:.0f} us" for rung, us in times.items()))
+    return {
+        "settings": {
+            "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS,
+            "map_us": "wall time of IdMap.map_hops on recorded picks, the GPU idle before and finished after, host "
+            "synchronisation between hops where the rung needs it; best median of the passes",
+            "gpu_us": "the same launches as a CUDA graph, sizes known, replayed back to back; none for sort, whose "
+            "host waits cannot be recorded",
+            "epoch_s": "map_us times the mini-batches of an epoch",
+        },
+        "verification": {"maps_checked": checked}, "graphs": common.facts(session, names), "rows": rows,
+    }  # fmt: skip

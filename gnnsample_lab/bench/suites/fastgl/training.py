@@ -1,0 +1,318 @@
+"""Whole training runs, stage by stage: FastGL's figures 1, 3, 9, 11, 13, 14, 15 and tables 1 and 9.
+
+One measurement serves them all: :func:`run` trains one model as one system and takes the fastest epoch. Each figure
+is a list of such runs and a ratio.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.systems.table import System, find
+from gnnsample_lab.systems.train import train
+
+QUICK_STEPS = 8
+MODELS = ("gcn", "gin", "gat")
+SYSTEMS = ("pyg-cpu", "dgl", "gnnadvisor", "gnnlab", "fastgl", "lab")
+FASTGL_GRAPHS = ("reddit-like", "products-like", "mag-like", "papers100M-like@0.25")
+SETTING = (
+    "epoch_s: the fastest epoch's wall time, for the mini-batches of a whole epoch (a quick run trains fewer and "
+    "multiplies); stages in milliseconds a mini-batch, each on its own stream: stages that overlap add up to more"
+)
+
+
+def graphs(session: Session, *quick: str) -> tuple[str, ...]:
+    """FastGL's graphs; a quick run takes ``quick``."""
+    return common.names(session, *(quick or ("products-like",)) if session.quick else FASTGL_GRAPHS)
+
+
+def require_torch(session: Session) -> None:
+    """Raises Unavailable where PyTorch is missing, or does not see the GPU that CuPy sees."""
+    if importlib.util.find_spec("torch") is None:
+        raise Unavailable("training needs PyTorch")
+    import torch
+
+    if common.device() == "cuda" and not torch.cuda.is_available():
+        raise Unavailable("training on the GPU needs a PyTorch built for CUDA")
+
+
+def _limited(session: Session, name: str, batch: int, dimension: int | None) -> Any:
+    """The graph, features in host memory, topology on the device; a quick run keeps a few mini-batches of seeds."""
+
+    def make() -> Any:
+        found = common.graph(session, name, features=True)
+        if found.feat is None or found.label is None or "train" not in found.splits:
+            raise Unavailable(f"{name} has no features, labels or training split to train on")
+        if dimension is not None:
+            found = replace(found, feat=_columns(np.asarray(found.feat), dimension), validate=False)
+        if session.quick:
+            seeds = np.random.default_rng(0).permutation(common.train_seeds(found))[: QUICK_STEPS * batch]
+            found = replace(found, splits={**found.splits, "train": np.sort(seeds)}, validate=False)
+        return found.to(common.device(), features=False)
+
+    return session.kept(("training graph", name, batch if session.quick else 0, dimension), make)
+
+
+def forget_features(session: Session, name: str) -> None:
+    """Let go of the tables with another number of columns; they are large."""
+    for key in [k for k in session._kept if k[:2] == ("training graph", name) and k[3] is not None]:
+        del session._kept[key]
+
+
+def _columns(feat: np.ndarray, dimension: int) -> np.ndarray:
+    """``feat`` cut or repeated to ``dimension`` columns."""
+    times = -(-dimension // feat.shape[1])
+    return np.ascontiguousarray(np.tile(feat, (1, times))[:, :dimension])
+
+
+def _free() -> int:
+    """Give unused pool memory back; returns the bytes that stay held."""
+    if common.device() == "cpu":
+        return 0
+    import cupy
+    import torch
+
+    common.synchronize()
+    cupy.get_default_memory_pool().free_all_blocks()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    return int(cupy.get_default_memory_pool().total_bytes()) + int(torch.cuda.memory_reserved())
+
+
+def run(
+    session: Session,
+    name: str,
+    system: str | System,
+    model: str = "gcn",
+    *,
+    size: int = common.BATCH,
+    fanouts: Sequence[int] = common.FANOUTS,
+    hidden: int = 64,
+    dimension: int | None = None,
+    cache_ratio: float | None = None,
+) -> dict[str, Any]:
+    """One training run, measured once per session; see :data:`SETTING`.
+
+    Returns:
+        ``epoch_s``, ``step_ms``, ``sample_ms``, ``reorder_ms``, ``extract_ms``, ``train_ms``, shares of the stages in
+        percent, ``mb_per_batch``, ``hit_percent``, ``reused_percent``, ``peak_mb``, ``cache_percent``.
+    """
+    chosen = find(system)
+    full = common.graph(session, name, features=True)
+    batch = common.batch_size(name, full, size)
+    key = ("run", name, chosen, model, batch, tuple(fanouts), hidden, dimension, cache_ratio)
+
+    def make() -> dict[str, Any]:
+        graph = _limited(session, name, batch, dimension)
+        held = _free()
+        own = sum(int(array.nbytes) for array in (graph.indptr, graph.indices))
+        result = train(
+            graph, model, chosen, epochs=2 if session.quick else 3, batch_size=batch, fanouts=fanouts, hidden=hidden,
+            cache_ratio=cache_ratio if chosen.cache else None, evaluate=False, progress=False,
+        )  # fmt: skip
+        epoch = result.steady
+        steps, stages = epoch.num_batches, epoch.stage_us
+        whole = math.ceil(len(common.train_seeds(full)) / batch)
+        busy = sum(stages.values())
+        found = {
+            "graph": name, "system": chosen.name, "model": model, "batch_size": batch, "fanouts": list(fanouts),
+            "hidden": hidden, "num_features": int(graph.feat.shape[1]), "steps": steps, "steps_of_an_epoch": whole,
+            "epoch_s": epoch.total_us / 1e6 * whole / steps, "step_ms": epoch.total_us / 1e3 / steps,
+            **{f"{stage}_ms": us / 1e3 / steps for stage, us in stages.items()},
+            **{f"{stage}_percent": 100 * us / busy for stage, us in stages.items()},
+            "mb_per_batch": epoch.bytes_moved / 1e6 / steps, "hit_percent": 100 * epoch.hit_rate,
+            "reused_percent": 100 * epoch.reused_rows / max(epoch.rows, 1), "rows_per_batch": round(epoch.rows / steps),
+            "peak_mb": max(0, epoch.peak_bytes - held + own) / 1e6, "cache_percent": 100 * result.cache_ratio,
+            "setup_s": result.setup_us / 1e6, "loss": float(np.mean(result.losses[-steps:])),
+            "notes": list(result.notes),
+        }  # fmt: skip
+        session.say(f"{name}, {model}, {chosen.name}: {found['step_ms']:.1f} ms a step")
+        del result
+        return found
+
+    return dict(session.kept(key, make))
+
+
+def verify(session: Session, systems: Sequence[str | System]) -> dict[str, Any]:
+    """Every system against plain parts: on the same samples in the same order its losses are those of torch's
+    operators, the plain gather and no overlap.
+
+    Raises:
+        VerificationError: they are not.
+    """
+    require_torch(session)
+    small = common.graph(session, "arxiv-like@0.1", features=True)
+    options: dict[str, Any] = {"epochs": 1, "batch_size": 1024, "fanouts": (5, 5), "pick": "floyd", "evaluate": False,
+               "reorder": "none", "progress": False, "dropout": 0.0}  # fmt: skip
+
+    def losses(system: System) -> np.ndarray:
+        ratio = 0.2 if system.cache else None
+        return np.array(train(small, "gcn", system, cache_ratio=ratio, **options).losses, np.float64)
+
+    plain = replace(
+        find("dgl"), strategy="block-bsp", id_map="sort", cache=None, match="never", kernel="library", executor="serial"
+    )  # fmt: skip
+    wanted = session.kept(("verified losses",), lambda: losses(plain))
+    compared = 0
+    for system in map(find, systems):
+        found = session.kept(("verified losses", system), functools.partial(losses, system))
+        if found.shape != wanted.shape or not np.allclose(found, wanted, rtol=2e-3, atol=1e-4):
+            worst = float(np.abs(found - wanted).max()) if found.shape == wanted.shape else math.nan
+            raise VerificationError(
+                f"system {system.name!r} trains to other losses (by {worst:.2g}); nothing is timed"
+            )
+        compared += int(found.size)
+    return {"losses_equal_to_plain_parts": compared}
+
+
+def ladder() -> tuple[System, ...]:
+    """DGL's configuration, FastGL's techniques one after the other, FastGL itself (with a cache), and ours."""
+    dgl = find("dgl")
+    matched = replace(dgl, name="+ match-reorder", match="always", reorder="greedy")
+    aware = replace(matched, name="+ memory-aware", kernel="memory-aware")
+    fused = replace(aware, name="+ fused-map", id_map="fused-map")
+    return dgl, matched, aware, fused, find("fastgl"), find("lab")
+
+
+def record(
+    session: Session,
+    names: Sequence[str],
+    rows: list[dict[str, Any]],
+    verification: dict[str, Any],
+    **settings: Any,
+) -> dict[str, Any]:
+    if not rows:
+        raise Unavailable("none of the graphs could be trained on")
+    return {
+        "settings": {"device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS, "hidden": 64,
+                     "what": SETTING, **settings},
+        "verification": verification, "graphs": common.facts(session, names), "rows": rows,
+    }  # fmt: skip
+
+
+def against(rows: list[dict[str, Any]], base: str, field: str = "step_ms") -> list[dict[str, Any]]:
+    """Adds ``speedup``: the time of ``base`` over each row's."""
+    reference = next(row[field] for row in rows if row["system"] == base)
+    for row in rows:
+        row["speedup"] = reference / row[field] if row[field] else None
+    return rows
+
+
+def figure1(session: Session) -> dict[str, Any]:
+    """Where an epoch's time goes in the PyG-like and the DGL-like configuration."""
+    checked, names, systems = verify(session, ("pyg-cpu", "dgl")), graphs(session), ("pyg-cpu", "dgl")
+    rows = [run(session, name, system) for name in names for system in systems]
+    return record(session, names, rows, checked)
+
+
+def figure3(session: Session) -> dict[str, Any]:
+    """Where it goes as FastGL's techniques are added, GCN and GIN."""
+    checked = verify(session, ladder())
+    names = common.names(session, "products-like")
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        for model in ("gcn", "gin"):
+            rows += against([run(session, name, system, model) for system in ladder()[:-1]], "dgl")
+    return record(session, names, rows, checked)
+
+
+def figure15(session: Session) -> dict[str, Any]:
+    """The gain of each technique over the DGL-like configuration, GCN."""
+    checked, names, rows = verify(session, ladder()), graphs(session), []
+    for name in names:
+        found = against([run(session, name, system) for system in ladder()], "dgl")
+        for before, row in zip([found[0], *found], found, strict=False):
+            row["step_gain"] = before["step_ms"] / row["step_ms"]
+        rows += found
+    return record(session, names, rows, checked)
+
+
+def figure9(session: Session) -> dict[str, Any]:
+    """Epoch time of three models by system, one GPU."""
+    checked, names, rows = verify(session, SYSTEMS), graphs(session), []
+    for name in names:
+        for model in MODELS:
+            systems = SYSTEMS if not session.quick or model == "gcn" else ("dgl", "fastgl", "lab")
+            found = [run(session, name, system, model) for system in systems]
+            times = {row["system"]: row["step_ms"] for row in found}
+            for row in against(found, "dgl"):
+                row["fastgl_over_it"] = row["step_ms"] / times["fastgl"]
+                row["lab_over_it"] = row["step_ms"] / times["lab"]
+            rows += found
+    return record(session, names, rows, checked)
+
+
+def figure11(session: Session) -> dict[str, Any]:
+    """Compute time (forward, loss, backward, optimizer) by aggregation kernel, preprocessing included."""
+    from .aggregation_measures import kernel_stage_rows
+
+    kernels = {"dgl": "library", "gnnadvisor": "grouped", "fastgl": "memory-aware", "lab": "auto"}
+    checked, names, rows = verify(session, tuple(kernels)), graphs(session), []
+    for name in names:
+        found = [run(session, name, system) for system in kernels]
+        sums = {row["kernel"]: row for row in kernel_stage_rows(session, name)}
+        for row in found:
+            of_kernel = sums[kernels[row["system"]]]
+            row["kernel"] = of_kernel["kernel"]
+            row |= {key: of_kernel[key] for key in ("aggregate_ms", "preprocess_ms", "preprocess_percent")}
+            row["aggregate_speedup"] = of_kernel["speedup"]
+        rows += against(found, "dgl", "train_ms")
+    return record(
+        session, names, rows, checked, speedup="of train_ms, the whole stage",
+        aggregate_ms="the weighted sums of a mini-batch alone, three layers of 128, 64 and 64 features, forward and "
+        "backward, preprocessing included",
+    )  # fmt: skip
+
+
+def figure13(session: Session) -> dict[str, Any]:
+    """Sampling alone, an epoch of it: picks and local ids."""
+    checked, names, rows = verify(session, ("pyg-cpu", "dgl", "fastgl", "lab")), graphs(session), []
+    for name in names:
+        found = []
+        for chosen in map(find, ("pyg-cpu", "dgl", "fastgl", "lab")):
+            graph = common.graph(session, name)
+            place = chosen.sample_device if common.device() == "cuda" else "cpu"
+            if graph.device != place:
+                graph = session.kept(("host graph", name), functools.partial(graph.to, place))
+            sampler = NeighborSampler(
+                graph, common.FANOUTS, strategy=chosen.strategy, pick=chosen.pick, id_map=chosen.id_map, device=place
+            )  # fmt: skip
+            size, seeds = common.batch_size(name, graph), common.train_seeds(graph)
+            steps = math.ceil(len(seeds) / size)
+            taken = min(steps, QUICK_STEPS) if session.quick else steps
+            ahead = 4 if chosen.executor == "streams" else 1
+
+            def epoch(
+                sampler: Any = sampler,
+                size: int = size,
+                ahead: int = ahead,
+                some: Any = seeds[: taken * size],
+            ) -> None:
+                deque(sampler.epoch(some, size, prefetch=ahead), maxlen=0)
+
+            us = common.pass_us(epoch, 2) / taken
+            found.append({
+                "graph": name, "system": chosen.name, "strategy": chosen.strategy, "pick": chosen.pick,
+                "id_map": chosen.id_map, "batch_size": size, "sample_ms": us / 1e3, "epoch_s": us * steps / 1e6,
+            })  # fmt: skip
+            session.say(f"{name}, {chosen.name}: {us / 1e3:.2f} ms to sample")
+        rows += against(found, "dgl", "sample_ms")
+    return record(
+        session,
+        names,
+        rows,
+        checked,
+        sample_ms="wall time of sampler.epoch a mini-batch, nothing else running",
+    )

@@ -1,0 +1,73 @@
+"""FastGL's figure 14 (batch size, feature dimension, fanouts and depth) and its tables of device memory, 1 and 9."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.systems.table import find
+
+from .training import SYSTEMS, against, forget_features, graphs, record, run, verify
+
+
+def figure14(session: Session) -> dict[str, Any]:
+    """Over (b) batch size, (c) feature dimension, (d) fanouts and depth; GCN."""
+    systems = ("dgl", "fastgl", "lab") if session.quick else SYSTEMS
+    checked = verify(session, systems)
+    name = common.names(session, "products-like")[0]
+    b: tuple[int, ...] = (4000, 12000)
+    c: tuple[int, ...] = (64, 256)
+    d: tuple[tuple[int, ...], ...] = ((10, 5), (10, 10, 5, 5))
+    if not session.quick:
+        b, c = (2000, 4000, 6000, 8000, 10000, 12000), (64, 128, 256, 512)
+        d = ((10, 5), (15, 10, 5), (10, 10, 5, 5))
+    points: list[tuple[str, dict[str, Any]]] = [("b", {"size": size}) for size in b]
+    points += [("c", {"dimension": dimension}) for dimension in c]
+    points += [("d", {"fanouts": fanouts}) for fanouts in d]
+    rows: list[dict[str, Any]] = []
+    for part, options in points:
+        found = [run(session, name, system, **options) for system in systems]
+        rows += [{"part": part, **row} for row in against(found, "dgl")]
+        if "dimension" in options:
+            forget_features(session, name)
+    return record(session, [name], rows, checked, fanouts_of_part_d="next to the seeds first")
+
+
+def table1(session: Session) -> dict[str, Any]:
+    """Device memory left while the DGL-like configuration trains, hidden size 256."""
+    from gnnsample_lab.graph.graph import gpu_memory
+
+    checked, names = verify(session, ("dgl",)), graphs(session, "reddit-like", "products-like")
+    total = gpu_memory()[1] if common.device() == "cuda" else 0
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        row = run(session, name, "dgl", hidden=256)
+        rows.append({
+            **row, "total_gb": total / 1e9, "left_gb": max(0.0, total / 1e9 - row["peak_mb"] / 1e3),
+            "left_of_24_gb": 24.0 - row["peak_mb"] / 1e3, "feature_gb": _feature_bytes(session, name) / 1e9,
+        })  # fmt: skip
+    return record(
+        session, names, rows, checked, hidden=256, peak_mb="most that the memory pools held, graph included"
+    )
+
+
+def _feature_bytes(session: Session, name: str) -> int:
+    return int(common.graph(session, name, features=True).feat.nbytes)
+
+
+def table9(session: Session) -> dict[str, Any]:
+    """Device memory in use: the DGL-like configuration, FastGL's techniques without a cache, and ours without one."""
+    without = (find("dgl"), replace(find("fastgl"), cache=None), replace(find("lab"), cache=None))
+    checked, names, rows = verify(session, without), graphs(session, "reddit-like", "products-like"), []
+    for name in names:
+        found = [run(session, name, system) for system in without]
+        for row in found:
+            row["mb"] = row["peak_mb"]
+            row["over_dgl"] = row["mb"] / found[0]["mb"] if found[0]["mb"] else None
+        rows += found
+    return record(
+        session, names, rows, checked, mb="most that the memory pools held, graph included; caches, which take what is "
+        "left over, are off",
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""GNNLab's tables and figures on caching."""

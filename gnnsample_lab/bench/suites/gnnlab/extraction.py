@@ -1,0 +1,242 @@
+"""Feature extraction measured: bandwidth of misses by every transfer, and GNNLab's figures 4 and 12."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.environment import scaled
+from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.features.cache import FeatureCache
+
+from . import caching
+
+TABLE_LIMIT_BYTES = 24 << 30
+"""Largest made-up feature table: it lies in host memory, page-locked."""
+_LINE = 128
+TRANSFERS = ("staged", "uva")
+DISK_FEATURES = 100
+"""Feature dimension at which the table is read from a memory-mapped file as well."""
+MODELS: dict[str, tuple[str, tuple[int, ...]]] = {
+    "gcn": ("k-hop", common.FANOUTS), "sage": ("k-hop", (10, 25)), "pinsage": ("walks", common.FANOUTS),
+    "gcn weighted": ("weighted", common.FANOUTS),
+}  # fmt: skip
+"""GNNLab's models as samplers: 3-hop 15, 10, 5; 2-hop 10, 25; random walks; 3-hop weighted."""
+_RATIOS = {"twitter-like": 0.25, "papers100M-like": 0.21, "uk-like": 0.14}
+"""Cache ratio of GNNLab's table 5 (GCN) by graph."""
+
+
+def feature_table(session: Session, num_rows: int, dimension: int) -> Any:
+    """Made-up features in host memory, ``float32[num_rows, dimension]``, kept, and page-locked where there is a GPU.
+
+    Returns:
+        The table, or None where it would exceed :data:`TABLE_LIMIT_BYTES`.
+    """
+    if 4 * num_rows * dimension > (TABLE_LIMIT_BYTES if not session.quick else TABLE_LIMIT_BYTES // 3):
+        return None
+
+    def make() -> Any:
+        # One table at a time: they are large, and a page-locked one cannot be swapped out.
+        for key in [key for key in session._kept if key[0] == "feature table"]:
+            del session._kept[key]
+        # Rows begin cache lines where their length allows it, as an allocator's large blocks do.
+        memory = np.empty(4 * num_rows * dimension + _LINE, np.uint8)
+        at = -memory.ctypes.data % _LINE
+        table = memory[at : at + 4 * num_rows * dimension].view(np.float32).reshape(num_rows, dimension)
+        columns = np.arange(dimension, dtype=np.float32)
+        for begin in range(0, num_rows, 1 << 20):
+            part = table[begin : begin + (1 << 20)]
+            # A hash of the row of 22 bits plus the column: whole numbers that float32 holds exactly.
+            row = np.arange(begin, begin + len(part), dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(
+                10
+            )
+            np.add.outer(row.astype(np.float32), columns, out=part)
+        if common.device() == "cpu":
+            return table, None
+        from gnnsample_lab.features.host import pin
+
+        return table, pin(table, "register")  # as long as it is held here, every cache finds it page-locked
+
+    return session.kept(("feature table", num_rows, dimension), make)[0]
+
+
+def check(cache: Any, feat: Any, ids: Any, what: str) -> None:
+    """Does the extraction return the plain gather's rows, bit for bit?
+
+    Raises:
+        VerificationError: it does not.
+    """
+    x, stats = cache.extract(ids)
+    wanted = np.take(np.asarray(feat), common.host(ids), axis=0)
+    if not np.array_equal(common.host(x), wanted):
+        raise VerificationError(f"{what}: extraction differs from a plain gather; nothing is timed")
+    if stats.hits + stats.misses + stats.reused != stats.rows or stats.rows != len(wanted):
+        raise VerificationError(f"{what}: hits and misses do not add up to the rows; nothing is timed")
+
+
+def extract_us(cache: Any, ids: list[Any], passes: int = 3) -> tuple[float, list[Any]]:
+    """Wall microseconds of one extraction, and the statistics of each."""
+    us = common.wall_us(lambda i: cache.extract(ids[i])[0], len(ids), passes)
+    return us, [cache.extract(one)[1] for one in ids]
+
+
+def extraction(session: Session) -> dict[str, Any]:
+    """Miss bandwidth of every transfer against a pinned copy."""
+    from gnnsample_lab.features.host import pinned_copy_gbps
+
+    names = common.names(session, "products-like")
+    gbps, checked = pinned_copy_gbps(), 0
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        ids = [batch.node_ids for batch in common.batches(session, name, 4)]
+        num_nodes = common.graph(session, name).num_nodes
+        score = common.host(common.graph(session, name).out_degrees()).astype(np.float64)
+        for dimension in (100, 128, 256) if session.quick else (32, 64, 100, 128, 256, 602, 1024):
+            feat = feature_table(session, num_nodes, dimension)
+            if feat is None:
+                continue
+            for ratio in (0.0, 0.1) if session.quick else (0.0, 0.05, 0.1, 0.3):
+                found = (
+                    []
+                    if ratio
+                    else [("plain", "NumPy gather, pageable copy", _plain_us(feat, ids), ids_sizes(ids))]
+                )
+                with tempfile.TemporaryDirectory() as folder:
+                    for transfer in (*TRANSFERS, *(("disk",) if dimension == DISK_FEATURES else ()), "auto"):
+                        table = _mapped(feat, Path(folder)) if transfer == "disk" else feat
+                        cache = FeatureCache(table, score, ratio=ratio, device="cuda", transfer=transfer)
+                        check(cache, feat, ids[0], f"{transfer}, ratio {ratio}")
+                        checked += 1
+                        us, stats = extract_us(cache, ids)
+                        found.append((transfer, cache.transfer, us, [s.misses for s in stats]))
+                        del cache, table
+                for transfer, resolved, us, missed in found:
+                    moved = float(np.mean(missed)) * dimension * 4
+                    rows.append({
+                        "graph": name, "num_features": dimension, "cache_percent": 100 * ratio, "transfer": transfer,
+                        "resolved": resolved, "rows": round(float(np.mean(ids_sizes(ids)))),
+                        "misses": round(float(np.mean(missed))), "extract_us": us, "miss_gbps": moved / us / 1e3,
+                        "share": moved / us / 1e3 / gbps,
+                    })  # fmt: skip
+                last = ", ".join(f"{r['transfer']} {r['miss_gbps']:.1f} GB/s" for r in rows[-len(found) :])
+                session.say(f"{dimension} features, {100 * ratio:.0f} % cached: {last}")
+    return {
+        "settings": {
+            "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree", "pinned_copy_gbps": gbps,
+            "extract_us": "wall time of FeatureCache.extract of a mini-batch, the GPU idle before and finished after",
+            "miss_gbps": "bytes of missed rows over the time of the whole extraction, hits included",
+        },
+        "verification": {"extractions_equal_to_plain_gather": checked},
+        "graphs": common.facts(session, names), "rows": rows, "notes": [f"Pinned copy: {gbps:.1f} GB/s."],
+    }  # fmt: skip
+
+
+def ids_sizes(ids: list[Any]) -> list[int]:
+    """Rows of each batch."""
+    return [int(one.size) for one in ids]
+
+
+def _plain_us(feat: Any, ids: list[Any]) -> float:
+    def work(i: int) -> Any:
+        import cupy
+
+        return cupy.asarray(feat[ids[i].get()])
+
+    return common.wall_us(work, len(ids))
+
+
+def _mapped(feat: Any, folder: Path) -> np.ndarray:
+    """The table as a memory-mapped file, which the page cache holds: what is measured is the path, not a disk."""
+    feat.tofile(folder / "features.bin")
+    return np.memmap(folder / "features.bin", np.float32, "r", shape=feat.shape)
+
+
+def figure4(session: Session) -> dict[str, Any]:
+    """Extract time and hit rate of the degree policy over (a) the cache ratio and (b) the feature dimension."""
+    caching.verify(session)
+    name = common.names(session, "papers100M-like@0.1" if session.quick else "papers100M-like@0.25")[0]
+    found = caching.study(session, name, "k-hop")
+    ids = [batch.node_ids for batch in common.batches(session, name, 3)]
+    degree, num_nodes = found.policy("degree"), found.graph.num_nodes
+    share = num_nodes / 111_059_956
+    points = [("a", percent / 100, found.dimension) for percent in (0, 3, 7, 15, 21, 30)]
+    for dimension in (128, 256, 512, 768):
+        points.append(("b", min(1.0, 5e9 * share / (4 * dimension * num_nodes)), dimension))
+    rows, checked = [], 0
+    for part, ratio, dimension in points:
+        rate = float(found.rates("degree", ratio)[0])
+        row = {"part": part, **caching._bytes_row(found, "degree", 100 * ratio, rate, dimension)}
+        feat = feature_table(session, num_nodes, dimension)
+        if feat is not None:
+            cache = FeatureCache(feat, degree, ratio=ratio, device=common.device())
+            check(cache, feat, ids[0], f"{dimension} features, {100 * ratio:.0f} % cached")
+            checked += 1
+            us, stats = extract_us(cache, ids)
+            row |= {"extract_ms": us / 1e3, "transfer": cache.transfer,
+                    "measured_hit_percent": 100 * float(np.mean([s.hit_rate for s in stats]))}  # fmt: skip
+            del cache
+        rows.append(row)
+        session.say(f"{dimension} features, {100 * ratio:.1f} % cached: hits {100 * rate:.1f} %")
+    return {
+        "settings": {
+            "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree",
+            "cache_bytes_of_part_b": 5e9 * share,
+            "extract_ms": "wall time of a mini-batch's extraction from made-up features; none where too large",
+        },
+        "verification": {**caching.verify(session), "extractions_equal_to_plain_gather": checked},
+        "graphs": common.facts(session, [name]), "rows": rows,
+    }  # fmt: skip
+
+
+def figure12(session: Session) -> dict[str, Any]:
+    """Extract time of an epoch by caching policy, graph and model, at the cache ratios of GNNLab's table 5."""
+    caching.verify(session)
+    default = (
+        ("papers100M-like@0.1",)
+        if session.quick
+        else ("twitter-like@0.1", "papers100M-like@0.1", "uk-like@0.1")
+    )
+    names = common.names(session, *default)
+    policies = ("random", "degree", "presample", "optimal")
+    rows, checked = [], 0
+    for name in names:
+        for model, (kind, fanouts) in MODELS.items():
+            found = caching.study(session, name, kind, fanouts)
+            feat = feature_table(session, found.graph.num_nodes, found.dimension)
+            if feat is None:
+                session.say(f"{name}: its features exceed the table limit, left out")
+                break
+            epoch = math.ceil(len(found.seeds) / found.size)
+            ids = [b.node_ids for b in common.batches(session, name, 3, kind, fanouts)]
+            ratio = _RATIOS.get(scaled(name)[0], caching.RATIO)
+            times = {}
+            for policy in policies:
+                cache = FeatureCache(feat, found.policy(policy), ratio=ratio, device=common.device())
+                check(cache, feat, ids[0], f"{name}, {model}, {policy}")
+                checked += 1
+                times[policy], stats = extract_us(cache, ids)
+                rows.append({
+                    "graph": name, "model": model, "policy": policy, "cache_percent": 100 * ratio,
+                    "hit_percent": 100 * sum(s.hits for s in stats) / sum(s.rows for s in stats),
+                    "extract_ms": times[policy] / 1e3, "extract_s": times[policy] * epoch / 1e6,
+                    "transfer": cache.transfer, "num_batches": epoch,
+                })  # fmt: skip
+                del cache
+            for row in rows[-len(policies) :]:
+                row["less_than_random"] = 1 - row["extract_ms"] * 1e3 / times["random"]
+                row["less_than_degree"] = 1 - row["extract_ms"] * 1e3 / times["degree"]
+            session.say(f"{name}, {model}: " + ", ".join(f"{p} {t / 1e3:.2f} ms" for p, t in times.items()))
+    return {
+        "settings": {
+            "device": common.device(), "batch_size": common.BATCH,
+            "extract_s": "wall time of extracting a mini-batch from made-up features, times those of an epoch",
+        },
+        "verification": {**caching.verify(session), "extractions_equal_to_plain_gather": checked},
+        "graphs": common.facts(session, names), "rows": rows,
+    }  # fmt: skip

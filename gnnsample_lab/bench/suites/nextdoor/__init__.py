@@ -1,0 +1,1 @@
+"""NextDoor's tables and figures."""

@@ -1,0 +1,95 @@
+"""NextDoor's section 8.4: samples per second of graphs that exceed what the GPU may hold of them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.sampling.engine.results.result import AppResult
+from gnnsample_lab.sampling.engine.run import run_app
+
+from . import cases as settings
+from . import runs
+
+FRACTIONS = (0.5, 0.25, 0.1)
+"""How much of the neighbour lists may lie on the GPU."""
+CASES = ("k-hop", "Layer", "DeepWalk", "PPR", "node2vec")
+_SAMPLES = {"Layer": 1024}
+_MOST = 1 << 20
+
+
+def streamed_bytes(schedule: list[dict[str, Any]]) -> int:
+    """Bytes of neighbour lists that were copied to the GPU in all steps; reads across the bus are not among them."""
+    return sum(int(step.get("copied_bytes", 0)) for step in schedule)
+
+
+def list_bytes(graph: Any, uses: frozenset[str]) -> int:
+    """Bytes of what an application reads of all edges: neighbours, and weights or their prefix sums."""
+    weighed = graph.edge_weight is not None
+    weight = 4 if weighed and uses & {"lab_edge_weight", "lab_neighbor_weight"} else 0
+    prefix = any(name.endswith(("_prefix", "_search")) and name != "lab_table_search" for name in uses)
+    return int(graph.num_edges) * (graph.indices.dtype.itemsize + weight + (8 if weighed and prefix else 0))
+
+
+def _timed(study: runs.Study, graph: Any, graph_bytes: int | None, passes: int) -> tuple[float, AppResult]:
+    """Median wall seconds of ``run_app``, transfers of the graph's parts included, and a result."""
+    times, roots = [], study.roots
+    for _ in range(passes + 1):
+        common.synchronize()
+        began = time.perf_counter()
+        found = run_app(graph, study.app, roots, "transit", common.device(), 0, graph_bytes=graph_bytes)
+        common.synchronize()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times[1:]), found
+
+
+def section84(session: Session) -> dict[str, Any]:
+    """Throughput with a fraction of the graph on the GPU, against all of it there and against the CPU walker."""
+    wanted = settings.names(session, ("orkut-like", "friendster-like@0.25"), ("ppi-like",))
+    rows, compared, equal = [], 0, 0
+    for name in wanted:
+        host = settings.graph(session, name, "cpu")
+        for case in (c for c in CASES if not session.quick or c in settings.QUICK_CASES):
+            most = min(_SAMPLES.get(case, _MOST), host.num_nodes)
+            study = runs.Study(session, name, case, None, most)
+            before = study.measure("transit")  # verified against the CPU walker, in memory
+            reference = study.ready("transit")()
+            equal += study.checked
+            cpu = study.cpu_walker(runs.all_threads())
+            whole = list_bytes(host, study.prepared[1].uses)
+            for fraction in (1.0, *(FRACTIONS[1:2] if session.quick else FRACTIONS)):
+                limit = None if fraction == 1 else max(int(whole * fraction), 16 * host.max_in_degree + 64)
+                seconds, found = _timed(
+                    study, study.graph if limit is None else host, limit, 1 if session.quick else 3
+                )
+                if not reference == found:
+                    raise VerificationError(
+                        f"{case} on {name}, {fraction:g} of the graph: other samples; nothing counts"
+                    )
+                compared += 1
+                moved = streamed_bytes(found.schedule) if limit else 0
+                rows.append({
+                    **study.row(), "fraction": fraction, "graph_bytes": limit, "list_bytes": whole,
+                    "seconds": seconds, "samples_per_s": study.num_samples / seconds,
+                    "sampling_ms": before["ms"], "streamed_mb": moved / 1e6, "streamed_gbps": moved / seconds / 1e9,
+                    "cpu_samples_per_s": cpu["samples_per_s"],
+                    "over_cpu": study.num_samples / seconds / cpu["samples_per_s"],
+                })  # fmt: skip
+                in_memory = next(
+                    r["samples_per_s"] for r in rows
+                    if (r["graph"], r["app"], r["fraction"]) == (name, case, 1.0)
+                )  # fmt: skip
+                rows[-1]["of_in_memory"] = rows[-1]["samples_per_s"] / in_memory
+                session.say(f"{name}, {case}, {fraction:g} of it: {rows[-1]['samples_per_s']:,.0f} samples/s")
+            del reference, found
+            study.free()
+    return runs.record(
+        session, wanted, rows, {"samples_equal_to_cpu_walker": equal, "results_equal_to_in_memory": compared},
+        seconds="wall time of run_app: preparation of the application and all transfers of the graph's parts included; "
+        "where all of the graph fits it is on the GPU before",
+        cpu_samples_per_s="CPU walker on all cores, in host memory",
+    )  # fmt: skip

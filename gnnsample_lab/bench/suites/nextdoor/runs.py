@@ -1,0 +1,311 @@
+"""What NextDoor's suites share: its applications at its settings, its graphs, verified runs and their times.
+
+The times are those of NextDoor's section 8: the GPU's, the scheduling index included, the graph in its memory already.
+Without a GPU there are only the CPU walker's, wall time, and rows say so.
+"""
+
+from __future__ import annotations
+
+import functools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.sampling.engine.cpu import walker as cpu
+from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.engine.results.result import AppResult
+from gnnsample_lab.sampling.engine.run import check_roots
+from gnnsample_lab.sampling.engine.shape import Shape
+
+from . import cases as settings
+
+_BUDGET_S = 1.0
+"""Time for the repetitions of one measurement; slow variants run less often."""
+_WARM_S = 0.1
+_PASSES = 15
+_CHECKED = 256
+"""Samples that are compared with the CPU walker's."""
+_CPU_LEAST_S = 0.4
+SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index included, graph and roots on the GPU before"
+
+
+def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> tuple[float, int]:
+    """GPU milliseconds of ``ready()()`` between two events, median after a warm-up, and how often it ran.
+
+    ``ready()`` itself is not timed, nor is what ``ready()()`` does beyond ``ready().draw()`` where that is given.
+    Where the host has to launch or wait within the call, that time counts. Without a GPU: wall milliseconds.
+    """
+    times: list[float] = []
+    warm, began = 0, time.perf_counter()
+    while len(times) < passes and (not times or time.perf_counter() - began < _BUDGET_S):
+        work = ready()
+        common.synchronize()
+        if common.device() == "cpu":
+            start = time.perf_counter()
+            kept = work()
+            times.append((time.perf_counter() - start) * 1e3)
+            warm += 1
+            if warm == 1:
+                times.clear()
+        else:
+            import cupy
+
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record()
+            kept = getattr(work, "draw", work)()
+            end.record()
+            end.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(begin, end))
+            warm += 1
+            if warm <= 2 or time.perf_counter() - began < _WARM_S:  # clocks fall while the CPU verifies
+                times.clear()
+        del kept, work
+    return statistics.median(times), len(times)
+
+
+@dataclass
+class Study:
+    """One application on one graph: its roots, results by parallelism, and times, each found once.
+
+    ``num_samples`` is an epoch's, or what fits: halved while the GPU's memory does not suffice.
+    """
+
+    session: Session
+    name: str
+    case: str
+    make: Callable[[], Any] | None = None
+    samples: int | None = None
+
+    def __post_init__(self) -> None:
+        self.graph = settings.graph(self.session, self.name)
+        self.host = settings.graph(self.session, self.name, "cpu")
+        found = settings.CASES[self.case]
+        self.app = (self.make or found.make)()
+        wanted = self.samples or found.samples(self.graph.num_nodes)
+        self.num_samples = max(1, wanted // (4 if self.session.quick and wanted > 4096 else 1))
+        self._times: dict[Any, dict[str, Any]] = {}
+        self._reference: Any = None
+        self._digest: str | None = None
+        self._equal: set[Any] = set()
+        self.checked = 0
+
+    @cached_property
+    def _all_roots(self) -> np.ndarray:
+        if settings.CASES[self.case].per_vertex:
+            count = min(self.num_samples, self.graph.num_nodes)
+            if count == self.graph.num_nodes:
+                return np.arange(count)
+            return np.sort(np.random.default_rng(0).choice(self.graph.num_nodes, count, replace=False))
+        return np.asarray(common.host(self.app.initial_samples(self.host, self.num_samples, 0)))
+
+    @property
+    def roots(self) -> np.ndarray:
+        """Roots on the host, ``int64[S]`` or ``int64[S, R]``."""
+        return self._all_roots[: self.num_samples]
+
+    @cached_property
+    def prepared(self) -> tuple[Any, Any]:
+        """Application and operator, prepared once: ``prepare`` is no part of sampling."""
+        self.app.prepare(self.host)
+        return self.app, compile_operator(self.app, self.host)
+
+    def ready(self, parallelism: str, index: str = "auto", **options: Any) -> Callable[[], AppResult]:
+        """A call that samples, once, everything else done before; ``options`` as ``GpuEngine`` has them."""
+        if common.device() == "cpu":
+            return self.walker(self.roots)
+        from gnnsample_lab.sampling.engine.gpu import GpuEngine
+
+        app, operator = self.prepared
+        roots = check_roots(self.roots, self.graph.num_nodes, "cuda")
+        shape = Shape(app, int(roots.shape[1]))
+        engine = GpuEngine(
+            self.graph, app, operator, shape, roots, parallelism=parallelism, index=index, **options
+        )
+
+        def run() -> AppResult:
+            steps = engine.run()
+            shapes = [shape[i] for i in range(len(steps))]
+            return AppResult(
+                self.graph,
+                app,
+                engine.roots,
+                list(steps),
+                shapes,
+                parallelism,
+                "cuda",
+                schedule=engine.schedule,
+            )
+
+        run.draw = engine.run  # type: ignore[attr-defined]
+        return run
+
+    def walker(self, roots: np.ndarray) -> Callable[[], AppResult]:
+        """The same on the CPU."""
+        app, operator = self.prepared
+        rows = check_roots(roots, self.host.num_nodes, "cpu").astype(self.host.indices.dtype)
+
+        def run() -> AppResult:
+            shape = Shape(app, int(rows.shape[1]))
+            steps = cpu.run(self.host, app, operator, shape, rows, 0, 0)
+            return AppResult(
+                self.host, app, rows, steps, [shape[i] for i in range(len(steps))], "sample", "cpu"
+            )
+
+        return run
+
+    def verify(self, found: AppResult, what: str) -> None:
+        """The first samples are the CPU walker's, all of them those of the first parallelism that ran.
+
+        Raises:
+            VerificationError: they are not.
+        """
+        if self._reference is None:
+            few = min(_CHECKED, self.num_samples)
+            twin = self.walker(self.roots[:few])()
+            for step in range(max(twin.num_steps, found.num_steps)):
+                # A few samples may end before the others do: nothing may then be in their later steps.
+                mine = common.host(found.steps[step][:few]) if step < found.num_steps else None
+                theirs = twin.steps[step] if step < twin.num_steps else None
+                empty = mine is not None and theirs is None and bool((mine < 0).all())
+                if not empty and (mine is None or theirs is None or not np.array_equal(mine, theirs)):
+                    raise VerificationError(
+                        f"{what}: step {step} differs from the CPU walker's; nothing is timed"
+                    )
+            self._reference, self.checked = found, few
+        elif self._reference != found:
+            raise VerificationError(
+                f"{what}: other samples than {self._reference.parallelism}'s; nothing is timed"
+            )
+
+    def measure(self, parallelism: str = "transit", index: str = "auto") -> dict[str, Any]:
+        """Verify, then time: ``ms``, ``passes``, ``vertices`` (sampled), ``num_samples``, ``steps``, ``schedule``."""
+        key = (parallelism, index)
+        if key not in self._times:
+            what = f"{self.case} on {self.name}, {parallelism}"
+            found = self._first(parallelism, index)
+            self.verify(found, what)
+            _settle(found)
+            vertices, steps, schedule = found.num_vertices, found.num_steps, list(found.schedule)
+            if found is not self._reference:
+                del found
+            ms, passes = gpu_ms(functools.partial(self.ready, parallelism, index))
+            self._times[key] = {
+                "ms": ms, "passes": passes, "vertices": vertices, "num_samples": self.num_samples, "steps": steps,
+                "schedule": schedule, "samples_per_s": self.num_samples / ms * 1e3,
+                "vertices_per_s": vertices / ms * 1e3,
+            }  # fmt: skip
+            self.session.say(f"{what}, index {index}: {ms:.3f} ms")
+        return self._times[key]
+
+    def _first(self, parallelism: str, index: str) -> AppResult:
+        while True:
+            try:
+                return self.ready(parallelism, index)()
+            except MemoryError:  # CuPy's OutOfMemoryError is one
+                if self._times or self.num_samples < 2048:
+                    raise
+                self.num_samples //= 2
+                self._reference = None
+                self.session.say(f"{self.case} on {self.name}: {self.num_samples} samples fit")
+
+    def cpu_walker(self, threads: int) -> dict[str, Any]:
+        """The CPU walker on so many random samples as take a while: ``vertices_per_s``, ``samples_per_s``."""
+        key = ("cpu", threads)
+        if key not in self._times:
+            import numba
+
+            order = np.random.default_rng(1).permutation(len(self.roots))
+            before, count = numba.get_num_threads(), min(64, len(order))
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            try:
+                self.walker(self.roots[order[:1]])()  # compiles
+                while True:
+                    work = self.walker(self.roots[np.sort(order[:count])])
+                    began = time.perf_counter()
+                    found = work()
+                    seconds = time.perf_counter() - began
+                    if seconds >= _CPU_LEAST_S or count == len(order):
+                        break
+                    count = min(
+                        len(order), max(2 * count, int(1.5 * count * _CPU_LEAST_S / max(seconds, 1e-4)))
+                    )
+            finally:
+                numba.set_num_threads(before)
+            self._times[key] = {
+                "threads": threads, "cpu_samples": count, "vertices_per_s": found.num_vertices / seconds,
+                "samples_per_s": count / seconds, "seconds": seconds,
+            }  # fmt: skip
+        return self._times[key]
+
+    def row(self) -> dict[str, Any]:
+        return {
+            "graph": self.name, "app": self.case, "kind": settings.CASES[self.case].kind,
+            "num_samples": self.num_samples, "device": common.device(),
+        }  # fmt: skip
+
+    def free(self) -> None:
+        """Let go of the samples; times stay."""
+        self._reference = None
+        if common.device() == "cuda":
+            import cupy
+
+            cupy.get_default_memory_pool().free_all_blocks()
+
+
+def _settle(found: AppResult) -> None:
+    """Bring the schedule's counts to the host, which waits for them: only where nothing is timed."""
+    if found.device == "cuda":
+        from gnnsample_lab.sampling.engine.steps import transit
+
+        transit.settle(found.schedule)
+
+
+def study(session: Session, name: str, case: str) -> Study:
+    """The study of a graph and an application, kept for all suites of a run; the others let go of their samples."""
+    found = session.kept(("nextdoor study", name, case), lambda: Study(session, name, case))
+    for key, other in session._kept.items():
+        if key[0] == "nextdoor study" and other is not found and other._reference is not None:
+            other.free()
+    return found
+
+
+def all_threads() -> int:
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)
+
+
+def record(
+    session: Session, wanted: Sequence[str], rows: list[dict[str, Any]], checked: dict[str, int], **more: Any
+) -> dict[str, Any]:
+    """The body of a suite's record; settings in ``more``, notes in ``more["notes"]``."""
+    if not rows:
+        raise Unavailable("none of the applications could be run")
+    notes = list(more.pop("notes", []))
+    if common.device() == "cpu":
+        notes.append("Without a GPU: every parallelism is the CPU walker, wall time.")
+    return {
+        "settings": {
+            "device": common.device(), "apps": settings.SETTING, "what": SECONDS, "cpu_threads": all_threads(), **more,
+        },
+        "verification": checked, "graphs": settings.facts(session, wanted), "rows": rows, "notes": notes,
+    }  # fmt: skip
+
+
+def checked(session: Session) -> dict[str, int]:
+    """Samples compared with the CPU walker's, over all studies of the run, and results compared with one another."""
+    studies = [s for key, s in session._kept.items() if key[0] == "nextdoor study"]
+    return {
+        "samples_equal_to_cpu_walker": sum(s.checked for s in studies),
+        "results_equal_across_parallelisms": sum(
+            max(0, sum(k[0] != "cpu" for k in s._times) - 1) for s in studies
+        ),
+    }

@@ -1,0 +1,278 @@
+"""NextDoor's tables 2 and 3 and its figures 6, 7 and 9, and how far its walks are from what the GPU allows."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.environment import scaled
+from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.sampling import apps
+
+from . import cases as settings
+from . import runs
+
+LADDER = ("sample", "transit-vanilla", "transit")
+ALTERNATIVES = ("frontier", "message")
+FIGURE9_CASES = ("DeepWalk", "PPR", "node2vec", "k-hop")
+
+
+def condensed(schedule: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A run's schedule with neighbouring steps of one kind as one entry: how many, and numbers added up."""
+    found: list[dict[str, Any]] = []
+    kind: str | None = None
+    for step in schedule:
+        words = {k: v for k, v in step.items() if isinstance(v, (str, bool)) or v is None}
+        numbers = {k: v for k, v in step.items() if k not in words and k != "step" and np.ndim(v) == 0}
+        key = json.dumps([words, sorted(numbers)], sort_keys=True)
+        if key != kind:
+            found.append({"steps": 0, **words, **dict.fromkeys(numbers, 0)})
+            kind = key
+        found[-1]["steps"] += 1
+        for name, value in numbers.items():
+            found[-1][name] += value
+    return found
+
+
+def _over(slow: float, fast: float) -> float | None:
+    return slow / fast if fast else None
+
+
+def table3(session: Session) -> dict[str, Any]:
+    """The graphs: sizes beside the paper's."""
+    large = () if session.quick or common.device() == "cpu" else ("friendster-like@0.25",)
+    wanted = settings.names(session, (*settings.GRAPHS, *large))
+    rows = []
+    for name in wanted:
+        found = settings.graph(session, name)
+        degrees = np.diff(common.host(found.indptr))
+        if int(degrees.sum()) != found.num_edges:
+            raise VerificationError(f"{name}: the lists do not have as many entries as the graph has edges")
+        rows.append({
+            "graph": name, "num_nodes": found.num_nodes, "num_edges": found.num_edges,
+            "average_degree": found.num_edges / found.num_nodes, "max_degree": int(degrees.max()),
+            "without_in_edges_percent": 100 * float((degrees == 0).mean()), "scale": scaled(name)[1],
+        })  # fmt: skip
+    return runs.record(session, wanted, rows, {"graphs_counted": len(rows)})
+
+
+def _rows(
+    session: Session,
+    wanted: Sequence[str],
+    cases: Sequence[str],
+    make: Callable[[runs.Study], list[dict[str, Any]]],
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Rows of every application on every graph, and notes on those that exceed the memory."""
+    rows, notes = list[dict[str, Any]](), list[str]()
+    for name in wanted:
+        for case in cases:
+            try:
+                rows += make(runs.study(session, name, case))
+            except MemoryError as error:
+                notes.append(f"{case} on {name} is left out: {error}")
+                session.say(notes[-1])
+    return rows, notes
+
+
+def figure7(session: Session) -> dict[str, Any]:
+    """All applications: transit-parallel over sample-parallel, vanilla transit-parallel, and the CPU walker."""
+    wanted, threads = settings.names(session), runs.all_threads()
+
+    def make(study: runs.Study) -> list[dict[str, Any]]:
+        times = {parallelism: study.measure(parallelism) for parallelism in LADDER}
+        always = study.measure("transit", "always")
+        one, every = study.cpu_walker(1), study.cpu_walker(threads)
+        ours = times["transit"]
+        row = {
+            **study.row(), "vertices": ours["vertices"], "steps": ours["steps"],
+            "ms": {p: t["ms"] for p, t in times.items()}, "always_ms": always["ms"],
+            "passes": min(t["passes"] for t in times.values()),
+            "over_sample": _over(times["sample"]["ms"], ours["ms"]),
+            "over_vanilla": _over(times["transit-vanilla"]["ms"], ours["ms"]),
+            "always_over_sample": _over(times["sample"]["ms"], always["ms"]),
+            "always_over_vanilla": _over(times["transit-vanilla"]["ms"], always["ms"]),
+            "vertices_per_s": ours["vertices_per_s"],
+            "cpu_core_vertices_per_s": one["vertices_per_s"], "cpu_all_vertices_per_s": every["vertices_per_s"],
+            "cpu_samples": {"1": one["cpu_samples"], str(threads): every["cpu_samples"]},
+            "over_cpu_core": ours["vertices_per_s"] / one["vertices_per_s"],
+            "over_cpu_all": ours["vertices_per_s"] / every["vertices_per_s"],
+            "schedule": condensed(ours["schedule"]), "always_schedule": condensed(always["schedule"]),
+        }  # fmt: skip
+        session.say(
+            f"{study.name}, {study.case}: {row['over_sample']:.2f} x sample, {row['over_vanilla']:.2f} x vanilla, "
+            f"{row['over_cpu_core']:.0f} x one core"
+        )
+        return [row]
+
+    rows, notes = _rows(session, wanted, settings.cases(session, *settings.CASES), make)
+    return runs.record(
+        session, wanted, rows, runs.checked(session), notes=notes,
+        ms='one call of every parallelism; "transit" groups pairs where it pays, always_ms by the index in every step',
+        cpu="CPU walker (Numba, KnightKing's rejection) on random samples for 0.4 s, scaled by vertices",
+    )  # fmt: skip
+
+
+def figure9(session: Session) -> dict[str, Any]:
+    """Over the frontier-centric (Gunrock) and the message-passing (Tigr) formulation."""
+    wanted = settings.names(session)
+
+    def make(study: runs.Study) -> list[dict[str, Any]]:
+        times = {p: study.measure(p)["ms"] for p in ("sample", "transit", *ALTERNATIVES)}
+        return [{
+            **study.row(), "ms": times, "over_frontier": _over(times["frontier"], times["transit"]),
+            "over_message": _over(times["message"], times["transit"]),
+        }]  # fmt: skip
+
+    rows, notes = _rows(session, wanted, settings.cases(session, *FIGURE9_CASES), make)
+    return runs.record(
+        session, wanted, rows, runs.checked(session), notes=notes, ms="one call of every formulation"
+    )
+
+
+@contextlib.contextmanager
+def index_spans() -> Iterator[list[tuple[Any, Any]]]:
+    """While it is open, an event before and one after every scheduling index that is built."""
+    import cupy
+
+    from gnnsample_lab.sampling.engine.grouping import index, ranges
+
+    builders = ((index, "build"), (ranges, "group"))
+    real, spans = [getattr(*builder) for builder in builders], list[tuple[Any, Any]]()
+
+    def timed(build: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record()
+            built = build(*args, **options)
+            end.record()
+            spans.append((begin, end))
+            return built
+
+        return call
+
+    for (module, name), build in zip(builders, real, strict=True):
+        setattr(module, name, timed(build))
+    try:
+        yield spans
+    finally:
+        for (module, name), build in zip(builders, real, strict=True):
+            setattr(module, name, build)
+
+
+def index_share(study: runs.Study, index: str) -> dict[str, Any]:
+    """GPU time between the ends of a call and inside its index builds, medians: ``ms``, ``index_ms``, ``builds``."""
+    import cupy
+
+    study.measure("transit", index)  # verified, and warm
+    whole, inside, builds = [], [], 0
+    for _ in range(4):
+        run = study.ready("transit", index)
+        common.synchronize()
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        with index_spans() as spans:
+            begin.record()
+            kept = run()
+            end.record()
+        end.synchronize()
+        whole.append(cupy.cuda.get_elapsed_time(begin, end))
+        inside.append(sum(cupy.cuda.get_elapsed_time(*span) for span in spans))
+        builds = len(spans)
+        del kept
+    return {"ms": float(np.median(whole[1:])), "index_ms": float(np.median(inside[1:])), "builds": builds}
+
+
+def figure6(session: Session) -> dict[str, Any]:
+    """How much of the time the scheduling index takes: as NextDoor builds it (radix), and where we do (auto)."""
+    wanted = settings.names(session)
+    kinds = ("radix", "always", "ranges", "auto")
+
+    def make(study: runs.Study) -> list[dict[str, Any]]:
+        found = {index: index_share(study, index) for index in kinds}
+        return [
+            {
+                **study.row(), "index": index, **share, "index_percent": 100 * share["index_ms"] / share["ms"],
+                "steps": study.measure("transit", index)["steps"],
+            }
+            for index, share in found.items()
+        ]  # fmt: skip
+
+    rows, notes = _rows(session, wanted, settings.cases(session), make)
+    return runs.record(
+        session, wanted, rows, runs.checked(session), notes=notes,
+        index_ms="between events before and after each build; small builds are as long as their launches take",
+    )  # fmt: skip
+
+
+DRAWS = (1, 2, 4, 8, 16, 31, 32, 64, 128, 256, 512, 1024, 2048, 8192, 32768)
+"""Draws per transit of table 2's sweep; every point draws about as often in all."""
+
+
+def table2_roots(num_nodes: int, draws: int, total: int, seed: int = 0) -> np.ndarray:
+    """Roots of one-step samples such that each of the chosen vertices is the transit of ``draws`` of them, shuffled."""
+    rng = np.random.default_rng(seed)
+    chosen = rng.choice(num_nodes, max(1, min(num_nodes, total // draws)), replace=False)
+    return rng.permutation(np.repeat(chosen, draws))
+
+
+KERNELS = ("sub-warp", "block", "grid")
+
+
+@contextlib.contextmanager
+def forced(which: str) -> Iterator[None]:
+    """While it is open, every transit goes to one of table 2's kernels."""
+    from gnnsample_lab.sampling.engine.steps import transit
+
+    real, most = transit.KNOBS, 1 << 62
+    few, many = {"sub-warp": (most, most), "block": (1, most), "grid": (1, 0)}[which]
+    bounds = dataclasses.replace(real.index, few=few, many=many)
+    transit.KNOBS = dataclasses.replace(real, index=bounds)
+    try:
+        yield
+    finally:
+        transit.KNOBS = real
+
+
+def table2(session: Session) -> dict[str, Any]:
+    """What each kernel costs at how many draws per transit: the index is built alike, so the kernel makes the gap."""
+    name = settings.names(session, ("orkut-like",), ("ppi-like",))[0]
+    total = 1 << (18 if session.quick else 22)
+    rows = []
+    for draws in DRAWS if not session.quick else DRAWS[::3]:
+        roots = table2_roots(settings.graph(session, name).num_nodes, draws, total)
+        times: dict[str, float] = {}
+        study = runs.Study(session, name, "k-hop", lambda: apps.KHop((1,)), len(roots))
+        study.__dict__["_all_roots"] = roots
+        study.num_samples = len(roots)
+        sample_ms, chosen = study.measure("sample")["ms"], study.measure("transit", "always")["ms"]
+        index_ms: dict[str, float] = {}
+        for which in KERNELS:
+            with forced(which):
+                ready = functools.partial(study.ready, "transit", "always")
+                study.verify(ready()(), f"{which} kernel at {draws} draws")
+                times[which] = runs.gpu_ms(ready)[0]
+                index_ms[which] = index_share(study, "always")["index_ms"]
+        best = min(times, key=times.__getitem__)
+        rows.append({
+            **study.row(), "app": "one draw a sample", "draws_per_transit": draws, "transits": len(roots) // draws,
+            "kernel_ms": {k: max(0.0, t - index_ms[k]) for k, t in times.items()}, "ms": times,
+            "index_ms": index_ms, "chosen_ms": chosen, "sample_ms": sample_ms, "best": best,
+            "chosen_over_best": chosen / times[best], "paper_kernel": paper_kernel(draws),
+        })  # fmt: skip
+        study.free()
+    return runs.record(
+        session, (name,), rows, {"kernels_equal_to_sample_parallel": len(KERNELS) * len(rows)},
+        kernel_ms="the call less its index; one draw for each of the samples that share a transit",
+    )  # fmt: skip
+
+
+def paper_kernel(draws: int) -> str:
+    """The kernel of NextDoor's table 2."""
+    return "sub-warp" if draws < 32 else "block" if draws <= 1024 else "grid"

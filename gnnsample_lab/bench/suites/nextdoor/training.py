@@ -1,0 +1,170 @@
+"""NextDoor's tables 1 and 5: what sampling takes of training, and what replacing the sampler gains."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.environment import graph_facts, scaled
+from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.fastgl import training
+from gnnsample_lab.graph import load
+from gnnsample_lab.graph.errors import DatasetNotFoundError, DownloadError
+from gnnsample_lab.systems.sampled_training import METHODS, SampledRun, train_sampled
+
+from . import cases as settings
+from . import runs
+
+TABLE5_GRAPHS = ("ppi-like", "reddit-like", "orkut-like", "patents-like", "livejournal-like")
+MADE_UP_FEATURES, MADE_UP_CLASSES = 64, 16
+REFERENCES = ("numpy", "walker")
+_STEPS, _QUICK_STEPS = 64, 16
+
+
+def graph(session: Session, name: str) -> Any:
+    """The graph with features and labels on the device, made up where it has none; None where it cannot be had."""
+
+    def make() -> Any:
+        base, scale = scaled(name)
+        try:
+            found = load(base, scale=scale, device="cpu", progress=False)
+        except (DatasetNotFoundError, DownloadError) as error:
+            session.say(f"{name} is left out: {error}")
+            return None
+        if found.feat is None or found.label is None:
+            rng = np.random.default_rng(0)
+            feat = rng.standard_normal((found.num_nodes, MADE_UP_FEATURES), np.float32)
+            label = rng.integers(0, MADE_UP_CLASSES, found.num_nodes)
+            found = dataclasses.replace(found, feat=feat, label=label)
+        session.say(f"{name} with {found.num_features} features")
+        return found.to(common.device())
+
+    for key in [k for k in session._kept if k[0] == "sampled training graph" and k[1] != name]:
+        del session._kept[key]  # features are large
+    return session.kept(("sampled training graph", name), make)
+
+
+def trained(session: Session, name: str, method: str, sampler: str) -> SampledRun:
+    """One run, kept for both tables."""
+
+    def make() -> SampledRun:
+        steps = _QUICK_STEPS if session.quick else _STEPS
+        size = None
+        if session.quick and common.device() == "cpu":
+            size = 16
+        found = train_sampled(
+            graph(session, name), method, sampler, steps=steps, together=min(32, steps), device=common.device(),
+            batch_size=size,
+        )  # fmt: skip
+        session.say(
+            f"{name}, {method}, {sampler}: {found.sample_ms:.2f} ms to sample, {found.train_ms:.2f} ms to train a step"
+        )
+        return found
+
+    return session.kept(("sampled training", name, method, sampler), make)
+
+
+def check(session: Session, name: str, method: str) -> int:
+    """On the same samples the engine trains to the CPU walker's losses; those of NumPy's are at least finite.
+
+    Raises:
+        VerificationError: it does not.
+    """
+    twin, ours = (
+        trained(session, name, method, "walker").losses,
+        trained(session, name, method, "engine").losses,
+    )
+    if not np.allclose(twin, ours, rtol=5e-3, atol=1e-3):
+        worst = float(np.abs(np.array(twin) - ours).max())
+        raise VerificationError(
+            f"{method} on {name}: other losses than the CPU walker's, by {worst:.2g}; nothing counts"
+        )
+    if not np.isfinite(trained(session, name, method, "numpy").losses).all():
+        raise VerificationError(
+            f"{method} on {name}: the NumPy sampler's losses are not finite; nothing counts"
+        )
+    return len(ours)
+
+
+def _methods(session: Session) -> tuple[str, ...]:
+    return tuple(METHODS) if not session.quick else ("GraphSAGE", "FastGCN", "LADIES", "ClusterGCN")
+
+
+def _row(name: str, run: SampledRun) -> dict[str, Any]:
+    return {
+        "graph": name, "method": run.method, "sampler": run.sampler, "device": common.device(),
+        "sample_ms": run.sample_ms, "train_ms": run.train_ms, "sample_percent": run.sample_percent,
+        "steps": run.steps, "steps_of_an_epoch": run.epoch_steps, "epoch_s": run.epoch_s,
+    }  # fmt: skip
+
+
+def _body(
+    session: Session, wanted: list[str], rows: list[dict[str, Any]], losses: int, **settings: Any
+) -> dict[str, Any]:
+    if not rows:
+        raise Unavailable("none of the graphs could be trained on")
+    notes = []
+    if common.device() == "cpu":
+        notes.append("Without a GPU: training and the engine's sampling both on the CPU.")
+    return {
+        "settings": {
+            "device": common.device(), "cpu_threads": runs.all_threads(), "hidden": 64, "batch_size": "512 GraphSAGE, "
+            "64 FastGCN, LADIES, MVS; 20 random clusters; 100 walkers of whom one moves, 100 steps",
+            "features": f"{MADE_UP_FEATURES}, made up, and {MADE_UP_CLASSES} classes where a graph has none",
+            "numpy": "as the method's system has it, NumPy on one core, rewritten", **settings,
+        },
+        "verification": {"losses_equal_to_cpu_walkers": losses},
+        "graphs": {name: graph_facts(found) for name in wanted if (found := _known(session, name)) is not None},
+        "rows": rows, "notes": notes,
+    }  # fmt: skip
+
+
+def _known(session: Session, name: str) -> Any:
+    found = session._kept.get(("sampled training graph", name))
+    return found if found is not None else settings.graph(session, name)
+
+
+def _wanted(session: Session, full: tuple[str, ...], quick: tuple[str, ...]) -> tuple[str, ...]:
+    training.require_torch(session)
+    return session.chosen or (quick if session.quick else full)
+
+
+def table1(session: Session) -> dict[str, Any]:
+    """Share of sampling in training with the methods' own samplers, and with ours."""
+    rows, losses, facts = [], 0, []
+    for name in _wanted(session, ("ppi-like", "reddit-like"), ("ppi-like",)):
+        if graph(session, name) is None:
+            continue
+        facts.append(name)
+        for method in _methods(session):
+            losses += check(session, name, method)
+            rows += [
+                _row(name, trained(session, name, method, sampler))
+                for sampler in ("numpy", "walker", "engine")
+            ]
+    return _body(session, facts, rows, losses)
+
+
+def table5(session: Session) -> dict[str, Any]:
+    """End to end: epoch time with CPU samplers over that with ours, features and model on the device in both."""
+    rows, losses, facts = [], 0, []
+    for name in _wanted(session, TABLE5_GRAPHS, ("ppi-like",)):
+        if graph(session, name) is None:
+            continue
+        facts.append(name)
+        for method in _methods(session):
+            losses += check(session, name, method)
+            ours = trained(session, name, method, "engine")
+            for reference in REFERENCES:
+                before = trained(session, name, method, reference)
+                rows.append({
+                    **_row(name, ours), "reference": reference, "reference_sample_ms": before.sample_ms,
+                    "reference_train_ms": before.train_ms, "reference_epoch_s": before.epoch_s,
+                    "speedup": before.step_ms / ours.step_ms, "most_possible": before.step_ms / before.train_ms,
+                    "sampling_speedup": before.sample_ms / ours.sample_ms if ours.sample_ms else None,
+                })  # fmt: skip
+    return _body(session, facts, rows, losses, speedup="of a step: sampling and training one after the other")

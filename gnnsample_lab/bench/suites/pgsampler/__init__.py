@@ -1,0 +1,1 @@
+"""PGSampler's tables and figures."""

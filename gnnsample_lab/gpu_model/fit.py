@@ -1,0 +1,234 @@
+"""Fitting the GPU model to measured traces, and saying how far off it is on traces that it has not seen.
+
+``python -m gnnsample_lab.gpu_model.fit FOLDER`` fits the traces of a folder and shows the errors of the held-out
+half; with ``--write`` the result replaces the preset that it started from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from gnnsample_lab.gpu_model.estimate import UNIT_NUMBERS, after_us, host_times, launch_shapes, task_costs
+from gnnsample_lab.gpu_model.model import PRESETS_FILE, GpuModel, get_model
+from gnnsample_lab.gpu_model.predict import (
+    course,
+    errors,
+    errors_by_trace,
+    kernel_time,
+    predict,
+    trace_workload,
+)
+from gnnsample_lab.traces import FUSED_STRATEGIES, SampleTrace
+
+_QUEUE_NUMBERS = ("queue_service_us", "queue_slot_us", "queue_latency_us", "publish_us", "poll_us")
+_BLOCK_NUMBERS = ("block_start_us",)
+# Saturation and the block scheduler's time stay as set: no kernel time tells them from latencies.
+# Factors that the search tries on each number; wide first, then fine.
+_PULL = 0.003
+_STEPS = ((0.25, 0.5, 2.0, 4.0), (0.7, 1.4), (0.85, 1.18), (0.93, 1.08))
+
+
+# Of traces that hold one run per strategy and pick rule, these are predicted: each has a relative among the
+# others with the same unit, but another strategy, pick rule or graph.
+_HELD_OUT = {
+    ("block-bsp", "reservoir"), ("fused-static", "floyd"), ("grid-barrier", "floyd"),
+    ("persistent", "reservoir"), ("persistent-tile", "floyd"),
+}  # fmt: skip
+
+
+def comparable(trace: SampleTrace) -> bool:
+    """Whether the model has something to say about a measured trace.
+
+    Not about ``edge-bsp``, whose records cover the last of its three kernels only, and not about runs of the
+    published completion rule, which end in a race.
+    """
+    return trace.strategy != "edge-bsp" and trace.completion != "paper"
+
+
+def split_half(traces: Iterable[SampleTrace]) -> tuple[list[SampleTrace], list[SampleTrace]]:
+    """(for fitting, held out) of the traces that are :func:`comparable`.
+
+    Every other trace of a sorted list, so that both halves see all kinds; where there is but one trace of each
+    strategy and pick rule, halves are chosen such that each has queues, hops with barriers, and both rules.
+    """
+    traces = [t for t in traces if comparable(t)]
+    kinds = [(t.strategy, t.pick) for t in traces]
+    if len(kinds) > 2 and len(set(kinds)) == len(kinds):
+        fitting = [t for t, k in zip(traces, kinds, strict=True) if k not in _HELD_OUT]
+        held_out = [t for t, k in zip(traces, kinds, strict=True) if k in _HELD_OUT]
+        if fitting and held_out:
+            return fitting, held_out
+
+    def kind(t: SampleTrace) -> tuple[object, ...]:
+        return (t.strategy, t.pick, t.graph_name, len(t.fanouts), t.fanouts, t.batch_size, t.batch_id, t.seed)
+
+    ordered = sorted(traces, key=kind)
+    return ordered[::2], ordered[1::2]
+
+
+def fit(traces: Iterable[SampleTrace], base: GpuModel | str = "h200", *, rounds: int = 4) -> GpuModel:
+    """Fit the numbers of a GPU to traces measured on it.
+
+    Half of the traces fit, the other half is only predicted. First, host times are read off the traces and
+    the cost of a task is estimated from task durations by least squares; then a coordinate search scales the
+    numbers until kernel times, queue peaks and the course of each hop agree best in the first half.
+
+    Args:
+        traces: measured traces of one device, at least two.
+        base: where to start, and what stays as it is for strategies that no trace shows.
+        rounds: passes of the search over all numbers, 1 (fine steps only) to 4 (from wide to fine).
+
+    Returns:
+        A model whose ``fit_error`` holds :func:`errors` of both halves, prefixed ``fitted_`` and
+        ``held_out_``, and the numbers of traces, ``num_fitted`` and ``num_held_out``.
+
+    Raises:
+        ValueError: for fewer than two traces, or traces of several devices.
+    """
+    found = [t for t in traces if comparable(t)]
+    if len(found) < 2:
+        raise ValueError(f"traces must hold at least two traces to fit and to check (got {len(found)})")
+    devices = sorted({t.device_name for t in found})
+    if len(devices) > 1:
+        raise ValueError(f"traces must come from one device (got {', '.join(devices)})")
+    fitting, held_out = split_half(found)
+    model = host_times(get_model(base), fitting)
+    model = replace(model, name=devices[0], num_sms=fitting[0].num_sms)
+    bandwidths = [t.copy_bandwidth_gbps for t in fitting if np.isfinite(t.copy_bandwidth_gbps)]
+    if bandwidths:
+        model = replace(model, copy_bandwidth_gbps=float(np.median(bandwidths)))
+    model = launch_shapes(model, fitting)
+    model = after_us(model, fitting)
+    model = task_costs(model, fitting)
+    model = _search(model, fitting, rounds)
+    measured = {f"fitted_{k}": v for k, v in errors(model, fitting).items()}
+    measured |= {f"held_out_{k}": v for k, v in errors(model, held_out).items()}
+    measured |= {"num_fitted": float(len(fitting)), "num_held_out": float(len(held_out))}
+    origin = "measured" if all(t.origin == "measured" for t in found) else "not only measured"
+    source = (
+        f"Fitted to {len(fitting)} {origin} traces of {devices[0]}; errors are of {len(held_out)} others."
+    )
+    if held_out[0:1] and all((t.strategy, t.pick) in _HELD_OUT for t in held_out):
+        source += f" Those are {', '.join(f'{t.strategy} ({t.pick})' for t in held_out)}."
+    return replace(model, source=source, fit_error=measured)
+
+
+@dataclass(frozen=True)
+class _Move:
+    """One number that the search scales, and which of the traces it can matter to."""
+
+    apply: Callable[[GpuModel, float], GpuModel]
+    matters: npt.NDArray[np.bool_]
+
+
+def _search(model: GpuModel, traces: Sequence[SampleTrace], rounds: int) -> GpuModel:
+    """Coordinate search over factors of single numbers; minimises squared logarithms of ratios."""
+    units = [model.execution[t.strategy].unit for t in traces]
+    works = [trace_workload(t, model.units[name]) for t, name in zip(traces, units, strict=True)]
+    courses = [
+        course(t.tasks.hop.astype(np.int64), t.tasks.start_us, t.tasks.end_us, t.strategy in FUSED_STRATEGIES)
+        for t in traces
+    ]
+
+    def loss(candidate: GpuModel, at: int) -> float:
+        t = traces[at]
+        expected = predict(candidate, t, works[at])
+        value = np.log(max(expected.kernel_us, 1e-9) / max(kernel_time(t), 1e-9)) ** 2
+        if t.queue.peak:
+            value += 0.5 * np.log(max(expected.queue_peak, 1) / t.queue.peak) ** 2
+        if len(expected.course_us) == len(courses[at]):
+            value += np.mean(((expected.course_us - courses[at]) / max(courses[at].max(), 1e-9)) ** 2)
+        return float(value)
+
+    moves = [
+        _Move(_unit_move(name, number), np.array([unit == name for unit in units]))
+        for name in sorted(set(units))
+        for number in UNIT_NUMBERS
+    ]
+    queued = np.array([t.strategy in FUSED_STRATEGIES for t in traces])
+    moves += [_Move(_shared_move(number), queued) for number in _QUEUE_NUMBERS]
+    moves += [_Move(_shared_move(number), np.ones(len(traces), dtype=bool)) for number in _BLOCK_NUMBERS]
+    best = np.array([loss(model, at) for at in range(len(traces))])
+    scaled = np.ones(len(moves))
+    for factors in _STEPS[-rounds:]:
+        for which, move in enumerate(moves):
+            affected = np.flatnonzero(move.matters).tolist()
+            for factor in factors:
+                candidate = move.apply(model, factor)
+                values = np.array([loss(candidate, at) for at in affected])
+                # Numbers read off the traces are left only for a reason: few traces pin down few of them.
+                pull = _PULL * (np.log(scaled[which] * factor) ** 2 - np.log(scaled[which]) ** 2)
+                if values.sum() + pull < best[affected].sum() * (1 - 1e-6):
+                    model, best[affected] = candidate, values
+                    scaled[which] *= factor
+    return model
+
+
+def _unit_move(name: str, number: str) -> Callable[[GpuModel, float], GpuModel]:
+    return lambda model, factor: model.with_unit(
+        name, **{number: getattr(model.units[name], number) * factor}
+    )
+
+
+def _shared_move(number: str) -> Callable[[GpuModel, float], GpuModel]:
+    return lambda model, factor: replace(model, **{number: getattr(model, number) * factor})
+
+
+def load_traces(folder: str | Path) -> list[SampleTrace]:
+    """All measured traces of a folder, in order of their names.
+
+    Raises:
+        FileNotFoundError: if the folder holds no measured trace.
+        ValueError: if a file is damaged.
+    """
+    found = [SampleTrace.load(path) for path in sorted(Path(folder).glob("*.npz"))]
+    measured = [t for t in found if t.origin == "measured"]
+    if not measured:
+        raise FileNotFoundError(f"no measured traces (*.npz) in {folder}")
+    return measured
+
+
+def store_preset(model: GpuModel, path: Path = PRESETS_FILE) -> None:
+    """Put ``model`` in the presets file under its key, in place of the preset of that name."""
+    data = json.loads(path.read_text(encoding="utf-8"))
+    values = model.to_json()
+    data["models"][values.pop("key")] = values
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line of the module; see its docstring."""
+    parser = argparse.ArgumentParser(
+        prog="gpu_model.fit", description="Fit the GPU model to measured traces."
+    )
+    parser.add_argument("folder", help="folder with *.npz traces of one GPU")
+    parser.add_argument("--base", default="h200", help="preset to start from (default: h200)")
+    parser.add_argument("--note", default="", help="what else to say about the numbers, kept with the preset")
+    parser.add_argument("--write", action="store_true", help="replace that preset by the result")
+    options = parser.parse_args(arguments)
+    traces = load_traces(options.folder)
+    model = fit(traces, options.base)
+    model = replace(model, source=f"{model.source} {options.note}".strip())
+    for row in errors_by_trace(model, split_half(traces)[1]):
+        print(
+            f"{row['strategy']:16} {row['pick']:10} {row['graph']:16} {row['batch_size']:6} x ({row['fanouts']})  "
+            f"kernel {row['kernel_us']:8.1f} us, model {row['predicted_kernel_us']:8.1f} "
+            f"({row['kernel_time_error']:.0%})  queue {row['queue_peak']}, model {row['predicted_queue_peak']}"
+        )
+    print(model.source)
+    print({name: round(value, 3) for name, value in model.fit_error.items()})
+    if options.write:
+        store_preset(model)
+
+
+if __name__ == "__main__":
+    main()

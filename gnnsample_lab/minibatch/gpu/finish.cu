@@ -1,0 +1,351 @@
+// From the rows that a sampling kernel left behind to a compact mini-batch with local ids.
+//
+//   reach, map_rows      queue strategies only: local ids by hop, and which task became which row
+//   rank_words, rank_order   bitmap tables only: local id = order[rank of the vertex's bit]
+//   scan_rows            the totals for the host, then where each row's picks go (one pass, decoupled look-back)
+//   emit                 node ids, offsets, counts, neighbours, positions and local ids, compact
+//
+// Bound: emit streams 8 bytes in and 16 out per pick and looks up 4 in a table that fits the L2 cache.
+// @variants ID_T=int,long RULE=0 TABLE=0,1,2 TRACE=0 KMAX=8
+#include "sampling/neighbors/hops/begin.cuh"
+#include "sampling/neighbors/hops/expand.cuh"
+#include "scan.cuh"
+
+struct Finish {
+    i64* row_offsets;  // [mini-batch][row_total + 1] exclusive scan over the rows of all hops
+    u64 row_total;     // rows of all hops, at most
+    int* row_map[LAB_MAX_HOPS];  // [mini-batch][row_cap] task of each row, -1 for none; null when rows are in order
+    i64* totals;       // pinned host memory, [mini-batch][64]: status, levels[16], edges[15], and last the flag
+};
+
+struct Out {  // addresses of one mini-batch's arrays
+    ID_T* nodes;
+    i64* inverse;
+    i64* offsets[LAB_MAX_HOPS];
+    int* counts[LAB_MAX_HOPS];
+    ID_T* neighbors[LAB_MAX_HOPS];
+    i64* positions[LAB_MAX_HOPS];
+    int* locals[LAB_MAX_HOPS];
+};
+
+// One argument for all kernels: those of sampling/ declare its first member and get just that.
+struct Job {
+    Plan plan;
+    Finish finish;
+    Out out;
+};
+
+// Level `hop + 1`: the picks of hop `hop` that no earlier level holds. A warp takes 32 tasks, a lane one.
+extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32) reach(const __grid_constant__ Plan p, int hop) {
+    __shared__ ID_T staged[LAB_WARPS][LAB_STAGE];
+    const u32 b = blockIdx.y, warp = threadIdx.x >> 5;
+    u32* counters = lab_counters(p, b);
+    const u32 base = p.batches[b].base;
+    const Hop& h = p.hops[hop];
+    // After an error a row may be handed out that no block filled: its count and offset are what the memory held
+    // before, and would lead anywhere. One answer for the whole warp, since a block of this hop may raise an error.
+    const bool failed = __any_sync(LAB_FULL, lab_read(counters + CTR_STATUS));
+    const u64 rows = failed ? 0 : min((u64)lab_read(counters + CTR_ROWS + hop), h.row_cap);
+    u64 level_end = lab_read(counters + CTR_SEEDS);
+    for (int i = 0; i < hop; ++i) level_end += lab_read(counters + CTR_FRESH + i);
+    Stage stage{staged[warp], 0};
+    bool overflow = false;
+    u32 picked = 0;
+    for (u64 row = (u64)blockIdx.x * LAB_WARPS + warp; row < rows; row += (u64)gridDim.x * LAB_WARPS) {
+        const u64 at = (u64)b * h.row_cap + row;
+        const int count = h.counts[at];
+        if (lab_lane() == 0) picked += count;
+        const u64 from = (u64)b * h.pick_cap + (h.stride ? row * h.stride : (u64)h.offsets[at]);
+        for (int j0 = 0; j0 < count; j0 += 32) {
+            const int j = j0 + lab_lane();
+            const ID_T u = j < count ? h.neighbors[from + j] : 0;
+            const bool fresh = j < count && lab_insert(p.table, b, base, u, overflow);
+            if (stage.count > LAB_STAGE - 32) lab_flush(p, b, base, counters, hop, level_end, stage);
+            lab_push(stage, fresh, u);
+        }
+    }
+    lab_flush(p, b, base, counters, hop, level_end, stage);
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    lab_count_edges(counters, hop, picked);
+}
+
+extern "C" __global__ void map_rows(const __grid_constant__ Job job) {
+    const Plan& p = job.plan;
+    const Finish& f = job.finish;
+    const u32 b = blockIdx.y;
+    u32* counters = lab_counters(p, b);
+    if (lab_read(counters + CTR_STATUS)) return;
+    const u32 base = p.batches[b].base;
+    for (int hop = 0; hop < p.num_hops; ++hop) {
+        const Hop& h = p.hops[hop];
+        const u64 rows = min((u64)lab_read(counters + CTR_ROWS + hop), h.row_cap);
+        for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < rows; i += (u64)gridDim.x * blockDim.x) {
+            const u32 local = lab_find(p.table, b, base, h.vertices[(u64)b * h.row_cap + i]);
+            if (local < h.row_cap) f.row_map[hop][(u64)b * h.row_cap + local] = (int)i;
+        }
+    }
+}
+
+struct HopRows {  // rows of all hops one after the other: hop h has rows first[h] .. first[h + 1]
+    u64 first[LAB_MAX_HOPS + 1];
+};
+
+// By the first warp: lane `hop` computes its level, then a scan.
+__device__ __forceinline__ void load_rows(const Plan& p, const u32* counters, HopRows& rows) {
+    const u32 lane = lab_lane();
+    const int hop = min((int)lane, p.num_hops - 1);
+    const Levels level = lab_levels(p, counters, hop);
+    u64 inclusive = (int)lane < p.num_hops ? min(level.end - level.begin, p.hops[hop].row_cap) : 0;
+#pragma unroll
+    for (int apart = 1; apart < 16; apart <<= 1) {
+        const u64 left = __shfl_up_sync(LAB_FULL, inclusive, apart);
+        if (lane >= apart) inclusive += left;
+    }
+    if (lane == 0) rows.first[0] = 0;
+    if (lane < LAB_MAX_HOPS) rows.first[lane + 1] = inclusive;
+}
+
+__device__ __forceinline__ i64 task_of(const Plan& p, const Finish& f, u32 b, int hop, u64 row) {
+    const int* map = f.row_map[hop];
+    return map ? map[(u64)b * p.hops[hop].row_cap + row] : (i64)row;
+}
+
+// Tell the host what it has to allocate. It polls the flag, written last, while the scan still runs.
+__device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* totals, u32 flag) {
+    const int hop = lab_lane();
+    if (hop == 0) {
+        totals[0] = lab_read(counters + CTR_STATUS);
+        totals[1] = lab_read(counters + CTR_SEEDS);
+    }
+    if (hop < p.num_hops) {
+        u64 level = lab_read(counters + CTR_SEEDS);
+        for (int h = 0; h <= hop; ++h) level += lab_read(counters + CTR_FRESH + h);
+        totals[2 + hop] = level;
+        totals[17 + hop] = __ldcg((const u64*)(counters + CTR_EDGES) + hop);
+    }
+    // The flag may be seen only after the totals that all lanes wrote. So the lanes meet first: that orders their writes
+    // before lane 0, and lane 0's own fence, between them and the flag, makes the flag a release of all of them. A fence
+    // by each lane before the meeting would order nothing against the flag, which another lane writes.
+    __syncwarp();
+    if (hop == 0) {
+        __threadfence_system();
+        *(volatile i64*)(totals + 63) = flag;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constant__ Job job) {
+    const Plan& p = job.plan;
+    const Finish& f = job.finish;
+    __shared__ HopRows rows;
+    __shared__ u32 tile;
+    const u32 b = blockIdx.y;
+    u32* counters = lab_counters(p, b);
+    i64* totals = f.totals + (u64)b * 64;
+    if (threadIdx.x < 32) load_rows(p, counters, rows);
+    __syncthreads();
+    const u64 total = rows.first[p.num_hops];
+    i64* out = f.row_offsets + (u64)b * (f.row_total + 1);
+    // bounded: every pass takes a tile that no other pass takes, and the first tile beyond the rows ends the block
+    while (true) {
+        if (threadIdx.x == 0) tile = atomicAdd(counters + CTR_SCAN, 1u);
+        __syncthreads();
+        const u32 mine = tile;
+        __syncthreads();
+        if (mine == 0 && threadIdx.x < 32) report(p, counters, totals, p.batches[b].base);
+        if ((u64)mine * TILE >= total) return;
+        const u64 r0 = (u64)mine * TILE + threadIdx.x * 4;
+        u64 values[4];
+        int hop = 0;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const u64 r = r0 + c;
+            values[c] = 0;
+            if (r < total) {
+                while (r >= rows.first[hop + 1]) ++hop;  // bounded: r < total = rows.first[p.num_hops]
+                const i64 task = task_of(p, f, b, hop, r - rows.first[hop]);
+                if (task >= 0) values[c] = p.hops[hop].counts[(u64)b * p.hops[hop].row_cap + task];
+            }
+        }
+        u64 at = scan_tile(p.scan_state + (u64)b * p.scan_tiles, mine, values);
+        hop = 0;
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const u64 r = r0 + c;
+            if (r < total) {
+                while (r >= rows.first[hop + 1]) ++hop;  // bounded: r < total = rows.first[p.num_hops]
+                out[r] = at;
+                at += values[c];
+                if (r + 1 == total) out[total] = at;
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_constant__ Plan p, u64* state, u64 tiles) {
+#if TABLE == 1
+    __shared__ u32 tile;
+    const u32 b = blockIdx.y;
+    const u32* words = p.table.words + (u64)b * p.table.stride;
+    u32* ranks = p.table.ranks + (u64)b * p.table.stride;
+    // bounded: every pass takes a tile that no other pass takes, and the first tile beyond the words ends the block
+    while (true) {
+        if (threadIdx.x == 0) tile = atomicAdd(lab_counters(p, b) + CTR_RANK, 1u);
+        __syncthreads();
+        const u32 mine = tile;
+        __syncthreads();
+        if ((u64)mine * TILE >= p.table.stride) return;
+        const u64 w0 = (u64)mine * TILE + threadIdx.x * 4;
+        u64 values[4];
+        for (int c = 0; c < 4; ++c) values[c] = w0 + c < p.table.stride ? __popc(words[w0 + c]) : 0;
+        u64 at = scan_tile(state + (u64)b * tiles, mine, values);
+        for (int c = 0; c < 4; ++c) {
+            if (w0 + c < p.table.stride) ranks[w0 + c] = (u32)at;
+            at += values[c];
+        }
+    }
+#endif
+}
+
+extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
+#if TABLE == 1
+    const u32 b = blockIdx.y;
+    const u32* counters = lab_counters(p, b);
+    // Vertices that found no room among the nodes have their bits all the same, so ranks exceed what `order` holds.
+    if (lab_read(counters + CTR_STATUS)) return;
+    const u64 count = min(lab_levels(p, counters, p.num_hops).end, p.node_cap);
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
+        const u64 v = p.nodes[(u64)b * p.node_cap + i], w = (u64)b * p.table.stride + (v >> 5);
+        const u32 rank = p.table.ranks[w] + __popc(p.table.words[w] & ((1u << (v & 31)) - 1));
+        p.table.order[(u64)b * p.table.order_stride + rank] = (u32)i;
+    }
+#endif
+}
+
+#define EMIT_WARPS 8
+__device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const Out& o) {
+    __shared__ HopRows rows;
+    __shared__ u32 begins[EMIT_WARPS][33];
+    __shared__ u64 froms[EMIT_WARPS][32];
+    __shared__ i64 starts[EMIT_WARPS][32];
+    const u32 b = blockIdx.y, lane = lab_lane(), warp = threadIdx.x >> 5;
+    const u32* counters = lab_counters(p, b);
+    const Batch& batch = p.batches[b];
+    const u32 base_stamp = batch.base;
+    if (threadIdx.x < 32) load_rows(p, counters, rows);
+    __syncthreads();
+    const u64 thread = blockIdx.x * (u64)blockDim.x + threadIdx.x, threads = (u64)gridDim.x * blockDim.x;
+    const u64 num_nodes = lab_levels(p, counters, p.num_hops).end;
+    for (u64 i = thread; i < num_nodes; i += threads) o.nodes[i] = p.nodes[(u64)b * p.node_cap + i];
+    const u32* inverse = p.inverse + (u64)b * p.seed_cap;
+    for (u64 i = thread; i < batch.num_seeds; i += threads) {
+        const u32 found = inverse[i];
+        o.inverse[i] = found & LAB_DUPLICATE ? inverse[found & ~LAB_DUPLICATE] : found;
+    }
+    const i64* scanned = f.row_offsets + (u64)b * (f.row_total + 1);
+    // A warp takes a tile of rows of one hop; few rows make small tiles, so that every multiprocessor has some.
+    const u64 warps = threads >> 5, all_rows = rows.first[p.num_hops];
+    const u64 slots = warps * max((all_rows + warps * 32 - 1) / (warps * 32), 1ull);
+    const u32 tile_rows = (u32)max((all_rows + slots - 1) / slots, 2ull);
+    u64 tile = thread >> 5;
+    for (int hop = 0; hop < p.num_hops; ++hop) {
+        const Hop& h = p.hops[hop];
+        const u64 first = rows.first[hop], n = rows.first[hop + 1] - first;
+        const u64 tiles = (n + tile_rows - 1) / tile_rows;
+        if (tile >= tiles && !(thread == 0)) {
+            tile -= tiles;
+            continue;
+        }
+        const i64 base = scanned[first];
+        // Pointers once per hop: the compiler must assume that every store may change what `o` and `p` hold.
+        const ID_T* __restrict__ in_neighbors = h.neighbors;
+        const int* __restrict__ in_slots = h.slots;
+        ID_T* __restrict__ out_neighbors = o.neighbors[hop];
+        i64* __restrict__ out_positions = o.positions[hop];
+        int* __restrict__ out_locals = o.locals[hop];
+        if (thread == 0) o.offsets[hop][n] = scanned[first + n] - base;
+        for (; tile < tiles; tile += warps) {
+            const u64 row0 = tile * tile_rows;
+            const u32 mine = (u32)min((u64)tile_rows, n - row0);
+            const i64 g = scanned[first + row0 + min(lane, mine)];
+            const i64 g0 = __shfl_sync(LAB_FULL, g, 0);
+            begins[warp][lane] = (u32)(g - g0);
+            if (lane == 0) begins[warp][32] = (u32)(scanned[first + row0 + mine] - g0);
+            u64 from = 0;
+            i64 start = 0;
+            if (lane < mine) {
+                const u64 row = row0 + lane;
+                const i64 task = task_of(p, f, b, hop, row);
+                int count = 0;
+                if (task >= 0) {
+                    const u64 at = (u64)b * h.row_cap + task;
+                    count = h.counts[at];
+                    start = h.starts[at];
+                    from = (u64)b * h.pick_cap + (h.stride ? (u64)task * h.stride : (u64)h.offsets[at]);
+                }
+                o.offsets[hop][row] = g - base;
+                o.counts[hop][row] = count;
+            }
+            froms[warp][lane] = from;
+            starts[warp][lane] = start;
+            __syncwarp();
+            const i64 out = g0 - base;
+            if (h.stride && !f.row_map[hop]) {
+                // Rows in order, a fixed room each: slot e of the tile lies at `in + e`, no search for its row.
+                const u32 k = h.stride, magic = (1u << 20) / k + 1, room = mine * k;  // exact while e * k < 2^20
+                const ID_T* in = in_neighbors + (u64)b * h.pick_cap + row0 * k;
+                const int* in_at = in_slots + (u64)b * h.pick_cap + row0 * k;
+                for (u32 e0 = lane; e0 < room; e0 += 64) {
+                    ID_T u[2];
+                    i64 position[2];
+                    u32 to[2];
+#pragma unroll
+                    for (u32 c = 0; c < 2; ++c) {
+                        const u32 e = e0 + c * 32, r = (e * magic) >> 20, slot = e - r * k;
+                        to[c] = 0xFFFFFFFFu;
+                        if (e < room && begins[warp][r] + slot < begins[warp][r + 1]) {
+                            to[c] = begins[warp][r] + slot;
+                            u[c] = in[e];
+                            position[c] = starts[warp][r] + in_at[e];
+                        }
+                    }
+#pragma unroll
+                    for (u32 c = 0; c < 2; ++c) {
+                        if (to[c] == 0xFFFFFFFFu) continue;
+                        out_locals[out + to[c]] = lab_find(p.table, b, base_stamp, u[c]);
+                        out_neighbors[out + to[c]] = u[c];
+                        out_positions[out + to[c]] = position[c];
+                    }
+                }
+                __syncwarp();
+                continue;
+            }
+            const u32 total = begins[warp][32];
+            for (u32 e0 = 0; e0 < total; e0 += 64) {
+#pragma unroll
+                for (u32 c = 0; c < 2; ++c) {
+                    const u32 e = e0 + c * 32 + lane;
+                    if (e >= total) break;
+                    u32 r = 0;
+#pragma unroll
+                    for (u32 step = 16; step; step >>= 1)
+                        if (begins[warp][r + step] <= e) r += step;
+                    const u64 at = froms[warp][r] + (e - begins[warp][r]);
+                    const ID_T u = in_neighbors[at];
+                    out_neighbors[out + e] = u;
+                    out_positions[out + e] = starts[warp][r] + in_slots[at];
+                    out_locals[out + e] = lab_find(p.table, b, base_stamp, u);
+                }
+            }
+            __syncwarp();
+        }
+        tile -= tiles;
+    }
+}
+
+// One mini-batch: its addresses travel in the argument. Several: they lie in device memory.
+extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_one(const __grid_constant__ Job job) {
+    emit_batch(job.plan, job.finish, job.out);
+}
+extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_many(const __grid_constant__ Job job, const Out* outs) {
+    emit_batch(job.plan, job.finish, outs[blockIdx.y]);
+}

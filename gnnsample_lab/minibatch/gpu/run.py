@@ -1,0 +1,324 @@
+"""Sampling and relabelling on the GPU: one launch for any number of mini-batches, one wait for their sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.minibatch.waves import Waves
+from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
+from gnnsample_lab.sampling.neighbors.plan import MAX_NODES, STATUS_BAD_SEED, STATUS_BROKEN, STATUS_STALLED
+from gnnsample_lab.sampling.neighbors.sizes import MAX_MARGIN, Sizer, seed_capacity
+from gnnsample_lab.sampling.neighbors.spec import SampleSpec
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.neighbors.workspace import Workspace
+from gnnsample_lab.sampling.weights import IntegerWeights
+
+from .finish import Finisher
+from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
+
+_AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
+_AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
+"""Joins the candidates where the work is the degree and not the fanout: these share hubs among many threads."""
+_AUTO_REPEATS = 5
+_POLLS = 2_000_000
+
+
+class GpuEngine:
+    """Samples on the GPU for one :class:`NeighborSampler`."""
+
+    def __init__(
+        self,
+        graph: Any,
+        spec: SampleSpec,
+        weights: IntegerWeights | None,
+        strategy: str,
+        completion: str,
+        fetch_size: int,
+        traced: bool,
+        scratch_bytes: int | None,
+        table: str | None = None,
+        knobs: Knobs | None = None,
+        id_map: str = "auto",
+    ) -> None:
+        import cupy
+
+        if graph.num_nodes > MAX_NODES:
+            raise ValueError(f"graph has {graph.num_nodes} vertices; at most {MAX_NODES} work on a GPU")
+        self.graph, self.spec, self.weights = graph, spec, weights
+        self.id_map = id_map
+        self.strategy, self.fetch_size, self.traced = strategy, fetch_size, traced
+        self.paper = completion == "paper"
+        self.knobs = knobs or Knobs()
+        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
+        self.scratch_limit = scratch_bytes if scratch_bytes is not None else int(free * 0.05)
+        self.table = table
+        self.reason = f"strategy={strategy!r} was asked for"
+        self._margin = 1.0
+        self._workspaces: dict[tuple[int, int], Workspace] = {}
+        self.waves: dict[int, Waves] = {}  # by seed capacity
+        self._chosen = strategy
+        if strategy == "auto":
+            self._chosen = "captured"
+            self.reason = "not measured yet: strategy='auto' measures at the first sample"
+            self._undecided = not traced
+            if traced:
+                self.reason = (
+                    "a traced run times kernels one by one, so 'auto' takes 'captured' without measuring"
+                )
+        else:
+            self._undecided = False
+        self._set_up()
+
+    def _set_up(self) -> None:
+        strategy = self._chosen
+        queued = strategy in QUEUE_STRATEGIES
+        self.sizer = Sizer(self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table)
+        self.launcher = Launcher(self.graph, self.spec, strategy, self.traced, self.knobs)
+        self.finisher = Finisher(self.launcher, queued)
+        self.per_hop = None
+        if strategy in PER_HOP_STRATEGIES:
+            chosen = SAMPLER_DEFAULT if self.id_map == "auto" else self.id_map
+            self.per_hop = PerHopSampler(
+                self.graph, self.spec, self.weights, self.launcher, chosen, self.scratch_limit
+            )
+        self._forget()
+
+    def _forget(self) -> None:
+        """Give back all buffers; times of launches that used them say nothing about those to come."""
+        self._workspaces.clear()
+        self.waves.clear()
+
+    @property
+    def scratch_bytes(self) -> int:
+        held = self.per_hop.id_map.scratch_bytes if self.per_hop is not None else 0
+        return held + sum(w.num_bytes for w in self._workspaces.values())
+
+    def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
+        """Mini-batches of ``seeds`` with consecutive batch ids, as many in a launch as is fastest (:mod:`.waves`)."""
+        if self._undecided:
+            self._decide(seeds, first_batch_id)
+        return self._sample_all(seeds, first_batch_id, timed=True)
+
+    def _sample_all(self, seeds: Sequence[Any], first_batch_id: int, timed: bool) -> list[MiniBatch]:
+        if self.per_hop is not None:
+            return [self._sample_per_hop(s, first_batch_id + i) for i, s in enumerate(seeds)]
+        most_seeds = max(int(s.size) for s in seeds)
+        result: list[MiniBatch] = []
+        for size in self._wave_sizes(len(seeds), most_seeds, timed):
+            begin = len(result)
+            result += self._sample_wave(seeds[begin : begin + size], first_batch_id + begin, most_seeds)
+        return result
+
+    def _wave_sizes(self, count: int, most_seeds: int, timed: bool) -> Iterable[int]:
+        """Mini-batches of each launch. All of a call are made for ``most_seeds``, so that they share buffers."""
+        if count == 1 or self.traced:
+            return [1] * count
+        cap = seed_capacity(most_seeds)
+        waves = self.waves.get(cap)
+        if waves is None:
+            begin, most = self.sizer.batches_at_once(cap)
+            waves = self.waves[cap] = Waves(begin, min(most, self.launcher.sms))
+        return waves.timed(count) if timed else waves.untimed(count)
+
+    def workspace(self, num_batches: int, max_seeds: int) -> Workspace:
+        """Buffers for a launch; kept while they and their like fit the scratch bound."""
+        key = (num_batches, seed_capacity(max_seeds))
+        found = self._workspaces.get(key)
+        if found is not None:
+            return found
+        shape = self.sizer.shape(num_batches, key[1], self._margin)
+        need = self.sizer.num_bytes(shape)
+        while self._workspaces and self.scratch_bytes + need > self.scratch_limit:
+            self._workspaces.pop(next(iter(self._workspaces)))
+        made = Workspace(
+            self.graph, self.spec, self.weights, shape, self.launcher.strategy in QUEUE_STRATEGIES, self.traced,
+            self.fetch_size, self.paper,
+        )  # fmt: skip
+        self._workspaces[key] = made
+        return made
+
+    def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> list[MiniBatch]:
+        while True:
+            ws = self.workspace(len(seeds), most_seeds)
+            try:
+                keep = self.stage(ws, seeds, first_batch_id)
+                timing = self.launch(ws)
+            except BaseException:
+                self._forget()  # its stamps and tables may be half way between two launches
+                raise
+            status = 0
+            for i in range(len(seeds)):
+                status |= ws.totals_view[i * 64]
+            if not status:
+                batches = self.finisher.emit(ws, seeds, first_batch_id, self.graph)
+                if timing is not None:
+                    from .trace import attach_trace
+
+                    attach_trace(self, ws, batches[0], timing)
+                del keep
+                return batches
+            if status & STATUS_BAD_SEED:
+                raise ValueError(
+                    f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)"
+                )
+            if status & STATUS_STALLED:
+                raise RuntimeError(
+                    f"strategy {self.strategy!r} made no progress and was stopped; no sample was made"
+                )
+            if status & STATUS_BROKEN:
+                self._forget()
+                raise RuntimeError(
+                    f"strategy {self.strategy!r} lost a seed that it had inserted: other work on the GPU has "
+                    "overwritten its memory; no sample was made"
+                )
+            self._grow()
+
+    def _sample_per_hop(self, seeds: Any, batch_id: int) -> MiniBatch:
+        assert self.per_hop is not None
+        if not self.traced:
+            return self.per_hop.sample(seeds, batch_id)
+        from .trace import Timing, attach_per_hop_trace
+
+        timing = Timing()
+        batch = self.per_hop.sample(seeds, batch_id, timing)
+        timing.events[-1][2].synchronize()
+        attach_per_hop_trace(self, batch, timing)
+        return batch
+
+    def _grow(self) -> None:
+        """A buffer overflowed: the same sample is drawn again with room for more, as far as the bound goes."""
+        self._forget()
+        self._margin *= 2
+        if self._margin > MAX_MARGIN:
+            self._margin = float(MAX_MARGIN)
+            raise self.sizer.too_small()
+
+    def stage(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int) -> list[Any]:
+        """Write what the launch reads from host memory. Returns arrays that must live until it is over."""
+        base, tag = ws.stamp()
+        keep = []
+        for i, given in enumerate(seeds):
+            array = given
+            if array.dtype != np.int32 and array.dtype != np.int64:
+                array = array.astype(np.int64)
+            if isinstance(array, np.ndarray) or not array.flags.c_contiguous:
+                import cupy
+
+                array = cupy.ascontiguousarray(cupy.asarray(array))
+            keep.append(array)
+            ws.write_batch(i, array.data.ptr, array.size, array.itemsize == 8, first_batch_id + i, base, tag)
+        return keep
+
+    def launch(self, ws: Workspace) -> Any:
+        """Sample, scan, and bring the sizes to ``ws.host_totals``; waits for them."""
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        timing = None
+        if self.traced:
+            from .trace import timed_launch
+
+            if not ws.warm:  # compile first: a trace is not to show the compiler
+                timed_launch(self, ws)
+                stream.synchronize()
+                ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
+                ws.warm = True
+            timing = timed_launch(self, ws)
+        elif self._chosen == "captured":
+            if ws.graph_exec is None:
+                ws.graph_exec = capture(lambda: self._work(ws))
+                # The first, uncaptured run has used this launch's stamps: samples are repeated with fresh ones.
+                stream.synchronize()
+                ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
+            ws.graph_exec.launch(stream)
+        else:
+            self._work(ws)
+        self._await_totals(ws, stream)
+        return timing
+
+    def _await_totals(self, ws: Workspace, stream: Any) -> None:
+        """Poll the flags that the scan writes before it scans: the host allocates while the GPU goes on."""
+        view = ws.totals_view
+        for i in range(ws.shape.num_batches):
+            flag = ws.last_base
+            for _ in range(_POLLS):
+                if view[i * 64 + 63] == flag:
+                    break
+            else:
+                stream.synchronize()  # raises what went wrong, or ends a launch that merely took long
+                if view[i * 64 + 63] != flag:
+                    raise RuntimeError(f"strategy {self.strategy!r} did not report its totals")
+
+    def _work(self, ws: Workspace) -> None:
+        self.launcher(ws)
+        self.finisher.scan(ws)
+
+    def _decide(self, seeds: Sequence[Any], first_batch_id: int) -> None:
+        """``strategy="auto"``: run the candidates on these very seeds and keep the fastest."""
+        import cupy
+
+        self._undecided = False
+        best: dict[str, float] = {}
+        relabels_itself = self.id_map == "in-sampler"
+        candidates: tuple[str, ...] = _AUTO_CANDIDATES
+        if self.spec.rule == 1:
+            candidates += tuple(
+                s
+                for s in _AUTO_RESERVOIR
+                if (self.spec.expand == "frontier" or s != "persistent")
+                and not (relabels_itself and s in PER_HOP_STRATEGIES)
+            )
+        for name in candidates:
+            self._chosen = name
+            self._set_up()
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            times = []
+            for repeat in range(_AUTO_REPEATS + 2):
+                begin.record()
+                self._sample_all(seeds, first_batch_id, timed=False)
+                end.record()
+                end.synchronize()
+                if repeat >= 2:
+                    times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3)
+            best[name] = min(times)
+        self._chosen = min(best, key=best.__getitem__)
+        self._set_up()
+        listed = ", ".join(
+            f"{name} {us:.0f} us" for name, us in sorted(best.items(), key=lambda item: item[1])
+        )
+        self.reason = (
+            f"{self._chosen!r} was the fastest on {runtime.device_name()} for {len(seeds)} x {int(seeds[0].size)} "
+            f"seeds and fanouts {list(self.spec.fanouts)}: {listed}"
+        )
+
+
+def copy_bandwidth_gbps() -> float:
+    """Device-to-device copy bandwidth of this GPU, bytes read plus written, measured once per process."""
+    return _measure_copy() if not _copy_cache else _copy_cache[0]
+
+
+_copy_cache: list[float] = []
+
+
+def _measure_copy() -> float:
+    import cupy
+
+    source = cupy.empty(1 << 28, dtype=cupy.uint8)
+    target = cupy.empty_like(source)
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    fastest = math.inf
+    for _ in range(6):
+        begin.record()
+        target.data.copy_from_device_async(source.data, source.nbytes)
+        end.record()
+        end.synchronize()
+        fastest = min(fastest, cupy.cuda.get_elapsed_time(begin, end))
+    _copy_cache.append(2 * source.nbytes / (fastest * 1e-3) / 1e9)
+    return _copy_cache[0]

@@ -1,0 +1,199 @@
+"""Measured traces: the records that kernels leave, and events around the phases of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.plan import COUNTERS, CTR_ROWS, CTR_TAIL
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.sampling.neighbors.workspace import Workspace
+
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.neighbors.spec import HopPicks
+
+    from .run import GpuEngine
+
+_SECTOR = 32
+
+
+class Timing:
+    """CUDA events in the order in which they were recorded."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, int, Any]] = []
+        self.buffers: dict[int, Any] = {}
+        self.mark("begin", -1)
+
+    def mark(self, name: str, hop: int) -> None:
+        import cupy
+
+        event = cupy.cuda.Event()
+        event.record()
+        self.events.append((name, hop, event))
+
+    def rows(self, hop: int, n: int) -> Any:
+        """Record buffer for a hop of ``n`` rows."""
+        import cupy
+
+        self.buffers[hop] = cupy.zeros(max(1, n) * 4, np.uint64)
+        return self.buffers[hop]
+
+    def between_us(self, name: str, hop: int) -> float:
+        """Time from the mark before (name, hop) to it."""
+        import cupy
+
+        for (_, _, before), (found, at, event) in zip(self.events, self.events[1:], strict=False):
+            if found == name and at == hop:
+                return cupy.cuda.get_elapsed_time(before, event) * 1e3
+        return 0.0
+
+    def total_us(self) -> float:
+        import cupy
+
+        return cupy.cuda.get_elapsed_time(self.events[0][2], self.events[-1][2]) * 1e3
+
+
+def timed_launch(engine: GpuEngine, ws: Workspace) -> Timing:
+    """The work of a launch with events between its kernels (hence never captured)."""
+    timing = Timing()
+    launcher = engine.launcher
+    if launcher.strategy in ("bsp", "captured"):
+        ws.plan["delay"], ws.plan["relabel_last"] = launcher.knobs.delay_ns, launcher.knobs.relabel_last
+        ws.clear_tables()
+        launcher._begin(ws)
+        timing.mark("prepared", 0)
+        for hop in range(engine.spec.num_hops):
+            launcher.hop(ws, hop)
+            timing.mark("drawn", hop)
+    else:
+        launcher(ws)
+        timing.mark("sampled", 0)
+    engine.finisher.scan(ws)
+    timing.mark("scanned", 0)
+    return timing
+
+
+def attach_trace(engine: GpuEngine, ws: Workspace, batch: MiniBatch, timing: Timing) -> None:
+    """Build the measured trace of the one mini-batch that ``ws`` holds."""
+    import cupy
+
+    queued = engine.launcher.strategy in QUEUE_STRATEGIES
+    counters = cupy.asnumpy(ws.counters[:COUNTERS])
+    records, hops, vertices, counts = [], [], [], []
+    for hop, picks in enumerate(batch.picks):
+        rows = int(counters[CTR_ROWS + hop]) if queued else int(picks.frontier.size)
+        records.append(cupy.asnumpy(ws.traces[hop][: rows * 4]).reshape(rows, 4))
+        entry = ws.plan["hops"][0, hop]
+        if queued:
+            vertices.append(_read(entry["vertices"], rows, engine.graph.indices.dtype))
+        else:
+            vertices.append(cupy.asnumpy(picks.frontier))
+        counts.append(_read(entry["counts"], rows, np.dtype(np.int32)))
+        hops.append(np.full(rows, hop, dtype=np.uint8))
+    kernel_us = None
+    if engine.launcher.strategy in ("bsp", "captured"):
+        kernel_us = [timing.between_us("drawn", hop) for hop in range(engine.spec.num_hops)]
+    lost = _lost(ws, counters) if queued and engine.paper else None
+    build_trace(engine, batch, records, hops, vertices, counts, timing, kernel_us, None, lost)
+
+
+def attach_per_hop_trace(engine: GpuEngine, batch: MiniBatch, timing: Timing) -> None:
+    """Build the measured trace of a mini-batch that a per-hop baseline sampled."""
+    import cupy
+
+    num_hops = engine.spec.num_hops
+    records = [cupy.asnumpy(timing.buffers[hop]).reshape(-1, 4) for hop in range(num_hops)]
+    vertices = [cupy.asnumpy(p.frontier) for p in batch.picks]
+    counts = [cupy.asnumpy(p.counts) for p in batch.picks]
+    records = [r[: v.size] for r, v in zip(records, vertices, strict=True)]
+    hops = [np.full(v.size, hop, dtype=np.uint8) for hop, v in enumerate(vertices)]
+    prepare = [timing.between_us("prepared", hop) for hop in range(num_hops)]
+    kernel = [timing.between_us("drawn", hop) for hop in range(num_hops)]
+    build_trace(engine, batch, records, hops, vertices, counts, timing, kernel, prepare, None)
+
+
+def build_trace(
+    engine: GpuEngine, batch: MiniBatch, records: list[Any], hops: list[Any], vertices: list[Any], counts: list[Any],
+    timing: Timing, kernel_us: list[float] | None, prepare_us: list[float] | None, lost: Any,
+) -> None:  # fmt: skip
+    """Assemble a :class:`SampleTrace` and attach it to ``batch``."""
+    import cupy
+
+    from gnnsample_lab.traces import SampleTrace
+    from gnnsample_lab.traces.tables import TaskTable
+
+    from .run import copy_bandwidth_gbps
+
+    flat = np.concatenate(records)
+    vertex = np.concatenate(vertices).astype(np.int64)
+    ran = flat[:, 2] > 0  # rows without picks leave no record under edge-bsp
+    start = int(flat[ran, 0].min()) if ran.any() else 0
+    times = (flat[:, :3].astype(np.int64) - start) / 1e3
+    times[~ran] = times[ran].min() if ran.any() else 0.0
+    indptr = engine.graph.indptr
+    at = cupy.asarray(vertex)
+    degree = cupy.asnumpy(indptr[at + 1] - indptr[at])
+    where = flat[:, 3]
+    tasks = TaskTable(
+        hop=np.concatenate(hops), vertex=vertex, degree=degree, num_picks=np.concatenate(counts),
+        sm=(where >> np.uint64(32)).astype(np.int16), block=(where & np.uint64(0xFFFFFFFF)).astype(np.int32),
+        enqueue_us=times[:, 0], start_us=np.maximum(times[:, 1], times[:, 0]),
+        end_us=np.maximum(times[:, 2], times[:, 1]),
+    )  # fmt: skip
+    spec, queued = engine.spec, engine.launcher.strategy in QUEUE_STRATEGIES
+    fetches = queued and engine.launcher.strategy != "fused-static"
+    trace = SampleTrace.from_tasks(
+        tasks, origin="measured", device_name=runtime.device_name(), strategy=engine.launcher.strategy,
+        graph_name=engine.graph.name, graph_is_synthetic=engine.graph.is_synthetic, num_sms=runtime.num_sms(),
+        num_blocks=int(tasks.block.max()) + 1 if len(vertex) else 0, batch_size=batch.level_sizes[0],
+        fanouts=spec.fanouts, pick=spec.pick, replace=spec.replace, weighted=spec.weighted, expand=spec.expand,
+        seed=spec.seed, batch_id=batch.batch_id, fetch_size=engine.fetch_size if fetches else None,
+        completion=("paper" if engine.paper else "exact") if fetches else None, preprocess_us=prepare_us,
+        kernel_us=kernel_us, bytes_moved=[_hop_bytes(engine, p) for p in batch.picks], lost=lost,
+        total_us=timing.total_us(), copy_bandwidth_gbps=copy_bandwidth_gbps(),
+    )  # fmt: skip
+    object.__setattr__(batch, "trace", trace)
+
+
+def _hop_bytes(engine: GpuEngine, picks: HopPicks) -> int:
+    """Bytes that a hop must move: per row its id, an indptr pair (one sector) and count; per pick a sector of
+    ``indices`` and what is stored. Candidate reads of the reservoir cost no memory: they are draws."""
+    ids = engine.graph.indices.dtype.itemsize
+    rows = int(picks.frontier.size)
+    return rows * (ids + _SECTOR + 4) + picks.num_picks * (_SECTOR + ids + 4)
+
+
+def _read(pointer: Any, count: int, dtype: Any) -> np.ndarray:
+    """Copy ``count`` items at a device address to the host."""
+    import cupy
+
+    out = np.empty(count, dtype)
+    if count:
+        cupy.cuda.runtime.memcpy(
+            out.ctypes.data, int(pointer), out.nbytes, cupy.cuda.runtime.memcpyDeviceToHost
+        )
+    return out
+
+
+def _lost(ws: Workspace, counters: np.ndarray) -> Any:
+    """Tasks that were published but never served, from the queue itself."""
+    import cupy
+
+    from gnnsample_lab.traces.tables import LostTable
+
+    assert ws.queue is not None
+    words = cupy.asnumpy(ws.queue[: int(counters[CTR_TAIL])])
+    words = words[(words >> np.uint64(63)) == 0]
+    hop = (words >> np.uint64(59)) & np.uint64(15)
+    return LostTable.of(hop.astype(np.uint8), (words & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64))
+
+
+def _resident(engine: GpuEngine) -> dict[str, int] | None:
+    """Tasks that run at once, where a block serves one at a time; elsewhere the analysis reads it off the trace."""
+    if engine.launcher.strategy in ("persistent", "fused-static"):
+        return {"resident_workers": engine.launcher.resident_workers}
+    return None

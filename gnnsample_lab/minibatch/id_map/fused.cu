@@ -1,0 +1,50 @@
+// ID maps that hand out local ids while they insert: one kernel for a hop's picks, and one that looks all of them up.
+//
+// The table outlives a hop, so earlier vertices are in it with their ids and a hop inserts nothing but its picks: no
+// pick can take the id of a destination, which a table made anew for each hop has to ensure with a launch of its own.
+// The thread whose atomic claims an entry writes its local id there. With TABLE 0 entry and id are one word, so a pick
+// that finds an id has its answer at once, and the look-up goes to the table for those alone that met a claim without one.
+// The other tables leave ids to later kernels.
+//
+//   TABLE 0  one word a vertex; a word below `base` is from an earlier mini-batch, so nothing is ever cleared
+//   TABLE 1  a hash with linear probing, every key stamped with the mini-batch: never cleared either
+//   TABLE 2  FastGL's Fused-Map: a hash of (key, value), filled with ones before each mini-batch
+//
+// AGGREGATE: who adds to the counter of local ids: 0 every thread that found a new vertex, 1 a warp, 2 a block.
+// ITEMS: picks per thread, whose look-ups are in flight together. One tile of 256 * ITEMS picks a block.
+// Bound: a random sector per pick and kernel, from the L2 cache where the table fits it, and 4 bytes out per pick.
+// @variants ID_T=int,long TABLE=0,1,2 AGGREGATE=1,2
+#include "table.cuh"
+
+extern "C" __global__ void __launch_bounds__(THREADS) enter(const __grid_constant__ Map m, const ID_T* vertices, u32 n) {
+    const u32 i = blockIdx.x * THREADS + threadIdx.x;
+    if (blockIdx.x == 0) reset_counters(m, n);
+    if (i < n) enter_vertex(m, (Key)vertices[i], i);
+}
+
+// tag: not 0 for a report by the last block.
+extern "C" __global__ void __launch_bounds__(THREADS) insert(const __grid_constant__ Map m, const ID_T* picks, u64 n,
+                                                             int hop, int* out, i64 tag) {
+    insert_tile(m, picks, n, hop, out, blockIdx.x);
+    if (!tag) return;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        // Each block releases its counts before it adds itself; the last one acquires those of all before it reads them.
+        __threadfence();
+        if (atomicAdd(m.counters + CTR_DONE, 1u) == gridDim.x - 1) {
+            __threadfence();
+            m.counters[CTR_DONE] = 0;
+            report(m, hop + 2, tag);
+        }
+    }
+}
+
+// Local ids of the picks of one or of all hops.
+extern "C" __global__ void __launch_bounds__(THREADS) look_up(const __grid_constant__ Map m,
+                                                              const __grid_constant__ Hops h) {
+    if (blockIdx.x == 0 && threadIdx.x == 0 && h.tag) report(m, h.num_levels, h.tag);
+    int hop = 0;
+    // bounded: by the number of hops
+    while (hop + 1 < h.num_hops && blockIdx.x >= h.first_tile[hop + 1]) ++hop;
+    look_up_tile(m, h.picks[hop], h.count[hop], h.out[hop], blockIdx.x - h.first_tile[hop]);
+}

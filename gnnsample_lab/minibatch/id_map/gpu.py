@@ -1,0 +1,239 @@
+"""ID maps on the GPU: DGL's insert-count-compact (``id_map.cu``), sorting, and what all maps share.
+
+A map takes one mini-batch at a time: :meth:`begin` with its distinct seeds, then :meth:`extend` hop by hop. Those
+that hand out ids while they insert are in :mod:`.fused`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels
+from gnnsample_lab.sampling.neighbors.plan import as_argument
+from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+_POLLS = 2_000_000
+_STATUS = 31
+_PER_BLOCK = 1024
+"""Ids per block of the count and compact kernels."""
+MAX_ITEMS = 2**31 - 1
+"""Most ids that a map takes at a time."""
+_PACK = struct.Struct("9Qq")
+
+
+class Report:
+    """Words in pinned host memory in which kernels tell the host how many vertices there are.
+
+    The host polls them: no copy and no stream synchronisation stands between the count and what is allocated by it.
+
+    Attributes:
+        seen: a list to which every wait adds its sizes, None (the default) to keep none.
+        known: sizes to return without waiting, one list per wait. To record a mini-batch's launches in a CUDA graph
+            one runs it with an empty list in ``seen`` first, and again with what that holds here.
+    """
+
+    def __init__(self) -> None:
+        import cupy
+
+        self._memory = cupy.cuda.alloc_pinned_memory(8 * (_STATUS + 1))
+        words = np.frombuffer(self._memory, np.int64, _STATUS + 1)
+        words[:] = 0
+        self._view: Any = memoryview(words)  # type: ignore[arg-type]
+        self.address = int(self._memory.ptr)
+        self.tag = 0
+        self.known: Iterator[list[int]] | None = None
+        self.seen: list[list[int]] | None = None
+
+    def new_tag(self) -> int:
+        self.tag += 1
+        return self.tag
+
+    def wait(self, levels: int = 1) -> tuple[list[int], int]:
+        """The first ``levels`` sizes and the status word of the launch that got the newest tag."""
+        if self.known is not None:
+            return next(self.known), 0
+        view, tag = self._view, self.tag
+        for _ in range(_POLLS):
+            if view[0] == tag:
+                break
+        else:
+            import cupy
+
+            cupy.cuda.get_current_stream().synchronize()  # raises what went wrong, or ends what merely took long
+            if view[0] != tag:
+                raise RuntimeError("the ID map's kernels did not report how many vertices there are")
+        sizes = view[1 : 1 + levels].tolist()
+        if self.seen is not None:
+            self.seen.append(sizes)
+        return sizes, int(view[_STATUS])
+
+
+def raw_argument(num_bytes: int) -> tuple[Any, Any]:
+    """Bytes to pack into, and the same bytes as a kernel argument."""
+    memory = np.zeros(num_bytes, np.uint8)
+    return memory, as_argument(memory.view(np.dtype([("bytes", np.uint8, (num_bytes,))])))
+
+
+def check_items(count: int) -> None:
+    """Refuse more ids than local ids and the kernels' 32-bit indices can number."""
+    if count > MAX_ITEMS:
+        raise ValueError(
+            f"neighbors of a mini-batch may be at most {MAX_ITEMS} with this ID map, vertices known before "
+            f"included (got {count}): lower fanouts or batch size"
+        )
+
+
+class GpuMap:
+    """One way to relabel on the GPU, with its scratch memory. One mini-batch at a time, one stream.
+
+    Seeds are distinct and every id is in ``0..num_nodes - 1``: nothing here checks it.
+    """
+
+    def __init__(self, num_nodes: int, id_dtype: Any) -> None:
+        self.num_nodes, self.ids = num_nodes, np.dtype(id_dtype)
+        self.id_type = "int" if self.ids.itemsize == 4 else "long"
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes kept between mini-batches."""
+        raise NotImplementedError
+
+    def begin(self, seeds: Any) -> Any:
+        """Start a mini-batch with distinct ``seeds`` (ids ``[n0]``), whose local ids are their positions."""
+        raise NotImplementedError
+
+    def extend(self, picks: Any) -> tuple[Any, Any]:
+        """Take in one hop's picks (ids ``[m]``): all vertices so far, and the picks' local ids (``int32[m]``).
+
+        The host waits once, for the number of vertices.
+        """
+        raise NotImplementedError
+
+    def map_hops(self, seeds: Any, hops: Sequence[Any]) -> tuple[Any, list[int], list[Any]]:
+        """A whole mini-batch, as a per-hop sampler would: vertices, level sizes, local ids per hop."""
+        nodes = self.begin(seeds)
+        levels, local = [int(nodes.size)], []
+        for picks in hops:
+            nodes, ids = self.extend(picks)
+            levels.append(int(nodes.size))
+            local.append(ids)
+        return nodes, levels, local
+
+
+class CompactMap(GpuMap):
+    """DGL's map: insert, count, scan, host wait, compact, look up; a new table for every hop over nodes and picks."""
+
+    def __init__(self, num_nodes: int, id_dtype: Any) -> None:
+        import cupy
+
+        super().__init__(num_nodes, id_dtype)
+        self.report = Report()
+        module = kernels.load_module("minibatch/id_map/insert_count_compact.cu", {"ID_T": self.id_type})
+        names = ("insert", "count", "scan", "compact", "look_up")
+        self.k = {name: module.get_function(name).kernel for name in names}
+        self._job, self._args = raw_argument(_PACK.size)
+        self._slots = cupy.empty(0, np.uint8)
+        self._locals, self._per_block = cupy.empty(0, np.uint32), cupy.empty(0, np.int32)
+        self._entry_bytes = 2 * self.ids.itemsize
+        self.nodes = cupy.empty(0, self.ids)
+
+    @property
+    def scratch_bytes(self) -> int:
+        return int(self._slots.nbytes + self._locals.nbytes + self._per_block.nbytes)
+
+    def begin(self, seeds: Any) -> Any:
+        self.nodes = seeds
+        return seeds
+
+    def extend(self, picks: Any) -> tuple[Any, Any]:
+        import cupy
+
+        if not picks.size:
+            return self.nodes, cupy.empty(0, np.int32)
+        self.nodes, local = self._map(self.nodes, picks)
+        return self.nodes, local
+
+    def merge(self, items: Any) -> tuple[Any, Any]:
+        """Distinct ``items`` in order of first occurrence, and the place of every item among them (``int32``)."""
+        import cupy
+
+        return self._map(cupy.empty(0, self.ids), items)
+
+    def _map(self, nodes: Any, picks: Any) -> tuple[Any, Any]:
+        import cupy
+
+        n, m = int(nodes.size), int(picks.size)
+        check_items(n + m)
+        slots, blocks = power_of_two(2 * (n + m), 64), -(-(n + m) // _PER_BLOCK)
+        if self._locals.size < slots:
+            self._slots = cupy.empty(slots * self._entry_bytes, np.uint8)
+            self._locals = cupy.empty(slots, np.uint32)
+        if self._per_block.size < blocks:
+            self._per_block = cupy.empty(power_of_two(blocks), np.int32)
+        self._slots.data.memset_async(0xFF, slots * self._entry_bytes)
+        _PACK.pack_into(
+            self._job, 0, nodes.data.ptr, n, picks.data.ptr, m, self._slots.data.ptr, slots - 1,
+            self._locals.data.ptr, self._per_block.data.ptr, self.report.address, self.report.new_tag(),
+        )  # fmt: skip
+        args, k, per_item = (self._args,), self.k, (-(-(n + m) // 256),)
+        k["insert"](per_item, (256,), args)
+        k["count"]((blocks,), (256,), args)
+        k["scan"]((1,), (1024,), args)
+        (total,), _ = self.report.wait()  # the host waits here, as these systems do
+        distinct = cupy.empty(total, self.ids)
+        k["compact"]((blocks,), (256,), (self._args, distinct))
+        out = cupy.empty(m, np.int32)
+        k["look_up"]((-(-m // 256),), (256,), (self._args, out))
+        return distinct, out
+
+
+class SortMap(GpuMap):
+    """Sort all ids of nodes and picks, find where each run of equal ids begins, and number runs by first occurrence.
+
+    What array libraries offer (``unique`` with its inverse); the sort is stable, so a run begins with the first.
+    """
+
+    def __init__(self, num_nodes: int, id_dtype: Any) -> None:
+        import cupy
+
+        super().__init__(num_nodes, id_dtype)
+        self.nodes = cupy.empty(0, self.ids)
+
+    @property
+    def scratch_bytes(self) -> int:
+        return 0
+
+    def begin(self, seeds: Any) -> Any:
+        self.nodes = seeds
+        return seeds
+
+    def extend(self, picks: Any) -> tuple[Any, Any]:
+        import cupy
+
+        if not picks.size:
+            return self.nodes, cupy.empty(0, np.int32)
+        known = self.nodes.size
+        check_items(known + picks.size)
+        items = cupy.concatenate([self.nodes, picks]) if known else picks
+        order = cupy.argsort(items)
+        ordered = items[order]
+        begins = cupy.ones(items.size, np.int32)
+        begins[1:] = ordered[1:] != ordered[:-1]
+        run = cupy.cumsum(begins, dtype=np.int32) - 1
+        # The first item of each run: every item that does not begin one writes beyond the end.
+        first = cupy.empty(items.size + 1, np.int64)
+        first[cupy.where(begins, run, items.size)] = order
+        is_first = cupy.zeros(items.size + 1, np.int32)
+        is_first[cupy.where(begins, order, items.size)] = 1
+        place = cupy.cumsum(is_first[:-1], dtype=np.int32)
+        local = cupy.empty(items.size, np.int32)
+        local[order] = place[first[run]] - 1
+        total = int(place[-1])  # the host waits here
+        distinct = cupy.empty(items.size + 1, self.ids)
+        distinct[cupy.where(begins, local[order], items.size)] = ordered
+        self.nodes = distinct[:total]
+        return self.nodes, local[known:]

@@ -1,0 +1,1 @@
+"""Mini-batches whose edges random walks have voted for."""

@@ -1,0 +1,131 @@
+"""``PinSAGESampler``: mini-batches whose edges random walks have voted for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import items, num_bytes
+from gnnsample_lab.device import runtime
+from gnnsample_lab.graph.graph import check_graph
+from gnnsample_lab.minibatch.batched import BatchSampler
+from gnnsample_lab.minibatch.cpu import Builder, CpuTables
+from gnnsample_lab.minibatch.seeds import merge_duplicates, to_host
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.walks.pinsage import WalkSpec, make_walk_spec, walk_hop
+
+
+class PinSAGESampler(BatchSampler):
+    """Random-walk neighbourhoods layer by layer (PinSAGE; the third sampling algorithm of GNNLab, section 7).
+
+    In every layer each vertex reached so far starts ``num_walks`` walks along in-neighbours, drawn uniformly; the
+    ``num_neighbors`` vertices that they visit most often become its neighbours, ties to the lower id, itself never.
+    ``batch.pick_weights`` and ``block.weight`` say how often. Such an edge need not be one of the graph, so
+    ``positions`` are -1. The sample is a function of the arguments, the seeds and ``batch_id``,
+    the same on both devices.
+
+    Args:
+        graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
+        num_layers: hops; every one expands all vertices reached so far.
+        num_neighbors: neighbours kept per vertex.
+        num_walks, walk_length: walks per vertex and their steps. A walk ends early where there is no in-neighbour.
+        restart: probability with which a step sets out from the walk's start again.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        seed: 64-bit key of the generator.
+        scratch_bytes: bound of the GPU scratch memory, default 5 % of the free memory; it decides how many mini-batches
+            share a launch, and a single one is sampled even where it needs more.
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
+        RuntimeError: ``device="cuda"`` without a usable GPU.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        num_layers: int = 3,
+        num_neighbors: int = 5,
+        num_walks: int = 4,
+        walk_length: int = 3,
+        restart: float = 0.0,
+        device: str = "auto",
+        seed: int = 0,
+        scratch_bytes: int | None = None,
+    ) -> None:
+        check_graph(graph)
+        self.spec: WalkSpec = make_walk_spec(num_layers, num_neighbors, num_walks, walk_length, restart, seed)
+        if scratch_bytes is not None:
+            scratch_bytes = num_bytes("scratch_bytes", scratch_bytes, 1)
+        self.device = runtime.resolve_device(device)
+        self.graph = graph if graph.device == self.device else graph.to(self.device)
+        if self.graph.max_in_degree >= 2**32:
+            raise ValueError(
+                f"graph has a vertex of in-degree {self.graph.max_in_degree}; walks draw below 2**32"
+            )
+        self._engine: Any
+        if self.device == "cuda":
+            from .gpu import WalkEngine
+
+            self._engine = WalkEngine(self.graph, self.spec, scratch_bytes)
+        else:
+            self._engine = CpuTables(self.graph.num_nodes)
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        """``num_neighbors`` once per layer."""
+        return self.spec.fanouts
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch memory held now."""
+        return int(self._engine.scratch_bytes)
+
+    def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
+        # Duplicates are merged on the host, on either device.
+        return _on_host(items("seeds", seeds, "a list of mini-batches"))
+
+    def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
+        merged = [_merge(a) for a in arrays]
+        if self.device == "cuda":
+            batches: list[MiniBatch] = self._engine.sample_many(merged, first)
+            return batches
+        return [self._sample_cpu(*pair, first + i) for i, pair in enumerate(merged)]
+
+    def _sample_cpu(self, seeds: np.ndarray, inverse: np.ndarray, batch_id: int) -> MiniBatch:
+        graph, spec = self.graph, self.spec
+        batch, weights = Builder(graph, self._engine, seeds), []
+        for hop in range(spec.num_hops):
+            picks, votes = walk_hop(batch.frontier(False), graph.indptr, graph.indices, spec, batch_id, hop)
+            batch.add(picks)
+            weights.append(votes)
+        return batch.finish(inverse, batch_id, spec, graph, tuple(weights))
+
+    def __repr__(self) -> str:
+        s = self.spec
+        return (
+            f"PinSAGESampler({self.graph.name!r}, num_layers={s.num_hops}, num_neighbors={s.fanouts[0]}, "
+            f"num_walks={s.num_walks}, walk_length={s.walk_length}, restart={s.restart}, device={self.device!r})"
+        )
+
+
+def _on_host(seeds: list[Any]) -> list[Any]:
+    """Seeds that lie on a GPU, copied to the host, all of them in one copy."""
+    if not seeds or not all(runtime.is_cuda_array(s) and s.ndim == 1 for s in seeds):
+        return [to_host(s) for s in seeds]
+    import cupy
+
+    arrays = [s if isinstance(s, cupy.ndarray) else cupy.from_dlpack(s.detach().contiguous()) for s in seeds]
+    if len({a.dtype for a in arrays}) > 1:
+        return [a.get() for a in arrays]
+    ends = np.cumsum([a.size for a in arrays])[:-1]
+    return list(np.split(cupy.concatenate(arrays).get(), ends))
+
+
+def _merge(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As :func:`merge_duplicates`, but a sort of the bare ids first: mini-batches of an epoch have no duplicates."""
+    ordered = np.sort(seeds)
+    if bool((ordered[1:] != ordered[:-1]).all()):
+        return seeds, np.arange(seeds.size)
+    return merge_duplicates(seeds)

@@ -1,0 +1,224 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
+"""The CPU walker: sample by sample, step by step, whatever the application (KnightKing's order of work).
+
+It is the reference for every parallelism on the GPU, whose samples are the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import weakref
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from numba import cfunc, types
+
+from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS, USES_EDGES, USES_WEIGHTS
+from gnnsample_lab.sampling.engine.language.app import SamplingAppError
+from gnnsample_lab.sampling.engine.language.compile import Operator
+from gnnsample_lab.sampling.engine.shape import Shape
+from gnnsample_lab.sampling.weights import integer_weights
+
+from . import context as c
+from . import memory as mem
+from . import stream as cpu_stream
+from .memory import as_pointer, read_i8
+from .step import take_step, write_id
+
+_CHUNK = 16
+"""Samples per parallel task: few, because one sample may hold thousands of vertices."""
+_ENDLESS_STEPS = 32
+"""Steps at a time of an application of infinitely many."""
+_CLEAR = np.uint64(2**64 - 1)
+_KEPT: OrderedDict[str, tuple[Any, int, int]] = OrderedDict()
+_MAX_KEPT = 64
+
+
+class _PlainIntegers(ast.NodeTransformer):
+    """Constants in calls of accessors made plain integers: Numba compiles a function anew for each literal argument."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id in ACCESSORS:
+            for number, argument in enumerate(node.args):
+                if isinstance(argument, ast.Constant) and type(argument.value) is int:
+                    plain = ast.Call(ast.Name("int", ast.Load()), [argument], [])
+                    node.args[number] = ast.fix_missing_locations(ast.copy_location(plain, argument))
+        return node
+
+
+def compiled(operator: Operator) -> tuple[int, int]:
+    """Addresses of the compiled ``next`` and ``step_transits`` (0 where the default is kept).
+
+    Raises:
+        SamplingAppError: Numba cannot compile one of them; the message names the user's line.
+    """
+    if operator.key not in _KEPT:
+        namespace = {name: getattr(c if hasattr(c, name) else cpu_stream, name) for name in ACCESSORS}
+        try:
+            jit = functools.partial(njit, error_model="numpy")
+            functions = operator.functions(namespace, jit, _PlainIntegers().visit)
+            pointer = types.voidptr
+            following = cfunc(types.int64(pointer, types.int64))(functions["lab_next"])
+            transits = None
+            if "lab_step_transits" in functions:
+                transits = cfunc(types.int64(pointer, types.int64, types.int64))(
+                    functions["lab_step_transits"]
+                )
+        except SamplingAppError:
+            raise
+        except Exception as error:
+            raise operator.compile_error(error) from error
+        _KEPT[operator.key] = ((following, transits), following.address, transits.address if transits else 0)
+        while len(_KEPT) > _MAX_KEPT:
+            _KEPT.popitem(last=False)
+    return _KEPT[operator.key][1:]
+
+
+@njit(parallel=True, cache=True)
+def _advance(
+    base, following, choosing, collective, deferred, wants_edges, wants_prefix, rounds, line, first_step, transits_of,
+    size_of, width_of, unique_of, roots, sizes, first_sample, status, live,
+):  # fmt: skip
+    """Steps ``first_step ..`` of all samples; ``live[chunk, step]`` counts samples that had a transit."""
+    samples = sizes.size
+    for chunk in prange((samples + _CHUNK - 1) // _CHUNK):
+        own = base.copy()
+        ctx = as_pointer(np.int64(own.ctypes.data))
+        transits = np.empty(transits_of.max(), np.int64)
+        values = np.empty(width_of.max(), np.int64)
+        own[mem.TRANSITS] = transits.ctypes.data
+        word = status[chunk]
+        for row in range(chunk * _CHUNK, min(samples, (chunk + 1) * _CHUNK)):
+            own[mem.ROW], own[mem.SAMPLE] = row, first_sample + row
+            own[mem.ROOTS] = roots.ctypes.data + row * roots.shape[1] * 8
+            for i in range(transits_of.size):
+                step, m, width = first_step + i, size_of[i], width_of[i]
+                own[mem.STEP], own[mem.NUM_TRANSITS], own[mem.M], own[mem.SIZE] = (
+                    step,
+                    transits_of[i],
+                    m,
+                    sizes[row],
+                )
+                begun, word = take_step(
+                    ctx, following, choosing, collective, deferred, wants_edges, wants_prefix, rounds, line,
+                    transits[: transits_of[i]], values[:width], m, unique_of[i], word,
+                )  # fmt: skip
+                live[chunk, i] += begun
+                out = read_i8(own[mem.HISTORY], step + 1)
+                for slot in range(width):
+                    write_id(ctx, out, row * width + slot, values[slot])
+                    sizes[row] += values[slot] >= 0
+        status[chunk] = word
+        own[0] += transits.size * 0  # both live until here: ctx is the one's address and holds the other's
+
+
+class _Sums:
+    """Prefix sums of one array of edge weights, and the largest weight of every vertex (``uint32[N]``)."""
+
+    def __init__(self, graph: Any, edge_weight: Any) -> None:
+        self.weights = integer_weights(graph.indptr, edge_weight)
+        each = np.diff(self.weights.prefix.view(np.int64))
+        filled = np.diff(graph.indptr) > 0
+        self.most = np.zeros(graph.num_nodes, dtype=np.uint32)
+        if each.size:
+            self.most[filled] = np.maximum.reduceat(each, graph.indptr[:-1][filled]).astype(np.uint32)
+
+
+_sums: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], _Sums]]] = weakref.WeakKeyDictionary()
+"""Arrays of weights of each graph with their sums; they go with the graph, and with the array at the next run."""
+_MAX_SUMS = 8
+"""Arrays of weights of one graph whose sums are kept at a time."""
+
+
+def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
+    """The sums of ``edge_weight``; from memory where the same array was summed for the same graph before."""
+    try:
+        live = [(source, sums) for source, sums in _sums.get(graph, ()) if source() is not None]
+        for source, sums in live:
+            if source() is edge_weight:
+                return sums
+        made = _Sums(graph, edge_weight)
+        _sums[graph] = [*live, (weakref.ref(edge_weight), made)][-_MAX_SUMS:]
+    except TypeError:  # a list of weights, or a stand-in for a graph: neither can be watched
+        return _Sums(graph, edge_weight)
+    return made
+
+
+def run(
+    graph: Any, app: Any, operator: Operator, shape: Shape, roots: np.ndarray, seed: int, first_sample: int
+) -> list[np.ndarray]:
+    """All steps of all samples on the CPU.
+
+    Args:
+        graph: on the CPU.
+        roots: ids ``[S, R]``.
+
+    Returns:
+        One array per step, ids ``[S, width]``, -1 for NULL.
+
+    Raises:
+        SamplingAppError: a function does not compile, or failed in a sample.
+        RuntimeError: an application of infinitely many steps does not end.
+    """
+    following, choosing = compiled(operator)
+    samples, num_roots = roots.shape
+    base = np.zeros(mem.SLOTS, dtype=np.int64)
+    kept: list[Any] = [graph.indptr, graph.indices, *operator.tables]
+    base[mem.INDPTR], base[mem.INDICES] = graph.indptr.ctypes.data, graph.indices.ctypes.data
+    base[mem.ID_BYTES], base[mem.NUM_NODES] = graph.indices.dtype.itemsize, graph.num_nodes
+    base[mem.NUM_ROOTS], base[mem.SEED] = num_roots, np.uint64(seed).astype(np.int64)
+    edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
+    if edge_weight is not None:
+        sums = _sums_of(graph, edge_weight)
+        kept.append(sums)
+        base[mem.PREFIX], base[mem.MAX_WEIGHT] = sums.weights.prefix.ctypes.data, sums.most.ctypes.data
+    for number, table in enumerate(operator.tables):
+        base[mem.TABLES + 2 * number], base[mem.TABLES + 2 * number + 1] = table.ctypes.data, table.size
+    roots = np.ascontiguousarray(roots, dtype=graph.indices.dtype)
+    own_roots = roots.astype(np.int64)
+    sizes = (roots >= 0).sum(axis=1).astype(np.int64)
+    chunks = -(-samples // _CHUNK)
+    status = np.full(max(chunks, 1), _CLEAR, dtype=np.uint64)
+    steps: list[np.ndarray] = []
+    widths = [num_roots]
+    while len(steps) < shape.bound and samples:
+        first, count = len(steps), shape.bound - len(steps)
+        if shape.endless:
+            count = min(count, _ENDLESS_STEPS)
+        shapes = [shape[first + i] for i in range(count)]
+        steps += [np.empty((samples, s.width), dtype=graph.indices.dtype) for s in shapes]
+        widths += [s.width for s in shapes]
+        history = np.array([a.ctypes.data for a in (roots, *steps)], dtype=np.int64)
+        width_of = np.array(widths, dtype=np.int64)
+        base[mem.HISTORY], base[mem.WIDTHS] = history.ctypes.data, width_of.ctypes.data
+        live = np.zeros((chunks, count), dtype=np.int64)
+        of = {
+            n: np.array([getattr(s, n) for s in shapes], dtype=np.int64)
+            for n in ("transits", "size", "width")
+        }
+        _advance(
+            base, following, choosing, operator.collective, operator.deferred,
+            operator.collective and (operator.deferred or bool(operator.uses & USES_EDGES)),
+            operator.collective and edge_weight is not None, operator.max_redraws, operator.def_line, first,
+            of["transits"], of["size"], of["width"], np.array([s.unique for s in shapes], dtype=np.bool_), own_roots,
+            sizes, first_sample, status, live,
+        )  # fmt: skip
+        worst = int(status.min())
+        if worst != int(_CLEAR):
+            raise operator.error(worst, first_sample)
+        ended = np.flatnonzero(live.sum(axis=0) == 0)
+        if shape.endless and ended.size:
+            del steps[first + int(ended[0]) :]
+            return steps
+    if shape.bound_is_error and samples and shape.bound:
+        raise RuntimeError(
+            f"{app.name} did not end within {shape.bound} steps; max_steps sets how many an application of "
+            "infinitely many may take"
+        )
+    if not samples and not shape.endless:
+        steps = [np.empty((0, shape[i].width), dtype=graph.indices.dtype) for i in range(shape.bound)]
+    return steps

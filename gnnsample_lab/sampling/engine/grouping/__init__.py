@@ -1,0 +1,1 @@
+"""Pairs of sample and transit grouped by transit or by range of vertices."""

@@ -1,0 +1,257 @@
+"""The scheduling index: pairs of sample and transit grouped by transit, without a word to the host (``index.cu``).
+
+``"counting"`` counts pairs per vertex with one atomic each, scans the counts over the vertices and puts every pair in
+its place: O(P + N). ``"radix"`` sorts pairs by vertex, 8 bits a pass (``radix.cu``); stable. No sample depends on
+the order of pairs within a transit.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.sampling.neighbors.plan import as_argument
+
+_THREADS, _SCAN_TILE, _VERTEX_TILE, _SORT_TILE, _DIGITS, _ROWS = 256, 4096, 2048, 4096, 256, 5
+_RADIX = ("tile_sums", "scan_tiles", "digit_histogram", "partition", "count_runs")
+"""Kernels of ``radix.cu``."""
+MAX_PAIRS = 2**32 - 1
+FEW, MANY = 32, 1024
+"""Neighbours to sample of a transit (pairs * m): below the first: sub-warp; above the second: grid (table 2)."""
+
+_CLASSES = np.dtype([(n, np.int64) for n in ("num_nodes", "tiles", "size", "few", "many", "pairs_per_item")])
+_DIGIT = np.dtype([(n, np.int64) for n in ("num_nodes", "pairs", "tiles", "shift")])
+
+
+@dataclass(frozen=True)
+class IndexKnobs:
+    """How an index is built and cut into work; samples never depend on it.
+
+    Attributes:
+        match: lanes of a warp with the same transit share one atomic (counting).
+        blocks_per_sm: resident blocks of kernels that loop.
+        few, many: bounds of the classes, in neighbours to sample.
+        item_draws: neighbours to sample of one work item of the grid class.
+    """
+
+    match: bool = False
+    blocks_per_sm: int = 8
+    few: int = FEW
+    many: int = MANY
+    item_draws: int = 1024
+
+
+KNOBS = IndexKnobs()
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Pairs grouped by transit, CuPy. D distinct transits hold ``begins[D]`` pairs; what lies behind is undefined.
+
+    Attributes:
+        kind: ``"counting"`` or ``"radix"``.
+        pairs: place of each pair in the transits given, by ascending transit, ``int32[P]`` (``int64`` from 2^31 on).
+        transits: distinct transits, ascending, ids ``[min(N, P)]``.
+        begins: ``int64[min(N, P) + 1]``, first pair of each distinct transit.
+        totals: ``int64[5]``: D, members of the three classes, work items.
+        lists: ids ``[3, min(N, P)]``: numbers of distinct transits by class (sub-warp, block, grid), ascending.
+        item_begins: ``uint32``, first work item of each member of the grid class, and their number.
+        items: ``uint32``, member of the grid class that each work item belongs to.
+        pairs_per_item: pairs of a work item.
+    """
+
+    kind: str
+    pairs: Any
+    transits: Any = None
+    begins: Any = None
+    totals: Any = None
+    lists: Any = None
+    item_begins: Any = None
+    items: Any = None
+    pairs_per_item: int = 1
+
+    @property
+    def count(self) -> Any:
+        """D, ``int64[1]`` on the GPU."""
+        return self.totals[:1]
+
+    @property
+    def classes(self) -> tuple[tuple[Any, Any], ...]:
+        """For sub-warp, block and grid: numbers of distinct transits, and how many there are (``int64[1]``)."""
+        return tuple((self.lists[i], self.totals[i + 1 : i + 2]) for i in range(3))
+
+
+def build(
+    transits: Any, num_nodes: int, kind: str = "always", scratch: dict[str, Any] | None = None, *, size: int = 1,
+    knobs: IndexKnobs = KNOBS,
+) -> Index:  # fmt: skip
+    """Group the pairs of ``transits`` (ids ``[P]``, CuPy; NULL, negative, is left out) by transit; nothing waits.
+
+    Args:
+        kind: ``"radix"``, or any other of ``run_app``'s for counting.
+        scratch: where arrays are kept from call to call; the index of the last call with it is overwritten.
+        size: neighbours to sample per pair, for the classes.
+
+    Raises:
+        ValueError: 2^32 pairs or more.
+    """
+    work = _Work(transits, num_nodes, {} if scratch is None else scratch, knobs)
+    counts = work.array("counts", num_nodes + 1, np.uint32)
+    counts.data.memset_async(0, counts.nbytes)
+    if kind == "radix":
+        return work.number(counts, size, Index("radix", work.sort(counts)))
+    pairs, ranks = (
+        work.array("pairs", work.pairs, work.pair_dtype),
+        work.array("ranks", work.pairs, np.uint32),
+    )
+    total, threads = np.int64(work.pairs), -(-work.pairs // 4)
+    work.launch("count_transits", threads, work.keys, total, counts, ranks)
+    index = work.number(counts, size, Index("counting", pairs))
+    work.launch("place_pairs", threads, work.keys, total, counts, ranks, pairs)
+    return index
+
+
+def num_passes(num_nodes: int) -> int:
+    """Passes of the radix sort: vertices and ``num_nodes`` itself, which stands for NULL, at 8 bits a pass."""
+    return max(1, -(-num_nodes.bit_length() // 8))
+
+
+def pair_type(pairs: int) -> np.dtype[Any]:
+    """What holds the place of one of ``pairs`` pairs.
+
+    Raises:
+        ValueError: 2^32 pairs or more.
+    """
+    if pairs > MAX_PAIRS:
+        raise ValueError(f"an index holds fewer than 2^32 pairs (got {pairs}): run fewer samples at a time")
+    return np.dtype(np.int64 if pairs >= 2**31 else np.int32)
+
+
+class _Work:
+    """One index in the making."""
+
+    def __init__(self, transits: Any, num_nodes: int, scratch: dict[str, Any], knobs: IndexKnobs) -> None:
+        self.pairs, self.num_nodes, self.knobs = int(transits.size), num_nodes, knobs
+        self.keys = transits.ravel()
+        self.id_dtype = transits.dtype
+        self.pair_dtype = pair_type(self.pairs)
+        self.capacity = max(1, min(num_nodes, self.pairs))
+        self.tiles = -(-self.pairs // _SORT_TILE)
+        self._scratch = scratch
+
+    def array(self, name: str, size: int, dtype: Any) -> Any:
+        return scratch_array(self._scratch, f"index.{name}", size, dtype)
+
+    def launch(self, name: str, threads: int, *args: Any) -> None:
+        """A kernel that loops."""
+        if threads:
+            blocks = min(-(-threads // _THREADS), runtime.num_sms() * self.knobs.blocks_per_sm)
+            self._kernel(name)((blocks,), (_THREADS,), args)
+
+    def _kernel(self, name: str) -> Any:
+        wide, long_pairs = self.id_dtype.itemsize == 8, self.pair_dtype.itemsize == 8
+        return _kernel(name, wide, long_pairs, self.knobs.match and name == "count_transits")
+
+    def sort(self, counts: Any) -> Any:
+        """Pairs by transit, stable; ``counts[v]`` from the sorted keys."""
+        keys, ids = self.keys, np.uintp(0)
+        for number in range(num_passes(self.num_nodes) if self.pairs else 0):
+            keys, ids = self._partition(keys, ids, 8 * number, number & 1)
+        if self.pairs:
+            nodes = np.int64(self.num_nodes)
+            self.launch("count_runs", self.pairs, keys, np.int64(self.pairs), nodes, counts)
+        return ids if self.pairs else self.array("pairs", 0, self.pair_dtype)
+
+    def _partition(self, keys: Any, ids: Any, shift: int, into: int) -> tuple[Any, Any]:
+        histogram = self.array("histogram", _DIGITS * self.tiles, np.uint32)
+        digit = np.zeros(1, _DIGIT)
+        digit[0] = (self.num_nodes, self.pairs, self.tiles, shift)
+        self.launch("digit_histogram", self.tiles * _THREADS, as_argument(digit), keys, histogram)
+        n = histogram.size
+        blocks = -(-n // _SCAN_TILE)
+        sums = self.array("sums", blocks + 1, np.uint32)
+        self._kernel("tile_sums")((blocks,), (_THREADS,), (histogram, np.int64(n), sums))
+        self._kernel("scan_rows")((1,), (1024,), (sums, np.int64(blocks)))
+        self._kernel("scan_tiles")((blocks,), (_THREADS,), (histogram, np.int64(n), sums))
+        keys_out = self.array(f"keys{into}", self.pairs, self.id_dtype)
+        ids_out = self.array(f"ids{into}", self.pairs, self.pair_dtype)
+        self.launch(
+            "partition", self.tiles * _THREADS, as_argument(digit), keys, ids, histogram, keys_out, ids_out
+        )
+        return keys_out, ids_out
+
+    def number(self, counts: Any, size: int, index: Index) -> Index:
+        """``index`` with distinct transits and classes; ``counts[v]`` becomes the place of v's first pair."""
+        knobs, tiles = self.knobs, max(1, -(-self.num_nodes // _VERTEX_TILE))
+        per_item = max(1, knobs.item_draws // size)
+        # A member of the grid class has more than `many` draws, and its last item may be short.
+        members = min(self.capacity, self.pairs * size // (knobs.many + 1)) + 1
+        room = self.pairs // per_item + members
+        classes = np.zeros(1, _CLASSES)
+        classes[0] = (self.num_nodes, tiles, size, knobs.few, knobs.many, per_item)
+        sums = self.array("vertex_sums", _ROWS * (tiles + 1), np.uint32)
+        transits = self.array("transits", self.capacity, self.id_dtype)
+        begins = self.array("begins", self.capacity + 1, np.int64)
+        lists = self.array("lists", 3 * self.capacity, self.id_dtype)
+        item_begins = self.array("item_begins", members + 1, np.uint32)
+        items = self.array("items", room, np.uint32)
+        totals = self.array("totals", _ROWS, np.int64)
+        self._kernel("vertex_sums")((tiles,), (_THREADS,), (as_argument(classes), counts, sums))
+        self._kernel("scan_rows")((_ROWS,), (1024,), (sums, np.int64(tiles)))
+        self._kernel("number_transits")(
+            (tiles,), (_THREADS,),
+            (as_argument(classes), counts, sums, transits, begins, lists, np.int64(self.capacity), item_begins, totals),
+        )  # fmt: skip
+        self.launch("expand_items", 32 * members, totals, item_begins, items)
+        return replace(
+            index, transits=transits, begins=begins, totals=totals, lists=lists.reshape(3, self.capacity),
+            item_begins=item_begins, items=items, pairs_per_item=per_item,
+        )  # fmt: skip
+
+
+def null_slots(transits: Any, size: int, out: Any) -> None:
+    """Write NULL to the ``size`` slots in ``out`` of every NULL transit."""
+    work = _Work(transits, 1, {}, KNOBS)
+    work.launch("null_slots", work.pairs, work.keys, np.int64(work.pairs), np.int64(size), out)
+
+
+def frontier_ends(index: Index, indptr: Any, scratch: dict[str, Any]) -> Any:
+    """Inclusive sums of list lengths, an empty list counting as 1, over distinct transits: ``int64[min(N, P)]``."""
+    import cupy
+
+    capacity = index.transits.size
+    edges = scratch_array(scratch, "index.edges", capacity, np.int64)
+    work = _Work(index.transits, 1, scratch, KNOBS)
+    work.launch("frontier_edges", capacity, indptr, index.transits, index.totals, np.int64(capacity), edges)
+    return cupy.cumsum(edges, out=edges)
+
+
+def scratch_array(scratch: dict[str, Any], name: str, size: int, dtype: Any) -> Any:
+    """The array kept under ``name``, ``[size]``; made anew where it is too small or of another type."""
+    import cupy
+
+    held = scratch.get(name)
+    if held is None or held.size < max(1, size) or held.dtype != dtype:
+        scratch.pop(name, None)
+        del held
+        held = scratch[name] = cupy.empty(max(1, size), dtype)
+    return held[:size]
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(name: str, wide: bool, long_pairs: bool, match: bool) -> Any:
+    macros: dict[str, int | str] = {
+        "ID_T": "long" if wide else "int",
+        "PAIR_T": "long" if long_pairs else "int",
+    }
+    if name in _RADIX:
+        return kernels.load_module("sampling/engine/grouping/radix.cu", macros).get_function(name).kernel
+    return (
+        kernels.load_module("sampling/engine/grouping/index.cu", {**macros, "MATCH": int(match)})
+        .get_function(name)
+        .kernel
+    )

@@ -1,0 +1,335 @@
+"""Transit-parallel steps by ranges of vertices whose lists fit shared memory (``ranges.cu``, ``transit_ranges.cu``).
+
+Not NextDoor's: pairs are grouped by range alone, in one pass and in any order within it, which costs less than a full
+index; a block then holds the lists of a whole range, so that no draw reads memory at random. Samples are the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.sampling.neighbors.plan import as_argument
+
+from .index import pair_type, scratch_array
+
+_THREADS, _ITEMS = 1024, 16
+MAX_RANGES = 8192
+MAX_BLOCKS = 8192
+"""Entries of the table that maps blocks of vertices to ranges, four bytes each in shared memory."""
+PAYS_ROW, PAYS_PAIRS, PAYS_BYTES = 64, 3, 160 * 2**20
+"""Ranges pay for results of a multiple of these bytes per pair, from so many pairs per vertex and bytes of lists on."""
+_ONE_READ = frozenset(("lab_edge_count", "lab_bits", "lab_below", "lab_uniform", "lab_chance", "lab_fail"))
+"""Accessors of a ``next`` that reads nothing but the entry that it returns."""
+_STATIC_BYTES = 2560
+"""Of the kernel's own, and what the driver keeps per block."""
+LEAST_BYTES = 16 * 1024
+"""Of a range: smaller ones do not pay for their places."""
+MAX_SIZE = 256
+"""Slots per pair that the kernel is compiled for."""
+
+_RANGES = np.dtype([(name, np.int64) for name in (
+    "num_nodes", "pairs", "size", "shift", "blocks", "ranges", "per_item", "id_bytes", "indptr", "table", "firsts",
+    "counts", "cursors", "begins", "item_begins", "items", "heads", "placed", "places", "out",
+)])  # fmt: skip
+_WORK = np.dtype([(name, np.int64) for name in (
+    "placed", "firsts", "begins", "item_begins", "items", "heads", "per_item", "room", "factor", "ordered",
+)])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RangeKnobs:
+    """How pairs are grouped and served; samples never depend on it.
+
+    Attributes:
+        bytes: of the lists and list positions of a range, about; None: what leaves some of ``room``.
+        room: bytes of shared memory for a range, None: what the blocks leave each other; of a larger range the rest is
+            read from global memory.
+        threads, blocks_per_sm: of the sampling kernel.
+        item_draws: neighbours to sample of a work item, at most.
+        factor: a range is copied where its bytes are at most so many times the draws of the item.
+        ordered: results are first written in the order of ranges, then put in the order of samples; None: as
+            :func:`orders` has it.
+        stage: results of a thread that go through shared memory at a time, at most.
+    """
+
+    bytes: int | None = None
+    room: int | None = None
+    threads: int = 640
+    blocks_per_sm: int = 1
+    item_draws: int = 2**20
+    factor: int = 32
+    ordered: bool | None = None
+    stage: int = 16
+
+
+KNOBS = RangeKnobs()
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Pairs grouped by range, CuPy; what lies behind the counts is undefined.
+
+    Attributes:
+        placed: transit and pair of every place, ``[P, 2]`` in the wider of both types.
+        firsts: ``int64[R + 1]``, first vertex of each range.
+        begins, item_begins: ``uint32[R + 1]``, first place and first work item of each range.
+        items: ``uint32``, the range of each work item.
+        heads: ``uint32[2]``: work items, and those taken.
+        places: where each pair went, -1 for NULL, or None.
+        per_item: pairs of a work item at most.
+    """
+
+    placed: Any
+    firsts: Any
+    begins: Any
+    item_begins: Any
+    items: Any
+    heads: Any
+    places: Any
+    per_item: int
+
+
+def block_shift(num_nodes: int) -> int:
+    """Bits of a vertex that the table of ranges leaves out."""
+    shift = 0
+    while (num_nodes - 1) >> shift >= MAX_BLOCKS:
+        shift += 1
+    return shift
+
+
+def num_ranges(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) -> int:
+    """Ranges of about ``range_bytes`` each, at most :data:`MAX_RANGES`, at least one."""
+    return min(MAX_RANGES, max(1, -(-(num_edges * id_bytes + 4 * num_nodes) // range_bytes)))
+
+
+def serves(engine: Any, size: int, knobs: RangeKnobs = KNOBS) -> bool:
+    """Whether steps of ``size`` slots per pair can be served by ranges: the graph is on the GPU, ranges fit.
+
+    A call may be made twice (``Context.guesses``), which one that replaces a root must not.
+    """
+    if engine.streamed is not None or size > MAX_SIZE or "lab_root_replace" in engine.operator.uses:
+        return False
+    graph, id_bytes = engine.graph, engine.id_dtype.itemsize
+    each = _range_bytes(size, id_bytes, knobs)
+    if (knobs.bytes is None and each < LEAST_BYTES) or _room(size, id_bytes, knobs) < 0:
+        return False
+    if not fits(graph.num_nodes, int(graph.indices.size), id_bytes, each):
+        return False
+    return _place_threads(MAX_RANGES, MAX_BLOCKS, 8) > 0
+
+
+def pays(engine: Any, pairs: int, size: int) -> bool:
+    """Whether a step of ``pairs`` with ``size`` slots each takes less time by ranges than sample by sample.
+
+    As measured on an H200 (``data/measured/NOTES.md``): lists must be too many for the cache, and have enough pairs to
+    pay for their copies; memory takes rows in any order as fast as in theirs where they are whole bursts of 64 bytes.
+    Nothing was measured where ``next`` reads more than the entry that it returns.
+    """
+    graph, id_bytes = engine.graph, engine.id_dtype.itemsize
+    return (
+        engine.operator.deferred
+        and engine.operator.uses <= _ONE_READ
+        and size * id_bytes % PAYS_ROW == 0
+        and pairs >= PAYS_PAIRS * graph.num_nodes
+        and int(graph.indices.size) * id_bytes >= PAYS_BYTES
+        and serves(engine, size)
+    )
+
+
+def fits(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) -> bool:
+    """Whether few enough ranges of that size hold the graph."""
+    ranges = num_ranges(num_nodes, num_edges, id_bytes, range_bytes)
+    return num_nodes < 2**32 and num_edges * id_bytes + 4 * num_nodes <= ranges * range_bytes
+
+
+@functools.lru_cache(maxsize=64)
+def _room(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
+    """Bytes of shared memory for a range beside the results of a block's threads; not positive: there is none."""
+    if knobs.room is not None:
+        return knobs.room
+    properties = runtime.device_properties()
+    most = min(
+        properties["sharedMemPerMultiprocessor"] // knobs.blocks_per_sm, properties["sharedMemPerBlockOptin"]
+    )
+    return (
+        (int(most) - _STATIC_BYTES - knobs.threads * staged_ids(size, id_bytes, knobs.stage) * id_bytes)
+        // 16
+        * 16
+    )
+
+
+def _range_bytes(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
+    return _room(size, id_bytes, knobs) * 15 // 16 if knobs.bytes is None else knobs.bytes
+
+
+def _place_bytes(threads: int, ranges: int, blocks: int, word: int) -> int:
+    return threads * _ITEMS * 2 * word + 12 * ranges + 4 * blocks
+
+
+def _place_threads(ranges: int, blocks: int, word: int) -> int:
+    """Threads of a block of ``range_place``, as many as its shared memory lets; 0: none."""
+    most = int(runtime.device_properties()["sharedMemPerBlockOptin"]) - _STATIC_BYTES
+    for threads in (1024, 512, 256, 128, 64):
+        if _place_bytes(threads, ranges, blocks, word) <= most:
+            return threads
+    return 0
+
+
+def orders(size: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
+    """Whether results take the way through the order of ranges.
+
+    Rows that are not whole sectors of 32 bytes leave parts of sectors where they are written out of order, which cost a
+    read and a write each; from some length on that is less than a second pass.
+    """
+    row = size * id_bytes
+    return (row % 32 != 0 and row < 256) if knobs.ordered is None else knobs.ordered
+
+
+def group(
+    transits: Any, num_nodes: int, indptr: Any, num_edges: int, scratch: dict[str, Any], *, size: int = 1,
+    out: Any = None, places: bool = False, knobs: RangeKnobs = KNOBS,
+) -> Grouped:  # fmt: skip
+    """Group the pairs of ``transits`` (ids ``[P]``, CuPy; NULL, negative, is left out) by range; nothing waits.
+
+    Args:
+        scratch: where arrays are kept from call to call; what the last call with it returned is overwritten.
+        size: neighbours to sample per pair.
+        out: ids ``[P, size]``; the slots of NULL transits become NULL. None: left alone.
+        places: also say where each pair went.
+
+    Raises:
+        ValueError: 2^32 pairs or more.
+    """
+    pairs = int(transits.size)
+    keys, id_dtype = transits.ravel(), transits.dtype
+    pair_dtype = pair_type(pairs)
+    word = max(id_dtype.itemsize, pair_dtype.itemsize)
+    each = _range_bytes(size, id_dtype.itemsize, knobs)
+    ranges, shift = num_ranges(num_nodes, num_edges, id_dtype.itemsize, each), block_shift(num_nodes)
+    blocks = max(1, -(-num_nodes // 2**shift))
+    workers = runtime.num_sms() * knobs.blocks_per_sm
+    per_item = max(32, min(knobs.item_draws // size, pairs // (8 * workers)))
+
+    def array(name: str, count: int, dtype: Any) -> Any:
+        return scratch_array(scratch, f"ranges.{name}", count, dtype)
+
+    counts, cursors = array("counts", ranges, np.uint32), array("cursors", ranges, np.uint32)
+    table = array("table", blocks + 1, np.uint16)
+    made = Grouped(
+        array("placed", 2 * pairs, np.int64 if word == 8 else np.int32).reshape(pairs, 2),
+        array("firsts", ranges + 1, np.int64), array("begins", ranges + 1, np.uint32),
+        array("item_begins", ranges + 1, np.uint32), array("items", pairs // per_item + ranges, np.uint32),
+        array("heads", 2, np.uint32), array("places", pairs, pair_dtype) if places else None, per_item,
+    )  # fmt: skip
+    pointers = {
+        "indptr": indptr, "table": table, "firsts": made.firsts, "counts": counts, "cursors": cursors,
+        "begins": made.begins, "item_begins": made.item_begins, "items": made.items, "heads": made.heads,
+        "placed": made.placed, "places": made.places, "out": out,
+    }  # fmt: skip
+    record = np.zeros(1, _RANGES)
+    for name, value in (
+        ("num_nodes", num_nodes), ("pairs", pairs), ("size", size), ("shift", shift), ("blocks", blocks),
+        ("ranges", ranges), ("per_item", per_item), ("id_bytes", id_dtype.itemsize),
+    ):  # fmt: skip
+        record[name] = value
+    for name, held in pointers.items():
+        record[name] = 0 if held is None else held.data.ptr
+    argument, wide = as_argument(record), (id_dtype.itemsize == 8, pair_dtype.itemsize == 8)
+    threads = _place_threads(ranges, blocks, word)
+    tile = threads * _ITEMS
+    counted, shared = 8 * ranges + 4 * blocks, _place_bytes(threads, ranges, blocks, word)
+    grid = (max(1, min(-(-pairs // tile), 2 * runtime.num_sms())),)
+    _kernel("range_table", *wide)((max(blocks, ranges) // 256 + 1,), (256,), (argument,))
+    _kernel("range_counts", *wide, counted)(grid, (_THREADS,), (argument, keys), shared_mem=counted)
+    _kernel("range_items", *wide)((1,), (_THREADS,), (argument,))
+    _kernel("range_place", *wide, shared, "int2", threads)(
+        grid, (threads,), (argument, keys), shared_mem=shared
+    )
+    return made
+
+
+def launch(engine: Any, step: int, record: dict[str, Any], knobs: RangeKnobs = KNOBS) -> dict[str, Any]:
+    """Run step ``step`` of individual sampling by ranges; adds to ``record`` what was done. Nothing waits."""
+    transits, size, graph = engine.transits, engine.shape[step].size, engine.graph
+    ordered = orders(size, engine.id_dtype.itemsize, knobs)
+    nodes, edges = int(engine.plan["num_nodes"][0]), int(graph.indices.size)
+    record.update({"kernel": "ranges", "index": "ranges", "pairs": int(transits.size)})
+    if transits.size == 0:
+        return record
+    with engine.timing(record, "index_us"):
+        made = group(
+            transits, nodes, graph.indptr, edges, engine.scratch, size=size, out=None if ordered else engine.out,
+            places=ordered, knobs=knobs,
+        )  # fmt: skip
+    with engine.timing(record, "sample_us"):
+        held = None
+        if ordered:
+            held = scratch_array(engine.scratch, "ranges.ordered", engine.out.size, engine.id_dtype)
+        _sample(engine, made, held, size, knobs)
+        if ordered:
+            _put_in_order(made.places, held, engine.out, size)
+    return record
+
+
+def _sample(engine: Any, made: Grouped, ordered: Any, size: int, knobs: RangeKnobs) -> None:
+    id_bytes = engine.id_dtype.itemsize
+    work = np.zeros(1, _WORK)
+    for name in ("placed", "firsts", "begins", "item_begins", "items", "heads"):
+        work[name] = getattr(made, name).data.ptr
+    room = _room(size, id_bytes, knobs)
+    work["per_item"], work["room"], work["factor"] = made.per_item, room, knobs.factor
+    work["ordered"] = 0 if ordered is None else ordered.data.ptr
+    macros: dict[str, int | str] = {
+        "PAIR_T": "int" if made.placed.shape[0] < 2**31 else "long", "SIZE": size,
+        "ORDERED": int(ordered is not None), "STAGE": knobs.stage,
+        "RANGE_THREADS": knobs.threads, "RANGE_BLOCKS": knobs.blocks_per_sm,
+    }  # fmt: skip
+    shared = knobs.threads * staged_ids(size, id_bytes, knobs.stage) * id_bytes + room
+    kernel = engine.raw_kernel("steps/transit_ranges.cu", "transit_ranges", macros)
+    if kernel.max_dynamic_shared_size_bytes < shared:
+        kernel.max_dynamic_shared_size_bytes = shared
+    blocks = min(runtime.num_sms() * knobs.blocks_per_sm, made.items.size)
+    kernel.kernel((blocks,), (knobs.threads,), (engine.argument(), as_argument(work)), shared_mem=shared)
+
+
+def staged_ids(size: int, id_bytes: int, most: int) -> int:
+    """Ids of shared memory that a thread's results take, padding included (``STRIDE`` units, ``transit_ranges.cu``)."""
+    parts = -(-size // most)
+    part = size if parts == 1 else (size + 4 * parts - 1) // (4 * parts) * 4
+    unit = 4 if size % 4 == 0 and id_bytes == 4 else 2 if size % 2 == 0 else 1
+    units = -(-part // unit)
+    return (units if units in (2, 4, 8) else units | 1) * unit
+
+
+def _put_in_order(places: Any, held: Any, out: Any, size: int) -> None:
+    row = size * out.dtype.itemsize
+    unit = 16 if row % 16 == 0 else 8 if row % 8 == 0 else 4
+    units, total = row // unit, out.nbytes // unit
+    bits = (units - 1).bit_length()
+    multiplier = -(-(2 ** (31 + bits)) // units)
+    name = {4: "int", 8: "int2", 16: "int4"}[unit]
+    kernel = _kernel("put_in_order", out.dtype.itemsize == 8, places.dtype.itemsize == 8, 0, name)
+    blocks = max(1, min(-(-total // 256), runtime.num_sms() * 8))
+    kernel(
+        (blocks,), (256,),
+        (places, held, out, np.int64(total), np.int64(units), np.uint32(multiplier), np.uint32(31 + bits)),
+    )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=64)
+def _kernel(
+    name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", threads: int = _THREADS
+) -> Any:
+    macros: dict[str, int | str] = {
+        "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "UNIT": unit,
+        "THREADS": threads,
+    }  # fmt: skip
+    function = kernels.load_module("sampling/engine/grouping/ranges.cu", macros).get_function(name)
+    if shared > function.max_dynamic_shared_size_bytes:
+        function.max_dynamic_shared_size_bytes = shared
+    return function.kernel

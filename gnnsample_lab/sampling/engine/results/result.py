@@ -1,0 +1,170 @@
+"""``AppResult``: the samples that an application has grown."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import is_cuda_array, whole
+from gnnsample_lab.sampling.engine.shape import StepShape
+from gnnsample_lab.sampling.neighbors.spec import array_module
+
+from . import links, votes
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AppResult:
+    """Samples of one run. All ids are global, -1 stands for NULL; arrays are NumPy on the CPU and CuPy on the GPU.
+
+    The two output formats of NextDoor (section 4.1): ``steps`` has the vertices of every step apart, ``samples`` all
+    of a sample in one row.
+
+    Attributes:
+        graph, app: what was sampled, and by which application.
+        roots: ids ``[S, R]``.
+        steps: per step, ids ``[S, width]``; slot ``k * m + j`` is the ``j``-th vertex drawn for transit ``k``.
+        shape: sizes of every step.
+        parallelism: how the GPU was used; the CPU walks sample by sample whatever is asked for.
+        device: ``"cpu"`` or ``"cuda"``.
+        seed: key of the draws.
+        first_sample: id of sample 0 in the draws.
+        schedule: one dictionary per step of what the GPU did (kernels, index, bytes streamed); empty on the CPU.
+    """
+
+    graph: Any
+    app: Any
+    roots: Any
+    steps: list[Any]
+    shape: list[StepShape]
+    parallelism: str
+    device: str
+    seed: int = 0
+    first_sample: int = 0
+    schedule: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def num_samples(self) -> int:
+        return int(self.roots.shape[0])
+
+    @property
+    def num_steps(self) -> int:
+        return len(self.steps)
+
+    @cached_property
+    def samples(self) -> Any:
+        """All vertices of each sample, roots first, ids ``[S, R + sum of widths]``, -1 where a step added none."""
+        return array_module(self.roots).concatenate([self.roots, *self.steps], axis=1)
+
+    @cached_property
+    def lengths(self) -> Any:
+        """Vertices of each sample that are not NULL, roots included, ``int64[S]``."""
+        xp = array_module(self.roots)
+        total = xp.zeros(self.num_samples, dtype=np.int64)
+        for part in (self.roots, *self.steps):
+            total += (part >= 0).sum(axis=1)
+        return total
+
+    @property
+    def num_vertices(self) -> int:
+        """Vertices that all steps have added, NULL not counted."""
+        return sum(int((step >= 0).sum()) for step in self.steps)
+
+    def transits(self, step: int) -> Any:
+        """Transits of ``step`` where ``step_transits`` is the default: what the step before has added, ``[S, t]``.
+
+        Args:
+            step: 0 to ``num_steps - 1``.
+
+        Raises:
+            TypeError, ValueError: no such step, or transits that were drawn.
+        """
+        from gnnsample_lab.sampling.engine.language.app import SamplingApp
+
+        step = whole("step", step, 0, self.num_steps - 1)
+        if type(self.app).step_transits is not SamplingApp.step_transits:
+            raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")
+        before = self.roots if step == 0 else self.steps[step - 1]
+        return before[:, : self.shape[step].transits]
+
+    def visits(self, roots: bool = True) -> Any:
+        """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False.
+
+        Args:
+            roots: whether to count the samples' roots.
+
+        Raises:
+            TypeError: ``roots`` is no bool.
+        """
+        return votes.visits(self, roots)
+
+    def top(self, k: int) -> Any:
+        """The ``k`` vertices that each root's samples visit most, PinSAGE's neighbours; see :func:`.votes.top`.
+
+        Args:
+            k: 1 to 4096.
+
+        Raises:
+            TypeError, ValueError: ``k`` is no such number, or samples have several roots.
+        """
+        return votes.top(self, k)
+
+    def adjacency(self, step: int, normalise: str | None = None) -> Any:
+        """Edges between the transits of ``step`` and the vertices that it added.
+
+        Args:
+            step, normalise: see :func:`.links.adjacency`.
+
+        Raises:
+            TypeError, ValueError: as :func:`.links.adjacency`.
+        """
+        return links.adjacency(self, step, normalise)
+
+    def induced(self) -> Any:
+        """The sub-graph that each sample's vertices induce; see :func:`.links.induced`."""
+        return links.induced(self)
+
+    def to_cpu(self) -> AppResult:
+        """The same samples as NumPy arrays."""
+        if not is_cuda_array(self.roots):
+            return self
+        from dataclasses import replace
+
+        return replace(self, roots=self.roots.get(), steps=[s.get() for s in self.steps])
+
+    def canonical(self) -> dict[str, Any]:
+        """Roots and steps on the host, for comparison: samples are in order already."""
+        host = self.to_cpu()
+        return {"roots": host.roots, "steps": host.steps}
+
+    def digest(self) -> str:
+        """SHA-256 of the samples as ``int64``; the same on every device and in every parallelism."""
+        host, sha = self.to_cpu(), hashlib.sha256()
+        for part in (host.roots, *host.steps):
+            sha.update(str(part.shape).encode())
+            sha.update(np.ascontiguousarray(part, dtype=np.int64).data)
+        return sha.hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        """True exactly when both hold the same samples, wherever and however they were drawn."""
+        if not isinstance(other, AppResult):
+            return NotImplemented
+        if self.num_steps != other.num_steps or self.roots.shape != other.roots.shape:
+            return False
+        mine, others = self, other
+        if is_cuda_array(self.roots) != is_cuda_array(other.roots):
+            mine, others = self.to_cpu(), other.to_cpu()
+        pairs = zip([mine.roots, *mine.steps], [others.roots, *others.steps], strict=True)
+        return all(a.shape == b.shape and bool((a == b).all()) for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        where = f"{self.parallelism} on {self.device}" if self.device == "cuda" else "sample by sample on cpu"
+        return (
+            f"AppResult({self.app.name} on {self.graph.title!r}: {self.num_samples:,} samples, {self.num_steps} steps, "
+            f"{where})"
+        )

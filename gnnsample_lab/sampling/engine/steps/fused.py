@@ -1,0 +1,102 @@
+"""Walks as one kernel over many steps (``individual.cu``, ``walk``): a thread per sample, no launch between steps.
+
+For applications that add one vertex per step and sample. Where walks end by themselves they run in chunks of steps, and
+those that live on are listed for the next chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.sampling.engine.plan import CLEAR
+from gnnsample_lab.sampling.neighbors.plan import as_argument
+
+WALK = np.dtype([(name, np.int64) for name in (
+    "last", "last_width", "before", "before_width", "steps", "out_stride", "count", "rows", "next_rows", "next",
+)])  # fmt: skip
+"""``Walk`` of ``individual.cu``."""
+_THREADS = 256
+_ROWS = 2**32
+"""Samples that a list of rows can tell apart."""
+
+
+def length(engine: Any, step: int, end: int) -> int:
+    """Steps from ``step`` to below ``end`` that can go into one kernel: each adds one vertex per sample."""
+    if engine.operator.collective:
+        return 0
+    shapes = engine.shape.span(step, end - step)
+    others = (i for i, s in enumerate(shapes) if s.transits != 1 or s.size != 1 or s.unique)
+    return next(others, len(shapes))
+
+
+def launch(
+    engine: Any, step: int, steps: int, rows: Any = None, next_rows: Any = None, seen: Any = None
+) -> None:
+    """Walk all samples from ``step`` on; room for ``steps`` outputs is there, one behind another at even distances.
+
+    Args:
+        rows: ``uint32[count]`` samples to walk, None for all.
+        next_rows: where those are listed that go on; with it walks stop at their end, and outputs hold -1 already.
+        seen: ``uint64``, zero: number of them, and steps that any sample took.
+    """
+    address, id_bytes = engine.addresses, engine.id_dtype.itemsize
+    walk = np.zeros(1, WALK)
+    walk["last"], walk["last_width"] = address[step], engine.widths[step]
+    if step:
+        walk["before"], walk["before_width"] = address[step - 1], engine.widths[step - 1]
+    walk["out_stride"] = (address[step + 2] - address[step + 1]) // id_bytes if steps > 1 else 0
+    count = engine.num_samples if rows is None else rows.size
+    walk["steps"], walk["count"] = steps, count
+    endless = next_rows is not None
+    if endless:
+        walk["rows"] = 0 if rows is None else rows.data.ptr
+        walk["next_rows"], walk["next"] = next_rows.data.ptr, seen.data.ptr
+    record = {"kernel": "walk", "index": None, "fused": steps}
+    records = [dict(record), *[record] * (steps - 1)]  # the first has the times of all
+    engine.schedule += records
+    macros = {"WALK": 1, "ENDLESS": int(endless), "SIZES": int("lab_size" in engine.operator.uses)}
+    macros |= engine.walk_macros
+    if count:
+        kernel = engine.kernel("steps/individual.cu", "walk", macros)
+        with engine.timing(records[0], "sample_us"):
+            kernel((-(-count // _THREADS),), (_THREADS,), (engine.argument(), as_argument(walk)))
+
+
+class Walkers:
+    """The samples of an endless application whose walks go on.
+
+    It does not hold the engine, which holds it: outputs in such a ring stay until the garbage collector comes by, and
+    the next run takes new memory from the driver.
+    """
+
+    def __init__(self) -> None:
+        self.rows: Any = None
+
+    @staticmethod
+    def can(engine: Any, step: int, steps: int) -> bool:
+        """Whether the ``steps`` steps from ``step`` on can go into one kernel that stops walks at their end."""
+        chosen = engine.operator.transits_source is not None  # a sample without a transit may have one later
+        return not chosen and engine.num_samples < _ROWS and length(engine, step, step + steps) == steps
+
+    def advance(self, engine: Any, step: int, steps: int) -> tuple[int, int, int]:
+        """Walk up to ``steps`` steps; waits once.
+
+        Returns:
+            Walks that go on, steps that any walk took, and the status word.
+        """
+        import cupy
+
+        first, last = engine.steps[step], engine.steps[step + steps - 1]
+        num_bytes = last.data.ptr - first.data.ptr + last.nbytes
+        cupy.cuda.runtime.memsetAsync(first.data.ptr, 0xFF, num_bytes, cupy.cuda.get_current_stream().ptr)
+        seen = cupy.zeros(3, np.uint64)
+        count = engine.num_samples if self.rows is None else self.rows.size
+        next_rows = cupy.empty(count, np.uint32)
+        launch(engine, step, steps, self.rows, next_rows, seen)
+        seen[2:] = engine.status
+        going, taken, status = map(int, seen.get())
+        if status == CLEAR:
+            self.rows = next_rows[:going]
+        return going, taken, status

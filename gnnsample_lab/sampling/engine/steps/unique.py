@@ -1,0 +1,59 @@
+"""Redraws for steps whose slots are to be unique, on the GPU (``unique.cu``).
+
+Within the slots that a step adds to one sample, the lowest slot keeps a vertex and the others call ``next`` again, with
+attempt 1, 2, ... in the counter of their words, round by round: what is kept stays, and among a round's new vertices
+the lowest slot wins. After ``max_redraws`` rounds a slot without a vertex of its own becomes NULL. A NULL that ``next``
+returned is final. Slots of individual sampling draw again from their own transit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+SHARED_BYTES = 48 * 1024 - 64
+"""Shared memory of a block that every GPU grants without being asked, less what the kernel declares itself."""
+_SHARED_WIDTH = 2**26
+"""Slots that a claim in shared memory can tell apart."""
+
+
+def set_bytes(width: int, id_bytes: int, claim_bytes: int) -> tuple[int, int]:
+    """Entries of the hash set for ``width`` slots, and the bytes of it and the two lists of slots behind it."""
+    entries = power_of_two(2 * width, 32)
+    return entries, -(-(entries * (id_bytes + claim_bytes) + 8 * width) // 16) * 16
+
+
+def redraw(engine: Any, step: int, first_row: int = 0, rows: int | None = None) -> None:
+    """Make the slots of step ``step`` unique within each of ``rows`` samples from ``first_row`` on; nothing waits.
+
+    ``engine.plan`` is that of the step, its transits and (collective) combined neighbourhoods still in place.
+    """
+    shape = engine.shape[step]
+    rows = engine.num_samples - first_row if rows is None else rows
+    rounds = int(engine.operator.max_redraws)
+    if rows == 0 or shape.width < 2:
+        return
+    id_bytes = engine.graph.indices.dtype.itemsize
+    entries, needed = set_bytes(shape.width, id_bytes, 4)
+    shared = needed <= SHARED_BYTES and shape.width < _SHARED_WIDTH
+    memory: Any = None
+    if shared:
+        threads = min(256, power_of_two(-(-shape.width // 2), 32))
+        blocks = min(rows, runtime.num_sms() * 32)
+    else:
+        import cupy
+
+        threads = 512
+        entries, needed = set_bytes(shape.width, id_bytes, 8)
+        blocks = max(1, min(rows, runtime.num_sms() * 4, engine.scratch_bytes // needed))
+        memory = cupy.empty(blocks * needed, np.uint8)
+    kernel = engine.kernel("steps/unique.cu", "redraw", {"GLOBAL_TABLE": int(not shared)})
+    args = (
+        engine.argument(), np.int64(first_row), np.int64(rows), np.uint32(shape.width), np.uint32(rounds),
+        np.uint32(entries - 1), np.uintp(0) if memory is None else memory,
+    )  # fmt: skip
+    kernel((blocks,), (threads,), args, shared_mem=needed if shared else 0)

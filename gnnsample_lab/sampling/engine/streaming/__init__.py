@@ -1,0 +1,1 @@
+"""Graphs larger than GPU memory: which lists pass through the GPU, and when."""

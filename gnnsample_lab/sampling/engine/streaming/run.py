@@ -1,0 +1,263 @@
+"""Graphs larger than GPU memory: their edges stay in page-locked host memory and pass through the GPU (section 8.4).
+
+The graph is cut into sub-graphs, ranges of consecutive vertices. At every step the pairs of sample and transit are
+sorted by transit, which sorts them by sub-graph too, and sub-graph after sub-graph is copied and sampled from; the next
+copy runs while the present one is sampled. The paper copies every sub-graph that holds a transit, at every step. Here
+
+* sub-graphs that still lie on the GPU are not copied again: a step begins with those that the last one ended with;
+* a sub-graph of which few edges are drawn is not copied at all: its edges are read where they are, across the bus. A
+  random walk draws one edge per step, so this is what most of its steps do.
+
+Collective steps read all their lists across the bus.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.sampling.neighbors.plan import as_argument
+
+from .mapped import mapped, pinned
+from .subgraphs import Places, cut, lay_out, plan_step
+
+BUS_READ_BYTES = 96
+"""What a read of one edge across the bus costs, in bytes of a long copy: 32 bytes and the request for them."""
+_WEIGHT = frozenset({"lab_edge_weight", "lab_neighbor_weight"})
+_PREFIX = frozenset({"lab_edge_prefix", "lab_edge_search", "lab_neighbor_prefix", "lab_neighbor_search"})
+_SEARCH = frozenset({"lab_edge_search", "lab_edge_has"})
+_THREADS = 256
+STAGED = np.dtype([(name, np.int64) for name in ("edge_begin", "indices", "weight", "prefix")])
+"""``Staged`` of ``streaming.cu``."""
+
+
+class StreamedGraph:
+    """A graph in host memory as the engine samples from it; needs CUDA.
+
+    ``indptr`` lies on the GPU beside what ``graph_bytes`` bounds: 8 bytes per vertex, and 4 for ``max_weight``.
+
+    Args:
+        graph: a :class:`~gnnsample_lab.graph.Graph`; copied to host memory if it lies on the GPU.
+        graph_bytes: how much of its edges may lie on the GPU: neighbours, weights or their prefix sums.
+        operator: the application's compiled functions; what they read of the weights is staged.
+        weights: :class:`~gnnsample_lab.sampling.weights.IntegerWeights` in host memory, where the operator reads any.
+        slots: sub-graphs that lie on the GPU at once, chosen by default.
+        across_bus: False stages every sub-graph that holds a transit, as the paper does.
+
+    Attributes:
+        indptr, indices, weight, prefix, max_weight: CuPy arrays for kernels, ids ``[E]``, ``uint32[E]``,
+            ``uint64[E + 1]``, ``uint32[N]``. The three of edges lie in host memory, which kernels read across the bus;
+            the last three are None where the operator does not read them.
+        parts: first vertices of the sub-graphs and the number of vertices, ``int64[G + 1]``, NumPy.
+        layout: :class:`~.subgraphs.Layout`.
+
+    Raises:
+        ValueError: ``graph_bytes`` is smaller than the longest list.
+        MemoryError: the host refuses to page-lock the edges.
+    """
+
+    def __init__(
+        self, graph: Any, graph_bytes: int, operator: Any, weights: Any = None, *, slots: int | None = None,
+        across_bus: bool = True,
+    ) -> None:  # fmt: skip
+        import cupy
+
+        graph = graph if graph.device == "cpu" else graph.to("cpu", features=False)
+        self.graph, self.across_bus = graph, across_bus
+        self.num_nodes, self.num_edges = graph.num_nodes, int(graph.indptr[-1])
+        uses, prefix = operator.uses, None if weights is None else np.asarray(weights.prefix)
+        wants_prefix = prefix is not None and bool(uses & _PREFIX or (operator.collective and uses & _WEIGHT))
+        wants_weight = prefix is not None and not wants_prefix and bool(uses & _WEIGHT)
+        id_bytes = graph.indices.dtype.itemsize
+        self.layout = lay_out(
+            graph_bytes, self.num_edges, graph.max_in_degree, id_bytes + 8 * wants_prefix + 4 * wants_weight,
+            8 * wants_prefix, slots,
+        )  # fmt: skip
+        self.parts = cut(graph.indptr, self.layout.slot_edges)
+        self._edges = graph.indptr[self.parts]  # before each sub-graph
+        self._part_bytes = np.diff(self._edges) * self.layout.edge_bytes + 8 * wants_prefix
+        self.indptr = cupy.asarray(graph.indptr)
+        self._host: dict[
+            str, np.ndarray
+        ] = {}  # in the order in which they lie in a slot: widest first, so all aligned
+        if prefix is not None and wants_prefix:
+            self._host["prefix"] = pinned(prefix)
+        self._host["indices"] = pinned(graph.indices)
+        if prefix is not None and wants_weight:
+            self._host["weight"] = pinned(np.diff(prefix).astype(np.uint32))
+        views: dict[str, Any] = {name: mapped(array) for name, array in self._host.items()}
+        self.indices, self.weight, self.prefix = views["indices"], views.get("weight"), views.get("prefix")
+        self.max_weight = None
+        if prefix is not None and "lab_max_weight" in uses:
+            self.max_weight = cupy.asarray(largest_weights(graph.indptr, prefix))
+        self._places, self._rent = Places(self.layout.slots), np.zeros(self.num_parts)
+        slot_bytes = self.layout.slot_edges * self.layout.edge_bytes + 8 * wants_prefix
+        self._buffers = [cupy.empty(-(-slot_bytes // 8), np.int64) for _ in range(self.layout.slots)]
+        self._copies = cupy.cuda.Stream(non_blocking=True)
+        self._filled = [cupy.cuda.Event(disable_timing=True) for _ in self._buffers]
+        self._read = [cupy.cuda.Event(disable_timing=True) for _ in self._buffers]
+        for event in self._read:  # what the buffers' memory was used for before
+            event.record()
+        self._parts_device, self._bounds = cupy.asarray(self.parts), cupy.empty(self.parts.size, np.int64)
+        mean = self.num_edges / max(1, self.num_nodes)
+        reads = (1.0 if operator.deferred else 4.0) + (2.0 if uses & (_WEIGHT | _PREFIX) else 0.0)
+        self._draw_bytes = BUS_READ_BYTES * (reads + (math.log2(mean + 2) if uses & _SEARCH else 0.0))
+
+    @property
+    def num_parts(self) -> int:
+        """Sub-graphs that the graph is cut into."""
+        return len(self.parts) - 1
+
+    def stages(self, pairs: int, size: int) -> bool:
+        """Whether a step is worth its index: False where so little is read that reading it across the bus is cheaper.
+
+        ``pairs`` are those of sample and transit, ``size`` the draws from each.
+        """
+        if not self.across_bus:
+            return True
+        return self._bus_bytes(size) * pairs > int(self._part_bytes.sum()) / 8
+
+    def run_step(self, engine: Any, number: int) -> dict[str, Any]:
+        """Run step ``number`` of an individual application: ``next`` for all pairs, without redraws.
+
+        ``engine.transits`` (ids ``[S, t]``) holds the transits, ``engine.plan`` everything that kernels read. The host
+        waits once, for the numbers of pairs.
+
+        Returns:
+            What was done, for ``r.schedule``: see :meth:`_serve`.
+        """
+        import cupy
+
+        shape, plan, rows = engine.shape[number], engine.plan, engine.num_samples
+        transits = engine.transits.reshape(-1)
+        nothing = rows * shape.transits * shape.size * self.indices.itemsize
+        cupy.cuda.runtime.memsetAsync(int(plan["out"][0]), 0xFF, nothing, cupy.cuda.get_current_stream().ptr)
+        index, bounds = self._sort(engine, transits)
+        wide = index.pairs.dtype.itemsize == 8
+        kernel = engine.kernel(
+            "streaming/streaming.cu", "staged_pairs", {"PAIR_T": "long" if wide else "int", "STAGED": 1}
+        )
+        groups, record = -(-shape.size // 4), np.zeros(1, STAGED)
+
+        def launch(first: int, last: int, slot: int | None) -> None:
+            self._describe(record, first, slot)
+            plan["staged_begin"], plan["staged_end"] = self._edges[first], self._edges[last]
+            plan["staged"] = record["indices"]
+            if slot is None:
+                plan["staged_begin"] = plan["staged_end"] = 0
+            threads = int(bounds[last] - bounds[first]) * groups
+            grid = max(1, min(-(-threads // _THREADS), runtime.num_sms() * 8))
+            args = (
+                engine.argument(),
+                as_argument(record),
+                index.pairs,
+                self._bounds,
+                np.int32(first),
+                np.int32(last),
+            )
+            kernel((grid,), (_THREADS,), args)
+
+        try:
+            return self._serve(bounds, self._bus_bytes(shape.size), launch)
+        finally:
+            plan["staged"] = plan["staged_begin"] = plan["staged_end"] = 0
+
+    def _bus_bytes(self, size: int) -> float:
+        """Cost of a pair that is read across the bus, in bytes of a copy."""
+        return size * self._draw_bytes
+
+    def _sort(self, engine: Any, transits: Any) -> tuple[Any, np.ndarray]:
+        """The scheduling index of ``transits``, and how many pairs lie before each sub-graph (waits for the GPU)."""
+        from gnnsample_lab.sampling.engine.grouping.index import build
+
+        built = build(transits, self.num_nodes, engine.index, engine.scratch)
+        kernel = self._kernel("boundaries", built)
+        args = (transits, built.pairs, built.begins, built.count, self._parts_device, np.int32(self.num_parts),
+                self._bounds)  # fmt: skip
+        kernel((-(-self.parts.size // 128),), (128,), args)
+        return built, self._bounds.get()
+
+    def _kernel(self, name: str, index: Any) -> Any:
+        macros: dict[str, int | str] = {
+            "ID_T": "int" if self.indices.dtype.itemsize == 4 else "long",
+            "PAIR_T": "int" if index.pairs.dtype.itemsize == 4 else "long",
+        }
+        return kernels.load_module("sampling/engine/streaming/pairs.cu", macros).get_function(name)
+
+    def _serve(self, bounds: np.ndarray, pair_bytes: float, launch: Any) -> dict[str, Any]:
+        """Call ``launch(first, last, slot)`` for every range of sub-graphs that has pairs, staged first where they are.
+
+        Nothing here waits: copies and kernels follow one another by events.
+
+        Returns:
+            ``subgraphs`` (with transits), ``subgraphs_copied``, ``subgraphs_kept`` (lay on
+            the GPU already), ``subgraphs_across_bus``, ``copied_bytes``.
+        """
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        cost = pair_bytes if self.across_bus else None
+        held = set(self._places.parts)
+        runs, order = plan_step(bounds, self._part_bytes, cost, held, self._rent, self.layout.slots)
+        copied = copied_bytes = 0
+        for first, last in runs:  # first, and not last: the first copies run beside them
+            launch(first, last, None)
+        for part in order:
+            slot, absent = self._places.take(part)
+            if absent:
+                self._copies.wait_event(self._read[slot])
+                copied_bytes += self._copy(part, slot)
+                self._filled[slot].record(self._copies)
+                copied += 1
+            stream.wait_event(self._filled[slot])
+            launch(part, part + 1, slot)
+            self._read[slot].record(stream)
+        taken = int((np.diff(bounds) > 0).sum())
+        return {
+            "subgraphs": taken, "subgraphs_copied": copied, "subgraphs_kept": len(order) - copied,
+            "subgraphs_across_bus": taken - len(order), "copied_bytes": copied_bytes,
+        }  # fmt: skip
+
+    def _copy(self, part: int, slot: int) -> int:
+        """Put the copy of a sub-graph's edges to its slot; returns its bytes."""
+        import cupy
+
+        runtime_api, target, total = cupy.cuda.runtime, self._buffers[slot].data.ptr, 0
+        for source, offset, num_bytes in self._pieces(part):
+            runtime_api.memcpyAsync(
+                target + offset, source, num_bytes, runtime_api.memcpyHostToDevice, self._copies.ptr
+            )
+            total += num_bytes
+        return total
+
+    def _pieces(self, part: int) -> list[tuple[int, int, int]]:
+        """Host address, place in the slot and bytes of each array's share of a sub-graph."""
+        begin, end = map(int, self._edges[part : part + 2])
+        found, offset = [], 0
+        for name, array in self._host.items():
+            num_bytes = (end - begin + (name == "prefix")) * array.itemsize
+            found.append((array.ctypes.data + begin * array.itemsize, offset, num_bytes))
+            offset += num_bytes
+        return found
+
+    def _describe(self, record: np.ndarray, part: int, slot: int | None) -> None:
+        """Fill in a :data:`STAGED`: where the edges of the sub-graph in ``slot`` lie; None: where they always do."""
+        record[:] = 0
+        if slot is None:
+            return
+        record["edge_begin"] = self._edges[part]
+        base = self._buffers[slot].data.ptr
+        for name, (_, offset, _) in zip(self._host, self._pieces(part), strict=True):
+            record[name] = base + offset
+
+
+def largest_weights(indptr: np.ndarray, prefix: np.ndarray) -> np.ndarray:
+    """Largest weight of every list, ``uint32[N]``, 0 for empty ones; ``prefix``: ``uint64[E + 1]``."""
+    most = np.zeros(indptr.size - 1, dtype=np.uint32)
+    filled = np.diff(indptr) > 0
+    if filled.any():
+        most[filled] = np.maximum.reduceat(np.diff(prefix), indptr[:-1][filled]).astype(np.uint32)
+    return most

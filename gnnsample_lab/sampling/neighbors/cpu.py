@@ -1,0 +1,202 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
+"""The CPU twin: one Numba sampler for every pick rule.
+
+A draw does not depend on the schedule, so this one twin is the reference for every GPU strategy.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import philox
+from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.sampling.weights import IntegerWeights
+
+from .spec import HopPicks, SampleSpec
+
+_CHUNK = 64
+"""Rows per parallel task: enough to hide scheduling, few enough to balance hubs."""
+
+
+@njit(cache=True)
+def _floyd(out, k, degree, v, batch, hop, seed):
+    r = philox.four(v, batch, hop, philox.FLOYD, 0, 0, seed)
+    for i in range(k):
+        if i > 0 and (i & 3) == 0:
+            r = philox.four(v, batch, hop, philox.FLOYD, i >> 2, 0, seed)
+        j = degree - k + i
+        t = philox.bounded(v, batch, hop, philox.FLOYD, i, philox.word(r, i), j + 1, seed)
+        for earlier in range(i):
+            if out[earlier] == t:
+                t = j
+                break
+        out[i] = t
+
+
+@njit(cache=True)
+def _reservoir(out, k, degree, v, batch, hop, seed):
+    for i in range(k):
+        out[i] = i
+    r = philox.four(v, batch, hop, philox.RESERVOIR, k >> 2, 0, seed)
+    for j in range(k, degree):
+        if (j & 3) == 0:
+            r = philox.four(v, batch, hop, philox.RESERVOIR, j >> 2, 0, seed)
+        slot = philox.bounded(v, batch, hop, philox.RESERVOIR, j, philox.word(r, j), j + 1, seed)
+        if slot < k:
+            out[slot] = j
+
+
+@njit(cache=True)
+def _replace(out, k, degree, v, batch, hop, seed):
+    for i in range(k):
+        r = philox.four(v, batch, hop, philox.REPLACE, i >> 2, 0, seed)
+        out[i] = philox.bounded(v, batch, hop, philox.REPLACE, i, philox.word(r, i), degree, seed)
+
+
+@njit(inline="always")
+def _search(prefix, start, degree, target):
+    # Last position whose prefix is <= target: zero-weight edges span nothing and are never found.
+    low, high = start, start + degree
+    while high - low > 1:
+        mid = (low + high) >> 1
+        if prefix[mid] <= target:
+            low = mid
+        else:
+            high = mid
+    return low - start
+
+
+@njit(cache=True)
+def _weighted(out, k, degree, start, prefix, v, batch, hop, seed, replace):
+    base = prefix[start]
+    total = prefix[start + degree] - base
+    for i in range(k):
+        target = philox.bounded64(v, batch, hop, philox.WEIGHTED, i, total, seed)
+        if replace:
+            out[i] = _search(prefix, start, degree, base + target)
+            continue
+        # Draw among what is left: step over the intervals already taken, in ascending order.
+        for taken in range(i):
+            begin = prefix[start + out[taken]] - base
+            if target < begin:
+                break
+            target += prefix[start + out[taken] + 1] - base - begin
+        position = _search(prefix, start, degree, base + target)
+        slot = i
+        while slot > 0 and out[slot - 1] > position:
+            out[slot] = out[slot - 1]
+            slot -= 1
+        out[slot] = position
+        total -= prefix[start + position + 1] - prefix[start + position]
+
+
+@njit(parallel=True, cache=True)
+def _count(frontier, indptr, available, k, rule, counts):
+    for i in prange(frontier.size):
+        v = frontier[i]
+        degree = indptr[v + 1] - indptr[v]
+        if rule >= 3:
+            degree = min(degree, np.int64(available[v]))
+        if k < 0:
+            counts[i] = degree
+        elif rule == 2 or rule == 4:
+            counts[i] = k if degree > 0 else 0
+        else:
+            counts[i] = min(degree, k)
+
+
+@njit(parallel=True, cache=True)
+def _draw(frontier, indptr, indices, prefix, k, rule, batch, hop, seed, offsets, positions, neighbors):
+    rows = frontier.size
+    for chunk in prange((rows + _CHUNK - 1) // _CHUNK):
+        for i in range(chunk * _CHUNK, min(rows, (chunk + 1) * _CHUNK)):
+            v = frontier[i]
+            start = indptr[v]
+            degree = indptr[v + 1] - start
+            out = positions[offsets[i] : offsets[i + 1]]
+            m = out.size
+            if m == 0:
+                continue
+            with_replacement = rule == 2 or rule == 4
+            if k < 0 or (m < k and not with_replacement) or (m == degree and not with_replacement):
+                # Everything is taken, in adjacency order; weighted rules leave zero weights out.
+                slot = 0
+                for j in range(degree):
+                    if rule < 3 or prefix[start + j + 1] > prefix[start + j]:
+                        if slot < m:
+                            out[slot] = j
+                        slot += 1
+            elif rule == 0:
+                _floyd(out, k, degree, v, batch, hop, seed)
+            elif rule == 1:
+                _reservoir(out, k, degree, v, batch, hop, seed)
+            elif rule == 2:
+                _replace(out, k, degree, v, batch, hop, seed)
+            else:
+                _weighted(out, k, degree, start, prefix, v, batch, hop, seed, rule == 4)
+            for slot in range(m):
+                out[slot] += start
+                neighbors[offsets[i] + slot] = indices[out[slot]]
+
+
+@njit(cache=True)
+def insert_new(vertices, table, base, nodes, count):
+    """Append the vertices not seen since ``base`` to ``nodes``, in order; returns the new count.
+
+    ``table``: ``uint32[N]``, holding ``base + 1 + local id`` for vertices of this batch and less than ``base``
+    for all others: raising ``base`` from batch to batch spares clearing it.
+    """
+    for v in vertices:
+        if table[v] < base:
+            table[v] = base + 1 + count
+            nodes[count] = v
+            count += 1
+    return count
+
+
+@njit(parallel=True, cache=True)
+def local_ids(vertices, table, base, out):
+    """Local id of each vertex that :func:`insert_new` has put into ``table``, into ``out`` (``int32``)."""
+    for i in prange(vertices.size):
+        out[i] = table[vertices[i]] - base - 1
+
+
+_NO_PREFIX = np.zeros(1, dtype=np.uint64)
+_NO_AVAILABLE = np.zeros(1, dtype=np.int32)
+
+
+def draw_hop(
+    frontier: Any,
+    indptr: Any,
+    indices: Any,
+    weights: IntegerWeights | None,
+    spec: SampleSpec,
+    batch_id: int,
+    hop: int,
+) -> HopPicks:
+    """Draw one hop's picks on the CPU.
+
+    Args:
+        frontier: vertices to expand, distinct, global ids ``[n]``.
+        indptr, indices: in-neighbour CSC of the graph, ``int64[N + 1]`` and ids ``[E]``.
+        weights: needed when ``spec.weighted``.
+        hop: which hop; it selects the fanout and is part of the draw's counter.
+    """
+    k = spec.fanouts[hop]
+    counts = np.empty(frontier.size, dtype=np.int32)
+    available = weights.available if weights is not None else _NO_AVAILABLE
+    prefix = weights.prefix if weights is not None else _NO_PREFIX
+    _count(frontier, indptr, available, k, spec.rule, counts)
+    offsets = np.zeros(frontier.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    positions = np.empty(offsets[-1], dtype=np.int64)
+    neighbors = np.empty(offsets[-1], dtype=indices.dtype)
+    _draw(
+        frontier, indptr, indices, prefix, k, spec.rule, np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed),
+        offsets, positions, neighbors,
+    )  # fmt: skip
+    picks = HopPicks(frontier, counts, neighbors, positions)
+    picks.__dict__["offsets"] = offsets
+    return picks

@@ -1,0 +1,214 @@
+// Seeds to level 0: range check, merge duplicates in first-seen order, reset the counters. One block a mini-batch.
+#ifndef LAB_BEGIN
+#define LAB_BEGIN
+#include "sampling/neighbors/plan.cuh"
+
+#define LAB_EMPTY 0xFFFFFFFFFFFFFFFFull
+#define LAB_TASK(hop, tag, v) ((u64)(hop) << 59 | (u64)(tag) << 48 | (u64)(v))
+
+__device__ __forceinline__ u64 lab_seed(const Batch& batch, u32 i) {
+    return batch.wide_seeds ? ((const u64*)batch.seeds)[i] : (u64)(i64)((const int*)batch.seeds)[i];
+}
+
+#define LAB_DUPLICATE 0x80000000u  // in `inverse`: not a local id but the lower index of the same seed
+#define LAB_INDEX_BITS 30          // of an entry of the seeds' hash; 34 are left for the vertex
+#define LAB_NOWHERE 0xFFFFFFFFu    // no index: the hash lacks the vertex
+
+// One record of the host's pinned memory to device memory, where later kernels read it.
+__device__ __forceinline__ Batch lab_fetch_batch(const Plan& p, u32 b) {
+    return p.host_batches ? p.host_batches[b] : p.batches[b];
+}
+
+// `hash` holds vertex << LAB_INDEX_BITS | lowest index; it has `slots` (a power of two) entries in shared or global
+// memory. The host refuses more seeds than an index holds, and graphs of more vertices than the other bits hold.
+// Seeds that are no vertices are left out here and reported when they are numbered, and so is a seed that finds no
+// place: its look-up then fails.
+__device__ __forceinline__ void lab_insert_seed(const Plan& p, u64* hash, u32 slots, u64 v, u32 i) {
+    if (v >= p.num_nodes) return;
+    const u64 entry = v << LAB_INDEX_BITS | i;
+    u64 at = lab_hash(v, slots);
+    for (u32 probe = 0; probe < slots; ++probe, at = (at + 1) & (slots - 1)) {
+        const u64 old = atomicCAS(hash + at, LAB_EMPTY, entry);
+        if (old == LAB_EMPTY) return;
+        if (old >> LAB_INDEX_BITS == v) {
+            atomicMin(hash + at, entry);
+            return;
+        }
+    }
+}
+
+__device__ __forceinline__ u32 lab_index_of(u64 entry) { return (u32)entry & ((1u << LAB_INDEX_BITS) - 1); }
+
+// The lowest index of seed `v`, which was inserted. LAB_NOWHERE means that the hash was full or was overwritten.
+__device__ __forceinline__ u32 lab_first_index(const u64* hash, u32 slots, u64 v) {
+    u64 at = lab_hash(v, slots);
+    for (u32 probe = 0; probe < slots; ++probe, at = (at + 1) & (slots - 1)) {
+        const u64 entry = hash[at];
+        if (entry >> LAB_INDEX_BITS == v) return lab_index_of(entry);
+    }
+    return LAB_NOWHERE;
+}
+
+// A distinct seed enters the node list, the table and, for queue strategies, the queue.
+__device__ __forceinline__ void lab_enter(const Plan& p, u32 b, const Batch& batch, u32* counters, u64 v, u32 local) {
+    p.nodes[(u64)b * p.node_cap + local] = (ID_T)v;
+#if TABLE != 0
+    bool overflow = false;
+    lab_insert(p.table, b, batch.base, v, overflow);
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+#endif
+    lab_set(p.table, b, batch.base, v, local);
+    if (p.queue) {
+        p.queue[(u64)b * p.queue_cap + local] = LAB_TASK(0, batch.tag, v);
+        if (p.enqueued) p.enqueued[(u64)b * p.queue_cap + local] = lab_now();
+    }
+}
+
+__device__ __forceinline__ void lab_seeds_done(const Batch& batch, u32* counters, u32 distinct) {
+    counters[CTR_SEEDS] = distinct;
+    counters[CTR_TAIL] = distinct;
+    counters[CTR_OUTSTANDING] = distinct;
+}
+
+// All of it by one block, for up to some thousand seeds; the hash fits shared memory.
+__device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
+    __shared__ u32 sums[32];
+    __shared__ Batch fetched;
+    u32* counters = lab_counters(p, b);
+    const u32 tid = threadIdx.x, threads = blockDim.x, lane = tid & 31, warp = tid >> 5;
+    if (tid == 0) {  // one read over the bus, while the others clear
+        fetched = lab_fetch_batch(p, b);
+        if (p.host_batches) p.batches[b] = fetched;
+    }
+    for (u32 i = tid; i < LAB_COUNTERS; i += threads) counters[i] = 0;
+    for (u64 i = tid; i < p.scan_tiles; i += threads) p.scan_state[(u64)b * p.scan_tiles + i] = 0;
+    for (u32 i = tid; i < slots; i += threads) hash[i] = LAB_EMPTY;
+    __syncthreads();
+    const Batch batch = fetched;
+    for (u32 i = tid; i < batch.num_seeds; i += threads)
+        lab_insert_seed(p, hash, slots, lab_seed(batch, i), i);
+    __syncthreads();
+    u32 so_far = 0;
+    for (u32 i0 = 0; i0 < batch.num_seeds; i0 += threads) {
+        const u32 i = i0 + tid;
+        const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
+        const bool valid = v < p.num_nodes;
+        if (!valid && i < batch.num_seeds) atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
+        const u32 lowest = valid ? lab_first_index(hash, slots, v) : 0;
+        if (lowest == LAB_NOWHERE) atomicOr(counters + CTR_STATUS, STATUS_BROKEN);
+        const bool first = valid && lowest == i;
+        const u32 mask = __ballot_sync(0xFFFFFFFFu, first);
+        if (lane == 0) sums[warp] = __popc(mask);
+        __syncthreads();
+        const u32 part = lane < threads >> 5 ? sums[lane] : 0;
+        u32 inclusive = part;
+#pragma unroll
+        for (int apart = 1; apart < 32; apart <<= 1) {
+            const u32 left = __shfl_up_sync(0xFFFFFFFFu, inclusive, apart);
+            if (lane >= apart) inclusive += left;
+        }
+        const u32 before = __shfl_sync(0xFFFFFFFFu, inclusive - part, warp);
+        if (first) {
+            const u32 local = so_far + before + __popc(mask & ((1u << lane) - 1));
+            lab_enter(p, b, batch, counters, v, local);
+            p.inverse[(u64)b * p.seed_cap + i] = local;
+        } else if (valid) {
+            p.inverse[(u64)b * p.seed_cap + i] = LAB_DUPLICATE | lowest;
+        }
+        so_far += __shfl_sync(0xFFFFFFFFu, inclusive, 31);
+        __syncthreads();
+    }
+    if (tid == 0) lab_seeds_done(batch, counters, so_far);
+}
+
+// The same by many blocks in two kernels, or three, for many seeds. There are two hashes in global memory, used in turn by
+// the parity of the launch's tag: while one is filled, the other is cleared for the next launch.
+__device__ __forceinline__ u64* lab_seed_hash(const Plan& p, u32 b, u32 parity) {
+    return p.seed_hash + ((u64)(parity & 1) * gridDim.y + b) * p.seed_slots;
+}
+
+__device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
+    __shared__ Batch fetched;
+    if (threadIdx.x == 0) fetched = lab_fetch_batch(p, b);
+    __syncthreads();
+    const Batch batch = fetched;
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    if (i == 0 && p.host_batches) p.batches[b] = batch;
+    u32* counters = lab_counters(p, b);
+    for (u32 j = i; j < LAB_COUNTERS; j += threads) counters[j] = 0;
+    for (u64 j = i; j < p.scan_tiles; j += threads) p.scan_state[(u64)b * p.scan_tiles + j] = 0;
+    u64* other = lab_seed_hash(p, b, batch.tag + 1);
+    for (u32 j = i; j < p.seed_slots; j += threads) other[j] = LAB_EMPTY;
+    if (i < batch.num_seeds)
+        lab_insert_seed(p, lab_seed_hash(p, b, batch.tag), (u32)p.seed_slots, lab_seed(batch, i), i);
+}
+
+// First occurrences in each block of `begin_number`, for so many seeds that it must not count them itself.
+__device__ __forceinline__ void lab_begin_count(const Plan& p, u32 b) {
+    const Batch batch = p.batches[b];
+    const u64* hash = lab_seed_hash(p, b, batch.tag);
+    const u32 i0 = blockIdx.x * blockDim.x, i = i0 + threadIdx.x;
+    if (i0 >= batch.num_seeds) return;
+    const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
+    const u32 firsts = __syncthreads_count(v < p.num_nodes && lab_first_index(hash, (u32)p.seed_slots, v) == i);
+    if (threadIdx.x == 0) p.seed_sums[(u64)b * gridDim.x + blockIdx.x] = firsts;
+}
+
+__device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
+    __shared__ u32 sums[32];
+    const Batch batch = p.batches[b];
+    u32* counters = lab_counters(p, b);
+    const u64* hash = lab_seed_hash(p, b, batch.tag);
+    const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, i0 = blockIdx.x * blockDim.x, i = i0 + tid;
+    if (i0 >= batch.num_seeds) return;
+    // How many first occurrences lie before this block. Up to some ten thousand seeds every block counts anew, which
+    // costs less than waiting for another kernel; beyond, the blocks' own counts are there to be added up.
+    u32 mine = 0;
+    if (p.seed_sums)
+        for (u32 k = tid; k < blockIdx.x; k += blockDim.x) mine += p.seed_sums[(u64)b * gridDim.x + k];
+    // Eight at a time, most of them found at the first look: two latencies for eight seeds.
+    for (u32 j0 = p.seed_sums ? i0 : tid; j0 < i0; j0 += 8 * blockDim.x) {
+        u64 seeds[8], entries[8];
+#pragma unroll
+        for (u32 c = 0; c < 8; ++c) {
+            const u32 j = j0 + c * blockDim.x;
+            seeds[c] = j < i0 ? lab_seed(batch, j) : LAB_EMPTY;
+        }
+#pragma unroll
+        for (u32 c = 0; c < 8; ++c) entries[c] = hash[lab_hash(seeds[c], p.seed_slots)];
+#pragma unroll
+        for (u32 c = 0; c < 8; ++c) {
+            if (seeds[c] >= p.num_nodes) continue;
+            const u32 lowest = entries[c] >> LAB_INDEX_BITS == seeds[c]
+                                   ? lab_index_of(entries[c])
+                                   : lab_first_index(hash, (u32)p.seed_slots, seeds[c]);
+            mine += lowest == j0 + c * blockDim.x;
+        }
+    }
+    const u64 v = i < batch.num_seeds ? lab_seed(batch, i) : LAB_EMPTY;
+    const bool valid = v < p.num_nodes;
+    if (!valid && i < batch.num_seeds) atomicOr(counters + CTR_STATUS, STATUS_BAD_SEED);
+    const u32 lowest = valid ? lab_first_index(hash, (u32)p.seed_slots, v) : 0;
+    if (lowest == LAB_NOWHERE) atomicOr(counters + CTR_STATUS, STATUS_BROKEN);
+    const bool first = valid && lowest == i;
+    const u32 mask = __ballot_sync(0xFFFFFFFFu, first);
+#pragma unroll
+    for (int apart = 16; apart; apart >>= 1) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, apart);
+    // At most 2^25 of 2^30 seeds before, and 32 of this warp's own.
+    if (lane == 0) sums[warp] = mine << 6 | __popc(mask);
+    __syncthreads();
+    u32 before = 0, total = 0;
+    for (u32 w = 0; w < blockDim.x >> 5; ++w) {
+        before += (sums[w] >> 6) + (w < warp ? sums[w] & 63 : 0);
+        total += (sums[w] >> 6) + (sums[w] & 63);
+    }
+    if (first) {
+        const u32 local = before + __popc(mask & ((1u << lane) - 1));
+        lab_enter(p, b, batch, counters, v, local);
+        p.inverse[(u64)b * p.seed_cap + i] = local;
+    } else if (valid) {
+        p.inverse[(u64)b * p.seed_cap + i] = LAB_DUPLICATE | lowest;
+    }
+    if (tid == 0 && i0 + blockDim.x >= batch.num_seeds) lab_seeds_done(batch, counters, total);
+}
+#endif

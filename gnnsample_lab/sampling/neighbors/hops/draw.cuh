@@ -1,0 +1,252 @@
+// The pick rules. A rule fills `slots` with positions within the adjacency of one vertex; the set it draws is a
+// function of (seed, batch, hop, vertex) alone, so every strategy may call it with any group of threads.
+// Twin: cpu.py.
+#ifndef LAB_DRAW
+#define LAB_DRAW
+#include "sampling/neighbors/plan.cuh"
+
+struct Row {
+    u64 vertex;
+    i64 start;
+    int degree;
+    int count;
+};
+
+__device__ __forceinline__ Row lab_row(const Plan& p, u64 v, int fanout) {
+    Row row;
+    row.vertex = v;
+    row.start = __ldg(p.indptr + v);
+    row.degree = (int)(__ldg(p.indptr + v + 1) - row.start);
+#if RULE >= 3
+    const int choice = __ldg(p.available + v);
+#else
+    const int choice = row.degree;
+#endif
+#if RULE == 2 || RULE == 4
+    row.count = fanout < 0 ? choice : (choice > 0 ? fanout : 0);
+#else
+    row.count = fanout < 0 ? choice : min(choice, fanout);
+#endif
+    return row;
+}
+
+// True when nothing is drawn because every (positive-weight) edge is taken.
+__device__ __forceinline__ bool lab_takes_all(const Row& row, int fanout) {
+#if RULE == 2 || RULE == 4
+    return fanout < 0;
+#elif RULE == 3
+    return fanout < 0 || row.count < fanout || row.count == row.degree;
+#else
+    return fanout < 0 || row.degree <= fanout;
+#endif
+}
+
+__device__ __forceinline__ Draws lab_draws(const Plan& p, u64 v, u32 batch_id, int hop) {
+#if RULE == 0
+    return Draws(v, batch_id, hop, LAB_PURPOSE_FLOYD, p.seed);
+#elif RULE == 1
+    return Draws(v, batch_id, hop, LAB_PURPOSE_RESERVOIR, p.seed);
+#elif RULE == 2
+    return Draws(v, batch_id, hop, LAB_PURPOSE_REPLACE, p.seed);
+#else
+    return Draws(v, batch_id, hop, LAB_PURPOSE_WEIGHTED, p.seed);
+#endif
+}
+
+#if RULE >= 3
+// Last position whose prefix is <= target; zero-weight edges span nothing and are never found.
+__device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64 target) {
+    i64 low = row.start, high = row.start + row.degree;
+    while (high - low > 1) {
+        const i64 mid = (low + high) >> 1;
+        if (__ldg(prefix + mid) <= target) low = mid;
+        else high = mid;
+    }
+    return (int)(low - row.start);
+}
+#endif
+
+#if RULE == 3
+// Successive sampling by one thread: draw among the weight that is left, stepping over the intervals taken so
+// far, which are kept in ascending order.
+template <class Slots>
+__device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, const Draws& d, Slots slots, int step) {
+    const u64* prefix = p.prefix + row.start;
+    const u64 base = __ldg(prefix);
+    u64 total = __ldg(prefix + row.degree) - base;
+    for (int i = 0; i < row.count; ++i) {
+        u64 target = lab_bounded64(d, i, total);
+        for (int taken = 0; taken < i; ++taken) {
+            const int at = slots[taken * step];
+            const u64 begin = __ldg(prefix + at) - base;
+            if (target < begin) break;
+            target += __ldg(prefix + at + 1) - base - begin;
+        }
+        const int position = lab_search(p.prefix, row, base + target);
+        int slot = i;
+        // bounded: by `slot`, which falls
+        while (slot > 0 && slots[(slot - 1) * step] > position) {
+            slots[slot * step] = slots[(slot - 1) * step];
+            --slot;
+        }
+        slots[slot * step] = position;
+        total -= __ldg(prefix + position + 1) - __ldg(prefix + position);
+    }
+}
+#endif
+
+// ---- groups of threads that share one row ---------------------------------------------------------------------
+
+struct WarpGroup {
+    static __device__ __forceinline__ u32 rank() { return threadIdx.x & 31; }
+    static __device__ __forceinline__ u32 size() { return 32; }
+    static __device__ __forceinline__ void sync() { __syncwarp(); }
+};
+struct BlockGroup {
+    static __device__ __forceinline__ u32 rank() { return threadIdx.x; }
+    static __device__ __forceinline__ u32 size() { return blockDim.x; }
+    static __device__ __forceinline__ void sync() { __syncthreads(); }
+};
+
+#if RULE == 1
+// Reservoir, O(degree): candidate j replaces a random one of j + 1 slots; the highest candidate of a slot stays,
+// whatever the order of the writes. One generator call serves four candidates.
+template <class Slots>
+__device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree, Slots slots, int step, u32 rank,
+                                              u32 size) {
+    for (u32 group = (k >> 2) + rank; group * 4 < (u32)degree; group += size) {
+        const uint4 r = d.four(group);
+#pragma unroll
+        for (u32 c = 0; c < 4; ++c) {
+            const int j = group * 4 + c;
+            if (j >= k && j < degree) {
+                const u32 slot = lab_bounded(d, j, lab_word(r, c), j + 1);
+                if (slot < (u32)k) atomicMax(&slots[slot * step], j);
+            }
+        }
+    }
+}
+#endif
+
+// Fill slots[i * step], i < row.count, with the whole group; ends in a group barrier. `slots` may lie in shared
+// or global memory.
+template <class Group, class Slots>
+__device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, int fanout, u32 batch_id, int hop,
+                                               Slots slots, int step) {
+    const u32 rank = Group::rank(), size = Group::size();
+    if (lab_takes_all(row, fanout)) {
+#if RULE >= 3
+        if (row.count != row.degree) {
+            if (rank == 0)
+                for (int j = 0, slot = 0; j < row.degree; ++j)
+                    if (p.prefix[row.start + j + 1] > p.prefix[row.start + j]) slots[slot++ * step] = j;
+            Group::sync();
+            return;
+        }
+#endif
+        for (int j = rank; j < row.count; j += size) slots[j * step] = j;
+        Group::sync();
+        return;
+    }
+    if (row.count == 0) return;
+    const Draws d = lab_draws(p, row.vertex, batch_id, hop);
+    const int k = row.count;
+#if RULE == 0
+    for (int group = rank; group * 4 < k; group += size) {
+        const uint4 r = d.four(group);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const int i = group * 4 + c;
+            if (i < k) slots[i * step] = lab_bounded(d, i, lab_word(r, c), row.degree - k + i + 1);
+        }
+    }
+    Group::sync();
+    // Floyd: a draw that repeats an earlier pick becomes the top of its range. In order, by one warp.
+    if (rank < 32) {
+        for (int i = 1; i < k; ++i) {
+            const int t = slots[i * step];
+            bool repeats = false;
+            for (int earlier = rank; earlier < i; earlier += 32) repeats |= slots[earlier * step] == t;
+            if (__any_sync(0xFFFFFFFFu, repeats)) {
+                if (rank == 0) slots[i * step] = row.degree - k + i;
+                __syncwarp();
+            }
+        }
+    }
+#elif RULE == 1
+    for (int i = rank; i < k; i += size) slots[i * step] = i;
+    Group::sync();
+    lab_reservoir(d, k, row.degree, slots, step, rank, size);
+#elif RULE == 2
+    for (int i = rank; i < k; i += size)
+        slots[i * step] = lab_bounded(d, i, lab_word(d.four(i >> 2), i & 3), row.degree);
+#elif RULE == 3
+    (void)k;
+    if (rank == 0) lab_successive(p, row, d, slots, step);
+#else
+    const u64 base = p.prefix[row.start], total = p.prefix[row.start + row.degree] - base;
+    for (int i = rank; i < k; i += size) slots[i * step] = lab_search(p.prefix, row, base + lab_bounded64(d, i, total));
+#endif
+    Group::sync();
+}
+
+#ifdef KMAX
+// One thread, one row, at most KMAX picks (every rule but the reservoir, whose work is the degree).
+__device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int fanout, u32 batch_id, int hop,
+                                              int* slots, int step) {
+    if (lab_takes_all(row, fanout)) {
+        int slot = 0;
+        for (int j = 0; j < row.degree && slot < row.count; ++j) {
+#if RULE >= 3
+            if (p.prefix[row.start + j + 1] == p.prefix[row.start + j]) continue;
+#endif
+            slots[slot++ * step] = j;
+        }
+        return;
+    }
+    if (row.count == 0) return;
+#if RULE != 1
+    const Draws d = lab_draws(p, row.vertex, batch_id, hop);
+    const int k = row.count;
+#endif
+#if RULE == 0
+    // In registers, fully unrolled: k (k - 1) / 2 comparisons, no memory.
+    int picked[KMAX];
+#pragma unroll
+    for (int group = 0; group < KMAX / 4; ++group) {
+        if (group * 4 < k) {
+            const uint4 r = d.four(group);
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                const int i = group * 4 + c;
+                if (i < k) {
+                    const int top = row.degree - k + i;
+                    int t = lab_bounded(d, i, lab_word(r, c), top + 1);
+                    bool repeats = false;
+#pragma unroll
+                    for (int earlier = 0; earlier < i; ++earlier) repeats |= picked[earlier] == t;
+                    t = repeats ? top : t;
+                    picked[i] = t;
+                    slots[i * step] = t;
+                }
+            }
+        }
+    }
+#elif RULE == 2
+    for (int group = 0; group * 4 < k; ++group) {
+        const uint4 r = d.four(group);
+#pragma unroll
+        for (int c = 0; c < 4; ++c)
+            if (group * 4 + c < k) slots[(group * 4 + c) * step] = lab_bounded(d, group * 4 + c, lab_word(r, c), row.degree);
+    }
+#elif RULE == 3
+    (void)k;
+    lab_successive(p, row, d, slots, step);
+#elif RULE == 4
+    const u64 base = p.prefix[row.start], total = p.prefix[row.start + row.degree] - base;
+    for (int i = 0; i < k; ++i) slots[i * step] = lab_search(p.prefix, row, base + lab_bounded64(d, i, total));
+#endif
+}
+#endif
+
+#endif

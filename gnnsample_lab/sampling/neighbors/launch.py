@@ -1,0 +1,193 @@
+"""Put a strategy's kernels on the stream. Nothing here waits for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels, runtime
+
+from .plan import NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
+from .sizes import power_of_two, seed_blocks
+from .spec import SampleSpec
+from .strategies import QUEUE_STRATEGIES
+from .workspace import Workspace
+
+_FETCHED_BYTES = 32
+"""Shared memory of a `persistent` block per ticket of a fetch (``Fetched`` in ``queue/block.cu``)."""
+
+
+@dataclass
+class Knobs:
+    """Launch shapes. Results never depend on them; ``bench`` sweeps them and records the sweep.
+
+    Attributes:
+        blocks_per_sm: resident blocks per multiprocessor for grids that loop.
+        block_threads: threads per row of `block-bsp`.
+        queue_threads: threads of a block of `persistent` and `fused-static`; by default 128 where a task's work
+            is the degree (reservoir) and 64 where it is the fanout.
+        num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
+        delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
+        relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
+        self_reuse: queue strategies expand a finished vertex again, as frontiers demand; off only to reproduce
+            what the published completion rule loses without it.
+        macros: compile-time knobs of the kernels, such as ``MIN_BLOCKS`` (resident blocks that the compiler
+            leaves registers for).
+    """
+
+    blocks_per_sm: dict[str, int] = field(
+        default_factory=lambda: {
+            "hop": 4, "grid-barrier": 2, "persistent": 32, "persistent-tile": 4, "emit": 8, "turbo-bsp": 8,
+            "edge-bsp": 8, "fused-static": 32,
+        }
+    )  # fmt: skip
+    block_threads: int = 128
+    queue_threads: int | None = None
+    num_blocks: int | None = None
+    delay_ns: int = 0
+    relabel_last: bool = True
+    self_reuse: bool = True
+    macros: dict[str, int] = field(default_factory=dict)
+
+
+class Launcher:
+    """Compiles and launches the kernels of one strategy for one spec."""
+
+    def __init__(self, graph: Any, spec: SampleSpec, strategy: str, traced: bool, knobs: Knobs) -> None:
+        self.spec, self.strategy, self.traced, self.knobs = spec, strategy, traced, knobs
+        self.id_type = "int" if graph.indices.dtype.itemsize == 4 else "long"
+        self.wide_ids = self.id_type == "long"
+        self.sms = runtime.num_sms()
+        self.resident_workers = 0  # blocks of the queue kernel that run at once, for traces
+        self._occupancy: dict[int, int] = {}
+        self._kernels: dict[tuple[str, str, int, int | None], Any] = {}
+
+    def macros(self, table: int, kmax: int | None) -> dict[str, int | str]:
+        """Macros of a sampling module; no ``KMAX`` selects the kernels for wide hops."""
+        chosen: dict[str, int | str] = {
+            "ID_T": self.id_type, "RULE": self.spec.rule, "TABLE": table, "TRACE": int(self.traced),
+        }  # fmt: skip
+        if kmax is not None:
+            chosen["KMAX"] = kmax
+        return {**chosen, **self.knobs.macros}
+
+    def kernel(self, source: str, name: str, table: int, kmax: int | None) -> Any:
+        key = (source, name, table, kmax)
+        if key not in self._kernels:
+            module = kernels.load_module("sampling/neighbors/" + source, self.macros(table, kmax))
+            kernel = module.get_function(name)
+            # The driver's function launches with half the overhead; a cooperative launch needs CuPy's wrapper.
+            self._kernels[key] = kernel if source == "hops/grid_barrier.cu" else kernel.kernel
+        return self._kernels[key]
+
+    def kmax(self, ws: Workspace, hop: int | None = None) -> int | None:
+        """Bucket of the fanout of ``hop`` (all hops when None), None when a hop is wide."""
+        strides = ws.shape.strides if hop is None else (ws.shape.strides[hop],)
+        if any(s == 0 or s > NARROW for s in strides):
+            return None
+        return power_of_two(max(strides), 8)
+
+    def __call__(self, ws: Workspace) -> None:
+        """Sample all mini-batches of ``ws``: after this the rows of every hop and the counters are written."""
+        ws.plan["delay"] = self.knobs.delay_ns
+        ws.plan["relabel_last"] = self.knobs.relabel_last
+        ws.plan["self_reuse"] = self.knobs.self_reuse
+        ws.clear_tables()
+        if self.strategy == "grid-barrier":
+            self._grid_barrier(ws)
+            return
+        self._begin(ws)
+        if self.strategy in QUEUE_STRATEGIES:
+            self._queue(ws)
+        else:
+            for hop in range(self.spec.num_hops):
+                self.hop(ws, hop)
+
+    def _begin(self, ws: Workspace) -> None:
+        shape, table = ws.shape, ws.shape.table
+        if shape.seed_cap <= ONE_BLOCK_SEEDS:
+            begin = self.kernel("hops/hop.cu", "begin", table, 8)
+            threads = min(1024, max(128, power_of_two(shape.seed_cap)))
+            begin((1, shape.num_batches), (threads,), (ws.args,), shared_mem=ws.seed_slots * 8)
+            return
+        names = ["begin_count", "begin_number"] if ws.seed_sums is not None else ["begin_number"]
+        insert = self.kernel("hops/hop.cu", "begin_insert", table, 8)
+        insert((-(-shape.seed_cap // 256), shape.num_batches), (256,), (ws.args,))
+        for name in names:
+            kernel = self.kernel("hops/hop.cu", name, table, 8)
+            kernel((seed_blocks(shape.seed_cap), shape.num_batches), (NUMBER_BLOCK,), (ws.args,))
+
+    def hop(self, ws: Workspace, hop: int) -> None:
+        """The kernel of one hop, strategies `bsp` and `captured`."""
+        warps = 4 if self.wide_ids else 8
+        kmax = self.kmax(ws, hop)
+        kernel = self.kernel("hops/hop.cu", "hop", ws.shape.table, kmax)
+        most = max(1, self.knobs.blocks_per_sm["hop"] * self.sms // ws.shape.num_batches)
+        resident = self._resident("hop", kernel, warps * 32)
+        grid = max(1, min(most, resident // ws.shape.num_batches, -(-ws.shape.row_caps[hop] // warps)))
+        kernel((grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop)))
+
+    def _grid_barrier(self, ws: Workspace) -> None:
+        warps = 4 if self.wide_ids else 8
+        kernel = self.kernel("hops/grid_barrier.cu", "grid_barrier", ws.shape.table, self.kmax(ws))
+        resident = self._resident("grid-barrier", kernel, warps * 32)
+        grid = self.knobs.num_blocks or max(1, resident // ws.shape.num_batches)
+        ws.arrived.data.memset_async(0, ws.arrived.nbytes)
+        begun = ws.shape.seed_cap > ONE_BLOCK_SEEDS
+        if begun:
+            self._begin(ws)
+        args = (ws.args, ws.arrived, np.int32(begun))
+        kernels.launch_cooperative(kernel, (grid, ws.shape.num_batches), (warps * 32,), args)
+
+    def _queue(self, ws: Workspace) -> None:
+        name, threads, shared = self.strategy.replace("-", "_"), self.knobs.queue_threads, 0
+        if threads is None:
+            threads = 128 if self.spec.rule == 1 else 64
+        if self.strategy == "persistent-tile":
+            kernel = self.kernel("queue/tile.cu", name, ws.shape.table, self.kmax(ws))
+            threads = 128
+        else:
+            kernel = self.kernel("queue/block.cu", name, ws.shape.table, None)
+        if self.strategy == "persistent":
+            shared = _FETCHED_BYTES * int(ws.plan["fetch_size"][0])
+        resident = self._resident(self.strategy, kernel, threads, shared)
+        self.resident_workers = resident
+        if self.strategy == "fused-static":
+            grid = ws.shape.queue_cap
+        else:
+            grid = self.knobs.num_blocks or max(1, resident // ws.shape.num_batches)
+        kernel((grid, ws.shape.num_batches), (threads,), (ws.args,), shared_mem=shared)
+
+    def _resident(self, strategy: str, kernel: Any, threads: int, shared: int = 0) -> int:
+        """Blocks that the GPU holds at once: these kernels wait on one another, so all must be resident."""
+        if id(kernel) not in self._occupancy:
+            self._occupancy[id(kernel)] = occupancy(kernel, threads, shared)
+        per_sm = self._occupancy[id(kernel)]
+        return self.sms * max(1, min(per_sm, self.knobs.blocks_per_sm[strategy]))
+
+
+def occupancy(kernel: Any, threads: int, shared: int = 0) -> int:
+    """Blocks of ``threads`` threads that one multiprocessor holds, by the CUDA occupancy calculator."""
+    from cupy_backends.cuda.api import driver
+
+    function = getattr(kernel, "kernel", kernel)
+    return int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared))
+
+
+def capture(work: Callable[[], None]) -> Any:
+    """Record ``work`` into a CUDA graph, once run before so that everything is compiled and allocated."""
+    import cupy
+
+    work()
+    stream = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
+    with stream:
+        stream.begin_capture()
+        try:
+            work()
+        finally:
+            graph = stream.end_capture()
+    return graph

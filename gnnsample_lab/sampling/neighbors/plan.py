@@ -1,0 +1,78 @@
+"""The structures that tell the kernels where everything lies: ``plan.cuh`` and ``finish.cu`` on this side."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from .spec import MAX_HOPS
+
+COUNTERS = 256
+STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN = 1, 2, 4, 8
+CTR_TAIL, CTR_ROWS = 64, 128
+TABLES = ("direct", "bitmap", "hash")
+NARROW = 32
+"""Fanouts up to this are drawn one thread per row (``KMAX``); wider ones by a warp per row."""
+SCAN_TILE = 1024
+MAX_TAG = 2047
+ONE_BLOCK_SEEDS = 1024
+"""Up to this many seeds are merged by one block, in shared memory."""
+MANY_SEEDS = 32_768
+"""Above this many seeds a kernel of its own counts the distinct ones: without it the work grows with the square."""
+NUMBER_BLOCK = 1024
+"""Seeds of a block of ``begin_count`` and ``begin_number``."""
+MAX_SEEDS = 2**30
+"""Most seeds of a mini-batch: an index takes 30 bits of the entries in which kernels merge duplicates."""
+MAX_NODES = 2**34 - 1
+"""Most vertices of a graph that kernels sample from: a vertex takes the other 34 bits."""
+
+_pointer = np.uint64
+BATCH = np.dtype(
+    [("seeds", _pointer), ("num_seeds", "u4"), ("wide_seeds", "u4"), ("batch_id", "u4"), ("base", "u4"),
+     ("tag", "u4"), ("unused", "u4")], align=True,
+)  # fmt: skip
+TABLE = np.dtype(
+    [("words", _pointer), ("keys", _pointer), ("ranks", _pointer), ("order", _pointer), ("stride", "u8"),
+     ("order_stride", "u8")], align=True,
+)  # fmt: skip
+HOP = np.dtype(
+    [("fanout", "i4"), ("stride", "i4"), ("row_cap", "u8"), ("pick_cap", "u8"), ("counts", _pointer),
+     ("starts", _pointer), ("offsets", _pointer), ("vertices", _pointer), ("neighbors", _pointer),
+     ("slots", _pointer), ("trace", _pointer)], align=True,
+)  # fmt: skip
+PLAN = np.dtype(
+    [("indptr", _pointer), ("indices", _pointer), ("prefix", _pointer), ("available", _pointer),
+     ("num_nodes", "u8"), ("seed", "u8"), ("host_batches", _pointer), ("batches", _pointer),
+     ("counters", _pointer), ("nodes", _pointer), ("node_cap", "u8"), ("inverse", _pointer),
+     ("seed_cap", "u8"), ("seed_hash", _pointer), ("seed_slots", "u8"), ("seed_sums", _pointer), ("queue", _pointer),
+     ("queue_cap", "u8"), ("enqueued", _pointer), ("scan_state", _pointer), ("scan_tiles", "u8"),
+     ("num_hops", "i4"), ("expand_new", "i4"), ("relabel_last", "i4"), ("fetch_size", "i4"),
+     ("delay", "u4"), ("paper", "u4"), ("self_reuse", "u4"), ("unused", "u4"),
+     ("table", TABLE), ("reached", TABLE, MAX_HOPS), ("hops", HOP, MAX_HOPS)],
+    align=True,
+)  # fmt: skip
+FINISH = np.dtype(
+    [("row_offsets", _pointer), ("row_total", "u8"), ("row_map", _pointer, MAX_HOPS), ("totals", _pointer)],
+    align=True,
+)
+OUT = np.dtype(
+    [("nodes", _pointer), ("inverse", _pointer), ("offsets", _pointer, MAX_HOPS), ("counts", _pointer, MAX_HOPS),
+     ("neighbors", _pointer, MAX_HOPS), ("positions", _pointer, MAX_HOPS), ("locals", _pointer, MAX_HOPS)], align=True,
+)  # fmt: skip
+JOB = np.dtype([("plan", PLAN), ("finish", FINISH), ("out", OUT)], align=True)
+"""The one argument of every kernel; the kernels of this layer declare its first member only."""
+
+OUT_WORDS = 2 + 5 * MAX_HOPS
+OUT_PACK: Any = struct.Struct(f"={OUT_WORDS}Q").pack_into
+BATCH_PACK: Any = struct.Struct("=QIIIIII").pack_into
+OUT_OFFSET: int = JOB.fields["out"][1]  # type: ignore[index]
+
+
+def as_argument(struct_array: np.ndarray) -> np.ndarray:
+    """The bytes of a one-element structured array as an opaque kernel argument (shares memory).
+
+    CuPy describes an argument's dtype at every launch, which for a structured one takes longer than the launch.
+    """
+    return struct_array.view(np.dtype(("V", struct_array.dtype.itemsize)))

@@ -1,0 +1,201 @@
+"""How much memory a launch gets: capacities per hop, and which vertex table suits the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gnnsample_lab.device import runtime
+
+from .plan import BATCH, COUNTERS, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, TABLES
+from .spec import MAX_HOPS, SampleSpec
+
+MAX_MARGIN = 4
+"""Overflows double the margin up to this; then the whole scratch bound is in use."""
+MAX_ROWS = 2**31 - 1
+"""Most vertices of a mini-batch, and most rows of all its hops: local ids and queue places are 32-bit."""
+MAX_BATCHES = 1024
+"""Most mini-batches of a launch."""
+
+
+def power_of_two(n: int, least: int = 1) -> int:
+    """The smallest power of two that is at least ``n`` and ``least``."""
+    return 1 << (max(n, least) - 1).bit_length()
+
+
+def seed_capacity(seeds: int) -> int:
+    """Seeds that buffers are made for: few sizes, so that workspaces are reused, yet never twice the need for long."""
+    return power_of_two(seeds, 64) if seeds <= 1024 else -(-seeds // 1024) * 1024
+
+
+def seed_slots(seed_cap: int) -> int:
+    """Slots of the hash that merges duplicate seeds: up to three quarters full, mostly half."""
+    return power_of_two(seed_cap * 4 // 3 + 1, 64)
+
+
+def seed_blocks(seed_cap: int) -> int:
+    """Blocks of ``begin_count`` and ``begin_number``."""
+    return -(-seed_cap // NUMBER_BLOCK)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Capacities of one launch, per mini-batch.
+
+    Attributes:
+        num_batches: mini-batches of the launch.
+        seed_cap: seeds as given.
+        row_caps, pick_caps: rows and picks of each hop.
+        strides: picks stored per row and hop; 0 where rows take room from a cursor.
+        node_cap: distinct vertices.
+        queue_cap: tasks, 0 without a queue.
+        table: 0 direct, 1 rank bitmap, 2 hash.
+    """
+
+    num_batches: int
+    seed_cap: int
+    row_caps: tuple[int, ...]
+    pick_caps: tuple[int, ...]
+    strides: tuple[int, ...]
+    node_cap: int
+    queue_cap: int
+    table: int
+
+    @property
+    def row_total(self) -> int:
+        return sum(self.row_caps)
+
+
+class Sizer:
+    """Chooses capacities and the table kind for a graph, a spec and a memory bound."""
+
+    def __init__(
+        self,
+        graph: Any,
+        spec: SampleSpec,
+        scratch_bytes: int,
+        queued: bool,
+        traced: bool,
+        table: str | None = None,
+    ) -> None:
+        self.num_nodes, self.num_edges = int(graph.num_nodes), int(graph.num_edges)
+        self.max_degree = max(1, int(graph.max_in_degree))
+        self.spec, self.scratch_bytes, self.queued, self.traced = spec, scratch_bytes, queued, traced
+        self.l2_bytes = int(runtime.device_properties()["l2CacheSize"])
+        self.forced_table = None if table is None else TABLES.index(table)
+        self.id_bytes = graph.indices.dtype.itemsize
+        self.strides = tuple(self._stride(k) for k in spec.fanouts)
+
+    def _stride(self, fanout: int) -> int:
+        if fanout < 0:
+            return 0
+        stride = fanout if self.spec.replace else min(fanout, self.max_degree)
+        return stride if stride <= 2 * NARROW else 0
+
+    def shape(self, num_batches: int, seed_cap: int, margin: float = 1.0) -> Shape:
+        """Capacities for mini-batches of up to ``seed_cap`` seeds, within the memory bound.
+
+        The most that fanouts and graph allow, where a quarter of the bound holds it; otherwise rows of later
+        hops are cut in proportion. An overflow is found by the kernels and answered with a larger ``margin``,
+        until at 4 the whole bound is used.
+
+        Raises:
+            MemoryError: not even the smallest buffers fit ``scratch_bytes``.
+        """
+        while margin <= MAX_MARGIN:
+            budget = int(self.scratch_bytes * margin / MAX_MARGIN)
+            share = 1.0
+            while share > 1e-5:
+                shape = self._shape(num_batches, seed_cap, share, budget)
+                if self.num_bytes(shape) <= budget and shape.row_total <= MAX_ROWS:
+                    return shape
+                share *= 0.7
+            margin *= 2
+        raise self.too_small()
+
+    def too_small(self) -> MemoryError:
+        """The error that names the bound."""
+        return MemoryError(
+            f"a mini-batch does not fit scratch_bytes={self.scratch_bytes}: "
+            "raise it, or lower fanouts or batch size"
+        )
+
+    def batches_at_once(self, seed_cap: int) -> tuple[int, int]:
+        """Mini-batches of up to ``seed_cap`` seeds that share a launch, both numbers powers of two.
+
+        Returns:
+            As many as to begin with, while nothing is measured, and the most. The most fit the memory bound without
+            a cut, and with the kind of table that one has alone where only memory would forbid it. To begin with,
+            the tables of all together moreover stay in half of the L2 cache where those of one do: the other half
+            is left to what streams through.
+        """
+        budget, half = self.scratch_bytes // MAX_MARGIN, self.l2_bytes // 2
+        alone = self._shape(1, seed_cap, 1.0, budget)
+        one = self.table_bytes(alone, alone.table)
+        begin = most = 1
+        while most < MAX_BATCHES:
+            shape = self._shape(2 * most, seed_cap, 1.0, budget)
+            if self.num_bytes(shape) > budget:
+                break
+            if shape.table != alone.table and one > self.l2_bytes:
+                break  # alone it was chosen although it does not fit the cache, so the other kind is slower
+            most *= 2
+            if shape.table == alone.table and begin == most // 2 and (one > half or most * one <= half):
+                begin = most
+        return begin, most
+
+    def _shape(self, num_batches: int, seed_cap: int, share: float, budget: int) -> Shape:
+        n = min(self.num_nodes, MAX_ROWS)
+        fresh = known = min(seed_cap, n)
+        row_caps: list[int] = []
+        pick_caps: list[int] = []
+        for hop, (fanout, stride) in enumerate(zip(self.spec.fanouts, self.strides, strict=True)):
+            rows = known if self.spec.expand == "frontier" or hop == 0 else fresh
+            row_caps.append(rows)
+            per_row = stride or (self.max_degree if fanout < 0 else fanout)
+            limit = rows * per_row
+            if not stride and not self.spec.replace:
+                limit = min(limit, self.num_edges)
+            picks = limit if stride else max(1024, int(limit * share))
+            pick_caps.append(max(1, picks))
+            fresh = min(n, max(64, int(rows * per_row * share)))
+            known = min(n, known + fresh)
+        queue_cap = sum(row_caps) if self.queued else 0
+        shape = Shape(
+            num_batches, seed_cap, tuple(row_caps), tuple(pick_caps), self.strides, known, queue_cap, 0
+        )
+        return replace(shape, table=self._table(shape, budget))
+
+    def _table(self, shape: Shape, budget: int) -> int:
+        if self.forced_table is not None:
+            return self.forced_table
+        sizes = [shape.num_batches * self.table_bytes(shape, kind) for kind in range(3)]
+        # A direct table is one access per look-up while it stays in the L2 cache. Beyond that a bitmap, 32 times
+        # smaller, pays as soon as the batch fills more entries than there are words to scan for its ranks.
+        fits = sizes[0] <= budget // 2
+        if fits and (sizes[0] <= self.l2_bytes or shape.node_cap < self.num_nodes // 32):
+            return 0
+        return 1 if sizes[1] <= max(sizes[2], self.l2_bytes) else 2
+
+    def table_bytes(self, shape: Shape, kind: int) -> int:
+        """Bytes of all vertex tables of one mini-batch, as :class:`~.workspace.Workspace` allocates them."""
+        stamps = shape.row_caps[1:] if self.queued else ()
+        if kind == 0:
+            return 4 * self.num_nodes * (1 + len(stamps))
+        if kind == 1:
+            words = -(-self.num_nodes // 32)
+            return 4 * words * (2 + len(stamps)) + 4 * shape.node_cap + 8 * (-(-words // SCAN_TILE) + 1)
+        return sum(12 * power_of_two(2 * cap, 64) for cap in (shape.node_cap, *stamps))
+
+    def num_bytes(self, shape: Shape) -> int:
+        """Scratch bytes of a :class:`~.workspace.Workspace` of this shape, to the byte."""
+        ids = self.id_bytes
+        per_batch = BATCH.itemsize + 4 * COUNTERS + self.table_bytes(shape, shape.table)
+        per_batch += ids * shape.node_cap + 4 * shape.seed_cap + 16 * seed_slots(shape.seed_cap)
+        per_batch += 4 * seed_blocks(shape.seed_cap) if shape.seed_cap > MANY_SEEDS else 0
+        per_batch += 8 * (-(-shape.row_total // SCAN_TILE) + 1) + 8 * (shape.row_total + 1)
+        for rows, picks, stride in zip(shape.row_caps, shape.pick_caps, shape.strides, strict=True):
+            per_batch += rows * (12 + (0 if stride else 8) + (ids + 4 if self.queued else 0))
+            per_batch += picks * (ids + 4) + (32 * rows if self.traced else 0)
+        per_batch += shape.queue_cap * (16 if self.traced else 8)
+        return per_batch * shape.num_batches + 4 * (MAX_HOPS + 1)

@@ -1,0 +1,196 @@
+"""The device memory of a launch, and the plan that tells the kernels where it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.sampling.weights import IntegerWeights
+
+from .plan import (
+    BATCH,
+    BATCH_PACK,
+    COUNTERS,
+    JOB,
+    MANY_SEEDS,
+    MAX_TAG,
+    OUT_OFFSET,
+    OUT_PACK,
+    SCAN_TILE,
+    as_argument,
+)  # fmt: skip
+from .sizes import Shape, power_of_two, seed_blocks, seed_slots
+from .spec import MAX_HOPS, SampleSpec
+
+
+class Workspace:
+    """Device buffers of one shape and the plan that points at them.
+
+    ``host_batches`` and ``host_totals`` are pinned host memory: the first kernel of a launch reads the one, the
+    last writes the other, so that no copy stands between.
+    """
+
+    def __init__(
+        self, graph: Any, spec: SampleSpec, weights: IntegerWeights | None, shape: Shape, queued: bool, traced: bool,
+        fetch_size: int, paper: bool,
+    ) -> None:  # fmt: skip
+        import cupy
+
+        self.shape, self.spec, self.queued = shape, spec, queued
+        self.next_base, self.next_tag, self.last_base = 1, 1, 0
+        self._keep: list[Any] = []
+        self.graph_exec: Any = None  # filled by the strategy `captured`
+        self.warm = False  # set by traced runs once the kernels are compiled
+        b, ids = shape.num_batches, graph.indices.dtype
+        self.job = np.zeros(1, dtype=JOB)
+        self.args = as_argument(self.job)
+        plan = self.plan = self.job["plan"]
+
+        def room(count: int, dtype: Any, zero: bool = False) -> Any:
+            array = (cupy.zeros if zero else cupy.empty)(max(1, count), dtype)
+            self._keep.append(array)
+            return array
+
+        self.batches = room(b * BATCH.itemsize, np.uint8)
+        self.counters = room(b * COUNTERS, np.uint32, zero=True)
+        self.nodes = room(b * shape.node_cap, ids)
+        self.inverse = room(b * shape.seed_cap, np.uint32)
+        self.seed_slots = seed_slots(shape.seed_cap)
+        self.seed_hash = room(2 * b * self.seed_slots, np.uint64)
+        self.seed_hash.fill(2**64 - 1)
+        self.seed_sums = (
+            room(b * seed_blocks(shape.seed_cap), np.uint32) if shape.seed_cap > MANY_SEEDS else None
+        )
+        self.scan_tiles = -(-shape.row_total // SCAN_TILE) + 1
+        self.scan_state = room(b * self.scan_tiles, np.uint64, zero=True)
+        self.queue = room(b * shape.queue_cap, np.uint64, zero=True) if queued else None
+        self.enqueued = room(b * shape.queue_cap, np.uint64, zero=True) if queued and traced else None
+        self.row_offsets = room(b * (shape.row_total + 1), np.int64)
+        self.arrived = room(MAX_HOPS + 1, np.uint32, zero=True)
+
+        plan["indptr"], plan["indices"] = graph.indptr.data.ptr, graph.indices.data.ptr
+        plan["num_nodes"], plan["seed"], plan["num_hops"] = graph.num_nodes, spec.seed, spec.num_hops
+        plan["expand_new"], plan["relabel_last"] = spec.expand == "new", 1
+        plan["fetch_size"], plan["paper"] = fetch_size, paper
+        plan["batches"], plan["counters"] = self.batches.data.ptr, self.counters.data.ptr
+        plan["nodes"], plan["node_cap"] = self.nodes.data.ptr, shape.node_cap
+        plan["inverse"], plan["seed_cap"] = self.inverse.data.ptr, shape.seed_cap
+        plan["seed_hash"], plan["seed_slots"] = self.seed_hash.data.ptr, self.seed_slots
+        plan["scan_state"], plan["scan_tiles"] = self.scan_state.data.ptr, self.scan_tiles
+        if weights is not None:
+            plan["prefix"], plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
+        if self.seed_sums is not None:
+            plan["seed_sums"] = self.seed_sums.data.ptr
+        if self.queue is not None:
+            plan["queue"], plan["queue_cap"] = self.queue.data.ptr, shape.queue_cap
+        if self.enqueued is not None:
+            plan["enqueued"] = self.enqueued.data.ptr
+        self.tables: list[dict[str, Any]] = [
+            self._table(plan["table"][0], graph.num_nodes, shape.node_cap, True, room)
+        ]
+        self.row_map: list[Any] = []
+        self.traces: list[Any] = []
+        for hop in range(spec.num_hops):
+            rows, picks = shape.row_caps[hop], shape.pick_caps[hop]
+            entry = plan["hops"][0, hop]
+            entry["fanout"], entry["stride"] = spec.fanouts[hop], shape.strides[hop]
+            entry["row_cap"], entry["pick_cap"] = rows, picks
+            entry["counts"] = room(b * rows, np.int32).data.ptr
+            entry["starts"] = room(b * rows, np.int64).data.ptr
+            if not shape.strides[hop]:
+                entry["offsets"] = room(b * rows, np.int64).data.ptr
+            entry["neighbors"] = room(b * picks, ids).data.ptr
+            entry["slots"] = room(b * picks, np.int32).data.ptr
+            if traced:
+                self.traces.append(room(b * rows * 4, np.uint64))
+                entry["trace"] = self.traces[-1].data.ptr
+            if queued:
+                vertices = room(b * rows, ids)
+                entry["vertices"] = vertices.data.ptr
+                self.row_map.append(room(b * rows, np.int32))
+                if hop:
+                    self.tables.append(
+                        self._table(plan["reached"][0, hop], graph.num_nodes, rows, False, room)
+                    )
+        finish = self.job["finish"][0]
+        finish["row_offsets"], finish["row_total"] = self.row_offsets.data.ptr, shape.row_total
+        for hop, rows_of_hop in enumerate(self.row_map):
+            finish["row_map"][hop] = rows_of_hop.data.ptr
+        self.num_bytes = sum(a.nbytes for a in self._keep)
+
+        pinned = cupy.cuda.alloc_pinned_memory(b * BATCH.itemsize)
+        self.host_batches = np.frombuffer(pinned, BATCH, b)
+        self._batch_bytes = np.frombuffer(pinned, np.uint8, b * BATCH.itemsize)
+        plan["host_batches"] = pinned.ptr
+        pinned_totals = cupy.cuda.alloc_pinned_memory(b * 64 * 8)
+        self.host_totals = np.frombuffer(pinned_totals, np.int64, b * 64)
+        self.host_totals[:] = 0
+        self.totals_view: Any = memoryview(self.host_totals)  # type: ignore[arg-type]
+        finish["totals"] = pinned_totals.ptr
+        self._job_bytes = self.job.view(np.uint8)
+        self._keep += [pinned, pinned_totals]
+
+    def _table(self, entry: Any, num_nodes: int, expected: int, main: bool, room: Any) -> dict[str, Any]:
+        b, kind = self.shape.num_batches, self.shape.table
+        arrays: dict[str, Any] = {}
+        if kind == 0:
+            arrays["words"] = room(b * num_nodes, np.uint32, zero=True)
+            entry["stride"] = num_nodes
+        elif kind == 1:
+            stride = -(-num_nodes // 32)
+            arrays["words"] = room(b * stride, np.uint32, zero=True)
+            entry["stride"] = stride
+            if main:
+                arrays["ranks"] = room(b * stride, np.uint32)
+                arrays["order"] = room(b * self.shape.node_cap, np.uint32)
+                entry["order_stride"] = self.shape.node_cap
+                self.rank_tiles = -(-stride // SCAN_TILE) + 1
+                self.rank_state = room(b * self.rank_tiles, np.uint64)
+        else:
+            slots = power_of_two(2 * expected, 64)
+            arrays["keys"] = room(b * slots, np.uint64, zero=True)
+            arrays["words"] = room(b * slots, np.uint32)
+            entry["stride"] = slots
+        for name, array in arrays.items():
+            entry[name] = array.data.ptr
+        return arrays
+
+    def write_batch(
+        self, i: int, seeds: int, count: int, wide: bool, batch_id: int, base: int, tag: int
+    ) -> None:
+        """Fill host record ``i`` (struct: several times faster than field by field)."""
+        BATCH_PACK(self._batch_bytes, i * BATCH.itemsize, seeds, count, wide, batch_id, base, tag, 0)
+
+    def write_out(self, words: list[int]) -> None:
+        """Fill the ``Out`` of the argument, for a launch of one mini-batch."""
+        OUT_PACK(self._job_bytes, OUT_OFFSET, *words)
+
+    def clear_tables(self) -> None:
+        """Empty the tables that carry no stamp (asynchronous; part of a captured graph)."""
+        if self.shape.table:
+            for table in self.tables:
+                _zero_async(table["keys" if self.shape.table == 2 else "words"])
+            if self.shape.table == 1:
+                _zero_async(self.rank_state)
+
+    def stamp(self) -> tuple[int, int]:
+        """Base and tag for the next launch; wraps by clearing what the stamps protect."""
+        if self.next_base + self.shape.node_cap + 2 >= 2**32:
+            for table in self.tables:
+                table["words"].fill(0)
+            self.next_base = 1
+        if self.next_tag > MAX_TAG:
+            if self.queue is not None:
+                self.queue.fill(0)
+            self.next_tag = 2  # the parity goes on alternating
+        stamps = self.last_base, _ = self.next_base, self.next_tag
+        self.next_base += self.shape.node_cap + 2
+        self.next_tag += 1
+        return stamps
+
+
+def _zero_async(array: Any) -> None:
+    import cupy
+
+    array.data.memset_async(0, array.nbytes, cupy.cuda.get_current_stream())

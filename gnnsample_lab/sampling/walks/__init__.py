@@ -1,0 +1,1 @@
+"""PinSAGE's neighbourhoods: random walks vote for a vertex's neighbours."""

@@ -1,0 +1,188 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
+"""PinSAGE's neighbourhoods (Ying et al., KDD'18): random walks vote for a vertex's neighbours.
+
+Every vertex starts a few short walks; whom they visit most often become its neighbours, and how often is the
+neighbour's weight. This is the random-walk workload of GNNLab (section 7: 4 walks of 3 steps, top 5, 3 layers) and of
+FastGL (table 7). Here is the CPU twin; the kernels are in ``pinsage.cu``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import real, whole
+from gnnsample_lab.device import philox
+from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, HopPicks, SampleSpec, make_spec
+
+MAX_VISITS = 4096
+"""Largest number of walks times steps: the visits of a vertex lie in shared memory."""
+_CHUNK = 64
+"""Rows per parallel task: enough to hide scheduling, few enough to balance."""
+
+
+@dataclass(frozen=True)
+class WalkSpec(SampleSpec):
+    """The settings of a random-walk sample; ``fanouts`` has the number of neighbours kept, once per layer.
+
+    Attributes:
+        num_walks: walks that each vertex starts.
+        walk_length: steps of a walk, each to an in-neighbour drawn uniformly.
+        restart: probability with which a step sets out from the walk's start instead of where it has come to.
+    """
+
+    num_walks: int = 4
+    walk_length: int = 3
+    restart: float = 0.0
+
+    @property
+    def restart_below(self) -> int:
+        """``restart`` in units of 2**-32: a step restarts when its 32-bit word is below."""
+        return int(self.restart * 2**32)
+
+    @property
+    def num_visits(self) -> int:
+        """Steps of all walks of a vertex."""
+        return self.num_walks * self.walk_length
+
+
+def make_walk_spec(
+    num_layers: Any, num_neighbors: Any, num_walks: Any, walk_length: Any, restart: Any, seed: Any
+) -> WalkSpec:
+    """Validate the arguments of a random-walk sampler.
+
+    Raises:
+        TypeError: an argument is not a number of the right kind.
+        ValueError: out of range; more than :data:`MAX_VISITS` visits per vertex.
+    """
+    layers = whole("num_layers", num_layers, 1, 15)
+    kept = whole("num_neighbors", num_neighbors, 1, MAX_FANOUT)
+    walks = whole("num_walks", num_walks, 1, MAX_VISITS)
+    length = whole("walk_length", walk_length, 1, MAX_VISITS)
+    if walks * length > MAX_VISITS:
+        raise ValueError(f"num_walks * walk_length must be at most {MAX_VISITS} (got {walks} * {length})")
+    restart = real("restart", restart, 0, below=1)
+    base = make_spec([kept] * layers, "floyd", True, False, "frontier", seed)
+    return WalkSpec(base.fanouts, base.pick, True, False, "frontier", base.seed, walks, length, restart)
+
+
+@njit(cache=True)
+def _visits(v, indptr, indices, num_walks, walk_length, restart, batch, hop, seed, out):
+    """Vertices that the walks of ``v`` come through, without ``v`` itself; returns how many."""
+    n = 0
+    for walk in range(num_walks):
+        at = np.int64(v)
+        for step in range(walk_length):
+            i = walk * walk_length + step
+            if restart > 0:
+                r = philox.four(v, batch, hop, philox.RESTART, i >> 2, 0, seed)
+                if philox.word(r, i) < restart:
+                    at = np.int64(v)
+            start = indptr[at]
+            degree = indptr[at + 1] - start
+            if degree == 0:
+                break
+            r = philox.four(v, batch, hop, philox.WALK, i >> 2, 0, seed)
+            at = np.int64(
+                indices[
+                    start + philox.bounded(v, batch, hop, philox.WALK, i, philox.word(r, i), degree, seed)
+                ]
+            )
+            if at != v:
+                out[n] = at
+                n += 1
+    return n
+
+
+@njit(cache=True)
+def _vote(visited, n, counts, k, top, votes):
+    """The ``k`` ids most frequent in ``visited[:n]``, ties to the lower id; returns how many there are."""
+    if n <= 32:
+        for i in range(1, n):
+            x, j = visited[i], i
+            while j > 0 and visited[j - 1] > x:
+                visited[j] = visited[j - 1]
+                j -= 1
+            visited[j] = x
+    else:
+        visited[:n].sort()
+    distinct = 0
+    for i in range(n):
+        x = visited[i]
+        if distinct > 0 and visited[distinct - 1] == x:
+            counts[distinct - 1] += 1
+        else:
+            visited[distinct] = x
+            counts[distinct] = 1
+            distinct += 1
+    kept = min(k, distinct)
+    for slot in range(kept):
+        best = 0
+        for i in range(1, distinct):
+            if counts[i] > counts[best]:
+                best = i
+        top[slot] = visited[best]
+        votes[slot] = counts[best]
+        counts[best] = 0
+    return kept
+
+
+@njit(parallel=True, cache=True)
+def _walk(
+    frontier, indptr, indices, k, num_walks, walk_length, restart, batch, hop, seed, counts, neighbors, votes
+):
+    rows = frontier.size
+    for chunk in prange((rows + _CHUNK - 1) // _CHUNK):
+        visited = np.empty(num_walks * walk_length, np.int64)
+        tally = np.empty(num_walks * walk_length, np.int32)
+        for i in range(chunk * _CHUNK, min(rows, (chunk + 1) * _CHUNK)):
+            n = _visits(
+                frontier[i], indptr, indices, num_walks, walk_length, restart, batch, hop, seed, visited
+            )
+            counts[i] = _vote(visited, n, tally, k, neighbors[i], votes[i])
+
+
+@njit(cache=True)
+def _compact(counts, padded, padded_votes, neighbors, votes):
+    at = 0
+    for i in range(counts.size):
+        for slot in range(counts[i]):
+            neighbors[at] = padded[i, slot]
+            votes[at] = padded_votes[i, slot]
+            at += 1
+
+
+def walk_hop(
+    frontier: Any, indptr: Any, indices: Any, spec: WalkSpec, batch_id: int, hop: int
+) -> tuple[HopPicks, np.ndarray]:
+    """Walk from every vertex of ``frontier`` and keep whom the walks visited most, on the CPU.
+
+    A walk ends where its step finds no in-neighbour. The start is never its own neighbour, however often its walks
+    come back. A row has ``spec.fanouts[hop]`` picks or fewer, most visited first, ties to the lower id.
+
+    Args:
+        frontier: vertices to expand, distinct, global ids ``[n]``.
+        indptr, indices: in-neighbour CSC of the graph, ``int64[N + 1]`` and ids ``[E]``.
+        hop: which hop; part of the draw's counter.
+
+    Returns:
+        The picks, their ``positions`` all -1, and how often each was visited, ``int32``.
+    """
+    k = min(spec.fanouts[hop], spec.num_visits)
+    counts = np.empty(frontier.size, dtype=np.int32)
+    padded = np.empty((frontier.size, k), dtype=indices.dtype)
+    votes = np.empty((frontier.size, k), dtype=np.int32)
+    _walk(
+        frontier, indptr, indices, k, spec.num_walks, spec.walk_length, np.uint64(spec.restart_below),
+        np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed), counts, padded, votes,
+    )  # fmt: skip
+    offsets = np.zeros(frontier.size + 1, dtype=np.int64)
+    np.cumsum(counts, out=offsets[1:])
+    neighbors, weights = np.empty(offsets[-1], indices.dtype), np.empty(offsets[-1], np.int32)
+    _compact(counts, padded, votes, neighbors, weights)
+    picks = HopPicks(frontier, counts, neighbors, np.full(neighbors.size, -1, dtype=np.int64))
+    picks.__dict__["offsets"] = offsets
+    return picks, weights

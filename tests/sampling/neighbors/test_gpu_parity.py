@@ -1,0 +1,166 @@
+"""On a GPU: every strategy, table and launch shape returns the sample of the CPU twin, bit for bit.
+
+``gnnsample-lab bench verify`` compares all configurations; here are some of them, and what it does not vary.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+
+from gnnsample_lab import Graph, NeighborSampler
+from gnnsample_lab.bench.configurations import Configuration, configurations
+from gnnsample_lab.bench.configurations import test_graph as graph_named
+from gnnsample_lab.bench.verify import GPU_STRATEGIES, cpu_hash, gpu_hash, gpu_sampler, strategies_for
+from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.sampling.neighbors.launch import Knobs
+from gnnsample_lab.sampling.neighbors.plan import ONE_BLOCK_SEEDS, TABLES
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
+
+pytestmark = pytest.mark.gpu
+
+# Every 19th of 240: all graphs, rules, fanout lists and both ways to expand.
+CHOSEN = configurations()[::19]
+expected = functools.cache(cpu_hash)
+
+
+def with_tables(strategy: str) -> tuple[str | None, ...]:
+    return (None,) if strategy in PER_HOP_STRATEGIES else (None, *TABLES)
+
+
+def test_the_chosen_configurations_cover_what_matters():
+    options = [dict(c.options) for c in CHOSEN]
+    assert {c.graph for c in CHOSEN} == {"dead-ends", "hubs", "multi"}
+    assert {o["expand"] for o in options} == {"frontier", "new"}
+    assert {o.get("pick") for o in map(dict, (c.options for c in FRONTIER))} >= {"floyd", "reservoir"}
+    assert len({(o.get("pick"), o.get("replace"), o.get("weighted")) for o in options}) == 5
+
+
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
+@pytest.mark.parametrize("config", CHOSEN, ids=lambda c: c.key)
+def test_every_strategy_and_table_gives_the_sample_of_the_cpu(config, strategy):
+    if strategy not in strategies_for(config):
+        with pytest.raises(ValueError, match="expand='new'"):
+            gpu_hash(config, strategy)
+        return
+    for table in with_tables(strategy):
+        assert gpu_hash(config, strategy, table) == expected(config), table
+
+
+FRONTIER = [c for c in CHOSEN if dict(c.options)["expand"] == "frontier" and c.num_seeds > 1]
+
+
+def random_knobs(rng: np.random.Generator, strategy: str) -> Knobs:
+    knobs = Knobs(
+        block_threads=32 * int(rng.integers(1, 9)),
+        delay_ns=int(rng.choice([0, 200, 3000])),
+    )
+    for name in knobs.blocks_per_sm:
+        knobs.blocks_per_sm[name] = int(rng.integers(1, 9))
+    if strategy in QUEUE_STRATEGIES and strategy != "fused-static":
+        knobs.num_blocks = int(rng.choice([1, 2, 3, 17, 132]))
+    if strategy == "grid-barrier":
+        knobs.num_blocks = int(rng.choice([1, 2, 33]))
+    return knobs
+
+
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
+@pytest.mark.parametrize("config", FRONTIER, ids=lambda c: c.key)
+def test_launch_shapes_and_delays_change_nothing(config, strategy):
+    rng = np.random.default_rng(len(config.key) + len(strategy))
+    for _ in range(8):
+        knobs = random_knobs(rng, strategy)
+        assert gpu_hash(config, strategy, None, knobs) == expected(config), knobs
+
+
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
+def test_the_same_call_again_gives_the_same_sample(strategy):
+    """Whatever earlier launches left in tables, queues and counters."""
+    config = FRONTIER[0]
+    sampler = gpu_sampler(config, strategy)
+    for i in range(5):
+        assert sampler.sample(config.seeds(), config.batch_id).canonical().sha256() == expected(config), i
+        sampler.sample(config.seeds()[: 1 + i], i)
+
+
+@pytest.mark.parametrize("expand", ["frontier", "new"])
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
+def test_many_seeds_with_duplicates(strategy, expand):
+    """More seeds than one block merges."""
+    if expand == "new" and strategy in QUEUE_STRATEGIES:
+        pytest.skip("queue strategies expand frontiers only")
+    g = graph_named("hubs")
+    rng = np.random.default_rng(0)
+    for count in (ONE_BLOCK_SEEDS, ONE_BLOCK_SEEDS + 1, 3 * ONE_BLOCK_SEEDS + 5):
+        seeds = rng.integers(0, g.num_nodes, count)
+        cpu = NeighborSampler(g, [4, 3], expand=expand, device="cpu")
+        gpu = NeighborSampler(g, [4, 3], expand=expand, strategy=strategy, device="cuda")
+        for batch_id in range(4):  # launches take turns with their scratch memory
+            found, wanted = gpu.sample(seeds, batch_id), cpu.sample(seeds, batch_id)
+            assert found.seeds.get().tolist() == wanted.seeds.tolist()
+            assert found.seed_inverse.get().tolist() == wanted.seed_inverse.tolist()
+            assert found.canonical() == wanted.canonical()
+            seeds = rng.permutation(seeds)
+
+
+def with_wide_ids(g: Graph) -> Graph:
+    """The same graph with 64-bit ids, as graphs of 2**31 vertices have them; not through ``to``, which narrows."""
+    import copy
+
+    wide = copy.copy(g)
+    wide._set("indices", g.indices.astype(np.int64))
+    return wide
+
+
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
+def test_wide_ids(strategy):
+    g = graph_named("multi")
+    wide = with_wide_ids(g.to("cuda"))
+    for options in ({}, {"weighted": True}):
+        cpu = NeighborSampler(g, [5, 4], device="cpu", **options).sample(range(0, 500, 9), 3)
+        gpu = NeighborSampler(wide, [5, 4], strategy=strategy, device="cuda", **options).sample(
+            range(0, 500, 9), 3
+        )
+        assert (gpu.node_ids.dtype, gpu.picks[0].neighbors.dtype) == (np.int64, np.int64)
+        assert gpu.canonical() == cpu.canonical()
+
+
+def test_auto_measures_and_says_so():
+    config = FRONTIER[0]
+    sampler = gpu_sampler(config, "auto")
+    assert "not measured yet" in sampler.reason
+    assert sampler.sample(config.seeds(), config.batch_id).canonical().sha256() == expected(config)
+    assert "was the fastest on" in sampler.reason and " us" in sampler.reason
+    assert sampler.sample(config.seeds(), config.batch_id).canonical().sha256() == expected(config)
+
+
+def test_the_gpu_moves_a_graph_and_weights_are_the_same():
+    from gnnsample_lab.sampling.weights import integer_weights
+
+    g = graph_named("hubs")
+    on_gpu = g.to("cuda")
+    here, there = integer_weights(g.indptr, g.edge_weight), integer_weights(on_gpu.indptr, on_gpu.edge_weight)
+    assert np.array_equal(here.prefix, there.prefix.get())
+    assert np.array_equal(here.available, there.available.get())
+    sampler = NeighborSampler(g, [3], device="cuda")
+    assert sampler.graph.device == "cuda" and sampler.device == "cuda"
+
+
+@pytest.mark.parametrize("strategy", GPU_STRATEGIES)
+def test_arrays_of_a_batch_fit_together(strategy):
+    """What the canonical form does not look at: offsets, levels, dtypes, and where arrays lie."""
+    config: Configuration = FRONTIER[1]
+    batch = gpu_sampler(config, strategy).sample(config.seeds(), config.batch_id)
+    host = batch.to_cpu()
+    assert host.level_sizes == tuple(batch.level_sizes) and len(host.node_ids) == host.level_sizes[-1]
+    assert len(np.unique(host.node_ids)) == len(host.node_ids)
+    for hop, (on_gpu, picks) in enumerate(zip(batch.picks, host.picks, strict=True)):
+        assert np.array_equal(on_gpu.offsets.get(), picks.offsets)
+        assert (picks.counts.dtype, picks.positions.dtype) == (np.int32, np.int64)
+        assert np.array_equal(picks.frontier, host.node_ids[: host.level_sizes[hop]])
+        assert np.array_equal(host.node_ids[host.local_neighbors[hop]], picks.neighbors)
+        assert host.local_neighbors[hop].max(initial=-1) < host.level_sizes[hop + 1]
+    assert type(batch.blocks[0].indices).__module__.startswith("cupy")
+    assert batch.canonical() == host.canonical()
