@@ -8,25 +8,33 @@ PY   := $(VENV)/bin/python
 PYTHON ?=
 ARGS   ?=
 TESTS  ?= tests
+SELECT ?= not browser and not exhaustive
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 SPREAD := -n logical --maxprocesses 8 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test lint types unit notebooks browser format clean
+.PHONY: help lab test test-all lint types unit notebooks browser format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 lab: $(OK) ## JupyterLab on the notebooks
 	@$(PY) -m gnnsample_lab.cli lab $(ARGS)
 
-# One after the other, cheapest first: each stage uses all cores by itself.
-test: $(OK) ## lint, types, unit and parity tests, notebooks, browser test
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory types
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory notebooks
-	@$(MAKE) --no-print-directory browser
+# One after the other, cheapest first: each stage uses all cores by itself. Each prints its time.
+test: ## lint, types, unit and parity tests, notebooks, browser test
+	@$(call stage,$(OK),set-up)
+	@$(call stage,lint)
+	@$(call stage,types)
+	@$(call stage,unit)
+	@$(call stage,notebooks)
+	@$(call stage,browser)
+
+test-all: ## test, and the tests that take too long for every change
+	@$(MAKE) --no-print-directory test SELECT="not browser"
+
+# A target by its name, or by a second, and the seconds that it took.
+stage = began=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "=== $(or $(2),$(1)): $$(($$(date +%s) - began)) s ==="
 
 lint: $(OK) ## ruff: rules and layout
 	$(PY) -m ruff check .
@@ -36,7 +44,7 @@ types: $(OK) ## mypy
 	$(PY) -m mypy
 
 unit: $(OK) ## unit and parity tests (with a GPU: its tests too)
-	$(PYTEST) $(SPREAD) -m "not browser" $(TESTS)
+	$(PYTEST) $(SPREAD) -m "$(SELECT)" $(TESTS)
 
 notebooks: $(OK) ## every notebook, top to bottom
 	$(PYTEST) $(SPREAD) --nbval-lax --nbval-current-env --nbval-cell-timeout=60 notebooks

@@ -40,7 +40,6 @@ LAYERS = (
     "doctor",
     "cli",
 )
-MAX_LINES = 700
 
 # Import name -> name on the package index, where they differ.
 DISTRIBUTIONS = {"torch_geometric": "torch-geometric"}
@@ -195,17 +194,6 @@ def test_third_party_imports_are_declared() -> None:
                 if DISTRIBUTIONS.get(top, top) not in declared:
                     undeclared.add(f"{path.relative_to(REPOSITORY)}:{line} imports {top}")
     assert not undeclared, "\n".join(sorted(undeclared))
-
-
-def test_modules_can_be_read_in_one_sitting() -> None:
-    long = {
-        str(path.relative_to(REPOSITORY)): lines
-        for root in (PACKAGE, WIDGETS)
-        for path in root.rglob("*")
-        if path.suffix in (".py", ".cu", ".cuh", ".js", ".css")
-        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > MAX_LINES
-    }
-    assert not long, long
 
 
 def _forbidden() -> re.Pattern[str]:
