@@ -5,6 +5,10 @@ script; :class:`GPUSampler` and :class:`CachedFeatures` are its two halves, for 
 
     loader = NodeLoader(data, node_sampler=GPUSampler(data, [10, 5]), input_nodes=data.train_mask, batch_size=1024)
 
+Everything runs on torch's current stream, and what loaders yield may be read there. Memory is used again behind that
+stream and the one that is current when a tensor is dropped; as everywhere in torch, a tensor that a third stream reads
+must be kept until that stream is done.
+
 Importing this module imports torch_geometric.
 """
 
@@ -20,7 +24,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
-from gnnsample_lab.compute.streams import torch_stream
+from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.cache import FeatureCache
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.minibatch.export import tensor

@@ -157,7 +157,7 @@ def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
         return wall_us(work, count, passes)
     import cupy
 
-    from gnnsample_lab.compute.streams import torch_stream
+    from gnnsample_lab.device.streams import torch_stream
 
     with torch_stream():
         stream = cupy.cuda.get_current_stream()

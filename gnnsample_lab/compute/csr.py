@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array, shown
 from gnnsample_lab.device import kernels
+from gnnsample_lab.device.streams import torch_stream
 
 FLOATS = ("float32", "float64")
 
@@ -69,8 +70,6 @@ def contiguous(array: Any) -> Any:
 def stream_for(array: Any) -> contextlib.AbstractContextManager[Any]:
     """For tensors CuPy must launch on torch's stream; CuPy arrays are on CuPy's own already."""
     if is_tensor(array):
-        from .streams import torch_stream
-
         return torch_stream()
     return contextlib.nullcontext()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice, host_integers, ids_below, instance
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.locks import Lock, check_process
 
 from . import gather, host, sizing
@@ -81,7 +81,8 @@ class FeatureCache:
                 left = sizing.memory_left_by(trial, self.device)
             self.num_cached = sizing.rows_in(int(left or 0), self.num_nodes, self.row_bytes)
         self.cached_ids = self._choose(hotness)
-        self._fill()
+        with streams.results(self.device == "cuda"):
+            self._fill()
         self.transfer = self._resolve_transfer(transfer)
         self._warm: set[Any] = set()  # id types whose kernels are compiled
 
@@ -170,6 +171,8 @@ class FeatureCache:
     def mark(self, node_ids: Any) -> Marks:
         """Find where the rows of a batch are; done while sampling, it leaves extraction nothing to look up.
 
+        Streams are as in :meth:`extract`, which waits for the marks.
+
         Args:
             node_ids: global ids, duplicates allowed. Ids that lie on a GPU are not checked, here or in
                 ``extract``: one outside the table reads memory that is not the table's.
@@ -177,10 +180,17 @@ class FeatureCache:
         Raises:
             TypeError, ValueError: no integers, not one-dimensional, or host ids outside the table.
         """
-        return self._mark(self._ids(node_ids), None)
+        with streams.call(self.device == "cuda"):
+            return self._mark(self._ids(node_ids), None)
 
     def extract(self, node_ids: Any, marks: Marks | None = None, out: Any = None) -> tuple[Any, ExtractStats]:
         """Rows of a batch: ``x[i]`` is ``feat[node_ids[i]]``, bit for bit.
+
+        On a GPU the work goes on CuPy's current stream. It waits, on the device, for ``node_ids`` and ``marks`` on
+        whatever stream this package made them, and for torch's current stream, which then waits for the rows. Any other
+        stream waits for ``stats.ready``. The memory of the rows is used again behind the streams named here and those
+        that are current when the last array or tensor of it is dropped. The cache serves all streams and threads, and
+        an interrupt leaves it usable.
 
         Args:
             node_ids: global ids ``[n]``, duplicates allowed; NumPy, CuPy, torch or a list.
@@ -193,12 +203,13 @@ class FeatureCache:
         Raises:
             TypeError, ValueError: ids as in :meth:`mark`, marks of another batch, or an ``out`` that does not fit.
         """
-        ids = self._ids(node_ids)
-        if marks is not None:
-            instance("marks", marks, Marks, "what mark() returned")
-        if marks is not None and marks.rows != ids.size:
-            raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
-        return self._extract(ids, marks, None, self._output(out, int(ids.size)))
+        with streams.call(self.device == "cuda"):
+            ids = self._ids(node_ids)
+            if marks is not None:
+                instance("marks", marks, Marks, "what mark() returned")
+            if marks is not None and marks.rows != ids.size:
+                raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
+            return self._extract(ids, marks, None, self._output(out, int(ids.size)))
 
     def _ids(self, node_ids: Any) -> Any:
         if self.device == "cuda" and runtime.is_cuda_array(node_ids):
@@ -212,7 +223,9 @@ class FeatureCache:
         shape = (rows, self.num_features)
         xp = gather.library(self.device)
         if out is None:
-            return xp.empty(shape, self.dtype)
+            return (
+                np.empty(shape, self.dtype) if xp is np else streams.empty(shape, self.dtype, streams.Ready())
+            )
         if not isinstance(out, xp.ndarray):
             raise TypeError(f"out must be a {xp.__name__} array (got {type(out).__name__})")
         if tuple(out.shape) != shape or out.dtype != self.dtype or not out.flags.c_contiguous:
@@ -233,8 +246,12 @@ class FeatureCache:
             return Marks(n, locations, misses, ids[misses], np.array(counts, np.uint64))
         import cupy
 
-        locations, misses = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
-        missing, counts = cupy.empty(n, ids.dtype), cupy.zeros(2, np.uint64)
+        streams.order(self._row_of)
+        ready, wide = streams.Ready(), n * ids.dtype.itemsize
+        memory = streams.lease(cupy.cuda.alloc(16 + wide + 8 * n), ready)
+        counts, missing = cupy.ndarray((2,), np.uint64, memory), cupy.ndarray((n,), ids.dtype, memory + 16)
+        locations, misses = (cupy.ndarray((n,), np.int32, memory + 16 + wide + at) for at in (0, 4 * n))
+        counts.data.memset_async(0, 16)
         if n:
             row_of = 0 if self._row_of is None else self._row_of.data.ptr
             where, base, rows = (
@@ -245,7 +262,7 @@ class FeatureCache:
                 np.uint32(rows), locations, misses, missing, counts,
             )  # fmt: skip
             gather.match_kernel("mark", ids)(gather.blocks_for(n), (256,), args)
-        return Marks(n, locations, misses, missing, counts)
+        return Marks(n, locations, misses, missing, counts, ready)
 
     def _extract(
         self, ids: Any, marks: Marks | None, previous: Previous | None, out: Any
@@ -260,9 +277,11 @@ class FeatureCache:
                 run(one, self._mark(one, None), None, self._output(None, 1))
             return run(ids, marks, previous, out)
 
-    def _stats(self, rows: int, count: Counted | Callable[[], Counted]) -> ExtractStats:
+    def _stats(
+        self, rows: int, count: Counted | Callable[[], Counted], ready: Any = streams.DONE
+    ) -> ExtractStats:
         where = "the CPU" if self.device == "cpu" else runtime.device_name()
-        return ExtractStats(rows, self.row_bytes, self.transfer, f"measured on {where}", count)
+        return ExtractStats(rows, self.row_bytes, self.transfer, f"measured on {where}", count, ready)
 
     def _extract_cpu(
         self, ids: np.ndarray, marks: Marks | None, previous: Previous | None, out: np.ndarray
@@ -288,6 +307,9 @@ class FeatureCache:
         n = int(ids.size)
         if n == 0:
             return out, self._stats(0, Counted(0))
+        streams.order(self._cache, self._row_of)
+        if marks is not None:
+            marks.ready.order()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
         staged = self.transfer in ("staged", "disk") and not self.all_cached
@@ -316,7 +338,7 @@ class FeatureCache:
             misses, reused = (int(c) for c in counts.get())
             return Counted(misses, reused, cupy.cuda.get_elapsed_time(begin, end) * 1e3, stages)
 
-        return out, self._stats(n, count)
+        return out, self._stats(n, count, streams.ready_of(out) or streams.Ready())
 
 
 _NO_ROWS = np.empty(0, np.uint32)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import integers
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, runtime, streams
 
 from .host import copy_to_device_async, gather_rows, pinned_empty, vector_bytes, words
 
@@ -68,6 +68,7 @@ def device_ids(node_ids: Any, name: str = "node_ids") -> Any:
     """
     import cupy
 
+    streams.order(node_ids)
     ids = cupy.asarray(check_ids(node_ids, name))
     if ids.dtype not in (np.int32, np.int64):
         ids = ids.astype(np.int64)
@@ -199,8 +200,10 @@ class Stager:
         self.rows = max(1, knobs.chunk_bytes // self.row_bytes)
         size = self.rows * self.row_bytes
         self.pinned = [pinned_empty(size).reshape(self.rows, self.row_bytes) for _ in range(knobs.buffers)]
-        self.arrived = [cupy.empty(size, cupy.uint8) for _ in range(knobs.buffers)]
         self.copying, self.placing = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+        users = streams.Turns()
+        users.add(self.copying, self.placing)
+        self.arrived = [streams.empty(size, cupy.uint8, users) for _ in range(knobs.buffers)]
         self.copied, self.placed = (
             [cupy.cuda.Event(disable_timing=True) for _ in range(knobs.buffers)] for _ in range(2)
         )
@@ -226,6 +229,9 @@ class Stager:
     def run(self, table: np.ndarray, ids: np.ndarray, positions: Any, out: Any) -> dict[str, float]:
         """``out[positions[i]] = table[ids[i]]``; the current stream waits for the end, the host for the copies' start.
 
+        Events guard the buffers, so that calls may follow each other on different streams. After an interrupt the host
+        waits for the copies under way.
+
         Returns:
             Host microseconds: "gather_us" in the gather, "wait_us" for a buffer to be free again.
         """
@@ -236,22 +242,28 @@ class Stager:
         self.copying.wait_event(begun)
         self.placing.wait_event(begun)
         gathered = waited = 0.0
-        with _gather_threads(self.extractor.knobs.gather_threads):
-            for chunk, first in enumerate(range(0, ids.size, self.rows)):
-                k, n = chunk % len(self.pinned), min(self.rows, ids.size - first)
-                started = time.perf_counter()
-                self.copied[k].synchronize()  # the buffer's last copy, of an earlier extraction maybe
-                filling = time.perf_counter()
-                source, target = words(table, self.pinned[k][:n])
-                gather_rows(source, ids[first : first + n], target)
-                waited, gathered = waited + filling - started, gathered + time.perf_counter() - filling
-                self.copying.wait_event(self.placed[k])
-                copy_to_device_async(self.arrived[k], self.pinned[k], n * self.row_bytes, self.copying)
-                self.copied[k].record(self.copying)
-                self.placing.wait_event(self.copied[k])
-                with self.placing:
-                    self.extractor.place(self.arrived[k], positions[first : first + n], n, out)
-                self.placed[k].record(self.placing)
+        try:
+            with _gather_threads(self.extractor.knobs.gather_threads):
+                for chunk, first in enumerate(range(0, ids.size, self.rows)):
+                    k, n = chunk % len(self.pinned), min(self.rows, ids.size - first)
+                    started = time.perf_counter()
+                    self.copied[k].synchronize()  # the buffer's last copy, of an earlier extraction maybe
+                    filling = time.perf_counter()
+                    source, target = words(table, self.pinned[k][:n])
+                    gather_rows(source, ids[first : first + n], target)
+                    waited, gathered = waited + filling - started, gathered + time.perf_counter() - filling
+                    self.copying.wait_event(self.placed[k])
+                    copy_to_device_async(self.arrived[k], self.pinned[k], n * self.row_bytes, self.copying)
+                    self.copied[k].record(self.copying)
+                    self.placing.wait_event(self.copied[k])
+                    with self.placing:
+                        self.extractor.place(self.arrived[k], positions[first : first + n], n, out)
+                    self.placed[k].record(self.placing)
+        except BaseException:
+            # A copy may be under way that no event covers, from memory and to memory that others take next.
+            self.copying.synchronize()
+            self.placing.synchronize()
+            raise
         main.wait_event(self.placing.record())
         return {"gather_us": gathered * 1e6, "wait_us": waited * 1e6}
 

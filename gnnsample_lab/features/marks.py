@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from gnnsample_lab.device import streams
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +20,7 @@ class Marks:
             one, in any order.
         missing: their vertices, global ids, in the order of ``misses``.
         counts: ``uint64[2]``: misses, rows reused from the previous batch.
+        ready: an event behind the marking (:class:`~gnnsample_lab.device.streams.Ready`).
     """
 
     rows: int
@@ -25,15 +28,18 @@ class Marks:
     misses: Any
     missing: Any
     counts: Any
+    ready: Any = field(default=streams.DONE, repr=False)
 
     @property
     def num_misses(self) -> int:
         """Rows in host memory; on a GPU reading it waits for the marking."""
+        self.ready.order()
         return int(self.counts[0])
 
     @property
     def num_reused(self) -> int:
         """Rows of the previous batch; on a GPU reading it waits for the marking."""
+        self.ready.order()
         return int(self.counts[1])
 
     @property

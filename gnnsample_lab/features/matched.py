@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device import streams
+
 from . import gather
 from .cache import FeatureCache
 from .host import feature_table
@@ -36,7 +38,11 @@ class MatchedFeatures:
             self.cache = FeatureCache(
                 feature_table(source, "source"), ratio=0.0, device=device, transfer=transfer
             )
+        self._turns = streams.Turns()
         self._where = gather.library(self.cache.device).zeros(self.cache.num_nodes, np.uint32)
+        if self.cache.device == "cuda":
+            self._where = streams.leased(self._where, self._turns)
+            self._turns.take()  # it is filled on this stream
         self._next = 1  # entries below belong to batches of the past
         self._previous: Previous | None = None
 
@@ -48,6 +54,7 @@ class MatchedFeatures:
         """Rows of a batch, as :meth:`FeatureCache.extract` returns them, and keep them for the next batch.
 
         The rows are kept by reference: who changes ``x`` in place before the next call changes what it reuses.
+        Streams are as there; a call on another stream than the last waits for it, on the device.
 
         Args:
             node_ids: as for :meth:`FeatureCache.extract`.
@@ -56,10 +63,17 @@ class MatchedFeatures:
             TypeError, ValueError: as :meth:`FeatureCache.extract`.
         """
         cache = self.cache
-        ids = cache._ids(node_ids)
-        with cache._lock:
+        on_gpu = cache.device == "cuda"
+        with cache._lock, streams.call(on_gpu):
+            ids = cache._ids(node_ids)
+            if on_gpu:
+                self._turns.take()
+                if self._previous is not None:
+                    streams.order(self._previous.x)
             x, stats = cache._extract(ids, None, self._previous, cache._output(None, int(ids.size)))
             self._remember(ids, x)
+            if on_gpu:
+                self._turns.leave()
         return x, stats
 
     def _remember(self, ids: Any, x: Any) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
+
+from gnnsample_lab.device import streams
 
 TRANSFERS = ("staged", "uva", "disk")
 """Ways for a missing row to reach the GPU; "host" (CPU runs) and "device" (whole table there) are reported only."""
@@ -31,11 +34,15 @@ class ExtractStats:
         transfer: how missing rows came: "staged", "uva", "disk", "host" (a copy within host memory: the CPU run),
             or "device" (the whole table is there).
         origin: "measured on <device>".
+        ready: an event behind the extraction (:class:`~gnnsample_lab.device.streams.Ready`): what a stream that was
+            not current in the call waits for before it reads the rows.
     """
 
     def __init__(
-        self, rows: int, row_bytes: int, transfer: str, origin: str, count: Counted | Callable[[], Counted]
-    ) -> None:
+        self, rows: int, row_bytes: int, transfer: str, origin: str, count: Counted | Callable[[], Counted],
+        ready: Any = streams.DONE,
+    ) -> None:  # fmt: skip
+        self.ready = ready
         self.rows, self.row_bytes, self.transfer, self.origin = rows, row_bytes, transfer, origin
         self._count = count
 

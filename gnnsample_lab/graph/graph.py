@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import MAX_NODES, flag, ids_below, instance, integers, text, whole
+from gnnsample_lab.device import streams
 from gnnsample_lab.device.runtime import resolve_device
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
@@ -307,12 +308,13 @@ class Graph:
         def maybe(array: Any) -> Any:
             return None if array is None else move(array)
 
-        moved = replace(
-            self,
-            indptr=move(self.indptr), indices=move(self.indices), edge_weight=maybe(self.edge_weight),
-            feat=kept if feat_stays else maybe(self.feat), label=maybe(self.label),
-            splits={k: move(v) for k, v in self.splits.items()}, edge_ids=maybe(self.edge_ids), validate=False,
-        )  # fmt: skip
+        with streams.results(target == "cuda"):
+            moved = replace(
+                self,
+                indptr=move(self.indptr), indices=move(self.indices), edge_weight=maybe(self.edge_weight),
+                feat=kept if feat_stays else maybe(self.feat), label=maybe(self.label),
+                splits={k: move(v) for k, v in self.splits.items()}, edge_ids=maybe(self.edge_ids), validate=False,
+            )  # fmt: skip
         if "max_in_degree" in self.__dict__:
             moved._set("max_in_degree", self.max_in_degree)
         return moved

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gnnsample_lab.checks import items, whole
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.locks import Lock, check_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
@@ -34,6 +34,12 @@ class BatchSampler:
     def sample(self, seeds: Any, batch_id: int = 0) -> MiniBatch:
         """Sample one mini-batch.
 
+        On a GPU the call returns while the last kernel runs. The work goes on CuPy's current stream, after what torch's
+        current stream has, and torch's current stream waits for it: both may read the batch at once. Any other stream
+        waits for ``batch.ready`` (:class:`~.types.MiniBatch` has the rules). One sampler serves all streams and all
+        threads: a call on another stream waits, on the device, for the scratch memory of the call before. An interrupt
+        leaves the sampler usable.
+
         Args:
             seeds: vertex ids, at most 2**30; NumPy, CuPy, torch or a list. Duplicates are merged in first-seen order.
             batch_id: 0..2**32 - 1; batches with different ids draw independently.
@@ -50,6 +56,8 @@ class BatchSampler:
         On a GPU several share a launch where that is faster. How many is measured in the first calls: they launch 1,
         2, 4, ... mini-batches at a time, and later calls keep the fastest.
 
+        Streams and threads are as in :meth:`sample`.
+
         Args:
             seeds: one entry per mini-batch, each as in :meth:`sample`.
             first_batch_id: batch id of the first; the others follow on, up to 2**32 - 1.
@@ -60,13 +68,14 @@ class BatchSampler:
         Raises:
             TypeError, ValueError: as in :meth:`sample`, no entry at all, or a batch id out of range.
         """
-        arrays = [seed_array(s, self.graph.num_nodes, MAX_SEEDS) for s in self._placed(seeds)]
-        if not arrays:
-            raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
-        first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
-        check_process(self.device)
-        with self._lock:
-            return self._run(arrays, first)
+        with streams.call(self.device == "cuda"):
+            arrays = [seed_array(s, self.graph.num_nodes, MAX_SEEDS) for s in self._placed(seeds)]
+            if not arrays:
+                raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
+            first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
+            check_process(self.device)
+            with self._lock:
+                return self._run(arrays, first)
 
     def epoch(
         self,
@@ -79,6 +88,9 @@ class BatchSampler:
         progress: bool = False,
     ) -> EpochIterator:
         """Mini-batches over all seeds, each with a batch id of its own across epochs.
+
+        On a GPU the streams that are current when the iterator is advanced wait for the mini-batch that it yields, also
+        for one that was sampled ahead on others.
 
         Args:
             seeds: the training vertices.

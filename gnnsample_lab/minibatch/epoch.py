@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import flag, whole
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.locks import check_same_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 
@@ -57,8 +57,10 @@ class EpochIterator:
             if runtime.is_cuda_array(array):
                 import cupy
 
-                order = cupy.asarray(order)
-            array = array[order]
+                with streams.leasing():  # slices are sampled on streams that are current then
+                    array = array[cupy.asarray(order)]
+            else:
+                array = array[order]
         self._seeds = array
 
     def __len__(self) -> int:
@@ -78,7 +80,11 @@ class EpochIterator:
     def _fused(self) -> Iterator[MiniBatch]:
         for begin in range(0, self._length, self.prefetch):
             group = range(begin, min(begin + self.prefetch, self._length))
-            yield from self.sampler.sample_many([self._slice(i) for i in group], self.first_batch_id + begin)
+            for batch in self.sampler.sample_many(
+                [self._slice(i) for i in group], self.first_batch_id + begin
+            ):
+                batch.ready.order()  # the consumer may have changed streams since the batch was sampled
+                yield batch
 
     def _threaded(self) -> Iterator[MiniBatch]:
         # The thread takes no lock but the sampler's own, so that the consumer may hold any other while it waits.

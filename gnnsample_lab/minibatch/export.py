@@ -9,16 +9,22 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.device import streams
 
 from .types import Block, MiniBatch
 
 
 def tensor(array: Any) -> Any:
-    """A torch tensor that shares memory with a NumPy or CuPy array (read-only arrays are copied)."""
+    """A torch tensor that shares memory with a NumPy or CuPy array (read-only arrays are copied).
+
+    Torch's current stream waits for the array, and the array's memory is used again behind that stream and the one
+    that is current when the tensor is dropped. A CuPy array that is not a result of this package must have been made
+    on CuPy's current stream.
+    """
     import torch
 
     if is_cuda_array(array):
-        return torch.from_dlpack(array)
+        return torch.from_dlpack(streams.exported(array))
     array = np.ascontiguousarray(array)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
@@ -70,6 +76,7 @@ def _torch_block(block: Block) -> TorchBlock:
 
 def to_torch(batch: MiniBatch) -> TorchBatch:
     """See :meth:`MiniBatch.to_torch`."""
+    batch.ready.order()
     return TorchBatch(
         tensor(batch.node_ids).long(), tensor(batch.seeds).long(), tensor(batch.seed_inverse),
         tuple(_torch_block(b) for b in batch.blocks), batch.batch_id,
@@ -84,6 +91,7 @@ def to_pyg(batch: MiniBatch) -> Any:
         )
     from torch_geometric.data import Data
 
+    batch.ready.order()
     graph, block = batch.graph, _torch_block(batch.blocks[0])
     sizes = batch.level_sizes
     data = Data(edge_index=block.edge_index, num_nodes=batch.num_nodes)

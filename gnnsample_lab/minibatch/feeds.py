@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
 from gnnsample_lab.checks import instance, whole
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.sampling.engine.results import links, votes
 from gnnsample_lab.sampling.engine.results.result import AppResult
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, HopPicks, SampleSpec, array_module
@@ -23,6 +24,9 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
     sampling, ``adjacency(step)``). Repeated vertices and edges of a mini-batch are merged, in first-seen order. What
     was reached before keeps the edges that it has: hop h's block holds, for each of its destinations, what all
     steps up to h drew for it, as GraphSAGE takes the same neighbours of a seed in every layer.
+
+    The streams that are current in the call wait for the result and may read the mini-batches; others wait for their
+    ``ready``, as with a sampler's. So it is with :func:`induced_batches` and :func:`voted_batch`.
 
     Args:
         result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult` of at most 15 steps, whose
@@ -51,8 +55,8 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
     if per_batch is None:
         per_batch = 1 if num_roots > 1 else samples
     per_batch = whole("per_batch", per_batch, 1, 2**40)
-    with runtime.lock:
-        return _Feed(result, per_batch).batches()
+    with runtime.lock, _made(result) as ready:
+        return _Feed(result, per_batch).batches(ready)
 
 
 def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
@@ -73,7 +77,7 @@ def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
     """
     _check_result(result)
     layers = whole("layers", layers, 1, MAX_HOPS)
-    with runtime.lock:
+    with runtime.lock, _made(result) as ready:
         found = links.induced(result)
         begins, made = _host(found.begins), []
         xp, bounds = array_module(found.vertices), _host(found.indptr[found.begins])
@@ -86,7 +90,7 @@ def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
             picks.__dict__["offsets"] = offsets
             made.append(MiniBatch(
                 nodes, (int(nodes.size),) * (layers + 1), (picks,) * layers, (local,) * layers,
-                xp.arange(nodes.size), sample, spec, result.graph,
+                xp.arange(nodes.size), sample, spec, result.graph, ready=ready,
             ))  # fmt: skip
     return made
 
@@ -107,7 +111,7 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
         ValueError: samples have several roots, or none has one.
     """
     _check_result(result)
-    with runtime.lock:
+    with runtime.lock, _made(result) as ready:
         found = votes.top(result, k)
         if not found.roots.size:
             raise ValueError("result has no sample with a root")
@@ -117,11 +121,18 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
         inverse = votes.first_seen(roots[roots >= 0])[1]
         positions = xp.full(found.neighbors.size, -1, np.int64)
         picks = HopPicks(found.roots, found.counts, found.neighbors, positions)
+        picks.__dict__["offsets"] = found.offsets  # here, in memory that knows its readers
         spec = SampleSpec((int(k),), replace=True, seed=result.seed)
         return MiniBatch(
             nodes, (seeds, int(nodes.size)), (picks,), (places[seeds:].astype(np.int32),), inverse, 0, spec,
-            result.graph, pick_weights=(found.visits,),
+            result.graph, pick_weights=(found.visits,), ready=ready,
         )  # fmt: skip
+
+
+def _made(result: Any) -> AbstractContextManager[Any]:
+    """Around what is computed from ``result``: it comes after it, in memory that knows its readers."""
+    result.ready.order()
+    return streams.results(runtime.is_cuda_array(result.roots))
 
 
 class _Feed:
@@ -202,8 +213,8 @@ class _Feed:
         self.destination, self.source, self.hop = keys[first] // total, keys[first] % total, hop[first]
         self.positions = links.locate(self.graph, self.vertices[self.destination], self.vertices[self.source])
 
-    def batches(self) -> list[MiniBatch]:
-        """Cut everything apart: mini-batches hold views into arrays of all."""
+    def batches(self, ready: Any) -> list[MiniBatch]:
+        """Cut everything apart: mini-batches hold views into arrays of all; ``ready`` is the event behind these."""
         hops = [self._hop(hop) for hop in range(self.hops)]
         spec = SampleSpec(tuple(s.size for s in self.result.shape), replace=True, seed=self.result.seed)
         made = []
@@ -223,7 +234,7 @@ class _Feed:
                 picks.append(one)
                 local.append(ids.astype(np.int32))
             made.append(MiniBatch(
-                nodes, levels, tuple(picks), tuple(local), inverse - begin, group, spec, self.graph,
+                nodes, levels, tuple(picks), tuple(local), inverse - begin, group, spec, self.graph, ready=ready,
             ))  # fmt: skip
         return made
 

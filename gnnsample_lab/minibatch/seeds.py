@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import ids_below, integers, is_cuda_array
+from gnnsample_lab.device import streams
 
 
 def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
@@ -24,6 +25,7 @@ def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
         TypeError: not integers.
         ValueError: empty, more than ``most``, not one-dimensional, or out of range.
     """
+    streams.order(seeds)
     array = integers("seeds", seeds)
     if array.size == 0:
         raise ValueError("seeds must name at least one vertex (got none)")

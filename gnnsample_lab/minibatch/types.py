@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device import streams
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec, array_module
 
 
@@ -85,6 +86,13 @@ class CanonicalSample:
 class MiniBatch:
     """One sampled mini-batch. Arrays are NumPy on the CPU and CuPy on the GPU.
 
+    On the GPU the sampler returns while its last kernel runs. The arrays may be read on the streams of CuPy and torch
+    that were current when the batch was sampled. :attr:`blocks`, :meth:`canonical`, :meth:`to_cpu`, :meth:`to_torch`
+    and :meth:`to_pyg` also order the streams that are current when they are called. Any other stream has to wait for
+    :attr:`ready` before it reads. Every array, view and tensor of the batch may be dropped at any time: its memory is
+    used again behind the streams named here, those that have waited by ``ready.wait`` and those that are current when
+    the last of them is dropped.
+
     Attributes:
         node_ids: all vertices of the batch, global ids; the seeds first, then in order of discovery by hop.
         level_sizes: ``node_ids[:level_sizes[h]]`` are the vertices reached before hop ``h``; the last entry
@@ -99,6 +107,9 @@ class MiniBatch:
         pick_weights: per hop, the visits of each pick, ``int32[picks[h].num_picks]``; None unless the picks come
             from random walks (:class:`~.walks.PinSAGESampler`). ``positions`` of such picks are -1: a walk joins two
             vertices that need not be neighbours.
+        ready: an event behind the sampling, for streams of CuPy and torch
+            (:class:`~gnnsample_lab.device.streams.Ready`): ``batch.ready.wait(stream)``. On the CPU an object with
+            the same methods, which has nothing to wait for.
     """
 
     node_ids: Any
@@ -111,6 +122,7 @@ class MiniBatch:
     graph: Any = field(repr=False)
     trace: Any = field(default=None, repr=False)
     pick_weights: Sequence[Any] | None = field(default=None, repr=False)
+    ready: Any = field(default=streams.DONE, repr=False)
 
     @property
     def seeds(self) -> Any:
@@ -126,11 +138,27 @@ class MiniBatch:
         """Picks of all hops together."""
         return sum(p.num_picks for p in self.picks)
 
-    @cached_property
+    @property
     def blocks(self) -> tuple[Block, ...]:
-        """Message-flow blocks, input-most layer first: ``for layer, block in zip(layers, blocks)``."""
-        make = self._union_block if self.spec.expand == "new" else self._hop_block
-        return tuple(make(hop) for hop in reversed(range(self.spec.num_hops)))
+        """Message-flow blocks, input-most layer first: ``for layer, block in zip(layers, blocks)``.
+
+        The current streams of CuPy and torch wait for them; the host does not.
+        """
+        self.ready.order()
+        blocks, ready = self._blocks
+        ready.order()  # the arrays of a union may have been made on another stream
+        return blocks
+
+    @cached_property
+    def _blocks(self) -> tuple[tuple[Block, ...], Any]:
+        """The blocks, and the event behind what had to be computed for them."""
+        hops = reversed(range(self.spec.num_hops))
+        if self.spec.expand != "new":
+            return tuple(map(self._hop_block, hops)), self.ready
+        if isinstance(self.node_ids, np.ndarray):
+            return tuple(map(self._union_block, hops)), streams.DONE
+        with streams.leasing() as ready:
+            return tuple(map(self._union_block, hops)), ready
 
     def _hop_block(self, hop: int) -> Block:
         picks = self.picks[hop]
@@ -161,7 +189,7 @@ class MiniBatch:
         return Block(src, src[: self.level_sizes[hop]], indptr, indices, positions, weight)
 
     def canonical(self) -> CanonicalSample:
-        """The sorted form: equal exactly when two mini-batches hold the same sample."""
+        """The sorted form: equal exactly when two mini-batches hold the same sample. Waits for the GPU."""
         host = self.to_cpu()
         arrays: list[np.ndarray] = [host.seeds, host.seed_inverse]
         weights = host.pick_weights or (None,) * len(host.picks)
@@ -174,11 +202,12 @@ class MiniBatch:
         return CanonicalSample(tuple(np.asarray(a, dtype=np.int64) for a in arrays))
 
     def to_cpu(self) -> MiniBatch:
-        """The same mini-batch in NumPy arrays."""
+        """The same mini-batch in NumPy arrays; waits for the GPU."""
         if isinstance(self.node_ids, np.ndarray):
             return self
         import cupy
 
+        self.ready.order()
         weights = self.pick_weights
         if weights is not None:
             weights = tuple(cupy.asnumpy(a) for a in weights)
@@ -189,13 +218,20 @@ class MiniBatch:
         )  # fmt: skip
 
     def to_torch(self) -> Any:
-        """Torch tensors on the same device (shared memory), see :class:`~.export.TorchBatch`."""
+        """Torch tensors on the same device (shared memory), see :class:`~.export.TorchBatch`.
+
+        The current streams of CuPy and torch wait for the batch. The tensors may be read on these; another stream of
+        torch waits for :attr:`ready`, or for the one that was current here. They may be dropped at any time, as the
+        arrays may.
+        """
         from .export import to_torch
 
         return to_torch(self)
 
     def to_pyg(self) -> Any:
         """A ``torch_geometric.data.Data`` as PyTorch Geometric's NeighborLoader yields it; needs ``expand="new"``.
+
+        Streams and memory are as in :meth:`to_torch`.
 
         Raises:
             ValueError: the batch was sampled with another ``expand``.

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device import streams
 from gnnsample_lab.minibatch.types import Block
 
 Order = Callable[[Sequence[Any]], Sequence[int]]
@@ -22,7 +23,7 @@ class LoadedBatch:
         node_ids: global ids of the vertices whose features are needed.
         seeds: the distinct seeds, global ids.
         blocks: input-most first; without ``edge_positions``.
-        batch_id, num_edges: as in :class:`~gnnsample_lab.minibatch.types.MiniBatch`.
+        batch_id, num_edges, ready: as in :class:`~gnnsample_lab.minibatch.types.MiniBatch`.
     """
 
     node_ids: Any
@@ -30,17 +31,18 @@ class LoadedBatch:
     blocks: tuple[Block, ...]
     batch_id: int
     num_edges: int
+    ready: Any
 
 
 def to_gpu(batch: Any) -> LoadedBatch:
     """Copy a CPU mini-batch to the GPU on the current stream, through pinned memory."""
-    import cupy
     import cupyx
 
     keep = []  # pinned memory must outlive its copy
+    ready = streams.Ready()
 
     def copied(array: np.ndarray) -> Any:
-        out = cupy.empty(array.shape, array.dtype)
+        out = streams.empty(array.shape, array.dtype, ready)
         if array.size:
             pinned = cupyx.empty_pinned(array.shape, array.dtype)
             pinned[...] = array
@@ -61,9 +63,9 @@ def to_gpu(batch: Any) -> LoadedBatch:
         if getattr(block, "weight", None) is not None:
             fields["weight"] = copied(np.asarray(block.weight))
         blocks.append(Block(**fields))
-    cupy.cuda.get_current_stream().synchronize()
+    ready.stream.synchronize()
     seeds = node_ids[: len(batch.seeds)]
-    return LoadedBatch(node_ids, seeds, tuple(blocks), batch.batch_id, batch.num_edges)
+    return LoadedBatch(node_ids, seeds, tuple(blocks), batch.batch_id, batch.num_edges, ready)
 
 
 def match_order(method: str) -> Order:

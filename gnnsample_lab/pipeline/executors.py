@@ -5,8 +5,9 @@ Each executor is a generator of :class:`Ready` mini-batches for the training loo
 depend on the executor.
 
 Memory is the trap: CuPy's and PyTorch's pools hand a freed block on to the next user *of the same stream*, in the
-belief that this stream's order protects it. What is allocated on one stream and read on another must therefore live
-until the reader is done; :class:`Held` keeps it that long.
+belief that this stream's order protects it (:mod:`gnnsample_lab.device.streams`). A mini-batch that is dropped while
+the training stream is current would make its own stream wait for everything enqueued there. :class:`Held` keeps it
+until the step that read it is known to be behind, so that the streams go on overlapping.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from gnnsample_lab.device.streams import DONE, torch_stream
 
 from .batches import Order, to_gpu
 from .clock import StageClock
@@ -98,15 +101,17 @@ class Held:
 
     def release(self, keep: int, stream: Any) -> None:
         """Let go of all but the ``keep`` newest; ``stream`` first waits for the training steps that read them."""
-        last = None
-        freed = []
-        while len(self._entries) > keep:
-            ready, what = self._entries.popleft()
-            last = ready.done or last
-            freed.append(what)
+        freed = [self._entries.popleft() for _ in range(len(self._entries) - keep)]
+        last = next((ready.done for ready, _ in reversed(freed) if ready.done), None)
         if last is not None:
             stream.wait_event(last)
-        freed.clear()  # only now: what is allocated next on `stream` comes after the wait
+        for _, what in freed:
+            for part in what if isinstance(what, tuple) else (what,):
+                getattr(part, "ready", DONE).settle()
+        if freed:
+            part = what = None
+            with on_stream(stream):
+                freed.clear()  # only now: what is allocated next on `stream` comes after the wait
 
 
 @functools.cache
@@ -123,8 +128,6 @@ def on_stream(stream: Any) -> Iterator[None]:
     """PyTorch's and CuPy's current stream is ``stream`` (a torch stream) inside the block."""
     import torch
 
-    from gnnsample_lab.compute.streams import torch_stream
-
     with torch.cuda.stream(stream), torch_stream():
         yield
 
@@ -133,8 +136,6 @@ def shared_stream(device: str) -> AbstractContextManager[Any]:
     """CuPy follows PyTorch's current stream inside the block; nothing on a CPU."""
     if device == "cpu":
         return ExitStack()
-    from gnnsample_lab.compute.streams import torch_stream
-
     return torch_stream()
 
 

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from gnnsample_lab.device import kernels
+from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher
 from gnnsample_lab.sampling.neighbors.plan import OUT_WORDS, SCAN_TILE
@@ -51,15 +51,15 @@ def _layout(id_bytes: int, levels: Any, rows: Any, edges: Any, num_seeds: Any) -
 
 
 class _Arena:
-    """The arrays of one mini-batch: sizes, where each begins, and the memory that holds them."""
+    """The arrays of one mini-batch: sizes, where each begins, and the memory that holds them, leased to ``ready``."""
 
     def __init__(
         self, id_dtype: np.dtype, levels: list[int], rows: list[int], edges: list[int], num_seeds: int,
-        begins: list[int], memory: Any,
+        begins: list[int], memory: Any, ready: streams.Ready,
     ) -> None:  # fmt: skip
         self.id_dtype, self.hops, self.num_seeds = id_dtype, len(rows), num_seeds
         self.levels, self.rows, self.edges = levels, rows, edges
-        self.begins, self.memory = begins, memory
+        self.begins, self.memory, self.ready = begins, memory, ready
 
     def view(self, which: int, size: int, dtype: Any) -> Any:
         import cupy
@@ -152,7 +152,8 @@ class Finisher:
             words += rest
         ws.write_out(words)
         self._kernels(ws.shape.table)["emit_one"](self._grid(ws, max(rows), 8), (256,), (ws.args,))
-        return [_Arena(ids, levels, rows, edges, num_seeds, begins, memory)]
+        ready = streams.Ready()
+        return [_Arena(ids, levels, rows, edges, num_seeds, begins, streams.lease(memory, ready), ready)]
 
     def _emit_many(self, ws: Workspace, seeds: Sequence[Any], ids: np.dtype) -> list[_Arena]:
         # The same for all mini-batches at once: the kernel starts before any of the objects below is made.
@@ -180,7 +181,9 @@ class Finisher:
             self._grid(ws, int(rows.max()), 8), (256,), (ws.args, outs)
         )
         lists = (levels.tolist(), rows.tolist(), edges.tolist(), num_seeds.tolist(), begins.tolist())
-        return [_Arena(ids, *parts, memory) for parts in zip(*lists, strict=True)]
+        ready = streams.Ready()
+        memory = streams.lease(memory, ready)
+        return [_Arena(ids, *parts, memory, ready) for parts in zip(*lists, strict=True)]
 
     def _batch(self, arena: _Arena, batch_id: int, graph: Any) -> MiniBatch:
         levels = arena.levels
@@ -192,5 +195,5 @@ class Finisher:
 
         return MiniBatch(
             nodes, tuple(levels), LazyTuple(arena.hops, picks), LazyTuple(arena.hops, arena.local_ids),
-            arena.view(1, arena.num_seeds, np.int64), batch_id, self.spec, graph,
+            arena.view(1, arena.num_seeds, np.int64), batch_id, self.spec, graph, ready=arena.ready,
         )  # fmt: skip

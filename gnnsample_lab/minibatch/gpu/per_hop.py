@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels
+from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT, IdMap
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher
@@ -18,6 +18,8 @@ from gnnsample_lab.sampling.neighbors.plan import PLAN, as_argument
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES as PER_HOP_STRATEGIES
 from gnnsample_lab.sampling.weights import IntegerWeights
+
+from .finish import LazyTuple
 
 
 class PerHopSampler:
@@ -50,25 +52,39 @@ class PerHopSampler:
         """One mini-batch. ``events``, when given, records the hops' phases (see ``trace``)."""
         import cupy
 
-        ids = self.graph.indices.dtype
+        ids, id_map = self.graph.indices.dtype, self.id_map
+        id_map.turns.take()
         given = cupy.asarray(seeds)
         # Read as unsigned a negative id is a huge one: a single reduction checks both ends.
         if int(given.view(given.dtype.str.replace("i", "u")).max()) >= self.graph.num_nodes:
             raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
-        nodes, inverse = self.id_map.merge(given.astype(ids))
-        nodes = self.id_map.begin(nodes)
+        nodes, inverse = id_map.merger.merge(given.astype(ids))
+        nodes = id_map.engine.begin(nodes)
         levels, picks, local = [int(nodes.size)], [], []
         for hop in range(self.spec.num_hops):
             begin = levels[-2] if self.spec.expand == "new" and hop else 0
             hop_picks = self.draw(nodes, begin, hop, batch_id, events)
-            nodes, ids_out = self.id_map.extend(hop_picks.neighbors)
+            nodes, ids_out = id_map.engine.extend(hop_picks.neighbors)
             local.append(ids_out)
             levels.append(int(nodes.size))
             picks.append(hop_picks)
             if events is not None:
                 events.mark("id map", hop)
+        id_map.turns.leave()
+        ready = streams.Ready()
+
+        def leased(hop: int) -> HopPicks:
+            drawn = picks[hop]
+            arrays = (drawn.frontier, drawn.counts, drawn.neighbors, drawn.positions)
+            made = HopPicks(*(streams.leased(a, ready) for a in arrays))
+            made.__dict__["offsets"] = streams.leased(drawn.offsets, ready)
+            return made
+
+        hops = len(picks)
         return MiniBatch(
-            nodes, tuple(levels), tuple(picks), tuple(local), inverse.astype(np.int64), batch_id, self.spec, self.graph
+            streams.leased(nodes, ready), tuple(levels), LazyTuple(hops, leased),
+            LazyTuple(hops, lambda hop: streams.leased(local[hop], ready)),
+            streams.leased(inverse.astype(np.int64), ready), batch_id, self.spec, self.graph, ready=ready,
         )  # fmt: skip
 
     def draw(self, nodes: Any, begin: int, hop: int, batch_id: int, events: Any = None) -> HopPicks:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
@@ -63,6 +63,8 @@ class GpuEngine:
         self._margin = 1.0
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         self.waves: dict[int, Waves] = {}  # by seed capacity
+        reads = () if weights is None else (weights.prefix, weights.available)
+        self._turns = streams.Turns(graph.indptr, graph.indices, *reads)
         self._chosen = strategy
         if strategy == "auto":
             self._chosen = "captured"
@@ -102,9 +104,17 @@ class GpuEngine:
 
     def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
         """Mini-batches of ``seeds`` with consecutive batch ids, as many in a launch as is fastest (:mod:`.waves`)."""
+        self._turns.take()
         if self._undecided:
-            self._decide(seeds, first_batch_id)
-        return self._sample_all(seeds, first_batch_id, timed=True)
+            try:
+                self._decide(seeds, first_batch_id)
+            except BaseException:  # measured by halves: the next call measures again
+                self._chosen, self._undecided = "captured", True
+                self._set_up()
+                raise
+        result = self._sample_all(seeds, first_batch_id, timed=True)
+        self._turns.leave()
+        return result
 
     def _sample_all(self, seeds: Sequence[Any], first_batch_id: int, timed: bool) -> list[MiniBatch]:
         if self.per_hop is not None:
@@ -137,10 +147,11 @@ class GpuEngine:
         need = self.sizer.num_bytes(shape)
         while self._workspaces and self.scratch_bytes + need > self.scratch_limit:
             self._workspaces.pop(next(iter(self._workspaces)))
-        made = Workspace(
-            self.graph, self.spec, self.weights, shape, self.launcher.strategy in QUEUE_STRATEGIES, self.traced,
-            self.fetch_size, self.paper,
-        )  # fmt: skip
+        with streams.leasing(self._turns):
+            made = Workspace(
+                self.graph, self.spec, self.weights, shape, self.launcher.strategy in QUEUE_STRATEGIES, self.traced,
+                self.fetch_size, self.paper,
+            )  # fmt: skip
         self._workspaces[key] = made
         return made
 
@@ -151,7 +162,7 @@ class GpuEngine:
                 keep = self.stage(ws, seeds, first_batch_id)
                 timing = self.launch(ws)
             except BaseException:
-                self._forget()  # its stamps and tables may be half way between two launches
+                self._abandon()
                 raise
             status = 0
             for i in range(len(seeds)):
@@ -179,6 +190,17 @@ class GpuEngine:
                     "overwritten its memory; no sample was made"
                 )
             self._grow()
+
+    def _abandon(self) -> None:
+        """Forget the workspaces after a failure or an interrupt, whose launch may still be under way."""
+        import cupy
+
+        # Stamps and tables may be half way between two launches, and kernels write to pinned memory, which no stream
+        # protects once it is free. Python looks for interrupts between its own steps, so that this wait is whole.
+        try:
+            cupy.cuda.get_current_stream().synchronize()
+        finally:
+            self._forget()
 
     def _sample_per_hop(self, seeds: Any, batch_id: int) -> MiniBatch:
         assert self.per_hop is not None

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels
+from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 
@@ -81,7 +81,7 @@ class InsertingMap(GpuMap):
             module.get_function(name).kernel for name in ("enter", "insert", "look_up")
         )
         self._tile = _THREADS * items
-        self._counters = cupy.zeros(_COUNTERS, np.uint32)
+        self._counters = streams.leased(cupy.zeros(_COUNTERS, np.uint32), self.turns)
         self._map, self._map_arg = raw_argument(_MAP.size)
         self._hops, self._hops_arg = raw_argument(_HOPS_BYTES)
         self._bits = max(1, (num_nodes - 1).bit_length())
@@ -92,6 +92,8 @@ class InsertingMap(GpuMap):
         self._nodes: Any = None
         self._count, self._hop, self._room, self._most = 0, 0, 0, 0
         self.table = cupy.zeros(num_nodes * 4 if table == "direct" else 0, np.uint8)
+        self.table = streams.leased(self.table, self.turns)
+        self.turns.take()  # the fills above are on this stream
 
     @property
     def scratch_bytes(self) -> int:
@@ -208,11 +210,9 @@ class InsertingMap(GpuMap):
     # ---- tables ------------------------------------------------------------------------------------------------
 
     def _start(self, seeds: Any, room: int, slots: int) -> None:
-        import cupy
-
         n = int(seeds.size)
         self._count, self._hop = n, 0
-        self._nodes = cupy.empty(max(1, n, min(room, self.num_nodes)), self.ids)
+        self._nodes = streams.empty(max(1, n, min(room, self.num_nodes)), self.ids, self.turns)
         if self.kind == "direct":
             if self._next + self.num_nodes + 2 >= self._stamps:
                 self.forget()
@@ -227,10 +227,8 @@ class InsertingMap(GpuMap):
 
     def _size_table(self, slots: int) -> None:
         """An empty hash of at least ``slots`` (a power of two) slots."""
-        import cupy
-
         if self.table.nbytes < slots * self._entry_bytes:
-            self.table = cupy.empty(slots * self._entry_bytes, np.uint8)
+            self.table = streams.empty(slots * self._entry_bytes, np.uint8, self.turns)
             if self.kind == "stamped":
                 self.forget()
                 self._next = 1
@@ -253,11 +251,9 @@ class InsertingMap(GpuMap):
 
     def _make_room(self, need: int) -> None:
         """Room in the list of vertices; what earlier hops were given stays valid."""
-        import cupy
-
         self._room = max(self._room, need)
         if self._nodes.size < need:
-            grown = cupy.empty(min(max(need, self._room), self.num_nodes), self.ids)
+            grown = streams.empty(min(max(need, self._room), self.num_nodes), self.ids, self.turns)
             grown.data.copy_from_device_async(self._nodes.data, self._count * self.ids.itemsize)
             self._nodes = grown
             self._pack()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels
+from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
@@ -88,13 +88,15 @@ def check_items(count: int) -> None:
 
 
 class GpuMap:
-    """One way to relabel on the GPU, with its scratch memory. One mini-batch at a time, one stream.
+    """One way to relabel on the GPU, with its scratch memory. One mini-batch at a time.
 
-    Seeds are distinct and every id is in ``0..num_nodes - 1``: nothing here checks it.
+    Seeds are distinct and every id is in ``0..num_nodes - 1``: nothing here checks it. Callers that change streams
+    call ``turns.take()`` first.
     """
 
     def __init__(self, num_nodes: int, id_dtype: Any) -> None:
         self.num_nodes, self.ids = num_nodes, np.dtype(id_dtype)
+        self.turns = streams.Turns()
         self.id_type = "int" if self.ids.itemsize == 4 else "long"
 
     @property
@@ -170,10 +172,10 @@ class CompactMap(GpuMap):
         check_items(n + m)
         slots, blocks = power_of_two(2 * (n + m), 64), -(-(n + m) // _PER_BLOCK)
         if self._locals.size < slots:
-            self._slots = cupy.empty(slots * self._entry_bytes, np.uint8)
-            self._locals = cupy.empty(slots, np.uint32)
+            self._slots = streams.empty(slots * self._entry_bytes, np.uint8, self.turns)
+            self._locals = streams.empty(slots, np.uint32, self.turns)
         if self._per_block.size < blocks:
-            self._per_block = cupy.empty(power_of_two(blocks), np.int32)
+            self._per_block = streams.empty(power_of_two(blocks), np.int32, self.turns)
         self._slots.data.memset_async(0xFF, slots * self._entry_bytes)
         _PACK.pack_into(
             self._job, 0, nodes.data.ptr, n, picks.data.ptr, m, self._slots.data.ptr, slots - 1,

@@ -6,8 +6,8 @@ picks reach first. Within a hop any order is right, and rungs differ in it: resu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, items, whole
 from gnnsample_lab.checks import ids as checked_ids
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.minibatch.types import CanonicalSample
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 
@@ -58,6 +58,8 @@ class Relabelled:
             into a buffer with room for every pick.
         level_sizes: ``node_ids[:level_sizes[h]]`` are the vertices known before hop ``h``; length hops + 1.
         local: per hop, the picks as local ids, ``int32``.
+        ready: an event behind them (:class:`~gnnsample_lab.device.streams.Ready`), for streams that were not current
+            in the call.
 
     ``==`` compares canonical forms: the order of new vertices within a hop does not count.
     """
@@ -65,6 +67,7 @@ class Relabelled:
     node_ids: Any
     level_sizes: tuple[int, ...]
     local: Sequence[Any]
+    ready: Any = field(default=streams.DONE, repr=False)
 
     def canonical(self) -> CanonicalSample:
         """The sorted form: seeds as they are, each hop's new vertices sorted, the picks read through local ids."""
@@ -72,6 +75,7 @@ class Relabelled:
 
     @cached_property
     def _canonical(self) -> CanonicalSample:
+        self.ready.order()
         nodes, local = _to_host(self.node_ids), [_to_host(a) for a in self.local]
         arrays = [nodes[: self.level_sizes[0]], np.array(self.level_sizes)]
         arrays += [np.sort(nodes[begin:end]) for begin, end in pairwise(self.level_sizes)]
@@ -101,7 +105,9 @@ class IdMap:
         scratch_bytes: above this ``direct-address`` takes a hash in place of a word per vertex; default 5 % of the
             free GPU memory.
 
-    Not for use by several threads at once. On the GPU everything runs on the current stream.
+    Not for use by several threads at once. On the GPU everything runs on CuPy's current stream, after what torch's
+    current stream has, and that stream waits for the results. Each call may be on another stream than the one before:
+    it then waits for that, on the device.
     """
 
     def __init__(
@@ -150,17 +156,46 @@ class IdMap:
 
     def merge(self, seeds: Any) -> tuple[Any, Any]:
         """Distinct ``seeds`` in first-seen order (ids), and the place of each given one among them (``int32``)."""
+        nodes, places, _ = self._run(lambda: self.merger.merge(self._ids(seeds)))
+        return nodes, places
+
+    @property
+    def merger(self) -> Any:
+        """The map that merges repeated seeds."""
         if self._merger is None:
             from .gpu import CompactMap
 
             own = isinstance(self.engine, CompactMap)
             self._merger = self.engine if own else CompactMap(self.num_nodes, self.id_dtype)
-        nodes, places = self._merger.merge(self._ids(seeds))
-        return nodes, places
+            self._merger.turns = self.turns  # one after the other
+        return self._merger
+
+    @property
+    def turns(self) -> Any:
+        """Who uses the tables on the GPU (:class:`~gnnsample_lab.device.streams.Turns`)."""
+        return self.engine.turns
+
+    def _run(self, work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """What ``work`` returns, its arrays in memory that knows its readers, and the event behind them."""
+        if self.device == "cpu":
+            return *work(), streams.DONE
+        with streams.call():
+            self.turns.take()
+            with streams.leasing(self.turns):
+                made = work()
+            self.turns.leave()
+            ready = streams.Ready()
+
+            def leased(part: Any) -> Any:
+                if isinstance(part, list):
+                    return [leased(p) for p in part]
+                return streams.leased(part, ready) if runtime.is_cuda_array(part) else part
+
+            return *(leased(part) for part in made), ready
 
     def begin(self, seeds: Any) -> Any:
         """Start a mini-batch with **distinct** seeds, global ids ``[n0]``; returns its vertices so far, the seeds."""
-        return self.engine.begin(self._ids(seeds))
+        return self._run(lambda: (self.engine.begin(self._ids(seeds)),))[0]
 
     def extend(self, neighbors: Any) -> tuple[Any, Any]:
         """Take in one hop's picks, global ids ``[m]``; at most 15 hops.
@@ -169,7 +204,7 @@ class IdMap:
             All vertices so far (global ids; positions are local ids) and the picks' local ids, ``int32[m]``. The
             host waits for the number of vertices, as a sampler that goes hop by hop has to.
         """
-        nodes, local = self.engine.extend(self._ids(neighbors))
+        nodes, local, _ = self._run(lambda: self.engine.extend(self._ids(neighbors)))
         return nodes, local
 
     def map_hops(self, seeds: Any, neighbors: Sequence[Any]) -> Relabelled:
@@ -179,14 +214,17 @@ class IdMap:
             seeds: **distinct** global ids ``[n0]``.
             neighbors: per hop, picked global ids.
         """
-        nodes, levels, local = self.engine.map_hops(self._ids(seeds), [self._ids(a) for a in neighbors])
-        return Relabelled(nodes, tuple(levels), local)
+        nodes, levels, local, ready = self._run(
+            lambda: self.engine.map_hops(self._ids(seeds), [self._ids(a) for a in neighbors])
+        )
+        return Relabelled(nodes, tuple(levels), local, ready)
 
     def _ids(self, array: Any) -> Any:
         if self.device == "cpu":
             return np.ascontiguousarray(_to_host(array), dtype=self.id_dtype)
         import cupy
 
+        streams.order(array)
         if type(array) is cupy.ndarray and array.dtype == self.id_dtype and array.flags.c_contiguous:
             return array
         if not isinstance(array, (cupy.ndarray, np.ndarray)) and runtime.is_cuda_array(array):
@@ -214,7 +252,8 @@ def relabel(
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
 
     Returns:
-        :class:`Relabelled`; ids are ``int32`` where ``num_nodes`` allows, else ``int64``.
+        :class:`Relabelled`; ids are ``int32`` where ``num_nodes`` allows, else ``int64``. The streams of CuPy and torch
+        that are current in the call may read it; others wait for its ``ready``.
 
     Raises:
         TypeError, ValueError: ids are not integers, not one-dimensional or out of range; seeds are empty or not
@@ -226,6 +265,7 @@ def relabel(
     neighbors = items("neighbors", neighbors, "a list of arrays, one per hop")
     if len(neighbors) > MAX_HOPS:
         raise ValueError(f"neighbors may hold at most {MAX_HOPS} hops (got {len(neighbors)})")
+    streams.order(seeds, *neighbors)
     given = checked_ids("seeds", seeds, nodes)
     hops = [checked_ids(f"neighbors[{hop}]", picks, nodes) for hop, picks in enumerate(neighbors)]
     unique = np.unique(_to_host(given))

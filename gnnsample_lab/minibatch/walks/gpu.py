@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, runtime, streams
 from gnnsample_lab.minibatch.gpu.finish import LazyTuple
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
@@ -106,6 +106,7 @@ class WalkEngine:
         self.shared = self.groups * per_row
         self._scratch: _Scratch | None = None
         self.waves: dict[int, Waves] = {}  # by seeds that there is room for
+        self._turns = streams.Turns(graph.indptr, graph.indices)
         self._no_position: Any = None
 
     @property
@@ -137,7 +138,8 @@ class WalkEngine:
         held = self._scratch
         if held is None or held.count < count or held.shape.row_caps[0] < shape.row_caps[0]:
             self._scratch = None  # give the memory back first
-            held = self._scratch = _Scratch(self.graph, self.spec, shape, count, self.keep)
+            with streams.leasing(self._turns):
+                held = self._scratch = _Scratch(self.graph, self.spec, shape, count, self.keep)
         return held
 
     def _grid(self, items: int, per_block: int, rows: int) -> tuple[int, int]:
@@ -150,6 +152,7 @@ class WalkEngine:
         import cupy
 
         count, hops, k = len(seeds), self.spec.num_hops, self.k
+        self._turns.take()
         ws = self._take_scratch(shape, count)
         begins = np.concatenate([[0], np.cumsum([s.size for s, _ in seeds])])
         staged = cupy.asarray(np.concatenate([begins, *(s for s, _ in seeds)]).astype(np.int64, copy=False))
@@ -174,9 +177,11 @@ class WalkEngine:
                 "a random walk found no room for a vertex: other work on the GPU has overwritten its memory; "
                 "no sample was made"
             )
-        return self._emit(
+        made = self._emit(
             ws, totals[:, 1 : 2 + hops], totals[:, 17 : 17 + hops], inverse, seeds, first_batch_id
         )
+        self._turns.leave()
+        return made
 
     def _emit(
         self,
@@ -201,11 +206,13 @@ class WalkEngine:
         described = cupy.asarray(np.concatenate([node_begin, segments.ravel()]))
         segment_args = described[count + 1 :]
         num_rows, num_edges = int(row_begin[-1]), int(edge_begin[-1])
-        nodes = cupy.empty(int(node_begin[-1]), ids)
-        counts = cupy.empty(num_rows, np.int32)
-        offsets = cupy.empty(num_rows + count * hops, np.int64)
-        neighbors = cupy.empty(num_edges, ids)
-        votes, local = cupy.empty(num_edges, np.int32), cupy.empty(num_edges, np.int32)
+        ready = streams.Ready()
+        nodes = streams.empty(int(node_begin[-1]), ids, ready)
+        counts = streams.empty(num_rows, np.int32, ready)
+        offsets = streams.empty(num_rows + count * hops, np.int64, ready)
+        neighbors = streams.empty(num_edges, ids, ready)
+        votes, local = (streams.empty(num_edges, np.int32, ready) for _ in range(2))
+        inverse = streams.leased(inverse, ready)
         most_rows, block = int(rows.max()), (256,)
         grid = self._grid(int(levels[:, -1].max()), 256, count)
         k["copy_nodes"](grid, block, (ws.args, described, nodes))
@@ -216,8 +223,9 @@ class WalkEngine:
         k["emit"](grid, block, (ws.args, segment_args, counts, ends, offsets, neighbors, votes, local))
         longest = int(edges.max()) if edges.size else 0
         if self._no_position is None or self._no_position.size < longest:
-            self._no_position = cupy.full(longest, -1, dtype=np.int64)
-        shared = _Parts(nodes, counts, offsets, neighbors, votes, local, self._no_position)
+            self._no_position = streams.leased(cupy.full(longest, -1, dtype=np.int64), self._turns)
+        minus_one = streams.leased(self._no_position, ready)
+        shared = _Parts(nodes, counts, offsets, neighbors, votes, local, minus_one)
         seed_begin = _exclusive(np.array([i.size for _, i in seeds]))
         batches = []
         for i in range(count):
@@ -231,7 +239,7 @@ class WalkEngine:
             batches.append(
                 MiniBatch(
                     view.nodes, tuple(levels[i].tolist()), rows_of, local_of, inverted, first + i, self.spec,
-                    self.graph, pick_weights=LazyTuple(hops, view.votes),
+                    self.graph, pick_weights=LazyTuple(hops, view.votes), ready=ready,
                 )
             )  # fmt: skip
         return batches

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
 from .grouping import ranges
@@ -45,6 +45,8 @@ class GpuEngine:
         kernel_provider: ``(source, macros) -> cupy.RawModule`` to take kernels from in place of linking ours with the
             operator (for comparison with hand-written functions).
         timed: record how long index and sampling take, at the cost of events between the kernels.
+        ready: :class:`~gnnsample_lab.device.streams.Ready` that the memory of the outputs is leased to; by default a
+            new one.
 
     Attributes:
         graph: what kernels read, ``indptr`` and ``indices`` as CuPy arrays.
@@ -61,11 +63,13 @@ class GpuEngine:
     def __init__(
         self, graph: Any, app: SamplingApp, operator: Operator, shape: Shape, roots: Any, seed: int = 0,
         first_sample: int = 0, parallelism: str = "transit", index: str = "auto", graph_bytes: int | None = None,
-        kernel_provider: Any = None, timed: bool = False,
+        kernel_provider: Any = None, timed: bool = False, ready: Any = None,
     ) -> None:  # fmt: skip
         import cupy
 
         self.app, self.operator, self.shape = app, operator, shape
+        streams.order(graph.indptr, graph.indices, roots)
+        ready = streams.Ready() if ready is None else ready
         self.parallelism, self.index, self.timed = parallelism, index, timed
         self._provider = kernel_provider
         self._kernels: dict[tuple[Any, ...], Any] = {}
@@ -89,7 +93,7 @@ class GpuEngine:
                 setattr(self, name, getattr(self.streamed, name))
             array = getattr(self, name)
             self.plan[name] = 0 if array is None else array.data.ptr
-        self.roots = cupy.ascontiguousarray(roots.astype(self.id_dtype, copy=False))
+        self.roots = streams.leased(cupy.ascontiguousarray(roots.astype(self.id_dtype, copy=False)), ready)
         own = self.roots.copy() if "lab_root_replace" in operator.uses else self.roots
         self.status = cupy.empty(1, np.uint64)
         self.status.data.memset_async(0xFF, 8)
@@ -103,7 +107,7 @@ class GpuEngine:
             self.plan["sizes"] = self._sizes.data.ptr
         self.scratch: dict[str, Any] = {}
         self.walk_macros: dict[str, int] = {}
-        self.steps = Outputs(self.num_samples, self.id_dtype)
+        self.steps = Outputs(self.num_samples, self.id_dtype, ready)
         self.schedule: list[dict[str, Any]] = []
         self.transits = self.roots
         if not shape.endless and shape.bound:
@@ -334,7 +338,7 @@ class GpuEngine:
 
 def run(
     graph: Any, app: SamplingApp, operator: Operator, shape: Shape, roots: Any, seed: int, first_sample: int, *,
-    parallelism: str, index: str, graph_bytes: int | None,
+    parallelism: str, index: str, graph_bytes: int | None, ready: Any = None,
 ) -> tuple[Any, list[Any], list[dict[str, Any]]]:  # fmt: skip
     """Run ``app`` on the GPU; arguments as :class:`GpuEngine` and :func:`~.run.run_app` have them.
 
@@ -346,7 +350,7 @@ def run(
         RuntimeError: a compiler is missing, or an application of infinitely many steps does not end.
     """
     engine = GpuEngine(
-        graph, app, operator, shape, roots, seed, first_sample, parallelism, index, graph_bytes
+        graph, app, operator, shape, roots, seed, first_sample, parallelism, index, graph_bytes, ready=ready
     )
     steps = engine.run()
     transit.settle(engine.schedule)

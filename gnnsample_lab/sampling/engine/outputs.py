@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from gnnsample_lab.device import streams
+
 ALIGNED = 32
 """Outputs in a block begin at multiples of this many ids: kernels store four at once."""
 
@@ -21,22 +23,23 @@ class _Span(NamedTuple):
 
 
 class Outputs(Sequence):  # type: ignore[type-arg]
-    """Ids ``[S, width]`` of every step. A CuPy view costs microseconds, and a walk has hundreds of steps."""
+    """Ids ``[S, width]`` of every step. A CuPy view costs microseconds, and a walk has hundreds of steps.
 
-    def __init__(self, num_samples: int, dtype: Any) -> None:
-        self.num_samples, self.dtype = num_samples, dtype
+    The memory is leased to ``ready``.
+    """
+
+    def __init__(self, num_samples: int, dtype: Any, ready: streams.Ready) -> None:
+        self.num_samples, self.dtype, self.ready = num_samples, dtype, ready
         self._spans: list[_Span] = []
         self._views: dict[int, Any] = {}
         self._length = 0
 
     def reserve(self, widths: list[int]) -> list[int]:
         """Make room for steps of these widths, one allocation; their addresses."""
-        import cupy
-
         groups = [(width, len(list(same))) for width, same in itertools.groupby(widths)]
         sizes = [-(-self.num_samples * width // ALIGNED) * ALIGNED for width, _ in groups]
         total = sum(size * count for size, (_, count) in zip(sizes, groups, strict=True))
-        block, begin, addresses = cupy.empty(total, self.dtype), 0, list[int]()
+        block, begin, addresses = streams.empty(total, self.dtype, self.ready), 0, list[int]()
         start, item = block.data.ptr, block.itemsize
         for size, (width, count) in zip(sizes, groups, strict=True):
             self._spans.append(_Span(self._length, block, begin, size, width))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, runtime, streams
 from gnnsample_lab.sampling.weights import integer_weights
 
 from .language.compile import MAX_TABLES
@@ -51,15 +51,19 @@ def weights(engine: Any, edge_weight: Any) -> tuple[Any, Any, Any]:
 
     graph, uses = engine.graph, engine.operator.uses
     held = _kept_with(graph, edge_weight)
+    streams.order(edge_weight, *held.values())
     if "prefix" not in held:
-        held["prefix"] = integer_weights(graph.indptr, cupy.asarray(edge_weight)).prefix
+        with streams.leasing():
+            held["prefix"] = integer_weights(graph.indptr, cupy.asarray(edge_weight)).prefix
     if "weight" not in held and uses & _READS_WEIGHT:
-        held["weight"] = cupy.diff(held["prefix"]).astype(np.uint32)
+        with streams.leasing():
+            held["weight"] = cupy.diff(held["prefix"]).astype(np.uint32)
     if "max_weight" not in held and "lab_max_weight" in uses:
-        most = held["max_weight"] = cupy.empty(graph.num_nodes, np.uint32)
+        most = streams.empty(graph.num_nodes, np.uint32, streams.Ready())
         kernel = kernels.load_module("sampling/engine/weights.cu").get_function("max_weights")
         args = (graph.indptr, held["prefix"], np.int64(graph.num_nodes), most)
         kernel(engine.grid(graph.num_nodes * 32), (256,), args)
+        held["max_weight"] = most  # only now: an interrupt before would leave it unfilled
     return held["prefix"], held.get("weight"), held.get("max_weight")
 
 

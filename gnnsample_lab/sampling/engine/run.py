@@ -10,7 +10,7 @@ import numpy as np
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import choice, num_bytes, whole
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.graph.graph import check_graph
 
 from .cpu import walker as cpu
@@ -45,6 +45,10 @@ def run_app(
     max_steps: int | None = None,
 ) -> AppResult:
     """Grow samples by ``app`` (NextDoor, EuroSys'21). The samples depend on graph, app, roots and seed alone.
+
+    On a GPU the call may return while the last kernel runs. The work goes on CuPy's current stream, after what torch's
+    current stream has, and torch's current stream waits for it. Any other stream waits for ``result.ready``. Any
+    stream and any thread may call, and an interrupt leaves everything usable.
 
     Args:
         graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere. Walks follow
@@ -84,7 +88,7 @@ def run_app(
     if not isinstance(app, SamplingApp):
         compile_operator(app)  # raises, with the reason
     target = runtime.resolve_device(device)
-    with runtime.lock:
+    with runtime.lock, streams.call(target == "cuda"):
         # Applications look at NumPy arrays, whichever device runs.
         own = type(app).prepare is not SamplingApp.prepare or roots is None
         host = _moved(graph, "cpu") if own or target == "cpu" else None
@@ -103,16 +107,18 @@ def run_app(
             roots = roots.astype(graph.indices.dtype)
             steps = cpu.run(graph, app, operator, shape, roots, seed, first_sample)
             schedule: list[dict[str, Any]] = []
+            ready: Any = streams.DONE
         else:
             from . import gpu
 
+            ready = streams.Ready()
             roots, steps, schedule = gpu.run(
                 graph, app, operator, shape, roots, seed, first_sample,
-                parallelism=parallelism, index=index, graph_bytes=graph_bytes,
+                parallelism=parallelism, index=index, graph_bytes=graph_bytes, ready=ready,
             )  # fmt: skip
     return AppResult(
         graph, app, roots, steps, [shape[i] for i in range(len(steps))], parallelism, target, seed, first_sample,
-        schedule,
+        schedule, ready,
     )  # fmt: skip
 
 
@@ -141,6 +147,7 @@ def check_roots(roots: Any, num_nodes: int, device: str) -> Any:
         import cupy
 
         array = cupy.from_dlpack(roots.detach().contiguous()) if hasattr(roots, "detach") else roots
+        streams.order(array)
         array = array if device == "cuda" else array.get()
     else:
         array = checked_array("roots", roots)

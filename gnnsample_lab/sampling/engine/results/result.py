@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array, whole
+from gnnsample_lab.device import streams
 from gnnsample_lab.sampling.engine.shape import StepShape
 from gnnsample_lab.sampling.neighbors.spec import array_module
 
@@ -33,6 +35,9 @@ class AppResult:
         seed: key of the draws.
         first_sample: id of sample 0 in the draws.
         schedule: one dictionary per step of what the GPU did (kernels, index, bytes streamed); empty on the CPU.
+        ready: an event behind the sampling (:class:`~gnnsample_lab.device.streams.Ready`). The arrays may be read on
+            the streams of CuPy and torch that were current in the run; the properties and methods below also order the
+            streams that are current when they are called; any other stream waits: ``result.ready.wait(stream)``.
     """
 
     graph: Any
@@ -45,6 +50,7 @@ class AppResult:
     seed: int = 0
     first_sample: int = 0
     schedule: list[dict[str, Any]] = field(default_factory=list)
+    ready: Any = streams.DONE
 
     @property
     def num_samples(self) -> int:
@@ -54,23 +60,41 @@ class AppResult:
     def num_steps(self) -> int:
         return len(self.steps)
 
-    @cached_property
+    @property
     def samples(self) -> Any:
         """All vertices of each sample, roots first, ids ``[S, R + sum of widths]``, -1 where a step added none."""
-        return array_module(self.roots).concatenate([self.roots, *self.steps], axis=1)
+        streams.order(self._samples)
+        return self._samples
 
     @cached_property
+    def _samples(self) -> Any:
+        with self._made():
+            return array_module(self.roots).concatenate([self.roots, *self.steps], axis=1)
+
+    @property
     def lengths(self) -> Any:
         """Vertices of each sample that are not NULL, roots included, ``int64[S]``."""
+        streams.order(self._lengths)
+        return self._lengths
+
+    @cached_property
+    def _lengths(self) -> Any:
         xp = array_module(self.roots)
-        total = xp.zeros(self.num_samples, dtype=np.int64)
-        for part in (self.roots, *self.steps):
-            total += (part >= 0).sum(axis=1)
-        return total
+        with self._made():
+            total = xp.zeros(self.num_samples, dtype=np.int64)
+            for part in (self.roots, *self.steps):
+                total += (part >= 0).sum(axis=1)
+            return total
+
+    def _made(self) -> AbstractContextManager[Any]:
+        """Around what is computed from the samples: it comes after them, and its memory knows its readers."""
+        self.ready.order()
+        return streams.results(is_cuda_array(self.roots))
 
     @property
     def num_vertices(self) -> int:
         """Vertices that all steps have added, NULL not counted."""
+        self.ready.order()
         return sum(int((step >= 0).sum()) for step in self.steps)
 
     def transits(self, step: int) -> Any:
@@ -87,6 +111,7 @@ class AppResult:
         step = whole("step", step, 0, self.num_steps - 1)
         if type(self.app).step_transits is not SamplingApp.step_transits:
             raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")
+        self.ready.order()
         before = self.roots if step == 0 else self.steps[step - 1]
         return before[:, : self.shape[step].transits]
 
@@ -99,7 +124,8 @@ class AppResult:
         Raises:
             TypeError: ``roots`` is no bool.
         """
-        return votes.visits(self, roots)
+        with self._made():
+            return votes.visits(self, roots)
 
     def top(self, k: int) -> Any:
         """The ``k`` vertices that each root's samples visit most, PinSAGE's neighbours; see :func:`.votes.top`.
@@ -110,7 +136,8 @@ class AppResult:
         Raises:
             TypeError, ValueError: ``k`` is no such number, or samples have several roots.
         """
-        return votes.top(self, k)
+        with self._made():
+            return votes.top(self, k)
 
     def adjacency(self, step: int, normalise: str | None = None) -> Any:
         """Edges between the transits of ``step`` and the vertices that it added.
@@ -121,11 +148,13 @@ class AppResult:
         Raises:
             TypeError, ValueError: as :func:`.links.adjacency`.
         """
-        return links.adjacency(self, step, normalise)
+        with self._made():
+            return links.adjacency(self, step, normalise)
 
     def induced(self) -> Any:
         """The sub-graph that each sample's vertices induce; see :func:`.links.induced`."""
-        return links.induced(self)
+        with self._made():
+            return links.induced(self)
 
     def to_cpu(self) -> AppResult:
         """The same samples as NumPy arrays."""
@@ -133,7 +162,8 @@ class AppResult:
             return self
         from dataclasses import replace
 
-        return replace(self, roots=self.roots.get(), steps=[s.get() for s in self.steps])
+        self.ready.order()
+        return replace(self, roots=self.roots.get(), steps=[s.get() for s in self.steps], ready=streams.DONE)
 
     def canonical(self) -> dict[str, Any]:
         """Roots and steps on the host, for comparison: samples are in order already."""
@@ -157,6 +187,8 @@ class AppResult:
         mine, others = self, other
         if is_cuda_array(self.roots) != is_cuda_array(other.roots):
             mine, others = self.to_cpu(), other.to_cpu()
+        mine.ready.order()
+        others.ready.order()
         pairs = zip([mine.roots, *mine.steps], [others.roots, *others.steps], strict=True)
         return all(a.shape == b.shape and bool((a == b).all()) for a, b in pairs)
 

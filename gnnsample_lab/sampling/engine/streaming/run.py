@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, runtime, streams
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
 from .mapped import mapped, pinned
@@ -95,8 +95,12 @@ class StreamedGraph:
             self.max_weight = cupy.asarray(largest_weights(graph.indptr, prefix))
         self._places, self._rent = Places(self.layout.slots), np.zeros(self.num_parts)
         slot_bytes = self.layout.slot_edges * self.layout.edge_bytes + 8 * wants_prefix
-        self._buffers = [cupy.empty(-(-slot_bytes // 8), np.int64) for _ in range(self.layout.slots)]
         self._copies = cupy.cuda.Stream(non_blocking=True)
+        users = streams.Turns()
+        users.add(self._copies)  # after an interrupt a copy may be under way that no step waits for
+        self._buffers = [
+            streams.empty(-(-slot_bytes // 8), np.int64, users) for _ in range(self.layout.slots)
+        ]
         self._filled = [cupy.cuda.Event(disable_timing=True) for _ in self._buffers]
         self._read = [cupy.cuda.Event(disable_timing=True) for _ in self._buffers]
         for event in self._read:  # what the buffers' memory was used for before

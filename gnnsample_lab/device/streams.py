@@ -1,0 +1,454 @@
+"""Order between CUDA streams: who made a result, who reads it, and when its memory may be used again.
+
+The rules, which every function of this package that returns GPU arrays follows:
+
+* Work goes on CuPy's current stream. It comes after what torch's current stream has at the call, and torch's current
+  stream waits for it (:class:`call`). Where both are the same stream, as they are by default, that costs nothing.
+* A result carries a :class:`Ready`: the stream that made it and the streams that have read it. Exports and loaders
+  call :meth:`Ready.order`, by which the streams that are current then wait. Any other stream waits by
+  ``ready.wait(stream)``.
+* The memory of a result is leased (:func:`lease`). A memory pool hands a freed block on to the next user *of the
+  stream that the block was allocated on*, in the belief that this stream's order protects it. So when the last array
+  or tensor in the block goes, that stream waits for the streams that have read it, and for CuPy's and torch's current
+  stream at that moment; then the block goes back to the pool. Tensors made by DLPack hold the array, and with it the
+  lease.
+* Scratch memory that outlives a call belongs to a :class:`Turns`: a call on another stream than the last waits, on the
+  device, for the last.
+
+Events are recorded late: not when work has been launched but when another stream asks for it, on the stream that did
+the work. Such an event lies behind all that is asked for, and where all is done on one stream there is none.
+
+A stream must live as long as the results that were made or read on it. Those of CuPy are kept alive by what is here,
+and those of torch live as long as the process. CUDA's per-thread default stream is a different one in every thread:
+results made there are ordered, but a thread must drop what it alone has read on it.
+
+This module imports neither CuPy nor torch before there is a GPU array, and it never imports torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+_PER_THREAD = 2
+"""``cudaStreamPerThread``: what another thread would record there lies on a stream of its own."""
+_DEFAULTS = (0, 1)
+"""The legacy default stream, by its two names."""
+
+
+def _torch_stream() -> int | None:
+    """Address of torch's current stream, None where torch has not used the GPU. Never imports torch."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    import cupy
+
+    device = cupy.cuda.runtime.getDevice()
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # type: ignore[union-attr]
+    return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device))
+
+
+def _address(stream: Any) -> int:
+    """The ``cudaStream_t`` of a CuPy or torch stream, of any object with ``__cuda_stream__``, or of an integer."""
+    for name in ("ptr", "cuda_stream"):
+        found = getattr(stream, name, None)
+        if found is not None:
+            return int(found)
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    raise TypeError(f"stream must be a CuPy or torch stream (got {type(stream).__name__})")
+
+
+def _record(address: int) -> Any:
+    """A new event behind all work of the stream at ``address``."""
+    import cupy
+
+    event = cupy.cuda.Event(disable_timing=True)
+    cupy.cuda.runtime.eventRecord(event.ptr, address)
+    return event
+
+
+def _wait(address: int, event: Any) -> None:
+    import cupy
+
+    cupy.cuda.runtime.streamWaitEvent(address, event.ptr)
+
+
+def _capturing(address: int) -> bool:
+    import cupy
+
+    return address not in _DEFAULTS and bool(cupy.cuda.runtime.streamIsCapturing(address))
+
+
+def _current() -> tuple[Any, int | None]:
+    """CuPy's current stream, and the address of torch's if that is another."""
+    import cupy
+
+    stream, other = cupy.cuda.get_current_stream(), _torch_stream()
+    return stream, None if other == stream.ptr else other
+
+
+class _Done:
+    """:data:`DONE`, the :class:`Ready` of results in host memory: complete, with nothing to wait for."""
+
+    ptr = 0
+    done = True
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing to wait for."""
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def query(self) -> bool:
+        """True: the result is complete."""
+        return True
+
+    def order(self) -> None:
+        """Nothing to wait for."""
+
+    def settle(self) -> None:
+        """Nothing to wait for."""
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return _done, ()
+
+    def __repr__(self) -> str:
+        return "Ready(done)"
+
+
+DONE = _Done()
+
+
+def _done() -> _Done:
+    return DONE
+
+
+class Ready:
+    """An event behind the work that makes a result, and the streams that have read the result.
+
+    Usable like an event of CuPy or torch: ``cupy_stream.wait_event(batch.ready)``,
+    ``torch_stream.wait_event(batch.ready)``, :meth:`wait`, :meth:`query`, :meth:`synchronize`, :attr:`ptr`. Results in
+    host memory have an object with the same methods, for which nothing ever waits.
+
+    Prefer :meth:`wait` (torch's ``wait_event`` calls it) to CuPy's ``wait_event``: it notes the stream as a reader, so
+    that the result's memory is not used again before this stream is done with it.
+
+    The event is recorded when it is first asked for, on the stream that made the result. It then lies behind whatever
+    that stream had to do by that time.
+
+    Attributes:
+        stream: CuPy's stream that makes the result; home: its address.
+        streams: other streams that may read the result, by address: torch's that was current when it was made, and
+            those that have waited for it.
+    """
+
+    def __init__(self) -> None:
+        self.stream, other = _current()
+        self.home = int(self.stream.ptr)
+        self.streams: dict[int, Any] = {} if other is None else {other: None}
+        self._waited: set[int] = set()
+        self._event = _record(self.home) if self.home == _PER_THREAD else None
+
+    @property
+    def ptr(self) -> int:
+        """The raw ``cudaEvent_t``."""
+        if self._event is None:
+            self._event = _record(self.home)
+        return int(self._event.ptr)
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is complete, as CuPy's events have it."""
+        import cupy
+
+        return int(cupy.cuda.runtime.eventQuery(self.ptr)) == 0
+
+    def query(self) -> bool:
+        """Whether the result is complete, as torch's events have it."""
+        return self.done
+
+    def synchronize(self) -> None:
+        """The host waits until the result is complete."""
+        import cupy
+
+        cupy.cuda.runtime.eventSynchronize(self.ptr)
+
+    def wait(self, stream: Any = None) -> None:
+        """Let ``stream`` wait for the result, on the device; the host goes on.
+
+        Args:
+            stream: a stream of CuPy or torch, or its address; None for CuPy's and torch's current streams.
+
+        Raises:
+            TypeError: not a stream.
+        """
+        if stream is None:
+            self.order()
+        else:
+            self._admit(_address(stream), stream)
+
+    def order(self) -> None:
+        """Let CuPy's and torch's current streams wait for the result, where they are not the stream that made it."""
+        stream, other = _current()
+        self._admit(stream.ptr, stream)
+        if other is not None:
+            self._admit(other, None)
+
+    def _admit(self, address: int, stream: Any) -> None:
+        if address == self.home:
+            return
+        self.streams[address] = stream
+        if address in self._waited:  # who has waited once stays behind the event
+            return
+        if self._event is None:
+            self._event = _record(self.home)
+        _wait(address, self._event)
+        self._waited.add(address)  # only now: an interrupted wait must be repeated
+
+    def settle(self) -> None:
+        """Forget the readers: the caller has made the stream that made the result wait for what they read."""
+        self.streams.clear()
+
+    def __reduce__(self) -> tuple[Any, tuple[()]]:
+        return _done, ()  # a copy of the result is made by whoever copies, and read by nobody yet
+
+    def __repr__(self) -> str:
+        return f"Ready(stream={self.home:#x})"
+
+
+class Turns:
+    """Scratch memory that calls use in turn, on whatever streams. One lock of the host must be held around calls.
+
+    Args:
+        reads: arrays that the calls read, too (of a graph, say); :func:`order` is called for them on each new stream.
+
+    Attributes:
+        streams: all streams that calls have used, by address.
+    """
+
+    def __init__(self, *reads: Any) -> None:
+        self.streams: dict[int, Any] = {}
+        self._reads = [a for a in reads if a is not None]
+        self._last: int | None = None
+        self._event: Any = None
+
+    def add(self, *others: Any) -> None:
+        """Note CuPy streams that calls use besides the current one."""
+        self.streams.update((int(stream.ptr), stream) for stream in others)
+
+    def take(self) -> None:
+        """Begin a call: CuPy's current stream waits for the call before, where that used another stream."""
+        import cupy
+
+        stream = cupy.cuda.get_current_stream()
+        address = int(stream.ptr)
+        if address == self._last != _PER_THREAD:
+            return
+        if address not in self.streams:
+            order(*self._reads)
+        if self._last is not None:
+            _wait(address, _record(self._last) if self._event is None else self._event)
+        # From here on this call may launch, even if it is interrupted.
+        self.streams[address] = stream
+        self._last, self._event = address, None
+
+    def leave(self) -> None:
+        """End a call. Needed on CUDA's per-thread default stream alone, where another thread cannot record."""
+        if self._last == _PER_THREAD:
+            self._event = _record(_PER_THREAD)
+
+
+class _Lease:
+    """Owns a block of a memory pool. It gives the block back behind the last reader.
+
+    ``users`` is the :class:`Ready` or :class:`Turns` of what lies in the block.
+    """
+
+    __slots__ = ("_memory", "_stream", "users")
+
+    def __init__(self, memory: Any, users: Any) -> None:
+        self._memory, self.users = memory, users
+        if isinstance(users, Ready):
+            self._stream = users.stream
+        else:
+            import cupy
+
+            self._stream = cupy.cuda.get_current_stream()
+
+    def __del__(self) -> None:
+        if sys.is_finalizing():
+            return
+        try:
+            home = self._stream.ptr
+            stream, other = _current()
+            readers = self.users.streams
+            if not readers and other is None and stream.ptr == home:
+                return
+            late = {stream.ptr, *readers}
+            if other is not None:
+                late.add(other)
+            late.discard(home)
+            if late and not _capturing(home):
+                for address in late:
+                    # What is captured does not run now; a graph's user keeps what the graph reads.
+                    if not _capturing(address):
+                        _wait(home, _record(address))
+        except BaseException:  # a stream that is gone, or an interrupt: wait for everything there is
+            with contextlib.suppress(Exception):
+                import cupy
+
+                cupy.cuda.runtime.deviceSynchronize()
+
+
+def lease(memory: Any, users: Any) -> Any:
+    """``memory`` such that it goes back to its pool behind its readers.
+
+    Args:
+        memory: ``cupy.cuda.MemoryPointer``, allocated on the stream of ``users`` (for :class:`Turns`: just now, on
+            CuPy's current stream).
+        users: the :class:`Ready` or :class:`Turns` that knows the readers.
+
+    Returns:
+        A ``cupy.cuda.MemoryPointer`` to the same address. Whoever holds it, or an array in it, holds the block.
+    """
+    from cupy import cuda
+
+    held = _Lease(memory, users)
+    return cuda.MemoryPointer(cuda.UnownedMemory(memory.ptr, memory.mem.size, held, memory.device_id), 0)
+
+
+def leased(array: Any, users: Any) -> Any:
+    """A view of a CuPy ``array`` in leased memory; arguments as those of :func:`lease`."""
+    import cupy
+
+    if not array.nbytes:
+        return array
+    data, cuda = array.data, cupy.cuda
+    memory = cuda.UnownedMemory(data.ptr, array.nbytes, _Lease(array, users), data.device_id)
+    strides = None if array.flags.c_contiguous else array.strides
+    return cupy.ndarray(array.shape, array.dtype, cuda.MemoryPointer(memory, 0), strides)
+
+
+def empty(shape: Any, dtype: Any, users: Any) -> Any:
+    """As ``cupy.empty``, in leased memory."""
+    import cupy
+
+    return leased(cupy.empty(shape, dtype), users)
+
+
+@contextlib.contextmanager
+def leasing(users: Any = None) -> Iterator[Any]:
+    """Lease whatever CuPy allocates inside, on this thread, to ``users`` (default: a new :class:`Ready`); yields it."""
+    from cupy import cuda
+
+    users = Ready() if users is None else users
+    allocate = cuda.get_allocator()
+    with cuda.using_allocator(lambda size: lease(allocate(size), users)):
+        yield users
+
+
+def ready_of(array: Any) -> Any:
+    """The :class:`Ready` of a CuPy array in leased memory, else None."""
+    memory = getattr(getattr(array, "data", None), "mem", None)
+    users = getattr(getattr(memory, "_owner", None), "users", None)
+    return users if isinstance(users, Ready) else None
+
+
+def order(*arrays: Any) -> None:
+    """Let CuPy's and torch's current streams wait for whatever makes ``arrays``; anything but leased arrays is passed.
+
+    An array that is not leased is taken to be ordered before CuPy's current stream, as CuPy takes it.
+    """
+    for array in arrays:
+        ready = ready_of(array)
+        if ready is not None:
+            ready.order()
+
+
+def exported(array: Any) -> Any:
+    """A CuPy array that may be handed to torch by DLPack: ordered before the current streams, its memory leased.
+
+    An array that is not leased yet is taken to have been made on CuPy's current stream. Other things pass as they are.
+    """
+    if type(array).__module__.split(".")[0] != "cupy":
+        return array
+    ready = ready_of(array)
+    if ready is None:
+        ready = Ready()
+        array = leased(array, ready)
+    ready.order()
+    return array
+
+
+class call:
+    """A ``with`` around work on CuPy's current stream: it comes after torch's current stream, which then waits for it.
+
+    ``call(False)`` does nothing, for work on the CPU.
+    """
+
+    __slots__ = ("_here", "_on_gpu", "_there")
+
+    def __init__(self, on_gpu: bool = True) -> None:
+        self._on_gpu, self._there = on_gpu, None
+
+    def __enter__(self) -> None:
+        if not self._on_gpu:
+            return
+        stream, self._there = _current()
+        if self._there is not None:
+            self._here = stream.ptr
+            _wait(self._here, _record(self._there))
+
+    def __exit__(self, *_: object) -> None:
+        # Also where the work has failed: some of it may read what torch frees next.
+        if self._there is not None:
+            _wait(self._there, _record(self._here))
+
+
+@contextlib.contextmanager
+def results(on_gpu: bool) -> Iterator[Any]:
+    """:class:`call` and :func:`leasing` at once, for work of many CuPy calls; yields the :class:`Ready`.
+
+    ``results(False)`` does nothing, for work on the CPU, and yields :data:`DONE`.
+    """
+    if not on_gpu:
+        yield DONE
+        return
+    with call(), leasing() as ready:
+        yield ready
+
+
+_external: dict[int, Any] = {}
+
+
+@contextlib.contextmanager
+def torch_stream() -> Iterator[Any]:
+    """Make PyTorch's current CUDA stream CuPy's current stream, so that work of both keeps its order.
+
+    Yields the ``cupy.cuda`` stream. Without a GPU, or without CuPy, there is nothing to do and it yields None.
+    """
+    from .runtime import cuda_available
+
+    if not cuda_available():
+        yield None
+        return
+    import cupy
+    import torch
+
+    if not torch.cuda.is_available():
+        yield cupy.cuda.get_current_stream()
+        return
+    address = torch.cuda.current_stream().cuda_stream
+    if cupy.cuda.get_current_stream().ptr == address:
+        yield cupy.cuda.get_current_stream()
+        return
+    if address and address not in _external:
+        _external[address] = cupy.cuda.ExternalStream(address)
+    with _external[address] if address else cupy.cuda.Stream.null as stream:
+        yield stream
