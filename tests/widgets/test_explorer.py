@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 import traitlets
+from gnnsample_widgets import KernelExplorer
 
+import gnnsample_lab as lab
 from gnnsample_lab.device.runtime import lock
+from tests.widgets.checks import check_code
 from tests.widgets.toy import Toy, tiny_graph
 
 
 @pytest.fixture
 def toy() -> Toy:
     return Toy(tiny_graph())
+
+
+@pytest.fixture(scope="module")
+def graph() -> lab.Graph:
+    return lab.load("arxiv-like", scale=0.02, use_cache=False)
 
 
 def test_a_run_follows_every_way_of_changing_the_state(toy: Toy) -> None:
@@ -103,6 +111,41 @@ def test_a_value_off_the_scale_is_refused_and_changes_nothing(
     assert toy.run_count == 2, "the trait must still be observed"
 
 
+def test_set_names_what_is_not_there(toy: Toy) -> None:
+    with pytest.raises(
+        TypeError, match=r"Toy has no state \['nope'\] \(it has \['count', 'flip', 'kind', 'size'\]\)"
+    ):
+        toy.set(nope=1, count=9)
+    with pytest.raises(TypeError, match="heading"):
+        toy.set(heading="mine")
+    assert toy.count == 5 and toy.run_count == 1 and not hasattr(toy, "nope")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("count", 51), ("count", "7"), ("count", 7.5), ("count", True), ("count", None), ("size", 33),
+     ("kind", "pie"), ("kind", ""), ("kind", 3), ("flip", "no"), ("flip", 2)],
+)  # fmt: skip
+def test_set_takes_all_values_or_none(toy: Toy, name: str, value: Any) -> None:
+    before = toy.state
+    others = {"count": 9, "size": 32, "kind": "line", "flip": True}
+    del others[name]
+    with pytest.raises(traitlets.TraitError, match=name):
+        toy.set(**others, **{name: value})
+    assert toy.state == before and toy.run_count == 1
+    assert {name: control.value for name, control in toy.controls.items()} == before
+    toy.set(**others)
+    assert toy.run_count == 2
+
+
+def test_set_puts_limits_back_that_followed_another_control(graph: lab.Graph) -> None:
+    explorer = KernelExplorer(graph, device="cpu")
+    before = explorer.state
+    with pytest.raises(traitlets.TraitError, match="Step"):
+        explorer.set(app="DeepWalk", step=9)
+    assert explorer.state == before and explorer.controls["step"].max == 2
+
+
 def test_starting_values_are_arguments() -> None:
     toy = Toy(tiny_graph(), count=3, kind="line")
     assert toy.run_count == 1 and toy.controls["count"].value == 3 and list(toy.figures) == ["line"]
@@ -154,9 +197,7 @@ def test_runs_hold_the_process_wide_lock(toy: Toy) -> None:
 def test_code_is_handed_over_and_can_be_run(toy: Toy) -> None:
     toy.count = 11
     assert toy.code_panel.code == toy.code
-    namespace: dict[str, Any] = {"g": toy.graph}
-    exec(toy.code, namespace)
-    assert namespace["shown"] == 11
+    check_code(toy, toy.graph)
 
 
 def test_named_and_default_graphs_are_loaded_by_the_code(monkeypatch: pytest.MonkeyPatch) -> None:

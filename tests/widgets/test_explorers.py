@@ -161,7 +161,6 @@ def shipped(graph: lab.Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     measured = dataclasses.replace(trace, origin="measured", total_us=trace.total_us * 1.5)
     path = measured.save(tmp_path / "one.npz")
     monkeypatch.setattr(recorded, "measured_traces", lambda: {"one": path})
-    monkeypatch.setattr("gnnsample_widgets.queue.measured_traces", lambda: {"one": path})
     return lab.SampleTrace.load(path)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import plotly.graph_objects as go
 import traitlets
 from gnnsample_widgets.controls import Choice, Control, Slider, Switch
 from gnnsample_widgets.explorer import Explorer
+from gnnsample_widgets.recipe import Recipe
 
 import gnnsample_lab as lab
 
@@ -18,8 +19,21 @@ def tiny_graph() -> lab.Graph:
     return lab.Graph.from_edges([0, 1, 2, 0], [1, 2, 0, 2], name="tiny")
 
 
+def multiply(count: int, size: int, flip: bool) -> np.ndarray:
+    if count == 13:
+        raise ValueError("thirteen <things> are not allowed")
+    y = np.arange(count) * size
+    return y[::-1] if flip else y
+
+
+def draw(host: Any, y: np.ndarray, kind: str) -> dict[str, Any]:
+    drawn = {"bar": go.Figure(go.Bar(y=y)), "line": go.Figure(go.Scatter(y=y))}
+    return {k: f.update_layout(title_text=host.title) for k, f in drawn.items() if kind in (k, "both")}
+
+
 class Toy(Explorer):
     heading = "Toy"
+    recipe: ClassVar[Recipe] = {"y": multiply, "shown": draw}
     count = traitlets.Int(5).tag(state=True)
     size = traitlets.Int(64).tag(state=True)
     kind = traitlets.Unicode("bar").tag(state=True)
@@ -43,14 +57,7 @@ class Toy(Explorer):
         self.seen.append(state)
         if self.gate is not None:
             self.gate.wait(20)
-        if state["count"] == 13:
-            raise ValueError("thirteen <things> are not allowed")
-        y = np.arange(state["count"]) * state["size"]
-        y = y[::-1] if state["flip"] else y
-        drawn = {"bar": go.Figure(go.Bar(y=y)), "line": go.Figure(go.Scatter(y=y))}
-        return {
-            k: f for k, f in drawn.items() if state["kind"] in (k, "both")
-        }, f"<b>{state['count']}</b> things"
+        return super().compute(state)
 
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        return [f"shown = {state['count']}"]
+    def summary(self, made: dict[str, Any]) -> str:
+        return f"<b>{made['count']}</b> things"

@@ -8,16 +8,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.compute import bound as model
+from gnnsample_lab.device import runtime
 
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
-from .graphs import batch_options, draw_seeds, seed_lines, seed_pool
+from .graphs import batch_options, draw_seeds
+from .recipe import Recipe
 
 WIDTHS = [16, 32, 64, 128, 256, 512, 1024]
 BOUND = "least time possible"
@@ -94,6 +95,69 @@ def _launches_us(work: Callable[[], Any], series: int = 9, each: int = 10) -> fl
     return statistics.median(times)
 
 
+def sample(on_device: Any, device: str, seeds: Any, fanouts: list[int], seed: int) -> Any:
+    """The blocks of one mini-batch where they were sampled, and on the CPU, where they are counted."""
+    batch = lab.NeighborSampler(on_device, fanouts, seed=seed, device=device).sample(seeds)
+    return batch.blocks, batch.to_cpu().blocks
+
+
+def speeds_of(memory: str) -> Any:
+    """The memory speeds that the model takes."""
+    from gnnsample_lab.compute.bandwidth import measured_bandwidths
+
+    return measured_bandwidths() if memory == THIS_GPU else presets()[memory]
+
+
+def measure(blocks: Any, layer: int, num_features: int, device: str) -> dict[str, float]:
+    """Kernel -> microseconds by the clock; empty without a GPU."""
+    return measured_us(blocks[0][layer - 1], num_features) if device == "cuda" else {}
+
+
+def compare(
+    blocks: Any, layer: int, num_features: int, speeds: Any, clock: Any
+) -> dict[str, dict[str, float]]:
+    """Kernel -> microseconds by the model and by the clock, and what a perfect cache would take."""
+    counts = costs(blocks[1][layer - 1], num_features)
+    times = {name: {"modelled": count.time_us(speeds)} for name, count in counts.items()}
+    for name in clock:
+        times[name]["measured"] = clock[name]
+    (least,) = least_us(blocks[1][layer - 1], [num_features], speeds)
+    return {**times, BOUND: {"modelled": least}}
+
+
+def measured_on() -> str:
+    """The label of times taken here."""
+    return f"measured on {runtime.device_name()}"
+
+
+def draw(
+    host: Any, blocks: Any, layer: int, num_features: int, memory: str, speeds: Any, clock: Any, times: Any
+) -> dict[str, Any]:
+    block, modelled = blocks[1][layer - 1], f"modelled as {memory}"
+    origin = f"{modelled}, {measured_on()}" if clock else modelled
+    reached = clock or {name: times[name]["modelled"] for name in kernels()}
+    where = f"{host.title} · {block.num_edges:,} edges into {block.num_dst:,} rows of {num_features}"
+    return {
+        "accesses": figures.access_counts(
+            bytes_by_level(costs(block, num_features)), subtitle=f"{where} · counted"
+        ),
+        "times": figures.aggregation_times(times, base="naive", subtitle=f"{where} · {origin}"),
+        "features": figures.times_over_features(
+            WIDTHS,
+            modelled_us(block, WIDTHS, speeds),
+            bound_us=least_us(block, WIDTHS, speeds),
+            marked=num_features,
+            subtitle=f"{where} · {modelled}",
+        ),
+        "roofline": figures.roofline(
+            model.roofline(speeds, reached, block, num_features, measured_on() if clock else modelled).points,
+            peak_gflops=speeds.fp32_gflops,
+            bandwidth_gbps={"global memory": speeds.dram_gbps, "L2": speeds.l2_gbps},
+            subtitle=f"{where} · {origin}",
+        ),
+    }
+
+
 class AggregationExplorer(FanoutExplorer):
     """Bytes by memory level of every aggregation kernel, the times that the cost model makes of them, the
     roofline.
@@ -106,6 +170,14 @@ class AggregationExplorer(FanoutExplorer):
     """
 
     heading = "Aggregation: where its bytes come from, and what they cost"
+    recipe: ClassVar[Recipe] = {
+        "seeds": draw_seeds,
+        "blocks": sample,
+        "speeds": speeds_of,
+        "clock": measure,
+        "times": compare,
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
         ("accesses", "times", "features", "roofline"), (1, 480)
     )
@@ -119,12 +191,9 @@ class AggregationExplorer(FanoutExplorer):
     seed = traitlets.Int(0).tag(state=True)
 
     def prepare(self, state: dict[str, Any]) -> None:
-        self._pool = seed_pool(self.graph)
         self._presets = presets()
         if self.device == "cuda":
-            from gnnsample_lab.compute.bandwidth import measured_bandwidths
-
-            self._presets = {THIS_GPU: measured_bandwidths(), **self._presets}
+            self._presets = {THIS_GPU: speeds_of(THIS_GPU), **self._presets}
             if "memory" not in state:
                 self.memory = THIS_GPU
         if "batch_size" not in state:
@@ -152,72 +221,9 @@ class AggregationExplorer(FanoutExplorer):
         if self.controls["layer"].max != self.hops:
             self.controls["layer"].set_limits(1, self.hops)
 
-    def _blocks(self, state: dict[str, Any]) -> tuple[Any, Any]:
-        """The blocks of one mini-batch, and the same on the CPU, where they are counted."""
-        sampler = lab.NeighborSampler(
-            self.device_graph, self.fanouts(state), seed=state["seed"], device=self.device
-        )
-        batch = sampler.sample(draw_seeds(self._pool, state["batch_size"], state["seed"]))
-        return batch.blocks, batch.to_cpu().blocks
-
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        sampled = tuple((k, v) for k, v in state.items() if k not in ("layer", "num_features", "memory"))
-        given, counted = (
-            blocks[state["layer"] - 1] for blocks in self.remember(sampled, lambda: self._blocks(state))
-        )
-        width, speeds = state["num_features"], self._presets[state["memory"]]
-        counts = costs(counted, width)
-        over, bounds = modelled_us(counted, WIDTHS, speeds), least_us(counted, WIDTHS, speeds)
-        least = bounds[WIDTHS.index(width)]
-        times = {name: {"modelled": count.time_us(speeds)} for name, count in counts.items()}
-        points = model.roofline(
-            speeds, {name: t["modelled"] for name, t in times.items()}, counted, width, self._modelled(state)
-        ).points
-        if self.device == "cuda":
-            clock = self.remember((sampled, state["layer"], width), lambda: measured_us(given, width))
-            for name, time_us in clock.items():
-                times[name]["measured"] = time_us
-            points = model.roofline(speeds, clock, counted, width, self._measured()).points
-        where = self._where(state, counted)
-        shown = {
-            "accesses": figures.access_counts(bytes_by_level(counts), subtitle=f"{where} · counted"),
-            "times": figures.aggregation_times(
-                {**times, BOUND: {"modelled": least}},
-                base="naive",
-                subtitle=f"{where} · {self._origin(state)}",
-            ),
-            "features": figures.times_over_features(
-                WIDTHS,
-                over,
-                bound_us=bounds,
-                marked=width,
-                subtitle=f"{where} · {self._modelled(state)}",
-            ),
-            "roofline": figures.roofline(
-                points,
-                peak_gflops=speeds.fp32_gflops,
-                bandwidth_gbps={"global memory": speeds.dram_gbps, "L2": speeds.l2_gbps},
-                subtitle=f"{where} · {self._origin(state)}",
-            ),
-        }
-        return shown, self._summary_of(counted, times, least)
-
-    def _modelled(self, state: dict[str, Any]) -> str:
-        return f"modelled as {state['memory']}"
-
-    def _measured(self) -> str:
-        from gnnsample_lab.device import runtime
-
-        return f"measured on {runtime.device_name()}"
-
-    def _origin(self, state: dict[str, Any]) -> str:
-        both = [self._modelled(state), *([self._measured()] if self.device == "cuda" else [])]
-        return ", ".join(both)
-
-    def _where(self, state: dict[str, Any], block: Any) -> str:
-        return f"{self.graph.title} · {block.num_edges:,} edges into {block.num_dst:,} rows of {state['num_features']}"
-
-    def _summary_of(self, block: Any, times: dict[str, dict[str, float]], least: float) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        block, times = made["blocks"][1][made["layer"] - 1], made["times"]
+        least = times[BOUND]["modelled"]
         naive, aware, ours = (times[name]["modelled"] for name in ("naive", "memory-aware", "register-tile"))
         shared = block.num_edges / max(1, len(np.unique(block.indices)))
         text = (
@@ -226,58 +232,9 @@ class AggregationExplorer(FanoutExplorer):
             f"<b>{shared:.1f} edges</b>: with a perfect cache, <b>{least:,.1f} µs</b> would do."
         )
         if "measured" in times["naive"]:
-            fastest = min(times, key=lambda name: times[name]["measured"])
+            fastest = min(kernels(), key=lambda name: times[name]["measured"])
             text += (
                 f" Measured, <b>{fastest}</b> is the fastest and runs at "
                 f"<b>{least / times[fastest]['measured']:.0%}</b> of that."
             )
         return text
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        cuda = self.device == "cuda"
-        if state["memory"] == THIS_GPU:
-            speeds = [
-                "from gnnsample_lab.compute.bandwidth import measured_bandwidths",
-                "speeds = measured_bandwidths()",
-            ]
-        else:
-            speeds = [f"speeds = aggregation.presets()[{state['memory']!r}]"]
-        lines = [
-            *seed_lines(self.graph, state["batch_size"], state["seed"]),
-            "from gnnsample_lab.compute import bound",
-            "from gnnsample_widgets import aggregation",
-            f"sampler = lab.NeighborSampler(g, {self.fanouts(state)}, seed={state['seed']}, "
-            f"device={self.device!r})",
-            "batch = sampler.sample(seeds)",
-            f"block = batch.to_cpu().blocks[{state['layer'] - 1}]",
-            *speeds,
-            f"width, widths = {state['num_features']}, {WIDTHS}",
-            "counts = aggregation.costs(block, width)",
-            'times = {name: {"modelled": count.time_us(speeds)} for name, count in counts.items()}',
-            'modelled = {name: row["modelled"] for name, row in times.items()}',
-            f"points = bound.roofline(speeds, modelled, block, width, {self._modelled(state)!r}).points",
-        ]
-        if cuda:
-            lines += [
-                f"clock = aggregation.measured_us(batch.blocks[{state['layer'] - 1}], width)",
-                "for name in clock:",
-                '    times[name]["measured"] = clock[name]',
-                f"points = bound.roofline(speeds, clock, block, width, {self._measured()!r}).points",
-            ]
-        return [
-            *lines,
-            "over = aggregation.modelled_us(block, widths, speeds)",
-            "least = aggregation.least_us(block, widths, speeds)",
-            f'times[{BOUND!r}] = {{"modelled": least[widths.index(width)]}}',
-            'where = f"{g.title} · {block.num_edges:,} edges into {block.num_dst:,} rows of {width}"',
-            f"origin = {self._origin(state)!r}",
-            'roofs = {"global memory": speeds.dram_gbps, "L2": speeds.l2_gbps}',
-            "shown = {",
-            '    "accesses": figures.access_counts(aggregation.bytes_by_level(counts), subtitle=where + " · counted"),',
-            '    "times": figures.aggregation_times(times, base="naive", subtitle=where + " · " + origin),',
-            '    "features": figures.times_over_features(widths, over, bound_us=least, marked=width, '
-            f'subtitle=where + " · " + {self._modelled(state)!r}),',
-            '    "roofline": figures.roofline(points, peak_gflops=speeds.fp32_gflops, bandwidth_gbps=roofs, '
-            'subtitle=where + " · " + origin),',
-            "}",
-        ]

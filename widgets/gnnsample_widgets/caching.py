@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
@@ -14,7 +12,8 @@ from gnnsample_lab import figures
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
-from .graphs import batch_options, seed_pool, to_device
+from .graphs import batch_options, sampled_on, seed_pool, to_device
+from .recipe import Each, Recipe
 
 SAMPLERS = {
     "3 hops: 15, 10, 5": [15, 10, 5],
@@ -26,6 +25,8 @@ SAMPLERS = {
 FEW, ALL = "in a few classes", "anywhere"
 SHRUNK = "presample-shrunk"
 OTHERS = ["degree", "reverse-pagerank", "random", SHRUNK]
+FIXED = ["random", "degree", "reverse-pagerank"]
+"""Policies that do not sample."""
 SCORES = {
     "degree": "out-degree (count)",
     "reverse-pagerank": "reverse PageRank from the training vertices (probability)",
@@ -66,6 +67,91 @@ def with_weights(graph: Any) -> Any:
     return graph if graph.edge_weight is not None else recency_weights(graph)
 
 
+def choose(host: Any, num_train: int, where: str, seed: int) -> np.ndarray:
+    """The training vertices."""
+    return training_set(host, num_train, where, seed)
+
+
+def weigh(host: Any, on_device: Any, device: str, sampler: str) -> Any:
+    """The graph that is sampled, with weights where the sampler needs them."""
+    return to_device(with_weights(host), device) if sampler.endswith("weighted") else on_device
+
+
+def make_sampler(sampled: Any, device: str, sampler: str, seed: int) -> Any:
+    if sampler == "PinSAGE walks":
+        return lab.PinSAGESampler(sampled, device=device, seed=seed)
+    weighted = sampler.endswith("weighted")
+    return lab.NeighborSampler(sampled, SAMPLERS[sampler], weighted=weighted, device=device, seed=seed)
+
+
+def count_reads(sampling: Any, seeds: Any, batch_size: int) -> Any:
+    """How often training reads each vertex."""
+    return lab.footprint(sampling, seeds, batch_size, epochs=RECORDED)
+
+
+def rank(host: Any, seeds: Any, seed: int, name: str) -> Any:
+    """The hotness of a policy that does not sample."""
+    options: Any = {"random": {"seed": seed}, "reverse-pagerank": {"seeds": seeds}}
+    return lab.hotness(host, name, **options.get(name, {}))
+
+
+def sample_ahead(host: Any, sampling: Any, seeds: Any, batch_size: int, presampled: int, name: str) -> Any:
+    """The hotness of a policy that looks at epochs sampled ahead of training."""
+    return lab.hotness(host, name, sampler=sampling, seeds=seeds, batch_size=batch_size, epochs=presampled)
+
+
+def rank_all(host: Any, read: Any, by_graph: dict[str, Any], by_sample: dict[str, Any]) -> dict[str, Any]:
+    """The hotness of every policy, the optimal one last."""
+    return {**by_graph, **by_sample, "optimal": lab.hotness(host, "optimal", batches=read)}
+
+
+def describe(host: Any, device: str, sampler: str, num_train: int, where: str, batch_size: int) -> str:
+    """What was sampled, for labels."""
+    batches = -(-num_train // batch_size)
+    return (
+        f"{host.title} · {sampler} · {num_train:,} training vertices {where}, "
+        f"{batches:,} {'batch' if batches == 1 else 'batches'} an epoch · {sampled_on(device)}"
+    )
+
+
+def draw(
+    read: Any, hotness: dict[str, Any], label: str, ratio_percent: int, policy: str, num_features: int
+) -> dict[str, Any]:
+    ratio, ratios = ratio_percent / 100, np.linspace(0, 1, 101)
+    whole = read.num_rows / read.num_batches * num_features * 4
+    cached = {h.label: figures.cached_mask(h.order, ratio) for h in hotness.values()}
+    hottest = cached[hotness["optimal"].label]
+
+    def believed(name: str, score_name: str) -> Any:
+        return figures.hotness_against_visits(
+            hotness[name].score,
+            read.visits,
+            cached[hotness[name].label],
+            hottest,
+            policy=hotness[name].label,
+            score_name=score_name,
+            visits_name=f"mini-batches that read it, in {RECORDED} epochs (count)",
+            label=label,
+        )
+
+    return {
+        "rates": figures.hit_rates(
+            ratios,
+            {h.label: lab.hit_rate(h, read, ratios) for h in hotness.values()},
+            marker=ratio,
+            label=label,
+        ),
+        "bytes": figures.bytes_per_batch(
+            {h.label: (1 - float(lab.hit_rate(h, read, ratio))) * whole for h in hotness.values()},
+            uncached=whole,
+            label=f"{label} · {num_features:,} float32 a row",
+        ),
+        "believed": believed(policy, SCORES[policy]),
+        "presampled": believed("presample", "reads per epoch sampled ahead (count)"),
+        "contents": figures.cache_contents(read.visits, hottest, cached, label=label),
+    }
+
+
 class CacheExplorer(Explorer):
     """Hit rate against cache ratio for all policies, bytes per mini-batch, and what each policy believes.
 
@@ -79,6 +165,17 @@ class CacheExplorer(Explorer):
     """
 
     heading = "Which features to keep on the GPU"
+    recipe: ClassVar[Recipe] = {
+        "seeds": choose,
+        "sampled": weigh,
+        "sampling": make_sampler,
+        "read": count_reads,
+        "by_graph": Each(rank, "name", of="fixed"),
+        "by_sample": Each(sample_ahead, "name", of="ahead"),
+        "hotness": rank_all,
+        "label": describe,
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         **dict.fromkeys(("rates", "bytes", "believed", "presampled"), (1, 500)),
         "contents": (1, 900),
@@ -99,7 +196,6 @@ class CacheExplorer(Explorer):
         self._sizes = batch_options(self.graph, 8192, 512)
         self._batches = batch_options(self.graph, 1024, 64)
         self._where = [FEW, ALL] if has_classes(self.graph) else [ALL]
-        self._weighted: Any = None
         if "num_train" not in state:
             self.num_train = min(self.num_train, max(self._sizes))
         if "batch_size" not in state:
@@ -126,156 +222,19 @@ class CacheExplorer(Explorer):
         ]
         return {control.name: control for control in controls}
 
-    def _sampler(self, state: dict[str, Any]) -> Any:
-        if state["sampler"] == "PinSAGE walks":
-            return lab.PinSAGESampler(self.device_graph, device=self.device, seed=state["seed"])
-        graph, weighted = self.device_graph, state["sampler"].endswith("weighted")
-        if weighted:
-            if self._weighted is None:
-                self._weighted = to_device(with_weights(self.host_graph), self.device)
-            graph = self._weighted
-        return lab.NeighborSampler(
-            graph, SAMPLERS[state["sampler"]], weighted=weighted, device=self.device, seed=state["seed"]
-        )
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        shrunk = [SHRUNK] if state["policy"] == SHRUNK else []
+        return {**state, "fixed": FIXED, "ahead": [*shrunk, "presample"]}
 
-    def _once(self, state: dict[str, Any], names: tuple[str, ...], what: str, make: Callable[[], Any]) -> Any:
-        key: Hashable = (what, *(state[name] for name in names))
-        return self.remember(key, make)
-
-    def _run_of(self, state: dict[str, Any]) -> tuple[Any, list[Any]]:
-        """The reads of the recorded epochs, and the hotness of every policy, the optimal one last."""
-        training = ("num_train", "where", "seed")
-        sampling = (*training, "sampler", "batch_size")
-        graph, size = self.host_graph, state["batch_size"]
-        seeds = training_set(graph, state["num_train"], state["where"], state["seed"])
-        read = self._once(
-            state, sampling, "read", lambda: lab.footprint(self._sampler(state), seeds, size, epochs=RECORDED)
-        )
-        ahead: Any = {"seeds": seeds, "batch_size": size, "epochs": state["presampled"]}
-
-        def sampled_ahead(policy: str) -> Any:
-            return self._once(
-                state,
-                (*sampling, "presampled"),
-                policy,
-                lambda: lab.hotness(graph, policy, sampler=self._sampler(state), **ahead),
-            )
-
-        policies = [
-            self._once(state, ("seed",), "random", lambda: lab.hotness(graph, "random", seed=state["seed"])),
-            self._once(state, (), "degree", lambda: lab.hotness(graph, "degree")),
-            self._once(
-                state, training, "reverse", lambda: lab.hotness(graph, "reverse-pagerank", seeds=seeds)
-            ),
-            *([sampled_ahead(SHRUNK)] if state["policy"] == SHRUNK else []),
-            sampled_ahead("presample"),
-            self._once(state, sampling, "optimal", lambda: lab.hotness(graph, "optimal", batches=read)),
-        ]
-        return read, policies
-
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        read, policies = self._run_of(state)
-        ratio, label = state["ratio_percent"] / 100, self._label(state)
-        ratios = np.linspace(0, 1, 101)
-        rates = {h.label: lab.hit_rate(h, read, ratios) for h in policies}
-        at = {h.label: float(lab.hit_rate(h, read, ratio)) for h in policies}
-        whole = read.num_rows / read.num_batches * state["num_features"] * 4
-        cached = {h.label: figures.cached_mask(h.order, ratio) for h in policies}
-        beside = next(h for h in policies if h.policy == state["policy"])
-        presampled, optimal = policies[-2:]
-        hottest = cached[optimal.label]
-        shown = {
-            "rates": figures.hit_rates(ratios, rates, marker=ratio, label=label),
-            "bytes": figures.bytes_per_batch(
-                {name: (1 - rate) * whole for name, rate in at.items()},
-                uncached=whole,
-                label=f"{label} · {state['num_features']:,} float32 a row",
-            ),
-        }
-        for panel, h, score_name in (
-            ("believed", beside, SCORES[state["policy"]]),
-            ("presampled", presampled, "reads per epoch sampled ahead (count)"),
-        ):
-            shown[panel] = figures.hotness_against_visits(
-                h.score,
-                read.visits,
-                cached[h.label],
-                hottest,
-                policy=h.label,
-                score_name=score_name,
-                visits_name=f"mini-batches that read it, in {RECORDED} epochs (count)",
-                label=label,
-            )
-        shown["contents"] = figures.cache_contents(read.visits, hottest, cached, label=label)
-        return shown, self._summary_of(read, at, presampled.label, beside.label)
-
-    def _label(self, state: dict[str, Any]) -> str:
-        where = "GPU" if self.device == "cuda" else "CPU"
-        batches = -(-state["num_train"] // state["batch_size"])
-        return (
-            f"{self.graph.title} · {state['sampler']} · {state['num_train']:,} training vertices {state['where']}, "
-            f"{batches:,} {'batch' if batches == 1 else 'batches'} an epoch · sampled on the {where}"
-        )
-
-    def _summary_of(self, read: Any, at: dict[str, float], presampled: str, beside: str) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        read, hotness, ratio = made["read"], made["hotness"], made["ratio_percent"] / 100
+        rate = {name: float(lab.hit_rate(h, read, ratio)) for name, h in hotness.items()}
         reached = float((read.visits > 0).mean())
         rows = read.num_rows / read.num_batches
-        best = max(at["Optimal"], 1e-12)
+        best, beside = max(rate["optimal"], 1e-12), made["policy"]
         return (
             f"A mini-batch reads <b>{rows:,.0f}</b> rows, {rows / self.graph.num_nodes:.1%} of the graph; two epochs "
-            f"read <b>{reached:.0%}</b> of its vertices. <b>{presampled}</b> hits {at[presampled]:.0%}, "
-            f"{at[presampled] / best:.0%} of what is possible; <b>{beside}</b> hits {at[beside]:.0%}."
+            f"read <b>{reached:.0%}</b> of its vertices. <b>{hotness['presample'].label}</b> hits "
+            f"{rate['presample']:.0%}, {rate['presample'] / best:.0%} of what is possible; "
+            f"<b>{hotness[beside].label}</b> hits {rate[beside]:.0%}."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        percent, seed, size = state["ratio_percent"], state["seed"], state["batch_size"]
-        device = f"device={self.device!r}, seed={seed}"
-        weighted = state["sampler"].endswith("weighted")
-        if state["sampler"] == "PinSAGE walks":
-            sampler = f"lab.PinSAGESampler(g, {device})"
-        else:
-            graph = 'caching.with_weights(g.to("cpu"))' if weighted else "g"
-            sampler = (
-                f"lab.NeighborSampler({graph}, {SAMPLERS[state['sampler']]}, weighted={weighted}, {device})"
-            )
-        ahead = f"sampler=sampler, seeds=seeds, batch_size={size}, epochs={state['presampled']}"
-        return [
-            "from gnnsample_widgets import caching",
-            "",
-            f"seeds = caching.training_set(g, {state['num_train']}, {state['where']!r}, seed={seed})",
-            f"sampler = {sampler}",
-            f"read = lab.footprint(sampler, seeds, {size}, epochs={RECORDED})",
-            "policies = [",
-            f'    lab.hotness(g, "random", seed={seed}),',
-            '    lab.hotness(g, "degree"),',
-            '    lab.hotness(g, "reverse-pagerank", seeds=seeds),',
-            *([f"    lab.hotness(g, {SHRUNK!r}, {ahead}),"] if state["policy"] == SHRUNK else []),
-            f'    lab.hotness(g, "presample", {ahead}),',
-            '    lab.hotness(g, "optimal", batches=read),',
-            "]",
-            f"ratio, ratios, label = {percent} / 100, np.linspace(0, 1, 101), {self._label(state)!r}",
-            f"row_bytes = {state['num_features']} * 4",
-            "whole = read.num_rows / read.num_batches * row_bytes",
-            "cached = {h.label: figures.cached_mask(h.order, ratio) for h in policies}",
-            'hottest = cached["Optimal"]',
-            "",
-            "def believed(h, score_name):",
-            "    return figures.hotness_against_visits(",
-            "        h.score, read.visits, cached[h.label], hottest, policy=h.label, score_name=score_name,",
-            f'        visits_name="mini-batches that read it, in {RECORDED} epochs (count)", label=label,',
-            "    )",
-            "",
-            "shown = {",
-            '    "rates": figures.hit_rates(',
-            "        ratios, {h.label: lab.hit_rate(h, read, ratios) for h in policies}, marker=ratio, label=label",
-            "    ),",
-            '    "bytes": figures.bytes_per_batch(',
-            "        {h.label: (1 - float(lab.hit_rate(h, read, ratio))) * whole for h in policies},",
-            f'        uncached=whole, label=f"{{label}} · {state["num_features"]:,} float32 a row",',
-            "    ),",
-            f'    "believed": believed(next(h for h in policies if h.policy == {state["policy"]!r}), '
-            f"{SCORES[state['policy']]!r}),",
-            '    "presampled": believed(policies[-2], "reads per epoch sampled ahead (count)"),',
-            '    "contents": figures.cache_contents(read.visits, hottest, cached, label=label),',
-            "}",
-        ]

@@ -21,8 +21,9 @@ STATIC = pathlib.Path(__file__).parent / "static"
 class Control(Stored):
     """What all controls share. ``name`` is the explorer trait that the control sets."""
 
-    _esm = STATIC / "control.js"
-    _css = STATIC / "explorer.css"
+    # As text: anywidget follows a file, and keeps every widget that was made with it.
+    _esm = (STATIC / "control.js").read_text(encoding="utf-8")
+    _css = (STATIC / "explorer.css").read_text(encoding="utf-8")
     store_type = ControlStore
 
     kind = traitlets.Unicode("").tag(sync=True)
@@ -70,6 +71,8 @@ class Slider(Control):
     @traitlets.validate("value")
     def _on_scale(self, proposal: dict[str, Any]) -> int:
         value = proposal["value"]
+        if isinstance(value, bool):
+            raise traitlets.TraitError(f"{self.label} ({self.name}) must be a number (got {value})")
         if self.options and value not in self.options:
             raise traitlets.TraitError(
                 f"{self.label} ({self.name}) must be one of {self.options} (got {value})"
@@ -98,7 +101,7 @@ class Choice(Control):
 
     @traitlets.validate("value")
     def _known(self, proposal: dict[str, Any]) -> str:
-        if proposal["value"] not in (*self.options, ""):
+        if proposal["value"] not in self.options:
             raise traitlets.TraitError(
                 f"{self.label} ({self.name}) must be one of {self.options} (got {proposal['value']!r})"
             )
@@ -117,7 +120,7 @@ class Switch(Control):
 class CodePanel(Stored):
     """A button that shows the code reproducing an explorer's present state, and one that copies it."""
 
-    _esm = STATIC / "code.js"
+    _esm = (STATIC / "code.js").read_text(encoding="utf-8")
     store_type = CodeStore
 
     code = traitlets.Unicode("").tag(live=True)

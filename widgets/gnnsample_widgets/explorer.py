@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import ipywidgets
@@ -19,18 +19,21 @@ import traitlets
 from gnnsample_lab.device.runtime import lock, resolve_device
 
 from .controls import CodePanel, Control
-from .graphs import HEADER, resolve_graph, to_device
+from .graphs import resolve_graph, to_device
 from .messages import error_html, status_html
 from .panel import PlotPanel
+from .recipe import LAST, Recipe, follow, hand_over
+from .store import close_all
 
-_REMEMBERED = 12
+_REMEMBERED = 16
+"""Results of steps that are kept: a few runs' worth."""
 
 
 class Explorer(ipywidgets.VBox):
-    """Controls above figures; a change of any control reruns :meth:`compute` and redraws.
+    """Controls above figures; a change of any control runs the recipe again and redraws.
 
-    A subclass tags its state traits with ``state=True`` and gives :meth:`build_controls`, :meth:`compute` and
-    :meth:`code_lines`. Setting a control's ``.value`` or the trait of the same name does the same thing, and
+    A subclass tags its state traits with ``state=True`` and gives :attr:`recipe`, :meth:`build_controls` and
+    :meth:`summary`. Setting a control's ``.value`` or the trait of the same name does the same thing, and
     the figures are up to date when the assignment returns: nothing here needs a browser or an event loop.
 
     Widget callbacks may arrive on a thread beside a running cell (JupyterLab's subshells). Work on the
@@ -52,6 +55,9 @@ class Explorer(ipywidgets.VBox):
     """
 
     heading: ClassVar[str] = ""
+    _closed = False
+    recipe: ClassVar[Recipe] = {}
+    """The steps from the graph to the figures, see :mod:`gnnsample_widgets.recipe`; run, and handed over as code."""
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {}
     """Share of the width and least width in pixels of a panel; (1, 430) where it is not named. Panels stand
     side by side as far as their least widths allow."""
@@ -68,9 +74,14 @@ class Explorer(ipywidgets.VBox):
         self, graph: Any = None, *, device: str = "auto", raise_errors: bool = False, **state: Any
     ) -> None:
         super().__init__()
-        unknown = sorted(set(state) - set(self.state))
-        if unknown:
-            raise TypeError(f"{type(self).__name__} has no state {unknown} (it has {sorted(self.state)})")
+        try:
+            self._begin(graph, device, raise_errors, state)
+        except BaseException:
+            self.close()  # ipywidgets keeps every widget that is not closed
+            raise
+
+    def _begin(self, graph: Any, device: str, raise_errors: bool, state: dict[str, Any]) -> None:
+        self._check_names(state)
         self.raise_errors = raise_errors
         self.device = resolve_device(device)
         self.graph, self.graph_code = resolve_graph(graph)
@@ -110,13 +121,26 @@ class Explorer(ipywidgets.VBox):
         """Keep controls consistent with each other (limits, enabled or not). Called before each run.
         Optional."""
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        """Figures by panel name, in order, and one sentence that says what they show (HTML)."""
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        """What the recipe may ask for by name besides the graph and the device. Optional: the state, unless given."""
+        return state
+
+    def summary(self, made: dict[str, Any]) -> str:
+        """One sentence that says what the figures show (HTML).
+
+        Args:
+            made: what the recipe was given and what its steps made, by name.
+        """
         raise NotImplementedError
 
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        """Python after ``g = ...`` that ends with a dictionary ``shown`` of the same figures."""
-        raise NotImplementedError
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
+        """Figures by panel name, in order, and their summary."""
+        made = follow(self.recipe, self._given(state), self.remember)
+        return made[LAST], self.summary(made)
+
+    def _given(self, state: dict[str, Any]) -> dict[str, Any]:
+        graphs = {"g": self.graph, "host": self.host_graph, "on_device": self.device_graph}
+        return {**graphs, "device": self.device, **self.parameters(state)}
 
     # -- state --
 
@@ -131,10 +155,38 @@ class Explorer(ipywidgets.VBox):
         return {name: panel.figure for name, panel in self.panels.items() if panel.layout.display != "none"}
 
     def set(self, **state: Any) -> None:
-        """Set several state traits and run once."""
+        """Set several state traits and run once; all of them, or none.
+
+        Raises:
+            TypeError: an unknown name.
+            traitlets.TraitError: a value that its control does not allow.
+        """
+        self._check_names(state)
+        before = self.state
         with self.hold():
-            for name, value in state.items():
-                setattr(self, name, value)
+            try:
+                for name, value in state.items():
+                    setattr(self, name, value)
+            except BaseException:
+                # Twice, as the limits of one control may follow another one.
+                for name, value in [*before.items()] * 2:
+                    with contextlib.suppress(traitlets.TraitError):
+                        setattr(self, name, value)
+                raise
+
+    def _check_names(self, state: Mapping[str, Any]) -> None:
+        unknown = sorted(set(state) - set(self.state))
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no state {unknown} (it has {sorted(self.state)})")
+
+    def close(self) -> None:
+        """Take the explorer off its pages for good, and let go of the graph, the samples and every widget of it."""
+        self._closed = True
+        self.unobserve_all()
+        # ipywidgets closes a widget that is being collected, half made or closed before.
+        for kept in ("_memory", "panels", "controls"):
+            getattr(self, kept, {}).clear()
+        close_all(self)
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
@@ -185,7 +237,7 @@ class Explorer(ipywidgets.VBox):
     def refresh(self) -> None:
         """Run with the present state; if a run is under way, have it run once more with the newest state."""
         with self._gate:
-            if self._held:
+            if self._held or self._closed:
                 return
             self._wanted += 1
             if self._running:
@@ -220,7 +272,7 @@ class Explorer(ipywidgets.VBox):
                 figures, summary = self.compute(state)
             self._show_figures(figures)
             self._summary.value = f'<div class="gs-summary" aria-live="polite">{summary}</div>'
-            self.code = "\n".join([*HEADER, *self.graph_code, *self.code_lines(state)]) + "\n"
+            self.code = hand_over(self.recipe, self._given(state), self.graph_code)
         except Exception as error:
             # An exception in a callback is printed nowhere: the panel is the one place where it can be read.
             failure = error

@@ -41,7 +41,5 @@ class FanoutExplorer(Explorer):
         for hop in range(1, MAX_HOPS + 1):
             self.controls[f"fanout_{hop}"].disabled = hop > self.hops
 
-    @staticmethod
-    def fanouts(state: dict[str, Any]) -> list[int]:
-        """The fanouts in use, hop 1 first."""
-        return [state[f"fanout_{hop}"] for hop in range(1, state["hops"] + 1)]
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        return {**state, "fanouts": [state[f"fanout_{hop}"] for hop in range(1, state["hops"] + 1)]}

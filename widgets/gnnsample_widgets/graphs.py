@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-HEADER = ["import numpy as np", "import gnnsample_lab as lab", "from gnnsample_lab import figures", ""]
-
 
 def resolve_graph(graph: Any) -> tuple[Any, list[str]]:
     """The graph to explore and the lines of code that make it ``g``.
@@ -27,12 +25,18 @@ def resolve_graph(graph: Any) -> tuple[Any, list[str]]:
         return lab.load(graph), [f"g = lab.load({graph!r})"]
     if not all(hasattr(graph, name) for name in ("indptr", "indices", "num_nodes")):
         raise TypeError(f"graph must be a Graph, a dataset name or None (got {type(graph).__name__})")
-    return graph, [f"# g is the graph that the explorer was given: {graph.title}"]
+    # A name may come from a file: as a literal it cannot end the comment, whatever it holds.
+    return graph, [f"# g is the graph that the explorer was given: {graph.title!r}"]
 
 
 def to_device(graph: Any, device: str) -> Any:
     """The topology on ``device`` ("cpu" or "cuda"); features stay where they are."""
     return graph if graph.device == device else graph.to(device, features=False)
+
+
+def sampled_on(device: str) -> str:
+    """Where a sample was drawn, for labels."""
+    return f"sampled on the {'GPU' if device == 'cuda' else 'CPU'}"
 
 
 def seed_pool(graph: Any) -> np.ndarray:
@@ -43,18 +47,9 @@ def seed_pool(graph: Any) -> np.ndarray:
     return np.asarray(train.get() if hasattr(train, "get") else train)
 
 
-def draw_seeds(pool: np.ndarray, batch_size: int, seed: int) -> np.ndarray:
-    """``batch_size`` distinct vertices of ``pool``, int64; the same ones for the same seed."""
-    return np.random.default_rng(seed).choice(pool, batch_size, replace=False)
-
-
-def seed_lines(graph: Any, batch_size: int, seed: int) -> list[str]:
-    """Code that defines ``seeds`` as :func:`draw_seeds` does."""
-    has_train = len(graph.splits.get("train", ())) > 0
-    pool = 'g.splits["train"]' if has_train else "np.arange(g.num_nodes)"
-    if has_train and graph.device == "cuda":
-        pool += ".get()"
-    return [f"seeds = np.random.default_rng({seed}).choice({pool}, {batch_size}, replace=False)"]
+def draw_seeds(host: Any, batch_size: int, seed: int) -> np.ndarray:
+    """``batch_size`` distinct vertices of the graph's seed pool, int64; the same ones for the same seed."""
+    return np.random.default_rng(seed).choice(seed_pool(host), batch_size, replace=False)
 
 
 def batch_options(graph: Any, largest: int, smallest: int = 1) -> list[int]:

@@ -18,7 +18,8 @@ from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
 from .controls import Choice, Control, Slider, Switch
 from .explorer import Explorer
-from .graphs import draw_seeds, seed_pool
+from .graphs import draw_seeds, sampled_on, seed_pool
+from .recipe import Recipe
 
 SLOTS = [5, 7, 11, 13, 16, 17, 23, 32]
 THREADS = [1, 2, 4, 8, 16, 32]
@@ -76,9 +77,8 @@ def batch_ids(graph: Any, numbering: str = AS_IS, seed: int = 0, device: str = "
             renumbering by communities does in the extreme; ``"multiples of 64"``: as if numbers had structure.
         seed: of the choice of seeds and of the sampler.
     """
-    pool = seed_pool(graph)
-    sampler = lab.NeighborSampler(graph, FANOUTS, device=device, seed=seed)
-    ids = sampler.sample(draw_seeds(pool, min(SEEDS, len(pool)), seed)).node_ids
+    seeds = draw_seeds(graph, min(SEEDS, len(seed_pool(graph))), seed)
+    ids = lab.NeighborSampler(graph, FANOUTS, device=device, seed=seed).sample(seeds).node_ids
     ids = np.asarray(ids.get() if hasattr(ids, "get") else ids, dtype=np.int64)
     if numbering == RUN:
         # Neighbours in the numbering, but still in the order in which the sampler met them.
@@ -121,6 +121,61 @@ def _wait_for(array: Any) -> None:
         cupy.cuda.get_current_stream().synchronize()
 
 
+def room(slots: int, hash: str) -> int:
+    """Slots of the small table: a power of two, except for modulo."""
+    return slots if hash == "modulo" else power_of_two(slots)
+
+
+def fill(count: int, slots: int, size: int, hash: str, printed: bool, threads: int, seed: int) -> Any:
+    """Made-up ids, the steps that insert them one by one, and the rounds of threads in lock-step."""
+    ids = example_ids(count, slots, seed)
+    steps = lab.fill_steps(ids, size, hash, polarity="printed" if printed else "correct")
+    return ids, steps, lab.fill_rounds(ids, size, threads, hash)
+
+
+def real_ids(on_device: Any, device: str, numbering: str, seed: int) -> np.ndarray:
+    return batch_ids(on_device, numbering, seed, device)
+
+
+def mean_probes(real: Any) -> dict[str, list[float]]:
+    """Probes of an id on average, by hash function and load factor."""
+    return {name: [filled(real, name, load).mean for load in LOADS] for name in HASHES}
+
+
+def probe(real: Any, hash: str, load_percent: int) -> Any:
+    """Probes of the real ids in a table filled so far."""
+    return filled(real, hash, load_percent / 100)
+
+
+def draw(
+    host: Any,
+    device: str,
+    filling: Any,
+    size: int,
+    chosen: Any,
+    means: Any,
+    step: int,
+    hash: str,
+    threads: int,
+    printed: bool,
+    load_percent: int,
+    numbering: str,
+) -> dict[str, Any]:
+    ids, steps, rounds = filling
+    named = "ids as they are" if numbering == AS_IS else f"ids made {numbering}"
+    label = f"{host.title} · one mini-batch, {named} · {sampled_on(device)}, counted"
+    table = f"made-up ids · {size} slots, {hash}{' · flag as printed' if printed else ''}"
+    return {
+        "table": table_figure(ids, steps, step, size, table),
+        "contention": figures.slot_contention(
+            np.stack([r.contention for r in rounds]),
+            label=f"the same ids, {threads} thread{'s' * (threads > 1)} replayed in lock-step",
+        ),
+        "lengths": figures.probe_lengths(chosen.lengths, hash_name=hash, label=label),
+        "loads": figures.probes_by_load(LOADS, means, marker=load_percent / 100, label=label),
+    }
+
+
 class IdMapExplorer(Explorer):
     """A hash table that fills slot by slot, threads that meet at a slot, and probes against the load factor.
 
@@ -133,6 +188,14 @@ class IdMapExplorer(Explorer):
     """
 
     heading = "From global to local ids: a hash table at work"
+    recipe: ClassVar[Recipe] = {
+        "size": room,
+        "filling": fill,
+        "real": real_ids,
+        "means": mean_probes,
+        "chosen": probe,
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         "table": (5, 560),
         "contention": (4, 440),
@@ -186,50 +249,9 @@ class IdMapExplorer(Explorer):
             if was_last:
                 self.step = self.count
 
-    def _slots(self, state: dict[str, Any]) -> int:
-        return int(state["slots"]) if state["hash"] == "modulo" else power_of_two(state["slots"])
-
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        slots, hash = self._slots(state), state["hash"]
-        ids = example_ids(state["count"], state["slots"], state["seed"])
-        steps = lab.fill_steps(ids, slots, hash, polarity="printed" if state["printed"] else "correct")
-        rounds = lab.fill_rounds(ids, slots, state["threads"], hash)
-        real = self.remember(
-            ("ids", state["numbering"], state["seed"]),
-            lambda: batch_ids(self.device_graph, state["numbering"], state["seed"], self.device),
-        )
-        means = self.remember(
-            ("means", state["numbering"], state["seed"]),
-            lambda: {name: [filled(real, name, load).mean for load in LOADS] for name in HASHES},
-        )
-        load = state["load_percent"] / 100
-        chosen = filled(real, hash, load)
-        label = self._label(state)
-        shown = {
-            "table": table_figure(ids, steps, state["step"], slots, self._table_label(state)),
-            "contention": figures.slot_contention(
-                np.stack([r.contention for r in rounds]), label=self._contention_label(state)
-            ),
-            "lengths": figures.probe_lengths(chosen.lengths, hash_name=hash, label=label),
-            "loads": figures.probes_by_load(LOADS, means, marker=load, label=label),
-        }
-        return shown, self._summary_of(state, ids, steps, chosen)
-
-    def _table_label(self, state: dict[str, Any]) -> str:
-        flag = " · flag as printed" if state["printed"] else ""
-        return f"made-up ids · {self._slots(state)} slots, {state['hash']}{flag}"
-
-    def _contention_label(self, state: dict[str, Any]) -> str:
-        threads = state["threads"]
-        return f"the same ids, {threads} thread{'s' * (threads > 1)} replayed in lock-step"
-
-    def _label(self, state: dict[str, Any]) -> str:
-        where = "GPU" if self.device == "cuda" else "CPU"
-        ids = "ids as they are" if state["numbering"] == AS_IS else f"ids made {state['numbering']}"
-        return f"{self.graph.title} · one mini-batch, {ids} · sampled on the {where}, counted"
-
-    def _summary_of(self, state: dict[str, Any], ids: np.ndarray, steps: list[FillStep], chosen: Any) -> str:
-        past = steps[: state["step"]]
+    def summary(self, made: dict[str, Any]) -> str:
+        (ids, steps, _), chosen = made["filling"], made["chosen"]
+        past = steps[: made["step"]]
         if not past:
             text = f"An empty table, and {len(ids)} ids to come."
         else:
@@ -247,32 +269,6 @@ class IdMapExplorer(Explorer):
                 text += f'<span class="gs-lost">Without a valid local id: {named}.</span> '
         return (
             text
-            + f" In a real table {state['load_percent']} % full, an id costs <b>{chosen.mean:.2f}</b> probes on "
+            + f" In a real table {made['load_percent']} % full, an id costs <b>{chosen.mean:.2f}</b> probes on "
             f"average and {chosen.longest:,} at worst."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        slots, seed, hash = self._slots(state), state["seed"], state["hash"]
-        polarity = "printed" if state["printed"] else "correct"
-        return [
-            "from gnnsample_widgets import id_map",
-            "",
-            f"ids = id_map.example_ids({state['count']}, {state['slots']}, seed={seed})",
-            f"steps = lab.fill_steps(ids, {slots}, {hash!r}, polarity={polarity!r})",
-            f"rounds = lab.fill_rounds(ids, {slots}, {state['threads']}, {hash!r})",
-            f"real = id_map.batch_ids(g, {state['numbering']!r}, seed={seed}, device={self.device!r})",
-            f"label, load = {self._label(state)!r}, {state['load_percent']} / 100",
-            "means = {",
-            "    name: [id_map.filled(real, name, at).mean for at in id_map.LOADS] for name in id_map.HASHES",
-            "}",
-            f"chosen = id_map.filled(real, {hash!r}, load)",
-            "shown = {",
-            f'    "table": id_map.table_figure(ids, steps, {state["step"]}, {slots}, '
-            f"{self._table_label(state)!r}),",
-            '    "contention": figures.slot_contention(',
-            f"        np.stack([r.contention for r in rounds]), label={self._contention_label(state)!r}",
-            "    ),",
-            f'    "lengths": figures.probe_lengths(chosen.lengths, hash_name={hash!r}, label=label),',
-            '    "loads": figures.probes_by_load(id_map.LOADS, means, marker=load, label=label),',
-            "}",
-        ]

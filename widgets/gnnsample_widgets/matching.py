@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
@@ -14,7 +13,8 @@ from gnnsample_lab import figures
 from .batches import RUN, draw_batches, feature_sources, groupings
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
-from .graphs import batch_options, seed_pool
+from .graphs import batch_options, sampled_on, seed_pool
+from .recipe import Recipe
 
 METHODS = ["greedy", "two-opt", "exact"]
 EXACT_LIMIT = 16
@@ -24,6 +24,85 @@ ASSUMED_FEATURES = 128
 
 ROWS_TITLE = "Where the features come from (rows counted)"
 AS_SAMPLED = "as sampled"
+
+
+def sample(
+    g: Any,
+    on_device: Any,
+    device: str,
+    fanouts: list[int],
+    num_batches: int,
+    batch_size: int,
+    grouping: str,
+    seed: int,
+) -> Any:
+    """Global ids of each batch of the window, and the match degrees of the batches."""
+    sampler = lab.NeighborSampler(on_device, fanouts, seed=seed, device=device)
+    batches = sampler.sample_many(draw_batches(g, num_batches, batch_size, grouping=grouping, seed=seed))
+    return [batch.to_cpu().node_ids for batch in batches], lab.match_degrees(batches)
+
+
+def arrange(window: Any, method: str) -> np.ndarray:
+    """The order in which the batches are trained."""
+    return lab.reorder(window[1], method=method)
+
+
+def rank(host: Any, with_cache: bool) -> Any:
+    """The vertices by out-degree, the highest first; None where nothing is cached."""
+    return lab.hotness(host, "degree").order if with_cache else None
+
+
+def count_rows(host: Any, window: Any, order: Any, method: str, ranked: Any, cache_percent: int) -> Any:
+    """Rows by where they come from, for each way to go through the window."""
+    ids, straight = window[0], np.arange(len(window[0]))
+    rows = feature_sources(ids, {"each by itself": None, "match": straight, f"match, {method}": order})
+    if cache_percent:
+        cached = np.zeros(host.num_nodes, dtype=bool)
+        cached[ranked[: round(cache_percent / 100 * host.num_nodes)]] = True
+        ways = {"cache alone": None, "match, cache": straight, f"match, {method}, cache": order}
+        rows |= feature_sources(ids, ways, cached)
+    return rows
+
+
+def row_bytes(graph: Any) -> int:
+    """Bytes of a feature row; of 128 float32 where the graph has no features."""
+    if graph.feat is None:
+        return 4 * ASSUMED_FEATURES
+    return int(graph.feat.shape[1] * graph.feat.dtype.itemsize)
+
+
+def draw(
+    g: Any,
+    device: str,
+    fanouts: list[int],
+    num_batches: int,
+    batch_size: int,
+    grouping: str,
+    window: Any,
+    order: Any,
+    method: str,
+    rows: Any,
+) -> dict[str, Any]:
+    where = (
+        f"{g.title} · {num_batches} × {batch_size:,} seeds {grouping} "
+        f"· fanouts {', '.join(map(str, fanouts))} · {sampled_on(device)}"
+    )
+    degrees = window[1]
+    tours = {AS_SAMPLED: np.arange(len(degrees)), method: order}
+    limits = figures.match_limits(degrees)
+    return {
+        "degrees": figures.match_heatmap(degrees, tours, limits=limits, subtitle=where),
+        "reordered": figures.match_heatmap(
+            degrees,
+            {method: order},
+            order=order,
+            title=f"In the order of {method}",
+            limits=limits,
+            subtitle=where,
+        ),
+        "tour": figures.match_tour(degrees, tours, subtitle=where),
+        "bytes": figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=where),
+    }
 
 
 class MatchExplorer(FanoutExplorer):
@@ -38,6 +117,13 @@ class MatchExplorer(FanoutExplorer):
     """
 
     heading = "Match and reorder: what the next batch need not load"
+    recipe: ClassVar[Recipe] = {
+        "window": sample,
+        "order": arrange,
+        "ranked": rank,
+        "rows": count_rows,
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         "degrees": (1, 480),
         "reordered": (1, 480),
@@ -84,74 +170,11 @@ class MatchExplorer(FanoutExplorer):
             # Its time and memory double with every batch.
             self.num_batches = EXACT_LIMIT
 
-    def _window(self, state: dict[str, Any]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Global ids of each batch, and their match degrees."""
-        sampler = lab.NeighborSampler(
-            self.device_graph, self.fanouts(state), seed=state["seed"], device=self.device
-        )
-        seeds = draw_batches(
-            self.graph,
-            state["num_batches"],
-            state["batch_size"],
-            grouping=state["grouping"],
-            seed=state["seed"],
-        )
-        batches = sampler.sample_many(seeds)
-        degrees = lab.match_degrees(batches)
-        return [batch.to_cpu().node_ids for batch in batches], degrees
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        return {**super().parameters(state), "with_cache": state["cache_percent"] > 0}
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        sampled = tuple((k, v) for k, v in state.items() if k not in ("method", "cache_percent"))
-        ids, degrees = self.remember(sampled, lambda: self._window(state))
-        order = lab.reorder(degrees, method=state["method"])
-        tours = {AS_SAMPLED: np.arange(len(ids)), state["method"]: order}
-        rows = self._rows(state, ids, order)
-        where = self._where(state)
-        limits = figures.match_limits(degrees)
-        shown = {
-            "degrees": figures.match_heatmap(degrees, tours, limits=limits, subtitle=where),
-            "reordered": figures.match_heatmap(
-                degrees,
-                {state["method"]: order},
-                order=order,
-                title=f"In the order of {state['method']}",
-                limits=limits,
-                subtitle=where,
-            ),
-            "tour": figures.match_tour(degrees, tours, subtitle=where),
-            "bytes": figures.feature_rows(rows, self.row_bytes(), title=ROWS_TITLE, subtitle=where),
-        }
-        return shown, self._summary_of(degrees, order, rows)
-
-    def _rows(
-        self, state: dict[str, Any], ids: list[np.ndarray], order: Any
-    ) -> dict[str, tuple[int, int, int]]:
-        straight, method = np.arange(len(ids)), state["method"]
-        rows = feature_sources(ids, {"each by itself": None, "match": straight, f"match, {method}": order})
-        if state["cache_percent"]:
-            cached = np.zeros(self.graph.num_nodes, dtype=bool)
-            cached[self._hottest(state["cache_percent"])] = True
-            ways = {"cache alone": None, "match, cache": straight, f"match, {method}, cache": order}
-            rows |= feature_sources(ids, ways, cached)
-        return rows
-
-    def _hottest(self, percent: int) -> np.ndarray:
-        order = self.remember("degree", lambda: lab.hotness(self.host_graph, "degree").order)
-        hottest: np.ndarray = order[: round(percent / 100 * self.graph.num_nodes)]
-        return hottest
-
-    def row_bytes(self) -> int:
-        """Bytes of a feature row; of 128 float32 where the graph has no features."""
-        if self.graph.feat is None:
-            return 4 * ASSUMED_FEATURES
-        return int(self.graph.feat.shape[1] * self.graph.feat.dtype.itemsize)
-
-    def _where(self, state: dict[str, Any]) -> str:
-        fanouts = ", ".join(map(str, self.fanouts(state)))
-        return (
-            f"{self.graph.title} · {state['num_batches']} × {state['batch_size']:,} seeds {state['grouping']} "
-            f"· fanouts {fanouts} · sampled on the {'GPU' if self.device == 'cuda' else 'CPU'}"
-        )
+    def summary(self, made: dict[str, Any]) -> str:
+        return self._summary_of(made["window"][1], made["order"], made["rows"])
 
     def _summary_of(
         self, degrees: np.ndarray, order: np.ndarray, rows: dict[str, tuple[int, int, int]]
@@ -172,42 +195,3 @@ class MatchExplorer(FanoutExplorer):
             + f"copies <b>{ordered / matched - 1:.1%} more</b>: match degree divides by the <i>smaller</i> batch, "
             "bytes do not, and these batches differ in size."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        where, method = self._where(state), state["method"]
-        lines = [
-            "from gnnsample_widgets.batches import draw_batches, feature_sources",
-            "",
-            f"seeds = draw_batches(g, {state['num_batches']}, {state['batch_size']}, "
-            f"grouping={state['grouping']!r}, seed={state['seed']})",
-            f"sampler = lab.NeighborSampler(g, {self.fanouts(state)}, seed={state['seed']}, "
-            f"device={self.device!r})",
-            "batches = sampler.sample_many(seeds)",
-            "degrees = lab.match_degrees(batches)",
-            "ids = [batch.to_cpu().node_ids for batch in batches]",
-            "",
-            "straight = np.arange(len(ids))",
-            f"order = lab.reorder(degrees, method={method!r})",
-            f"tours = {{{AS_SAMPLED!r}: straight, {method!r}: order}}",
-            f'rows = feature_sources(ids, {{"each by itself": None, "match": straight, "match, {method}": order}})',
-        ]
-        if state["cache_percent"]:
-            lines += [
-                f"k = round({state['cache_percent']} / 100 * g.num_nodes)",
-                "cached = np.zeros(g.num_nodes, dtype=bool)",
-                'cached[lab.hotness(g, "degree").order[:k]] = True',
-                f'ways = {{"cache alone": None, "match, cache": straight, "match, {method}, cache": order}}',
-                "rows |= feature_sources(ids, ways, cached)",
-            ]
-        return [
-            *lines,
-            f"where = {where!r}",
-            "limits = figures.match_limits(degrees)",
-            "shown = {",
-            '    "degrees": figures.match_heatmap(degrees, tours, limits=limits, subtitle=where),',
-            f'    "reordered": figures.match_heatmap(degrees, {{{method!r}: order}}, order=order, '
-            f'title="In the order of {method}", limits=limits, subtitle=where),',
-            '    "tour": figures.match_tour(degrees, tours, subtitle=where),',
-            f'    "bytes": figures.feature_rows(rows, {self.row_bytes()}, title={ROWS_TITLE!r}, subtitle=where),',
-            "}",
-        ]

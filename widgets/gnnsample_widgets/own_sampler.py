@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
@@ -14,6 +13,8 @@ from gnnsample_lab import figures
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
+from .graphs import sampled_on
+from .recipe import Recipe
 from .second_order import (
     GRID,
     KARATE,
@@ -33,6 +34,76 @@ LENGTHS = [2, 3, 5, 10, 20, 40, 80]
 WALKS = [1, 10, 100, 1000, 10000]
 
 
+def make_graph(host: Any, shape: str) -> Any:
+    return small_graph(shape, host)
+
+
+def walk(
+    small: Any, app: Any, device: str, p: float, q: float, start: int, length: int, walks: int, seed: int
+) -> np.ndarray:
+    """The walks, [walks, vertices], roots first."""
+    result = lab.run_app(small, app(p, q, length), np.full(walks, start), device=device, seed=seed)
+    return np.asarray(result.to_cpu().samples)
+
+
+def expect(small: Any, start: int, length: int, p: float, q: float) -> tuple[Expectation, Expectation]:
+    """What walks do on average, and what they would do without a memory."""
+    return expectation(small, start, length, p, q), expectation(small, start, length, 1, 1)
+
+
+def place(small: Any) -> Any:
+    return figures.graph_layout(small)
+
+
+def draw(
+    small: Any,
+    device: str,
+    walked: np.ndarray,
+    expected: Any,
+    positions: Any,
+    start: int,
+    length: int,
+    walks: int,
+    steps: int,
+    p: float,
+    q: float,
+) -> dict[str, Any]:
+    """The three panels, for ``walked`` ([walks, vertices], roots first) and ``steps`` shown of the first walk."""
+    exact, even = expected
+    what = f"p = {p:g}, q = {q:g} · {walks:,} walks of {length} steps from {start}"
+    label = f"{small.title} · {what} · {sampled_on(device)}"
+    first = [int(v) for v in walked[0, : steps + 1] if v >= 0]
+    before = first[-2] if len(first) > 1 else -1
+    over = steps + 1 >= walked.shape[1]
+    counts = np.bincount(walked[:, 1:][walked[:, 1:] >= 0], minlength=small.num_nodes)
+    shares = counts / max(1, counts.sum())
+    far = distances(small, int(walked[0, 0]))
+    order = np.lexsort((np.arange(small.num_nodes), far))
+    return {
+        "walk": figures.walk_drawing(
+            small,
+            first,
+            {} if over else choices(small, before, first[-1], p, q),
+            shares,
+            positions=positions,
+            title=f"Step {len(first)} of the first walk: where it may go"
+            if not over
+            else "The first walk, at its end",
+            label=label,
+        ),
+        "kinds": figures.step_kinds(count_kinds(small, walked), exact.kinds, even.kinds, label=label),
+        "visits": figures.visit_shares(
+            [str(v) for v in order],
+            shares[order],
+            exact.visits[order],
+            even.visits[order],
+            distances=far[order],
+            axis="vertex, and its distance from the root",
+            label=label,
+        ),
+    }
+
+
 class SecondOrderExplorer(Explorer):
     """node2vec on a graph small enough to be drawn: one walk step by step, and many walks against the expectation.
 
@@ -48,6 +119,13 @@ class SecondOrderExplorer(Explorer):
     """
 
     heading = "A walk that remembers: node2vec"
+    recipe: ClassVar[Recipe] = {
+        "small": make_graph,
+        "walked": walk,
+        "expected": expect,
+        "positions": place,
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         "walk": (5, 560),
         "kinds": (3, 340),
@@ -74,7 +152,7 @@ class SecondOrderExplorer(Explorer):
             self.shown = min(self.shown, int(state.get("length", self.length)))
 
     def build_controls(self) -> dict[str, Control]:
-        last = small_graph(self.shape, self.host_graph).num_nodes - 1
+        last = self._last(self.shape)
         controls: list[Control] = [
             Choice("shape", "Small graph", self.shape, [KARATE, VILLAGES, GRID, PART]),
             Slider("start", "Root", self.start, max=max(last, self.start)),
@@ -94,115 +172,31 @@ class SecondOrderExplorer(Explorer):
         ]
         return {control.name: control for control in controls}
 
-    def _small(self, shape: str) -> Any:
-        return self.remember(("graph", shape), lambda: small_graph(shape, self.host_graph))
+    def _last(self, shape: str) -> int:
+        return int(self.remember(("last", shape), lambda: small_graph(shape, self.host_graph).num_nodes)) - 1
 
     def adapt(self) -> None:
-        for name, last in (("start", self._small(self.shape).num_nodes - 1), ("shown", self.length)):
+        for name, last in (("start", self._last(self.shape)), ("shown", self.length)):
             control = self.controls[name]
             if isinstance(control, Slider) and control.max != last:
                 control.set_limits(0, last)
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        small, shape = self._small(state["shape"]), state["shape"]
-        drawn = tuple(value for name, value in state.items() if name != "shown")
-        walked = self.remember(("walks", *drawn), lambda: self._walk(small, state))
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        # "shown" is what the recipe makes in the end.
+        rest = {name: value for name, value in state.items() if name != "shown"}
         p, q = state["p_percent"] / 100, state["q_percent"] / 100
-        setting = (state["start"], state["length"])
-        exact = self.remember(("exact", shape, *setting, p, q), lambda: expectation(small, *setting, p, q))
-        even = self.remember(("exact", shape, *setting, 1.0, 1.0), lambda: expectation(small, *setting, 1, 1))
-        place = self.remember(("layout", shape), lambda: figures.graph_layout(small))
-        return shown_figures(
-            small, walked, exact, even, place, state["shown"], p, q, self._label(small, state)
-        ), self._summary_of(small, walked, exact, state)
+        return {**rest, "app": self._app, "p": p, "q": q, "steps": state["shown"]}
 
-    def _walk(self, small: Any, state: dict[str, Any]) -> np.ndarray:
-        app = self._app(state["p_percent"] / 100, state["q_percent"] / 100, state["length"])
-        roots = np.full(state["walks"], state["start"])
-        return np.asarray(
-            lab.run_app(small, app, roots, device=self.device, seed=state["seed"]).to_cpu().samples
-        )
-
-    def _label(self, small: Any, state: dict[str, Any]) -> str:
-        p, q = state["p_percent"] / 100, state["q_percent"] / 100
-        what = f"p = {p:g}, q = {q:g} · {state['walks']:,} walks of {state['length']} steps from {state['start']}"
-        return f"{small.title} · {what} · sampled on the {'GPU' if self.device == 'cuda' else 'CPU'}"
-
-    def _summary_of(self, small: Any, walked: np.ndarray, exact: Expectation, state: dict[str, Any]) -> str:
-        sampled = count_kinds(small, walked)
-        if state["length"] < 2:
+    def summary(self, made: dict[str, Any]) -> str:
+        walked, exact = made["walked"], made["expected"][0]
+        sampled = count_kinds(made["small"], walked)
+        if made["length"] < 2:
             return "A first step has no vertex before it: all neighbours are alike."
-        weights = (100 / state["p_percent"], 1.0, 100 / state["q_percent"])
+        weights = (1 / made["p"], 1.0, 1 / made["q"])
         worst = max(weights) / min(weights)
-        home = float((walked[:, 1:] == state["start"]).sum() / max(1, (walked[:, 1:] >= 0).sum()))
+        home = float((walked[:, 1:] == made["start"]).sum() / max(1, (walked[:, 1:] >= 0).sum()))
         return (
             f"<b>{sampled['return']:.1%}</b> of the steps go back, <b>{sampled['triangle']:.1%}</b> round a triangle, "
             f"<b>{sampled['away']:.1%}</b> away; the root is <b>{home:.1%}</b> of what is sampled. Rejection draws "
             f"<b>{exact.tries:.2f}</b> candidates for a step, and on no vertex more than {worst:g} on average."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        p, q = state["p_percent"] / 100, state["q_percent"] / 100
-        own = [] if self._app is Node2Vec else ["# With your own class in place of second_order.Node2Vec."]
-        setting = f"small, {state['start']}, {state['length']}"
-        small = small_graph(state["shape"], self.host_graph)
-        return [
-            "from gnnsample_widgets import own_sampler, second_order",
-            "",
-            f'small = second_order.small_graph({state["shape"]!r}, g.to("cpu"))',
-            *own,
-            f"app = second_order.Node2Vec(p={p:g}, q={q:g}, length={state['length']})",
-            f"roots = np.full({state['walks']}, {state['start']})",
-            f"result = lab.run_app(small, app, roots, device={self.device!r}, seed={state['seed']})",
-            f"exact = second_order.expectation({setting}, {p:g}, {q:g})",
-            f"even = second_order.expectation({setting}, 1, 1)",
-            "shown = own_sampler.shown_figures(",
-            "    small, result.to_cpu().samples, exact, even, figures.graph_layout(small), "
-            f"{state['shown']}, {p:g}, {q:g},",
-            f"    {self._label(small, state)!r},",
-            ")",
-        ]
-
-
-def shown_figures(
-    small: Any,
-    walked: np.ndarray,
-    exact: Expectation,
-    even: Expectation,
-    place: Any,
-    steps: int,
-    p: float,
-    q: float,
-    label: str,
-) -> dict[str, go.Figure]:
-    """The three panels, for ``walked`` ([walks, vertices], roots first) and ``steps`` shown of the first walk."""
-    first = [int(v) for v in walked[0, : steps + 1] if v >= 0]
-    before = first[-2] if len(first) > 1 else -1
-    over = steps + 1 >= walked.shape[1]
-    counts = np.bincount(walked[:, 1:][walked[:, 1:] >= 0], minlength=small.num_nodes)
-    shares = counts / max(1, counts.sum())
-    far = distances(small, int(walked[0, 0]))
-    order = np.lexsort((np.arange(small.num_nodes), far))
-    return {
-        "walk": figures.walk_drawing(
-            small,
-            first,
-            {} if over else choices(small, before, first[-1], p, q),
-            shares,
-            positions=place,
-            title=f"Step {len(first)} of the first walk: where it may go"
-            if not over
-            else "The first walk, at its end",
-            label=label,
-        ),
-        "kinds": figures.step_kinds(count_kinds(small, walked), exact.kinds, even.kinds, label=label),
-        "visits": figures.visit_shares(
-            [str(v) for v in order],
-            shares[order],
-            exact.visits[order],
-            even.visits[order],
-            distances=far[order],
-            axis="vertex, and its distance from the root",
-            label=label,
-        ),
-    }

@@ -21,7 +21,7 @@ import traitlets
 from plotly.io.json import to_json_plotly
 
 from .controls import STATIC
-from .store import PlotStore, Stored
+from .store import PlotStore, Shared, Stored
 
 
 @functools.lru_cache(maxsize=1)
@@ -30,7 +30,7 @@ def _packed_script() -> bytes:
     return gzip.compress(source, compresslevel=3)
 
 
-class PlotlyRuntime(ipywidgets.Widget):
+class PlotlyRuntime(Shared):
     """Carries plotly.js to the page. One per process; never displayed by itself."""
 
     packed = traitlets.Bytes(b"").tag(sync=True)
@@ -56,7 +56,7 @@ class PlotPanel(Stored):
         figure: the first figure; an empty one when None.
     """
 
-    _esm = STATIC / "plot.js"
+    _esm = (STATIC / "plot.js").read_text(encoding="utf-8")
     store_type = PlotStore
 
     name = traitlets.Unicode("").tag(sync=True)

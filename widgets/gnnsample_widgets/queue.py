@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any, ClassVar
 
-import plotly.graph_objects as go
 import traitlets
 
-from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures, strategies
+import gnnsample_lab as lab
+from gnnsample_lab import figures, strategies
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
 
+from . import recorded
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
-from .graphs import batch_options, draw_seeds, seed_lines, seed_pool
-from .recorded import measured_traces, modelled, modelled_as_measured
+from .graphs import batch_options, draw_seeds
+from .recipe import Recipe
 
 MAX_HOPS = 3
 MODEL = "GPU model"
 LIVE = "this GPU, measured now"
 BLOCKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 FETCHING = ("persistent", "persistent-tile")
+
+
+def run(
+    host: Any,
+    on_device: Any,
+    source: str,
+    seeds: Any,
+    strategy: str,
+    completion: str,
+    fetch_size: int,
+    num_blocks: int,
+    hops: int,
+    fanout: int,
+    pick: str,
+    seed: int,
+) -> Any:
+    """The trace of one run: by the GPU model, measured now, or one that was measured and shipped."""
+    if source not in (MODEL, LIVE):
+        return lab.SampleTrace.load(recorded.measured_traces()[source])
+    draws: Any = {"fanouts": [fanout] * hops, "strategy": strategy, "pick": pick, "seed": seed}
+    queue: Any = {"fetch_size": fetch_size, "completion": completion}
+    if source == LIVE:
+        sampler = lab.NeighborSampler(on_device, **draws, **queue, device="cuda", trace=True)
+        return sampler.sample(seeds).trace
+    # The sample itself is complete, whatever the completion rule will lose of it.
+    batch = lab.NeighborSampler(host, **draws, device="cpu").sample(seeds)
+    if strategy in FETCHING:
+        queue["num_blocks"] = num_blocks
+    return recorded.modelled(host, batch, strategy, **queue)
+
+
+def model_beside(trace: Any, host: Any) -> Any:
+    """The model's version of a measured run; None without one, or where the graph is another."""
+    return recorded.modelled_as_measured(host, trace) if trace.origin == "measured" else None
+
+
+def draw(trace: Any, model: Any) -> dict[str, Any]:
+    """The figures without a time cursor."""
+    drawn = {
+        "gantt": figures.gantt(trace),
+        "queue": figures.queue_depth(trace),
+        "running": figures.running_tasks(trace),
+    }
+    return drawn if model is None else {**drawn, "overlay": figures.model_vs_measurement(model, trace)}
+
+
+def play(trace: Any, drawn: dict[str, Any], time_percent: int) -> dict[str, Any]:
+    until_us = None if time_percent == 100 else trace.total_us * time_percent / 100
+    for name in ("gantt", "queue", "running"):
+        figures.set_cursor(drawn[name], until_us)
+    return dict(drawn)
 
 
 class QueueExplorer(Explorer):
@@ -36,6 +89,13 @@ class QueueExplorer(Explorer):
     """
 
     heading = "The queue at work: who runs which task when"
+    recipe: ClassVar[Recipe] = {
+        "seeds": draw_seeds,
+        "trace": run,
+        "model": model_beside,
+        "drawn": draw,
+        "shown": play,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         "gantt": (1, 900),
         "overlay": (1, 900),
@@ -56,8 +116,7 @@ class QueueExplorer(Explorer):
     time_percent = traitlets.Int(100).tag(state=True)
 
     def prepare(self, state: dict[str, Any]) -> None:
-        self._pool = seed_pool(self.graph)
-        self._files = measured_traces()
+        self._files = recorded.measured_traces()
         if "batch_size" not in state:
             self.batch_size = min(self.batch_size, max(batch_options(self.graph, 1024)))
         if "source" not in state:
@@ -102,60 +161,14 @@ class QueueExplorer(Explorer):
             # Algorithm 1 is the persistent kernel's; no other strategy has its rule.
             self.completion = "exact"
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        run = tuple((name, value) for name, value in state.items() if name != "time_percent")
-        trace, model, shown = self.remember(run, lambda: self._run_of(state))
-        until_us = None if state["time_percent"] == 100 else trace.total_us * state["time_percent"] / 100
-        for name in ("gantt", "queue", "running"):
-            figures.set_cursor(shown[name], until_us)
-        return dict(shown), self._summary_of(trace, model, until_us)
-
-    def _run_of(self, state: dict[str, Any]) -> tuple[SampleTrace, SampleTrace | None, dict[str, go.Figure]]:
-        """The trace, the model beside a measured one, and their figures without a time cursor."""
-        trace, model = self._trace_of(state)
-        shown = {
-            "gantt": figures.gantt(trace),
-            "queue": figures.queue_depth(trace),
-            "running": figures.running_tasks(trace),
-        }
-        if model is not None:
-            shown["overlay"] = figures.model_vs_measurement(model, trace)
-        return trace, model, shown
-
-    def _trace_of(self, state: dict[str, Any]) -> tuple[SampleTrace, SampleTrace | None]:
-        if state["source"] == MODEL:
-            # The sample itself is complete, whatever the completion rule will lose of it.
-            batch = self._sample(state, "cpu", trace=False)
-            knobs = {"num_blocks": state["num_blocks"]} if state["strategy"] in FETCHING else {}
-            queue = {"fetch_size": state["fetch_size"], "completion": state["completion"]}
-            return modelled(self.host_graph, batch, state["strategy"], **knobs, **queue), None
-        if state["source"] == LIVE:
-            trace = self._sample(state, "cuda", trace=True).trace
-        else:
-            trace = SampleTrace.load(self._files[state["source"]])
-        return trace, modelled_as_measured(self.host_graph, trace)
-
-    def _sample(self, state: dict[str, Any], device: str, *, trace: bool) -> MiniBatch:
-        sampler = NeighborSampler(
-            self.device_graph if device == "cuda" else self.host_graph,
-            [state["fanout"]] * state["hops"],
-            strategy=state["strategy"],
-            pick=state["pick"],
-            seed=state["seed"],
-            device=device,
-            trace=trace,
-            fetch_size=state["fetch_size"],
-            completion=state["completion"] if trace else "exact",
-        )
-        batch: MiniBatch = sampler.sample(draw_seeds(self._pool, state["batch_size"], state["seed"]))
-        return batch
-
-    def _summary_of(self, trace: SampleTrace, model: SampleTrace | None, until_us: float | None) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        trace = made["trace"]
         total = len(trace.tasks) + len(trace.lost)
-        when = trace.total_us if until_us is None else until_us
+        when = trace.total_us * (made["time_percent"] / 100)
         done = int((trace.tasks.end_us <= when).sum())
+        strategy, label = html.escape(trace.strategy), html.escape(trace.label)
         parts = [
-            f"<b>{trace.strategy}</b>, {trace.label}: after {when:,.0f} of {trace.total_us:,.0f} µs, "
+            f"<b>{strategy}</b>, {label}: after {when:,.0f} of {trace.total_us:,.0f} µs, "
             f"<b>{done:,}</b> of {total:,} tasks are done."
         ]
         if len(trace.queue):
@@ -173,41 +186,7 @@ class QueueExplorer(Explorer):
                 f"</b>: the blocks that had claimed the slots of {left:,} left before they were filled"
                 + (f", and the other {rest:,} would have followed from those.</span>" if rest else ".</span>")
             )
-        if trace.origin == "measured" and model is None:
-            parts.append(
-                f"Load {trace.graph_name} as this explorer's graph to see the model beside the measurement."
-            )
+        if trace.origin == "measured" and made["model"] is None:
+            name = html.escape(trace.graph_name)
+            parts.append(f"Load {name} as this explorer's graph to see the model beside the measurement.")
         return " ".join(parts)
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        lines = ["from gnnsample_widgets import recorded", ""]
-        if state["source"] in (MODEL, LIVE):
-            live = state["source"] == LIVE
-            fanouts, kind = [state["fanout"]] * state["hops"], f"strategy={state['strategy']!r}"
-            queue = f"fetch_size={state['fetch_size']}, completion={state['completion']!r}"
-            lines += [
-                *seed_lines(self.graph, state["batch_size"], state["seed"]),
-                f"sampler = lab.NeighborSampler(g, {fanouts}, {kind}, pick={state['pick']!r}, "
-                f"seed={state['seed']}, "
-                + (f'{queue}, device="cuda", trace=True)' if live else 'device="cpu")'),
-            ]
-            knobs = f"num_blocks={state['num_blocks']}, {queue}" if state["strategy"] in FETCHING else queue
-            call = f'recorded.modelled(g.to("cpu"), sampler.sample(seeds), {state["strategy"]!r}, {knobs})'
-            lines.append(f"trace = {'sampler.sample(seeds).trace' if live else call}")
-        else:
-            lines.append(f"trace = lab.SampleTrace.load(recorded.measured_traces()[{state['source']!r}])")
-        percent = state["time_percent"]
-        lines += [
-            "until_us = None" if percent == 100 else f"until_us = trace.total_us * {percent} / 100",
-            "shown = {",
-            '    "gantt": figures.gantt(trace, until_us=until_us),',
-            '    "queue": figures.queue_depth(trace, until_us=until_us),',
-            '    "running": figures.running_tasks(trace, until_us=until_us),',
-            "}",
-        ]
-        if "overlay" in self.figures:
-            lines += [
-                'model = recorded.modelled_as_measured(g.to("cpu"), trace)',
-                'shown["overlay"] = figures.model_vs_measurement(model, trace)',
-            ]
-        return lines

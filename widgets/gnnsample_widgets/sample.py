@@ -5,16 +5,43 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
-from gnnsample_lab import NeighborSampler, figures
+import gnnsample_lab as lab
+from gnnsample_lab import figures
 
 from .controls import Control, Slider, Switch
 from .fanouts import FanoutExplorer
+from .graphs import sampled_on
+from .recipe import Recipe
 
 FAINT = 30
 """Neighbours that were not sampled and are drawn all the same: a few, to show that there was a choice."""
+
+
+def sample(
+    on_device: Any, device: str, seed_vertex: int, fanouts: list[int], replace: bool, seed: int
+) -> Any:
+    """One k-hop sample and the trace of its run, on the CPU."""
+    sampler = lab.NeighborSampler(on_device, fanouts, replace=replace, seed=seed, device=device, trace=True)
+    return sampler.sample([seed_vertex]).to_cpu()
+
+
+def place(batch: Any, host: Any) -> Any:
+    """Where the vertices are drawn, at every number of hops shown."""
+    return figures.sample_layout(batch.picks, host, max_unsampled=FAINT)
+
+
+def draw(batch: Any, host: Any, positions: Any, device: str, hops_shown: int) -> dict[str, Any]:
+    drawing = figures.sample_drawing(
+        batch,
+        hops_shown - 1,
+        graph=host,
+        label=sampled_on(device),
+        positions=positions,
+        max_unsampled=FAINT,
+    )
+    return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}
 
 
 class SampleExplorer(FanoutExplorer):
@@ -28,6 +55,7 @@ class SampleExplorer(FanoutExplorer):
     """
 
     heading = "What is sampled: one seed, hop by hop"
+    recipe: ClassVar[Recipe] = {"batch": sample, "positions": place, "shown": draw}
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"drawing": (5, 560), "work": (3, 340)}
 
     max_fanout: ClassVar[int] = 6
@@ -83,57 +111,14 @@ class SampleExplorer(FanoutExplorer):
             if was_all:
                 self.hops_shown = self.hops
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        sampled = {name: value for name, value in state.items() if name != "hops_shown"}
-        batch, positions = self.remember(tuple(sampled.items()), lambda: self._sample(state))
-        drawing = figures.sample_drawing(
-            batch,
-            state["hops_shown"] - 1,
-            graph=self.host_graph,
-            label=self._origin(),
-            positions=positions,
-            max_unsampled=FAINT,
-        )
-        return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}, self._summary_of(batch, state)
-
-    def _sample(self, state: dict[str, Any]) -> tuple[Any, Any]:
-        sampler = NeighborSampler(
-            self.device_graph,
-            self.fanouts(state),
-            replace=state["replace"],
-            seed=state["seed"],
-            device=self.device,
-            trace=True,
-        )
-        batch = sampler.sample([state["seed_vertex"]]).to_cpu()
-        return batch, figures.sample_layout(batch.picks, self.host_graph, max_unsampled=FAINT)
-
-    def _origin(self) -> str:
-        return f"sampled on the {'GPU' if self.device == 'cuda' else 'CPU'}"
-
-    def _summary_of(self, batch: Any, state: dict[str, Any]) -> str:
-        vertex = state["seed_vertex"]
+    def summary(self, made: dict[str, Any]) -> str:
+        batch, vertex = made["batch"], made["seed_vertex"]
         degree = int(self.host_graph.indptr[vertex + 1] - self.host_graph.indptr[vertex])
         if degree == 0:
-            return f"Vertex <b>{vertex}</b> has no in-neighbours: there is nothing to sample. Choose "
-            "another one."
-        upper = int(np.prod([fanout + 1 for fanout in self.fanouts(state)]))
+            return f"Vertex <b>{vertex}</b> has no in-neighbours: there is nothing to sample. Choose another one."
+        upper = int(np.prod([fanout + 1 for fanout in made["fanouts"]]))
         return (
-            f"Vertex <b>{vertex}</b> has in-degree <b>{degree:,}</b>. The sample reaches "
-            f"<b>{batch.num_nodes:,}</b> "
-            f"distinct vertices over <b>{batch.num_edges:,}</b> picks; with these fanouts it could "
-            f"reach at most "
+            f"Vertex <b>{vertex}</b> has in-degree <b>{degree:,}</b>. The sample reaches <b>{batch.num_nodes:,}</b> "
+            f"distinct vertices over <b>{batch.num_edges:,}</b> picks; with these fanouts it could reach at most "
             f"{upper:,}."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        return [
-            f"sampler = lab.NeighborSampler(g, {self.fanouts(state)}, replace={state['replace']}, "
-            f"seed={state['seed']}, device={self.device!r}, trace=True)",
-            f"batch = sampler.sample([{state['seed_vertex']}]).to_cpu()",
-            "shown = {",
-            f'    "drawing": figures.sample_drawing(batch, {state["hops_shown"] - 1}, graph=g.to("cpu"), '
-            f"label={self._origin()!r}, max_unsampled={FAINT}),",
-            '    "work": figures.work_per_hop(batch.trace),',
-            "}",
-        ]

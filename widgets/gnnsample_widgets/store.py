@@ -15,6 +15,29 @@ import ipywidgets
 import traitlets
 
 
+def close_all(widget: ipywidgets.Widget) -> None:
+    """Close a widget and all that it holds: children, layouts, styles and stores, but nothing that others share."""
+    waiting, met = [widget], {id(widget)}
+    while waiting:
+        one = waiting.pop()
+        for name in one.trait_names(sync=True):
+            value = one._trait_values.get(name)
+            for part in value if isinstance(value, (list, tuple)) else [value]:
+                if (
+                    isinstance(part, ipywidgets.Widget)
+                    and not isinstance(part, Shared)
+                    and id(part) not in met
+                ):
+                    met.add(id(part))
+                    waiting.append(part)
+        one.unobserve_all()
+        ipywidgets.Widget.close(one)
+
+
+class Shared(ipywidgets.Widget):
+    """A widget that others hold in common; it stays when one of them is closed."""
+
+
 class Stored(anywidget.AnyWidget):
     """An anywidget whose traits tagged ``live=True`` are mirrored, both ways, in a model of ``store_type``."""
 
@@ -25,7 +48,12 @@ class Stored(anywidget.AnyWidget):
     def __init__(self, **state: Any) -> None:
         live = [name for name in self.trait_names(live=True) if self.store_type.class_traits().get(name)]
         first = {name: state.get(name, getattr(self, name)) for name in live}
-        super().__init__(store=self.store_type(**first), **state)
+        store = self.store_type(**first)
+        try:
+            super().__init__(store=store, **state)
+        except BaseException:
+            close_all(store)
+            raise
         for name in live:
             traitlets.link((self, name), (self.store, name))
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
-import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
@@ -18,6 +16,7 @@ from gnnsample_lab import figures
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
 from .graphs import batch_options, seed_pool
+from .recipe import Each, Recipe
 
 MODELS = ["gcn", "sage", "gin", "gat"]
 MOST_STEPS = 32
@@ -81,6 +80,48 @@ def _host(ids: Any) -> np.ndarray:
     return found
 
 
+def shorten(g: Any, steps: int, batch_size: int, seed: int) -> Any:
+    """A part of the graph's training split, of so many steps."""
+    return short_run(g, steps, batch_size, seed)
+
+
+def train(
+    short: Any,
+    device: str,
+    model: str,
+    epochs: int,
+    batch_size: int,
+    fanouts: list[int],
+    rate: int,
+    seed: int,
+    system: str,
+) -> Any:
+    """What a system learns, and where its time goes."""
+    with one_thread(device):
+        return lab.train(
+            short,
+            model,
+            system,
+            epochs=epochs,
+            batch_size=batch_size,
+            fanouts=fanouts,
+            lr=rate / 1e4,
+            seed=seed,
+            device=device,
+            pick=PICK,
+            progress=False,
+        )
+
+
+def draw(runs: dict[str, Any]) -> dict[str, Any]:
+    """The figures of training runs, the reference first."""
+    results = list(runs.values())
+    shown = {"loss": figures.loss_curves(results)}
+    if any(run.accuracy for run in results):
+        shown["accuracy"] = figures.accuracy_curves(results)
+    return {**shown, "stages": figures.stage_breakdown(results), "bytes": figures.copied_bytes(results)}
+
+
 class TrainingExplorer(FanoutExplorer):
     """Loss and accuracy of one system over those of another, on the same batches, and the stages of both.
 
@@ -94,6 +135,11 @@ class TrainingExplorer(FanoutExplorer):
     """
 
     heading = "Training: the same curves, another clock"
+    recipe: ClassVar[Recipe] = {
+        "short": shorten,
+        "runs": Each(train, "system", of="compared"),
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
         ("loss", "accuracy", "stages", "bytes"), (1, 480)
     )
@@ -131,32 +177,12 @@ class TrainingExplorer(FanoutExplorer):
         ]
         return {control.name: control for control in controls}
 
-    def _train(self, state: dict[str, Any], system: str) -> Any:
-        graph = short_run(self.graph, state["steps"], state["batch_size"], state["seed"])
-        with one_thread(self.device):
-            return lab.train(
-                graph,
-                state["model"],
-                system,
-                epochs=state["epochs"],
-                batch_size=state["batch_size"],
-                fanouts=self.fanouts(state),
-                lr=state["rate"] / 1e4,
-                seed=state["seed"],
-                device=self.device,
-                pick=PICK,
-                progress=False,
-            )
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        compared = list(dict.fromkeys([state["reference"], state["system"]]))
+        return {**super().parameters(state), "compared": compared}
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        names = list(dict.fromkeys([state["reference"], state["system"]]))
-        trained = tuple((k, v) for k, v in state.items() if k not in ("system", "reference"))
-        results = [
-            self.remember((trained, name), functools.partial(self._train, state, name)) for name in names
-        ]
-        return draw(results), self._summary_of(results)
-
-    def _summary_of(self, results: list[Any]) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        results = list(made["runs"].values())
         first, last = results[0], results[-1]
         text = f"<b>{last.system}</b>: {_end(last)}"
         if first is last:
@@ -170,28 +196,6 @@ class TrainingExplorer(FanoutExplorer):
         share = moved[1] / max(1, moved[0])
         text += f"In an epoch {last.system} copies <b>{share:.0%}</b> of {first.system}'s bytes."
         return text + (" On the CPU the times say little." if self.device == "cpu" else "")
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        names = list(dict.fromkeys([state["reference"], state["system"]]))
-        return [
-            "from gnnsample_widgets import training",
-            f"small = training.short_run(g, {state['steps']}, {state['batch_size']}, {state['seed']})",
-            "results = [",
-            f"    lab.train(small, {state['model']!r}, system, epochs={state['epochs']}, "
-            f"batch_size={state['batch_size']}, fanouts={self.fanouts(state)}, lr={state['rate'] / 1e4}, "
-            f"seed={state['seed']}, device={self.device!r}, pick={PICK!r}, progress=False)",
-            f"    for system in {names}",
-            "]",
-            "shown = training.draw(results)",
-        ]
-
-
-def draw(results: list[Any]) -> dict[str, go.Figure]:
-    """The figures of training runs, the reference first."""
-    shown = {"loss": figures.loss_curves(results)}
-    if any(run.accuracy for run in results):
-        shown["accuracy"] = figures.accuracy_curves(results)
-    return shown | {"stages": figures.stage_breakdown(results), "bytes": figures.copied_bytes(results)}
 
 
 def _end(run: Any) -> str:

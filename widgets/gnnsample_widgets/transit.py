@@ -15,6 +15,7 @@ from gnnsample_lab.sampling.explain import reads, threads
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import seed_pool, to_device
+from .recipe import Recipe
 
 KHOP, DEEPWALK, NODE2VEC = "k-hop", "DeepWalk", "node2vec"
 APPS = [KHOP, DEEPWALK, NODE2VEC]
@@ -51,12 +52,6 @@ def draw_roots(graph: Any, count: int, seed: int) -> np.ndarray:
     pool = seed_pool(graph)
     rounds = [np.random.default_rng((seed, turn)).permutation(pool) for turn in range(-(-count // len(pool)))]
     return np.concatenate(rounds)[:count]
-
-
-def app_line(name: str, fanouts: list[int], length: int = WALK) -> str:
-    """Code that makes :func:`make_app`'s application."""
-    kinds = {KHOP: f"KHop({fanouts})", DEEPWALK: f"DeepWalk({length})", NODE2VEC: f"Node2Vec({length})"}
-    return f"app = lab.apps.{kinds[name]}"
 
 
 def laid_out(result: Any, step: int, width: int) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -109,6 +104,51 @@ def totals_of(counts: dict[str, Any], sectors: dict[str, int], label: str) -> go
     )
 
 
+def drawn_on(device: str) -> str:
+    """Where the counted sample was drawn, for labels."""
+    return f"counted from the sample, drawn on the {'GPU' if device == 'cuda' else 'CPU'}"
+
+
+def choose_graph(on_device: Any, device: str, where: str) -> Any:
+    """The small graph or the loaded one."""
+    return to_device(small_graph(), device) if where == SMALL else on_device
+
+
+def run(graph: Any, device: str, app: str, fanout: int, roots: int, seed: int) -> Any:
+    """The samples of an application."""
+    application = make_app(app, [fanout] * 2)
+    return lab.run_app(graph, application, draw_roots(graph, roots, seed), device=device, seed=seed)
+
+
+def lay_out(result: Any, step: int, width: int) -> Any:
+    """Calls of the step, and by scheme their threads and what the warps read."""
+    return laid_out(result, step - 1, width)
+
+
+def count_sectors(threads_of: Any) -> dict[str, int]:
+    """Sectors of the whole step."""
+    return sectors_of(*threads_of)
+
+
+def draw(
+    graph: Any,
+    device: str,
+    threads_of: Any,
+    sectors: dict[str, int],
+    app: str,
+    fanout: int,
+    roots: int,
+    step: int,
+) -> dict[str, Any]:
+    hops = f" {fanout}, {fanout}" if app == KHOP else ""
+    label = f"{graph.title} · {app}{hops}, {roots} roots, step {step} · {drawn_on(device)}"
+    return {
+        "sample": map_of("sample", *threads_of, label),
+        "transit": map_of("transit", *threads_of, label),
+        "totals": totals_of(threads_of[2], sectors, label),
+    }
+
+
 class StepExplorer(Explorer):
     """An explorer of one step of the application in ``app``: the slider ``step`` goes as far as that does."""
 
@@ -139,6 +179,13 @@ class ThreadsExplorer(StepExplorer):
     """
 
     heading = "Whose neighbours does a thread read?"
+    recipe: ClassVar[Recipe] = {
+        "graph": choose_graph,
+        "result": run,
+        "threads_of": lay_out,
+        "sectors": count_sectors,
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         "sample": (1, 540),
         "transit": (1, 540),
@@ -152,10 +199,6 @@ class ThreadsExplorer(StepExplorer):
     step = traitlets.Int(2).tag(state=True)
     width = traitlets.Int(32).tag(state=True)
     seed = traitlets.Int(0).tag(state=True)
-
-    def prepare(self, state: dict[str, Any]) -> None:
-        self._small = small_graph()
-        self._small_on_device = to_device(self._small, self.device)
 
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [
@@ -173,35 +216,8 @@ class ThreadsExplorer(StepExplorer):
         super().adapt()
         self.controls["fanout"].disabled = self.app != KHOP
 
-    def _graph(self, state: dict[str, Any], on_device: bool = False) -> Any:
-        if state["where"] == SMALL:
-            return self._small_on_device if on_device else self._small
-        return self.device_graph if on_device else self.graph
-
-    def _result(self, state: dict[str, Any]) -> Any:
-        app = make_app(state["app"], [state["fanout"]] * 2)
-        roots = draw_roots(self._graph(state), state["roots"], state["seed"])
-        return lab.run_app(self._graph(state, True), app, roots, device=self.device, seed=state["seed"])
-
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        sampled = tuple((k, v) for k, v in state.items() if k not in ("step", "width"))
-        result = self.remember(sampled, lambda: self._result(state))
-        calls, lanes, counts = laid_out(result, state["step"] - 1, state["width"])
-        label = self._label(state)
-        shown = {scheme: map_of(scheme, calls, lanes, counts, label) for scheme in threads.SCHEMES}
-        sectors = sectors_of(calls, lanes, counts)
-        shown["totals"] = totals_of(counts, sectors, label)
-        return shown, self._summary_of(calls, sectors)
-
-    def _label(self, state: dict[str, Any]) -> str:
-        hops = f" {state['fanout']}, {state['fanout']}" if state["app"] == KHOP else ""
-        device = "GPU" if self.device == "cuda" else "CPU"
-        return (
-            f"{self._graph(state).title} · {state['app']}{hops}, {state['roots']} roots, step {state['step']} · "
-            f"counted from the sample, drawn on the {device}"
-        )
-
-    def _summary_of(self, calls: Any, sectors: dict[str, int]) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        calls, sectors = made["threads_of"][0], made["sectors"]
         made = int((calls.transit >= 0).sum())
         if not made:
             return "No sample has a transit at this step."
@@ -214,22 +230,3 @@ class ThreadsExplorer(StepExplorer):
             f"them are different. Copying the lists of block and grid transits to shared memory reads "
             f"<b>{staged:,}</b>, {compared}."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        small = ["g = transit.small_graph()"] if state["where"] == SMALL else []
-        return [
-            "from gnnsample_widgets import transit",
-            "",
-            *small,
-            app_line(state["app"], [state["fanout"]] * 2),
-            f"roots = transit.draw_roots(g, {state['roots']}, seed={state['seed']})",
-            f"result = lab.run_app(g, app, roots, device={self.device!r}, seed={state['seed']})",
-            f"calls, lanes, counts = transit.laid_out(result, {state['step'] - 1}, width={state['width']})",
-            "sectors = transit.sectors_of(calls, lanes, counts)",
-            f"label = {self._label(state)!r}",
-            "shown = {",
-            '    "sample": transit.map_of("sample", calls, lanes, counts, label),',
-            '    "transit": transit.map_of("transit", calls, lanes, counts, label),',
-            '    "totals": transit.totals_of(counts, sectors, label),',
-            "}",
-        ]

@@ -11,12 +11,14 @@ import plotly.graph_objects as go
 import traitlets
 
 from gnnsample_lab import figures
+from gnnsample_lab.device import runtime
 from gnnsample_lab.resources import resource_path
 from gnnsample_lab.sampling.explain import threads
 
 from .controls import Choice, Control
+from .recipe import Recipe
 from .transit import DEEPWALK, KHOP, draw_roots, make_app
-from .transit_kernels import LENGTH, BatchExplorer, loads
+from .transit_kernels import LENGTH, BatchExplorer, describe, loads, run
 
 RECORDED = "data/measured/nextdoor-fig6.json"
 NOTHING, HERE = "none yet", "this GPU"
@@ -75,6 +77,57 @@ def timed_shares(graph: Any, app: Any, roots: Any, seed: int, index: str) -> dic
     return shares
 
 
+def recorded_figure(graph: str, method: str) -> go.Figure:
+    """The recorded share of the index on ``graph``, and the paper's; a figure that says so where none was recorded."""
+    from gnnsample_lab.bench.suites.nextdoor.papers import FIGURE6
+
+    shares, gpu = recorded_shares()
+    if (graph, method) not in shares:
+        what = "no recorded times" if not shares else f"no recorded times of {graph} with this index"
+        return figures.empty_figure(
+            "Time share of the index",
+            f"No GPU here, and {what}.<br><i>gnnsample-lab bench nextdoor-fig6</i> on a GPU host records them.",
+        )
+    title = f"{graph} (synthetic)" if "-like" in graph else graph
+    label = f"{title} · NextDoor's settings, index {method} · measured on {gpu}, recorded"
+    paper = {row["app"]: row["index_percent"] for row in FIGURE6 if row["graph"] == graph}
+    return figures.index_share(shares[graph, method], paper=paper, label=label)
+
+
+def count_bytes(result: Any) -> Any:
+    return work_of(result)
+
+
+def measure(
+    host: Any, on_device: Any, device: str, app: str, fanouts: list[int], batch: int, seed: int, method: str
+) -> dict[str, float]:
+    """Percent of a step's time that its index takes on this GPU; empty without one."""
+    if device == "cpu":
+        return {}
+    application = make_app(app, fanouts, LENGTH)
+    return timed_shares(on_device, application, draw_roots(host, batch, seed), seed, method)
+
+
+def draw(
+    host: Any,
+    device: str,
+    app: str,
+    fanouts: list[int],
+    batch: int,
+    work: Any,
+    timed: Any,
+    method: str,
+    recorded: str,
+) -> dict[str, Any]:
+    if timed:
+        what = f"{host.title} · {app}, {batch:,} roots, index {method}"
+        share = figures.index_share(timed, label=f"{what} · measured on {runtime.device_name()}")
+    else:
+        share = recorded_figure(recorded, method)
+    label = describe(host, device, app, fanouts, f"{batch:,} roots")
+    return {"work": figures.index_work(work, label=label), "share": share}
+
+
 class IndexExplorer(BatchExplorer):
     """What the scheduling index costs: bytes it moves against those of sampling, and its share of the time.
 
@@ -87,6 +140,7 @@ class IndexExplorer(BatchExplorer):
     """
 
     heading = "What the scheduling index costs"
+    recipe: ClassVar[Recipe] = {"result": run, "work": count_bytes, "timed": measure, "shown": draw}
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"work": (1, 520), "share": (1, 480)}
 
     method = traitlets.Unicode("radix").tag(state=True)
@@ -109,12 +163,8 @@ class IndexExplorer(BatchExplorer):
         ]
         return {control.name: control for control in controls}
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        work = work_of(self.result(state, state["batch"]))
-        shown = {
-            "work": figures.index_work(work, label=self.label(state, f"{state['batch']:,} roots")),
-            "share": self._share(state),
-        }
+    def summary(self, made: dict[str, Any]) -> str:
+        work = made["work"]
         sampling = sum(sum(row.values()) for name, row in work.items() if name.endswith("sampling"))
         ratios = {
             name: sum(sum(row.values()) for key, row in work.items() if key.endswith(name)) / max(1, sampling)
@@ -123,59 +173,4 @@ class IndexExplorer(BatchExplorer):
         told = " and ".join(
             f"<b>{ratio:.2f}</b> times as much for a {name}" for name, ratio in ratios.items()
         )
-        return (
-            shown,
-            f"Counted over all steps, sampling moves {sampling / 1e6:,.2f} MB, and the index {told}.",
-        )
-
-    def _share(self, state: dict[str, Any]) -> go.Figure:
-        if self.device == "cpu":
-            return recorded_figure(state["recorded"], state["method"])
-        shares = self.remember(("timed", *sorted(state.items())), lambda: self._timed(state))
-        return figures.index_share(shares, label=self._timed_label(state))
-
-    def _timed(self, state: dict[str, Any]) -> dict[str, float]:
-        app = make_app(state["app"], self.fanouts(state), LENGTH)
-        roots = draw_roots(self.graph, state["batch"], state["seed"])
-        return timed_shares(self.device_graph, app, roots, state["seed"], state["method"])
-
-    def _timed_label(self, state: dict[str, Any]) -> str:
-        from gnnsample_lab.device import runtime
-
-        what = f"{self.graph.title} · {state['app']}, {state['batch']:,} roots, index {state['method']}"
-        return f"{what} · measured on {runtime.device_name()}"
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        label, timed = self.label(state, f"{state['batch']:,} roots"), []
-        share = f"transit_index.recorded_figure({state['recorded']!r}, {state['method']!r})"
-        if self.device == "cuda":
-            arguments = f"app, roots, {state['seed']}, {state['method']!r}"
-            timed = [f'timed = transit_index.timed_shares(g.to("cuda", features=False), {arguments})']
-            share = f"figures.index_share(timed, label={self._timed_label(state)!r})"
-        return [
-            "from gnnsample_widgets import transit_index",
-            *self.run_lines(state, state["batch"]),
-            *timed,
-            f"label = {label!r}",
-            "shown = {",
-            '    "work": figures.index_work(transit_index.work_of(result), label=label),',
-            f'    "share": {share},',
-            "}",
-        ]
-
-
-def recorded_figure(graph: str, method: str) -> go.Figure:
-    """The recorded share of the index on ``graph``, and the paper's; a figure that says so where none was recorded."""
-    from gnnsample_lab.bench.suites.nextdoor.papers import FIGURE6
-
-    shares, gpu = recorded_shares()
-    if (graph, method) not in shares:
-        what = "no recorded times" if not shares else f"no recorded times of {graph} with this index"
-        return figures.empty_figure(
-            "Time share of the index",
-            f"No GPU here, and {what}.<br><i>gnnsample-lab bench nextdoor-fig6</i> on a GPU host records them.",
-        )
-    title = f"{graph} (synthetic)" if "-like" in graph else graph
-    label = f"{title} · NextDoor's settings, index {method} · measured on {gpu}, recorded"
-    paper = {row["app"]: row["index_percent"] for row in FIGURE6 if row["graph"] == graph}
-    return figures.index_share(shares[graph, method], paper=paper, label=label)
+        return f"Counted over all steps, sampling moves {sampling / 1e6:,.2f} MB, and the index {told}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
@@ -14,7 +13,8 @@ from gnnsample_lab.sampling.explain import threads
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import batch_options
-from .transit import APPS, KHOP, StepExplorer, app_line, draw_roots, make_app
+from .recipe import Recipe
+from .transit import APPS, KHOP, StepExplorer, draw_roots, drawn_on, make_app
 
 MOST_ROOTS = 4096
 LENGTH = 4
@@ -42,6 +42,18 @@ def over_batches(result: Any, step: int, sizes: list[int]) -> tuple[list[Any], d
     size, transits = result.shape[step].size, result.transits(step)
     found = [threads.transit_load(transits[:count], size) for count in sizes]
     return [load.by_kernel()[1] for load in found], sharing(found)
+
+
+def run(host: Any, on_device: Any, device: str, app: str, fanouts: list[int], batch: int, seed: int) -> Any:
+    """The samples of an application."""
+    application = make_app(app, fanouts, LENGTH)
+    return lab.run_app(on_device, application, draw_roots(host, batch, seed), device=device, seed=seed)
+
+
+def describe(host: Any, device: str, app: str, fanouts: list[int], *extra: str) -> str:
+    """Graph, settings and origin of the counts, for labels."""
+    hops = " " + ", ".join(map(str, fanouts)) if app == KHOP else ""
+    return " · ".join([host.title, app + hops, *extra, drawn_on(device)])
 
 
 class BatchExplorer(Explorer):
@@ -73,35 +85,47 @@ class BatchExplorer(Explorer):
         for name in ("fanout_1", "fanout_2"):
             self.controls[name].disabled = self.app != KHOP
 
-    def fanouts(self, state: dict[str, Any]) -> list[int]:
-        """Fanouts of k-hop, hop 1 next to the roots."""
-        return [state["fanout_1"], state["fanout_2"]]
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        return {**state, "fanouts": [state["fanout_1"], state["fanout_2"]], "sizes": self._sizes}
 
-    def result(self, state: dict[str, Any], count: int) -> Any:
-        """The samples of the first ``count`` roots, kept."""
-        key = (state["app"], *self.fanouts(state), state["seed"], count)
-        return self.remember(key, lambda: self._draw(state, count))
 
-    def _draw(self, state: dict[str, Any], count: int) -> Any:
-        app = make_app(state["app"], self.fanouts(state), LENGTH)
-        roots = draw_roots(self.graph, count, state["seed"])
-        return lab.run_app(self.device_graph, app, roots, device=self.device, seed=state["seed"])
+def run_largest(
+    host: Any, on_device: Any, device: str, app: str, fanouts: list[int], sizes: list[int], seed: int
+) -> Any:
+    """The draws of a sample do not depend on how many there are: the largest run holds all the smaller ones."""
+    return run(host, on_device, device, app, fanouts, sizes[-1], seed)
 
-    def label(self, state: dict[str, Any], *extra: str) -> str:
-        """Graph, settings and origin of the counts."""
-        hops = " " + ", ".join(map(str, self.fanouts(state))) if state["app"] == KHOP else ""
-        drawn = f"counted from the sample, drawn on the {'GPU' if self.device == 'cuda' else 'CPU'}"
-        return " · ".join([self.graph.title, state["app"] + hops, *extra, drawn])
 
-    def run_lines(self, state: dict[str, Any], count: int) -> list[str]:
-        """Code that draws the samples of ``count`` roots."""
-        return [
-            "from gnnsample_widgets import transit, transit_kernels",
-            "",
-            app_line(state["app"], self.fanouts(state), LENGTH),
-            f"roots = transit.draw_roots(g, {count}, seed={state['seed']})",
-            f"result = lab.run_app(g, app, roots, device={self.device!r}, seed={state['seed']})",
-        ]
+def group(result: Any, batch: int) -> list[Any]:
+    """The transits of every step of so many samples, grouped."""
+    return loads(result, batch)
+
+
+def draw(
+    host: Any,
+    device: str,
+    app: str,
+    fanouts: list[int],
+    batch: int,
+    sizes: list[int],
+    result: Any,
+    steps: list[Any],
+    step: int,
+) -> dict[str, Any]:
+    load, at, roots = steps[step - 1], f"step {step}", f"{batch:,} roots"
+    what = (host, device, app, fanouts)
+    return {
+        "histogram": figures.kernel_histogram(load.draws, load.kernel, label=describe(*what, roots, at)),
+        "batches": figures.sharing_by_batch(
+            sizes, *over_batches(result, step - 1, sizes), marked=batch, label=describe(*what, at)
+        ),
+        "shares": figures.kernel_shares(
+            [each.by_kernel() for each in steps],
+            sharing(steps),
+            marked=step - 1,
+            label=describe(*what, roots),
+        ),
+    }
 
 
 class KernelExplorer(StepExplorer, BatchExplorer):
@@ -112,6 +136,7 @@ class KernelExplorer(StepExplorer, BatchExplorer):
     """
 
     heading = "Sub-warp, block or grid: which kernel a transit goes to"
+    recipe: ClassVar[Recipe] = {"result": run_largest, "steps": group, "shown": draw}
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
         "histogram": (1, 480),
         "batches": (1, 480),
@@ -127,31 +152,8 @@ class KernelExplorer(StepExplorer, BatchExplorer):
         controls.insert(4, Slider("step", "Step", self.step, min=1, max=max(2, self.step)))
         return {control.name: control for control in controls}
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        step, count = state["step"] - 1, state["batch"]
-        # The draws of a sample do not depend on how many there are: the largest run holds all the smaller ones.
-        result = self.result(state, self._sizes[-1])
-        of_steps = loads(result, count)
-        draws, shared = over_batches(result, step, self._sizes)
-        load, at = of_steps[step], f"step {step + 1}"
-        roots = f"{count:,} roots"
-        shown = {
-            "histogram": figures.kernel_histogram(
-                load.draws, load.kernel, label=self.label(state, roots, at)
-            ),
-            "batches": figures.sharing_by_batch(
-                self._sizes, draws, shared, marked=count, label=self.label(state, at)
-            ),
-            "shares": figures.kernel_shares(
-                [each.by_kernel() for each in of_steps],
-                sharing(of_steps),
-                marked=step,
-                label=self.label(state, roots),
-            ),
-        }
-        return shown, self._summary_of(load, at)
-
-    def _summary_of(self, load: Any, at: str) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        load, at = made["steps"][made["step"] - 1], f"step {made['step']}"
         if not len(load.vertex):
             return "No sample has a transit at this step."
         transits, draws = load.by_kernel()
@@ -164,25 +166,3 @@ class KernelExplorer(StepExplorer, BatchExplorer):
             f"several <i>samples</i> want. The most wanted is vertex <b>{load.vertex[load.pairs.argmax()]}</b>'s, by "
             f"<b>{load.pairs.max():,}</b> pairs."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        step, count = state["step"] - 1, state["batch"]
-        at, roots = f"step {step + 1}", f"{count:,} roots"
-        return [
-            *self.run_lines(state, self._sizes[-1]),
-            f"steps = transit_kernels.loads(result, {count})",
-            f"sizes, load = {self._sizes}, steps[{step}]",
-            f"draws, shared = transit_kernels.over_batches(result, {step}, sizes)",
-            "shown = {",
-            '    "histogram": figures.kernel_histogram(',
-            f"        load.draws, load.kernel, label={self.label(state, roots, at)!r}",
-            "    ),",
-            '    "batches": figures.sharing_by_batch(',
-            f"        sizes, draws, shared, marked={count}, label={self.label(state, at)!r}",
-            "    ),",
-            '    "shares": figures.kernel_shares(',
-            "        [each.by_kernel() for each in steps], transit_kernels.sharing(steps),",
-            f"        marked={step}, label={self.label(state, roots)!r},",
-            "    ),",
-            "}",
-        ]

@@ -4,15 +4,52 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import plotly.graph_objects as go
 import traitlets
 
-from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures, strategies
+import gnnsample_lab as lab
+from gnnsample_lab import figures, strategies
 
 from .controls import Choice, Control, Slider, Switch
 from .fanouts import FanoutExplorer
-from .graphs import batch_options, draw_seeds, seed_lines, seed_pool
+from .graphs import batch_options, draw_seeds
+from .recipe import Each, Recipe
 from .recorded import modelled
+
+
+def sample(on_device: Any, device: str, seeds: Any, fanouts: list[int], pick: str, seed: int) -> Any:
+    """One sample: every strategy returns an equal one, so that the GPU model can replay it under each."""
+    sampler = lab.NeighborSampler(on_device, fanouts, pick=pick, seed=seed, device=device)
+    return sampler.sample(seeds)
+
+
+def trace(
+    on_device: Any,
+    host: Any,
+    device: str,
+    seeds: Any,
+    fanouts: list[int],
+    pick: str,
+    seed: int,
+    batch: Any,
+    strategy: str,
+) -> Any:
+    """What a strategy does: measured on a GPU, modelled without one."""
+    if device == "cpu":
+        return modelled(host, batch, strategy)
+    sampler = lab.NeighborSampler(
+        on_device, fanouts, strategy=strategy, pick=pick, seed=seed, device=device, trace=True
+    )
+    return sampler.sample(seeds).trace
+
+
+def draw(traces: dict[str, Any], pair: list[str], compared: list[str]) -> dict[str, Any]:
+    two = [traces[name] for name in pair]
+    return {
+        "work": figures.work_per_hop(two[-1]),
+        "times": figures.hop_times(two),
+        "utilisation": figures.utilisation(two),
+        "strategies": figures.strategy_comparison([traces[name] for name in compared]),
+    }
 
 
 class WorkloadExplorer(FanoutExplorer):
@@ -27,6 +64,12 @@ class WorkloadExplorer(FanoutExplorer):
     """
 
     heading = "Work per hop, and what each strategy makes of it"
+    recipe: ClassVar[Recipe] = {
+        "seeds": draw_seeds,
+        "batch": sample,
+        "traces": Each(trace, "strategy", of="compared"),
+        "shown": draw,
+    }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
         ("work", "times", "utilisation", "strategies"), (1, 500)
     )
@@ -39,7 +82,6 @@ class WorkloadExplorer(FanoutExplorer):
     every_strategy = traitlets.Bool(True).tag(state=True)
 
     def prepare(self, state: dict[str, Any]) -> None:
-        self._pool = seed_pool(self.graph)
         if "batch_size" not in state:
             self.batch_size = min(self.batch_size, max(batch_options(self.graph, 8192)))
 
@@ -62,54 +104,14 @@ class WorkloadExplorer(FanoutExplorer):
         ]
         return {control.name: control for control in controls}
 
-    def _sample(self, state: dict[str, Any], strategy: str) -> MiniBatch:
-        sampler = NeighborSampler(
-            self.device_graph,
-            self.fanouts(state),
-            strategy=strategy,
-            pick=state["pick"],
-            seed=state["seed"],
-            device=self.device,
-            trace=self.device == "cuda",
-        )
-        batch: MiniBatch = sampler.sample(draw_seeds(self._pool, state["batch_size"], state["seed"]))
-        return batch
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        pair = list(dict.fromkeys([state["baseline"], state["strategy"]]))
+        others = [name for name in strategies() if name != "auto"] if state["every_strategy"] else pair
+        compared = list(dict.fromkeys([state["baseline"], *others]))
+        return {**super().parameters(state), "pair": pair, "compared": compared}
 
-    def _traces(self, state: dict[str, Any], wanted: list[str]) -> dict[str, SampleTrace]:
-        """Traces by strategy: each measured on a GPU; without one, one sample replayed under every
-        strategy."""
-        # Which strategies are looked at changes nothing in what the others did.
-        sampled = tuple(
-            (k, v) for k, v in state.items() if k not in ("strategy", "baseline", "every_strategy")
-        )
-        traces: dict[str, SampleTrace] = self.remember(sampled, dict)
-        missing = [name for name in wanted if name not in traces]
-        if self.device == "cuda":
-            traces.update({name: self._sample(state, name).trace for name in missing})
-        elif missing:
-            batch = self._sample(state, missing[0])
-            traces.update({name: modelled(self.host_graph, batch, name) for name in missing})
-        return traces
-
-    def _chosen(self, state: dict[str, Any]) -> list[str]:
-        return list(dict.fromkeys([state["baseline"], state["strategy"]]))
-
-    def _compared(self, state: dict[str, Any]) -> list[str]:
-        others = [name for name in strategies() if name != "auto"] if state["every_strategy"] else []
-        return list(dict.fromkeys([state["baseline"], *([] if others else [state["strategy"]]), *others]))
-
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        traces = self._traces(state, list(dict.fromkeys(self._compared(state) + self._chosen(state))))
-        pair = [traces[name] for name in self._chosen(state)]
-        shown = {
-            "work": figures.work_per_hop(traces[state["strategy"]]),
-            "times": figures.hop_times(pair),
-            "utilisation": figures.utilisation(pair),
-            "strategies": figures.strategy_comparison([traces[name] for name in self._compared(state)]),
-        }
-        return shown, self._summary_of(pair)
-
-    def _summary_of(self, pair: list[SampleTrace]) -> str:
+    def summary(self, made: dict[str, Any]) -> str:
+        pair = [made["traces"][name] for name in made["pair"]]
         work = pair[-1].hops.workload
         growth = " → ".join(f"{int(n):,}" for n in work)
         text = f"Vertices expanded: <b>{growth}</b>. "
@@ -124,23 +126,3 @@ class WorkloadExplorer(FanoutExplorer):
             + f"<b>{slow.strategy}</b> takes {relation} <b>{fast.strategy}</b>, and spends {share:.0%} of it "
             f"outside its sampling kernels ({slow.label})."
         )
-
-    def code_lines(self, state: dict[str, Any]) -> list[str]:
-        return [
-            *seed_lines(self.graph, state["batch_size"], state["seed"]),
-            "",
-            "def trace(strategy):",
-            f"    sampler = lab.NeighborSampler(g, {self.fanouts(state)}, strategy=strategy, "
-            f"pick={state['pick']!r}, "
-            f"seed={state['seed']}, device={self.device!r}, trace=True)",
-            "    return sampler.sample(seeds).trace",
-            "",
-            f"pair = [trace(name) for name in {self._chosen(state)}]",
-            "shown = {",
-            '    "work": figures.work_per_hop(pair[-1]),',
-            '    "times": figures.hop_times(pair),',
-            '    "utilisation": figures.utilisation(pair),',
-            f'    "strategies": figures.strategy_comparison([trace(name) for name in '
-            f"{self._compared(state)}]),",
-            "}",
-        ]
