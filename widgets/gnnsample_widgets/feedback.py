@@ -76,6 +76,7 @@ def exercise(hint: str) -> Callable[[Callable[..., Feedback]], Callable[..., Fee
             except Exception as error:  # the learner's own code runs in here
                 return wrong(f"Your answer could not be checked ({type(error).__name__}: {error}). {hint}")
 
+        checked.is_exercise = True  # type: ignore[attr-defined]
         return checked
 
     return wrap

@@ -39,26 +39,6 @@ def lists_per_warp(answer: Any) -> Feedback:
     )
 
 
-@exercise('Give the kernel: "sub-warp", "block" or "grid".')
-def kernel(answer: Any) -> Feedback:
-    """300 samples share a transit and each draws 10 of its 40 neighbours: which kernel?"""
-    given = str(answer).strip().lower()
-    if given == "grid":
-        return right(
-            "300 · 10 = 3,000 neighbours to sample, more than the 1,024 threads of a block. How many neighbours it has "
-            "does not count: the draws are the work."
-        )
-    if given in ("block", "thread block"):
-        return wrong(
-            "A block has at most 1,024 threads, one for each neighbour to sample. How many are there?"
-        )
-    if given in ("sub-warp", "subwarp", "warp"):
-        return wrong("A sub-warp serves a transit with fewer than 32 neighbours to sample. Multiply.")
-    return wrong(
-        "Multiply the pairs by the neighbours that each of them samples, and look at the limits 32 and 1,024."
-    )
-
-
 @exercise(
     "Write a function of (sample, transit) pairs that returns them in transit-parallel order, and give me it."
 )
@@ -90,6 +70,26 @@ def scheduled(answer: Any) -> Feedback:
     return right(
         "The key is the transit, and the sort is stable. A radix sort does just that, digit by digit from the lowest; "
         "a counting sort does it in one pass, with a counter for every vertex of the graph."
+    )
+
+
+@exercise('Give the kernel: "sub-warp", "block" or "grid".')
+def kernel(answer: Any) -> Feedback:
+    """300 samples share a transit and each draws 10 of its 40 neighbours: which kernel?"""
+    given = str(answer).strip().lower()
+    if given == "grid":
+        return right(
+            "300 · 10 = 3,000 neighbours to sample, more than the 1,024 threads of a block. How many neighbours it has "
+            "does not count: the draws are the work."
+        )
+    if given in ("block", "thread block"):
+        return wrong(
+            "A block has at most 1,024 threads, one for each neighbour to sample. How many are there?"
+        )
+    if given in ("sub-warp", "subwarp", "warp"):
+        return wrong("A sub-warp serves a transit with fewer than 32 neighbours to sample. Multiply.")
+    return wrong(
+        "Multiply the pairs by the neighbours that each of them samples, and look at the limits 32 and 1,024."
     )
 
 
