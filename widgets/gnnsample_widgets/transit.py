@@ -142,10 +142,11 @@ def draw(
 ) -> dict[str, Any]:
     hops = f" {fanout}, {fanout}" if app == KHOP else ""
     label = f"{graph.title} · {app}{hops}, {roots} roots, step {step} · {drawn_on(device)}"
+    calls, lanes, counts = threads_of
     return {
-        "sample": map_of("sample", *threads_of, label),
-        "transit": map_of("transit", *threads_of, label),
-        "totals": totals_of(threads_of[2], sectors, label),
+        "sample": map_of("sample", calls, lanes, counts, label),
+        "transit": map_of("transit", calls, lanes, counts, label),
+        "totals": totals_of(counts, sectors, label),
     }
 
 
@@ -218,14 +219,14 @@ class ThreadsExplorer(StepExplorer):
 
     def summary(self, made: dict[str, Any]) -> str:
         calls, sectors = made["threads_of"][0], made["sectors"]
-        made = int((calls.transit >= 0).sum())
-        if not made:
+        called = int((calls.transit >= 0).sum())
+        if not called:
             return "No sample has a transit at this step."
         different = len(np.unique(calls.transit[calls.transit >= 0]))
         sample, transit, staged, least = sectors.values()
         compared = "fewer" if staged < transit else "more" if staged > transit else "no fewer and no more"
         return (
-            f"<b>{made:,}</b> calls of next, one thread each, on <b>{different:,}</b> different lists. They touch "
+            f"<b>{called:,}</b> calls of next, one thread each, on <b>{different:,}</b> different lists. They touch "
             f"<b>{sample:,}</b> sectors sample-parallel and <b>{transit:,}</b> transit-parallel; <b>{least:,}</b> of "
             f"them are different. Copying the lists of block and grid transits to shared memory reads "
             f"<b>{staged:,}</b>, {compared}."
