@@ -41,6 +41,8 @@ def reading(path: Path, what: str = "data") -> Iterator[None]:
     except CorruptDataError:
         raise  # it names its file already
     except FileNotFoundError as error:
+        if error.errno is None:  # raised here, about a file within
+            raise
         raise FileNotFoundError(f"{path} does not exist") from error
     except OSError as error:
         # gzip's errors have no number; the system's have one, and a text for it.

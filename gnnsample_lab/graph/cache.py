@@ -36,7 +36,7 @@ _META = "graph.json"
 _CHUNK_BYTES = 1 << 24
 _TEMPORARY = re.compile(r"\.(?P<target>.+-.+)\.[a-z0-9_]{8}")
 """Folders that are being written: the name, and what ``tempfile`` adds."""
-_passed: set[tuple[str, int, int, int]] = set()
+_passed: set[tuple[object, ...]] = set()
 """Files whose checksum was right in this process, where that could not be written down."""
 
 

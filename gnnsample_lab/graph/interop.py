@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnsample_lab.checks import array, numbers, shown, text
+from gnnsample_lab.checks import array, shown, text
 
 if TYPE_CHECKING:
     from gnnsample_lab.graph.graph import Graph
@@ -30,8 +30,8 @@ def from_networkx(
         name: defaults to the NetworkX graph's own name.
 
     Raises:
-        TypeError: not a NetworkX graph.
-        ValueError: an edge or node lacks a named attribute.
+        TypeError: not a NetworkX graph, or an attribute that is no number, such as the text "2.5".
+        ValueError: an edge or node lacks a named attribute, or has one of another length than the others.
     """
     from gnnsample_lab.graph.graph import Graph
 
@@ -50,7 +50,7 @@ def from_networkx(
         missing = next(((u, v) for u, v, data in pairs if weight not in data), None)
         if missing is not None:
             raise ValueError(f"weight names an attribute that edge {missing} lacks (got {weight!r})")
-        edge_weight = numbers("weight", [data[weight] for _, _, data in pairs])
+        edge_weight = _numbers([data[weight] for _, _, data in pairs], "weight", [(u, v) for u, v, _ in pairs])
 
     def column(attribute: str | None, argument: str) -> np.ndarray | None:
         if attribute is None:
@@ -58,14 +58,28 @@ def from_networkx(
         lacking = next((node for node in nodes if attribute not in graph.nodes[node]), None)
         if lacking is not None:
             raise ValueError(f"{argument} names an attribute that node {lacking!r} lacks (got {attribute!r})")
-        found: np.ndarray = numbers(argument, [graph.nodes[node][attribute] for node in nodes])
-        return found
+        return _numbers([graph.nodes[node][attribute] for node in nodes], argument, nodes)
 
     return Graph.from_edges(
         src, dst, len(nodes), edge_weight=edge_weight,
         feat=column(feat, "feat"), label=column(label, "label"),
         undirected=not graph.is_directed(), name=name or getattr(graph, "name", "") or "networkx",
     )  # fmt: skip
+
+
+def _numbers(values: list[Any], argument: str, owners: list[Any]) -> np.ndarray:
+    """The values of an attribute as one array; an error names the first edge or node whose value does not fit."""
+    shapes = []
+    for value, owner in zip(values, owners):
+        found = np.asarray(value)
+        if found.dtype.kind not in "iufb":
+            raise TypeError(f"{argument} names an attribute that is no number at {owner!r} (got {value!r})")
+        shapes.append(found.shape)
+        if found.shape != shapes[0]:
+            raise ValueError(
+                f"{argument} names an attribute of shape {shapes[0]} at {owners[0]!r} and {found.shape} at {owner!r}"
+            )
+    return np.asarray(values)
 
 
 def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
@@ -76,7 +90,7 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     canonical order; ``edge_ids`` keeps the column of ``edge_index`` that each came from.
 
     Raises:
-        TypeError: heterogeneous data.
+        TypeError: heterogeneous data, or masks that are not boolean.
         ValueError: no ``edge_index``, or contents that are no valid graph.
     """
     from gnnsample_lab.graph.graph import Graph
@@ -96,6 +110,9 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
         if attribute is not None and (attribute.ndim == 1 or attribute.shape[1:] == (1,)):
             weight = attribute.reshape(-1)
     splits = {k: getattr(data, m) for k, m in _MASKS.items() if getattr(data, m, None) is not None}
+    for split, mask in splits.items():
+        if array(_MASKS[split], mask).dtype.kind != "b":  # zeros and ones would be taken for vertex ids
+            raise TypeError(f"{_MASKS[split]} must hold booleans (got dtype {mask.dtype})")
     label = getattr(data, "y", None)
     return Graph.from_edges(
         edges[0], edges[1], data.num_nodes, edge_weight=weight, feat=getattr(data, "x", None),

@@ -348,7 +348,10 @@ def _load_npz(name: str, base: Path, download: bool, use_cache: bool, progress: 
     files = sorted(f for f in folder.iterdir() if f.is_file())
     stamp = cache.fingerprint(["npz", name, [cache.file_stamp(f) for f in files]])
     found = folder
-    return cache.cached(base, name, stamp, lambda: npz_source.read(found, entry["format"], name), use_cache)
+    classes = entry.get("num_classes") or -1
+    return cache.cached(
+        base, name, stamp, lambda: npz_source.read(found, entry["format"], name, classes), use_cache
+    )
 
 
 def _without_features(graph: Graph) -> Graph:

@@ -1,41 +1,25 @@
 """Open Graph Benchmark folders -> Graph.
 
-The ``ogb`` package gives the metadata (``master.csv``) and reads the raw CSV folders. Its dataset classes are
-not used: they prompt on large downloads, call ``exit``, unpickle their cache and fail on current PyTorch. Its
-reader is loaded from its file alone, since importing ``ogb.io`` would pull in PyTorch and a version check
-over the network. Binary (.npz) folders are streamed here, because papers100M does not fit in memory twice.
+The ``ogb`` package gives the metadata (``master.csv``). Its readers are not used: its dataset classes prompt on large
+downloads, call ``exit``, unpickle their cache and fail on current PyTorch, and its reader of CSV folders takes what it
+finds (``1.5`` is vertex 1, missing edges are not missed). Binary (.npz) folders are streamed, because papers100M does
+not fit in memory twice.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
-import gzip
 import importlib.util
-import io
-import sys
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.files import reading
+from gnnsample_lab.graph import checks, node_data, tables
 from gnnsample_lab.graph.errors import CorruptDataError, UnknownDatasetError
 from gnnsample_lab.graph.graph import Graph
-
-_DAMAGE = (
-    EOFError,
-    gzip.BadGzipFile,
-    zlib.error,
-    zipfile.BadZipFile,
-    UnicodeDecodeError,
-    ValueError,
-    KeyError,
-)
 
 
 @dataclass(frozen=True)
@@ -51,7 +35,9 @@ class OgbInfo:
     add_inverse_edge: bool
     is_hetero: bool
     is_binary: bool
+    has_features: bool
     split: str
+    """Folder of the split that ogb takes; empty for link-prediction datasets."""
     additional_edge_files: tuple[str, ...]
     num_classes: int
 
@@ -92,6 +78,7 @@ def master() -> dict[str, OgbInfo]:
                 add_inverse_edge=entry("add_inverse_edge") == "True",
                 is_hetero=entry("is hetero") == "True",
                 is_binary=entry("binary") == "True",
+                has_features=entry("has_node_attr") == "True",
                 split=entry("split") if task == "nodeproppred" else "",
                 additional_edge_files=() if extra == "None" else tuple(extra.split(",")),
                 num_classes=int(classes) if classes.isdigit() else -1,
@@ -137,171 +124,102 @@ def read(
             False keeps the edges as they are listed.
         scratch: folder for features that are streamed to disk instead of memory (binary datasets).
 
-    Splits of link-prediction datasets are pickles and are not read: ``splits`` is empty there.
+    Splits of link-prediction datasets are pickles and are not read: ``splits`` is empty there, and labels are read
+    where there are any. Every other file that ogb's table promises must be there.
 
     Raises:
-        CorruptDataError: a cut-off or damaged file, named.
+        CorruptDataError: a missing, cut-off or damaged file, or contents that disagree; names the file.
     """
+    raw = folder / "raw"
     try:
-        raw = _read_binary(folder / "raw", scratch) if meta.is_binary else _read_csv(folder / "raw", meta)
-        labels = _read_labels(folder / "raw", meta)
-        splits = _read_splits(folder, meta)
-    except CorruptDataError:
-        raise
-    except (*_DAMAGE, RuntimeError) as error:
-        raise CorruptDataError(_diagnose(folder, error)) from error
-    src, dst = raw["edge_index"]
-    weight = raw.get("edge_weight")
+        src, dst, num_nodes, feat = (
+            _read_binary(raw, meta, scratch) if meta.is_binary else _read_csv(raw, meta)
+        )
+        weight = _read_weights(raw, len(src)) if "edge_weight" in meta.additional_edge_files else None
+        label = _read_labels(raw, meta, num_nodes)
+        splits = _read_splits(folder / "split" / meta.split, num_nodes) if meta.split else {}
+    except FileNotFoundError as error:
+        raise CorruptDataError(f"{error}: {folder} is incomplete, remove it to download it again") from error
+    except CorruptDataError as error:
+        raise CorruptDataError(f"{error}; remove {folder} to download it again") from error
     both = meta.add_inverse_edge if undirected is None else undirected
     if both:
         # As ogb's own reader does, self-loops included.
         src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
         weight = None if weight is None else np.concatenate([weight, weight])
-    try:
+    with reading(folder, "an OGB graph"):
         graph = Graph.from_edges(
-            src, dst, int(raw["num_nodes"]), edge_weight=weight, feat=raw.get("node_feat"), label=labels,
-            splits=splits, name=meta.name,
+            src, dst, num_nodes, edge_weight=weight, feat=feat, label=label, splits=splits, name=meta.name,
         )  # fmt: skip
-    except (TypeError, ValueError) as error:
-        raise CorruptDataError(f"OGB folder {folder} holds no valid graph: {error}") from error
     if meta.num_classes > graph.num_classes and graph.label is not None and graph.label.ndim == 1:
         graph._set("num_classes", meta.num_classes)
     return graph
 
 
-def _reader() -> ModuleType:
-    """``ogb/io/read_graph_raw.py`` as a module of its own, imported without the version look-up."""
-    name = "gnnsample_lab._ogb_read_graph_raw"
-    if name in sys.modules:
-        return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, ogb_package() / "io" / "read_graph_raw.py")
-    if spec is None or spec.loader is None:
-        raise ImportError("the installed ogb package has no io/read_graph_raw.py")
-    module = importlib.util.module_from_spec(spec)
-    absent = "outdated" not in sys.modules
-    if absent:
-        sys.modules["outdated"] = None  # type: ignore[assignment]  # ogb then skips its network look-up
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        if absent:
-            del sys.modules["outdated"]
-    sys.modules[name] = module
-    return module
+_Parts = tuple[np.ndarray, np.ndarray, int, np.ndarray | None]
+"""Sources, destinations, number of vertices, features."""
 
 
-def _read_csv(raw: Path, meta: OgbInfo) -> dict[str, Any]:
-    extra = [f for f in meta.additional_edge_files if f == "edge_weight"]
-    reader = _reader()
-    # It prints progress remarks and draws a bar for its single graph.
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        graphs = reader.read_csv_graph_raw(str(raw), add_inverse_edge=False, additional_edge_files=extra)
-    if len(graphs) != 1:
-        raise CorruptDataError(f"{raw} must hold one graph (got {len(graphs)})")
-    graph = graphs[0]
-    listed = _csv(raw / "num-edge-list.csv.gz").reshape(-1)
-    if graph["edge_index"].shape[1] != int(listed.sum()):
+def _read_csv(raw: Path, meta: OgbInfo) -> _Parts:
+    listed = {}
+    for what in ("node", "edge"):
+        path = raw / f"num-{what}-list.csv.gz"
+        counts = tables.integers(path, 1)
+        if len(counts) != 1:
+            raise CorruptDataError(f"{path} must list one graph (got {len(counts)})")
+        listed[what] = node_data.count(int(counts[0, 0]), {"node": "vertices", "edge": "edges"}[what], path)
+    num_nodes = listed["node"]
+    path = raw / "edge.csv.gz"
+    edges = tables.integers(path, 2, rows=listed["edge"])
+    outside = (edges < 0) | (edges >= num_nodes)
+    if outside.any():
+        line = int(np.flatnonzero(outside.any(axis=1))[0])
         raise CorruptDataError(
-            f"{raw / 'edge.csv.gz'} must hold {int(listed.sum())} edges (got {graph['edge_index'].shape[1]})"
+            f"{path} line {line + 1} must name two of the {num_nodes:,} vertices (got {edges[line].tolist()})"
         )
-    if extra:
-        graph["edge_weight"] = graph["edge_weight"].reshape(-1)
-    return dict(graph)
+    feat = None
+    path = raw / "node-feat.csv.gz"
+    if meta.has_features or path.is_file():
+        feat = tables.numbers(path, rows=num_nodes).astype(np.float32)
+    return edges[:, 0], edges[:, 1], num_nodes, feat
 
 
-def _read_labels(raw: Path, meta: OgbInfo) -> np.ndarray | None:
+def _read_binary(raw: Path, meta: OgbInfo, scratch: Path | None) -> _Parts:
+    path = raw / "data.npz"
+    with tables.npz(path) as archive:
+        (num_nodes,) = archive.integers("num_nodes_list", 1).tolist()
+        (num_edges,) = archive.integers("num_edges_list", 1).tolist()
+        node_data.count(num_nodes, "vertices", path)
+        edges = archive.read("edge_index", below=num_nodes, dtype=checks.id_dtype(num_nodes))
+        tables.check_shape(edges, (2, num_edges), f"array 'edge_index' of {path}")
+        feat = None
+        if meta.has_features:
+            feat = archive.read("node_feat", dtype=np.float32, scratch=scratch, kinds="fiu")
+            tables.check_shape(feat, (num_nodes, None), f"array 'node_feat' of {path}")
+    return edges[0], edges[1], num_nodes, feat
+
+
+def _read_weights(raw: Path, num_edges: int) -> np.ndarray:
+    path = raw / "edge_weight.csv.gz"
+    values = tables.numbers(path, rows=num_edges)
+    with reading(path, "edge weights"):
+        tables.check_shape(values, (num_edges, 1), str(path))
+        return np.asarray(checks.weights(values.reshape(-1), num_edges))
+
+
+def _read_labels(raw: Path, meta: OgbInfo, num_nodes: int) -> np.ndarray | None:
+    path = raw / ("node-label.npz" if meta.is_binary else "node-label.csv.gz")
+    if not meta.split and not path.is_file():
+        return None
     if meta.is_binary:
-        path = raw / "node-label.npz"
-        if not path.is_file():
-            return None
-        with np.load(path, allow_pickle=False) as data:
-            values = data["node_label"]
+        with tables.npz(path) as archive:
+            values = archive.read("node_label")
     else:
-        path = raw / "node-label.csv.gz"
-        if not path.is_file():
-            return None
-        values = _csv(path)
-    if values.dtype.kind == "f":  # papers100M marks vertices without a label as NaN
-        values = np.where(np.isnan(values), -1, values)
-    return values.astype(np.int64)
+        values = tables.numbers(path, rows=num_nodes, empty_is_nan=True)
+    return node_data.labels(values, num_nodes, meta.num_classes, str(path))
 
 
-def _read_splits(folder: Path, meta: OgbInfo) -> dict[str, np.ndarray]:
-    if not meta.split:
-        return {}
-    split = folder / "split" / meta.split
-    if not split.is_dir():
-        return {}
-    return {
-        name: _csv(split / f"{name}.csv.gz").reshape(-1).astype(np.int64)
-        for name in ("train", "valid", "test")
-    }
-
-
-def _csv(path: Path) -> np.ndarray:
-    import pandas
-
-    return pandas.read_csv(path, compression="gzip", header=None).to_numpy()
-
-
-def _read_binary(raw: Path, scratch: Path | None) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    with zipfile.ZipFile(raw / "data.npz") as archive:
-        names = set(archive.namelist())
-        nodes = _member(archive, "num_nodes_list.npy")
-        if len(nodes) != 1:
-            raise CorruptDataError(f"{raw / 'data.npz'} must hold one graph (got {len(nodes)})")
-        result["num_nodes"] = int(nodes[0])
-        result["edge_index"] = _member(
-            archive, "edge_index.npy", np.int32 if result["num_nodes"] < 2**31 else np.int64
-        )
-        if "node_feat.npy" in names:
-            result["node_feat"] = _member(archive, "node_feat.npy", np.float32, scratch)
-    return result
-
-
-def _member(
-    archive: zipfile.ZipFile, name: str, dtype: Any = None, scratch: Path | None = None, chunk: int = 1 << 26
-) -> np.ndarray:
-    """One .npy of an .npz, converted piece by piece; above 2 GiB into a file under ``scratch``."""
-    with archive.open(name) as stream:
-        version = np.lib.format.read_magic(stream)
-        read_header = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
-        shape, fortran, stored = read_header(stream)
-        if stored.hasobject or fortran:
-            raise CorruptDataError(f"{name} of {archive.filename} must be a plain C-ordered array")
-        target = np.dtype(dtype or stored)
-        count = int(np.prod(shape, dtype=np.int64))
-        if scratch is not None and count * target.itemsize > 1 << 31:
-            # The cache copies it and the file goes with the last reference to it.
-            import tempfile
-
-            with tempfile.TemporaryFile(dir=scratch) as handle:
-                flat: np.ndarray = np.memmap(handle, dtype=target, mode="w+", shape=(count,))
-        else:
-            flat = np.empty(count, dtype=target)
-        done = 0
-        while done < count:
-            want = min(chunk, (count - done) * stored.itemsize)
-            data = stream.read(max(stored.itemsize, want - want % stored.itemsize))
-            if not data:
-                raise CorruptDataError(f"{name} of {archive.filename} is cut off")
-            part = np.frombuffer(data, dtype=stored)
-            flat[done : done + len(part)] = part
-            done += len(part)
-    return flat.reshape(shape)
-
-
-def _diagnose(folder: Path, error: Exception) -> str:
-    """Find the file that cannot be read, since pandas does not name it."""
-    for path in sorted(folder.rglob("*.csv.gz")):
-        try:
-            with gzip.open(path) as handle:
-                while handle.read(1 << 20):
-                    pass
-        except (EOFError, OSError, zlib.error) as damage:
-            return f"{path} is cut off or damaged ({damage}); remove {folder} to download it again"
-    problem = f"{type(error).__name__}: {error}"
-    return f"OGB folder {folder} cannot be read ({problem}); remove it to download it again"
+def _read_splits(folder: Path, num_nodes: int) -> dict[str, np.ndarray]:
+    paths = {name: folder / f"{name}.csv.gz" for name in ("train", "valid", "test")}
+    parts = {name: (tables.integers(path, 1).reshape(-1), str(path)) for name, path in paths.items()}
+    return node_data.splits(parts, num_nodes)

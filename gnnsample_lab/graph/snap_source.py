@@ -1,20 +1,19 @@
 """SNAP edge lists (``.txt`` or ``.txt.gz``) -> Graph.
 
-A list has one edge per line, source then destination, separated by white space; lines that start with ``#``
-are comments. Ids are compacted: the vertices that occur get ``0 .. N-1`` in the order of their ids, so a
-list that already uses ``0 .. N-1`` keeps them. Undirected (the default) means the union of the edges and
-their reverses, each once: a list that names both directions of an edge, as directed SNAP lists do, gains no
+A list has one edge per line, source then destination, separated by white space; further columns are not read, and
+lines that start with ``#`` are comments. Ids are compacted: the vertices that occur get ``0 .. N-1`` in the order of
+their ids, so a list that already uses ``0 .. N-1`` keeps them. Undirected (the default) means the union of the edges
+and their reverses, each once: a list that names both directions of an edge, as directed SNAP lists do, gains no
 parallel edges.
 """
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from pathlib import Path
 
 import numpy as np
 
+from gnnsample_lab.graph import tables
 from gnnsample_lab.graph.csc import undirected_union
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import Graph
@@ -30,23 +29,13 @@ def read(path: Path, *, undirected: bool = True, name: str | None = None) -> Gra
         undirected: False keeps each edge as listed, parallel edges included.
 
     Raises:
-        CorruptDataError: cut off, damaged, or not a list of integer pairs.
+        FileNotFoundError: there is no such file.
+        CorruptDataError: empty, cut off, damaged, or not a list of integer pairs; names the file and the line.
     """
-    import pandas
-
-    try:
-        table = pandas.read_csv(
-            path, sep=r"\s+", comment="#", header=None, usecols=[0, 1], dtype=np.int64, engine="c",
-            compression="gzip" if path.suffix == ".gz" else None,
-        )  # fmt: skip
-        src, dst = table[0].to_numpy(), table[1].to_numpy()
-    except pandas.errors.EmptyDataError:
-        src = dst = np.empty(0, dtype=np.int64)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise CorruptDataError(f"edge list {path} is cut off or damaged ({error})") from error
-    except (ValueError, UnicodeDecodeError) as error:
-        raise CorruptDataError(f"edge list {path} must have two integers a line ({error})") from error
-    src, dst, num_nodes = _compact(src, dst)
+    edges = tables.integers(path, 2, sep=r"\s+", spare=True)
+    if edges.size and int(edges.min()) < 0:
+        raise CorruptDataError(f"ids of edge list {path} must not be negative (got {int(edges.min())})")
+    src, dst, num_nodes = _compact(edges[:, 0], edges[:, 1])
     if undirected:
         src, dst = undirected_union(src, dst, num_nodes)
     return Graph.from_edges(src, dst, num_nodes, name=name or path.name)
@@ -55,10 +44,7 @@ def read(path: Path, *, undirected: bool = True, name: str | None = None) -> Gra
 def _compact(src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
     if len(src) == 0:
         return src, dst, 0
-    low = int(min(src.min(), dst.min()))
     high = int(max(src.max(), dst.max()))
-    if low < 0:
-        raise CorruptDataError(f"edge list ids must not be negative (got {low})")
     if high < 4 * len(src) + 1024:  # a table of all ids is smaller than sorting the ids
         present = np.zeros(high + 1, dtype=bool)
         present[src] = True

@@ -53,6 +53,40 @@ def test_networkx_node_attributes_become_features_and_labels():
         Graph.from_networkx([(0, 1)])
 
 
+@pytest.mark.parametrize(
+    ("attribute", "value", "error", "match"),
+    [
+        ("weight", "2.5", TypeError, r"weight names an attribute that is no number at .1, 2. .got '2.5'"),
+        ("weight", None, TypeError, "weight names an attribute that is no number"),
+        ("weight", [1.0, 2.0], ValueError, r"weight names an attribute of shape .. at .0, 1. and .2,. at .1, 2"),
+        ("weight", float("nan"), ValueError, "edge_weight must be finite"),
+        ("label", "cat", TypeError, "label names an attribute that is no number at 1 .got 'cat'"),
+        ("label", 1.5, TypeError, "label must hold integers"),
+        ("feat", [1.0], ValueError, r"feat names an attribute of shape .2,. at 0 and .1,. at 1"),
+        ("feat", {"a": 1}, TypeError, "feat names an attribute that is no number at 1"),
+    ],
+)
+def test_networkx_attributes_that_do_not_fit_are_named(attribute, value, error, match):
+    given = nx.path_graph(3)
+    nx.set_edge_attributes(given, 1.0, "weight")
+    nx.set_node_attributes(given, {v: {"feat": [v, 2.0], "label": v} for v in given})
+    if attribute == "weight":
+        given.edges[1, 2]["weight"] = value
+    else:
+        given.nodes[1][attribute] = value
+    with pytest.raises(error, match=match):
+        Graph.from_networkx(given, weight="weight", feat="feat", label="label")
+
+
+def test_pyg_masks_of_zeros_and_ones_are_refused():
+    torch = pytest.importorskip("torch")
+    Data = pytest.importorskip("torch_geometric.data").Data
+    mask = torch.tensor([1, 0, 1], dtype=torch.uint8)
+    data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=3, train_mask=mask)
+    with pytest.raises(TypeError, match="train_mask must hold booleans .got dtype torch.uint8"):
+        Graph.from_pyg(data)
+
+
 def random_graph() -> Graph:
     rng = np.random.default_rng(2)
     return Graph.from_edges(

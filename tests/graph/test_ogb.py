@@ -10,7 +10,14 @@ import sys
 import numpy as np
 import pytest
 
-from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load, ogb_source
+from gnnsample_lab.graph import (
+    CorruptDataError,
+    DatasetNotFoundError,
+    UnknownDatasetError,
+    load,
+    ogb_source,
+    tables,
+)
 
 
 def pairs(g):
@@ -91,8 +98,7 @@ def test_weights_and_labels_of_several_tasks(tmp_path, ogb_folders):
 @pytest.mark.parametrize("chunk", [1 << 26, 50])
 def test_a_binary_folder(tmp_path, ogb_folders, chunk, monkeypatch):
     held = ogb_folders.binary(tmp_path / "ogb" / "ogbn_papers100M")
-    original = ogb_source._member
-    monkeypatch.setattr(ogb_source, "_member", lambda *a, **k: original(*a, **{**k, "chunk": chunk}))
+    monkeypatch.setattr(tables, "_CHUNK_BYTES", chunk)
     g = load("ogbn-papers100M", tmp_path)
     assert pairs(g) == ogb_folders.in_edges(held["edges"])
     assert np.array_equal(g.feat, held["feat"]) and g.feat.dtype == np.float32
@@ -125,20 +131,106 @@ def test_a_cut_off_file_is_named(tmp_path, ogb_folders, file):
         load("ogbn-arxiv", tmp_path)
 
 
-def test_contents_that_are_no_graph_are_an_error(tmp_path, ogb_folders):
+@pytest.mark.parametrize(
+    ("file", "lines", "match"),
+    [
+        ("raw/num-node-list", ["5"], r"edge.csv.gz line \d+ must name two of the 5 vertices"),
+        ("raw/num-node-list", ["31"], r"node-feat.csv.gz must have 31 lines .got 30"),
+        ("raw/num-node-list", ["-30"], r"num-node-list.csv.gz states -30 vertices"),
+        ("raw/num-node-list", [str(10**15)], r"num-node-list.csv.gz states 1,000,.* more than fit in memory"),
+        ("raw/num-node-list", ["30", "30"], r"num-node-list.csv.gz must list one graph .got 2"),
+        ("raw/num-edge-list", ["81"], r"edge.csv.gz must have 81 lines .got 80"),
+        ("raw/num-edge-list", ["5"], r"edge.csv.gz must have 5 lines .got more"),
+        ("raw/num-edge-list", ["eighty"], r"num-edge-list.csv.gz line 1 must have 1 integer.* .got 'eighty'"),
+        ("raw/num-edge-list", ["80.0"], r"num-edge-list.csv.gz line 1 must have 1 integer"),
+        ("raw/edge", ["1,2"] * 79 + ["1.5,2"], r"edge.csv.gz line 80 must have 2 integer.* .got '1.5,2'"),
+        ("raw/edge", ["1,2"] * 79 + ["4294967297,2"], r"edge.csv.gz line 80 must name two of the 30 vertices"),
+        ("raw/edge", ["1,2"] * 79 + ["18446744073709551617,2"], r"edge.csv.gz line 80 must have 2 integer"),
+        ("raw/edge", ["1,2"] * 79 + ["-1,2"], r"edge.csv.gz line 80 must name two"),
+        ("raw/edge", ["1,2"] * 79 + ["1"], r"edge.csv.gz line 80 must have 2 integer"),
+        ("raw/edge", ["1,2"] * 79 + ["1,2,3"], r"edge.csv.gz line 80 must have 2 columns"),
+        ("raw/edge", ["1,2,3"] * 80, r"edge.csv.gz line 1 must have 2 integer"),
+        ("raw/edge", ["True,False"] * 80, r"edge.csv.gz line 1 must have 2 integer"),
+        ("raw/node-label", ["1"] * 29, r"node-label.csv.gz must have 30 lines .got 29"),
+        ("raw/node-label", ["1"] * 29 + ["1.5"], r"node-label.csv.gz must be whole numbers .got 1.5 for vertex 29"),
+        ("raw/node-label", ["1"] * 29 + ["40"], r"node-label.csv.gz must lie in \[0, 40\) .got 40 for vertex 29"),
+        ("raw/node-label", ["1"] * 29 + ["-7"], r"node-label.csv.gz must lie in .* .got -7 for vertex 29"),
+        ("raw/node-label", ["1"] * 29 + ["cat"], r"node-label.csv.gz line 30 column 1 must hold numbers"),
+        ("raw/node-label", ["0,2"] * 30, r"node-label.csv.gz must lie in \[0, 2\) .got 2 for vertex 0"),
+        ("raw/node-feat", ["1,2"] * 29, r"node-feat.csv.gz must have 30 lines .got 29"),
+        ("raw/node-feat", ["1,2"] * 29 + ["1,"], r"node-feat.csv.gz line 30 column 2 must hold numbers"),
+        ("raw/node-feat", ["1,2"] * 29 + ["1,x"], r"node-feat.csv.gz line 30 column 2 must hold numbers"),
+        ("split/time/valid", ["1.5"], r"valid.csv.gz line 1 must have 1 integer"),
+        ("split/time/valid", ["30"], r"valid.csv.gz must hold ids in \[0, 30\) .got 30 at position 0"),
+        ("split/time/valid", ["-1"], r"valid.csv.gz must hold ids in \[0, 30\) .got -1 at position 0"),
+        ("split/time/test", ["TRAIN"], r"test.csv.gz: vertex \d+ of split 'test' is in split 'train' too"),
+        ("split/time/train", ["3", "3"], r"train.csv.gz: vertex 3 is in split 'train' twice"),
+    ],
+)  # fmt: skip
+def test_contents_that_disagree_are_an_error_that_names_file_and_place(
+    tmp_path, ogb_folders, file, lines, match
+):
+    folder = tmp_path / "ogb" / "ogbn_arxiv"
+    held = ogb_folders.node_property(folder)
+    lines = [str(held["train"][0]) if line == "TRAIN" else line for line in lines]
+    with gzip.open(folder / f"{file}.csv.gz", "wt") as handle:
+        handle.write("\n".join(lines) + "\n")
+    with pytest.raises(CorruptDataError, match=match):
+        load("ogbn-arxiv", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "file", ["raw/num-node-list", "raw/node-feat", "raw/node-label", "split/time/train", "split/time/test"]
+)
+def test_files_that_ogb_promises_must_be_there(tmp_path, ogb_folders, file):
     folder = tmp_path / "ogb" / "ogbn_arxiv"
     ogb_folders.node_property(folder)
-    ogb_folders.write_csv(folder / "raw" / "num-node-list.csv.gz", np.array([5]))
-    with pytest.raises(CorruptDataError, match="holds no valid graph: src must be vertex ids in"):
+    (folder / f"{file}.csv.gz").unlink()
+    with pytest.raises(
+        CorruptDataError, match=rf"{file}\.csv\.gz does not exist: .*ogbn_arxiv is incomplete"
+    ):
         load("ogbn-arxiv", tmp_path)
-    ogb_folders.write_csv(folder / "raw" / "num-node-list.csv.gz", np.array([30]))
-    ogb_folders.write_csv(folder / "raw" / "num-edge-list.csv.gz", np.array([81]))
-    with pytest.raises(CorruptDataError, match=r"must hold 81 edges .got 80"):
-        load("ogbn-arxiv", tmp_path)
-    with gzip.open(folder / "raw" / "num-edge-list.csv.gz", "wt") as handle:
-        handle.write("eighty\n")
-    with pytest.raises(CorruptDataError, match="cannot be read"):
-        load("ogbn-arxiv", tmp_path)
+
+
+def test_vertices_without_a_label_are_nan_as_in_ogb(tmp_path, ogb_folders):
+    folder = tmp_path / "ogb" / "ogbn_arxiv"
+    ogb_folders.node_property(folder)
+    with gzip.open(folder / "raw" / "node-label.csv.gz", "wt") as handle:
+        handle.write("\n".join(["3.0", "nan"] * 15) + "\n")
+    assert load("ogbn-arxiv", tmp_path).label.tolist() == [3, -1] * 15
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"edge_index": np.full((2, 80), 2**32 + 1)}, r"'edge_index' .*must hold ids in \[0, 30\) .got 4294967297 at"),
+        ({"edge_index": np.full((2, 80), -1)}, r"'edge_index' .*must hold ids in \[0, 30\) .got -1 at position 0"),
+        ({"edge_index": np.full((2, 80), 1.5)}, r"'edge_index' .*must hold integers .got dtype float64"),
+        ({"edge_index": np.zeros((80, 2), int)}, r"'edge_index' .*must have shape .2, 80. .got .80, 2"),
+        ({"edge_index": np.zeros((2, 80), object)}, r"'edge_index' .*holds Python objects"),
+        ({"num_edges_list": np.array([5])}, r"'edge_index' .*must have shape .2, 5. .got .2, 80"),
+        ({"num_edges_list": None}, r"data.npz has no array 'num_edges_list'"),
+        ({"num_nodes_list": np.array([30, 30])}, r"'num_nodes_list' .*must have shape .1. .got .2,"),
+        ({"num_nodes_list": np.array([30.0])}, r"'num_nodes_list' .*must hold integers"),
+        ({"num_nodes_list": np.array([2**62])}, r"data.npz states 4,611,.* more than fit in memory"),
+        ({"node_feat": np.zeros((29, 3))}, r"'node_feat' .*must have shape .30, any. .got .29, 3"),
+        ({"node_feat": np.full((30, 3), "x")}, r"'node_feat' .*must hold numbers"),
+        ({"node_feat": None}, r"has no array 'node_feat'"),
+        ({"node_label": np.full((30, 1), 0.5)}, r"node-label.npz must be whole numbers .got 0.5 for vertex 0"),
+        ({"node_label": np.full((30, 1), 172)}, r"node-label.npz must lie in \[0, 172\)"),
+        ({"node_label": np.zeros((29, 1))}, r"node-label.npz must have a label for each of 30"),
+        ({"node_label": np.full((30, 1), np.inf)}, r"node-label.npz must lie in"),
+    ],
+)  # fmt: skip
+def test_binary_contents_that_disagree_are_an_error(tmp_path, ogb_folders, changes, match):
+    folder = tmp_path / "ogb" / "ogbn_papers100M"
+    ogb_folders.binary(folder)
+    path = folder / "raw" / ("node-label.npz" if "node_label" in changes else "data.npz")
+    with np.load(path) as stored:
+        arrays = {name: value for name, value in {**stored, **changes}.items() if value is not None}
+    np.savez(path, **arrays)
+    with pytest.raises(CorruptDataError, match=match):
+        load("ogbn-papers100M", tmp_path)
 
 
 def test_a_cut_off_binary_folder_is_an_error(tmp_path, ogb_folders):
@@ -146,7 +238,7 @@ def test_a_cut_off_binary_folder_is_an_error(tmp_path, ogb_folders):
     ogb_folders.binary(folder)
     data = (folder / "raw" / "data.npz").read_bytes()
     (folder / "raw" / "data.npz").write_bytes(data[: len(data) // 2])
-    with pytest.raises(CorruptDataError, match="ogbn_papers100M cannot be read"):
+    with pytest.raises(CorruptDataError, match=r"data\.npz is cut off or damaged"):
         load("ogbn-papers100M", tmp_path)
 
 

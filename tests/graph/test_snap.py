@@ -73,10 +73,19 @@ def test_an_empty_list_is_an_empty_graph(tmp_path):
     assert (g.num_nodes, g.num_edges, g.max_in_degree) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("text", ["0 a\n", "0\n", "0 1.5\n", "-1 2\n", "0 1\n2\n"])
-def test_other_contents_are_an_error_that_names_the_file(tmp_path, text):
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("0 a\n", "line 1 must have 2 integer"), ("# x\n0\n", "line 2 must have 2 integer"),
+        ("0 1\n0 1.5\n", "line 2 must have 2 integer"), ("1.5,2\n", "line 1 must have 2 integer"),
+        ("-1 2\n", r"must not be negative .got -1"), ("0 1\n2\n", "line 2 must have 2 integer"),
+        ("0 1\n2 9223372036854775808\n", "line 2 must have 2 integer"), ("0 True\n", "line 1 must have"),
+        ("1e3 2\n", "line 1 must have 2 integer"), ("0 nan\n", "line 1 must have"), ("", "is empty"),
+    ],
+)  # fmt: skip
+def test_other_contents_are_an_error_that_names_the_file_and_the_line(tmp_path, text, match):
     path = write(tmp_path, text)
-    with pytest.raises(CorruptDataError, match=r"edge list .*"):
+    with pytest.raises(CorruptDataError, match=rf"toy\.txt.*{match}"):
         snap_source.read(path)
 
 

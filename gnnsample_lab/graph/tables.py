@@ -1,0 +1,268 @@
+"""Arrays from text, ``.npy`` and ``.npz`` files, checked: what is returned is what the file says, or an error names
+the file and its line or array.
+
+Text is read by pandas, which is fast and lenient: it would read ``1.5`` as 1 where integers are asked for, and fill
+what is missing. So columns are read as what they are, and then must be what is wanted. NumPy files are read here,
+because their header may claim any size: it must fit the bytes that are there before memory is taken.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import re
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from gnnsample_lab.files import CorruptDataError, reading
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
+_NAN = ["nan", "NaN", "NAN"]
+_CHUNK_BYTES = 1 << 26
+_ON_DISK_BYTES = 1 << 31
+INT64_MAX = 2**63 - 1
+
+
+# ---- text ---------------------------------------------------------------------------------------------------------
+
+
+def integers(
+    path: Path, columns: int | None = None, *, rows: int | None = None, sep: str = ",", spare: bool = False
+) -> np.ndarray:
+    """int64[rows, columns] of a text file, gzip-compressed when its name ends in ``.gz``.
+
+    Args:
+        path: one row a line.
+        columns: how many each line must have; None for any number, the same in every line.
+        rows: how many there must be; None for any number.
+        sep: ``","``, or ``r"\\s+"`` for lists whose lines may be comments (``#``).
+        spare: further columns are not read; without, they are an error.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: naming the file, and the line where one can be told.
+    """
+    with reading(path, "text with integers"):
+        frame = _frame(path, rows, sep, [], columns if spare else None)
+        kinds = {dtype.kind for dtype in frame.dtypes}
+        if not kinds <= {"i"} or (columns is not None and frame.shape[1] != columns):
+            raise CorruptDataError(
+                _bad_line(path, sep, columns, spare) or f"{path} must hold integers of 64 bits"
+            )
+        _check_rows(path, len(frame), rows)
+        return frame.to_numpy(dtype=np.int64)
+
+
+def numbers(path: Path, *, rows: int, empty_is_nan: bool = False) -> np.ndarray:
+    """int64 or float64[rows, columns] of comma-separated text; ``nan`` is a number, an empty cell only on demand.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: as :func:`integers`.
+    """
+    with reading(path, "text with numbers"):
+        frame = _frame(path, rows, ",", [*_NAN, ""] if empty_is_nan else _NAN, None)
+        wrong = next((i for i, dtype in enumerate(frame.dtypes) if dtype.kind not in "iuf"), None)
+        if wrong is not None:
+            import pandas
+
+            bad = pandas.to_numeric(frame[wrong], errors="coerce").isna() & frame[wrong].notna()
+            line = f" line {int(np.flatnonzero(bad.to_numpy())[0]) + 1}" if bad.any() else ""
+            raise CorruptDataError(f"{path}{line} column {wrong + 1} must hold numbers")
+        _check_rows(path, len(frame), rows)
+        return frame.to_numpy()
+
+
+def _frame(path: Path, rows: int | None, sep: str, nan: list[str], use: int | None) -> Any:
+    import pandas
+
+    packed = path.suffix == ".gz"
+    if path.stat().st_size == 0:
+        raise CorruptDataError(f"{path} is empty")
+    try:
+        # One row more than expected tells a file that is too long, however long it is.
+        return pandas.read_csv(
+            path, sep=sep, header=None, comment=None if sep == "," else "#", engine="c", low_memory=False,
+            compression="gzip" if packed else None, keep_default_na=False, na_values=nan,
+            nrows=None if rows is None else rows + 1, usecols=None if use is None else list(range(use)),
+        )  # fmt: skip
+    except pandas.errors.EmptyDataError:
+        return pandas.DataFrame(np.empty((0, use or 0), dtype=np.int64))
+    except ValueError as error:
+        line = _bad_line(path, sep, use, True) if sep != "," else _ragged_line(path)
+        raise CorruptDataError(
+            line or f"{path} cannot be read as a table ({' '.join(str(error).split())})"
+        ) from error
+
+
+def _check_rows(path: Path, found: int, rows: int | None) -> None:
+    if rows is not None and found != rows:
+        more = "more" if found > rows else f"{found:,}"
+        raise CorruptDataError(f"{path} must have {rows:,} lines (got {more})")
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    with path.open("rb") as stored:
+        handle: Any = gzip.GzipFile(fileobj=stored) if path.suffix == ".gz" else stored
+        for number, line in enumerate(handle, 1):
+            yield number, line.decode("utf-8-sig", "replace").strip()
+
+
+def _bad_line(path: Path, sep: str, columns: int | None, spare: bool) -> str | None:
+    """A message about the first line without the integers that are asked for; slow, hence only after a failure."""
+    for number, line in _lines(path):
+        cells = line.split(",") if sep == "," else line.split("#")[0].split()
+        if not line or not cells:
+            continue
+        columns = columns or len(cells)
+        fits = len(cells) >= columns if spare else len(cells) == columns
+        if not fits or not all(_is_integer(cell.strip()) for cell in cells[:columns]):
+            return f"{path} line {number} must have {columns} integer(s) (got {line[:60]!r})"
+    return None
+
+
+def _is_integer(cell: str) -> bool:
+    return _INTEGER.fullmatch(cell) is not None and abs(int(cell)) <= INT64_MAX
+
+
+def _ragged_line(path: Path) -> str | None:
+    wanted = None
+    for number, line in _lines(path):
+        cells = line.count(",") + 1
+        wanted = cells if wanted is None else wanted
+        if line and cells != wanted:
+            return f"{path} line {number} must have {wanted} columns (got {line[:60]!r})"
+    return None
+
+
+# ---- NumPy's files ------------------------------------------------------------------------------------------------
+
+
+def npy(path: Path) -> np.ndarray:
+    """The array of a ``.npy`` file.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: naming the file; the latter too for arrays of Python objects.
+    """
+    with reading(path, "a NumPy array"), path.open("rb") as stream:
+        return _read_array(stream, path.stat().st_size, str(path))
+
+
+class Archive:
+    """The arrays of a ``.npz`` file, by name; made by :func:`npz`."""
+
+    def __init__(self, path: Path, handle: zipfile.ZipFile) -> None:
+        self.path, self._handle = path, handle
+        self.names = {name.removesuffix(".npy") for name in handle.namelist()}
+
+    def read(
+        self, name: str, *, below: int | None = None, dtype: Any = None, scratch: Path | None = None,
+        kinds: str = "iufb",
+    ) -> np.ndarray:  # fmt: skip
+        """One array.
+
+        Args:
+            name: without ``.npy``.
+            below: the array must hold integers of at least 0 and below this.
+            dtype: convert to it, piece by piece; integers only with ``below``, so that nothing wraps.
+            scratch: folder for arrays above 2 GiB, which are mapped from a file there that nobody else sees.
+            kinds: NumPy's letters of the dtypes that are allowed.
+        """
+        where = f"array {name!r} of {self.path}"
+        if name not in self.names:
+            raise CorruptDataError(
+                f"{self.path} has no array {name!r} (it has {', '.join(sorted(self.names))})"
+            )
+        with self._handle.open(f"{name}.npy") as stream:
+            size = self._handle.getinfo(f"{name}.npy").file_size
+            return _read_array(
+                stream, size, where, below, dtype, scratch, "iu" if below is not None else kinds
+            )
+
+    def integers(self, name: str, *shape: int | None, below: int | None = None) -> np.ndarray:
+        """One integer array as int64, of ``shape`` (None: any length along that axis)."""
+        array = self.read(name, below=below, kinds="iu")
+        where = f"array {name!r} of {self.path}"
+        if array.dtype.kind == "u" and array.size and int(array.max()) > INT64_MAX:
+            raise CorruptDataError(f"{where} must hold integers of 64 bits (got {int(array.max())})")
+        check_shape(array, shape, where)
+        return array.astype(np.int64, copy=False)
+
+    def text(self, name: str) -> str:
+        """One string, stored as bytes (SciPy) or as text."""
+        array = self.read(name, kinds="SU")
+        return (array.astype("S") if array.dtype.kind == "U" else array).reshape(-1)[0].decode()
+
+
+@contextmanager
+def npz(path: Path) -> Iterator[Archive]:
+    """Open a ``.npz`` file; errors of the block become errors about it.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: naming the file, and the array where it is one's fault.
+    """
+    with reading(path, "NumPy arrays"), zipfile.ZipFile(path) as handle:
+        yield Archive(path, handle)
+
+
+def check_shape(array: np.ndarray, shape: tuple[int | None, ...], where: str) -> None:
+    """Raise CorruptDataError unless ``array`` has ``shape``, in which None stands for any length."""
+    if array.ndim != len(shape) or any(want not in (None, got) for want, got in zip(shape, array.shape)):
+        wanted = ", ".join("any" if n is None else str(n) for n in shape)
+        raise CorruptDataError(f"{where} must have shape ({wanted}) (got {array.shape})")
+
+
+def _read_array(
+    stream: IO[bytes], size: int, where: str, below: int | None = None, dtype: Any = None, scratch: Path | None = None,
+    kinds: str = "iufb",
+) -> np.ndarray:  # fmt: skip
+    head = io.BytesIO(stream.read(8))
+    version = np.lib.format.read_magic(head)
+    width = 2 if version == (1, 0) else 4
+    length = stream.read(width)
+    header = stream.read(int.from_bytes(length, "little"))
+    read_header = np.lib.format.read_array_header_1_0 if width == 2 else np.lib.format.read_array_header_2_0
+    shape, fortran, stored = read_header(io.BytesIO(length + header))
+    count = math.prod(shape)
+    there = size - 8 - width - len(header)
+    if stored.hasobject:
+        raise CorruptDataError(f"{where} holds Python objects, which are not read")
+    if any(n < 0 for n in shape) or count * stored.itemsize != there:
+        raise CorruptDataError(
+            f"{where} must have {count * stored.itemsize:,} bytes by its header (got {there:,})"
+        )
+    if stored.kind not in kinds:
+        raise CorruptDataError(
+            f"{where} must hold {'integers' if kinds == 'iu' else 'numbers'} (got dtype {stored})"
+        )
+    target = np.dtype(dtype or stored)
+    if scratch is not None and count * target.itemsize > _ON_DISK_BYTES:
+        # The cache copies it, and the file goes with the last reference to it.
+        with tempfile.TemporaryFile(dir=scratch) as handle:
+            flat: np.ndarray = np.memmap(handle, dtype=target, mode="w+", shape=(count,))
+    else:
+        flat = np.empty(count, dtype=target)
+    done, step = 0, max(1, _CHUNK_BYTES // max(1, stored.itemsize))
+    while done < count:
+        want = min(step, count - done) * stored.itemsize
+        data = stream.read(want)
+        if len(data) != want:
+            raise CorruptDataError(f"{where} is cut off")
+        part = np.frombuffer(data, dtype=stored)
+        if below is not None:
+            outside = (part < 0) | (part >= below)
+            if outside.any():
+                first = int(np.flatnonzero(outside)[0])
+                raise CorruptDataError(
+                    f"{where} must hold ids in [0, {below}) (got {int(part[first])} at position {done + first})"
+                )
+        flat[done : done + len(part)] = part
+        done += len(part)
+    if not count:
+        stream.read(1)  # so that an archive's checksum is compared
+    return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
