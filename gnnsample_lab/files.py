@@ -4,6 +4,7 @@ error that names the file."""
 from __future__ import annotations
 
 import contextlib
+import gzip
 import json
 import struct
 import zipfile
@@ -35,6 +36,8 @@ def reading(path: Path, what: str = "data") -> Iterator[None]:
     Raises:
         FileNotFoundError: there is no such file.
         CorruptDataError: a folder, not readable, cut off, damaged, or not ``what``.
+
+    Errors of the system that the block has given a message of its own pass as they are.
     """
     try:
         yield
@@ -45,7 +48,9 @@ def reading(path: Path, what: str = "data") -> Iterator[None]:
             raise
         raise FileNotFoundError(f"{path} does not exist") from error
     except OSError as error:
-        # gzip's errors have no number; the system's have one, and a text for it.
+        # The system's errors have a number. Of those without, gzip's are about the bytes, and others are ours.
+        if error.errno is None and not isinstance(error, gzip.BadGzipFile):
+            raise
         problem = f"cannot be read: {error.strerror}" if error.errno else f"is cut off or damaged ({error})"
         raise CorruptDataError(f"{path} {problem}") from error
     except BROKEN as error:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.resources import resource_path
 from gnnsample_lab.sampling.neighbors.plan import CTR_ROWS
@@ -135,7 +135,8 @@ def recorded_hashes() -> dict[str, str]:
         path = resource_path(f"data/measured/{HASHES}")
     except FileNotFoundError:
         return {}
-    return dict(json.loads(path.read_text(encoding="utf-8"))["hashes"])
+    with reading(path, "recorded hashes"):
+        return dict(read_json(path)["hashes"])
 
 
 def check_recorded_hashes(configs: Iterable[Configuration]) -> int:

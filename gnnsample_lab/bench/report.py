@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.resources import resource_path
 
 from . import report_data, targets
@@ -43,7 +43,8 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
     """Records by file name without ending, from ``folder`` or the ``data/measured`` that was shipped.
 
     Raises:
-        ValueError: a file is damaged or from a newer version; the message names it.
+        CorruptDataError: (a ValueError) a file is damaged, lacks what its tables show, or is from a newer version; the
+            message names it.
     """
     if folder is None:
         try:
@@ -52,14 +53,13 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
             return {}
     found = {}
     for path in sorted(Path(folder).glob("*.json")):
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{path} is not a readable benchmark record: {error}") from error
+        record = read_json(path, object)
         if not isinstance(record, dict) or "suite" not in record:
             continue
-        if record.get("format", 0) > FORMAT:
-            raise ValueError(f"{path} has format {record['format']}, this library reads up to {FORMAT}")
+        with reading(path, "a benchmark record"):
+            if record.get("format", 0) > FORMAT:
+                raise ValueError(f"it has format {record['format']}, this library reads up to {FORMAT}")
+            text(record)  # whoever shows it later would not know the file
         found[path.stem] = record
     return found
 

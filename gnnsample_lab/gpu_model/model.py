@@ -9,7 +9,6 @@ and ``fit_error`` says how far off it is. This module knows no graph and loads n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from gnnsample_lab.files import read_json, reading
 
 if TYPE_CHECKING:
     pass
@@ -202,12 +203,13 @@ class GpuModel:
 
 def presets() -> dict[str, GpuModel]:
     """The GPU models that ship with the package, by key; ``source`` says where the numbers come from."""
-    data = json.loads(PRESETS_FILE.read_text(encoding="utf-8"))
-    shared = data["shared"]
-    return {
-        key: GpuModel.from_json({"key": key, "execution": shared["execution"], **values})
-        for key, values in data["models"].items()
-    }
+    data = read_json(PRESETS_FILE)
+    with reading(PRESETS_FILE, "GPU models"):
+        shared = data["shared"]
+        return {
+            key: GpuModel.from_json({"key": key, "execution": shared["execution"], **values})
+            for key, values in data["models"].items()
+        }
 
 
 def get_model(gpu: GpuModel | str) -> GpuModel:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ _BLOCK = 1 << 18
 def available_bytes() -> int:
     """Memory that can be taken without swapping, as far as the platform tells."""
     try:
-        for line in open("/proc/meminfo", encoding="ascii"):  # noqa: SIM115, PTH123
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     except OSError:

@@ -251,5 +251,7 @@ def cached(root: Path, name: str, stamp: str, build: Callable[[], Graph], use: b
     folder = roots.cache_folder(root)
     if folder is None:
         return build()
-    with exclusive(folder / f"{_safe(name)}-{stamp}"):
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # a disk too full for a lock file must not cost the user the graph
+            held.enter_context(exclusive(folder / f"{_safe(name)}-{stamp}"))
         return open_cached(root, name, stamp) or store(root, name, stamp, build())

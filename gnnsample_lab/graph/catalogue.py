@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import functools
-import json
 import os
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.graph import roots
 from gnnsample_lab.graph.errors import UnknownDatasetError
 
@@ -29,8 +29,9 @@ def _path() -> Path:
 @functools.lru_cache(maxsize=1)
 def entries() -> dict[str, Entry]:
     """Every catalogue entry by name."""
-    listed = json.loads(_path().read_text(encoding="utf-8"))["datasets"]
-    return {entry["name"]: entry for entry in listed}
+    path = _path()
+    with reading(path, "the catalogue"):
+        return {entry["name"]: entry for entry in read_json(path)["datasets"]}
 
 
 def entry(name: str) -> Entry:

@@ -6,6 +6,7 @@ and the others find what it fetched.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import http.client
 import json
@@ -15,10 +16,11 @@ import urllib.error
 import urllib.request
 import warnings
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab import files
+from gnnsample_lab.files import reading
 from gnnsample_lab.graph import roots
 from gnnsample_lab.graph.errors import CorruptDataError, DownloadError
 from gnnsample_lab.graph.locks import exclusive
@@ -37,24 +39,23 @@ def progress_bar(total: int | None, text: str, enabled: bool) -> Any:
 
 
 def download(url: str, target: Path, *, sha256: str | None = None, progress: bool = True) -> Path:
-    """Fetch ``url`` to ``target``; a partial file from an earlier call is continued.
+    """Fetch ``url`` to ``target`` unless it is there; a partial file from an earlier call is continued.
 
     The bytes go to ``<target>.part``, whose origin is noted in ``<target>.part.json``; the file is renamed
-    when its length (and ``sha256``, where one is known) is right. A target that another process finished while this
-    one waited for it is taken as it is.
+    when its length (and ``sha256``, where one is known) is right. A target that is there already, because another
+    process was faster, is taken as it is.
 
     Raises:
         PermissionError: the target folder cannot be written to.
         DownloadError: no connection, or it broke off repeatedly; the message says how far it came.
-        CorruptDataError: the checksum is wrong; the partial file is removed.
+        CorruptDataError: the checksum is wrong; a file that this call fetched is removed.
         OSError: not enough free disk space.
     """
     roots.require_writable(target.parent, f"downloading {url}")
-    before = _identity(target)
     with exclusive(target):
         part = target.with_name(target.name + ".part")
         note = target.with_name(target.name + ".part.json")
-        if _identity(target) in (None, before):
+        if not target.exists():
             _fetch(url, part, note, target.name, progress)
             if sha256 is not None and _sha256(part) != sha256:
                 part.unlink()
@@ -67,15 +68,6 @@ def download(url: str, target: Path, *, sha256: str | None = None, progress: boo
             raise CorruptDataError(f"{target} does not have the expected SHA-256 {sha256}")
         note.unlink(missing_ok=True)
     return target
-
-
-def _identity(path: Path) -> tuple[int, int, int] | None:
-    """Changes whenever another file gets this name; None where there is none."""
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _fetch(url: str, part: Path, note: Path, name: str, progress: bool) -> None:
@@ -191,7 +183,7 @@ def unzip(archive: Path, folder: Path, inner: str | None = None, *, progress: bo
 
     Raises:
         CorruptDataError: cut off, damaged, without ``inner``, or with members that would leave ``folder``.
-        OSError: not enough free disk space.
+        DownloadError, OSError: not enough free disk space, or it cannot be written to.
     """
     with exclusive(folder):
         for leftover in folder.parent.glob(f".{glob.escape(folder.name)}.*.unpacking"):
@@ -221,46 +213,46 @@ def _free_name(folder: Path) -> Path:
 
 
 def _unpack(archive: Path, folder: Path, progress: bool) -> None:
-    try:
-        with zipfile.ZipFile(archive) as handle:
-            members = handle.infolist()
-            total = sum(m.file_size for m in members)
-            free = shutil.disk_usage(folder).free
-            if total > free:
-                raise OSError(
-                    f"{folder.parent} has {free / 2**30:.1f} GiB free, unpacking {archive} needs {total / 2**30:.1f} "
-                    "GiB: pass root= or set LAB_DATA_ROOT"
-                )
-            with progress_bar(total, f"unpacking {archive.name}", progress and total > 1 << 26) as bar:
-                for member in members:
-                    _extract(handle, member, folder, bar)
-    except CorruptDataError:
-        raise
-    # A member that is a folder to one name and a file to another; encrypted; a method that zipfile does not know.
-    except (
-        *files.BROKEN,
-        FileExistsError,
-        NotADirectoryError,
-        IsADirectoryError,
-        RuntimeError,
-        ValueError,
-    ) as error:
-        raise CorruptDataError(
-            f"archive {archive} is cut off or damaged ({archive.stat().st_size:,} bytes: {error})"
-        ) from error
+    with reading(archive, "an archive"), zipfile.ZipFile(archive) as handle:
+        members = handle.infolist()
+        total = sum(m.file_size for m in members)
+        free = shutil.disk_usage(folder).free
+        if total > free:
+            raise OSError(
+                f"{folder.parent} has {free / 2**30:.1f} GiB free, unpacking {archive} needs {total / 2**30:.1f} "
+                "GiB: pass root= or set LAB_DATA_ROOT"
+            )
+        with progress_bar(total, f"unpacking {archive.name}", progress and total > 1 << 26) as bar:
+            for member in members:
+                _extract(handle, member, folder, bar)
 
 
 def _extract(handle: zipfile.ZipFile, member: zipfile.ZipInfo, folder: Path, bar: Any) -> None:
     path = (folder / member.filename).resolve()
+    where = f"member {member.filename!r} of archive {handle.filename}"
     if not path.is_relative_to(folder.resolve()):
-        raise CorruptDataError(
-            f"member {member.filename!r} of archive {handle.filename} would be written outside its folder"
-        )
+        raise CorruptDataError(f"{where} would be written outside its folder")
+    with _writing(where):
+        (path if member.is_dir() else path.parent).mkdir(parents=True, exist_ok=True)
     if member.is_dir():
-        path.mkdir(parents=True, exist_ok=True)
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with handle.open(member) as source, path.open("wb") as target:
-        while chunk := source.read(_CHUNK):  # reading to the end verifies the CRC
-            target.write(chunk)
-            bar.update(len(chunk))
+    with handle.open(member) as source:
+        with _writing(where):
+            target = path.open("wb")
+        with target:
+            while chunk := source.read(_CHUNK):  # reading to the end verifies the CRC
+                with _writing(where):
+                    target.write(chunk)
+                    target.flush()
+                bar.update(len(chunk))
+
+
+@contextlib.contextmanager
+def _writing(where: str) -> Iterator[None]:
+    """Tell a disk that cannot be written to from an archive that makes a file and a folder of one name."""
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        raise CorruptDataError(f"{where} has the name of another one ({error.strerror})") from error
+    except OSError as error:
+        raise DownloadError(f"{where} could not be written: {error.strerror}") from error

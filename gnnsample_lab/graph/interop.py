@@ -50,7 +50,9 @@ def from_networkx(
         missing = next(((u, v) for u, v, data in pairs if weight not in data), None)
         if missing is not None:
             raise ValueError(f"weight names an attribute that edge {missing} lacks (got {weight!r})")
-        edge_weight = _numbers([data[weight] for _, _, data in pairs], "weight", [(u, v) for u, v, _ in pairs])
+        edge_weight = _numbers(
+            [data[weight] for _, _, data in pairs], "weight", [(u, v) for u, v, _ in pairs]
+        )
 
     def column(attribute: str | None, argument: str) -> np.ndarray | None:
         if attribute is None:

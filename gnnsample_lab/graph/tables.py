@@ -92,6 +92,8 @@ def _frame(path: Path, rows: int | None, sep: str, nan: list[str], use: int | No
             nrows=None if rows is None else rows + 1, usecols=None if use is None else list(range(use)),
         )  # fmt: skip
     except pandas.errors.EmptyDataError:
+        if next(_lines(path), None) is None:
+            raise CorruptDataError(f"{path} is empty") from None
         return pandas.DataFrame(np.empty((0, use or 0), dtype=np.int64))
     except ValueError as error:
         line = _bad_line(path, sep, use, True) if sep != "," else _ragged_line(path)

@@ -11,10 +11,8 @@ import io
 import json
 import math
 import os
-import struct
 import tempfile
 import zipfile
-import zlib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gnnsample_lab.files import reading
 from gnnsample_lab.traces.records import SampleTrace
 from gnnsample_lab.traces.tables import (
     HOP_DTYPES,
     LOST_DTYPES,
+    TASK_DTYPES,
     HopTable,
     LostTable,
     QueueSeries,
@@ -40,20 +40,11 @@ _TABLES = ("tasks", "hops", "queue", "lost")
 _HEADER = tuple(f.name for f in fields(SampleTrace) if f.name not in _TABLES)
 # A trace of a whole epoch would still be far below this; a file claiming more is not one of ours.
 _MAX_MEMBER_BYTES = 1 << 31
-# What zipfile, NumPy and the tables raise over damaged bytes.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    LookupError,
-    TypeError,
-    ValueError,
-    ArithmeticError,
-    RuntimeError,
-    MemoryError,
-    OSError,
-)
+# JSON's types of the header's values, by the annotation of the field.
+_JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,), "str | None": (str, type(None)), "bool": (bool,), "int": (int,), "int | None": (int, type(None)),
+    "float": (int, float), "tuple[int, ...]": (list,), "dict[str, str | int | float]": (dict,),
+}  # fmt: skip
 
 
 def _shrunk(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -103,23 +94,55 @@ def _pack(trace: SampleTrace) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
+def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
+    """The values of the header; each has the type of its field, for no field coerces what it is given."""
+    kinds = {f.name: _JSON_TYPES[str(f.type)] for f in fields(SampleTrace) if f.name in _HEADER}
+    missing, surplus = kinds.keys() - header.keys(), header.keys() - kinds.keys()
+    if missing or surplus:
+        raise ValueError(f"the header lacks {sorted(missing)} and has {sorted(surplus)} instead")
+    for name in ("total_us", "copy_bandwidth_gbps"):
+        header[name] = math.nan if header[name] is None else header[name]
+    for name, value in header.items():
+        if type(value) not in kinds[name]:
+            raise ValueError(f"{name} of the header is {value!r}")
+    if any(type(fanout) is not int for fanout in header["fanouts"]):
+        raise ValueError(f"fanouts of the header are {header['fanouts']!r}")
+    return header
+
+
+def _exactly(arrays: dict[str, npt.NDArray[Any]], name: str, dtype: Any) -> npt.NDArray[Any]:
+    """A column in its table's dtype, which must hold each of its values."""
+    stored = arrays[name]
+    kinds = "iu" if np.dtype(dtype).kind in "iu" else "iuf"
+    column = stored.astype(dtype) if stored.dtype.kind in kinds else None
+    if column is None or not np.array_equal(column, stored, equal_nan=stored.dtype.kind == "f"):
+        raise ValueError(f"{name} does not hold values of {np.dtype(dtype)}")
+    return column
+
+
 def _unpack(arrays: dict[str, npt.NDArray[Any]], has_queue: bool) -> dict[str, Any]:
+    for name, array in arrays.items():
+        if array.ndim != 1 or (name.endswith("_ns") and array.dtype.kind not in "iu"):
+            raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}")
     start = np.cumsum(arrays["tasks.start_delta_ns"].astype(np.int64))
     end = start + arrays["tasks.duration_ns"]
     enqueue = start - arrays["tasks.wait_ns"]
     tasks = TaskTable(
-        **{name: arrays[f"tasks.{name}"] for name in ("hop", "vertex", "degree", "num_picks", "sm", "block")},
+        **{
+            name: _exactly(arrays, f"tasks.{name}", TASK_DTYPES[name])
+            for name in ("hop", "vertex", "degree", "num_picks", "sm", "block")
+        },
         enqueue_us=enqueue / 1e3,
         start_us=start / 1e3,
         end_us=end / 1e3,
     )
-    lost = LostTable(**{name: arrays[f"lost.{name}"] for name in LOST_DTYPES})
+    lost = LostTable(**{name: _exactly(arrays, f"lost.{name}", dtype) for name, dtype in LOST_DTYPES.items()})
     if "queue.depth" in arrays:
         time = np.cumsum(arrays["queue.time_delta_ns"].astype(np.int64)) / 1e3
         queue = QueueSeries(time, arrays["queue.depth"])
     else:
         queue = queue_depth_series(tasks, lost) if has_queue else QueueSeries()
-    hops = HopTable(**{name: arrays[f"hops.{name}"] for name in HOP_DTYPES})
+    hops = HopTable(**{name: _exactly(arrays, f"hops.{name}", dtype) for name, dtype in HOP_DTYPES.items()})
     return {"tasks": tasks, "hops": hops, "queue": queue, "lost": lost}
 
 
@@ -188,32 +211,34 @@ def load_trace(path: str | Path) -> SampleTrace:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is not a trace, is cut off or damaged, or was written by a newer version; names the
-            file.
+        CorruptDataError: (a ValueError) if it is not a trace, is cut off or damaged, or was written by a newer version;
+            names the file.
     """
     path = Path(path)
-    try:
+    with reading(path, "a trace file"):
         with zipfile.ZipFile(path) as archive:
             oversized = [info.filename for info in archive.infolist() if info.file_size > _MAX_MEMBER_BYTES]
             if oversized:
                 raise ValueError(f"{oversized[0]} is implausibly large")
-            arrays = {}
-            for info in archive.infolist():
-                with archive.open(info) as stream:
-                    name = info.filename.removesuffix(".npy")
-                    arrays[name] = np.lib.format.read_array(stream, allow_pickle=False)
+            arrays = {info.filename.removesuffix(".npy"): _array(archive, info) for info in archive.infolist()}
         header = json.loads(arrays.pop("header").tobytes())
         if header.pop("format") != FORMAT:
             raise ValueError("the header names another format")
         version = header.pop("version")
         if version > VERSION:
             raise ValueError(f"it has format version {version}, this library reads up to {VERSION}")
-        tables = _unpack(arrays, header.pop("has_queue"))
-        for name in ("total_us", "copy_bandwidth_gbps"):
-            header[name] = math.nan if header[name] is None else header[name]
+        has_queue = header.pop("has_queue")
+        header = _checked_header(header)
         header["meta"] = {k: math.nan if v is None else v for k, v in header["meta"].items()}
-        return SampleTrace(**header, **tables)
-    except FileNotFoundError:
-        raise
-    except _DAMAGE as error:
-        raise ValueError(f"{path} is not a readable trace file: {error}") from error
+        return SampleTrace(**header, **_unpack(arrays, has_queue))
+
+
+def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    with archive.open(info) as stream:
+        try:
+            array: npt.NDArray[Any] = np.lib.format.read_array(stream, allow_pickle=False)
+        except MemoryError as error:  # its header claims more than the member holds
+            raise ValueError(f"{info.filename} is implausibly large") from error
+        if stream.read(1):
+            raise ValueError(f"{info.filename} is longer than its header says")
+        return array

@@ -96,7 +96,7 @@ def test_columns_line_up_and_numbers_are_readable() -> None:
 def test_damaged_and_newer_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "cpu.json"
     path.write_text('{"suite": "cpu", ')
-    with pytest.raises(ValueError, match=r"cpu\.json is not a readable"):
+    with pytest.raises(ValueError, match=r"cpu\.json cannot be read as JSON"):
         report.load(tmp_path)
     path.write_text('{"suite": "cpu", "format": 99}')
     with pytest.raises(ValueError, match="format 99"):

@@ -188,11 +188,13 @@ def test_a_crash_while_writing_leaves_no_cache(tmp_path, graph, monkeypatch):
 
 
 def test_a_full_disk_costs_the_cache_but_not_the_graph(tmp_path, graph, monkeypatch):
-    def full(path, array):
+    def full(*arguments):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(cache, "save_npy", full)
     assert cache.store(tmp_path, "toy", "s", graph) is graph
+    monkeypatch.setattr(cache, "exclusive", full)  # not even a lock file
+    assert cache.cached(tmp_path, "toy", "s", lambda: graph) is graph
 
 
 def test_read_only_roots_are_cached_with_the_user(unwritable, tmp_path, graph, monkeypatch):

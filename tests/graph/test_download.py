@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import pathlib
 import zipfile
 
 import pytest
@@ -71,6 +72,9 @@ def test_checksums(server, tmp_path):
     with pytest.raises(CorruptDataError, match="does not have the expected SHA-256"):
         download.download(url, tmp_path / "g.bin", sha256="0" * 64, progress=False)
     assert names(tmp_path) == ["f.bin"]
+    with pytest.raises(CorruptDataError, match=r"f\.bin does not have the expected SHA-256"):
+        download.download(url, tmp_path / "f.bin", sha256="0" * 64, progress=False)
+    assert (tmp_path / "f.bin").read_bytes() == BODY  # it was there before
 
 
 def test_failures_say_what_happened(server, tmp_path, unwritable):
@@ -184,3 +188,49 @@ def test_an_unwritable_root_is_an_error_before_anything_is_fetched(arxiv_on_loop
     with pytest.raises(PermissionError, match=r"root '.*' cannot be written to.*LAB_DATA_ROOT"):
         load("ogbn-arxiv", unwritable, progress=False)
     assert server.files["/arxiv.zip"].ranges == []
+
+
+def _archive(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "match"),
+    [
+        (_archive(**{"/etc/evil": b"x"}), r"member '/etc/evil' of archive .*a\.zip would be written outside"),
+        (_archive(**{"arxiv/../../evil": b"x"}), "would be written outside"),
+        (_archive(**{"arxiv/raw": b"x", "arxiv/raw/edge.csv.gz": b"x"}), "has the name of another one"),
+        (_archive(**{"arxiv/raw/x": b"x", "arxiv/raw": b"x"}), "has the name of another one"),
+        (_archive(**{"arxiv/" + "x" * 300: b"x"}), "could not be written: File name too long"),
+    ],
+)
+def test_archives_whose_members_cannot_be_are_refused(tmp_path, data, match):
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises((CorruptDataError, DownloadError), match=match):
+        download.unzip(tmp_path / "a.zip", tmp_path / "out", "arxiv", progress=False)
+    assert names(tmp_path) == ["a.zip"]
+
+
+def test_encrypted_archives_and_a_full_disk_are_told_from_damage(tmp_path, monkeypatch):
+    data = bytearray(_archive(**{"arxiv/raw/edge.csv.gz": b"x"}))
+    for signature, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(signature) + at] |= 1  # says that the member is encrypted
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises(CorruptDataError, match=r"a\.zip cannot be read as an archive .*encrypted"):
+        download.unzip(tmp_path / "a.zip", tmp_path / "out", "arxiv", progress=False)
+    (tmp_path / "a.zip").write_bytes(_archive(**{"arxiv/raw/edge.csv.gz": b"x"}))
+
+    mkdir = pathlib.Path.mkdir
+
+    def full(path, *arguments, **options):
+        if path.name == "raw":
+            raise OSError(28, "No space left on device")
+        mkdir(path, *arguments, **options)
+
+    monkeypatch.setattr("pathlib.Path.mkdir", full)
+    with pytest.raises(DownloadError, match=r"a\.zip could not be written: No space left on device"):
+        download.unzip(tmp_path / "a.zip", tmp_path / "out", "arxiv", progress=False)

@@ -58,10 +58,15 @@ def test_networkx_node_attributes_become_features_and_labels():
     [
         ("weight", "2.5", TypeError, r"weight names an attribute that is no number at .1, 2. .got '2.5'"),
         ("weight", None, TypeError, "weight names an attribute that is no number"),
-        ("weight", [1.0, 2.0], ValueError, r"weight names an attribute of shape .. at .0, 1. and .2,. at .1, 2"),
+        (
+            "weight",
+            [1.0, 2.0],
+            ValueError,
+            r"weight names an attribute of shape .. at .0, 1. and .2,. at .1, 2",
+        ),
         ("weight", float("nan"), ValueError, "edge_weight must be finite"),
         ("label", "cat", TypeError, "label names an attribute that is no number at 1 .got 'cat'"),
-        ("label", 1.5, TypeError, "label must hold integers"),
+        ("label", 1.5, TypeError, "label must be integers"),
         ("feat", [1.0], ValueError, r"feat names an attribute of shape .2,. at 0 and .1,. at 1"),
         ("feat", {"a": 1}, TypeError, "feat names an attribute that is no number at 1"),
     ],

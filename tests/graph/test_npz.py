@@ -116,3 +116,131 @@ def test_damaged_and_pickled_files_are_errors(tmp_path):
     path.unlink()
     with pytest.raises(CorruptDataError, match=r"reddit_data\.npz does not exist: .* is incomplete"):
         load("reddit", tmp_path)
+
+
+def change_npz(path, **changes):
+    with np.load(path, allow_pickle=True) as stored:
+        arrays = {name: value for name, value in {**stored, **changes}.items() if value is not None}
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "match"),
+    [
+        ("graph", {"row": SRC - 1}, r"'row' .*must hold ids in \[0, 4\) .got -1 at position 0"),
+        ("graph", {"col": DST + 2**32}, r"'col' .*must hold ids in \[0, 4\) .got 4294967297 at position 0"),
+        ("graph", {"row": SRC + 0.5}, r"'row' .*must hold integers .got dtype float64"),
+        ("graph", {"col": DST[:4]}, r"'col' .*must have shape .5. .got .4,"),
+        ("graph", {"col": None}, "has no array 'col'"),
+        ("graph", {"shape": np.array([4, 5])}, r"must hold a square matrix .got shape .4, 5"),
+        ("graph", {"shape": np.array([2**60, 2**60])}, "states 1,152,.* more than fit in memory"),
+        ("graph", {"shape": np.array([-4, -4])}, "states -4 vertices"),
+        ("graph", {"format": np.bytes_("csc")}, "must be in format coo or csr .got 'csc'"),
+        ("data", {"label": np.array([1, 0, 2, 1.5])}, r"must be whole numbers .got 1.5 for vertex 3"),
+        ("data", {"label": np.array([1, 0, 2, 41])}, r"must lie in \[0, 41\) .got 41 for vertex 3"),
+        ("data", {"label": np.array(["a"] * 4)}, "'label' .*must hold numbers"),
+        ("data", {"label": np.array([1, 0, 2])}, "must have a label for each of 4 vertices"),
+        ("data", {"node_types": np.array([1, 3, 1, 7])}, r"'node_types' .*must hold ids in \[0, 4\) .got 7"),
+        ("data", {"node_types": np.array([1, 3, 1])}, r"'node_types' .*must have shape .4."),
+        ("data", {"feature": np.ones((3, 2))}, r"'feature' .*must have shape .4, any. .got .3, 2"),
+        (
+            "data",
+            {"feature": np.ones(4, dtype=complex)},
+            "'feature' .*must hold numbers .got dtype complex128",
+        ),
+        ("data", {"feature": np.array([{}] * 4)}, "'feature' .*holds Python objects"),
+    ],
+)
+def test_reddit_that_disagrees_with_itself(tmp_path, file, changes, match):
+    write_reddit(tmp_path / "reddit")
+    change_npz(tmp_path / "reddit" / f"reddit_{file}.npz", **changes)
+    with pytest.raises(
+        CorruptDataError, match=rf"reddit_{file}\.npz.*" if match is None else match
+    ) as caught:
+        load("reddit", tmp_path)
+    assert f"reddit_{file}.npz" in str(caught.value)
+
+
+CLASSES = {str(v): v % 2 for v in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "match"),
+    [
+        ("class_map.json", {**CLASSES, "3": 1.5}, "must be whole numbers .got 1.5 for vertex 3"),
+        ("class_map.json", {**CLASSES, "3": "1"}, "must hold class numbers"),
+        ("class_map.json", {**CLASSES, "3": [1, 0]}, "inhomogeneous|sequence"),
+        ("class_map.json", {**CLASSES, "3": 7}, r"must lie in \[0, 7\) .got 7 for vertex 3"),
+        ("class_map.json", {**CLASSES, "3": None}, "must hold class numbers"),
+        ("class_map.json", {**CLASSES, "4": 0}, "it has 5 entries, the graph 4 vertices"),
+        ("class_map.json", {"a": 0, "b": 1, "c": 0, "d": 1}, "no entry '0'"),
+        ("class_map.json", [0, 1, 0, 1], "it must hold a dict, got a list"),
+        (
+            "role.json",
+            {"tr": [2, 0], "va": [1], "te": [1]},
+            "vertex 1 of split 'test' is in split 'valid' too",
+        ),
+        ("role.json", {"tr": [2, 2], "va": [1], "te": [3]}, "vertex 2 is in split 'train' twice"),
+        ("role.json", {"tr": [2, 0], "va": [1], "te": [4]}, r"must hold ids in \[0, 4\) .got 4"),
+        ("role.json", {"tr": [2, 0], "va": [1], "te": [-1]}, r"must hold ids in \[0, 4\) .got -1"),
+        ("role.json", {"tr": [2, 0.5], "va": [1], "te": [3]}, "must be a list of integers"),
+        ("role.json", {"tr": [True, False], "va": [], "te": [3]}, "must be a list of integers"),
+        ("role.json", {"tr": [[2], [0]], "va": [1], "te": [3]}, "must be a list of integers"),
+        ("role.json", {"tr": 7, "va": [1], "te": [3]}, "must be a list of integers"),
+        ("role.json", {"tr": [2, 0], "va": [1]}, "no entry 'te'"),
+        ("role.json", {"tr": [2**70], "va": [1], "te": [3]}, "must be a list of integers"),
+    ],
+)
+def test_graphsaint_that_disagrees_with_itself(tmp_path, file, content, match):
+    write_graphsaint(tmp_path / "flickr", CLASSES)
+    (tmp_path / "flickr" / file).write_text(json.dumps(content))
+    with pytest.raises(CorruptDataError, match=match) as caught:
+        load("flickr", tmp_path)
+    assert file in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        (
+            {"adj_indptr": np.array([0, 1, 0, 4, 5])},
+            "'adj_indptr' .*must rise from 0 to the number of entries, 5",
+        ),
+        ({"adj_indptr": np.array([0, 1, 3, 4, 4])}, "'adj_indptr' .*must rise from 0"),
+        ({"adj_indptr": np.array([0, 1, 3, 5])}, r"'adj_indptr' .*must have shape .5."),
+        ({"adj_indices": np.array([1, 0, 2, 1, -2])}, r"'adj_indices' .*must hold ids in \[0, 4\) .got -2"),
+        ({"adj_indices": np.array([1, 0, 2, 1, 4])}, r"'adj_indices' .*must hold ids in \[0, 4\) .got 4"),
+        ({"adj_shape": np.array([5, 5])}, "'adj_shape' .*must be .4, 4."),
+        ({"attr_shape": np.array([4, 2**50])}, "states .* features, more than fit in memory"),
+        ({"attr_indices": np.array([5, 0, 6])}, r"'attr_indices' .*must hold ids in \[0, 6\) .got 6"),
+        ({"attr_data": np.ones(2)}, r"'attr_data' .*must have shape .3."),
+        ({"labels": np.array([4, 0, 1, 5])}, r"must lie in \[0, 5\) .got 5 for vertex 3"),
+    ],
+)
+def test_coauthor_that_disagrees_with_itself(tmp_path, changes, match):
+    path = tmp_path / "physics" / "ms_academic_phy.npz"
+    write_coauthor(path)
+    change_npz(path, **changes)
+    with pytest.raises(CorruptDataError, match=match) as caught:
+        load("physics", tmp_path)
+    assert path.name in str(caught.value)
+
+
+def test_arrays_in_column_order_are_read_as_they_are(tmp_path):
+    write_reddit(tmp_path / "reddit")
+    feat = np.arange(8.0).reshape(4, 2)
+    change_npz(tmp_path / "reddit" / "reddit_data.npz", feature=np.asfortranarray(feat))
+    assert np.array_equal(load("reddit", tmp_path).feat, feat)
+
+
+def test_a_header_that_claims_more_than_there_is_takes_no_memory(tmp_path):
+    write_graphsaint(tmp_path / "flickr", CLASSES)
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": "<f8", "fortran_order": False, "shape": (4, 2**40)}
+    )
+    (tmp_path / "flickr" / "feats.npy").write_bytes(buffer.getvalue() + bytes(64))
+    with pytest.raises(
+        CorruptDataError, match=r"feats\.npy must have 35,184,372,088,832 bytes by its header .got 64"
+    ):
+        load("flickr", tmp_path)
