@@ -144,6 +144,17 @@ def _columns(record: dict[str, Any]) -> dict[str, Cell]:
             **work, "block-bsp us": lambda r: r["baseline_us"], "alone us": lambda r: r["alone_us"],
             "by": lambda r: r["alone_strategy"], "32 together, each us": lambda r: r["fused32_us"],
         }  # fmt: skip
+    if suite == "fusing":
+        return {
+            **work, "strategy": lambda r: r["strategy"], "in a call": lambda r: r["in_a_call"],
+            "one by one us": lambda r: r["one_by_one_us"],
+            **{
+                f"{n} a launch us": _by("launches_of_us", str(n))
+                for n in sorted({int(n) for row in record["rows"] for n in row["launches_of_us"]})
+            },
+            "begins with": lambda r: r["begin"], "keeps": lambda r: r["chosen"], "us": lambda r: r["chosen_us"],
+            "x": lambda r: r["ratio"],
+        }  # fmt: skip
     if suite == "papers100m-rmat":
         return {
             **work, "strategy": lambda r: r["strategy"], "in a call": lambda r: r["fused"],

@@ -171,6 +171,11 @@ _SUITES: dict[str, _Suite] = {
         "suites.nextdoor.training", "table1", "share of sampling in training, six methods"
     ),
     "nextdoor-table5": _Suite("suites.nextdoor.training", "table5", "end to end with CPU samplers over ours"),
+    "fusing": _Suite(
+        "suites.pgsampler.whole",
+        "fusing",
+        "several mini-batches in a launch against one by one, and what is chosen",
+    ),
     "papers100m-rmat": _Suite(
         "suites.pgsampler.whole", "papers100m", "111 M nodes, 1.6 G edges: scratch memory and wall time"
     ),

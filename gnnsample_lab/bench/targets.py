@@ -18,7 +18,8 @@ def of(record: dict[str, Any]) -> list[Target]:
     makers: dict[str, Callable[[dict[str, Any]], list[Target]]] = {
         **targets_data.MAKERS, **targets_nextdoor.MAKERS,
         "sampling-floor": _floor, "pgsampler-fig8": _figure8, "pgsampler-fig9": _figure9,
-        "whole-process": _whole_process, "papers100m-rmat": _papers100m, "cpu": _cpu, "explorers": _explorers,
+        "whole-process": _whole_process, "papers100m-rmat": _papers100m, "fusing": _fusing, "cpu": _cpu,
+        "explorers": _explorers,
     }  # fmt: skip
     maker = makers.get(record["suite"])
     return maker(record) if maker else []
@@ -88,6 +89,11 @@ def _whole_process(record: dict[str, Any]) -> list[Target]:
         *at_most("R-MAT, 1 024 x (10, 10, 10), alone", 120.0, "us", [(r["alone_us"], _where(r)) for r in rows]),
         *at_most("R-MAT, 1 024 x (10, 10, 10), 32 together, each", 50.0, "us", fused),
     ]  # fmt: skip
+
+
+def _fusing(record: dict[str, Any]) -> list[Target]:
+    points = [(row["ratio"], f"{_where(row)}, {row['in_a_call']} in a call") for row in record["rows"]]
+    return at_most("several mini-batches in a call over one by one", 1.05, "x", points)
 
 
 def _papers100m(record: dict[str, Any]) -> list[Target]:

@@ -126,6 +126,7 @@ def made_up_walls(monkeypatch) -> None:
         return held.us
 
     monkeypatch.setattr(whole.timing, "wall_us", wall_us)
+    monkeypatch.setattr(whole, "settle", lambda sampler, groups: None)
 
 
 def test_figure9_and_its_targets(session, made_up_walls) -> None:
@@ -148,6 +149,46 @@ def test_whole_process_divides_a_fused_call_by_its_batches(session, made_up_wall
     assert row["fused32_us"] == pytest.approx(50.0 / 32)
     text = report.text(record)
     assert "7207 us alone, 1138 us each" in text and "measured separately" in text
+
+
+def test_fusing_compares_what_is_chosen_with_one_by_one(session, monkeypatch) -> None:
+    us = {1: 100.0, 2: 70.0, 4: 60.0, 8: 110.0}
+    monkeypatch.setattr(MadeUpSession, "sampler", lambda self, *_: SimpleNamespace())
+    monkeypatch.setattr(whole, "_launch_sizes", lambda sampler, batch_size: (2, dict.fromkeys(us, "direct")))
+    monkeypatch.setattr(whole, "_one_by_one", lambda sampler, groups: 101.0)
+    monkeypatch.setattr(whole, "_launches_of", lambda sampler, groups, size: us[size])
+    monkeypatch.setattr(whole, "_as_chosen", lambda sampler, groups: (61.0, 4))
+    record = runner.run("fusing", session=session)
+    assert {row["graph"] for row in record["rows"]} == {"rmat", "products-like", "rmat-papers100M"}
+    assert {row["in_a_call"] for row in record["rows"]} == {8, 32}
+    row = record["rows"][0]
+    assert row["launches_of_us"] == {"1": 100.0, "2": 70.0, "4": 60.0, "8": 110.0}
+    assert row["ratio"] == pytest.approx(61 / 101, rel=1e-5)
+    assert [t["met"] for t in record["targets"]] == [True]
+    assert "keeps" in report.text(record)
+    monkeypatch.setattr(whole, "_as_chosen", lambda sampler, groups: (150.0, 8))
+    assert [t["met"] for t in runner.run("fusing", session=session)["targets"]] == [False]
+
+
+def test_timing_waits_until_a_sampler_has_settled() -> None:
+    class Waves:
+        calls = 0
+
+        def settled(self, count: int) -> int | None:
+            return 2 if self.calls >= 7 and count == 3 else None
+
+    waves = Waves()
+
+    class Sampler:
+        _engine = SimpleNamespace(waves={64: waves})
+
+        def sample_many(self, seeds: Any, first: int) -> None:
+            waves.calls += 1
+
+    whole.settle(Sampler(), [[0, 1, 2], [3, 4, 5]])
+    assert waves.calls == 7
+    with pytest.raises(RuntimeError, match="has not settled"):
+        whole.settle(Sampler(), [[0, 1]])
 
 
 def test_table1_reads_preprocessing_from_traces_and_kernels_from_cold_draws(session, monkeypatch) -> None:

@@ -10,6 +10,9 @@ from typing import Any
 from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.session import Session, best_of, knob_points
 from gnnsample_lab.device import runtime
+from gnnsample_lab.minibatch.waves import Waves
+from gnnsample_lab.sampling.neighbors.plan import TABLES
+from gnnsample_lab.sampling.neighbors.sizes import seed_capacity
 
 from .kernels import grid
 
@@ -18,6 +21,10 @@ BASELINE, BASELINE_PICK = "block-bsp", "reservoir"
 """DGL's execution with DGL's pick; its ID map is insert-count-compact."""
 FUSED = 32
 _COUNT, _PASSES = 8, 3
+_MOST_CALLS = 100
+"""Calls after which a sampler must know how many mini-batches share a launch."""
+EPOCH = 8
+"""Mini-batches that ``epoch`` asks for at a time, unless it is told another number."""
 
 
 def _walls(
@@ -135,7 +142,109 @@ def _fused(session: Session, name: str, batch_size: int, fanouts: tuple[int, ...
     seeds = session.batches(name, batch_size, 2 * FUSED)
     groups = [seeds[:FUSED], seeds[FUSED:]]
     sampler = session.sampler(name, fanouts, strategy, "floyd")
+    settle(sampler, groups)
     return timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES) / FUSED
+
+
+def settle(sampler: Any, groups: list[list[Any]]) -> None:
+    """Sample until the sampler has timed its launches and keeps how many mini-batches share one.
+
+    Raises:
+        RuntimeError: it goes on trying.
+    """
+    count = len(groups[0])
+    for i in range(_MOST_CALLS):
+        _call(sampler, groups, i % len(groups))
+        if count == 1 or all(waves.settled(count) for waves in sampler._engine.waves.values()):
+            return
+    raise RuntimeError(f"{sampler!r} has not settled after {_MOST_CALLS} calls of {count} mini-batches")
+
+
+def _one_by_one(sampler: Any, groups: list[list[Any]]) -> float:
+    def work(i: int) -> list[Any]:
+        return [sampler.sample(seeds, i * len(groups[i]) + n) for n, seeds in enumerate(groups[i])]
+
+    return timing.wall_us(work, len(groups), _PASSES) / len(groups[0])
+
+
+def _launches_of(sampler: Any, groups: list[list[Any]], size: int) -> float:
+    """With ``size`` mini-batches in a launch, whatever the sampler would choose."""
+    engine, count = sampler._engine, len(groups[0])
+    engine.waves[seed_capacity(int(groups[0][0].size))] = Waves(size, size)
+
+    def work(i: int) -> list[Any]:
+        made: list[Any] = engine._sample_all(groups[i], i * count, timed=False)
+        return made
+
+    us = timing.wall_us(work, len(groups), _PASSES) / count
+    engine.waves.clear()
+    return us
+
+
+def _as_chosen(sampler: Any, groups: list[list[Any]]) -> tuple[float, int]:
+    """As a program gets it once the sampler has tried, and how many mini-batches then share a launch."""
+    settle(sampler, groups)
+    us = timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES) / len(groups[0])
+    (waves,) = sampler._engine.waves.values()
+    return us, waves.settled(len(groups[0]))
+
+
+def _launch_sizes(sampler: Any, batch_size: int) -> tuple[int, dict[int, str]]:
+    """What the model begins with, and the table of every number of mini-batches that a launch may hold."""
+    sizer, cap = sampler._engine.sizer, seed_capacity(batch_size)
+    begin, most = sizer.batches_at_once(cap)
+    sizes = [1 << bit for bit in range(min(most, FUSED).bit_length())]
+    return begin, {size: TABLES[sizer.shape(size, cap).table] for size in sizes}
+
+
+def fusing(session: Session) -> dict[str, Any]:
+    """Wall time of a mini-batch: one by one, by how many share a launch, and as ``sample_many`` chooses."""
+    names = session.graphs("rmat", "products-like", "rmat-papers100M")
+    strategies = ("captured",) if session.quick else ("captured", "persistent-tile")
+    facts: dict[str, Any] = {}
+    rows = []
+    for name in names:
+        session.forget()
+        session.verify([name], strategies, ["floyd"])
+        session._graphs.pop((name, "cpu"), None)
+        settings = [(1024, 10)] if "papers100M" in name else [(1024, 10), (8192, 15)]
+        for batch_size, fanout in settings:
+            for strategy in strategies:
+                sampler = session.sampler(name, (fanout,) * 3, strategy, "floyd")
+                rows += _fusing_rows(session, sampler, name, batch_size, fanout, strategy)
+                del sampler
+        facts |= session.facts([name])
+    return {
+        "settings": {
+            "pick": "floyd", "scratch_bytes": "default: 5 % of the memory that is free beside the graph",
+            "timing": f"wall time per call, GPU idle before and after; median of 2 calls, best of {_PASSES}, per batch",
+        },
+        "verification": session.verify(names, strategies, ["floyd"]), "graphs": facts, "rows": rows,
+    }  # fmt: skip
+
+
+def _fusing_rows(
+    session: Session, sampler: Any, name: str, batch_size: int, fanout: int, strategy: str
+) -> list[dict[str, Any]]:
+    seeds = session.batches(name, batch_size, 2 * FUSED)
+    begin, tables = _launch_sizes(sampler, batch_size)
+    rows = []
+    for count in (EPOCH, FUSED):
+        groups = [seeds[:count], seeds[count : 2 * count]]
+        alone = _one_by_one(sampler, groups)
+        each = {size: _launches_of(sampler, groups, size) for size in tables if size <= count}
+        chosen, size = _as_chosen(sampler, groups)
+        rows.append({
+            "graph": name, "batch_size": batch_size, "fanout": fanout, "hops": 3, "strategy": strategy,
+            "in_a_call": count, "one_by_one_us": alone, "begin": begin, "chosen": size, "chosen_us": chosen,
+            "launches_of_us": each, "tables": {n: tables[n] for n in each}, "ratio": chosen / alone,
+        })  # fmt: skip
+        listed = ", ".join(f"{n} ({tables[n]}) {us:.0f}" for n, us in each.items())
+        session.say(
+            f"{name} {batch_size} x {fanout}^3, {strategy}, {count} in a call: one by one {alone:.0f} us each; in "
+            f"launches of {listed}; begins with {begin}, keeps {size}: {chosen:.0f} us, {chosen / alone:.2f} x"
+        )
+    return rows
 
 
 def _fastest_fused(session: Session, name: str, batch_size: int, fanouts: tuple[int, ...]) -> dict[str, Any]:
@@ -166,6 +275,7 @@ def papers100m(session: Session) -> dict[str, Any]:
                 seeds = session.batches(name, batch_size, total)
                 groups = [seeds[i : i + count] for i in range(0, total, count)]
                 sampler = session.sampler(name, (10, 10, 10), strategy, "floyd")
+                settle(sampler, groups)
                 us = timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES)
                 rows.append({
                     "graph": name, "batch_size": batch_size, "fanout": 10, "hops": 3, "strategy": strategy,
