@@ -172,7 +172,7 @@ class Sizer:
         sizes = [shape.num_batches * self.table_bytes(shape, kind) for kind in range(3)]
         # A direct table is one access per look-up while it stays in the L2 cache. Beyond that a bitmap, 32 times
         # smaller, pays as soon as the batch fills more entries than there are words to scan for its ranks.
-        fits = sizes[0] <= budget // 2
+        fits = self.num_bytes(replace(shape, table=0)) <= budget
         if fits and (sizes[0] <= self.l2_bytes or shape.node_cap < self.num_nodes // 32):
             return 0
         return 1 if sizes[1] <= max(sizes[2], self.l2_bytes) else 2
