@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -187,6 +188,7 @@ class Engine:
         self.engine = GpuEngine.__new__(GpuEngine)
         self.engine.per_hop, self.engine.traced, self.engine._undecided = None, False, False
         self.engine.waves = {}
+        self.engine._turns = SimpleNamespace(take=lambda: None, leave=lambda: None)
         self.engine.sizer = type("Sizer", (), {"batches_at_once": staticmethod(lambda cap: (2, most))})()
         self.engine.launcher = type("Launcher", (), {"sms": 132})()
         self.clock, self.launches = clock, []
