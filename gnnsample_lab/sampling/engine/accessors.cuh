@@ -238,6 +238,7 @@ extern "C" __device__ i64 lab_root(void* ctx, i64 i, int line) {
 
 extern "C" __device__ i64 lab_root_replace(void* ctx, i64 old, i64 with, int line) {
     LAB_CONTEXT_OF(ctx);
+    if (with != LAB_NULL && !lab_is_vertex(c, with, line)) return 0;
     ID_T* roots = c.plan->roots + c.row * c.plan->num_roots;
     for (i64 i = 0; i < c.plan->num_roots; ++i)
         if ((i64)roots[i] == old) {
@@ -284,19 +285,27 @@ extern "C" __device__ double lab_table_float(void* ctx, i64 t, i64 i, int line) 
     return 0.0;
 }
 
-// Last i with table[i] <= x; a fault where x is below them all.
-extern "C" __device__ i64 lab_table_search(void* ctx, i64 t, i64 x, int line) {
-    LAB_CONTEXT_OF(ctx);
+// Last i with table[i] <= x; a fault where x is below them all. The probes are those of cpu_context.py.
+template <typename T>
+__device__ __forceinline__ i64 lab_search_table(Context& c, i64 t, T x, int line) {
     const AppTable& table = c.plan->tables[t];
     i64 low = 0, high = table.length;
     while (low < high) {
         const i64 middle = (low + high) >> 1;
-        if (((const i64*)table.data)[middle] <= x) low = middle + 1;
+        if (((const T*)table.data)[middle] <= x) low = middle + 1;
         else high = middle;
     }
     if (low > 0) return low - 1;
     lab_set_fault(c, line, LAB_OUTSIDE_TABLE);
     return 0;
+}
+
+extern "C" __device__ i64 lab_table_search(void* ctx, i64 t, i64 x, int line) {
+    return lab_search_table(*(Context*)ctx, t, x, line);
+}
+
+extern "C" __device__ i64 lab_table_search_float(void* ctx, i64 t, double x, int line) {
+    return lab_search_table(*(Context*)ctx, t, x, line);
 }
 
 extern "C" __device__ i64 lab_fail(void* ctx, int line, int code) {

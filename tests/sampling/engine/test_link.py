@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import dataclasses
 import re
 import shutil
 import subprocess
@@ -135,13 +137,12 @@ def test_a_walk_keeps_everything_in_registers(name, tmp_path):
 
 @needs_wheels
 def test_what_does_not_compile_is_an_error_of_the_application():
-    class Shifts(Walk):
-        def next(self, s, transits, src_edges, step, rng):
-            half = 0.5
-            return half << 2
-
-    with pytest.raises(lab.SamplingAppError, match=r"does not compile[\s\S]*test_link\.py"):
-        link.build(operator_of(Shifts()), "steps/individual.cu")
+    operator = operator_of(Walk())
+    filename, module = operator.modules[-1]
+    broken = ast.parse("def lab_next(ctx, i_step):\n    return lab_degree(ctx)")
+    modules = (*operator.modules[:-1], (filename, ast.increment_lineno(broken, operator.def_line)))
+    with pytest.raises(lab.SamplingAppError, match=r"does not compile[\s\S]*toy_apps\.py"):
+        link.build(dataclasses.replace(operator, modules=modules, key="broken"), "steps/individual.cu")
 
 
 @needs_wheels

@@ -133,7 +133,7 @@ def test_bad_arguments():
         lab.run_app(graph, Walk(), [0], num_samples=3, device="cpu")
     with pytest.raises(ValueError, match=r"steps\(\) must be between 0"):
         lab.run_app(graph, Walk(-5), [0], device="cpu")
-    with pytest.raises(NotImplementedError, match="SamplingApp must define steps"):
+    with pytest.raises(NotImplementedError, match="SamplingApp must define next"):
         lab.run_app(graph, lab.SamplingApp(), [0], device="cpu")
 
 

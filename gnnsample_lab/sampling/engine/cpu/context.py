@@ -228,6 +228,8 @@ def lab_root(ctx, i, line):
 
 @njit(cache=True)
 def lab_root_replace(ctx, old, new, line):
+    if new != -1 and not inside(ctx, new, line):
+        return np.int64(0)
     roots = get(ctx, ROOTS)
     for i in range(get(ctx, NUM_ROOTS)):
         if read_i8(roots, i) == old:
@@ -357,8 +359,31 @@ def lab_table_float(ctx, t, i, line):
 
 @njit(cache=True)
 def lab_table_search(ctx, t, x, line):
-    i = last_at_most(get(ctx, TABLES + 2 * t), get(ctx, TABLES + 2 * t + 1), x)
-    if i < 0:
-        fail(ctx, line, 9)
-        return np.int64(0)
-    return i
+    table = get(ctx, TABLES + 2 * t)
+    low, high = np.int64(0), get(ctx, TABLES + 2 * t + 1)
+    while low < high:  # the probes of accessors.cuh: tables that are not sorted give the same on both devices
+        middle = (low + high) >> 1
+        if read_i8(table, middle) <= x:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0:
+        return low - 1
+    fail(ctx, line, 9)
+    return np.int64(0)
+
+
+@njit(cache=True)
+def lab_table_search_float(ctx, t, x, line):
+    table = get(ctx, TABLES + 2 * t)
+    low, high = np.int64(0), get(ctx, TABLES + 2 * t + 1)
+    while low < high:
+        middle = (low + high) >> 1
+        if read_f8(table, middle) <= x:
+            low = middle + 1
+        else:
+            high = middle
+    if low > 0:
+        return low - 1
+    fail(ctx, line, 9)
+    return np.int64(0)

@@ -108,10 +108,7 @@ def lab_uniform(ctx):
 
 @njit(cache=True)
 def lab_chance(ctx, p):
-    w = next_word(ctx)
-    if p >= 1.0:
-        return np.int64(1)
-    return np.int64(w < np.int64(p * 4294967296.0))
+    return np.int64(np.float64(next_word(ctx)) < np.floor(p * 4294967296.0))
 
 
 @njit(cache=True)

@@ -38,11 +38,11 @@ _MAX_KEPT = 64
 
 
 class _PlainIntegers(ast.NodeTransformer):
-    """Constants in calls of accessors made plain integers: Numba compiles a function anew for each literal argument."""
+    """Constants in calls of our functions made plain integers: Numba compiles a function anew for each literal one."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id in ACCESSORS:
+        if isinstance(node.func, ast.Name) and node.func.id.startswith("lab_"):
             for number, argument in enumerate(node.args):
                 if isinstance(argument, ast.Constant) and type(argument.value) is int:
                     plain = ast.Call(ast.Name("int", ast.Load()), [argument], [])

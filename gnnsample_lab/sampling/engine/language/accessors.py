@@ -1,50 +1,142 @@
-"""What can be done with the arguments of a sampling function: accessors, and the methods that they serve."""
+"""Accessors: the calls that a compiled sampling function makes. Each is declared here, once.
+
+A sampling function is compiled to code that reads the graph, the sample and the random stream through accessors only.
+:data:`DECLARATIONS` names each accessor, its arguments, its result, and which method of the language it serves. From
+these lines come the methods that the front end knows (:data:`METHODS`), the signatures that numba-cuda and Numba
+compile against (:data:`ACCESSORS`), and the declarations that NVRTC compares with the definitions in ``accessors.cuh``
+(:func:`cuda_declarations`). The definitions are ``accessors.cuh`` for the GPU, ``cpu_context.py`` and ``cpu_stream.py``
+for the CPU; a test compares both with this file.
+"""
 
 from __future__ import annotations
 
-ACCESSORS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "lab_edge_count": ("i8", ("ctx",)),
-    "lab_edge": ("i8", ("ctx", "i8", "i4")),
-    "lab_edge_weight": ("i8", ("ctx", "i8", "i4")),
-    "lab_edge_prefix": ("i8", ("ctx", "i8", "i4")),
-    "lab_edge_search": ("i8", ("ctx", "i8", "i4")),
-    "lab_edge_has": ("i8", ("ctx", "i8", "i4")),
-    "lab_transit_count": ("i8", ("ctx",)),
-    "lab_transit": ("i8", ("ctx", "i8", "i4")),
-    "lab_prev_vertex": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_prev_count": ("i8", ("ctx", "i8", "i4")),
-    "lab_root_count": ("i8", ("ctx",)),
-    "lab_root": ("i8", ("ctx", "i8", "i4")),
-    "lab_root_replace": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_size": ("i8", ("ctx",)),
-    "lab_sample_id": ("i8", ("ctx",)),
-    "lab_slot": ("i8", ("ctx",)),
-    "lab_transit_index": ("i8", ("ctx",)),
-    "lab_num_nodes": ("i8", ("ctx",)),
-    "lab_degree": ("i8", ("ctx", "i8", "i4")),
-    "lab_max_weight": ("i8", ("ctx", "i8", "i4")),
-    "lab_neighbor": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_neighbor_weight": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_neighbor_prefix": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_neighbor_search": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_has_edge": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_bits": ("i8", ("ctx",)),
-    "lab_below": ("i8", ("ctx", "i8", "i4")),
-    "lab_uniform": ("f8", ("ctx",)),
-    "lab_chance": ("i8", ("ctx", "f8")),
-    "lab_table_int": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_table_float": ("f8", ("ctx", "i8", "i8", "i4")),
-    "lab_table_search": ("i8", ("ctx", "i8", "i8", "i4")),
-    "lab_go_on": ("i8", ("ctx", "i4")),
-    "lab_fail": ("i8", ("ctx", "i4", "i4")),
-}
-"""Name -> (result, arguments) of what rewritten functions call; ``ctx`` is a pointer, ``i4`` a line or a code."""
+from dataclasses import dataclass
+from typing import NamedTuple
 
-USES_WEIGHTS = frozenset({
-    "lab_edge_weight", "lab_edge_prefix", "lab_edge_search", "lab_max_weight", "lab_neighbor_weight",
-    "lab_neighbor_prefix", "lab_neighbor_search",
-})  # fmt: skip
-USES_EDGES = frozenset({"lab_edge", "lab_edge_weight", "lab_edge_prefix", "lab_edge_search", "lab_edge_has"})
+NUMBERS = ("int", "float", "bool")
+"""Kinds of numbers. Tables have one of these kinds each; their roles are ``int table`` and so on."""
+_TYPES = {"int": "i8", "bool": "i8", "float": "f8", "line": "i4", "code": "i4"}
+_CUDA = {"ctx": "void*", "i8": "long long", "i4": "int", "f8": "double"}
+
+
+@dataclass(frozen=True)
+class Accessor:
+    """One accessor.
+
+    Attributes:
+        name: of the function on both devices. Its first argument, which is not listed, is the context.
+        arguments: name and kind of each further argument. ``line``, always the last, is the place in the user's
+            source that a failure is told with; accessors without it cannot fail.
+        result: kind of the result; ``bool`` travels as the integer 0 or 1.
+        serves: what of the language is compiled to it: ``role.method``, ``role[]`` (an item) or ``len(role)``.
+            Where a role stands for a number at run time (the vertex of ``edges_of``, the number of a table), this
+            number is the first argument.
+        weights: whether it reads edge weights.
+        edges: whether it reads entries of ``src_edges``.
+    """
+
+    name: str
+    arguments: tuple[tuple[str, str], ...]
+    result: str
+    serves: tuple[str, ...]
+    weights: bool = False
+    edges: bool = False
+
+
+def _accessor(signature: str, *serves: str, weights: bool = False, edges: bool = False) -> Accessor:
+    """From ``name(argument: kind, ..) -> kind``; the kind of ``line`` and ``code`` is their name."""
+    head, result = signature.split(" -> ")
+    name, listed = head.rstrip(")").split("(")
+    pairs = [part.split(": ") for part in listed.split(", ")] if listed else []
+    arguments = tuple((pair[0], pair[-1]) for pair in pairs)
+    return Accessor(name, arguments, result, serves, weights, edges)
+
+
+DECLARATIONS: tuple[Accessor, ...] = (
+    # src_edges: the list of the transit, or the combined lists of all transits.
+    _accessor("lab_edge_count() -> int", "len(edges)"),
+    _accessor("lab_edge(i: int, line) -> int", "edges[]", edges=True),
+    _accessor("lab_edge_weight(i: int, line) -> int", "edges.weight", weights=True, edges=True),
+    _accessor("lab_edge_prefix(i: int, line) -> int", "edges.prefix", weights=True, edges=True),
+    _accessor("lab_edge_search(x: int, line) -> int", "edges.search", weights=True, edges=True),
+    _accessor("lab_edge_has(v: int, line) -> bool", "edges.has", edges=True),
+    # The list of vertex v.
+    _accessor("lab_degree(v: int, line) -> int", "len(edges_of)", "int.degree"),
+    _accessor("lab_neighbor(v: int, i: int, line) -> int", "edges_of[]"),
+    _accessor("lab_neighbor_weight(v: int, i: int, line) -> int", "edges_of.weight", weights=True),
+    _accessor("lab_neighbor_prefix(v: int, i: int, line) -> int", "edges_of.prefix", weights=True),
+    _accessor("lab_neighbor_search(v: int, x: int, line) -> int", "edges_of.search", weights=True),
+    _accessor("lab_has_edge(v: int, u: int, line) -> bool", "edges_of.has", "int.has_edge"),
+    _accessor("lab_max_weight(v: int, line) -> int", "int.max_edge_weight", weights=True),
+    # The sample.
+    _accessor("lab_transit_count() -> int", "len(transits)"),
+    _accessor("lab_transit(k: int, line) -> int", "transits[]"),
+    _accessor("lab_prev_vertex(i: int, pos: int, line) -> int", "sample.prev_vertex", "sample.prev_edges"),
+    _accessor("lab_prev_count(i: int, line) -> int", "sample.prev_count"),
+    _accessor("lab_root_count() -> int", "len(roots)", "sample.num_roots"),
+    _accessor("lab_root(i: int, line) -> int", "roots[]"),
+    _accessor("lab_root_replace(old: int, new: int, line) -> int", "roots.replace"),
+    _accessor("lab_size() -> int", "sample.size"),
+    _accessor("lab_sample_id() -> int", "sample.id"),
+    _accessor("lab_slot() -> int", "sample.slot"),
+    _accessor("lab_transit_index() -> int", "sample.transit_index"),
+    _accessor("lab_num_nodes() -> int", "sample.num_nodes"),
+    # The random stream.
+    _accessor("lab_bits() -> int", "rng.bits"),
+    _accessor("lab_below(n: int, line) -> int", "rng.below"),
+    _accessor("lab_uniform() -> float", "rng.uniform"),
+    _accessor("lab_chance(p: float) -> bool", "rng.chance"),
+    # Table t. Truth values are kept as integers.
+    _accessor("lab_table_int(t: int, i: int, line) -> int", "int table[]", "bool table[]"),
+    _accessor("lab_table_float(t: int, i: int, line) -> float", "float table[]"),
+    _accessor("lab_table_search(t: int, x: int, line) -> int", "int table.search", "bool table.search"),
+    _accessor("lab_table_search_float(t: int, x: float, line) -> int", "float table.search"),
+    # What the front end puts in by itself: the bound of while loops, and failures.
+    _accessor("lab_go_on(line) -> bool"),
+    _accessor("lab_fail(line, code) -> int"),
+)
+
+
+class Method(NamedTuple):
+    """How a method is compiled.
+
+    Attributes:
+        accessor: what it becomes; None where it is the number that the receiver stands for.
+        arguments: kinds of the arguments that the user writes.
+        result: kind of what it gives, or ``edges_of``; ``none`` where Python's method returns nothing.
+    """
+
+    accessor: Accessor | None
+    arguments: tuple[str, ...]
+    result: str
+
+
+CARRIERS = frozenset({"int", "edges_of", *(f"{kind} table" for kind in NUMBERS)})
+"""Roles that stand for a number at run time, the accessor's first argument."""
+_RESULTS = {"sample.prev_edges": "edges_of", "roots.replace": "none"}
+
+
+def _methods() -> dict[str, Method]:
+    found = {"int.edges": Method(None, (), "edges_of")}
+    for accessor in DECLARATIONS:
+        for served in accessor.serves:
+            role = served.removeprefix("len(").rstrip("[])").split(".")[0]
+            kinds = [kind for name, kind in accessor.arguments if name != "line"]
+            result = _RESULTS.get(served, "bool" if served == "bool table[]" else accessor.result)
+            found[served] = Method(accessor, tuple(kinds[role in CARRIERS :]), result)
+    return found
+
+
+METHODS = _methods()
+"""``role.method``, ``role[]`` or ``len(role)`` -> how it is compiled."""
+ACCESSORS: dict[str, tuple[str, tuple[str, ...]]] = {
+    accessor.name: (_TYPES[accessor.result], ("ctx", *(_TYPES[kind] for _, kind in accessor.arguments)))
+    for accessor in DECLARATIONS
+}
+"""Name -> types of result and arguments: ``ctx`` is a pointer, ``i8`` and ``i4`` integers, ``f8`` a double."""
+USES_WEIGHTS = frozenset(accessor.name for accessor in DECLARATIONS if accessor.weights)
+"""Accessors that read edge weights."""
+USES_EDGES = frozenset(accessor.name for accessor in DECLARATIONS if accessor.edges)
 """Accessors that read ``src_edges``; an application without them needs no combined neighbourhood."""
 
 FAILURES = {
@@ -58,52 +150,13 @@ FAILURES = {
     8: "position outside the step",
     9: "index outside the table",
     10: "a while loop of more than 1,048,576 rounds",
+    11: "shift by a count outside 0..63",
+    12: "int() of a number that does not fit 64 bits",
+    13: "range() by steps of 0",
+    14: "range() of bounds more than 2**63 - 1 apart",
 }
+"""What the codes of failures mean. A status word has four bits for the code."""
 
-# (role, method) -> accessor (None: the argument itself), arguments, whether it is told its line, what it gives.
-METHODS: dict[tuple[str, str], tuple[str | None, int, bool, str]] = {
-    ("sample", "prev_vertex"): ("lab_prev_vertex", 2, True, "number"),
-    ("sample", "prev_edges"): ("lab_prev_vertex", 2, True, "edges_of"),
-    ("sample", "prev_count"): ("lab_prev_count", 1, True, "number"),
-    ("sample", "num_roots"): ("lab_root_count", 0, False, "number"),
-    ("sample", "size"): ("lab_size", 0, False, "number"),
-    ("sample", "id"): ("lab_sample_id", 0, False, "number"),
-    ("sample", "slot"): ("lab_slot", 0, False, "number"),
-    ("sample", "transit_index"): ("lab_transit_index", 0, False, "number"),
-    ("sample", "num_nodes"): ("lab_num_nodes", 0, False, "number"),
-    ("roots", "replace"): ("lab_root_replace", 2, True, "number"),
-    ("edges", "weight"): ("lab_edge_weight", 1, True, "number"),
-    ("edges", "prefix"): ("lab_edge_prefix", 1, True, "number"),
-    ("edges", "search"): ("lab_edge_search", 1, True, "number"),
-    ("edges", "has"): ("lab_edge_has", 1, True, "boolean"),
-    ("edges_of", "weight"): ("lab_neighbor_weight", 1, True, "number"),
-    ("edges_of", "prefix"): ("lab_neighbor_prefix", 1, True, "number"),
-    ("edges_of", "search"): ("lab_neighbor_search", 1, True, "number"),
-    ("edges_of", "has"): ("lab_has_edge", 1, True, "boolean"),
-    ("number", "degree"): ("lab_degree", 0, True, "number"),
-    ("number", "max_edge_weight"): ("lab_max_weight", 0, True, "number"),
-    ("number", "has_edge"): ("lab_has_edge", 1, True, "boolean"),
-    ("number", "edges"): (None, 0, False, "edges_of"),
-    ("rng", "below"): ("lab_below", 1, True, "number"),
-    ("rng", "bits"): ("lab_bits", 0, False, "number"),
-    ("rng", "uniform"): ("lab_uniform", 0, False, "number"),
-    ("rng", "chance"): ("lab_chance", 1, False, "boolean"),
-    ("table", "search"): ("lab_table_search", 1, True, "number"),
-}
-
-ITEMS = {
-    "edges": "lab_edge",
-    "edges_of": "lab_neighbor",
-    "transits": "lab_transit",
-    "roots": "lab_root",
-    "table": "lab_table_int",
-}
-COUNTS = {
-    "edges": "lab_edge_count",
-    "edges_of": "lab_degree",
-    "transits": "lab_transit_count",
-    "roots": "lab_root_count",
-}
 ROLE_NAMES = {
     "sample": "the sample",
     "transits": "the list of transits",
@@ -111,8 +164,20 @@ ROLE_NAMES = {
     "edges_of": "a list of edges",
     "roots": "the list of roots",
     "rng": "the random stream",
-    "table": "an array",
     "self": "self",
     "object": "a Python object",
-    "number": "a number",
+    "int": "a whole number",
+    "float": "a float",
+    "bool": "a truth value",
+    "none": "None",
+    **{f"{kind} table": "an array" for kind in NUMBERS},
 }
+
+
+def cuda_declarations() -> str:
+    """All accessors as CUDA declarations. A definition of other types does not compile beside them."""
+    lines = [
+        f'extern "C" __device__ {_CUDA[result]} {name}({", ".join(_CUDA[a] for a in arguments)});'
+        for name, (result, arguments) in ACCESSORS.items()
+    ]
+    return "\n".join(lines) + "\n"
