@@ -454,12 +454,10 @@ class Recorder:
     def _function(self, function: Any) -> Callable[..., Any]:
         """``function`` as Python compiles it, over numbers of the language."""
         if function not in self._functions:
-            definition, filename, _ = source_of(function)
-            names = dict(function.__globals__)
-            for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-                names[name] = cell.cell_contents
+            source = source_of(function)
+            names = source.known_names
             literals = Literals()
-            new = literals.visit(copy.deepcopy(definition))
+            new = literals.visit(copy.deepcopy(source.definition))
             # Under a name of its own, the function does not hide a global of the user's.
             new.name, new.decorator_list, new.returns = "the user's function", [], None
             for argument in new.args.args:
@@ -473,7 +471,7 @@ class Recorder:
             for node in ast.walk(module):
                 if isinstance(node, ast.Name) and node.id in names:
                     world[node.id] = self._adapted(names[node.id])
-            exec(compile(module, filename, "exec"), world)
+            exec(compile(module, source.filename, "exec"), world)
             self._functions[function] = world[new.name]
         return self._functions[function]
 
@@ -518,17 +516,18 @@ class Recorder:
             self.fail(code)
 
     def line(self) -> int:
-        """Line of the user's functions that runs now."""
+        """Line of the user's functions that runs now, as the engine numbers places."""
         frame = sys._getframe(1)
         while frame.f_globals.get(_OWNER) is not self:
             assert frame.f_back is not None
             frame = frame.f_back
-        return frame.f_lineno
+        return self.operator.place(frame.f_code.co_filename, frame.f_lineno)
 
     def _raised_at(self, error: BaseException) -> int:
         trace, line = error.__traceback__, 0
         while trace is not None:
-            line = trace.tb_lineno if trace.tb_frame.f_globals.get(_OWNER) is self else 0
+            own = trace.tb_frame.f_globals.get(_OWNER) is self
+            line = self.operator.place(trace.tb_frame.f_code.co_filename, trace.tb_lineno) if own else 0
             trace = trace.tb_next
         return line
 

@@ -138,9 +138,8 @@ def test_a_walk_keeps_everything_in_registers(name, tmp_path):
 @needs_wheels
 def test_what_does_not_compile_is_an_error_of_the_application():
     operator = operator_of(Walk())
-    filename, module = operator.modules[-1]
     broken = ast.parse("def lab_next(ctx, i_step):\n    return lab_degree(ctx)")
-    modules = (*operator.modules[:-1], (filename, ast.increment_lineno(broken, operator.def_line)))
+    modules = (*operator.modules[:-1], (operator.filename, ast.increment_lineno(broken, operator.def_line)))
     with pytest.raises(lab.SamplingAppError, match=r"does not compile[\s\S]*toy_apps\.py"):
         link.build(dataclasses.replace(operator, modules=modules, key="broken"), "steps/individual.cu")
 

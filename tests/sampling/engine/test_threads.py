@@ -10,7 +10,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine.grouping import index
-from gnnsample_lab.sampling.engine.language.accessors import COUNTS, ITEMS, METHODS
+from gnnsample_lab.sampling.engine.language.accessors import METHODS
 from gnnsample_lab.sampling.explain import reads, record, threads
 from gnnsample_lab.sampling.explain.threads import KERNELS, count_warps, lay_out
 
@@ -84,12 +84,15 @@ def test_a_uniform_draw_is_one_read() -> None:
 def test_recording_objects_have_every_method() -> None:
     kinds = {
         "sample": record.Sample, "roots": record.Roots, "edges": record.Edges, "edges_of": record.Edges,
-        "number": record.Vertex, "rng": record.Stream, "table": record.Table, "transits": record.Transits,
+        "int": record.Vertex, "rng": record.Stream, "transits": record.Transits,
+        **dict.fromkeys(("int table", "float table", "bool table"), record.Table),
     }  # fmt: skip
-    for role, name in METHODS:
-        assert callable(getattr(kinds[role], name)), (role, name)
-    for role in {*ITEMS, *COUNTS}:
-        assert {"__len__", "__getitem__", "__iter__"} <= set(vars(kinds[role]))
+    for served in METHODS:
+        role, _, name = served.removeprefix("len(").rstrip("[])").partition(".")
+        if name:
+            assert callable(getattr(kinds[role], name)), served
+        else:
+            assert {"__len__", "__getitem__", "__iter__"} <= set(vars(kinds[role])), served
 
 
 def test_what_cannot_be_followed_is_an_error(graph: Any) -> None:

@@ -100,6 +100,15 @@ def last_at_most(address, count, x):
     return low
 
 
+@njit(inline="always")
+def search_weights(prefix, begin, count, x):
+    """The edge of ``count`` at position ``begin`` that ``x`` falls on, -1 if none."""
+    before = read_i8(prefix, begin)
+    if x < 0 or x >= read_i8(prefix, begin + count) - before:
+        return np.int64(-1)
+    return last_at_most(prefix + begin * 8, count + 1, x + before)
+
+
 @njit(cache=True)
 def lab_edge_count(ctx):
     return get(ctx, COUNT)
@@ -154,8 +163,7 @@ def lab_edge_search(ctx, x, line):
     elif prefix == 0:
         i = np.int64(x)
     else:
-        begin = get(ctx, BEGIN)
-        i = last_at_most(prefix + begin * 8, count + 1, x + read_i8(prefix, begin))
+        i = search_weights(prefix, get(ctx, BEGIN), count, x)
     if not 0 <= i < count:
         fail(ctx, line, 1)
         return np.int64(0)
@@ -322,11 +330,7 @@ def lab_neighbor_search(ctx, v, x, line):
         return np.int64(0)
     begin, prefix = begin_of(ctx, v), get(ctx, PREFIX)
     count = begin_of(ctx, v + 1) - begin
-    i = (
-        np.int64(x)
-        if prefix == 0
-        else last_at_most(prefix + begin * 8, count + 1, x + read_i8(prefix, begin))
-    )
+    i = np.int64(x) if prefix == 0 else search_weights(prefix, begin, count, x)
     if not 0 <= i < count:
         fail(ctx, line, 1)
         return np.int64(0)

@@ -153,7 +153,7 @@ FAILURES = {
     11: "shift by a count outside 0..63",
     12: "int() of a number that does not fit 64 bits",
     13: "range() by steps of 0",
-    14: "range() of bounds more than 2**63 - 1 apart",
+    14: "range() of more than 2**63 - 1 rounds",
 }
 """What the codes of failures mean. A status word has four bits for the code."""
 

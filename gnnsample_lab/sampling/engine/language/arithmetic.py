@@ -2,11 +2,16 @@
 """Arithmetic of sampling functions where a machine's own differs from Python's, or is undefined.
 
 The front end takes these functions as source and puts those that an application needs beside it, so that Numba and
-numba-cuda compile one text. Integers have 64 bits and wrap. What has no result tells ``lab_fail`` its place, ``line``,
+numba-cuda compile one text. Integers have 64 bits and wrap; where they may, they are computed without a sign, since to
+both compilers overflow of signed numbers is undefined. What has no result tells ``lab_fail`` its place, ``line``,
 and goes on with a harmless number; codes are those of :data:`.accessors.FAILURES`.
 """
 
 from __future__ import annotations
+
+import numpy as np
+
+lab_word, lab_whole = np.uint64, np.int64
 
 
 def lab_fail(ctx, line, code):
@@ -26,7 +31,7 @@ def lab_floor_divide(ctx, x, y, line):
         lab_fail(ctx, line, 4)
         return 0
     if y == -1:  # the one quotient that may not fit: a division instruction traps on it
-        return -x
+        return lab_whole(lab_word(0) - lab_word(x))
     return x // y
 
 
@@ -54,10 +59,10 @@ def lab_shift_right(ctx, x, count, line):
 
 
 def lab_power(ctx, x, exponent):
-    product = 1
+    product = lab_word(1)
     for _ in range(exponent):
-        product = product * x
-    return product
+        product = product * lab_word(x)
+    return lab_whole(product)
 
 
 def lab_truncate(ctx, x, line):
@@ -81,7 +86,7 @@ def lab_round(ctx, x, line):
 
 
 def lab_absolute_int(ctx, x):
-    return x if x >= 0 else -x
+    return x if x >= 0 else lab_whole(lab_word(0) - lab_word(x))
 
 
 def lab_absolute_float(ctx, x):
@@ -101,19 +106,11 @@ def lab_rounds(ctx, first, end, by, line):
     if by == 0:
         lab_fail(ctx, line, 13)
         return 0
-    if by > 0:
-        distance = end - first
-        if end <= first:
-            return 0
-    else:
-        distance = first - end
-        if end >= first:
-            return 0
-    if distance < 0:  # it has wrapped
+    if (by > 0 and end <= first) or (by < 0 and end >= first):
+        return 0
+    high, low, stride = (end, first, lab_word(by)) if by > 0 else (first, end, lab_word(0) - lab_word(by))
+    rounds = lab_whole((lab_word(high) - lab_word(low) - lab_word(1)) // stride + lab_word(1))
+    if rounds <= 0:
         lab_fail(ctx, line, 14)
         return 0
-    if by > 0:
-        return (distance - 1) // by + 1
-    if by <= -distance:
-        return 1
-    return (distance - 1) // -by + 1
+    return rounds

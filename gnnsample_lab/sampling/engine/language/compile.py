@@ -83,6 +83,7 @@ class Operator:
         ``helper`` compiles a function that others call, ``rewrite`` changes a copy of the code before. Returns
         ``lab_next`` and, if overridden, ``lab_step_transits``.
         """
+        namespace.update(lab_word=np.uint64, lab_whole=np.int64)
         for filename, module in self.modules:
             exec(compile(rewrite(copy.deepcopy(module)), filename, "exec"), namespace)
             for definition in module.body:
@@ -90,6 +91,12 @@ class Operator:
                     namespace[definition.name] = helper(namespace[definition.name])
         names = ["lab_next"] + (["lab_step_transits"] if self.transits_source else [])
         return {name: namespace[name] for name in names}
+
+    def place(self, filename: str, line: int) -> int:
+        """The number that failures on a line of a file are told with: the line itself in the file of ``next``."""
+        if filename == self.filename:
+            return line
+        return next((place for place, where in self.places.items() if where == (filename, line)), line)
 
     def error(self, status: int, first_sample: int = 0) -> SamplingAppError:
         """What a status word (``sample_row << 24 | line << 4 | code``) means."""
@@ -486,6 +493,8 @@ class Expressions:
             return Value(kind, inner)
         if isinstance(inner, ast.Constant) and isinstance(node.op, ast.USub) and inner.value != -(2**63):
             return Value(kind, at(number(-inner.value), node))  # type: ignore[operator]  # a number
+        if kind == "int" and isinstance(node.op, ast.USub):
+            return Value(kind, at(wrapping(number(0), ast.Sub(), inner), node))
         return Value(kind, at(ast.UnaryOp(node.op, inner), node))
 
     def binary(self, node: ast.AST, op: ast.operator, left: Value, right: Value) -> Value:
@@ -530,6 +539,8 @@ class Expressions:
             return number(folded)
         if isinstance(op, ast.Pow):
             return self.arithmetic("lab_power", x, y)
+        if isinstance(op, (ast.Add, ast.Sub, ast.Mult)):
+            return wrapping(x, op, y)
         checked = _CHECKED.get(type(op))
         if checked is None or (b is not None and (b != -1 or isinstance(op, (ast.LShift, ast.RShift)))):
             return ast.BinOp(x, op, y)
@@ -545,17 +556,14 @@ class Expressions:
             change = self.as_float if values[0].role == "float" else self.as_int
             left, *rest = [change(value) for value in values]
             return ast.Compare(left, node.ops, rest)
+        if any(not isinstance(value.node, (ast.Name, ast.Constant)) for value in values[1:-1]):
+            raise self.fail(
+                node, "a chain of comparisons takes numbers of one kind; convert some with float()"
+            )
         pairs: list[ast.expr] = []
-        left_value = values[0]
-        for number_of, (op, right) in enumerate(zip(node.ops, values[1:], strict=True)):
-            first = right
-            if number_of + 1 < len(node.ops):  # it is the left side of the next pair too
-                held = self.temporary()
-                first = Value(right.role, ast.NamedExpr(ast.Name(held, ast.Store()), node_of(right)))
-                right = Value(right.role, ast.Name(held, ast.Load()))
-            change = self.as_float if "float" in (left_value.role, first.role) else self.as_int
-            pairs.append(ast.Compare(change(left_value), [op], [change(first)]))
-            left_value = right
+        for left_value, op, right_value in zip(values, node.ops, values[1:], strict=False):
+            change = self.as_float if "float" in (left_value.role, right_value.role) else self.as_int
+            pairs.append(ast.Compare(change(left_value), [op], [change(right_value)]))
         return pairs[0] if len(pairs) == 1 else ast.BoolOp(ast.And(), pairs)
 
     def one_kind(self, node: ast.expr, values: list[Value]) -> str:
@@ -569,16 +577,14 @@ class Expressions:
         """``and`` or ``or`` as a value: that of the side which decided."""
         values = [self.number(part) for part in node.values]
         kind = self.one_kind(node, values)
-        if kind == "bool":
-            return Value(kind, at(ast.BoolOp(node.op, [node_of(value) for value in values]), node))
-        new = node_of(values[-1])
-        for value in reversed(values[:-1]):
-            held = self.temporary()
-            kept = Value(kind, ast.NamedExpr(ast.Name(held, ast.Store()), node_of(value)))
-            tested, name = self.truth(kept), ast.Name(held, ast.Load())
-            sides = (new, name) if isinstance(node.op, ast.And) else (name, new)
-            new = ast.IfExp(tested, *sides)
-        return Value(kind, at(new, node))
+        is_and = isinstance(node.op, ast.And)
+        while len(values) > 1 and isinstance(values[0].node, ast.Constant):  # known now
+            if bool(values[0].node.value) != is_and:
+                return values[0]
+            del values[0]
+        if len(values) == 1:
+            return values[0]
+        return Value(kind, at(ast.BoolOp(node.op, [node_of(value) for value in values]), node))
 
     def choice(self, node: ast.IfExp) -> Value:
         tested = self.test(node.test)
@@ -969,8 +975,7 @@ class Function(Expressions):
         if isinstance(by, ast.Constant) and by.value == 0:
             raise self.fail(node, FAILURES[13])
         rounds = at(self.arithmetic("lab_rounds", first, end, by, self.line(node)), node)
-        passed = ast.BinOp(counter, ast.Mult(), by)
-        return rounds, Value("int", at(ast.BinOp(first, ast.Add(), passed), node))
+        return rounds, Value("int", at(wrapping(first, ast.Add(), wrapping(counter, ast.Mult(), by)), node))
 
     # ---- errors of the user's -----------------------------------------------------------------------------
 
@@ -1299,6 +1304,11 @@ def call(name: str, *arguments: ast.expr) -> ast.expr:
 
 def plain_call(name: str, *arguments: ast.expr) -> ast.expr:
     return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+def wrapping(x: ast.expr, op: ast.operator, y: ast.expr) -> ast.expr:
+    """``x op y`` of integers that wrap: to both compilers, overflow of signed numbers is undefined."""
+    return plain_call("lab_whole", ast.BinOp(plain_call("lab_word", x), op, plain_call("lab_word", y)))
 
 
 def at(new: Any, old: ast.AST) -> Any:
