@@ -54,6 +54,20 @@ def test_the_header_has_every_accessor_with_its_signature():
         kinds = [re.sub(r"\s*\w+$", "", part.strip()) for part in found.group(2).split(",")]
         assert found.group(1) == KINDS[result], name
         assert kinds == [KINDS[a] for a in arguments], name
+    defined = set(re.findall(r'extern "C" __device__ [\w ]+? (lab_\w+)\(void\* ctx', text))
+    assert defined - {"lab_next", "lab_step_transits"} == set(ACCESSORS)
+
+
+@needs_wheels
+def test_a_definition_of_other_types_than_declared_does_not_compile(monkeypatch):
+    declared = link.cuda_declarations()
+    wrong = declared.replace("lab_degree(void*, long long, int)", "lab_degree(void*, long long, long long)")
+    assert wrong != declared
+    monkeypatch.setattr(link, "cuda_declarations", lambda: wrong)
+    with pytest.raises(RuntimeError, match=r"individual\.cu for sm_90[\s\S]*lab_degree"):
+        link._compile_kernels(
+            link._source(operator_of(Walk()), "individual.cu", {}), "individual.cu", "sm_90"
+        )
 
 
 @needs_wheels

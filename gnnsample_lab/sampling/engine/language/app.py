@@ -84,7 +84,10 @@ class Roots(Protocol):
 
     def __getitem__(self, i: int) -> Vertex: ...
     def replace(self, old: int, new: int) -> None:
-        """Put ``new`` in the place of the first root that is ``old``. For applications of one draw a step."""
+        """Put ``new``, a vertex or ``NULL``, in the place of the first root that is ``old``.
+
+        For applications of one draw a step.
+        """
 
 
 class Sample(Protocol):
@@ -137,12 +140,34 @@ class Stream(Protocol):
 class SamplingApp:
     """Base class of sampling applications. Write ``next``, ``steps`` and ``sample_size``; the rest has defaults.
 
-    ``next`` and ``step_transits`` may use: integers, floats and booleans; ``if``, ``while``, ``for`` over ``range`` and
-    over the arguments; arithmetic and comparisons; ``min``, ``max``, ``abs``, ``int``, ``float``, ``len``; numbers on
-    ``self``; one-dimensional arrays on ``self`` (``self.table[i]``, ``len``, and ``self.table.search(x)``, the last
-    ``i`` with ``table[i] <= x`` of a sorted one); methods and functions written by the same rules; ``raise`` and
-    ``assert``. An index that is not there, a division by zero or a raised error ends the run with
-    :class:`SamplingAppError`, which names sample and line.
+    ``next``, ``step_transits`` and the functions that they call mean what Python means by them. They may use:
+
+    - whole numbers, floats and truth values; ``if``, ``while``, ``for`` over ``range`` and over lists of the arguments;
+      conditional expressions, ``and``, ``or``, ``not``; tuple assignment; ``raise`` and ``assert``;
+    - ``+ - * / // % << >> & | ^ ~``, ``**`` with a constant exponent, comparisons, ``min``, ``max``, ``abs``,
+      ``round``, ``int``, ``float``, ``bool``, ``len``;
+    - numbers on ``self``, of the module, and of enclosing functions, as they are when the application is compiled;
+    - one-dimensional arrays, lists and tuples of numbers on ``self``, copied when the application is compiled:
+      ``self.table[i]``, ``len``, iteration, and ``self.table.search(x)``, the last ``i`` with ``table[i] <= x`` of a
+      sorted one;
+    - methods of ``self`` and plain functions written by the same rules, without recursion and decorators.
+
+    What cannot be told before the run is refused with its line: a name that may be read before it is assigned, or
+    that holds different things (a whole number and a float, two arrays, ``src_edges`` and another list) where paths
+    meet and is then read; ``next`` returning anything but a whole number or None.
+
+    What differs from Python, on both devices alike:
+
+    - Whole numbers have 64 bits and wrap without notice. Beside a float, a whole number is a double first. ``/`` of
+      whole numbers divides doubles. ``//`` and ``%`` take whole numbers, ``**`` neither floats nor variable exponents,
+      ``min`` and ``max`` numbers of one kind.
+    - Indices count from the front: a negative one is an error.
+    - A shift by a count outside 0..63, ``int(x)`` of a number outside 64 bits, and all rounds of a call's ``while``
+      loops beyond 2**20 are errors. ``for`` loops are not bounded.
+    - Not checked: that an array given to ``search`` is sorted.
+
+    An index that is not there, a division by zero, another of these errors, or a raised one ends the run with
+    :class:`SamplingAppError`, which names sample and line. It is the first error of the lowest sample.
     """
 
     max_redraws: int = 32

@@ -19,7 +19,7 @@ from typing import Any
 from gnnsample_lab.device import jit_cache, kernels
 from gnnsample_lab.graph import roots
 
-from .accessors import ACCESSORS
+from .accessors import ACCESSORS, cuda_declarations
 from .compile import Operator
 
 FOLDER = Path(__file__).resolve().parents[1]
@@ -149,9 +149,13 @@ def _text(source_name: str) -> str:
 
 
 def _source(operator: Operator, source_name: str, macros: dict[str, int | str] | None) -> str:
-    """The kernel file with its headers inlined, after the macros as ``#define`` lines."""
+    """The kernel file with its headers inlined, after the macros as ``#define`` lines and the accessors' types."""
     chosen = {"ID_T": "int", **operator_macros(operator), **(macros or {})}
-    return "".join(f"#define {k} {v}\n" for k, v in sorted(chosen.items())) + _text(source_name)
+    return (
+        "".join(f"#define {k} {v}\n" for k, v in sorted(chosen.items()))
+        + cuda_declarations()
+        + _text(source_name)
+    )
 
 
 def _link(operator: Operator, source: str, source_name: str, arch: str) -> bytes:
