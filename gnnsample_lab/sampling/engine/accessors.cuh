@@ -1,4 +1,4 @@
-// The accessors: what the functions of an application were translated to (language/accessors.py has their table, cpu_context.py
+// The accessors: what the functions of an application were translated to (language/accessors.py has their table, cpu/context.py
 // their twins). Plain functions, so that the compiler of the user's code can be told their names only; the linker inlines
 // them. One that cannot do what it is asked records the fault and returns something harmless. Included by context.cuh.
 #ifndef LAB_ACCESSORS
@@ -285,7 +285,7 @@ extern "C" __device__ double lab_table_float(void* ctx, i64 t, i64 i, int line) 
     return 0.0;
 }
 
-// Last i with table[i] <= x; a fault where x is below them all. The probes are those of cpu_context.py.
+// Last i with table[i] <= x; a fault where x is below them all. The probes are those of cpu/context.py.
 template <typename T>
 __device__ __forceinline__ i64 lab_search_table(Context& c, i64 t, T x, int line) {
     const AppTable& table = c.plan->tables[t];

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import cpu_context, cpu_stream
+from gnnsample_lab.sampling.engine.cpu import context as cpu_context
+from gnnsample_lab.sampling.engine.cpu import stream as cpu_stream
 from gnnsample_lab.sampling.engine.language import accessors
 from gnnsample_lab.sampling.engine.language import arithmetic as plain_arithmetic
 from gnnsample_lab.sampling.engine.language.compile import compile_operator

@@ -66,7 +66,7 @@ def test_a_definition_of_other_types_than_declared_does_not_compile(monkeypatch)
     monkeypatch.setattr(link, "cuda_declarations", lambda: wrong)
     with pytest.raises(RuntimeError, match=r"individual\.cu for sm_90[\s\S]*lab_degree"):
         link._compile_kernels(
-            link._source(operator_of(Walk()), "individual.cu", {}), "individual.cu", "sm_90"
+            link._source(operator_of(Walk()), "steps/individual.cu", {}), "individual.cu", "sm_90"
         )
 
 

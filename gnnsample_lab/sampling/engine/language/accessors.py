@@ -4,7 +4,7 @@ A sampling function is compiled to code that reads the graph, the sample and the
 :data:`DECLARATIONS` names each accessor, its arguments, its result, and which method of the language it serves. From
 these lines come the methods that the front end knows (:data:`METHODS`), the signatures that numba-cuda and Numba
 compile against (:data:`ACCESSORS`), and the declarations that NVRTC compares with the definitions in ``accessors.cuh``
-(:func:`cuda_declarations`). The definitions are ``accessors.cuh`` for the GPU, ``cpu_context.py`` and ``cpu_stream.py``
+(:func:`cuda_declarations`). The definitions are ``accessors.cuh`` for the GPU, ``cpu/context.py`` and ``cpu/stream.py``
 for the CPU; a test compares both with this file.
 """
 
