@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab import checks
+
 from .graphs import seed_pool
 
 RUN = 4
@@ -34,12 +36,15 @@ def draw_batches(
         seed: of all that is random here.
 
     Raises:
+        TypeError: a number that is no integer.
         ValueError: an unknown grouping, or more seeds than there are vertices to draw from.
     """
+    checks.choice("grouping", grouping, groupings(graph))
+    checks.whole("num_batches", num_batches, low=1)
+    checks.whole("batch_size", batch_size, low=1)
+    checks.seed(seed)
     rng = np.random.default_rng(seed)
     pool = rng.permutation(seed_pool(graph))
-    if grouping not in groupings(graph):
-        raise ValueError(f"grouping must be one of {groupings(graph)} (got {grouping!r})")
     if grouping != "shuffled":
         host = graph.to("cpu", features=False)
         key = host.label if grouping == "by label" else host.in_degrees()

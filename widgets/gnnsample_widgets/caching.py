@@ -8,7 +8,7 @@ import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures
+from gnnsample_lab import checks, figures
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
@@ -46,7 +46,13 @@ def training_set(graph: Any, count: int, where: str = ALL, seed: int = 0) -> np.
         where: ``"anywhere"``: drawn evenly; ``"in a few classes"``: those of class 0 first, then of class 1, and so
             on. Training sets of real graphs often lie close together: papers100M trains on one archive.
         seed: of the draw.
+
+    Raises:
+        TypeError, ValueError: naming the argument.
     """
+    checks.choice("where", where, [FEW, ALL])
+    checks.whole("count", count)
+    checks.seed(seed)
     pool = np.random.default_rng(seed).permutation(seed_pool(graph))
     if where == FEW and has_classes(graph):
         label = graph.label

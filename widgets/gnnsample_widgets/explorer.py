@@ -16,6 +16,7 @@ import ipywidgets
 import plotly.graph_objects as go
 import traitlets
 
+from gnnsample_lab import checks
 from gnnsample_lab.device.runtime import lock, resolve_device
 
 from .controls import CodePanel, Control
@@ -82,7 +83,7 @@ class Explorer(ipywidgets.VBox):
 
     def _begin(self, graph: Any, device: str, raise_errors: bool, state: dict[str, Any]) -> None:
         self._check_names(state)
-        self.raise_errors = raise_errors
+        self.raise_errors = checks.flag("raise_errors", raise_errors)
         self.device = resolve_device(device)
         self.graph, self.graph_code = resolve_graph(graph)
         self.device_graph = to_device(self.graph, self.device)

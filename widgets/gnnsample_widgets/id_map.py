@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures
+from gnnsample_lab import checks, figures
 from gnnsample_lab.minibatch.id_map.ladder import IdMap
 from gnnsample_lab.minibatch.id_map.probes import HASHES, FillStep
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
@@ -76,7 +76,12 @@ def batch_ids(graph: Any, numbering: str = AS_IS, seed: int = 0, device: str = "
         numbering: ``"as in the graph"``; ``"consecutive"``: as if this batch's vertices had neighbouring numbers, what
             renumbering by communities does in the extreme; ``"multiples of 64"``: as if numbers had structure.
         seed: of the choice of seeds and of the sampler.
+
+    Raises:
+        TypeError, ValueError: naming the argument.
     """
+    checks.choice("numbering", numbering, [AS_IS, RUN, STRIDED])
+    checks.seed(seed)
     seeds = draw_seeds(graph, min(SEEDS, len(seed_pool(graph))), seed)
     ids = lab.NeighborSampler(graph, FANOUTS, device=device, seed=seed).sample(seeds).node_ids
     ids = np.asarray(ids.get() if hasattr(ids, "get") else ids, dtype=np.int64)
@@ -87,7 +92,12 @@ def batch_ids(graph: Any, numbering: str = AS_IS, seed: int = 0, device: str = "
 
 
 def filled(ids: np.ndarray, hash: str, load: float) -> Any:
-    """Probe statistics of a table of at most ``len(ids)`` slots, filled to ``load`` with the first of ``ids``."""
+    """Probe statistics of a table of at most ``len(ids)`` slots, filled to ``load`` with the first of ``ids``.
+
+    Raises:
+        TypeError, ValueError: naming the argument.
+    """
+    checks.share("load", load)
     slots = 1 << (len(ids).bit_length() - 1)
     if hash == "modulo":
         from gnnsample_lab.minibatch.id_map.probes import next_prime

@@ -9,7 +9,7 @@ import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures
+from gnnsample_lab import checks, figures
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
@@ -144,7 +144,7 @@ class SecondOrderExplorer(Explorer):
     def __init__(
         self, graph: Any = None, *, app: Callable[[float, float, int], Any] = Node2Vec, **rest: Any
     ) -> None:
-        self._app = app
+        self._app = checks.function("app", app)
         super().__init__(graph, **rest)
 
     def prepare(self, state: dict[str, Any]) -> None:

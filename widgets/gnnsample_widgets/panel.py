@@ -20,6 +20,8 @@ import plotly.graph_objects as go
 import traitlets
 from plotly.io.json import to_json_plotly
 
+from gnnsample_lab import checks
+
 from .controls import STATIC
 from .store import PlotStore, Shared, Stored
 
@@ -106,10 +108,15 @@ def show(*figures: go.Figure, least_width: int = 430) -> ipywidgets.Box:
 
     One panel type for all figures means that plotly.js is sent to the page once, and that no figure needs the
     network.
+
+    Raises:
+        TypeError: something that is no plotly figure.
     """
+    checks.whole("least_width", least_width, low=1)
     layout = ipywidgets.Layout(flex=f"1 1 {least_width}px", min_width="0")
     panels = []
     for number, figure in enumerate(figures):
+        checks.instance("figures", figure, go.Figure, "plotly figures")
         panels.append(PlotPanel(f"figure-{number}", figure, layout=layout))
     box = ipywidgets.Box(panels, layout=ipywidgets.Layout(display="flex", flex_flow="row wrap", width="100%"))
     box.add_class("gnnsample-figures")

@@ -12,12 +12,12 @@ of the controls) and the results of earlier steps. The same functions are run by
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -76,12 +76,12 @@ def follow(
             made[result] = function(**arguments)
         elif isinstance(step, Each):
             made[result] = {
-                value: remember((*key, value), partial(function, **arguments, **{step.name: value}))
+                value: remember((*key, value), functools.partial(function, **arguments, **{step.name: value}))
                 for value in made[step.of]
             }
             key = (*key, keys[step.of])
         else:
-            made[result] = remember(key, partial(function, **arguments))
+            made[result] = remember(key, functools.partial(function, **arguments))
         keys[result] = key
     return made
 
@@ -99,7 +99,7 @@ def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) 
     from .graphs import to_device
 
     functions = list(dict.fromkeys(map(_function, recipe.values())))
-    sources = [textwrap.dedent(inspect.getsource(function)).strip() for function in functions]
+    sources = [_source(function) for function in functions]
     lists = [step.of for step in recipe.values() if isinstance(step, Each)]
     wanted = dict.fromkeys([name for step in recipe.values() for name in _wanted(step)] + lists)
     if "on_device" in wanted:
@@ -121,6 +121,12 @@ def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) 
 
 def _function(step: Step) -> Callable[..., Any]:
     return step.make if isinstance(step, Each) else step
+
+
+@functools.cache
+def _source(function: Callable[..., Any]) -> str:
+    # Read once: a file that is edited while the process runs no longer says what the function does.
+    return textwrap.dedent(inspect.getsource(function)).strip()
 
 
 def _wanted(step: Step) -> list[str]:

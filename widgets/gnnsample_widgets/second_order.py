@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gnnsample_lab as lab
+from gnnsample_lab import checks
 
 KARATE, VILLAGES, GRID, PART = "karate club", "two villages", "grid", "part of the loaded graph"
 KINDS = ("return", "triangle", "away")
@@ -55,9 +56,13 @@ def small_graph(name: str, graph: Any) -> Any:
     Args:
         name: ``"karate club"`` (Zachary 1977), ``"two villages"``: two dense groups and a road, ``"grid"``: 6 by 6, no
             triangles, or ``"part of the loaded graph"``: up to 36 vertices around a middling one of ``graph``.
+
+    Raises:
+        ValueError: another name.
     """
     import networkx as nx
 
+    checks.choice("name", name, [KARATE, VILLAGES, GRID, PART])
     if name == PART:
         return _part(graph)
     net = {KARATE: nx.karate_club_graph, VILLAGES: _villages, GRID: _grid}[name]()

@@ -11,7 +11,7 @@ import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures
+from gnnsample_lab import checks, figures
 
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
@@ -34,8 +34,12 @@ def short_run(graph: Any, steps: int, batch_size: int, seed: int = 0, tested: in
         tested: the most vertices of the validation (or test) split that remain.
 
     Raises:
-        ValueError: the graph lacks features, labels or a training split.
+        TypeError: a number that is no integer.
+        ValueError: the graph lacks features, labels or a training split, or a number is below 1.
     """
+    for name, number in {"steps": steps, "batch_size": batch_size, "tested": tested}.items():
+        checks.whole(name, number, low=1)
+    checks.seed(seed)
     for part in ("feat", "label"):
         if getattr(graph, part) is None:
             raise ValueError(f"graph must have {part} to be trained on ({graph.title} has none)")

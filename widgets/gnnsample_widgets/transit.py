@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures
+from gnnsample_lab import checks, figures
 from gnnsample_lab.sampling.explain import reads, threads
 
 from .controls import Choice, Control, Slider
@@ -38,7 +38,12 @@ def small_graph() -> lab.Graph:
 
 
 def make_app(name: str, fanouts: list[int], length: int = WALK) -> Any:
-    """The application of that name: ``KHop(fanouts)``, or a walk of ``length`` steps with NextDoor's settings."""
+    """The application of that name: ``KHop(fanouts)``, or a walk of ``length`` steps with NextDoor's settings.
+
+    Raises:
+        ValueError: another name.
+    """
+    checks.choice("name", name, APPS)
     if name == KHOP:
         return lab.apps.KHop(fanouts)
     return {DEEPWALK: lab.apps.DeepWalk, NODE2VEC: lab.apps.Node2Vec}[name](length)
@@ -48,7 +53,12 @@ def draw_roots(graph: Any, count: int, seed: int) -> np.ndarray:
     """``count`` vertices of the training split (else of all), int64: distinct while there are so many.
 
     The first of many are those of fewer.
+
+    Raises:
+        TypeError, ValueError: naming the argument.
     """
+    checks.whole("count", count)
+    checks.seed(seed)
     pool = seed_pool(graph)
     rounds = [np.random.default_rng((seed, turn)).permutation(pool) for turn in range(-(-count // len(pool)))]
     return np.concatenate(rounds)[:count]

@@ -1,0 +1,53 @@
+"""Bad arguments of the functions that notebooks call: a typed error that names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from gnnsample_widgets import SecondOrderExplorer, caching, id_map, second_order, show, training, transit
+from gnnsample_widgets.batches import draw_batches
+
+from tests.widgets.toy import Toy, tiny_graph
+
+GRAPH = tiny_graph()
+CASES: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
+    (draw_batches, (GRAPH, 1, 1), {"grouping": "by colour"}, "grouping"),
+    (draw_batches, (GRAPH, 1, 1), {"grouping": 3}, "grouping"),
+    (draw_batches, (GRAPH, 0, 1), {}, "num_batches"),
+    (draw_batches, (GRAPH, 1.5, 1), {}, "num_batches"),
+    (draw_batches, (GRAPH, 1, "2"), {}, "batch_size"),
+    (draw_batches, (GRAPH, 1, 1), {"seed": -1}, "seed"),
+    (caching.training_set, (GRAPH, 2, "nowhere"), {}, "where"),
+    (caching.training_set, (GRAPH, -2), {}, "count"),
+    (caching.training_set, (GRAPH, 2), {"seed": "a"}, "seed"),
+    (id_map.batch_ids, (GRAPH, "backwards"), {}, "numbering"),
+    (id_map.batch_ids, (GRAPH,), {"seed": 0.5}, "seed"),
+    (id_map.filled, (np.arange(8), "modulo", 2.0), {}, "load"),
+    (id_map.filled, (np.arange(8), "modulo", float("nan")), {}, "load"),
+    (training.short_run, (GRAPH, 0, 4), {}, "steps"),
+    (training.short_run, (GRAPH, 2, True), {}, "batch_size"),
+    (second_order.small_graph, ("karate", GRAPH), {}, "name"),
+    (transit.make_app, ("walk", [2]), {}, "name"),
+    (transit.draw_roots, (GRAPH, -1, 0), {}, "count"),
+    (transit.draw_roots, (GRAPH, 3, None), {}, "seed"),
+    (show, (3,), {}, "figures"),
+    (show, (), {"least_width": 0}, "least_width"),
+    (Toy, (GRAPH,), {"raise_errors": "no"}, "raise_errors"),
+    (Toy, ("",), {}, "name"),
+    (SecondOrderExplorer, (GRAPH,), {"app": 3}, "app"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "options", "name"),
+    CASES,
+    ids=[f"{c[0].__name__}-{c[3]}-{n}" for n, c in enumerate(CASES)],
+)
+def test_a_bad_argument_is_named(
+    function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any], name: str
+) -> None:
+    with pytest.raises((TypeError, ValueError, LookupError), match=rf"\b{name}\b"):
+        function(*arguments, **options)
