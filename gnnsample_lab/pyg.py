@@ -24,11 +24,14 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
+from gnnsample_lab import checks
+from gnnsample_lab.checks import choice, flag, function, instance, num_bytes, optional, share, text
 from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.cache import FeatureCache
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
 CACHE_SHARE = 0.5
 """Share of the free GPU memory that :class:`NeighborLoader` fills with features, unless a size is given."""
@@ -69,9 +72,10 @@ class GPUSampler(BaseSampler):
         seed: int = 0,
     ) -> None:
         super().__init__()
+        optional(text, "weight_attr", weight_attr)
+        num_neighbors = checked_fanouts(num_neighbors, "num_neighbors")
         if isinstance(graph, Graph):
-            if weight_attr not in (None, "edge_weight"):
-                raise ValueError(f"weight_attr of a Graph is 'edge_weight' (got {weight_attr!r})")
+            choice("weight_attr", weight_attr, (None, "edge_weight"))
             topology = replaced(graph, feat=None, label=None, splits={}, validate=False)
         else:
             topology = _topology(graph, weight_attr)
@@ -87,14 +91,26 @@ class GPUSampler(BaseSampler):
         return self.sampler.device
 
     @property
+    def num_nodes(self) -> int:
+        """Vertices of the graph that is sampled from."""
+        return int(self.sampler.graph.num_nodes)
+
+    @property
     def num_neighbors(self) -> tuple[int, ...]:
         return self.sampler.fanouts
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
         """One mini-batch around ``index.node``.
 
+        Seeds may repeat, as in PyG: each has a row of its own in ``node``, with edges of its own. Here the rows of one
+        vertex have the same neighbours; edges that start at such a vertex start at its first row.
+
+        Args:
+            index: the seeds, ``int64[n]``, and what PyG hands through with them.
+            kwargs: not used.
+
         Raises:
-            ValueError: repeated seeds, or seeds with times: sampling by time is not supported.
+            TypeError, ValueError: seeds that are no vertices, or that have times: sampling by time is not supported.
             RuntimeError: in a worker process of the loader.
         """
         if torch.utils.data.get_worker_info() is not None:
@@ -103,16 +119,15 @@ class GPUSampler(BaseSampler):
                 "(the GPU samples; filter_per_worker then has no effect)"
             )
         if index.time is not None:
-            raise ValueError("GPUSampler does not sample by time (got seeds with times)")
+            raise ValueError(
+                "index.time must be None: GPUSampler does not sample by time (got seeds with times)"
+            )
         with torch_stream():
             batch = self.sampler.sample(index.node, self.calls)
             self.calls += 1
-            if batch.level_sizes[0] != index.node.numel():
-                raise ValueError(
-                    f"the seeds of a mini-batch must differ (got {index.node.numel()} of "
-                    f"{batch.level_sizes[0]} vertices)"
-                )
             data = batch.to_pyg()
+            if batch.level_sizes[0] != index.node.numel():
+                _repeat_seeds(data, tensor(batch.seed_inverse).long())
         row, col = data.edge_index
         return SamplerOutput(
             node=data.n_id, row=row, col=col, edge=data.e_id, batch=None,
@@ -138,11 +153,15 @@ class CachedFeatures:
 
     Attributes:
         stats: ``ExtractStats`` of the last mini-batch, None before the first.
+
+    Raises:
+        TypeError: ``cache`` has no ``extract``.
+        ValueError: in a call, data without ``n_id``.
     """
 
     def __init__(self, cache: Any) -> None:
-        if not hasattr(cache, "extract"):
-            raise TypeError(f"cache must be a FeatureCache (got {type(cache).__name__})")
+        if not callable(getattr(cache, "extract", None)):
+            raise TypeError(f"cache must be a FeatureCache (got {checks.shown(cache)})")
         self.cache = cache
         self.stats: Any = None
 
@@ -160,6 +179,36 @@ class CachedFeatures:
         return f"CachedFeatures({self.cache!r})"
 
 
+def _repeat_seeds(data: Data, inverse: Any) -> None:
+    """Give every seed as given a row of its own in a sample of distinct seeds, and edges of its own.
+
+    Args:
+        data: a mini-batch as ``MiniBatch.to_pyg`` makes it; edges of the first hop come first, by ascending seed.
+        inverse: place of each given seed among the distinct ones, ``int64[n]``.
+    """
+    given, distinct = inverse.numel(), data.num_sampled_nodes[0]
+    first = torch.full_like(inverse[:distinct], given).scatter_reduce(
+        0, inverse, torch.arange(given, device=inverse.device), "amin"
+    )
+    place = torch.arange(data.n_id.numel(), device=inverse.device) + (given - distinct)
+    place[:distinct] = first
+    cut = data.num_sampled_edges[0]
+    row, col = data.edge_index
+    counts = torch.bincount(col[:cut], minlength=distinct)
+    begins, own = counts.cumsum(0) - counts, counts[inverse]
+    total = int(own.sum())
+    within = torch.arange(total, device=inverse.device) - (own.cumsum(0) - own).repeat_interleave(own)
+    taken = begins[inverse].repeat_interleave(own) + within  # edges of the first hop, seed by seed
+    seeds = torch.arange(given, device=inverse.device).repeat_interleave(own)
+    data.edge_index = torch.stack([
+        place[torch.cat([row[:cut][taken], row[cut:]])], torch.cat([seeds, place[col[cut:]]])
+    ])  # fmt: skip
+    data.e_id = torch.cat([data.e_id[:cut][taken], data.e_id[cut:]])
+    data.n_id = torch.cat([data.n_id[:distinct][inverse], data.n_id[distinct:]])
+    data.num_sampled_nodes = [given, *data.num_sampled_nodes[1:]]
+    data.num_sampled_edges = [total, *data.num_sampled_edges[1:]]
+
+
 class NeighborLoader(NodeLoader):
     """``torch_geometric.loader.NeighborLoader`` with sampling, features and labels on the GPU.
 
@@ -169,9 +218,16 @@ class NeighborLoader(NodeLoader):
     Args:
         data: a homogeneous ``torch_geometric.data.Data``; it is not changed.
         num_neighbors: as in :class:`GPUSampler`.
-        input_nodes: seeds: ids, a mask, or None for all vertices.
+        input_nodes: seeds: ids (which may repeat), a mask, or None for all vertices.
         replace, weight_attr: as in :class:`GPUSampler`.
         transform: applied last.
+        transform_sampler_output: applied to the ``SamplerOutput``, before features are read.
+        is_sorted: a hint of PyG's that changes nothing here.
+        filter_per_worker: changes nothing here: there are no workers.
+        neighbor_sampler: a :class:`GPUSampler` to use; ``num_neighbors``, ``replace``, ``weight_attr``, ``device`` and
+            ``seed`` are then its own.
+        input_time, time_attr, temporal_strategy, disjoint, subgraph_type, directed: not supported; only PyG's defaults
+            are accepted.
         device: "auto", "cpu" or "cuda".
         seed: of the draws.
         cache_ratio, capacity_bytes: how much of ``data.x`` to keep on the GPU, rows of high out-degree first; by
@@ -179,7 +235,9 @@ class NeighborLoader(NodeLoader):
         kwargs: of ``NodeLoader`` and ``torch.utils.data.DataLoader``: ``batch_size``, ``shuffle`` and so on.
 
     Raises:
-        ValueError: ``num_workers`` above 0, or as :class:`GPUSampler`.
+        TypeError, ValueError: an argument that is not supported (``num_workers`` above 0 among them), is not allowed
+            or of the wrong kind; the message names it.
+        RuntimeError: as :class:`GPUSampler`.
     """
 
     def __init__(
@@ -187,23 +245,54 @@ class NeighborLoader(NodeLoader):
         data: Data,
         num_neighbors: Sequence[int],
         input_nodes: Any = None,
-        *,
+        input_time: Any = None,
         replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
         weight_attr: str | None = None,
         transform: Callable | None = None,
+        transform_sampler_output: Callable | None = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
+        *,
         device: str = "auto",
         seed: int = 0,
         cache_ratio: float | None = None,
         capacity_bytes: int | None = None,
         **kwargs: Any,
     ) -> None:
-        if kwargs.get("num_workers", 0):
-            raise ValueError(
-                f"num_workers must be 0: the GPU samples in the training process (got {kwargs['num_workers']})"
-            )
-        sampler = GPUSampler(
-            data, num_neighbors, replace=replace, weight_attr=weight_attr, device=device, seed=seed
+        _only_default("input_time", input_time, None, "seeds have no times here")
+        _only_default("time_attr", time_attr, None, "sampling by time is not supported")
+        _only_default("temporal_strategy", temporal_strategy, "uniform", "sampling by time is not supported")
+        kind = getattr(subgraph_type, "value", subgraph_type)  # a string, or PyG's enumeration
+        _only_default("subgraph_type", kind, "directional", "edges point from the sampled neighbour")
+        _only_default("disjoint", disjoint, False, "seeds share one sub-graph")
+        _only_default("directed", directed, True, "induced sub-graphs are not supported")
+        _only_default(
+            "num_workers", kwargs.get("num_workers", 0), 0, "the GPU samples in the training process"
         )
+        flag("is_sorted", is_sorted)
+        filter_per_worker = bool(optional(flag, "filter_per_worker", filter_per_worker))
+        optional(function, "transform", transform)
+        optional(function, "transform_sampler_output", transform_sampler_output)
+        optional(share, "cache_ratio", cache_ratio)
+        optional(num_bytes, "capacity_bytes", capacity_bytes)
+        _check_data("data", data)
+        input_nodes = _input_nodes(input_nodes, data.num_nodes)
+        if neighbor_sampler is None:
+            sampler = GPUSampler(
+                data, num_neighbors, replace=replace, weight_attr=weight_attr, device=device, seed=seed
+            )
+        else:
+            sampler = instance("neighbor_sampler", neighbor_sampler, GPUSampler, "a GPUSampler")
+            if sampler.num_nodes != data.num_nodes:
+                raise ValueError(
+                    f"neighbor_sampler must sample from data, {data.num_nodes} vertices (got {sampler.num_nodes})"
+                )
         steps = [] if transform is None else [transform]
         sized = cache_ratio is not None or capacity_bytes is not None
         if getattr(data, "x", None) is not None and (sized or sampler.device == "cuda"):
@@ -212,8 +301,37 @@ class NeighborLoader(NodeLoader):
             steps.insert(0, self.features)
         super().__init__(
             _slim(data, sampler.device, without_x=len(steps) > (transform is not None)), node_sampler=sampler,
-            input_nodes=input_nodes, transform=_Chain(steps) if steps else None, filter_per_worker=False, **kwargs,
+            input_nodes=input_nodes, transform=_Chain(steps) if steps else None,
+            transform_sampler_output=transform_sampler_output, filter_per_worker=filter_per_worker, **kwargs,
         )  # fmt: skip
+
+
+def _only_default(name: str, value: Any, default: Any, why: str) -> None:
+    """ValueError unless the argument ``name`` of PyG's, which is not supported, has its default."""
+    if type(value) is not type(default) or value != default:
+        raise ValueError(f"{name} must be {default!r}: {why} (got {checks.shown(value)})")
+
+
+def _input_nodes(nodes: Any, num_nodes: int) -> Any:
+    """Seeds as a tensor of ids or a mask; PyG would read a list of booleans or floats as ids."""
+    if nodes is None:
+        return None
+    found = checks.array("input_nodes", nodes)
+    if found.dtype.kind == "b":
+        if found.shape != (num_nodes,):
+            raise ValueError(
+                f"input_nodes as a mask must have shape ({num_nodes},) (got {tuple(found.shape)})"
+            )
+        return tensor(found)
+    return tensor(checks.ids("input_nodes", nodes, num_nodes)).long()
+
+
+def _check_data(name: str, data: Any) -> None:
+    """``data`` is a homogeneous ``Data`` with edges."""
+    if not isinstance(data, Data):
+        raise TypeError(f"{name} must be a homogeneous torch_geometric Data (got {type(data).__name__})")
+    if getattr(data, "edge_index", None) is None:
+        raise ValueError(f"{name} must have an edge_index (got none)")
 
 
 class _Chain:
@@ -230,10 +348,7 @@ class _Chain:
 
 def _topology(data: Any, weight_attr: str | None) -> Graph:
     """The graph of a ``Data`` without its features and labels; edge ids are columns of ``edge_index``."""
-    if hasattr(data, "edge_types"):
-        raise TypeError("graph must be a homogeneous torch_geometric Data (got heterogeneous data)")
-    if getattr(data, "edge_index", None) is None:
-        raise ValueError("graph must have an edge_index (got none)")
+    _check_data("graph", data)
     bare = Data(edge_index=data.edge_index, num_nodes=data.num_nodes)
     if weight_attr is not None:
         weight = getattr(data, weight_attr, None)

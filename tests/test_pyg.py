@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import Data  # noqa: E402
+from torch_geometric.loader import NeighborLoader as PygLoader  # noqa: E402
 from torch_geometric.loader import NodeLoader  # noqa: E402
 from torch_geometric.nn import GraphSAGE  # noqa: E402
 from torch_geometric.sampler import NodeSamplerInput  # noqa: E402
+from torch_geometric.sampler.base import SubgraphType  # noqa: E402
 
 from gnnsample_lab.pyg import CachedFeatures, GPUSampler, NeighborLoader  # noqa: E402
 
@@ -141,8 +144,6 @@ def test_the_transform_fills_x(data):
 
 def test_misuse_is_named(data):
     sampler = GPUSampler(data, [2], device="cpu")
-    with pytest.raises(ValueError, match=r"seeds of a mini-batch must differ \(got 3 of 2"):
-        sampler.sample_from_nodes(NodeSamplerInput(input_id=None, node=torch.tensor([1, 2, 1])))
     with pytest.raises(ValueError, match="by time"):
         sampler.sample_from_nodes(
             NodeSamplerInput(input_id=None, node=torch.tensor([1]), time=torch.tensor([0]))
@@ -151,7 +152,7 @@ def test_misuse_is_named(data):
         NeighborLoader(data, [2], device="cpu", num_workers=2)
     with pytest.raises(ValueError, match=r"weight_attr must name an edge attribute \(got 'w'\)"):
         GPUSampler(data, [2], device="cpu", weight_attr="w")
-    with pytest.raises(TypeError, match=r"cache must be a FeatureCache \(got str\)"):
+    with pytest.raises(TypeError, match=r"cache must be a FeatureCache \(got 'cache'\)"):
         CachedFeatures("cache")
     with pytest.raises(ValueError, match="n_id"):
         CachedFeatures(lab.FeatureCache(data.x, ratio=0.0, device="cpu"))(Data(x=data.x))
@@ -165,6 +166,122 @@ def test_worker_processes_are_refused(data):
     )
     with pytest.raises(RuntimeError, match="num_workers=0"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("seeds", [[7, 3, 7, 9, 3, 7], [5, 5], [1, 2, 2], [8, 4, 6]], ids=str)
+def test_a_repeated_seed_has_a_row_and_edges_of_its_own(data, seeds, device):
+    """As PyG's loader yields it; the rows of one vertex have the same neighbours here."""
+    sampler = GPUSampler(data, [3, 2], device=device, seed=9)
+    found = sampler.sample_from_nodes(
+        NodeSamplerInput(input_id=torch.arange(len(seeds)), node=torch.tensor(seeds))
+    )
+    plain = GPUSampler(data, [3, 2], device=device, seed=9)
+    distinct = list(dict.fromkeys(seeds))
+    expected = plain.sample_from_nodes(NodeSamplerInput(input_id=None, node=torch.tensor(distinct)))
+
+    reached = expected.node.tolist()
+    place = {v: seeds.index(v) for v in distinct}
+    place |= {v: len(seeds) + i for i, v in enumerate(reached[len(distinct) :])}
+    hops: list[list[tuple[int, int, int]]] = []
+    edges = list(zip(expected.row.tolist(), expected.col.tolist(), expected.edge.tolist(), strict=True))
+    for count in expected.num_sampled_edges:
+        hops.append(edges[:count])
+        del edges[:count]
+    first = [
+        (place[reached[row]], own, e)
+        for own, v in enumerate(seeds)
+        for row, col, e in hops[0]
+        if reached[col] == v
+    ]
+    later = [(place[reached[row]], place[reached[col]], e) for row, col, e in hops[1]]
+    assert found.node.tolist() == seeds + reached[len(distinct) :]
+    assert (
+        list(zip(found.row.tolist(), found.col.tolist(), found.edge.tolist(), strict=True)) == first + later
+    )
+    assert found.num_sampled_nodes == [len(seeds), *expected.num_sampled_nodes[1:]]
+    assert found.num_sampled_edges == [len(first), len(later)]
+    assert torch.equal(
+        data.edge_index[:, found.edge.cpu()], found.node.cpu()[torch.stack([found.row, found.col]).cpu()]
+    )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_loader_takes_repeated_input_nodes(data, device):
+    nodes = torch.tensor([3, 3, 50, 7, 3, 50])
+    batch = next(iter(NeighborLoader(data, [4, 3], nodes, batch_size=6, device=device)))
+    assert batch.batch_size == 6
+    assert batch.input_id.tolist() == [0, 1, 2, 3, 4, 5]
+    assert torch.equal(batch.n_id[:6].cpu(), nodes)
+    assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()]) and torch.equal(
+        batch.y.cpu(), data.y[batch.n_id.cpu()]
+    )
+    out = GraphSAGE(6, 16, num_layers=2, out_channels=3).to(device).eval()(batch.x, batch.edge_index)
+    torch.testing.assert_close(out[0], out[1])
+    assert not torch.equal(out[0], out[2])
+
+
+def test_the_loader_has_the_parameters_of_pygs_in_their_order():
+    theirs, ours = (inspect.signature(loader).parameters for loader in (PygLoader, NeighborLoader))
+    shared = list(theirs)[:-1]  # but **kwargs
+    assert list(ours)[: len(shared)] == shared
+    assert [ours[n].default for n in shared] == [theirs[n].default for n in shared]
+    assert all(ours[n].kind is theirs[n].kind for n in shared)
+    assert all(p.kind is p.KEYWORD_ONLY for n, p in ours.items() if n not in theirs)
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("input_time", torch.zeros(10)), ("subgraph_type", "induced"), ("subgraph_type", SubgraphType.bidirectional),
+        ("disjoint", True), ("temporal_strategy", "last"), ("time_attr", "time"), ("directed", False),
+        ("num_workers", 1), ("neighbor_sampler", "theirs"), ("nonsense", 1),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_by_name(data, argument, value):
+    with pytest.raises((TypeError, ValueError), match=argument):
+        NeighborLoader(data, [2], torch.arange(10), device="cpu", **{argument: value})
+
+
+def test_pygs_defaults_given_by_hand_change_nothing(data):
+    options: dict[str, Any] = {"input_nodes": torch.arange(30), "batch_size": 30, "device": "cpu", "seed": 2}
+    plain = next(iter(NeighborLoader(data, [3, 2], **options)))
+    given = NeighborLoader(
+        data, [3, 2], input_time=None, replace=False, subgraph_type=SubgraphType.directional, disjoint=False,
+        temporal_strategy="uniform", time_attr=None, is_sorted=True, filter_per_worker=True, directed=True, **options,
+    )  # fmt: skip
+    batch = next(iter(given))
+    assert torch.equal(batch.n_id, plain.n_id) and torch.equal(batch.edge_index, plain.edge_index)
+    assert torch.equal(batch.x, plain.x)
+
+
+def test_transforms_and_a_sampler_of_ones_own_are_used(data):
+    seen = []
+
+    def look(out: Any) -> Any:
+        seen.append(out.node.numel())
+        return out
+
+    def double(batch: Any) -> Any:
+        batch.x = 2 * batch.x
+        return batch
+
+    sampler = GPUSampler(data, [2], device="cpu", seed=1)
+    loader = NeighborLoader(
+        data, [9, 9, 9], torch.arange(10), transform=double, transform_sampler_output=look,
+        neighbor_sampler=sampler, batch_size=10, device="cpu",
+    )  # fmt: skip
+    batch = next(iter(loader))
+    assert seen == [batch.num_nodes] and len(batch.num_sampled_edges) == 1
+    assert torch.equal(batch.x, 2 * data.x[batch.n_id])
+
+
+def test_a_list_of_booleans_is_a_mask(data):
+    """PyG makes ids 0 and 1 of it."""
+    mask = data.train_mask.tolist()
+    batch = next(iter(NeighborLoader(data, [2], mask, batch_size=400, device="cpu")))
+    assert torch.equal(batch.n_id[: batch.batch_size], data.train_mask.nonzero().flatten())
+    assert torch.equal(batch.input_id, batch.n_id[: batch.batch_size])
 
 
 @pytest.mark.parametrize("device", DEVICES)

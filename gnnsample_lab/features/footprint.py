@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,7 +124,7 @@ def visits_of(source: Any, num_nodes: int | None, name: str) -> Footprint:
     if isinstance(source, (str, bytes)) or not isinstance(source, Iterable) or hasattr(source, "dtype"):
         raise TypeError(f"{name} must be a sampler or mini-batches (got {shown(source)})")
     counter: Counter | None = None
-    for batch in source:
+    for batch in _each(source, name):
         graph: Any = getattr(batch, "graph", None)
         ids = _ids(batch, name)
         if counter is None:
@@ -139,6 +139,15 @@ def visits_of(source: Any, num_nodes: int | None, name: str) -> Footprint:
     if counter is None:
         raise ValueError(f"{name} must hold at least one mini-batch (got none)")
     return counter.result()
+
+
+def _each(source: Iterable[Any], name: str) -> Iterator[Any]:
+    """What ``source`` holds, one after the other: a loader's mini-batches need not all be there at once."""
+    try:
+        batches = iter(source)
+    except Exception:
+        raise TypeError(f"{name} must be a sampler or mini-batches (got {shown(source)})") from None
+    yield from batches
 
 
 def _ids(batch: Any, name: str) -> Any:

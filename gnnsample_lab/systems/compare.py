@@ -90,7 +90,7 @@ def compare(
     if isinstance(systems, (str, System)):
         systems = [systems]
     chosen = [
-        find(system) for system in items("systems", systems, "names of systems")
+        find(system, "systems") for system in items("systems", systems, "names of systems")
     ]  # before the first is trained
     if not chosen:
         raise ValueError("systems must name at least one system (got an empty list)")

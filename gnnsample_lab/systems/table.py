@@ -116,7 +116,7 @@ def listing() -> dict[str, str]:
     return {name: system.about for name, system in SYSTEMS.items()}
 
 
-def find(system: str | System) -> System:
+def find(system: str | System, name: str = "system") -> System:
     """The system of that name; a :class:`System` of one's own passes through.
 
     Raises:
@@ -125,7 +125,7 @@ def find(system: str | System) -> System:
     if isinstance(system, System):
         return system
     if not isinstance(system, str) or system not in SYSTEMS:
-        raise LookupError(f"system must be one of {', '.join(map(repr, SYSTEMS))} (got {shown(system)})")
+        raise LookupError(f"{name} must be one of {', '.join(map(repr, SYSTEMS))} (got {shown(system)})")
     return SYSTEMS[system]
 
 

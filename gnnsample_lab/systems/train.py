@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gnnsample_lab.checks import choice, flag, instance, num_bytes, real, share, shown, whole
+from gnnsample_lab.checks import choice, flag, instance, num_bytes, optional, real, share, shown, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.compute.ladder import KERNELS
 from gnnsample_lab.compute.models import MODELS
@@ -16,7 +16,7 @@ from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.executors import shared_stream
 from gnnsample_lab.pipeline.records import TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
-from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
+from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from .features import Sizing, feature_sources, host_features
 from .table import System, find
@@ -73,7 +73,7 @@ def prepare(
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments."""
     import torch
 
-    chosen = find(system)
+    chosen, pick = find(system), optional(choice, "pick", pick, PICKS)
     check_graph(graph)
     device = runtime.resolve_device(device)
     _check_data(graph)

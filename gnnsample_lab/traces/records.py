@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from gnnsample_lab.checks import (
+    choice,
+    flag,
+    host_array,
+    instance,
+    items,
+    numbers,
+    optional,
+    real,
+    shown,
+    text,
+    whole,
+)
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.traces.tables import HopTable, LostTable, QueueSeries, TaskTable, queue_depth_series
 
 if TYPE_CHECKING:
@@ -19,6 +34,26 @@ if TYPE_CHECKING:
 FUSED_STRATEGIES = frozenset({"fused-static", "persistent", "persistent-tile"})
 
 _ORIGINS = ("measured", "modelled")
+_MOST = 2**62
+
+
+def _per_hop(name: str, value: npt.ArrayLike, num_hops: int, kinds: str = "fiu") -> npt.NDArray[Any]:
+    """One number per hop."""
+    found = host_array(name, numbers(name, value, kinds=kinds))
+    if found.shape != (num_hops,):
+        raise ValueError(f"{name} must have one number per hop, {num_hops} (got shape {found.shape})")
+    return found
+
+
+def _scalars(meta: Any) -> dict[str, str | int | float]:
+    """``meta`` of a trace: names and what JSON can hold."""
+    if meta is None:
+        return {}
+    instance("meta", meta, Mapping, "a mapping of names to scalars")
+    for key, value in meta.items():
+        if not isinstance(key, str) or not isinstance(value, (str, int, float, np.generic)):
+            raise TypeError(f"meta must map names to scalars (got {shown(key)}: {shown(value)})")
+    return dict(meta)
 
 
 @dataclass(frozen=True)
@@ -146,12 +181,40 @@ class SampleTrace:
             total_us: missing, the end of the last task.
 
         Raises:
+            TypeError: an argument of the wrong kind; the message names it.
             ValueError: for tables of unequal length, an unknown origin, or tasks outside ``fanouts``,
                 ``num_sms``.
         """
         from gnnsample_lab.traces.analysis import hop_kernel_times
 
+        instance("tasks", tasks, TaskTable, "a TaskTable")
+        optional(instance, "lost", lost, LostTable, "a LostTable")
+        optional(instance, "queue", queue, QueueSeries, "a QueueSeries")
+        choice("origin", origin, _ORIGINS)
+        for name, given in (
+            ("device_name", device_name), ("strategy", strategy), ("graph_name", graph_name), ("pick", pick),
+            ("expand", expand),
+        ):  # fmt: skip
+            text(name, given)
+        completion, seed = optional(text, "completion", completion), checked_seed(seed)
+        graph_is_synthetic = flag("graph_is_synthetic", graph_is_synthetic)
+        replace, weighted = flag("replace", replace), flag("weighted", weighted)
+        num_sms, num_blocks = whole("num_sms", num_sms, 1, _MOST), whole("num_blocks", num_blocks, 0, _MOST)
+        batch_size, batch_id = (
+            whole("batch_size", batch_size, 0, _MOST),
+            whole("batch_id", batch_id, 0, _MOST),
+        )
+        fetch_size = optional(whole, "fetch_size", fetch_size, 0, _MOST)
+        fanouts = tuple(
+            whole("fanouts", k, -1, _MOST) for k in items("fanouts", fanouts, "a list of integers")
+        )
+        total_us = optional(real, "total_us", total_us, 0)
+        unknown = isinstance(copy_bandwidth_gbps, float) and math.isnan(copy_bandwidth_gbps)
+        if not unknown:
+            copy_bandwidth_gbps = real("copy_bandwidth_gbps", copy_bandwidth_gbps, 0)
         num_hops = len(fanouts)
+        if not num_hops or 0 in fanouts:
+            raise ValueError(f"fanouts must name at least one hop, each above 0 or -1 (got {list(fanouts)})")
         if len(tasks) and int(tasks.hop.max()) >= num_hops:
             raise ValueError(
                 f"tasks.hop must be below {num_hops}, one hop per fanout (got {tasks.hop.max()})"
@@ -160,16 +223,20 @@ class SampleTrace:
         fused = strategy in FUSED_STRATEGIES
         if queue is None:
             queue = queue_depth_series(tasks, lost) if fused else QueueSeries()
-        kernel = np.asarray(
-            hop_kernel_times(tasks, num_hops, fused) if kernel_us is None else kernel_us, float
-        )
-        moved = np.zeros(num_hops, np.int64) if bytes_moved is None else np.asarray(bytes_moved, np.int64)
+        kernel = hop_kernel_times(tasks, num_hops, fused)
+        if kernel_us is not None:
+            kernel = _per_hop("kernel_us", kernel_us, num_hops).astype(np.float64)
+        prepared, moved = np.zeros(num_hops), np.zeros(num_hops, np.int64)
+        if preprocess_us is not None:
+            prepared = _per_hop("preprocess_us", preprocess_us, num_hops)
+        if bytes_moved is not None:
+            moved = _per_hop("bytes_moved", bytes_moved, num_hops, "iu").astype(np.int64)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(kernel > 0, moved / (kernel * 1e3) / copy_bandwidth_gbps, np.nan)
         hops = HopTable(
             workload=np.bincount(tasks.hop, minlength=num_hops),
             num_picks=np.bincount(tasks.hop, weights=tasks.num_picks, minlength=num_hops).astype(np.int64),
-            preprocess_us=np.zeros(num_hops) if preprocess_us is None else preprocess_us,  # type: ignore[arg-type]
+            preprocess_us=prepared,
             kernel_us=kernel,
             bytes_moved=moved,
             copy_share=share,
@@ -177,12 +244,12 @@ class SampleTrace:
         last_us = float(tasks.end_us.max()) if len(tasks) else 0.0
         return cls(
             origin=origin, device_name=device_name, strategy=strategy, graph_name=graph_name,
-            graph_is_synthetic=bool(graph_is_synthetic), num_sms=int(num_sms), num_blocks=int(num_blocks),
-            batch_size=int(batch_size), fanouts=tuple(fanouts), pick=pick, replace=bool(replace),
-            weighted=bool(weighted), expand=expand, seed=int(seed), batch_id=int(batch_id),
+            graph_is_synthetic=graph_is_synthetic, num_sms=num_sms, num_blocks=num_blocks,
+            batch_size=batch_size, fanouts=fanouts, pick=pick, replace=replace,
+            weighted=weighted, expand=expand, seed=seed, batch_id=batch_id,
             fetch_size=fetch_size, completion=completion, tasks=tasks, hops=hops, queue=queue, lost=lost,
-            total_us=last_us if total_us is None else float(total_us),
-            copy_bandwidth_gbps=float(copy_bandwidth_gbps), meta=dict(meta or {}),
+            total_us=last_us if total_us is None else total_us,
+            copy_bandwidth_gbps=copy_bandwidth_gbps, meta=_scalars(meta),
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:
@@ -195,14 +262,28 @@ class SampleTrace:
         return frame
 
     def save(self, path: str | Path) -> Path:
-        """Write the trace to one ``.npz`` file (see :func:`gnnsample_lab.traces.storage.save_trace`)."""
+        """Write the trace to one ``.npz`` file.
+
+        Args:
+            path: see :func:`gnnsample_lab.traces.storage.save_trace`.
+
+        Raises:
+            TypeError, ValueError, OSError: as :func:`gnnsample_lab.traces.storage.save_trace`.
+        """
         from gnnsample_lab.traces.storage import save_trace
 
         return save_trace(self, path)
 
     @classmethod
     def load(cls, path: str | Path) -> SampleTrace:
-        """Read a trace written by :meth:`save` (see :func:`gnnsample_lab.traces.storage.load_trace`)."""
+        """Read a trace written by :meth:`save`.
+
+        Args:
+            path: see :func:`gnnsample_lab.traces.storage.load_trace`.
+
+        Raises:
+            TypeError, ValueError, FileNotFoundError: as :func:`gnnsample_lab.traces.storage.load_trace`.
+        """
         from gnnsample_lab.traces.storage import load_trace
 
         return load_trace(path)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.files import reading
 from gnnsample_lab.traces.records import SampleTrace
 from gnnsample_lab.traces.tables import (
@@ -175,14 +176,21 @@ def save_trace(trace: SampleTrace, path: str | Path) -> Path:
 
     Equal traces give equal bytes. ``.npz`` is appended when the name has no suffix.
 
+    Args:
+        trace: what to write.
+        path: of the file.
+
     Returns:
         The path written.
 
     Raises:
+        TypeError: ``path`` is no path.
         ValueError: if a time of the task table is not finite.
         OSError: if the folder cannot be written.
     """
-    path = Path(path)
+    path = checked_path("path", path)
+    if not path.name or path.is_dir():
+        raise ValueError(f"path must name a file (got the folder {str(path)!r})")
     if not path.suffix:
         path = path.with_suffix(".npz")
     header = {name: _plain(getattr(trace, name)) for name in _HEADER if name != "meta"}
@@ -209,18 +217,24 @@ def save_trace(trace: SampleTrace, path: str | Path) -> Path:
 def load_trace(path: str | Path) -> SampleTrace:
     """Read a trace file.
 
+    Args:
+        path: of the file.
+
     Raises:
+        TypeError: ``path`` is no path.
         FileNotFoundError: if there is no such file.
         CorruptDataError: (a ValueError) if it is not a trace, is cut off or damaged, or was written by a newer version;
             names the file.
     """
-    path = Path(path)
+    path = checked_path("path", path)
     with reading(path, "a trace file"):
         with zipfile.ZipFile(path) as archive:
             oversized = [info.filename for info in archive.infolist() if info.file_size > _MAX_MEMBER_BYTES]
             if oversized:
                 raise ValueError(f"{oversized[0]} is implausibly large")
-            arrays = {info.filename.removesuffix(".npy"): _array(archive, info) for info in archive.infolist()}
+            arrays = {
+                info.filename.removesuffix(".npy"): _array(archive, info) for info in archive.infolist()
+            }
         header = json.loads(arrays.pop("header").tobytes())
         if header.pop("format") != FORMAT:
             raise ValueError("the header names another format")

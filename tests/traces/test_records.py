@@ -62,7 +62,7 @@ def test_title_names_a_synthetic_graph():
     [
         ({"origin": "guessed"}, "origin must be one of"),
         ({"num_sms": 1}, r"tasks\.sm must lie in 0\.\.0"),
-        ({"num_sms": 0}, "num_sms must be at least 1"),
+        ({"num_sms": 0}, "num_sms must be between 1 and"),
         ({"fanouts": (2,), "preprocess_us": [1.0], "bytes_moved": [1]}, r"tasks\.hop must be below 1"),
     ],
 )

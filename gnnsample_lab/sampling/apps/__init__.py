@@ -1,7 +1,8 @@
 """``lab.apps``: the applications of NextDoor's evaluation (sections 4.2 and 8), written on ``lab.SamplingApp``.
 
 Each is meant to be read: copy one and change it. Defaults are those of NextDoor's evaluation; where an application's
-own paper has others, its docstring says so.
+own paper has others, its docstring says so. Arguments of the wrong kind are a TypeError, those out of range a
+ValueError; the message names the argument.
 """
 
 from __future__ import annotations

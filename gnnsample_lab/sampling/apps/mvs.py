@@ -34,7 +34,11 @@ class MVS(SamplingApp):
     def probability(self, graph: Any) -> np.ndarray:
         """Probability of each vertex to be a given root, ``float64[N]``.
 
+        Args:
+            graph: what is sampled from.
+
         Raises:
+            TypeError: ``graph`` is no Graph.
             ValueError: ``importance`` has another length than the graph, or is no importance.
         """
         prefix = self._prefix(graph)

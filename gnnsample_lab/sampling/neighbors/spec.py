@@ -115,7 +115,7 @@ def make_spec(fanouts: Any, pick: str, replace: bool, weighted: bool, expand: st
     return SampleSpec(checked, pick, replace, weighted, expand, checked_seed(seed))
 
 
-def checked_fanouts(fanouts: Any) -> tuple[int, ...]:
+def checked_fanouts(fanouts: Any, name: str = "fanouts") -> tuple[int, ...]:
     """Picks per vertex, one number per hop.
 
     Raises:
@@ -123,17 +123,17 @@ def checked_fanouts(fanouts: Any) -> tuple[int, ...]:
         ValueError: no hop or too many, a fanout of 0, below -1 or too large.
     """
     checked: list[int] = []
-    given = items("fanouts", fanouts, "a list of integers")
+    given = items(name, fanouts, "a list of integers")
     if len(given) > MAX_HOPS:
-        raise ValueError(f"fanouts may name at most {MAX_HOPS} hops (got {len(given)})")
+        raise ValueError(f"{name} may name at most {MAX_HOPS} hops (got {len(given)})")
     for fanout in given:
         try:
-            value = whole("fanouts", fanout, None)
+            value = whole(name, fanout, None)
         except TypeError:
-            raise TypeError(f"fanouts must be integers (got {shown(fanout)})") from None
+            raise TypeError(f"{name} must be integers (got {shown(fanout)})") from None
         if value == 0 or value < -1 or value > MAX_FANOUT:
-            raise ValueError(f"fanouts must be 1..{MAX_FANOUT}, or -1 for all in-neighbours (got {value})")
+            raise ValueError(f"{name} must be 1..{MAX_FANOUT}, or -1 for all in-neighbours (got {value})")
         checked.append(value)
     if not checked:
-        raise ValueError("fanouts must name at least one hop (got an empty list)")
+        raise ValueError(f"{name} must name at least one hop (got an empty list)")
     return tuple(checked)

@@ -1,0 +1,1050 @@
+"""Every public entry refuses bad arguments by an error of ours that names the argument.
+
+The table below has, for each public callable, working arguments and what kind each parameter is. A kind is a list of
+values that are wrong for it. Each case replaces one working argument by one wrong value. Two more tests walk
+``lab.__all__``: nothing public is missing in the table, and docstrings say what arguments are and what is raised.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import traceback
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.device import runtime
+
+torch = pytest.importorskip("torch")
+
+PACKAGE = str(Path(lab.__file__).parent)
+N = 40
+"""Vertices of the graph that the table works on."""
+TYPED = (TypeError, ValueError, LookupError, RuntimeError, OSError)
+
+
+class Hostile:
+    """Fails whatever it is asked for."""
+
+    def _fail(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("as hostile as can be")
+
+    __len__ = __iter__ = __getitem__ = __array__ = __index__ = __int__ = __float__ = __bool__ = __repr__ = (
+        _fail
+    )
+    __fspath__ = _fail
+
+
+@dataclass
+class Made:
+    """A wrong value that is made when its case runs."""
+
+    make: Callable[[], Any]
+
+
+HOSTILE, THING, HUGE = Hostile(), object(), 10**30
+NAN, INF = float("nan"), float("inf")
+
+# ---- kinds: what is wrong -------------------------------------------------------------------------------------
+
+
+def integer(low: int | None = None, high: int | None = None, none: bool = False) -> list[Any]:
+    wrong = ["3", b"3", 2.5, NAN, True, np.True_, [1], np.array([1, 2]), THING, HOSTILE, 1j]
+    wrong += [torch.tensor(2.7), torch.tensor(True), HUGE, -HUGE]
+    wrong += [] if none else [None]
+    wrong += [] if low is None else [low - 1, np.int64(low - 1)]
+    return wrong + ([] if high is None else [high + 1])
+
+
+def number(*outside: Any, none: bool = False, infinite: bool = False) -> list[Any]:
+    wrong = ["0.5", b"1", True, NAN, [0.5], np.array([0.5, 0.5]), 1j, THING, HOSTILE, torch.ones(2), 10**400]
+    return [*wrong, *outside, *([] if none else [None]), *([] if infinite else [INF, -INF])]
+
+
+def flag(none: bool = False) -> list[Any]:
+    wrong = ["no", "False", "", b"", 0, 1, 1.0, [], [True], np.array([True, False]), THING, HOSTILE]
+    return wrong + ([] if none else [None])
+
+
+def choice(*further: Any, none: bool = False) -> list[Any]:
+    wrong = ["nope", "", 3, 1.5, True, b"auto", ["auto"], {}, {"auto"}, np.array(["a", "b"]), THING, HOSTILE]
+    return [*wrong, *further, *([] if none else [None])]
+
+
+def device(none: bool = True) -> list[Any]:
+    wrong = [
+        "tpu",
+        "cpu:1",
+        "CPU",
+        "",
+        3,
+        True,
+        b"cpu",
+        ["cpu"],
+        {},
+        np.array(["cpu", "cpu"]),
+        THING,
+        HOSTILE,
+    ]
+    # Where there is a GPU it is no wrong argument.
+    return wrong + ([] if none else [None]) + ([] if runtime.cuda_available() else ["cuda"])
+
+
+def text(none: bool = False) -> list[Any]:
+    return [3, 1.5, True, b"x", ["x"], {}, THING, HOSTILE, *([] if none else [None])]
+
+
+def whatever(*wrong: Any) -> list[Any]:
+    return [*wrong, HOSTILE]
+
+
+_MATRICES = [[[0, 1]], np.zeros((2, 2), int), torch.zeros(2, 2, dtype=torch.long)]
+_NO_INTEGERS = [
+    "abc", b"abc", 3, 2.5, {}, {1, 2}, [[0], [0, 1]], [0.5], [NAN], [None], ["a"], [True, False], [1j],
+    [10**30], np.zeros(2), np.zeros(2, "M8[D]"), np.array(["a"]), np.array([None]),
+    np.zeros(2, [("a", int)]), torch.ones(2), THING, HOSTILE,
+]  # fmt: skip
+_NO_IDS = [*_NO_INTEGERS, *_MATRICES]
+
+
+def ids(*, none: bool = False, empty: bool = False, bound: int | None = N) -> list[Any]:
+    """Vertices: not even integers, of another shape, out of range."""
+    wrong = [*_NO_IDS, *([] if none else [None]), *([] if empty else [[], np.zeros(0, np.int64)])]
+    if bound is not None:
+        wrong += [[-1], [bound], [0, 2**40], np.array([2**64 - 1], np.uint64), torch.tensor([bound])]
+    return wrong
+
+
+def matrix(*further: Any) -> list[Any]:
+    return [None, "ab", 3, [1.0], [["a", "b"]], [[1.0], [1.0, 2.0]], {}, THING, HOSTILE, *further]
+
+
+def graph() -> list[Any]:
+    like = types.SimpleNamespace(indptr=[0], indices=[], num_nodes=0)
+    return [None, 3, "ogbn-arxiv", [0, 1], {}, like, lab.Graph, THING, HOSTILE]
+
+
+def result() -> list[Any]:
+    return [None, 3, "walks", [], {}, types.SimpleNamespace(roots=[0], steps=[]), THING, HOSTILE]
+
+
+def path(none: bool = False) -> list[Any]:
+    return [3, 1.5, True, b"x", ["x"], {}, THING, HOSTILE, "a\0b", *([] if none else [None])]
+
+
+# ---- what the table works on ----------------------------------------------------------------------------------
+
+
+@cache
+def small() -> lab.Graph:
+    """A ring with chords; features, three classes, a split, weights."""
+    v = np.arange(N)
+    src, dst = np.concatenate([v, v, v]), np.concatenate([(v + 1) % N, (v + 7) % N, (v * v) % N])
+    rng = np.random.default_rng(0)
+    return lab.Graph.from_edges(
+        src, dst, N, edge_weight=np.ones(3 * N), feat=rng.random((N, 4), dtype=np.float32), label=v % 3,
+        splits={"train": v[:20], "valid": v[20:30]},
+    )  # fmt: skip
+
+
+@cache
+def sampler() -> lab.NeighborSampler:
+    return lab.NeighborSampler(small(), [2, 2], device="cpu")
+
+
+@cache
+def walks() -> lab.PinSAGESampler:
+    return lab.PinSAGESampler(small(), num_layers=2, device="cpu")
+
+
+@cache
+def batch() -> Any:
+    return sampler().sample([1, 2, 3])
+
+
+@cache
+def grown() -> Any:
+    return lab.run_app(small(), lab.apps.KHop((2, 2)), [[1], [2]], device="cpu")
+
+
+@cache
+def seen() -> Any:
+    return lab.footprint([[1, 2], [2, 3]], num_nodes=N)
+
+
+@cache
+def cached() -> lab.FeatureCache:
+    return lab.FeatureCache(small().feat, ratio=0.0, device="cpu")
+
+
+@cache
+def matched() -> lab.MatchedFeatures:
+    return lab.MatchedFeatures(cached())
+
+
+@cache
+def trace() -> Any:
+    return lab.NeighborSampler(small(), [2], device="cpu", trace=True).sample([1, 2]).trace
+
+
+@cache
+def data() -> Any:
+    return small().to_pyg()
+
+
+def block() -> Any:
+    return batch().blocks[0]
+
+
+def block_x() -> np.ndarray:
+    return np.ones((block().num_src, 4), np.float32)
+
+
+# ---- the table ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Entry:
+    """A public callable, working arguments, and kinds of its parameters; ``open`` says why others have no kind."""
+
+    call: Callable[[], Callable[..., Any]]
+    good: Callable[[], dict[str, Any]]
+    kinds: dict[str, list[Any]]
+    open: dict[str, str] = field(default_factory=dict)
+
+
+SEED = integer(0, 2**64 - 1)
+BYTES = integer(1, 2**62, none=True)
+SIZE = integer(1, 2**31 - 1)
+LABELS = [
+    "ab", 3, [0.5] * N, [-2] * N, [0] * (N + 1), [None] * N, np.zeros((N, 0), int), np.zeros((N, 2, 2), int),
+    np.array([[5, -1]] * N), {}, HOSTILE,
+]  # fmt: skip
+WEIGHTS = [
+    "ab", 3, [1.0] * 5, [NAN] * 3 * N, [INF] * 3 * N, [-1.0] * 3 * N, ["a"] * 3 * N, np.ones((3 * N, 1)), {}, HOSTILE,
+    [1e300] * 3 * N,
+]  # fmt: skip
+FEATURES = [
+    "ab",
+    3,
+    [1.0],
+    np.ones(N),
+    np.ones((N + 1, 2)),
+    [["a"]] * N,
+    np.ones((N, 2), complex),
+    {},
+    HOSTILE,
+]
+SPLITS = [
+    3, "train", [1, 2], {"train": [N]}, {"train": [-1]}, {"train": [0.5]}, {"train": "abc"}, {"train": [[1]]},
+    {"train": np.ones(3, bool)}, {3: [1]}, {"train": HOSTILE},
+]  # fmt: skip
+FANOUTS = [
+    None, 5, "5", b"5", [], [0], [-2], [2.0], [True], ["3"], [None], [5000], [1] * 16, {1: 2}, torch.tensor([2.7]),
+    torch.tensor([True]), np.array([2.7]), np.array([[1, 2]]), [[2]], [HUGE], [HOSTILE], HOSTILE,
+]  # fmt: skip
+OUTPUT = "an array of the right shape, dtype and device"
+
+TABLE: dict[str, Entry] = {
+    "Graph": Entry(
+        lambda: lab.Graph,
+        lambda: {"indptr": small().indptr, "indices": small().indices},
+        {
+            "indptr": [*ids(bound=None), [0, 1], [1, 3 * N], np.zeros(N + 1, int), [0, 5, 3, 3 * N]],
+            "indices": [*ids(bound=None), [0] * 5, np.full(3 * N, N), np.full(3 * N, -1), np.arange(3 * N)[::-1] % N],
+            "edge_weight": WEIGHTS,
+            "feat": FEATURES,
+            "label": LABELS,
+            "splits": SPLITS,
+            "num_classes": integer(-1, 2**31 - 1),
+            "name": text(),
+            "is_synthetic": flag(),
+            "edge_ids": ["ab", 3, [1], [0.5] * 3 * N, np.zeros((3 * N, 2), int), HOSTILE],
+            "validate": flag(),
+        },
+    ),
+    "Graph.from_edges": Entry(
+        lambda: lab.Graph.from_edges,
+        lambda: {"src": [0, 1, 2] * N, "dst": [1, 2, 3] * N, "num_nodes": N},
+        {
+            "src": ids(),
+            "dst": ids(),
+            "num_nodes": integer(0, 2**48, none=True),
+            "edge_weight": WEIGHTS,
+            "feat": FEATURES,
+            "label": LABELS,
+            "splits": SPLITS,
+            "undirected": flag(),
+            "keep_edge_ids": flag(),
+            "name": text(),
+            "is_synthetic": flag(),
+        },
+    ),
+    "Graph.from_csc": Entry(
+        lambda: lab.Graph.from_csc,
+        lambda: {"indptr": [0, 1, 2], "indices": [1, 0]},
+        {
+            "indptr": [*ids(bound=None), [0, 1], [1, 2, 3], [0, 3, 2]],
+            "indices": [*ids(bound=None), [1], [1, 2], [0, -1]],
+        },
+        {"node_data": "goes to from_edges by name"},
+    ),
+    "Graph.from_networkx": Entry(
+        lambda: lab.Graph.from_networkx,
+        lambda: {"graph": pytest.importorskip("networkx").path_graph(4)},
+        {
+            "graph": graph(),
+            "weight": [*text(none=True), "absent"],
+            "feat": [*text(none=True), "absent"],
+            "label": [*text(none=True), "absent"],
+            "name": text(none=True),
+        },
+    ),
+    "Graph.from_pyg": Entry(
+        lambda: lab.Graph.from_pyg,
+        lambda: {"data": data()},
+        {
+            "data": [
+                None, 3, "cora", {}, THING, types.SimpleNamespace(edge_index=[[0, 1]], num_nodes=3),
+                types.SimpleNamespace(edge_index="ab", num_nodes=3),
+            ],
+            "name": text(),
+        },
+    ),
+    "Graph.to": Entry(lambda: small().to, lambda: {"device": "cpu"}, {"device": device(), "features": flag()}),
+    "load": Entry(
+        lambda: lab.load,
+        lambda: {"name": "arxiv-like", "scale": 0.001},
+        {
+            "name": [*text(), "", "no-such-graph", "ogbn-nothing"],
+            "root": path(none=True),
+            "download": flag(),
+            "scale": number(0, -1, 1e9, 1e300),
+            "seed": SEED,
+            "device": device(),
+            "undirected": [*flag(none=True), True],
+            "features": [v for v in choice() if v is not True],
+            "weighted": flag(),
+            "use_cache": flag(),
+            "progress": flag(),
+        },
+    ),
+    "load_or_twin": Entry(
+        lambda: lab.load_or_twin,
+        lambda: {"name": "arxiv-like"},
+        {
+            "name": [*text(), "", "no-such-graph"],
+            "root": path(none=True),
+            "scale": number(0, -1),
+            "seed": SEED,
+            "device": device(),
+            "weighted": flag(),
+            "progress": flag(),
+        },
+    ),
+    "load_default": Entry(
+        lambda: lab.load_default,
+        lambda: {"name": "arxiv-like", "scale": 0.001},
+        {
+            "name": [*text(none=True), "no-such-graph"],
+            "root": path(none=True),
+            "default": text(),
+            "scale": number(0, -1, 1e9),
+            "seed": SEED,
+            "device": device(),
+            "weighted": flag(),
+            "progress": flag(),
+        },
+    ),
+    "rmat": Entry(
+        lambda: lab.rmat,
+        lambda: {"num_nodes": 16, "num_draws": 20},
+        {
+            "num_nodes": integer(2, 2**31 - 1),
+            "num_draws": integer(1, none=True),
+            "num_edges": [*integer(1, none=True), 61],
+            "undirected": flag(),
+            "probabilities": [
+                None, 0.5, "abc", [0.5, 0.5], [0.5, 0.5, 0.5], [0.5, -0.1, 0.1], [NAN, 0, 0], [True, 0, 0],
+                ["a", "b", "c"], {}, HOSTILE,
+            ],
+            "weighted": flag(),
+            "seed": SEED,
+            "device": device(),
+            "name": text(),
+        },
+    ),
+    "recency_weights": Entry(
+        lambda: lab.recency_weights,
+        lambda: {"graph": small()},
+        {"graph": graph(), "years": integer(1, 24), "seed": SEED},
+    ),
+    "datasets": Entry(lambda: lab.datasets, dict, {"root": path(none=True)}),
+    "run_app": Entry(
+        lambda: lab.run_app,
+        lambda: {"graph": small(), "app": lab.apps.KHop((2,)), "roots": [1, 2], "device": "cpu"},
+        {
+            "graph": graph(),
+            "app": [None, 3, "KHop", lab.apps.KHop, {}, THING, HOSTILE],
+"roots": [*_NO_INTEGERS, [-2], [N], np.zeros((2, 2, 2), int)],
+            "parallelism": choice(),
+            "device": device(),
+            "seed": SEED,
+            "num_samples": [*integer(1, 2**40 - 1, none=True), 5],
+            "first_sample": integer(0, 2**40 - 1),
+            "index": choice(),
+            "graph_bytes": BYTES,
+            "max_steps": integer(0, 2**24 - 2, none=True),
+        },
+    ),
+    "AppResult.adjacency": Entry(
+        lambda: grown().adjacency, lambda: {"step": 0}, {"step": integer(0, 1), "normalise": choice(none=True)}
+    ),
+    "AppResult.top": Entry(lambda: grown().top, lambda: {"k": 2}, {"k": integer(1, 4096)}),
+    "AppResult.transits": Entry(lambda: grown().transits, lambda: {"step": 0}, {"step": integer(0, 1)}),
+    "AppResult.visits": Entry(lambda: grown().visits, dict, {"roots": flag()}),
+    "NeighborSampler": Entry(
+        lambda: lab.NeighborSampler,
+        lambda: {"graph": small(), "fanouts": [2], "device": "cpu"},
+        {
+            "graph": graph(),
+            "fanouts": FANOUTS,
+            "strategy": choice(),
+            "pick": choice(),
+            "weighted": flag(),
+            "replace": flag(),
+            "expand": choice(),
+            "device": device(),
+            "seed": SEED,
+            "trace": flag(),
+            "scratch_bytes": BYTES,
+            "completion": choice("paper"),
+            "fetch_size": integer(1, 1024),
+            "id_map": choice("sort"),
+        },
+    ),
+    "PinSAGESampler": Entry(
+        lambda: lab.PinSAGESampler,
+        lambda: {"graph": small(), "device": "cpu"},
+        {
+            "graph": graph(),
+            "num_layers": integer(1, 15),
+            "num_neighbors": integer(1, 4096),
+            "num_walks": integer(1),
+            "walk_length": integer(1),
+            "restart": number(-0.1, 1),
+            "device": device(),
+            "seed": SEED,
+            "scratch_bytes": BYTES,
+        },
+    ),
+    **{
+        f"{kind}.{method}": entry
+        for kind, made in (("NeighborSampler", sampler), ("PinSAGESampler", walks))
+        for method, entry in {
+            "sample": Entry(
+                lambda made=made: made().sample,
+                lambda: {"seeds": [1]},
+                {"seeds": ids(), "batch_id": integer(0, 2**32 - 1)},
+            ),
+            "sample_many": Entry(
+                lambda made=made: made().sample_many,
+                lambda: {"seeds": [[1], [2]]},
+                {
+                    "seeds": [None, 3, "abc", [], [1, 2], [[]], [[1], [N]], [[1], [-1]], [[0.5]], {}, [None], [HOSTILE],
+                              HOSTILE],
+                    "first_batch_id": integer(0, 2**32 - 1),
+                },
+            ),
+            "epoch": Entry(
+                lambda made=made: made().epoch,
+                lambda: {"seeds": [1, 2, 3], "batch_size": 2},
+                {
+                    "seeds": ids(),
+                    "batch_size": SIZE,
+                    "epoch": integer(0, 2**31),
+                    "shuffle": flag(),
+                    "drop_last": flag(),
+                    "prefetch": integer(1, 1024, none=True),
+                    "progress": flag(),
+                },
+            ),
+        }.items()
+    },
+    "minibatches": Entry(
+        lambda: lab.minibatches,
+        lambda: {"result": grown()},
+        {"result": result(), "per_batch": integer(1, none=True)},
+    ),
+    "induced_batches": Entry(
+        lambda: lab.induced_batches,
+        lambda: {"result": grown()},
+        {"result": result(), "layers": integer(1, 15)},
+    ),
+    "voted_batch": Entry(
+        lambda: lab.voted_batch, lambda: {"result": grown(), "k": 2}, {"result": result(), "k": integer(1, 4096)}
+    ),
+    "relabel": Entry(
+        lambda: lab.relabel,
+        lambda: {"seeds": [1], "neighbors": [[2, 3]], "num_nodes": N, "device": "cpu"},
+        {
+            "seeds": [*ids(), [1, 1]],
+            "neighbors": [None, 3, "abc", {}, [3], [[N]], [[-1]], [[0.5]], [["a"]], [[[1]]], [[1]] * 16, [None],
+                          [HOSTILE], HOSTILE],
+            "num_nodes": integer(1, 2**48),
+            "method": choice("in-sampler"),
+            "device": device(),
+        },
+    ),
+    "probe_statistics": Entry(
+        lambda: lab.probe_statistics,
+        lambda: {"ids": [1, 2, 3], "device": "cpu"},
+        {
+            "ids": [*ids(bound=None), [-1], [2**63]],
+            "hash": choice(),
+            "load_factor": number(0, -0.5, 1.5),
+            "device": device(),
+            "slots": [*integer(1, none=True), 2, 5],
+        },
+    ),
+    "fill_steps": Entry(
+        lambda: lab.fill_steps,
+        lambda: {"ids": [1, 2, 3], "slots": 5},
+        {"ids": [*ids(bound=None), [-1]], "slots": [*integer(1), 2, 2**30], "hash": choice(), "polarity": choice()},
+    ),
+    "fill_rounds": Entry(
+        lambda: lab.fill_rounds,
+        lambda: {"ids": [1, 2, 3], "slots": 5, "threads": 2},
+        {
+            "ids": [*ids(bound=None), [-1]],
+            "slots": [*integer(1), 2, 2**30],
+            "threads": integer(1, 2**20),
+            "hash": choice(),
+        },
+    ),
+    "hotness": Entry(
+        lambda: lab.hotness,
+        lambda: {"graph": small(), "policy": "presample", "sampler": sampler(), "seeds": [1, 2]},
+        {
+            "graph": graph(),
+            "policy": choice(),
+            "sampler": [None, 3, "bsp", {}, THING, HOSTILE, types.SimpleNamespace(epoch=print)],
+            "seeds": ids(none=True),
+            "batch_size": SIZE,
+            "epochs": integer(1, 1000),
+            "seed": SEED,
+        },
+        {"batches": "in the next entry", "walks": "in the entry after that"},
+    ),
+    "hotness, optimal": Entry(
+        lambda: lab.hotness,
+        lambda: {"graph": small(), "policy": "optimal", "batches": [[1, 2]]},
+        {"batches": [None, 3, "abc", {}, [], [[N]], [[-1]], [[0.5]], [[[1]]], [None], HOSTILE, [HOSTILE]]},
+    ),
+    "hotness, visits": Entry(
+        lambda: lab.hotness, lambda: {"graph": small(), "policy": "visits", "walks": grown()}, {"walks": result()}
+    ),
+    "footprint": Entry(
+        lambda: lab.footprint,
+        lambda: {"source": sampler(), "seeds": [1, 2]},
+        {
+            "source": [None, 3, "abc", {}, [], [1, 2], [["a"]], [[0.5]], THING, HOSTILE, [HOSTILE]],
+            "seeds": ids(none=True),
+            "batch_size": SIZE,
+            "epochs": integer(1, 2**31),
+            "first_epoch": integer(0, 2**31),
+            "num_nodes": integer(0, 2**48, none=True),
+        },
+    ),
+    "epoch_similarity": Entry(
+        lambda: lab.epoch_similarity,
+        lambda: {"f_i": seen(), "f_j": seen()},
+        {
+            "f_i": [None, 3, "abc", [1, 2], np.zeros(N), HOSTILE],
+            "f_j": [None, 3, "abc", [1, 2], np.zeros(N), HOSTILE, Made(lambda: lab.footprint([[1]], num_nodes=3))],
+            "top": number(0, -0.5, 1.5),
+        },
+    ),
+    "hit_rate": Entry(
+        lambda: lab.hit_rate,
+        lambda: {"hotness": np.arange(N), "footprint": seen(), "ratio": 0.5},
+        {
+            "hotness": [None, 3, "abc", [1.0], [["a"]], ["a"] * N, [NAN] * N, [None] * N, HOSTILE],
+            "footprint": [None, 3, "abc", [1, 2], np.zeros(N), HOSTILE],
+            "ratio": [None, "half", -0.1, 1.1, NAN, [0.5, NAN], ["a"], [[0.1], [0.1, 0.2]], 1j, {}, HOSTILE],
+        },
+    ),
+    "FeatureCache": Entry(
+        lambda: lab.FeatureCache,
+        lambda: {"feat": small().feat, "hotness": np.arange(N), "ratio": 0.5, "device": "cpu"},
+        {
+            "feat": matrix(np.ones((N, 2)), np.ones((N, 2), int), np.ones(N, np.float32), np.ones((N, 0), np.float32)),
+            "hotness": [None, 3, "abc", [1.0], ["a"] * N, [NAN] * N, [None] * N, np.zeros((N, 1)), HOSTILE],
+            "ratio": number(-0.1, 1.1, none=False),
+            "capacity_bytes": integer(0, none=True),
+            "leave_free": choice("trial", none=True),
+            "device": device(),
+            "transfer": choice("disk"),
+            "trial": [3, "run", print, HOSTILE],
+            "knobs": [3, "fast", {}, THING, HOSTILE],
+        },
+    ),
+    "FeatureCache, bytes": Entry(
+        lambda: lab.FeatureCache,
+        lambda: {"feat": small().feat, "hotness": np.arange(N), "capacity_bytes": 400, "device": "cpu"},
+        {"capacity_bytes": integer(0, 2**62)},
+    ),
+    "FeatureCache, trial": Entry(
+        lambda: lab.FeatureCache,
+        lambda: {"feat": small().feat, "leave_free": "trial", "trial": lambda: None, "device": "cpu"},
+        {"leave_free": choice(), "trial": [None, 3, "run", {}]},
+    ),
+    "FeatureCache.mark": Entry(
+        lambda: cached().mark, lambda: {"node_ids": [1]}, {"node_ids": ids(empty=True)}
+    ),
+    "FeatureCache.extract": Entry(
+        lambda: cached().extract,
+        lambda: {"node_ids": [1, 2]},
+        {
+            "node_ids": ids(empty=True),
+            "marks": [3, "abc", [1], THING, HOSTILE, Made(lambda: cached().mark([1]))],
+            "out": [3, "abc", [1.0], np.zeros((2, 4)), np.zeros((3, 4), np.float32), THING, HOSTILE],
+        },
+    ),
+    "MatchedFeatures": Entry(
+        lambda: lab.MatchedFeatures,
+        lambda: {"source": small().feat, "device": "cpu"},
+        {
+            "source": matrix(np.ones((N, 2)), np.ones((N, 2), int), np.ones(N, np.float32)),
+            "device": device(),
+            "transfer": choice("disk"),
+        },
+    ),
+    "MatchedFeatures.extract": Entry(
+        lambda: matched().extract, lambda: {"node_ids": [1]}, {"node_ids": ids(empty=True)}
+    ),
+    "match": Entry(
+        lambda: lab.match,
+        lambda: {"prev_ids": [1, 2], "ids": [2, 3]},
+        {"prev_ids": ids(empty=True, bound=None), "ids": ids(empty=True, bound=None)},
+    ),
+    **{
+        name: Entry(
+            lambda name=name: getattr(lab, name),
+            lambda: {"batches": [[1, 2], [2, 3]]},
+            {"batches": [None, 3, "abc", {}, [], [1, 2], [[0.5]], [["a"]], [[-1]], [[[1]]], [None], [HOSTILE]]},
+        )
+        for name in ("match_degrees", "overlaps")
+    },
+    "reorder": Entry(
+        lambda: lab.reorder,
+        lambda: {"M": np.eye(3)},
+        {
+            "M": matrix(np.ones((2, 3)), np.zeros((0, 0)), [[1, 2], [3, 4]], [[NAN, 0], [0, 1]], np.eye(2) * 1j),
+            "method": choice(),
+        },
+    ),
+    "path_score": Entry(
+        lambda: lab.path_score,
+        lambda: {"M": np.eye(3), "order": [0, 1, 2]},
+        {
+            "M": matrix(np.ones((2, 3)), np.zeros((0, 0)), [[1, 2], [3, 4]], [[NAN, 0], [0, 1]]),
+            "order": [*ids(empty=True, bound=3), [0, 0]],
+        },
+    ),
+    "aggregate": Entry(
+        lambda: lab.aggregate,
+        lambda: {"block": block(), "x": block_x()},
+        {
+            "block": [None, 3, "abc", {}, lab.Block, THING, HOSTILE, types.SimpleNamespace(src=1, indptr=2, indices=3)],
+            "x": matrix(np.ones((1, 4), np.float32), np.ones(99, np.float32), np.ones((99, 4), int), torch.ones(2, 2)),
+            "weight": [3, "abc", [1.0], np.ones(3), np.ones(1, np.float32), torch.ones(3), THING, HOSTILE],
+            "reduce": choice("max"),
+            "kernel": choice(),
+        },
+    ),
+    "attention": Entry(
+        lambda: lab.attention,
+        lambda: {
+            "block": block(), "x": np.ones((block().num_src, 2, 2), np.float32),
+            "score_src": np.ones((block().num_src, 2), np.float32),
+            "score_dst": np.ones((block().num_dst, 2), np.float32),
+        },
+        {
+            "block": [None, 3, "abc", {}, lab.Block, THING, HOSTILE],
+            "x": matrix(np.ones((1, 2, 2), np.float32), np.ones((99, 2, 0), np.float32), np.ones((99, 2), np.float32)),
+            "score_src": matrix(np.ones((1, 2), np.float32), np.ones((99, 2)), np.ones((99, 3), np.float32)),
+            "score_dst": matrix(np.ones((1, 2), np.float32), np.ones((99, 2)), torch.ones(99, 2)),
+            "negative_slope": number(),
+        },
+    ),
+    "aggregation_cost": Entry(
+        lambda: lab.aggregation_cost,
+        lambda: {"block": block(), "num_features": 8},
+        {
+            "block": [None, 3, "abc", {}, lab.Block, THING, HOSTILE],
+            "num_features": SIZE,
+            "kernel": choice(),
+            "weighted": flag(),
+        },
+    ),
+    "make_model": Entry(
+        lambda: lab.make_model,
+        lambda: {"name": "gat", "num_features": 4, "hidden": 8, "heads": 2},
+        {
+            "name": choice(),
+            "num_features": SIZE,
+            "hidden": [*SIZE, 7],
+            "num_classes": SIZE,
+            "num_layers": SIZE,
+            "heads": [*SIZE, 3],
+            "kernel": choice(),
+            "dropout": number(-0.1, 1),
+        },
+    ),
+    "train": Entry(
+        lambda: lab.train,
+        lambda: {"graph": small(), "fanouts": [2, 2], "device": "cpu", "progress": False, "cache_ratio": 0.5},
+        {
+            "graph": graph(),
+            "model": [None, 3, "mlp", "", b"gcn", ["gcn"], {}, THING, HOSTILE, print],
+            "system": choice(),
+            "epochs": integer(1, 2**20),
+            "batch_size": SIZE,
+            "fanouts": FANOUTS,
+            "hidden": SIZE,
+            "lr": number(-0.1),
+            "seed": SEED,
+            "device": device(),
+            "cache_ratio": number(-0.1, 1.1, none=True),
+            "capacity_bytes": integer(0, none=True),
+            "reorder": choice(none=True),
+            "window": integer(1, 1024),
+            "evaluate": ["nope", "", 3, 0, 1.5, None, b"valid", ["valid"], THING, HOSTILE],
+            "progress": flag(),
+            "weighted": flag(),
+            "sampler": [3, "bsp", {}, THING, HOSTILE, types.SimpleNamespace(epoch=print)],
+        },
+        {"options": "in the next entry"},
+    ),
+    "train, options": Entry(
+        lambda: lab.train,
+        lambda: {"graph": small(), "fanouts": [2, 2], "device": "cpu", "progress": False, "cache_ratio": 0.5},
+        {
+            "pick": choice(none=True),
+            "kernel": choice(none=True),
+            "dropout": number(-0.1, 1),
+            "heads": SIZE,
+            "nonsense": [1, "a"],
+        },
+    ),
+    "compare": Entry(
+        lambda: lab.compare,
+        lambda: {"graph": small(), "systems": ["lab"], "device": "cpu", "progress": False},
+        {
+            "graph": graph(),
+            "systems": [None, 3, {}, [], ["nope"], "nope", [3], [None], THING, HOSTILE, [HOSTILE]],
+            "model": [None, 3, "mlp", "", THING, HOSTILE],
+        },
+        {"options": "go to train by name"},
+    ),
+    "SampleTrace.from_tasks": Entry(
+        lambda: lab.SampleTrace.from_tasks,
+        lambda: {
+            "tasks": trace().tasks, "origin": "modelled", "device_name": "a device", "strategy": "bsp",
+            "graph_name": "ring", "graph_is_synthetic": True, "num_sms": 132, "num_blocks": 132, "batch_size": 2,
+            "fanouts": [2],
+        },
+        {
+            "tasks": [None, 3, "abc", [], {}, THING, HOSTILE],
+            "origin": choice(),
+            "device_name": text(),
+            "strategy": text(),
+            "graph_name": text(),
+            "graph_is_synthetic": flag(),
+            "num_sms": integer(1),
+            "num_blocks": integer(0),
+            "batch_size": integer(0),
+            "fanouts": [v for v in FANOUTS if not (type(v) is list and (len(v) == 16 or v == [5000]))],
+            "pick": text(),
+            "replace": flag(),
+            "weighted": flag(),
+            "expand": text(),
+            "seed": SEED,
+            "batch_id": integer(0),
+            "fetch_size": integer(0, none=True),
+            "completion": text(none=True),
+            "preprocess_us": ["a", [1.0, 2.0], ["a"], {}, HOSTILE],
+            "kernel_us": ["a", [1.0, 2.0], ["a"], {}, HOSTILE],
+            "bytes_moved": ["a", [1, 2], ["a"], [0.5], {}, HOSTILE],
+            "lost": [3, "abc", [], {}, THING, HOSTILE],
+            "queue": [3, "abc", [], {}, THING, HOSTILE],
+            "total_us": number(-1, none=True),
+            "copy_bandwidth_gbps": [v for v in number(-1) if v is not NAN],
+            "meta": [3, "abc", [1], THING, HOSTILE, {3: 1}, {"a": [1]}],
+        },
+    ),
+    "SampleTrace.save": Entry(lambda: trace().save, dict, {"path": [*path(), "/"]}),
+    "SampleTrace.load": Entry(
+        lambda: lab.SampleTrace.load, dict, {"path": [*path(), "no/such/file.npz", "/", __file__]}
+    ),
+    "apps.ClusterGCN": Entry(
+        lambda: lab.apps.ClusterGCN,
+        dict,
+        {
+            "clusters_per_sample": SIZE,
+            "num_clusters": integer(1, 2**31 - 1, none=True),
+            "partition": [*_NO_IDS, None, "kmeans"],
+            "seed": SEED,
+        },
+    ),
+    "apps.DeepWalk": Entry(lambda: lab.apps.DeepWalk, dict, {"length": SIZE, "weighted": flag()}),
+    "apps.PPR": Entry(
+        lambda: lab.apps.PPR, dict, {"termination": number(0, 1.5, -1), "weighted": flag()}
+    ),
+    "apps.Node2Vec": Entry(
+        lambda: lab.apps.Node2Vec,
+        dict,
+        {"length": SIZE, "p": number(0, -1, 1e9), "q": number(0, -1, 1e9), "weighted": flag()},
+    ),
+    "apps.MultiRW": Entry(
+        lambda: lab.apps.MultiRW, dict, {"length": SIZE, "num_roots": SIZE, "select": choice()}
+    ),
+    "apps.PinSAGEWalk": Entry(
+        lambda: lab.apps.PinSAGEWalk,
+        dict,
+        {"num_walks": SIZE, "walk_length": SIZE, "restart": number(-0.1, 1.5)},
+    ),
+    "apps.KHop": Entry(
+        lambda: lab.apps.KHop,
+        dict,
+        {"fanouts": [None, 5, "5", [], [0], [-1], [2.0], [True], ["3"], [None], {1: 2}, torch.tensor([2.7]), HOSTILE]},
+    ),
+    "apps.Layer": Entry(
+        lambda: lab.apps.Layer, dict, {"final_size": SIZE, "step_size": SIZE, "weighted": flag()}
+    ),
+    **{
+        f"apps.{name}": Entry(
+            lambda name=name: getattr(lab.apps, name),
+            dict,
+            {"layers": SIZE, "batch_size": SIZE, "step_size": SIZE},
+        )
+        for name in ("FastGCN", "LADIES")
+    },
+    "apps.MVS": Entry(
+        lambda: lab.apps.MVS,
+        dict,
+        {
+            "importance": ["ab", 3, [NAN], [INF], [-1.0], [0.0], [["a"]], ["a"], [[1.0]], [], {}, HOSTILE],
+            "batch_size": SIZE,
+            "step_size": SIZE,
+        },
+    ),
+    "apps.MVS.probability": Entry(lambda: lab.apps.MVS().probability, dict, {"graph": graph()}),
+}  # fmt: skip
+
+PYG = pytest.importorskip("gnnsample_lab.pyg")
+TABLE |= {
+    "pyg.GPUSampler": Entry(
+        lambda: PYG.GPUSampler,
+        lambda: {"graph": data(), "num_neighbors": [2, 2], "device": "cpu"},
+        {
+            "graph": [v for v in graph() if v is not lab.Graph],
+            "num_neighbors": FANOUTS,
+            "replace": flag(),
+            "weight_attr": [*text(none=True), "absent"],
+            "strategy": choice(),
+            "device": device(),
+            "seed": SEED,
+        },
+    ),
+    "pyg.CachedFeatures": Entry(
+        lambda: PYG.CachedFeatures,
+        lambda: {"cache": cached()},
+        {"cache": [None, 3, "cache", {}, THING, HOSTILE]},
+    ),
+    "pyg.NeighborLoader": Entry(
+        lambda: PYG.NeighborLoader,
+        lambda: {"data": data(), "num_neighbors": [2, 2], "device": "cpu"},
+        {
+            "data": [None, 3, "cora", {}, (1, 2), small(), THING, HOSTILE],
+            "num_neighbors": FANOUTS,
+            "input_nodes": [*ids(none=True, empty=True), np.ones(3, bool), (None, [1])],
+            "input_time": [0, [1], torch.zeros(3), HOSTILE],
+            "replace": flag(),
+            "subgraph_type": choice("induced", "bidirectional"),
+            "disjoint": [*flag(), True],
+            "temporal_strategy": choice("last"),
+            "time_attr": ["time", 3, HOSTILE],
+            "weight_attr": [*text(none=True), "absent"],
+            "transform": [3, "norm", {}, HOSTILE],
+            "transform_sampler_output": [3, "norm", {}, HOSTILE],
+            "is_sorted": flag(),
+            "filter_per_worker": flag(none=True),
+            "neighbor_sampler": [3, "ours", {}, sampler, THING, HOSTILE],
+            "directed": [*flag(), False],
+            "device": device(),
+            "seed": SEED,
+            "cache_ratio": number(-0.1, 1.1, none=True),
+            "capacity_bytes": integer(0, 2**62, none=True),
+            "num_workers": [1, 2, "0", 0.0, True, None],
+        },
+        {"kwargs": "go to NodeLoader and DataLoader by name"},
+    ),
+}
+
+RECORD = "a record that the library makes; whoever reads it checks it"
+NO_ARGUMENTS = "takes no arguments"
+ERROR = "an error class"
+NOT_IN_THE_TABLE = {
+    "UnknownDatasetError": ERROR, "DatasetNotFoundError": ERROR, "CorruptDataError": ERROR, "DownloadError": ERROR,
+    "SamplingAppError": ERROR, "NULL": "a constant", "INF": "a constant", "__version__": "a constant",
+    "SamplingType": "an enumeration", "strategies": NO_ARGUMENTS, "id_maps": NO_ARGUMENTS,
+    "aggregation_kernels": NO_ARGUMENTS, "systems": NO_ARGUMENTS, "apps": "a module; its classes are in the table",
+    "HopPicks": RECORD, "AppResult": RECORD, "MiniBatch": RECORD, "Block": RECORD, "Hotness": RECORD,
+    "Footprint": RECORD,
+    "SampleTrace": "built by from_tasks and load, which are in the table",
+    "SamplingApp": "a base class; its functions are called by the library, which checks what they return",
+}  # fmt: skip
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, (Hostile, Made)):
+        return type(value).__name__.lower()
+    try:
+        name = re.sub(r"0x[0-9a-f]+", "", repr(value))
+    except RuntimeError:
+        return "hostile within"
+    return re.sub(r"\s+", " ", name)[:40]
+
+
+def problem(entry: Entry, parameter: str, value: Any) -> str | None:
+    """What is wrong with how ``value`` is refused, or None."""
+    call, arguments = entry.call(), {**entry.good(), parameter: value}
+    try:
+        returned = call(**arguments)
+    except TYPED as error:
+        raised = error
+    except Exception as error:
+        return f"is the untyped {error!r}"
+    else:
+        return f"was accepted and gave {type(returned).__name__}"
+    is_file = parameter == "path" and isinstance(value, str)  # errors of files name the file
+    if not re.search(rf"(?<!\w){parameter}(?!\w)", str(raised)) and not (is_file and value in str(raised)):
+        return f"is not named by {type(raised).__name__}: {raised}"
+    innermost = traceback.extract_tb(raised.__traceback__)[-1].filename
+    if not (innermost.startswith(PACKAGE) or "unexpected keyword argument" in str(raised)):
+        return f"is an error of {innermost}: {raised!r}"
+    return None
+
+
+PARAMETERS = [(name, parameter) for name, entry in TABLE.items() for parameter in entry.kinds]
+
+
+@pytest.mark.parametrize(("name", "parameter"), PARAMETERS)
+def test_bad_arguments_are_errors_that_name_them(name: str, parameter: str) -> None:
+    entry, found = TABLE[name], []
+    for wrong in entry.kinds[parameter]:
+        value = wrong.make() if isinstance(wrong, Made) else wrong
+        what = problem(entry, parameter, value)
+        if what is not None:
+            found.append(f"{parameter}={_label(value)} {what}")
+    assert not found, "\n".join(found)
+
+
+def test_the_table_is_large_enough() -> None:
+    assert sum(len(wrong) for entry in TABLE.values() for wrong in entry.kinds.values()) >= 500
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_the_working_arguments_work(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else every case of the entry could fail for another reason than its bad value."""
+    entry = TABLE[name]
+    arguments = entry.good()
+    if name in ("SampleTrace.save", "SampleTrace.load"):
+        arguments["path"] = trace().save(tmp_path / "trace.npz")
+    if name == "apps.MVS.probability":
+        arguments["graph"] = small()
+    if name.startswith("load"):
+        arguments |= (
+            {"root": tmp_path, "use_cache": False} if name == "load" else {"root": tmp_path, "scale": 0.001}
+        )
+    entry.call()(**arguments)
+
+
+def _public_callables() -> Iterator[tuple[str, Any]]:
+    for name in lab.__all__:
+        value = getattr(lab, name)
+        if callable(value) and not isinstance(value, types.ModuleType):
+            yield name, value
+    for name in lab.apps.__all__:
+        yield f"apps.{name}", getattr(lab.apps, name)
+
+
+def _methods(kind: type) -> Iterator[tuple[str, Any]]:
+    """Public methods of a class that take arguments."""
+    for name, value in inspect.getmembers(kind, callable):
+        if name.startswith("_") or isinstance(value, type) or issubclass(kind, Exception):
+            continue
+        parameters = [p for p in inspect.signature(value).parameters if p != "self"]
+        if parameters and not name.startswith("__"):
+            yield name, value
+
+
+def test_nothing_public_is_missing_in_the_table() -> None:
+    missing = [n for n, _ in _public_callables() if n not in TABLE and n not in NOT_IN_THE_TABLE]
+    missing += [n for n in lab.__all__ if n not in TABLE and n not in NOT_IN_THE_TABLE]
+    for name, kind in _public_callables():
+        # Applications override functions of SamplingApp, which the library calls.
+        known = {m for m, _ in _methods(lab.SamplingApp)} if name.startswith("apps.") else set()
+        if isinstance(kind, type) and name not in ("SamplingApp", "SamplingType"):
+            known |= (
+                {"layer_probability"} if name.startswith("apps.") else set()
+            )  # asked by AppResult.adjacency
+            missing += [
+                f"{name}.{m}" for m, _ in _methods(kind) if m not in known and f"{name}.{m}" not in TABLE
+            ]
+    assert not missing, missing
+    assert not set(NOT_IN_THE_TABLE) - set(lab.__all__)
+
+
+def test_every_parameter_is_in_the_table() -> None:
+    missing = []
+    for name, entry in TABLE.items():
+        if ", " in name:
+            continue
+        parameters = set(inspect.signature(entry.call()).parameters)
+        missing += [f"{name}({p})" for p in parameters - set(entry.kinds) - set(entry.open)]
+        assert not set(entry.kinds) - parameters - {"num_workers"}, name
+    assert not missing, missing
+
+
+# ---- docstrings -----------------------------------------------------------------------------------------------
+
+
+def _documented() -> Iterator[Any]:
+    """Public functions and methods that take arguments, and so refuse some."""
+    for name in TABLE:
+        if ", " not in name:
+            place = lab.apps if name.startswith("apps.") else PYG if name.startswith("pyg.") else lab
+            head, _, method = re.sub("^(apps|pyg)[.]", "", name).partition(".")
+            value = getattr(place, head)
+            yield pytest.param(getattr(value, method) if method else value, id=name)
+
+
+@pytest.mark.parametrize("function", list(_documented()))
+def test_docstrings_say_what_arguments_are_and_what_is_raised(function: Any) -> None:
+    doc = inspect.getdoc(function) or ""
+    is_record = isinstance(function, type) and function is lab.Graph  # its arguments are its attributes
+    assert "Attributes:" in doc if is_record else "Args:" in doc
+    is_app = isinstance(function, type) and issubclass(function, lab.SamplingApp)
+    if not is_app:  # every application raises the same, as lab.apps says
+        assert "Raises:" in doc
