@@ -355,6 +355,8 @@ def leasing(users: Any = None) -> Iterator[Any]:
 
 def ready_of(array: Any) -> Any:
     """The :class:`Ready` of a CuPy array in leased memory, else None."""
+    if type(array).__module__.partition(".")[0] != "cupy":  # NumPy's `data` fails for dates
+        return None
     memory = getattr(getattr(array, "data", None), "mem", None)
     users = getattr(getattr(memory, "_owner", None), "users", None)
     return users if isinstance(users, Ready) else None
