@@ -397,7 +397,8 @@ class call:
     __slots__ = ("_here", "_on_gpu", "_there")
 
     def __init__(self, on_gpu: bool = True) -> None:
-        self._on_gpu, self._there = on_gpu, None
+        self._on_gpu = on_gpu
+        self._there: int | None = None
 
     def __enter__(self) -> None:
         if not self._on_gpu:
