@@ -7,9 +7,9 @@ that waits for either hangs. The checks here raise an error in its place.
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -19,19 +19,21 @@ _cuda_in_use = False
 _cuda_lost = False
 
 
-class Lock:
+class Lock(_thread.RLock):
     """A re-entrant lock. Waiting for it in a forked process raises where its holder is not there any more.
+
+    An interrupt never leaves a ``with`` holding it: ``__exit__`` is that of the base class, in C, where Python does not
+    look for interrupts, and ``__enter__`` gives back what it took.
 
     A copy (``copy.deepcopy``, ``pickle``) is a new lock, so that objects with a lock can go to other processes.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         self._lost = False
         _locks.add(self)
 
-    def acquire(self, blocking: bool = True) -> bool:
-        """Take the lock; False when ``blocking`` is False and another thread has it.
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Take the lock; False when it is still another thread's at once (``blocking=False``) or after ``timeout`` s.
 
         Raises:
             RuntimeError: in a forked process that cannot compute, see :func:`check_process`.
@@ -39,21 +41,26 @@ class Lock:
         check_process()
         if self._lost:
             raise _forked("a thread that held one of its locks")
-        return self._lock.acquire(blocking)
-
-    def release(self) -> None:
-        self._lock.release()
+        return super().acquire(blocking, timeout)
 
     def is_held(self) -> bool:
         """Whether the calling thread holds the lock."""
-        return self._lock._is_owned()  # type: ignore[attr-defined, no-any-return]
+        return self._is_owned()  # type: ignore[attr-defined, no-any-return]
 
-    def __enter__(self) -> Lock:
-        self.acquire()
-        return self
+    def _depth(self) -> int:
+        """How often the calling thread has taken the lock; before Python 3.11.5 only whether it has."""
+        count = getattr(self, "_recursion_count", self._is_owned)  # type: ignore[attr-defined]
+        return int(count())
 
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    def __enter__(self) -> Lock:  # type: ignore[override]
+        before = self._depth()
+        try:
+            self.acquire()
+            return self
+        except BaseException:
+            if self._depth() > before:  # an interrupt right behind the lock, whose `with` has not begun
+                self.release()
+            raise
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Lock, ()
@@ -105,7 +112,7 @@ def _after_fork() -> None:
     global _lost, _cuda_lost
     _cuda_lost = _cuda_lost or _cuda_in_use
     for lock in list(_locks):
-        lock._lost = lock._lost or not _is_free(lock._lock)
+        lock._lost = lock._lost or not _is_free(super(Lock, lock))
     numba = sys.modules.get("numba")
     if numba is None or _lost is not None:
         return

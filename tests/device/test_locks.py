@@ -141,6 +141,43 @@ def test_a_lock_is_reentrant_and_keeps_others_out() -> None:
     assert taken == [(False, False)] and not lock.is_held()
 
 
+def test_interrupts_never_leave_a_with_holding_a_lock(tmp_path: Path) -> None:
+    code = """
+import _thread, sys, threading, time
+from gnnsample_lab.device.locks import Lock
+lock, go, interrupts, left = Lock(), threading.Event(), 0, 0
+def pester():
+    go.wait()
+    while interrupts < 100:
+        _thread.interrupt_main()
+        time.sleep(0.0005)
+thread = threading.Thread(target=pester, daemon=True)
+thread.start()
+while interrupts < 100:
+    try:
+        go.set()
+        while True:
+            with lock, lock:
+                pass
+    except KeyboardInterrupt:
+        pass
+    try:
+        interrupts += 1
+        left += lock.is_held()
+        while lock.is_held():
+            lock.release()
+    except KeyboardInterrupt:
+        pass
+while thread.is_alive():
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        pass
+print(left)
+"""
+    assert run(code, tmp_path) == "0"
+
+
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda lock: pickle.loads(pickle.dumps(lock))])
 def test_a_copy_of_a_held_lock_is_free(copied) -> None:
     lock = Lock()
