@@ -18,7 +18,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine.cpu import context as cpu_context
 from gnnsample_lab.sampling.engine.cpu import stream as cpu_stream
-from gnnsample_lab.sampling.engine.language import accessors
+from gnnsample_lab.sampling.engine.language import accessors, link
 from gnnsample_lab.sampling.engine.language import arithmetic as plain_arithmetic
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from tests.sampling.engine.recorded_run import Run
@@ -310,16 +310,26 @@ number = s.id()
 """
 
 
-def test_numbers(ran, app_of):
+@pytest.fixture
+def numbers_app(app_of):
     """All of them in one program, a sample each: compiling takes longer than everything else."""
     body = NUMBERS_HEAD.strip()
     for number, (expression, _) in enumerate(NUMBERS):
         body += f"\nif number == {number}:\n    return 1 if {expression} else 0"
-    app = app_of(body, scale=np.float64(2.5), count=np.int32(3), order=(5, 3, 4, 9))
+    return app_of(body, scale=np.float64(2.5), count=np.int32(3), order=(5, 3, 4, 9))
+
+
+def test_numbers(ran, numbers_app):
     for device in ran:
-        found = outcome(app, device, [5] * len(NUMBERS))
+        found = outcome(numbers_app, device, [5] * len(NUMBERS))
         wrong = [case for case, value in zip(NUMBERS, found, strict=True) if value != case[1]]
         assert not wrong, device
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(link.missing() is not None, reason=f"*** PROGRAMS WERE NOT LINKED: {link.missing()} ***")
+def test_numbers_link(numbers_app):
+    assert link.build(compile_operator(numbers_app), "steps/individual.cu", {"SLOTS": 1})[:4] == b"\x7fELF"
 
 
 @pytest.mark.parametrize(

@@ -150,6 +150,38 @@ def test_a_walk_keeps_everything_in_registers(name, tmp_path):
 
 
 @needs_wheels
+def test_products_and_sums_of_floats_are_rounded_one_by_one():
+    """Fused, they would differ from the CPU's and from Python's."""
+    from cuda.bindings import nvjitlink
+
+    class Fused(Walk):
+        def next(self, s, transits, src_edges, step, rng):
+            x, y, z = rng.uniform(), rng.uniform(), rng.uniform()
+            return transits[0] if x * y + z > 0.75 else src_edges[0]
+
+    def operations(*options):
+        handle = nvjitlink.create(len(options) + 2, ["-arch=sm_90", "-ptx", *options])
+        try:
+            for code in codes:
+                nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), "part")
+            nvjitlink.complete(handle)
+            ptx = bytearray(nvjitlink.get_linked_ptx_size(handle))
+            nvjitlink.get_linked_ptx(handle, ptx)
+        finally:
+            nvjitlink.destroy(handle)
+        return set(re.findall(r"\b(?:fma|mul|add)\.\S*f64\b", ptx.decode()))
+
+    operator = operator_of(Fused())
+    source = link._source(operator, "steps/individual.cu", {})
+    codes = [
+        link._compile_kernels(source, "individual.cu", "sm_90"),
+        *link._compile_functions(operator, "sm_90"),
+    ]
+    assert operations(*link._LINK_OPTIONS) == {"mul.rn.f64", "add.rn.f64"}
+    assert "fma.rn.f64" in operations("-lto", "-fma=1", "-O3")
+
+
+@needs_wheels
 def test_what_does_not_compile_is_an_error_of_the_application():
     operator = operator_of(Walk())
     broken = ast.parse("def lab_next(ctx, i_step):\n    return lab_degree(ctx)")
