@@ -372,6 +372,21 @@ def test_what_is_not_reached_does_not_fail(agrees, app_of):
     agrees(app_of("x = step and 3 // step\nreturn x"), [0])
 
 
+def test_chances_outside_the_unit_interval(agrees, app_of):
+    body = """
+    nan = 1e308 * (10 + step)
+    nan = nan - nan
+    n = 0
+    n += 1 if rng.chance(nan) else 0
+    n += 2 if rng.chance(-1e300) else 0
+    n += 4 if rng.chance(1e-11 * step) else 0
+    n += 8 if rng.chance(1e300 + step) else 0
+    n += 16 if rng.chance(1) else 0
+    return n
+    """
+    agrees(app_of(body), [24])
+
+
 def test_ranges_of_any_numbers(agrees, app_of):
     cases = [
         (SMALLEST, 2**63 - 1, 2**62), (2**63 - 1, SMALLEST, SMALLEST), (0, SMALLEST, SMALLEST), (5, 6, 2**62),
