@@ -242,7 +242,17 @@ def test_doctor_reports_this_machine(capsys: pytest.CaptureFixture[str]) -> None
     text = capsys.readouterr().out
     findings = {finding.name: finding for finding in doctor.examine()}
     assert code == (1 if any(f.status == doctor.PROBLEM for f in findings.values()) else 0)
-    for name in ("Python", "packages", "GPU driver", "CuPy", "PyTorch", "OGB", "data root", "Chromium"):
+    for name in (
+        "Python",
+        "packages",
+        "Numba",
+        "GPU driver",
+        "CuPy",
+        "PyTorch",
+        "OGB",
+        "data root",
+        "Chromium",
+    ):
         assert re.search(rf"^ *(ok|note|problem)  {name}\b", text, re.MULTILINE), name
     assert "Here you get:" in text
 

@@ -265,3 +265,46 @@ def test_no_warning_where_all_is_well(cache: Path) -> None:
         assert njit(cache=True)(triple)(5) == 15
         assert njit(cache=True)(triple)(5) == 15
     assert jit_cache.unwritable() is None
+
+
+# -- nowhere to write -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_read_only_install_with_an_unwritable_home_samples_and_the_doctor_knows(tmp_path: Path) -> None:
+    root = copied(tmp_path / "code")
+    for folder in [root / "gnnsample_lab", *(root / "gnnsample_lab").rglob("*/")]:
+        (folder / "__pycache__").touch()  # a file: nothing can be written there, not even by root
+    nowhere = tmp_path / "file"
+    nowhere.touch()
+    code = """
+from gnnsample_lab import doctor
+finding = doctor.check_numba()
+print(finding.status, "cannot be kept" in finding.detail, "NUMBA_CACHE_DIR" in finding.remedy)
+import gnnsample_lab as lab
+graph = lab.Graph.from_edges([1, 2, 3, 4, 5], [0, 0, 1, 1, 2])
+print(lab.NeighborSampler(graph, [2, 2], device="cpu").sample([0]).num_nodes)
+"""
+    said = run(root, code, HOME=str(nowhere), XDG_CACHE_HOME=str(nowhere), LOCALAPPDATA=str(nowhere))
+    assert said.splitlines()[:2] == ["note True True", "6"]
+    assert said.count("RuntimeWarning: gnnsample_lab: compiled functions cannot be kept") == 1
+
+
+def test_the_doctor_says_where_compiled_functions_are_kept(cache: Path) -> None:
+    from gnnsample_lab import doctor
+
+    finding = doctor.check_numba()
+    assert finding.status == doctor.OK and str(cache) in finding.detail
+
+
+def test_the_doctor_promises_no_sampling_without_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnnsample_lab import doctor
+    from gnnsample_lab.device import jit
+
+    def broken(**options: object) -> None:
+        raise ImportError("no LLVM here")
+
+    monkeypatch.setattr(jit, "njit", broken)
+    findings = doctor.examine([doctor.check_numba])
+    assert findings[0].status == doctor.PROBLEM and "no LLVM here" in findings[0].detail
+    assert "sampling: no" in doctor.capabilities(findings)[0]
