@@ -22,7 +22,7 @@ from gnnsample_lab.device.jit import njit
 PACKAGE = Path(jit_cache.__file__).parents[1]
 DRAW = """
 import numpy as np
-from gnnsample_lab.sampling import cpu
+from gnnsample_lab.sampling.neighbors import cpu
 out = np.zeros(6, np.int64)
 cpu._replace(out, 6, 1000, np.int64(3), np.uint64(0), np.uint64(0), np.uint64(7))
 print(out.tolist(), cpu._replace.stats.cache_hits)
@@ -166,7 +166,7 @@ def test_processes_that_compile_at_once_keep_their_functions_apart(tmp_path: Pat
     """Numba's index let two processes give the files of two signatures one name."""
     code = (
         "import sys, numpy as np\n"
-        "from gnnsample_lab.minibatch.id_map_cpu import relabel_items as f\n"
+        "from gnnsample_lab.minibatch.id_map.cpu import relabel_items as f\n"
         "t = np.dtype(sys.argv[1])\n"
         "out = np.empty(3, np.int32)\n"
         "n = f(np.array([7, 9, 7], t), np.zeros(8, np.uint64), np.empty(8, np.int32), np.empty(3, t), 0, out)\n"

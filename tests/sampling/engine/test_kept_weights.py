@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine import cpu
+from gnnsample_lab.sampling.engine.cpu import walker
 
 
 def weighted(seed: int = 0) -> lab.Graph:
@@ -42,8 +42,8 @@ def walk(graph: lab.Graph, app: lab.SamplingApp | None = None) -> list[list[int]
 def summed(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """One entry for every array of weights that is summed."""
     made: list[object] = []
-    real = cpu.integer_weights
-    monkeypatch.setattr(cpu, "integer_weights", lambda *given: (made.append(1), real(*given))[1])
+    real = walker.integer_weights
+    monkeypatch.setattr(walker, "integer_weights", lambda *given: (made.append(1), real(*given))[1])
     return made
 
 
@@ -57,7 +57,7 @@ def test_no_graph_is_kept_alive() -> None:
     gc.collect()
     assert [w() for w in watched] == [None] * 3
     assert [a() for a in arrays] == [None] * 3
-    assert not [graph for graph in cpu._sums if graph.num_nodes == 50]
+    assert not [graph for graph in walker._sums if graph.num_nodes == 50]
 
 
 def test_weights_are_summed_once(summed) -> None:
@@ -71,7 +71,7 @@ def test_arrays_of_one_run_are_let_go_of(summed) -> None:
     for _ in range(5):
         walk(graph, OwnWeights(lambda: np.ones(400, np.float32)))
     assert len(summed) == 5
-    assert len(cpu._sums[graph]) == 1
+    assert len(walker._sums[graph]) == 1
 
 
 def test_arrays_that_live_are_all_found_again(summed) -> None:
@@ -86,7 +86,7 @@ def test_the_number_of_kept_sums_is_bounded(summed) -> None:
     graph, apps = weighted(), [OwnWeights(np.full(400, w, np.float32)) for w in range(1, 12)]
     for app in apps:
         walk(graph, app)
-    assert len(cpu._sums[graph]) == cpu._MAX_SUMS
+    assert len(walker._sums[graph]) == walker._MAX_SUMS
 
 
 def test_a_list_of_weights_works_as_an_array_does() -> None:

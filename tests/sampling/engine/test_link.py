@@ -215,6 +215,30 @@ def test_cache_keys_tell_apart_what_differs():
     )
 
 
+def test_cache_keys_follow_the_code_that_links(monkeypatch):
+    walk, found = operator_of(Walk()), []
+    for key in ("one", "two", None, None):
+        link._own_key.cache_clear()
+        monkeypatch.setattr(link.jit_cache, "content_key", lambda file, key=key: key)
+        found.append(link.cache_key(walk, "source", "sm_90"))
+        assert link.cache_key(walk, "source", "sm_90") == found[-1]
+    link._own_key.cache_clear()
+    assert len(set(found)) == 4, "code that may differ from its files shares nothing with other processes"
+
+
+def test_a_full_disk_moves_a_cubin_to_a_folder_of_the_process(tmp_path, monkeypatch):
+    write = link._write
+
+    def full(path, data):
+        if path.parent == tmp_path:
+            raise OSError(28, "No space left on device")
+        write(path, data)
+
+    monkeypatch.setattr(link, "_write", full)
+    kept = link._keep(tmp_path / "a.cubin", b"whole")
+    assert kept.parent != tmp_path and kept.read_bytes() == b"whole"
+
+
 def test_files_appear_whole_or_not_at_all(tmp_path):
     link._write(tmp_path / "a.cubin", b"whole")
     assert [p.name for p in tmp_path.iterdir()] == ["a.cubin"]
