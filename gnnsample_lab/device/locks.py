@@ -19,7 +19,7 @@ _cuda_in_use = False
 _cuda_lost = False
 
 
-class Lock(_thread.RLock):
+class Lock(_thread.RLock):  # type: ignore[misc]  # in C it is open to subclasses
     """A re-entrant lock. Waiting for it in a forked process raises where its holder is not there any more.
 
     An interrupt never leaves a ``with`` holding it: ``__exit__`` is that of the base class, in C, where Python does not
@@ -49,8 +49,8 @@ class Lock(_thread.RLock):
 
     def _depth(self) -> int:
         """How often the calling thread has taken the lock; before Python 3.11.5 only whether it has."""
-        count = getattr(self, "_recursion_count", self._is_owned)  # type: ignore[attr-defined]
-        return int(count())
+        count: Any = getattr(self, "_recursion_count", None)
+        return int(self.is_held() if count is None else count())
 
     def __enter__(self) -> Lock:  # type: ignore[override]
         before = self._depth()
