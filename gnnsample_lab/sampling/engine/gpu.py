@@ -8,12 +8,11 @@ end, and, where samples end by themselves, once per :data:`ENDLESS_STEPS` steps.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gnnsample_lab.device import runtime, streams
-from gnnsample_lab.sampling.neighbors.plan import as_argument
 
 from .grouping import ranges
 from .language import link
@@ -21,9 +20,12 @@ from .language.accessors import USES_WEIGHTS
 from .language.app import SamplingApp
 from .language.compile import Operator
 from .outputs import Outputs
-from .plan import APP_PLAN, CLEAR, Timed, round_keys, streamed, weights
+from .plan import CLEAR, AppPlan, Timed, streamed, weights
 from .shape import Shape
 from .steps import fused, transit
+
+if TYPE_CHECKING:
+    from .streaming.run import StreamedGraph
 
 ENDLESS_STEPS = 32
 """Steps before the first look at whether samples live on, where they end by themselves."""
@@ -50,14 +52,13 @@ class GpuEngine:
 
     Attributes:
         graph: what kernels read, ``indptr`` and ``indices`` as CuPy arrays.
-        plan: the host's record of ``AppPlan`` (one element); :meth:`argument` is what kernels take.
+        plan: :class:`~.plan.AppPlan`, what kernels are told; ``plan.argument()`` is what they take.
         transits: ids ``[S, t]`` of the present step.
         steps: :class:`~.outputs.Outputs` so far.
         addresses, widths: of the roots and all outputs; status: ``uint64[1]``, the first fault.
         schedule: per step, what was done.
         prefix, weight, max_weight: integer weights, ``uint64[E + 1]``, ``uint32[E]``, ``uint32[N]``, or None.
         streamed: :class:`~.streaming.StreamedGraph`, or None; scratch: arrays that parts keep from step to step.
-        walk_macros: compile-time knobs of ``walk``, for sweeps (``MIN_BLOCKS``).
     """
 
     def __init__(
@@ -74,42 +75,38 @@ class GpuEngine:
         self._provider = kernel_provider
         self._kernels: dict[tuple[Any, ...], Any] = {}
         self.id_dtype = graph.indices.dtype
-        self.plan = np.zeros(1, APP_PLAN)
-        self.weight = self.prefix = self.max_weight = self.streamed = None
         self.num_samples, self.num_roots = map(int, roots.shape)
-        self.plan["num_nodes"], self.plan["num_samples"] = graph.num_nodes, self.num_samples
-        self.plan["num_roots"], self.plan["seed"] = self.num_roots, np.uint64(seed)
-        self.plan["first_sample"], self.plan["keys"] = np.uint64(first_sample), round_keys(seed)
+        self.first_sample = first_sample
+        self.plan = AppPlan(graph.num_nodes, self.num_samples, self.num_roots, seed, first_sample)
         self.graph = graph
         edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
         self.weighted = edge_weight is not None
+        self.streamed: StreamedGraph | None = None
+        self.prefix: Any = None
+        self.weight: Any = None
+        self.max_weight: Any = None
         if graph_bytes is not None:
-            self.streamed = self.graph = streamed(graph, operator, edge_weight, graph_bytes)
-        self.plan["indptr"], self.plan["indices"] = self.graph.indptr.data.ptr, self.graph.indices.data.ptr
-        if self.weighted and self.streamed is None:
+            held = self.streamed = self.graph = streamed(graph, operator, edge_weight, graph_bytes)
+            self.prefix, self.weight, self.max_weight = held.prefix, held.weight, held.max_weight
+        elif self.weighted:
             self.prefix, self.weight, self.max_weight = weights(self, edge_weight)
-        for name in ("prefix", "weight", "max_weight"):
-            if self.streamed is not None:
-                setattr(self, name, getattr(self.streamed, name))
-            array = getattr(self, name)
-            self.plan[name] = 0 if array is None else array.data.ptr
+        self.plan.read_graph(self.graph, self.prefix, self.weight, self.max_weight)
         self.roots = streams.leased(cupy.ascontiguousarray(roots.astype(self.id_dtype, copy=False)), ready)
         own = self.roots.copy() if "lab_root_replace" in operator.uses else self.roots
         self.status = cupy.empty(1, np.uint64)
         self.status.data.memset_async(0xFF, 8)
         self._tables = [cupy.asarray(table) for table in operator.tables]
         self._kept: list[Any] = [own]
-        self.plan["roots"], self.plan["status"] = own.data.ptr, self.status.data.ptr
-        for number, table in enumerate(self._tables):
-            self.plan["tables"][0, number] = (table.data.ptr, table.size)
+        self._sizes = None
         if "lab_size" in operator.uses:
             self._sizes = (self.roots >= 0).sum(axis=1).astype(np.uint32)
-            self.plan["sizes"] = self._sizes.data.ptr
+        self.plan.grow_samples(own, self._sizes, self.status)
+        self.plan.read_tables(self._tables)
         self.scratch: dict[str, Any] = {}
-        self.walk_macros: dict[str, int] = {}
         self.steps = Outputs(self.num_samples, self.id_dtype, ready)
         self.schedule: list[dict[str, Any]] = []
         self.transits = self.roots
+        self._step_number = 0
         if not shape.endless and shape.bound:
             shape[shape.bound - 1]  # asks the application for the sizes of all steps now
         self.addresses, self.widths = [self.roots.data.ptr], [self.num_roots]
@@ -131,11 +128,7 @@ class GpuEngine:
     @property
     def out(self) -> Any:
         """Output of the present step, ids ``[S, width]``."""
-        return self.steps[int(self.plan["step"][0])]
-
-    def argument(self) -> np.ndarray:
-        """The plan as a kernel's argument: its bytes at the moment of the launch."""
-        return as_argument(self.plan)
+        return self.steps[self._step_number]
 
     def macros(self, chosen: dict[str, int | str] | None = None) -> dict[str, int | str]:
         """``chosen`` and the macros of ``context.cuh`` that this run sets."""
@@ -197,7 +190,7 @@ class GpuEngine:
 
     def _check(self, status: int) -> None:
         if status != CLEAR:
-            raise self.operator.error(status, int(self.plan["first_sample"][0]))
+            raise self.operator.error(status, self.first_sample)
 
     def _reserve(self, count: int) -> None:
         """Make room for the output of ``count`` more steps, one allocation, and tell kernels where it is."""
@@ -209,8 +202,7 @@ class GpuEngine:
         if self._reads_history:
             words = cupy.asarray(np.array([*self.addresses, *self.widths], dtype=np.int64))
             self._kept.append(words)
-            self.plan["history"] = words.data.ptr
-            self.plan["widths"] = words.data.ptr + 8 * len(self.addresses)
+            self.plan.read_history(words)
 
     def _advance(self, count: int) -> None:
         """Run ``count`` more steps."""
@@ -259,9 +251,8 @@ class GpuEngine:
         del self.schedule[count:], self.addresses[count + 1 :], self.widths[count + 1 :]
 
     def _set_step(self, step: int) -> None:
-        shape = self.shape[step]
-        self.plan["step"], self.plan["num_transits"], self.plan["size"] = step, shape.transits, shape.size
-        self.plan["out"] = self.addresses[step + 1]
+        self._step_number = step
+        self.plan.begin_step(step, self.shape[step], self.addresses[step + 1])
 
     def _fuses(self) -> bool:
         """Whether steps of one vertex per sample go into one kernel."""
@@ -289,7 +280,9 @@ class GpuEngine:
                 unique.redraw(self, step)
         if "lab_size" in self.operator.uses:
             kernel = self.kernel("steps/individual.cu", "sizes", self._slots())
-            kernel(self.grid(self.num_samples * 32), (_THREADS,), (self.argument(), np.int64(shape.width)))
+            kernel(
+                self.grid(self.num_samples * 32), (_THREADS,), (self.plan.argument(), np.int64(shape.width))
+            )
         self.schedule.append(record)
 
     def _draw(self, step: int, pairs: int, size: int) -> dict[str, Any]:
@@ -309,11 +302,11 @@ class GpuEngine:
             return transit.launch(self, step)
         kernel = self.kernel("steps/individual.cu", "sample", self._slots())
         with self.timing(record, "sample_us"):
-            kernel(self.grid(pairs * -(-size // 4)), (_THREADS,), (self.argument(),))
+            kernel(self.grid(pairs * -(-size // 4)), (_THREADS,), (self.plan.argument(),))
         return record
 
     def _slots(self) -> dict[str, int | str]:
-        return {"SLOTS": 1 if int(self.plan["size"][0]) == 1 else 4}
+        return {"SLOTS": 1 if self.shape[self._step_number].size == 1 else 4}
 
     def _choose_transits(self, step: int, live: Any) -> None:
         import cupy
@@ -322,13 +315,13 @@ class GpuEngine:
         before = self.roots if step == 0 else self.steps[step - 1]
         if not self._own_transits and shape.transits == before.shape[1] and live is None:
             self.transits = before
-            self.plan["transits"] = before.data.ptr
+            self.plan.read_transits(before)
             return
         self.transits = cupy.empty((self.num_samples, shape.transits), self.id_dtype)
-        self.plan["transits"] = self.transits.data.ptr
+        self.plan.read_transits(self.transits)
         flag = np.uint64(0 if live is None else live.data.ptr)
         kernel = self.kernel("steps/individual.cu", "transits", self._slots())
-        args = (self.argument(), before, np.int64(before.shape[1]), flag)
+        args = (self.plan.argument(), before, np.int64(before.shape[1]), flag)
         kernel(self.grid(self.transits.size), (_THREADS,), args)
 
     def timing(self, record: dict[str, Any], name: str) -> Timed:

@@ -1,16 +1,22 @@
-"""What kernels of the engine are told (``context.cuh`` on this side), and what of it is kept between runs."""
+"""What a run tells its kernels (``AppPlan`` of ``context.cuh``), and the weights that are kept between runs."""
 
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gnnsample_lab.device import kernels, runtime, streams
+from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.weights import integer_weights
 
 from .language.compile import MAX_TABLES
+
+if TYPE_CHECKING:
+    from .gpu import GpuEngine
+    from .shape import StepShape
+    from .streaming.run import StreamedGraph
 
 APP_PLAN = np.dtype([
     *((name, np.int64) for name in (
@@ -32,6 +38,96 @@ _READS_WEIGHT = frozenset({"lab_edge_weight", "lab_neighbor_weight"})
 _kept: dict[int, tuple[Any, Any, dict[str, Any]]] = {}
 
 
+class AppPlan:
+    """The record that every kernel of a run takes. Nothing but these methods writes it.
+
+    A kernel takes a copy at its launch (:meth:`argument`), so that a change holds for the launches after it. The record
+    holds addresses alone: the caller keeps the arrays. A method that is given None for an array writes 0.
+
+    Args:
+        num_nodes: of the graph.
+        num_samples, num_roots: S and R.
+        seed: 64-bit key of the draws.
+        first_sample: id of sample 0 in the draws.
+    """
+
+    def __init__(
+        self, num_nodes: int, num_samples: int, num_roots: int, seed: int, first_sample: int
+    ) -> None:
+        self._record = np.zeros(1, APP_PLAN)
+        self._write(num_nodes=num_nodes, num_samples=num_samples, num_roots=num_roots)
+        self._write(seed=np.uint64(seed), first_sample=np.uint64(first_sample), keys=round_keys(seed))
+
+    def argument(self) -> np.ndarray:
+        """What a kernel takes: the bytes of the record at the moment of the launch."""
+        return as_argument(self._record)
+
+    def read_graph(self, graph: Any, prefix: Any, weight: Any, max_weight: Any) -> None:
+        """Kernels read ``indptr`` and ``indices`` of ``graph`` and the integer weights, as :func:`weights` has them."""
+        self._write(indptr=_address(graph.indptr), indices=_address(graph.indices))
+        self._write(prefix=_address(prefix), weight=_address(weight), max_weight=_address(max_weight))
+
+    def grow_samples(self, roots: Any, sizes: Any, status: Any) -> None:
+        """Samples begin with ``roots``, ids ``[S, R]``, and report their first fault in ``status``, ``uint64[1]``.
+
+        ``sizes``: the vertices of each sample, ``uint32[S]``.
+        """
+        self._write(roots=_address(roots), sizes=_address(sizes), status=_address(status))
+
+    def read_tables(self, tables: list[Any]) -> None:
+        """``next`` reads the application's arrays, 8 bytes an element."""
+        for number, table in enumerate(tables):
+            self._record["tables"][0, number] = (_address(table), table.size)
+
+    def read_history(self, words: Any) -> None:
+        """Kernels read all outputs: ``int64[2 n]`` holds the addresses of n of them, then their widths."""
+        self._write(history=_address(words), widths=_address(words) + 8 * (words.size // 2))
+
+    def begin_step(self, number: int, shape: StepShape, out: int) -> None:
+        """The next launches are of step ``number``, whose ids ``[S, width]`` go to the address ``out``."""
+        self._write(step=number, num_transits=shape.transits, size=shape.size, out=out)
+
+    def read_transits(self, transits: Any) -> None:
+        """The step draws from ``transits``, ids ``[S, t]``."""
+        self._write(transits=_address(transits))
+
+    def read_combined(
+        self, begins: Any, entries: Any = None, sums: Any = None, *, row: int = 0, before: int = 0
+    ) -> None:
+        """Collective ``next`` reads combined neighbourhoods: of all samples from ``row`` on.
+
+        Args:
+            begins: ``int64[S + 1]``, where the entries of every sample begin.
+            entries: ids of those samples.
+            sums: ``uint64``, sums of their weights, one more than entries for each sample.
+            before: entries of the samples before ``row``. Kernels count from sample 0, and so get the addresses that
+                the arrays would have if they began with it.
+        """
+        first = 0 if entries is None else _address(entries) - before * entries.itemsize
+        first_sum = 0 if sums is None else _address(sums) - (before + row) * sums.itemsize
+        self._write(combined_begin=_address(begins), combined=first, combined_prefix=first_sum)
+
+    def forget_combined(self) -> None:
+        """There are no combined neighbourhoods any more."""
+        self.read_combined(None)
+
+    def read_staged(self, begin: int, end: int, address: int) -> None:
+        """Edges ``begin .. end - 1`` are read at ``address``, where the first of them lies."""
+        self._write(staged_begin=begin, staged_end=end, staged=address)
+
+    def forget_staged(self) -> None:
+        """All edges are read where the graph has them."""
+        self.read_staged(0, 0, 0)
+
+    def _write(self, **values: Any) -> None:
+        for name, value in values.items():
+            self._record[name] = value
+
+
+def _address(array: Any) -> int:
+    return 0 if array is None else int(array.data.ptr)
+
+
 def round_keys(seed: int) -> np.ndarray:
     """Keys of the generator's ten rounds (``device/philox.cuh``), ``uint64[10]``, the first word low."""
     low, high = seed & 0xFFFFFFFF, seed >> 32
@@ -41,7 +137,7 @@ def round_keys(seed: int) -> np.ndarray:
     return np.array(keys, np.uint64)
 
 
-def weights(engine: Any, edge_weight: Any) -> tuple[Any, Any, Any]:
+def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
     """Integer weights on the GPU: their prefix sums, themselves and the largest of every vertex.
 
     ``uint64[E + 1]``, ``uint32[E]`` and ``uint32[N]``, the last two None where ``next`` does not read them. They are
@@ -75,7 +171,7 @@ def _kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
     return held[2]
 
 
-def streamed(graph: Any, operator: Any, edge_weight: Any, graph_bytes: int) -> Any:
+def streamed(graph: Any, operator: Any, edge_weight: Any, graph_bytes: int) -> StreamedGraph:
     """The graph as it is sampled from when only ``graph_bytes`` of its edges may lie on the GPU."""
     from .streaming.run import StreamedGraph
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
 from .index import pair_type, scratch_array
+
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 _THREADS, _ITEMS = 1024, 16
 MAX_RANGES = 8192
@@ -107,7 +110,7 @@ def num_ranges(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) 
     return min(MAX_RANGES, max(1, -(-(num_edges * id_bytes + 4 * num_nodes) // range_bytes)))
 
 
-def serves(engine: Any, size: int, knobs: RangeKnobs = KNOBS) -> bool:
+def serves(engine: GpuEngine, size: int, knobs: RangeKnobs = KNOBS) -> bool:
     """Whether steps of ``size`` slots per pair can be served by ranges: the graph is on the GPU, ranges fit.
 
     A call may be made twice (``Context.guesses``), which one that replaces a root must not.
@@ -123,7 +126,7 @@ def serves(engine: Any, size: int, knobs: RangeKnobs = KNOBS) -> bool:
     return _place_threads(MAX_RANGES, MAX_BLOCKS, 8) > 0
 
 
-def pays(engine: Any, pairs: int, size: int) -> bool:
+def pays(engine: GpuEngine, pairs: int, size: int) -> bool:
     """Whether a step of ``pairs`` with ``size`` slots each takes less time by ranges than sample by sample.
 
     As measured on an H200 (``data/measured/NOTES.md``): lists must be too many for the cache, and have enough pairs to
@@ -253,11 +256,11 @@ def group(
     return made
 
 
-def launch(engine: Any, step: int, record: dict[str, Any], knobs: RangeKnobs = KNOBS) -> dict[str, Any]:
+def launch(engine: GpuEngine, step: int, record: dict[str, Any], knobs: RangeKnobs = KNOBS) -> dict[str, Any]:
     """Run step ``step`` of individual sampling by ranges; adds to ``record`` what was done. Nothing waits."""
     transits, size, graph = engine.transits, engine.shape[step].size, engine.graph
     ordered = orders(size, engine.id_dtype.itemsize, knobs)
-    nodes, edges = int(engine.plan["num_nodes"][0]), int(graph.indices.size)
+    nodes, edges = graph.num_nodes, int(graph.indices.size)
     record.update({"kernel": "ranges", "index": "ranges", "pairs": int(transits.size)})
     if transits.size == 0:
         return record
@@ -276,7 +279,7 @@ def launch(engine: Any, step: int, record: dict[str, Any], knobs: RangeKnobs = K
     return record
 
 
-def _sample(engine: Any, made: Grouped, ordered: Any, size: int, knobs: RangeKnobs) -> None:
+def _sample(engine: GpuEngine, made: Grouped, ordered: Any, size: int, knobs: RangeKnobs) -> None:
     id_bytes = engine.id_dtype.itemsize
     work = np.zeros(1, _WORK)
     for name in ("placed", "firsts", "begins", "item_begins", "items", "heads"):
@@ -294,7 +297,7 @@ def _sample(engine: Any, made: Grouped, ordered: Any, size: int, knobs: RangeKno
     if kernel.max_dynamic_shared_size_bytes < shared:
         kernel.max_dynamic_shared_size_bytes = shared
     blocks = min(runtime.num_sms() * knobs.blocks_per_sm, made.items.size)
-    kernel.kernel((blocks,), (knobs.threads,), (engine.argument(), as_argument(work)), shared_mem=shared)
+    kernel.kernel((blocks,), (knobs.threads,), (engine.plan.argument(), as_argument(work)), shared_mem=shared)
 
 
 def staged_ids(size: int, id_bytes: int, most: int) -> int:

@@ -7,7 +7,7 @@ of ``next`` are sample-parallel in all of them, since samples hardly ever share 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from gnnsample_lab.sampling.engine.grouping import index
 from . import unique
 from .combine import Combiner, Wave, sharing_pays
 
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
+
 READS_ENTRIES = frozenset({"lab_edge"})
 READS_WEIGHTS = frozenset({"lab_edge_weight", "lab_edge_prefix", "lab_edge_search"})
 READS_SIZES = READS_ENTRIES | READS_WEIGHTS | {"lab_edge_count"}
@@ -24,12 +27,11 @@ READS_SIZES = READS_ENTRIES | READS_WEIGHTS | {"lab_edge_count"}
 _THREADS = 256
 
 
-def step(engine: Any, number: int) -> dict[str, Any]:
+def step(engine: GpuEngine, number: int) -> dict[str, Any]:
     """Run step ``number`` of a collective application, redraws of ``unique`` included.
 
-    ``engine.transits`` (ids ``[S, t]``) holds the step's transits, ``engine.plan`` everything that kernels read;
-    ``plan`` points to no neighbourhood afterwards. The host waits for one number where a neighbourhood is built, and
-    once more for all samples' sizes where the whole exceeds ``engine.scratch_bytes``.
+    ``engine.transits`` (ids ``[S, t]``) holds the step's transits. The host waits for one number where a
+    neighbourhood is built, and once more for all samples' sizes where the whole exceeds ``engine.scratch_bytes``.
 
     Returns:
         What was done, for ``r.schedule``: ``entries`` (of all neighbourhoods), ``waves``, ``combined`` (how they were
@@ -38,35 +40,26 @@ def step(engine: Any, number: int) -> dict[str, Any]:
     operator, samples = engine.operator, engine.num_samples
     entries_read = operator.deferred or bool(operator.uses & READS_ENTRIES)
     weights_read = engine.prefix is not None and bool(operator.uses & READS_WEIGHTS)
-    plan = engine.plan
-    for name in ("combined_begin", "combined", "combined_prefix"):
-        plan[name] = 0
     if not (entries_read or operator.uses & READS_SIZES):
         _call_next(engine, number, Wave(0, samples, 0, 0))
         return {"entries": 0, "waves": 1, "combined": None}
     combiner = Combiner(engine.graph, engine.prefix if weights_read else None, engine.transits, entries_read)
-    plan["combined_begin"] = combiner.begins.data.ptr
     if not combiner.entry_bytes:
+        engine.plan.read_combined(combiner.begins)
         _call_next(engine, number, Wave(0, samples, 0, 0))
-        plan["combined_begin"] = 0
+        engine.plan.forget_combined()
         return {"entries": 0, "waves": 1, "combined": None}
     waves, method = combiner.waves(engine.scratch_bytes), "none"
     for wave in waves:
         method, grouped = _choose(engine, combiner, wave)
         out, sums = combiner.build(wave, method, grouped)
-        # Kernels count from the first sample of all: the addresses are those that sample 0 would have.
-        before = wave.before
-        if out is not None:
-            plan["combined"] = out.data.ptr - before * out.itemsize
-        if sums is not None:
-            plan["combined_prefix"] = sums.data.ptr - (before + wave.first_row) * sums.itemsize
+        engine.plan.read_combined(combiner.begins, out, sums, row=wave.first_row, before=wave.before)
         _call_next(engine, number, wave)
-    for name in ("combined_begin", "combined", "combined_prefix"):
-        plan[name] = 0
+    engine.plan.forget_combined()
     return {"entries": combiner.total, "waves": len(waves), "combined": method}
 
 
-def _choose(engine: Any, combiner: Combiner, wave: Wave) -> tuple[str, Any]:
+def _choose(engine: GpuEngine, combiner: Combiner, wave: Wave) -> tuple[str, Any]:
     """How the wave's neighbourhoods are built, and the index of its transits where that takes one."""
     pairs, kind = wave.rows * combiner.num_transits, engine.index
     way = engine.parallelism
@@ -78,11 +71,11 @@ def _choose(engine: Any, combiner: Combiner, wave: Wave) -> tuple[str, Any]:
     return {"transit": "tiles", "transit-vanilla": "pairs"}.get(way, way), built
 
 
-def _call_next(engine: Any, number: int, wave: Wave) -> None:
+def _call_next(engine: GpuEngine, number: int, wave: Wave) -> None:
     shape = engine.shape[number]
     kernel = engine.kernel("steps/collective.cu", "collective_next", {})
     threads = wave.rows * -(-shape.size // 4)
     grid = max(1, min(-(-threads // _THREADS), runtime.num_sms() * 8))
-    kernel((grid,), (_THREADS,), (engine.argument(), np.int64(wave.first_row), np.int64(wave.rows)))
+    kernel((grid,), (_THREADS,), (engine.plan.argument(), np.int64(wave.first_row), np.int64(wave.rows)))
     if shape.unique:
         unique.redraw(engine, number, wave.first_row, wave.rows)

@@ -6,12 +6,15 @@ those that live on are listed for the next chunk.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gnnsample_lab.sampling.engine.plan import CLEAR
 from gnnsample_lab.sampling.neighbors.plan import as_argument
+
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 WALK = np.dtype([(name, np.int64) for name in (
     "last", "last_width", "before", "before_width", "steps", "out_stride", "count", "rows", "next_rows", "next",
@@ -22,7 +25,7 @@ _ROWS = 2**32
 """Samples that a list of rows can tell apart."""
 
 
-def length(engine: Any, step: int, end: int) -> int:
+def length(engine: GpuEngine, step: int, end: int) -> int:
     """Steps from ``step`` to below ``end`` that can go into one kernel: each adds one vertex per sample."""
     if engine.operator.collective:
         return 0
@@ -32,7 +35,7 @@ def length(engine: Any, step: int, end: int) -> int:
 
 
 def launch(
-    engine: Any, step: int, steps: int, rows: Any = None, next_rows: Any = None, seen: Any = None
+    engine: GpuEngine, step: int, steps: int, rows: Any = None, next_rows: Any = None, seen: Any = None
 ) -> None:
     """Walk all samples from ``step`` on; room for ``steps`` outputs is there, one behind another at even distances.
 
@@ -56,12 +59,15 @@ def launch(
     record = {"kernel": "walk", "index": None, "fused": steps}
     records = [dict(record), *[record] * (steps - 1)]  # the first has the times of all
     engine.schedule += records
-    macros = {"WALK": 1, "ENDLESS": int(endless), "SIZES": int("lab_size" in engine.operator.uses)}
-    macros |= engine.walk_macros
+    macros: dict[str, int | str] = {
+        "WALK": 1,
+        "ENDLESS": int(endless),
+        "SIZES": int("lab_size" in engine.operator.uses),
+    }
     if count:
         kernel = engine.kernel("steps/individual.cu", "walk", macros)
         with engine.timing(records[0], "sample_us"):
-            kernel((-(-count // _THREADS),), (_THREADS,), (engine.argument(), as_argument(walk)))
+            kernel((-(-count // _THREADS),), (_THREADS,), (engine.plan.argument(), as_argument(walk)))
 
 
 class Walkers:
@@ -75,12 +81,12 @@ class Walkers:
         self.rows: Any = None
 
     @staticmethod
-    def can(engine: Any, step: int, steps: int) -> bool:
+    def can(engine: GpuEngine, step: int, steps: int) -> bool:
         """Whether the ``steps`` steps from ``step`` on can go into one kernel that stops walks at their end."""
         chosen = engine.operator.transits_source is not None  # a sample without a transit may have one later
         return not chosen and engine.num_samples < _ROWS and length(engine, step, step + steps) == steps
 
-    def advance(self, engine: Any, step: int, steps: int) -> tuple[int, int, int]:
+    def advance(self, engine: GpuEngine, step: int, steps: int) -> tuple[int, int, int]:
         """Walk up to ``steps`` steps; waits once.
 
         Returns:

@@ -8,7 +8,7 @@ With ``index="ranges"`` pairs are grouped by ranges of vertices alone (``ranges.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from gnnsample_lab.sampling.engine.grouping.index import Index, IndexKnobs
 from gnnsample_lab.sampling.engine.grouping.ranges import RangeKnobs
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 _SHARED_BYTES = 48 * 1024
 
@@ -63,8 +66,8 @@ class Knobs:
 KNOBS = Knobs()
 
 
-def launch(engine: Any, step: int, knobs: Knobs | None = None) -> dict[str, Any]:
-    """Run step ``step`` of individual sampling from an index; ``engine.plan`` is that of the step. Nothing waits.
+def launch(engine: GpuEngine, step: int, knobs: Knobs | None = None) -> dict[str, Any]:
+    """Run step ``step`` of individual sampling from an index; ``engine.plan`` tells of the step. Nothing waits.
 
     Returns:
         What was done, for ``r.schedule``: ``kernel``, ``index`` (its kind), ``pairs``, and ``totals``, which
@@ -75,13 +78,12 @@ def launch(engine: Any, step: int, knobs: Knobs | None = None) -> dict[str, Any]
     knobs = knobs or KNOBS
     way, shape = engine.parallelism, engine.shape[step]
     transits, size = engine.transits, shape.size
-    num_nodes = int(engine.plan["num_nodes"][0])
     record: dict[str, Any] = {"kernel": way, "index": engine.index, "pairs": int(transits.size)}
     if way == "transit" and engine.index in ("auto", "ranges") and ranges.serves(engine, size, knobs.ranges):
         return ranges.launch(engine, step, record, knobs.ranges)
     with engine.timing(record, "index_us"):
         built = indexing.build(
-            transits, num_nodes, engine.index, engine.scratch, size=size, knobs=knobs.index
+            transits, engine.graph.num_nodes, engine.index, engine.scratch, size=size, knobs=knobs.index
         )
         ends = (
             indexing.frontier_ends(built, engine.graph.indptr, engine.scratch) if way == "frontier" else None
@@ -133,7 +135,9 @@ def _kernels(way: str, built: Index, pairs: int, size: int, knobs: Knobs) -> lis
     return names
 
 
-def _run(engine: Any, name: str, threads: int, built: Index, ends: Any, size: int, knobs: Knobs) -> None:
+def _run(
+    engine: GpuEngine, name: str, threads: int, built: Index, ends: Any, size: int, knobs: Knobs
+) -> None:
     block = knobs.block_threads.get(name, 256)
     id_bytes = engine.id_dtype.itemsize
     slots = min(size, 4)
@@ -158,4 +162,4 @@ def _run(engine: Any, name: str, threads: int, built: Index, ends: Any, size: in
     most = runtime.num_sms() * knobs.blocks_per_sm.get(name, 16)
     blocks = max(1, min(-(-threads // block), most))
     kernel = engine.kernel("steps/transit.cu", name, macros)
-    kernel((blocks,), (block,), (engine.argument(), as_argument(record)), shared_mem=cached * id_bytes)
+    kernel((blocks,), (block,), (engine.plan.argument(), as_argument(record)), shared_mem=cached * id_bytes)

@@ -8,12 +8,15 @@ returned is final. Slots of individual sampling draw again from their own transi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 SHARED_BYTES = 48 * 1024 - 64
 """Shared memory of a block that every GPU grants without being asked, less what the kernel declares itself."""
@@ -27,10 +30,10 @@ def set_bytes(width: int, id_bytes: int, claim_bytes: int) -> tuple[int, int]:
     return entries, -(-(entries * (id_bytes + claim_bytes) + 8 * width) // 16) * 16
 
 
-def redraw(engine: Any, step: int, first_row: int = 0, rows: int | None = None) -> None:
+def redraw(engine: GpuEngine, step: int, first_row: int = 0, rows: int | None = None) -> None:
     """Make the slots of step ``step`` unique within each of ``rows`` samples from ``first_row`` on; nothing waits.
 
-    ``engine.plan`` is that of the step, its transits and (collective) combined neighbourhoods still in place.
+    ``engine.plan`` still tells of the step, its transits and (collective) its combined neighbourhoods.
     """
     shape = engine.shape[step]
     rows = engine.num_samples - first_row if rows is None else rows
@@ -53,7 +56,7 @@ def redraw(engine: Any, step: int, first_row: int = 0, rows: int | None = None) 
         memory = cupy.empty(blocks * needed, np.uint8)
     kernel = engine.kernel("steps/unique.cu", "redraw", {"GLOBAL_TABLE": int(not shared)})
     args = (
-        engine.argument(), np.int64(first_row), np.int64(rows), np.uint32(shape.width), np.uint32(rounds),
+        engine.plan.argument(), np.int64(first_row), np.int64(rows), np.uint32(shape.width), np.uint32(rounds),
         np.uint32(entries - 1), np.uintp(0) if memory is None else memory,
     )  # fmt: skip
     kernel((blocks,), (threads,), args, shared_mem=needed if shared else 0)

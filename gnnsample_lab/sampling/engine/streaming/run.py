@@ -14,7 +14,7 @@ Collective steps read all their lists across the bus.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from gnnsample_lab.sampling.neighbors.plan import as_argument
 
 from .mapped import mapped, pinned
 from .subgraphs import Places, cut, lay_out, plan_step
+
+if TYPE_CHECKING:
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 BUS_READ_BYTES = 96
 """What a read of one edge across the bus costs, in bytes of a long copy: 32 bytes and the request for them."""
@@ -124,21 +127,22 @@ class StreamedGraph:
             return True
         return self._bus_bytes(size) * pairs > int(self._part_bytes.sum()) / 8
 
-    def run_step(self, engine: Any, number: int) -> dict[str, Any]:
+    def run_step(self, engine: GpuEngine, number: int) -> dict[str, Any]:
         """Run step ``number`` of an individual application: ``next`` for all pairs, without redraws.
 
-        ``engine.transits`` (ids ``[S, t]``) holds the transits, ``engine.plan`` everything that kernels read. The host
-        waits once, for the numbers of pairs.
+        ``engine.transits`` (ids ``[S, t]``) holds the transits. The host waits once, for the numbers of pairs.
 
         Returns:
             What was done, for ``r.schedule``: see :meth:`_serve`.
         """
         import cupy
 
-        shape, plan, rows = engine.shape[number], engine.plan, engine.num_samples
+        shape, rows = engine.shape[number], engine.num_samples
         transits = engine.transits.reshape(-1)
         nothing = rows * shape.transits * shape.size * self.indices.itemsize
-        cupy.cuda.runtime.memsetAsync(int(plan["out"][0]), 0xFF, nothing, cupy.cuda.get_current_stream().ptr)
+        cupy.cuda.runtime.memsetAsync(
+            engine.addresses[number + 1], 0xFF, nothing, cupy.cuda.get_current_stream().ptr
+        )
         index, bounds = self._sort(engine, transits)
         wide = index.pairs.dtype.itemsize == 8
         kernel = engine.kernel(
@@ -148,14 +152,15 @@ class StreamedGraph:
 
         def launch(first: int, last: int, slot: int | None) -> None:
             self._describe(record, first, slot)
-            plan["staged_begin"], plan["staged_end"] = self._edges[first], self._edges[last]
-            plan["staged"] = record["indices"]
             if slot is None:
-                plan["staged_begin"] = plan["staged_end"] = 0
+                engine.plan.forget_staged()
+            else:
+                begin, end = int(self._edges[first]), int(self._edges[last])
+                engine.plan.read_staged(begin, end, int(record["indices"][0]))
             threads = int(bounds[last] - bounds[first]) * groups
             grid = max(1, min(-(-threads // _THREADS), runtime.num_sms() * 8))
             args = (
-                engine.argument(),
+                engine.plan.argument(),
                 as_argument(record),
                 index.pairs,
                 self._bounds,
@@ -167,13 +172,13 @@ class StreamedGraph:
         try:
             return self._serve(bounds, self._bus_bytes(shape.size), launch)
         finally:
-            plan["staged"] = plan["staged_begin"] = plan["staged_end"] = 0
+            engine.plan.forget_staged()
 
     def _bus_bytes(self, size: int) -> float:
         """Cost of a pair that is read across the bus, in bytes of a copy."""
         return size * self._draw_bytes
 
-    def _sort(self, engine: Any, transits: Any) -> tuple[Any, np.ndarray]:
+    def _sort(self, engine: GpuEngine, transits: Any) -> tuple[Any, np.ndarray]:
         """The scheduling index of ``transits``, and how many pairs lie before each sub-graph (waits for the GPU)."""
         from gnnsample_lab.sampling.engine.grouping.index import build
 
