@@ -32,6 +32,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from .locks import check_process
+
 _PER_THREAD = 2
 """``cudaStreamPerThread``: what another thread would record there lies on a stream of its own."""
 _DEFAULTS = (0, 1)
@@ -392,6 +394,9 @@ class call:
     """A ``with`` around work on CuPy's current stream: it comes after torch's current stream, which then waits for it.
 
     ``call(False)`` does nothing, for work on the CPU.
+
+    Raises:
+        RuntimeError: in a process forked from one that used the GPU; the message says to use ``spawn``.
     """
 
     __slots__ = ("_here", "_on_gpu", "_there")
@@ -403,6 +408,7 @@ class call:
     def __enter__(self) -> None:
         if not self._on_gpu:
             return
+        check_process("cuda")
         stream, self._there = _current()
         if self._there is not None:
             self._here = stream.ptr
