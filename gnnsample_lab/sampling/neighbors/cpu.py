@@ -17,7 +17,7 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 from .spec import HopPicks, SampleSpec
 
 _CHUNK = 64
-"""Rows per parallel task: enough to hide scheduling, few enough to balance hubs."""
+"""Rows per parallel task: enough to hide the cost of scheduling, few enough to balance rows of high degree."""
 
 
 @njit(cache=True)
@@ -57,7 +57,7 @@ def _replace(out, k, degree, v, batch, hop, seed):
 
 @njit(inline="always")
 def _search(prefix, start, degree, target):
-    # Last position whose prefix is <= target: zero-weight edges span nothing and are never found.
+    # The last position whose prefix is <= target. An edge of weight zero spans no interval, so it is never found.
     low, high = start, start + degree
     while high - low > 1:
         mid = (low + high) >> 1
@@ -77,7 +77,7 @@ def _weighted(out, k, degree, start, prefix, v, batch, hop, seed, replace):
         if replace:
             out[i] = _search(prefix, start, degree, base + target)
             continue
-        # Draw among what is left: step over the intervals already taken, in ascending order.
+        # Draw from the weight that is left: step over the intervals of edges already taken, in ascending order.
         for taken in range(i):
             begin = prefix[start + out[taken]] - base
             if target < begin:
@@ -143,10 +143,10 @@ def _draw(frontier, indptr, indices, prefix, k, rule, batch, hop, seed, offsets,
 
 @njit(cache=True)
 def insert_new(vertices, table, base, nodes, count):
-    """Append the vertices not seen since ``base`` to ``nodes``, in order; returns the new count.
+    """Append the vertices that this batch has not seen to ``nodes``, in order; returns the new count.
 
-    ``table``: ``uint32[N]``, holding ``base + 1 + local id`` for vertices of this batch and less than ``base``
-    for all others: raising ``base`` from batch to batch spares clearing it.
+    ``table`` is ``uint32[N]``. It holds ``base + 1 + local id`` for vertices of this batch and less than ``base`` for
+    all others: because ``base`` rises from batch to batch, nobody has to clear the table.
     """
     for v in vertices:
         if table[v] < base:
@@ -158,7 +158,7 @@ def insert_new(vertices, table, base, nodes, count):
 
 @njit(parallel=True, cache=True)
 def local_ids(vertices, table, base, out):
-    """Local id of each vertex that :func:`insert_new` has put into ``table``, into ``out`` (``int32``)."""
+    """Write the local id of each vertex to ``out`` (``int32``); :func:`insert_new` has put them into ``table``."""
     for i in prange(vertices.size):
         out[i] = table[vertices[i]] - base - 1
 

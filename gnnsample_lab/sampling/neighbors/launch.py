@@ -1,4 +1,4 @@
-"""Put a strategy's kernels on the stream. Nothing here waits for the device."""
+"""Launch a strategy's kernels on the current stream. Nothing here waits for the device."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Knobs:
         blocks_per_sm: resident blocks per multiprocessor for grids that loop.
         block_threads: threads per row of `block-bsp`.
         queue_threads: threads of a block of `persistent` and `fused-static`; by default 128 where a task's work
-            is the degree (reservoir) and 64 where it is the fanout.
+            grows with the degree (reservoir) and 64 where it grows with the fanout.
         num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
-        self_reuse: queue strategies expand a finished vertex again, as frontiers demand; off only to reproduce
-            what the published completion rule loses without it.
+        self_reuse: queue strategies expand a finished vertex again at the next hop, as ``expand="frontier"`` demands.
+            False serves only to reproduce which tasks the published completion rule loses without it.
         macros: compile-time knobs of the kernels, such as ``MIN_BLOCKS`` (resident blocks that the compiler
             leaves registers for).
     """
@@ -66,7 +66,7 @@ class Launcher:
         self._kernels: dict[tuple[str, str, int, int | None], Any] = {}
 
     def macros(self, table: int, kmax: int | None) -> dict[str, int | str]:
-        """Macros of a sampling module; no ``KMAX`` selects the kernels for wide hops."""
+        """Macros of a sampling module; without ``KMAX`` the kernels for wide hops are compiled."""
         chosen: dict[str, int | str] = {
             "ID_T": self.id_type, "RULE": self.spec.rule, "TABLE": table, "TRACE": int(self.traced),
         }  # fmt: skip
@@ -84,14 +84,14 @@ class Launcher:
         return self._kernels[key]
 
     def kmax(self, ws: Workspace, hop: int | None = None) -> int | None:
-        """Bucket of the fanout of ``hop`` (all hops when None), None when a hop is wide."""
+        """``KMAX`` for the fanout of ``hop`` (None: of all hops): 8, 16 or 32; None when a hop is wide."""
         strides = ws.shape.strides if hop is None else (ws.shape.strides[hop],)
         if any(s == 0 or s > NARROW for s in strides):
             return None
         return power_of_two(max(strides), 8)
 
     def __call__(self, ws: Workspace) -> None:
-        """Sample all mini-batches of ``ws``: after this the rows of every hop and the counters are written."""
+        """Sample all mini-batches of ``ws``: the kernels write the rows of every hop and the counters."""
         ws.plan["delay"] = self.knobs.delay_ns
         ws.plan["relabel_last"] = self.knobs.relabel_last
         ws.plan["self_reuse"] = self.knobs.self_reuse
@@ -162,7 +162,7 @@ class Launcher:
         kernel((grid, ws.shape.num_batches), (threads,), (ws.args,), shared_mem=shared)
 
     def _resident(self, strategy: str, kernel: Any, threads: int, shared: int = 0) -> int:
-        """Blocks that the GPU holds at once: these kernels wait on one another, so all must be resident."""
+        """Blocks that the GPU holds at once. Blocks of these kernels wait for one another, so all must be resident."""
         if id(kernel) not in self._occupancy:
             self._occupancy[id(kernel)] = occupancy(kernel, threads, shared)
         per_sm = self._occupancy[id(kernel)]
@@ -178,7 +178,7 @@ def occupancy(kernel: Any, threads: int, shared: int = 0) -> int:
 
 
 def capture(work: Callable[[], None]) -> Any:
-    """Record ``work`` into a CUDA graph, once run before so that everything is compiled and allocated."""
+    """Record ``work`` into a CUDA graph. A first run of ``work`` compiles and allocates everything that it needs."""
     import cupy
 
     work()

@@ -1,4 +1,4 @@
-// What every sampling kernel is handed: the graph, where its mini-batches lie, and where each hop's rows go.
+// The argument of every sampling kernel: addresses of the graph, of the mini-batches, and of each hop's rows.
 //
 // A launch samples one or several mini-batches: blockIdx.y selects the mini-batch. Host code (plan.py) holds the
 // same structures as NumPy dtypes; a test compares their sizes.
@@ -14,13 +14,13 @@ typedef long long i64;
 #define LAB_MAX_HOPS 15
 #define LAB_COUNTERS 256
 
-// Words of a mini-batch's counters; what is hammered by atomics has a 128-byte line of its own.
+// Words of a mini-batch's counters. A counter that many threads add to has a 128-byte line of its own.
 #define CTR_STATUS 0
 #define CTR_SEEDS 1         // distinct seeds
 #define CTR_FRESH 2         // [hop] vertices first reached by that hop's picks
 #define CTR_HEAD 32         // queue: next ticket
 #define CTR_TAIL 64         // queue: next free slot
-#define CTR_OUTSTANDING 96  // queue: tasks published or about to be, not yet finished
+#define CTR_OUTSTANDING 96  // queue: tasks that are published or about to be published, and not finished
 #define CTR_ROWS 128        // [hop] queue: rows handed out
 #define CTR_SCAN 160        // tiles handed out by the row scan
 #define CTR_RANK 161        // tiles handed out by the bitmap scan
@@ -34,8 +34,8 @@ typedef long long i64;
 
 struct Batch {
     u64 seeds;      // device address of the given seeds
-    u32 num_seeds;  // as given, duplicates included
-    u32 wide_seeds; // 1 when they are 64-bit
+    u32 num_seeds;  // number of given seeds, duplicates included
+    u32 wide_seeds; // 1 when the seeds are 64-bit integers
     u32 batch_id;
     u32 base;       // entries of direct tables below this belong to earlier batches
     u32 tag;        // 1..2047, marks queue slots written by this launch
@@ -53,7 +53,7 @@ struct Table {
 
 struct Hop {
     int fanout;      // picks per row; -1 for all in-neighbours
-    int stride;      // picks stored per row; 0 for a ragged hop, whose rows take room from a cursor
+    int stride;      // pick places per row; 0 for a ragged hop, whose rows reserve places through an atomic cursor
     u64 row_cap;     // rows per mini-batch
     u64 pick_cap;    // picks per mini-batch
     int* counts;     // [row] picks
@@ -79,9 +79,10 @@ struct Plan {
     u64 node_cap;
     u32* inverse;         // [mini-batch][seed_cap] distinct seed of each given seed
     u64 seed_cap;
-    u64* seed_hash;       // [2][mini-batch][seed_slots], for seeds too many for one block
+    u64* seed_hash;       // [2][mini-batch][seed_slots], used when one block cannot merge the seeds
     u64 seed_slots;       // power of two
-    u32* seed_sums;       // [mini-batch][blocks] distinct seeds of each block of `begin_number`; null up to MANY_SEEDS
+    u32* seed_sums;       // [mini-batch][blocks] distinct seeds of each block of `begin_number`; null for at most
+                          // MANY_SEEDS seeds
     u64* queue;           // [mini-batch][queue_cap]
     u64 queue_cap;
     u64* enqueued;        // [mini-batch][queue_cap] publish times, traced runs only
@@ -96,7 +97,7 @@ struct Plan {
     u32 self_reuse;       // 1: queue strategies expand a finished task's vertex again (0 only to show lost tasks)
     u32 unused;
     Table table;
-    Table reached[LAB_MAX_HOPS]; // queue strategies: who has a task at that hop
+    Table reached[LAB_MAX_HOPS]; // queue strategies: the vertices that have a task at that hop
     Hop hops[LAB_MAX_HOPS];
 };
 
@@ -131,7 +132,7 @@ __device__ __forceinline__ void lab_nap(u32 ns) {
     __nanosleep(ns);
 #endif
 }
-// Schedule fuzzing: a delay that differs by thread group and time, to shake out orders that rarely happen.
+// Schedule fuzzing: a delay that depends on block, thread group and time, so that rare orders occur in tests.
 __device__ __forceinline__ void lab_fuzz(const Plan& p, u32 salt) {
     if (p.delay) {
         const u32 x = (blockIdx.x * 0x9E3779B1u) ^ (salt * 0x85EBCA77u) ^ (u32)lab_now();
@@ -139,7 +140,7 @@ __device__ __forceinline__ void lab_fuzz(const Plan& p, u32 salt) {
     }
 }
 
-// ---- vertex tables: who is in the mini-batch, and under which local id ----------------------------------------
+// ---- vertex tables: which vertices are in the mini-batch, and their local ids ---------------------------------
 
 __device__ __forceinline__ u64 lab_hash(u64 v, u64 slots) {
     return (v * 0x9E3779B97F4A7C15ull >> 20) & (slots - 1);
@@ -148,7 +149,7 @@ __device__ __forceinline__ u64 lab_hash(u64 v, u64 slots) {
 // True for exactly one caller per vertex and mini-batch. Sets `overflow` when a hash is full.
 __device__ __forceinline__ bool lab_insert(const Table& t, u32 b, u32 base, u64 v, bool& overflow) {
 #if TABLE == 0
-    // Claims write `base`, ids write more than that, and both grow: a late claim never hides an id.
+    // A claim writes `base`, and an id is larger than `base`: with atomicMax, a late claim never overwrites an id.
     u32* entry = t.words + (u64)b * t.stride + v;
     if (__ldcg(entry) >= base) return false;
     return atomicMax(entry, base) < base;
@@ -211,7 +212,7 @@ struct Levels {
 };
 
 __device__ __forceinline__ Levels lab_levels(const Plan& p, const u32* counters, int hop) {
-    // All loads before any addition: one latency, not one per hop.
+    // All loads come before the additions: they cost one memory latency together, not one per hop.
     u32 fresh[LAB_MAX_HOPS];
     u64 end = lab_read(counters + CTR_SEEDS), begin = 0;
 #pragma unroll

@@ -1,4 +1,4 @@
-"""The structures that tell the kernels where everything lies: ``plan.cuh`` and ``finish.cu`` on this side."""
+"""NumPy dtypes of the structures that tell kernels where data lies (``plan.cuh`` and ``minibatch/gpu/finish.cu``)."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN = 1, 2, 4, 8
 CTR_TAIL, CTR_ROWS = 64, 128
 TABLES = ("direct", "bitmap", "hash")
 NARROW = 32
-"""Fanouts up to this are drawn one thread per row (``KMAX``); wider ones by a warp per row."""
+"""Largest fanout for which a thread draws a row (``KMAX``); for larger ones a warp draws a row."""
 SCAN_TILE = 1024
 MAX_TAG = 2047
 ONE_BLOCK_SEEDS = 1024
-"""Up to this many seeds are merged by one block, in shared memory."""
+"""Most seeds that one block merges, in shared memory."""
 MANY_SEEDS = 32_768
-"""Above this many seeds a kernel of its own counts the distinct ones: without it the work grows with the square."""
+"""Above this many seeds a separate kernel counts the distinct ones; without it the work grows with their square."""
 NUMBER_BLOCK = 1024
-"""Seeds of a block of ``begin_count`` and ``begin_number``."""
+"""Seeds per block of the kernels ``begin_count`` and ``begin_number``."""
 MAX_SEEDS = 2**30
-"""Most seeds of a mini-batch: an index takes 30 bits of the entries in which kernels merge duplicates."""
+"""Most seeds of a mini-batch: the hash that merges duplicates keeps a seed's index in 30 bits of an entry."""
 MAX_NODES = 2**34 - 1
-"""Most vertices of a graph that kernels sample from: a vertex takes the other 34 bits."""
+"""Most vertices of a graph that kernels sample from: the hash that merges duplicate seeds has 34 bits for a vertex."""
 
 _pointer = np.uint64
 BATCH = np.dtype(
@@ -62,7 +62,7 @@ OUT = np.dtype(
      ("neighbors", _pointer, MAX_HOPS), ("positions", _pointer, MAX_HOPS), ("locals", _pointer, MAX_HOPS)], align=True,
 )  # fmt: skip
 JOB = np.dtype([("plan", PLAN), ("finish", FINISH), ("out", OUT)], align=True)
-"""The one argument of every kernel; the kernels of this layer declare its first member only."""
+"""The one argument of every kernel. Kernels of this folder declare its first member ``plan`` only."""
 
 OUT_WORDS = 2 + 5 * MAX_HOPS
 OUT_PACK: Any = struct.Struct(f"={OUT_WORDS}Q").pack_into
@@ -73,6 +73,6 @@ OUT_OFFSET: int = JOB.fields["out"][1]  # type: ignore[index]
 def as_argument(struct_array: np.ndarray) -> np.ndarray:
     """The bytes of a one-element structured array as an opaque kernel argument (shares memory).
 
-    CuPy describes an argument's dtype at every launch, which for a structured one takes longer than the launch.
+    CuPy examines an argument's dtype at every launch; for a structured dtype this takes longer than the launch.
     """
     return struct_array.view(np.dtype(("V", struct_array.dtype.itemsize)))

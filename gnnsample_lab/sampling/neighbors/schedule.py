@@ -1,8 +1,7 @@
-"""Replay: what a strategy would do on a GPU with the very tasks of a sample that was drawn on the CPU.
+"""Replay: what a strategy would do on a GPU with the tasks of a sample that was drawn on the CPU.
 
-The draw does not depend on the schedule, so the sample is the same under every strategy; the replay adds who
-runs which task and when, on the GPU model (``device/model.py``), and returns the same trace type as a
-measured run.
+The draw does not depend on the schedule, so the sample is the same under every strategy. The replay adds which block
+runs which task and when, on the GPU model (``gpu_model/model.py``), and returns the same trace type as a measured run.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Degrees = Sequence[npt.NDArray[np.int64]] | Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
 
 _SECTOR = 32
-# Below this many vertices a table from id to position is the quickest join, and small.
+# Below this id a table from id to position is the fastest join, and it stays small.
 _DENSE_IDS = 1 << 22
 
 
@@ -61,9 +60,9 @@ def replay(
 ) -> tuple[SampleTrace, list[npt.NDArray[np.bool_]]]:
     """Replay a strategy's schedule on a GPU model.
 
-    The tasks are exactly the picks: one task (hop h, vertex v) for each v of ``picks[h].frontier``. It hands
-    on its neighbours and v itself, as far as they are in the frontier of hop h + 1; the first to arrive
-    queues a task.
+    The tasks follow from the picks: one task (hop h, vertex v) for each v of ``picks[h].frontier``. The task hands
+    on its neighbours and v itself, as far as they are in the frontier of hop h + 1. The first task that hands on a
+    vertex queues the task of that vertex.
 
     Args:
         picks: one entry per hop, arrays on the CPU, ids global.
@@ -75,7 +74,7 @@ def replay(
         fetch_size, completion: queue strategies only. "paper" replays PGSampler's Algorithm 1 as printed,
             races included, and loses the tasks that it loses; "exact" loses none.
         gpu: a :class:`GpuModel` or the key of a preset.
-        num_blocks: blocks of the grid, at most what is resident (the default).
+        num_blocks: blocks of the grid, at most the resident blocks (the default).
         task_index_start: first value of ``taskIndex`` under "paper"; by default the number of blocks.
         graph_name, graph_is_synthetic: for the titles of figures.
         meta: further scalars for ``trace.meta``.
@@ -167,7 +166,7 @@ def _degrees_per_hop(picks: Sequence[HopPicks], degrees: Degrees) -> list[npt.ND
 
 
 def _most_tasks(num_seeds: int, fanouts: Sequence[int], num_nodes: int) -> int:
-    """Upper bound on the tasks, known before sampling: what a grid without a queue has to cover."""
+    """Upper bound on the number of tasks, known before sampling: a grid without a queue has one block per task."""
     total, frontier = 0, num_seeds
     for fanout in fanouts:
         total += frontier
@@ -214,7 +213,7 @@ def build_workload(
     if queued:
         child_ptr, child = _children(picks, hop_ptr)
     else:
-        # A barrier hands on whole hops: who found whom does not matter then.
+        # A barrier hands on whole hops, so it does not matter which task found which vertex.
         child_ptr, child = np.zeros(hop_ptr[-1] + 1, dtype=np.int64), np.empty(0, dtype=np.int64)
     return Workload(
         hop_ptr=hop_ptr,
@@ -245,7 +244,7 @@ def _task_bytes(
     each = _SECTOR + id_bytes + 8  # neighbour, its id and its edge position written
     total = vertex + counts * each
     if handed_on:
-        # The deduplication stamp is read and written back; each vertex asks for itself, too.
+        # The stamp in the vertex table is read and written back for each neighbour and for the vertex itself.
         total = total + (counts + 1) * 2 * _SECTOR
     if queued:
         total = total + 16
@@ -257,7 +256,7 @@ def _task_bytes(
 def _children(
     picks: Sequence[HopPicks], hop_ptr: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """CSR from tasks to the tasks they hand on; a neighbour outside the next frontier hands on nothing."""
+    """CSR from tasks to the tasks that they hand on; neighbours outside the next frontier are left out."""
     counts, parts = [], []
     for hop, p in enumerate(picks):
         frontier = np.asarray(p.frontier, dtype=np.int64)
@@ -280,7 +279,7 @@ def _children(
 
 
 def _positions(ids: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Where each wanted id stands in ``ids`` (distinct), -1 where it does not."""
+    """The position of each wanted id in ``ids`` (distinct), -1 where ``ids`` lacks it."""
     if len(ids) == 0:
         return np.full(len(wanted), -1, dtype=np.int64)
     highest = int(max(ids.max(), wanted.max(initial=0)))
@@ -328,7 +327,7 @@ def _to_trace(
     if kernel is None:
         kernel = hop_kernel_times(tasks, num_hops, fused=True)
         span = timeline.total_us - timeline.preprocess_us.sum()
-        # What the tasks do not cover: blocks starting up belongs to the first hop, empty blocks to the last.
+        # Time that no task covers: the start of the blocks counts for the first hop, empty blocks for the last.
         kernel[-1] += timeline.drain_us
         kernel[0] += span - kernel.sum()
     moved = np.bincount(hop[done], weights=work.bytes_moved[done], minlength=num_hops).astype(np.int64)

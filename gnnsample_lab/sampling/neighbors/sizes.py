@@ -11,9 +11,9 @@ from .plan import BATCH, COUNTERS, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, 
 from .spec import MAX_HOPS, SampleSpec
 
 MAX_MARGIN = 4
-"""Overflows double the margin up to this; then the whole scratch bound is in use."""
+"""An overflow doubles the margin, up to this value, at which buffers may take all of ``scratch_bytes``."""
 MAX_ROWS = 2**31 - 1
-"""Most vertices of a mini-batch, and most rows of all its hops: local ids and queue places are 32-bit."""
+"""Most vertices of a mini-batch, and most rows of all its hops together: local ids and queue slots are 32-bit."""
 MAX_BATCHES = 1024
 """Most mini-batches of a launch."""
 
@@ -24,17 +24,20 @@ def power_of_two(n: int, least: int = 1) -> int:
 
 
 def seed_capacity(seeds: int) -> int:
-    """Seeds that buffers are made for: few sizes, so that workspaces are reused, yet never twice the need for long."""
+    """Seeds that buffers have room for: rounded up, so that batches of similar sizes share a workspace.
+
+    Up to 1024 seeds the size is a power of two (at least 64), above it a multiple of 1024.
+    """
     return power_of_two(seeds, 64) if seeds <= 1024 else -(-seeds // 1024) * 1024
 
 
 def seed_slots(seed_cap: int) -> int:
-    """Slots of the hash that merges duplicate seeds: up to three quarters full, mostly half."""
+    """Slots of the hash that merges duplicate seeds, a power of two: it gets at most three quarters full."""
     return power_of_two(seed_cap * 4 // 3 + 1, 64)
 
 
 def seed_blocks(seed_cap: int) -> int:
-    """Blocks of ``begin_count`` and ``begin_number``."""
+    """Blocks per mini-batch of the kernels ``begin_count`` and ``begin_number``."""
     return -(-seed_cap // NUMBER_BLOCK)
 
 
@@ -44,12 +47,12 @@ class Shape:
 
     Attributes:
         num_batches: mini-batches of the launch.
-        seed_cap: seeds as given.
+        seed_cap: given seeds, duplicates included.
         row_caps, pick_caps: rows and picks of each hop.
-        strides: picks stored per row and hop; 0 where rows take room from a cursor.
+        strides: pick places per row of each hop; 0 where rows reserve places through an atomic cursor.
         node_cap: distinct vertices.
         queue_cap: tasks, 0 without a queue.
-        table: 0 direct, 1 rank bitmap, 2 hash.
+        table: kind of the vertex table: 0 direct, 1 rank bitmap, 2 hash.
     """
 
     num_batches: int
@@ -95,9 +98,9 @@ class Sizer:
     def shape(self, num_batches: int, seed_cap: int, margin: float = 1.0) -> Shape:
         """Capacities for mini-batches of up to ``seed_cap`` seeds, within the memory bound.
 
-        The most that fanouts and graph allow, where a quarter of the bound holds it; otherwise rows of later
-        hops are cut in proportion. An overflow is found by the kernels and answered with a larger ``margin``,
-        until at 4 the whole bound is used.
+        Buffers hold the most that fanouts and graph allow, if that fits a quarter of the bound. Otherwise rows of
+        later hops are cut in proportion. When kernels find an overflow, the caller asks again with a larger
+        ``margin``; at margin 4 buffers may take the whole bound.
 
         Raises:
             MemoryError: not even the smallest buffers fit ``scratch_bytes``.
@@ -124,10 +127,11 @@ class Sizer:
         """Mini-batches of up to ``seed_cap`` seeds that share a launch, both numbers powers of two.
 
         Returns:
-            As many as to begin with, while nothing is measured, and the most. The most fit the memory bound without
-            a cut, and with the kind of table that one has alone where only memory would forbid it. To begin with,
-            the tables of all together moreover stay in half of the L2 cache where those of one do: the other half
-            is left to what streams through.
+            ``(begin, most)``: the number to start with, while nothing is measured, and the largest number. ``most``
+            mini-batches fit the memory bound without a cut. If the tables of one mini-batch exceed the L2 cache,
+            ``most`` together also keep the kind of table that one mini-batch has alone. ``begin`` mini-batches
+            always keep that kind; if the tables of one fit half of the L2 cache, so do the tables of all ``begin``
+            together, because the other half serves the data that kernels stream.
         """
         budget, half = self.scratch_bytes // MAX_MARGIN, self.l2_bytes // 2
         alone = self._shape(1, seed_cap, 1.0, budget)
@@ -138,7 +142,7 @@ class Sizer:
             if self.num_bytes(shape) > budget:
                 break
             if shape.table != alone.table and one > self.l2_bytes:
-                break  # alone it was chosen although it does not fit the cache, so the other kind is slower
+                break  # one mini-batch has this kind although it exceeds the cache, so the other kind is slower
             most *= 2
             if shape.table == alone.table and begin == most // 2 and (one > half or most * one <= half):
                 begin = most
@@ -170,8 +174,8 @@ class Sizer:
         if self.forced_table is not None:
             return self.forced_table
         sizes = [shape.num_batches * self.table_bytes(shape, kind) for kind in range(3)]
-        # A direct table is one access per look-up while it stays in the L2 cache. Beyond that a bitmap, 32 times
-        # smaller, pays as soon as the batch fills more entries than there are words to scan for its ranks.
+        # A direct table costs one access per look-up while it stays in the L2 cache. A larger one is slower than a
+        # bitmap (32 times smaller) if the batch fills more entries than the bitmap has words to scan for its ranks.
         fits = self.num_bytes(replace(shape, table=0)) <= budget
         if fits and (sizes[0] <= self.l2_bytes or shape.node_cap < self.num_nodes // 32):
             return 0

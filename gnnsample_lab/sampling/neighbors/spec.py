@@ -1,4 +1,4 @@
-"""What sampling hands on: the picks of one hop, and the settings that determine them."""
+"""The result of sampling one hop (its picks), and the settings that determine it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_FANOUT = 4096
 
 
 def array_module(array: Any) -> Any:
-    """NumPy or CuPy, whichever ``array`` belongs to."""
+    """The module of ``array``: NumPy or CuPy."""
     if is_cuda_array(array):
         import cupy
 
@@ -68,16 +68,16 @@ class HopPicks:
 
 @dataclass(frozen=True)
 class SampleSpec:
-    """The settings that a sample is a function of (besides graph, seeds and batch id).
+    """The settings that determine a sample, together with graph, seeds and batch id.
 
     Attributes:
-        fanouts: picks per vertex, hop next to the seeds first; -1 takes all in-neighbours.
+        fanouts: picks per vertex, one number per hop, the hop that expands the seeds first; -1 takes all in-neighbours.
         pick: ``"floyd"`` (O(fanout) draws) or ``"reservoir"`` (O(degree) draws, the rule of DGL and PGSampler).
         replace: draw with replacement.
-        weighted: draw in proportion to the edge weights (``pick`` then does not apply).
+        weighted: draw in proportion to the edge weights (``pick`` has no effect then).
         expand: ``"frontier"`` expands all vertices reached so far at every hop (DGL, PGSampler);
-            ``"new"`` only those reached for the first time (PyTorch Geometric, cuGraph).
-        seed: 64-bit key of the generator.
+            ``"new"`` expands only those reached for the first time (PyTorch Geometric, cuGraph).
+        seed: 64-bit key of the random number generator.
     """
 
     fanouts: tuple[int, ...]
@@ -116,11 +116,11 @@ def make_spec(fanouts: Any, pick: str, replace: bool, weighted: bool, expand: st
 
 
 def checked_fanouts(fanouts: Any, name: str = "fanouts") -> tuple[int, ...]:
-    """Picks per vertex, one number per hop.
+    """Check fanouts (picks per vertex, one number per hop) and return them as a tuple.
 
     Raises:
-        TypeError: not integers.
-        ValueError: no hop or too many, a fanout of 0, below -1 or too large.
+        TypeError: a fanout is not an integer.
+        ValueError: there is no hop or there are too many, or a fanout is 0, below -1 or too large.
     """
     checked: list[int] = []
     given = items(name, fanouts, "a list of integers")

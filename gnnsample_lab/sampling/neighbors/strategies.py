@@ -1,4 +1,4 @@
-"""The names of the execution strategies: one ladder, the baselines first."""
+"""The names of the execution strategies, with one line on each; the baselines come first."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STRATEGIES: dict[str, str] = {
 }
 
 PER_HOP_STRATEGIES = ("block-bsp", "edge-bsp", "turbo-bsp")
-"""The per-hop baselines: the host waits between draw and relabelling, so any ID map can follow."""
+"""The per-hop baselines: the host waits between draw and relabelling, so they work with any ID map."""
 
 QUEUE_STRATEGIES = ("fused-static", "persistent", "persistent-tile")
 """Strategies without a barrier between hops; they need expand="frontier"."""

@@ -25,10 +25,10 @@ from .spec import MAX_HOPS, SampleSpec
 
 
 class Workspace:
-    """Device buffers of one shape and the plan that points at them.
+    """Device buffers of one shape and the plan that points to them.
 
-    ``host_batches`` and ``host_totals`` are pinned host memory: the first kernel of a launch reads the one, the
-    last writes the other, so that no copy stands between.
+    ``host_batches`` and ``host_totals`` are pinned host memory. The first kernel of a launch reads ``host_batches`` and
+    the last kernel writes ``host_totals``, so that a launch needs no separate copies.
     """
 
     def __init__(
@@ -159,15 +159,15 @@ class Workspace:
     def write_batch(
         self, i: int, seeds: int, count: int, wide: bool, batch_id: int, base: int, tag: int
     ) -> None:
-        """Fill host record ``i`` (struct: several times faster than field by field)."""
+        """Fill host record ``i``; one ``struct`` call is several times faster than setting NumPy fields."""
         BATCH_PACK(self._batch_bytes, i * BATCH.itemsize, seeds, count, wide, batch_id, base, tag, 0)
 
     def write_out(self, words: list[int]) -> None:
-        """Fill the ``Out`` of the argument, for a launch of one mini-batch."""
+        """Fill ``out`` in the kernel argument, for a launch of one mini-batch."""
         OUT_PACK(self._job_bytes, OUT_OFFSET, *words)
 
     def clear_tables(self) -> None:
-        """Empty the tables that carry no stamp (asynchronous; part of a captured graph)."""
+        """Clear bitmaps or hashes (direct tables carry stamps instead); asynchronous, part of a captured graph."""
         if self.shape.table:
             for table in self.tables:
                 _zero_async(table["keys" if self.shape.table == 2 else "words"])
@@ -175,7 +175,7 @@ class Workspace:
                 _zero_async(self.rank_state)
 
     def stamp(self) -> tuple[int, int]:
-        """Base and tag for the next launch; wraps by clearing what the stamps protect."""
+        """Base and tag for the next launch; where one would overflow, clear the tables or the queue and restart it."""
         if self.next_base + self.shape.node_cap + 2 >= 2**32:
             for table in self.tables:
                 table["words"].fill(0)
@@ -183,7 +183,8 @@ class Workspace:
         if self.next_tag > MAX_TAG:
             if self.queue is not None:
                 self.queue.fill(0)
-            self.next_tag = 2  # the parity goes on alternating
+            # Even, since MAX_TAG is odd: the parity of the tag must alternate, because it selects the seed hash.
+            self.next_tag = 2
         stamps = self.last_base, _ = self.next_base, self.next_tag
         self.next_base += self.shape.node_cap + 2
         self.next_tag += 1

@@ -1,11 +1,12 @@
-// PinSAGE neighbourhoods: every vertex starts a few random walks, and whom they visit most become its neighbours.
+// PinSAGE neighbourhoods: every vertex starts a few random walks; the vertices visited most become its neighbours.
 //
-// One launch serves several mini-batches (blockIdx.y). A row is one vertex of the frontier; LANES threads share it, one
-// walk each at a time. Visits lie in shared memory, where every thread counts and ranks its own share by comparing
-// with all others: V visits cost V * V / LANES reads, nothing against the walks' dependent reads for V = 12.
-// Bound: num_walks * walk_length * 2 reads at random per row, walk_length * 2 of them one after the other.
+// One launch serves several mini-batches (blockIdx.y). A row is one vertex of the frontier; LANES threads share it, and
+// each takes one walk at a time. Visits lie in shared memory. Every thread counts and ranks its own share of the visits
+// by comparing each with all others: V visits cost V * V / LANES reads per thread, which take little time beside the
+// walks' dependent reads for V = 12.
+// Bound: num_walks * walk_length * 2 random reads per row, walk_length * 2 of them one after the other.
 // Picks enter the batch's vertex table at once, so that the next hop's frontier is complete when the kernel ends and
-// the host waits for no hop. Local ids are read by `emit`, in a later launch: by then they are all written.
+// the host waits for no hop. Local ids are read by `emit`, a later launch, when all of them are written.
 //
 // Arrays of a batch b: nodes[b * node_cap ..], keys and locals [b * slots ..], totals[b * 40 ..] (0: vertices so far,
 // 1 + h: vertices before hop h, 17 + h: picks of hop h), counts[b * row_stride ..], picks and votes K times that.
@@ -14,7 +15,7 @@
 #include "device/philox.cuh"
 typedef long long i64;
 #define TOTALS 40
-#define BROKEN (TOTALS - 1)  // not 0: a table was full, though it has twice as many slots as vertices can be reached
+#define BROKEN (TOTALS - 1)  // not 0 when a table was full: an error, because it has slots for twice the vertices
 
 struct Walks {
     const i64* indptr;
@@ -34,7 +35,7 @@ __device__ __forceinline__ u64 first_slot(const Walks& a, u64 v) {
     return a.direct ? v : (v * 0x9E3779B97F4A7C15ull >> 20) & (a.slots - 1);
 }
 
-// The slot of `v` in the table of the batch if this call put it there, else all ones.
+// Insert `v` into the table of the batch: its slot if this call inserted it, else all ones.
 __device__ __forceinline__ u64 claim(const Walks& a, u64* keys, u64* totals, u64 v) {
     u64 at = first_slot(a, v);
     for (u64 probe = 0; probe < a.slots; ++probe, at = (at + 1) & (a.slots - 1)) {
@@ -47,7 +48,7 @@ __device__ __forceinline__ u64 claim(const Walks& a, u64* keys, u64* totals, u64
     return ~0ull;
 }
 
-// Distinct seeds of all batches, one behind the other; batch b has seeds[begins[b] .. begins[b + 1]].
+// Enter the distinct seeds of all batches, which `seeds` concatenates: batch b has seeds[begins[b] .. begins[b + 1]).
 extern "C" __global__ void begin(Walks a, const i64* seeds, const i64* begins) {
     const u64 b = blockIdx.y, n = begins[b + 1] - begins[b];
     u64* totals = a.totals + b * TOTALS;
@@ -60,7 +61,7 @@ extern "C" __global__ void begin(Walks a, const i64* seeds, const i64* begins) {
     }
 }
 
-// Vertices reached so far, as the next hop and the blocks read them.
+// Record the number of vertices reached so far, which is the number of rows of the next hop.
 extern "C" __global__ void close_level(Walks a, int hop) {
     u64* totals = a.totals + (u64)blockIdx.x * TOTALS;
     if (threadIdx.x == 0) totals[2 + hop] = totals[0];
@@ -99,7 +100,7 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
                 }
                 if (group_held != i >> 2) r = steps.four(group_held = i >> 2);
                 at = a.indices[start + lab_bounded(steps, i, lab_word(r, i & 3), degree)];
-                visited[i] = (ID_T)at;  // the start itself stands for "nobody": it is never a neighbour
+                visited[i] = (ID_T)at;  // the start is never a neighbour, so in `visited` it stands for "no visit"
             }
         }
         __syncwarp(mask);
@@ -128,7 +129,7 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
             a.votes[(out + row) * a.keep + rank] = count;
             const u64 slot = claim(a, keys, totals, (u64)x);
             if (slot == ~0ull) continue;
-            // New vertices of the threads that happen to be here together take their ids in one addition.
+            // Active threads of the warp share one atomic addition for the local ids of their new vertices.
             const u32 here = __activemask(), self = threadIdx.x & 31, leader = __ffs(here) - 1;
             u64 id = 0;
             if (self == leader) id = atomicAdd(totals, (u64)__popc(here));
@@ -144,8 +145,8 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
     if (lane == 0 && picked) atomicAdd(totals + 17 + hop, picked);
 }
 
-// The rows of all (batch, hop) pairs, one behind the other, without the room between them. Per pair `segments` has
-// five numbers: its first row there, its first pick there, rows, batch, and its first row in the scratch arrays.
+// Concatenate the counts of all (batch, hop) pairs without the unused room between them. Per pair `segments` has five
+// numbers: first row and first pick in the result, rows, batch, and first row in the scratch arrays.
 extern "C" __global__ void gather_counts(Walks a, const i64* segments, int* counts) {
     const i64* s = segments + (u64)blockIdx.y * 5;
     const u64 from = (u64)s[3] * a.row_stride + s[4];
@@ -153,7 +154,8 @@ extern "C" __global__ void gather_counts(Walks a, const i64* segments, int* coun
         counts[s[0] + row] = a.counts[from + row];
 }
 
-// `ends`: inclusive scan of the gathered counts. `offsets` has one entry more than rows for every pair.
+// Write offsets, neighbours, votes and local ids of all (batch, hop) pairs. `ends` is the inclusive scan of the
+// gathered counts. `offsets` has one entry more than rows for every pair.
 extern "C" __global__ void emit(Walks a, const i64* segments, const int* counts, const i64* ends, i64* offsets,
                                 ID_T* neighbors, int* votes, int* local_ids) {
     const i64* s = segments + (u64)blockIdx.y * 5;
@@ -182,7 +184,7 @@ extern "C" __global__ void emit(Walks a, const i64* segments, const int* counts,
     }
 }
 
-// Vertices of all batches, one behind the other; batch b has nodes[begins[b] .. begins[b + 1]].
+// Concatenate the vertices of all batches; batch b has nodes[begins[b] .. begins[b + 1]).
 extern "C" __global__ void copy_nodes(Walks a, const i64* begins, ID_T* nodes) {
     const u64 b = blockIdx.y, n = begins[b + 1] - begins[b];
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (u64)blockDim.x)

@@ -1,9 +1,9 @@
 # mypy: allow-untyped-defs, no-disallow-incomplete-defs
 """PinSAGE's neighbourhoods (Ying et al., KDD'18): random walks vote for a vertex's neighbours.
 
-Every vertex starts a few short walks; whom they visit most often become its neighbours, and how often is the
-neighbour's weight. This is the random-walk workload of GNNLab (section 7: 4 walks of 3 steps, top 5, 3 layers) and of
-FastGL (table 7). Here is the CPU twin; the kernels are in ``pinsage.cu``.
+Every vertex starts a few short walks. The vertices that these walks visit most often become its neighbours; the number
+of visits is a neighbour's weight. GNNLab (section 7: 4 walks of 3 steps, top 5, 3 layers) and FastGL (table 7) use this
+random-walk workload. This file has the CPU twin; the kernels are in ``pinsage.cu``.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, HopPicks, SampleSpec, make_spec
 
 MAX_VISITS = 4096
-"""Largest number of walks times steps: the visits of a vertex lie in shared memory."""
+"""Largest number of walks times steps per vertex: a kernel keeps all visits of a vertex in shared memory."""
 _CHUNK = 64
-"""Rows per parallel task: enough to hide scheduling, few enough to balance."""
+"""Rows per parallel task: enough to hide the cost of scheduling, few enough to balance the load."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class WalkSpec(SampleSpec):
     Attributes:
         num_walks: walks that each vertex starts.
         walk_length: steps of a walk, each to an in-neighbour drawn uniformly.
-        restart: probability with which a step sets out from the walk's start instead of where it has come to.
+        restart: probability that a step leaves from the walk's start instead of the walk's present vertex.
     """
 
     num_walks: int = 4
@@ -40,7 +40,7 @@ class WalkSpec(SampleSpec):
 
     @property
     def restart_below(self) -> int:
-        """``restart`` in units of 2**-32: a step restarts when its 32-bit word is below."""
+        """``restart`` in units of 2**-32: a step restarts when its 32-bit random word is below this number."""
         return int(self.restart * 2**32)
 
     @property
@@ -71,7 +71,7 @@ def make_walk_spec(
 
 @njit(cache=True)
 def _visits(v, indptr, indices, num_walks, walk_length, restart, batch, hop, seed, out):
-    """Vertices that the walks of ``v`` come through, without ``v`` itself; returns how many."""
+    """Write the vertices that the walks of ``v`` visit, without ``v`` itself, to ``out``; returns their number."""
     n = 0
     for walk in range(num_walks):
         at = np.int64(v)
@@ -99,7 +99,10 @@ def _visits(v, indptr, indices, num_walks, walk_length, restart, batch, hop, see
 
 @njit(cache=True)
 def _vote(visited, n, counts, k, top, votes):
-    """The ``k`` ids most frequent in ``visited[:n]``, ties to the lower id; returns how many there are."""
+    """Find the ``k`` most frequent ids in ``visited[:n]``; of equally frequent ids the lower one comes first.
+
+    Writes ids to ``top`` and frequencies to ``votes``; returns how many there are, at most ``k``.
+    """
     if n <= 32:
         for i in range(1, n):
             x, j = visited[i], i
@@ -158,18 +161,21 @@ def _compact(counts, padded, padded_votes, neighbors, votes):
 def walk_hop(
     frontier: Any, indptr: Any, indices: Any, spec: WalkSpec, batch_id: int, hop: int
 ) -> tuple[HopPicks, np.ndarray]:
-    """Walk from every vertex of ``frontier`` and keep whom the walks visited most, on the CPU.
+    """Walk from every vertex of ``frontier`` and keep the vertices that the walks visited most, on the CPU.
 
-    A walk ends where its step finds no in-neighbour. The start is never its own neighbour, however often its walks
-    come back. A row has ``spec.fanouts[hop]`` picks or fewer, most visited first, ties to the lower id.
+    A walk ends when a step leaves from a vertex without in-neighbours. The start is never its own neighbour, however
+    often its walks come back. A row has ``spec.fanouts[hop]`` picks or fewer, the most visited first; of equally
+    visited vertices the one with the lower id comes first.
 
     Args:
         frontier: vertices to expand, distinct, global ids ``[n]``.
         indptr, indices: in-neighbour CSC of the graph, ``int64[N + 1]`` and ids ``[E]``.
-        hop: which hop; part of the draw's counter.
+        spec: the walks' settings.
+        batch_id: number of the mini-batch; part of the draw's counter.
+        hop: number of the hop; part of the draw's counter.
 
     Returns:
-        The picks, their ``positions`` all -1, and how often each was visited, ``int32``.
+        The picks, with all ``positions`` -1, and the number of visits of each pick, ``int32[sum(counts)]``.
     """
     k = min(spec.fanouts[hop], spec.num_visits)
     counts = np.empty(frontier.size, dtype=np.int32)

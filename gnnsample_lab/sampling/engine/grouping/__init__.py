@@ -1,1 +1,1 @@
-"""Pairs of sample and transit grouped by transit or by range of vertices."""
+"""Group pairs of sample and transit by transit, or by range of vertices."""

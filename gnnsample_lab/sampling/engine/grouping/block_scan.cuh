@@ -1,4 +1,4 @@
-// Sums over the threads of a block, up to 1024 (scan.cuh of minibatch/ looks back over blocks).
+// Prefix sums over the threads of a block, up to 1024 (minibatch/gpu/scan.cuh scans over many blocks).
 #ifndef LAB_BLOCK_SCAN
 #define LAB_BLOCK_SCAN
 #include "device/philox.cuh"

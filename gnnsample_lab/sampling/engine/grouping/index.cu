@@ -1,10 +1,11 @@
 // The scheduling index (NextDoor, section 6.1.2): pairs of sample and transit grouped by transit, the distinct transits, and
-// three classes of them by the number of neighbours to sample. Nothing is read back by the host: what follows takes its
-// counts from device memory. A pair is its place in `transits`, [S * t]; NULL (negative) transits are left out.
+// three classes of transits by the number of neighbours to sample. The host reads nothing back: later kernels read the
+// counts from device memory. A pair is identified by its index in `transits`, [S * t]; NULL (negative) transits are
+// left out.
 //
-// Two ways to group: by a radix sort (radix.cu), whose runs count_runs counts, or by counting: count_transits (one atomic per
-// pair, which returns the pair's rank within its transit), a scan over the vertices, place_pairs (one random 4-byte write
-// per pair). O(P + N), order within a transit not determined.
+// There are two ways to group. A radix sort (radix.cu) sorts the pairs, and count_runs counts the runs. Counting
+// consists of count_transits (one atomic per pair, which returns the pair's rank within its transit), a scan over the
+// vertices, and place_pairs (one random 4-byte write per pair): O(P + N), in any order within a transit.
 // Bound of counting: atomics on an L2-resident count per vertex, then 4-byte writes that touch 32-byte sectors.
 //
 // PAIR_T is int below 2^31 pairs; there must be fewer than 2^32. MATCH=1: lanes of a warp with one transit share an atomic.
@@ -17,7 +18,7 @@ typedef long long i64;
 #define VERTEX_TILE 2048 // vertices per block
 #define ROWS 5           // sums over vertices: pairs, transits of the three classes, work items of the last class
 
-// Rows (blockIdx.x) of n + 1 values: an exclusive scan of the first n, and their sum behind them.
+// For each row (blockIdx.x) of n + 1 values: an exclusive scan of the first n values; the last becomes their sum.
 extern "C" __global__ void scan_rows(u32* rows, i64 n) {
     u32* const row = rows + blockIdx.x * (n + 1);
     u32 before = 0, sum;
@@ -33,7 +34,7 @@ extern "C" __global__ void scan_rows(u32* rows, i64 n) {
 
 // -------------------------------------------------------------------------------------------------------------- counting
 
-// Rank of one more pair of v; the whole warp comes here.
+// Count one more pair of v and return its rank; all lanes of the warp must call this together.
 __device__ __forceinline__ u32 take_rank(u32* counts, ID_T v) {
 #if MATCH
     const u32 peers = sizeof(ID_T) == 8 ? __match_any_sync(FULL, (u64)v) : __match_any_sync(FULL, (u32)v);
@@ -89,7 +90,7 @@ struct Classes {
     i64 num_nodes, tiles;
     i64 size;            // neighbours to sample per pair
     i64 few, many;       // fewer than `few`: class 0; more than `many`: class 2
-    i64 pairs_per_item;  // pairs that a work item of class 2 has
+    i64 pairs_per_item;  // most pairs of a work item of class 2
 };
 
 __device__ __forceinline__ int class_of(const Classes& c, u32 count) {
@@ -100,7 +101,7 @@ __device__ __forceinline__ u32 items_of(const Classes& c, u32 count) {
     return (u32)(((u64)count + c.pairs_per_item - 1) / (u64)c.pairs_per_item);
 }
 
-// What VERTEX_TILE / THREADS neighbouring vertices add: pairs | items << 32, and the classes' members in 20 bits each.
+// Sums over vertices: pairs | work items << 32, and the number of members of each class in 20 bits each.
 struct Sums {
     u64 pairs, members;
 };
@@ -189,22 +190,23 @@ number_transits(const __grid_constant__ Classes c, u32* counts, const u32* sums,
     }
 }
 
-// items[i] = which member of class 2 work item i belongs to; a warp per member.
+// items[i] = number of the member of class 2 that work item i belongs to; a warp per member.
 extern "C" __global__ void __launch_bounds__(THREADS) expand_items(const i64* totals, const u32* item_begins, u32* items) {
     const i64 warps = (i64)gridDim.x * (THREADS / 32);
     for (i64 n = (i64)blockIdx.x * (THREADS / 32) + (threadIdx.x >> 5); n < totals[3]; n += warps)
         for (u32 i = item_begins[n] + lane_of(); i < item_begins[n + 1]; i += 32) items[i] = (u32)n;
 }
-// ------------------------------------------------------------------------------------------------------------------ sundry
+// -------------------------------------------------------------------------------------------------------------------
+// other
 
-// The slots of NULL transits, which no index holds.
+// Write NULL to the slots of NULL transits, which no index holds.
 extern "C" __global__ void __launch_bounds__(THREADS) null_slots(const ID_T* transits, i64 pairs, i64 size, ID_T* out) {
     for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < pairs; i += (i64)gridDim.x * THREADS)
         if (transits[i] < 0)
             for (i64 j = 0; j < size; ++j) out[i * size + j] = (ID_T)-1;
 }
 
-// edges[d] = list length of distinct transit d, 1 where it is empty, 0 from *count on.
+// edges[d] = list length of distinct transit d, but 1 for an empty list; 0 for d >= *count.
 extern "C" __global__ void __launch_bounds__(THREADS) frontier_edges(const i64* indptr, const ID_T* transits,
                                                                      const i64* count, i64 capacity, i64* edges) {
     for (i64 d = (i64)blockIdx.x * THREADS + threadIdx.x; d < capacity; d += (i64)gridDim.x * THREADS) {

@@ -1,8 +1,8 @@
-"""The scheduling index: pairs of sample and transit grouped by transit, without a word to the host (``index.cu``).
+"""The scheduling index: pairs of sample and transit grouped by transit; the host waits for nothing (``index.cu``).
 
-``"counting"`` counts pairs per vertex with one atomic each, scans the counts over the vertices and puts every pair in
-its place: O(P + N). ``"radix"`` sorts pairs by vertex, 8 bits a pass (``radix.cu``); stable. No sample depends on
-the order of pairs within a transit.
+``"counting"`` counts the pairs of each vertex with one atomic per pair, scans the counts over the vertices and writes
+every pair to its place: O(P + N). ``"radix"`` is a stable sort of the pairs by vertex, 8 bits per pass (``radix.cu``).
+No sample depends on the order of pairs within a transit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _RADIX = ("tile_sums", "scan_tiles", "digit_histogram", "partition", "count_runs
 """Kernels of ``radix.cu``."""
 MAX_PAIRS = 2**32 - 1
 FEW, MANY = 32, 1024
-"""Neighbours to sample of a transit (pairs * m): below the first: sub-warp; above the second: grid (table 2)."""
+"""Bounds of the classes of transits, in neighbours to sample (pairs * m), as in NextDoor's table 2.
+
+Transits below ``FEW`` are in the sub-warp class, those above ``MANY`` in the grid class, all others in the block class.
+"""
 
 _CLASSES = np.dtype([(n, np.int64) for n in ("num_nodes", "tiles", "size", "few", "many", "pairs_per_item")])
 _DIGIT = np.dtype([(n, np.int64) for n in ("num_nodes", "pairs", "tiles", "shift")])
@@ -33,9 +36,9 @@ class IndexKnobs:
 
     Attributes:
         match: lanes of a warp with the same transit share one atomic (counting).
-        blocks_per_sm: resident blocks of kernels that loop.
+        blocks_per_sm: most blocks per multiprocessor of kernels that loop.
         few, many: bounds of the classes, in neighbours to sample.
-        item_draws: neighbours to sample of one work item of the grid class.
+        item_draws: neighbours to sample per work item of the grid class, at most (one pair at least).
     """
 
     match: bool = False
@@ -50,18 +53,18 @@ KNOBS = IndexKnobs()
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Pairs grouped by transit, CuPy. D distinct transits hold ``begins[D]`` pairs; what lies behind is undefined.
+    """Pairs grouped by transit, CuPy. D distinct transits hold ``begins[D]`` pairs; entries after these are undefined.
 
     Attributes:
         kind: ``"counting"`` or ``"radix"``.
-        pairs: place of each pair in the transits given, by ascending transit, ``int32[P]`` (``int64`` from 2^31 on).
+        pairs: index of each pair in the given transits, by ascending transit, ``int32[P]`` (``int64`` if P >= 2^31).
         transits: distinct transits, ascending, ids ``[min(N, P)]``.
         begins: ``int64[min(N, P) + 1]``, first pair of each distinct transit.
         totals: ``int64[5]``: D, members of the three classes, work items.
         lists: ids ``[3, min(N, P)]``: numbers of distinct transits by class (sub-warp, block, grid), ascending.
-        item_begins: ``uint32``, first work item of each member of the grid class, and their number.
-        items: ``uint32``, member of the grid class that each work item belongs to.
-        pairs_per_item: pairs of a work item.
+        item_begins: ``uint32``, first work item of each member of the grid class, then the number of work items.
+        items: ``uint32``, number of the member of the grid class that each work item belongs to.
+        pairs_per_item: most pairs of a work item.
     """
 
     kind: str
@@ -89,12 +92,15 @@ def build(
     transits: Any, num_nodes: int, kind: str = "always", scratch: dict[str, Any] | None = None, *, size: int = 1,
     knobs: IndexKnobs = KNOBS,
 ) -> Index:  # fmt: skip
-    """Group the pairs of ``transits`` (ids ``[P]``, CuPy; NULL, negative, is left out) by transit; nothing waits.
+    """Group the pairs of ``transits`` by transit; nothing waits.
 
     Args:
-        kind: ``"radix"``, or any other of ``run_app``'s for counting.
-        scratch: where arrays are kept from call to call; the index of the last call with it is overwritten.
+        transits: ids ``[P]``, CuPy; NULL (negative) is left out.
+        num_nodes: vertices of the graph.
+        kind: ``"radix"`` for the radix sort; any other value of ``run_app``'s ``index`` for counting.
+        scratch: keeps the arrays from call to call; a call overwrites the index of the last call with the same dict.
         size: neighbours to sample per pair, for the classes.
+        knobs: how the index is built.
 
     Raises:
         ValueError: 2^32 pairs or more.
@@ -116,12 +122,12 @@ def build(
 
 
 def num_passes(num_nodes: int) -> int:
-    """Passes of the radix sort: vertices and ``num_nodes`` itself, which stands for NULL, at 8 bits a pass."""
+    """Passes of the radix sort at 8 bits per pass; the largest key is ``num_nodes``, which stands for NULL."""
     return max(1, -(-num_nodes.bit_length() // 8))
 
 
 def pair_type(pairs: int) -> np.dtype[Any]:
-    """What holds the place of one of ``pairs`` pairs.
+    """The dtype for the index of one of ``pairs`` pairs.
 
     Raises:
         ValueError: 2^32 pairs or more.
@@ -132,7 +138,7 @@ def pair_type(pairs: int) -> np.dtype[Any]:
 
 
 class _Work:
-    """One index in the making."""
+    """The arrays and launches of one index while it is built."""
 
     def __init__(self, transits: Any, num_nodes: int, scratch: dict[str, Any], knobs: IndexKnobs) -> None:
         self.pairs, self.num_nodes, self.knobs = int(transits.size), num_nodes, knobs
@@ -147,7 +153,7 @@ class _Work:
         return scratch_array(self._scratch, f"index.{name}", size, dtype)
 
     def launch(self, name: str, threads: int, *args: Any) -> None:
-        """A kernel that loops."""
+        """Launch a kernel that loops over its work, with a grid for at most ``threads`` threads."""
         if threads:
             blocks = min(-(-threads // _THREADS), runtime.num_sms() * self.knobs.blocks_per_sm)
             self._kernel(name)((blocks,), (_THREADS,), args)
@@ -157,7 +163,7 @@ class _Work:
         return _kernel(name, wide, long_pairs, self.knobs.match and name == "count_transits")
 
     def sort(self, counts: Any) -> Any:
-        """Pairs by transit, stable; ``counts[v]`` from the sorted keys."""
+        """The pairs sorted by transit (stable); writes the pairs of each vertex to ``counts``."""
         keys, ids = self.keys, np.uintp(0)
         for number in range(num_passes(self.num_nodes) if self.pairs else 0):
             keys, ids = self._partition(keys, ids, 8 * number, number & 1)
@@ -188,7 +194,7 @@ class _Work:
         """``index`` with distinct transits and classes; ``counts[v]`` becomes the place of v's first pair."""
         knobs, tiles = self.knobs, max(1, -(-self.num_nodes // _VERTEX_TILE))
         per_item = max(1, knobs.item_draws // size)
-        # A member of the grid class has more than `many` draws, and its last item may be short.
+        # Upper bounds: a member of the grid class has more than `many` draws, and only its last item may be short.
         members = min(self.capacity, self.pairs * size // (knobs.many + 1)) + 1
         room = self.pairs // per_item + members
         classes = np.zeros(1, _CLASSES)
@@ -214,13 +220,13 @@ class _Work:
 
 
 def null_slots(transits: Any, size: int, out: Any) -> None:
-    """Write NULL to the ``size`` slots in ``out`` of every NULL transit."""
+    """Write NULL to the ``size`` slots of every NULL transit in ``out``."""
     work = _Work(transits, 1, {}, KNOBS)
     work.launch("null_slots", work.pairs, work.keys, np.int64(work.pairs), np.int64(size), out)
 
 
 def frontier_ends(index: Index, indptr: Any, scratch: dict[str, Any]) -> Any:
-    """Inclusive sums of list lengths, an empty list counting as 1, over distinct transits: ``int64[min(N, P)]``."""
+    """Inclusive sums of list lengths over distinct transits, ``int64[min(N, P)]``; an empty list counts as 1."""
     import cupy
 
     capacity = index.transits.size
@@ -231,7 +237,7 @@ def frontier_ends(index: Index, indptr: Any, scratch: dict[str, Any]) -> Any:
 
 
 def scratch_array(scratch: dict[str, Any], name: str, size: int, dtype: Any) -> Any:
-    """The array kept under ``name``, ``[size]``; made anew where it is too small or of another type."""
+    """The array ``[size]`` kept under ``name`` in ``scratch``; a new one if that is too small or of another dtype."""
     import cupy
 
     held = scratch.get(name)

@@ -1,7 +1,7 @@
-// Pairs of sample and transit sorted by transit, for the scheduling index (index.cu) as NextDoor builds it (section 6.1.2):
-// least significant digit first, 8 bits a pass, as many passes as vertex ids need; stable. A pass is digit_histogram, a scan
-// (tile_sums, scan_rows of index.cu, scan_tiles) and partition: ranked within a tile in shared memory, so that a digit's
-// pairs leave as one coalesced run.
+// A stable radix sort of pairs of sample and transit by transit, for the scheduling index (index.cu) as NextDoor builds
+// it (section 6.1.2): least significant digit first, 8 bits per pass, as many passes as vertex ids need. A pass
+// consists of digit_histogram, a scan (tile_sums, scan_rows of index.cu, scan_tiles) and partition. partition ranks the
+// pairs of a tile in shared memory, so that it writes the pairs of a digit as one coalesced run.
 // Bound: bytes, 3 reads and 2 writes of 4 to 8 bytes per pair and pass.
 //
 // PAIR_T is int below 2^31 pairs; there must be fewer than 2^32.
@@ -59,7 +59,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan_tiles(u32* values, i6
 
 // ------------------------------------------------------------------------------------------------------------------ passes
 
-// The digit of a pass: 8 bits of the vertex from `shift` on; a NULL is vertex num_nodes and comes last.
+// The digit of a pass: 8 bits of the vertex id, from bit `shift` on. NULL counts as vertex num_nodes and comes last.
 struct Digit {
     i64 num_nodes, pairs, tiles, shift;
 };
@@ -86,13 +86,14 @@ extern "C" __global__ void __launch_bounds__(THREADS) digit_histogram(const __gr
     }
 }
 
-// Move keys and pairs to where their digit's pairs lie, in order. `ids` 0: pair i stands at i.
+// Move keys and pairs to the runs of their digits, keeping their order. `ids` null: pair i is number i (the first
+// pass).
 extern "C" __global__ void __launch_bounds__(THREADS)
 partition(const __grid_constant__ Digit d, const ID_T* keys, const PAIR_T* ids, const u32* offsets, ID_T* keys_out,
           PAIR_T* ids_out) {
     __shared__ u32 warp_counts[THREADS / 32][DIGITS];
     __shared__ u32 local_begin[DIGITS];
-    __shared__ u32 place[DIGITS];  // offset of the digit's run in the output, less local_begin
+    __shared__ u32 place[DIGITS];  // offset of the digit's run in the output, minus local_begin
     __shared__ u64 staged_words[SORT_TILE * (sizeof(ID_T) > sizeof(PAIR_T) ? sizeof(ID_T) : sizeof(PAIR_T)) / 8];
     ID_T* const staged_keys = (ID_T*)staged_words;
     PAIR_T* const staged_ids = (PAIR_T*)staged_words;
@@ -173,7 +174,8 @@ partition(const __grid_constant__ Digit d, const ID_T* keys, const PAIR_T* ids, 
     }
 }
 
-// Sorted keys: counts[v] from where the run of v begins and ends (NULLs, num_nodes by now, come last).
+// Count the runs of sorted keys: counts[v] = end - begin of the run of v. NULLs (key num_nodes) come last and do not
+// count.
 extern "C" __global__ void __launch_bounds__(THREADS) count_runs(const ID_T* keys, i64 n, i64 num_nodes, u32* counts) {
     for (i64 i = (i64)blockIdx.x * THREADS + threadIdx.x; i < n; i += (i64)gridDim.x * THREADS) {
         const ID_T v = keys[i];

@@ -1,11 +1,15 @@
-// Pairs of sample and transit by range: a range is a run of vertices whose lists fit the shared memory of a block
-// (transit_ranges.cu). One pass over the pairs in place of a sort: within a range their order is that of chance.
+// Group pairs of sample and transit by range. A range is a run of vertices whose adjacency lists fit the shared memory
+// of a block (transit_ranges.cu). Two passes over the pairs replace a sort; within a range pairs are in no defined
+// order.
 //
-//   range_table   first vertices of ranges of about equal bytes; the range that each block of 2^shift vertices begins in.
-//   range_counts  pairs per range, in shared memory. Bound: one read of the transits.
-//   range_items   a scan over the ranges (one block): first pairs, work items of at most `per_item` pairs.
-//   range_place   a tile of pairs is put in the order of ranges in shared memory and takes its places with one atomic per
-//                 range: what a range gets is a short run, and the next tiles fill its sectors in the L2. Bound: latency.
+//   range_table   finds the first vertex of each range, so that ranges have about equal bytes, and the range in which
+//   each
+//                 block of 2^shift vertices begins.
+//   range_counts  counts the pairs per range, in shared memory. Bound: one read of the transits.
+//   range_items   scans the counts (one block) and cuts ranges into work items of at most `per_item` pairs.
+//   range_place   sorts a tile of pairs by range in shared memory and reserves places with one atomic per range. A tile
+//                 writes a short run to each range; later tiles fill the same sectors while they are in the L2 cache.
+//                 Bound: latency.
 //   put_in_order  results that were written in the order of ranges, to the order of samples. The runs that a tile reads go
 //                 on in the next tile. Bound: a read and a write of all results.
 //
@@ -71,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256) range_table(const __grid_const
     if (i == x.blocks) x.table[i] = (unsigned short)(x.ranges - 1);
 }
 
-// What finds the range of a vertex, in shared memory.
+// Finds the range of a vertex, with a table in shared memory.
 struct Finder {
     u32* firsts;  // [ranges]
     u32* table;   // [blocks]: range of the block's first vertex, and << 16 that of the next block's
@@ -140,8 +144,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     range_place(const __grid_constant__ Ranges x, const ID_T* keys) {
     extern __shared__ __align__(16) unsigned char memory[];
     Placed* const staged = (Placed*)memory;
-    u32* const counts = (u32*)(staged + TILE);  // of the tile, then where the range's run begins in it
-    u32* const moves = counts + x.ranges;       // from there to its place
+    u32* const counts = (u32*)(staged + TILE);  // [ranges] pairs of the tile; later where the range's run begins in it
+    u32* const moves = counts + x.ranges;       // [ranges] distance from there to the run's place in `placed`
     const Finder range_of_vertex(x, moves + x.ranges);
     const u32 ranges = (u32)x.ranges, per_thread = (ranges + THREADS - 1) / THREADS;
     for (i64 base = (i64)blockIdx.x * TILE; base < x.pairs; base += (i64)gridDim.x * TILE) {

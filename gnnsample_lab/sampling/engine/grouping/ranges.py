@@ -1,7 +1,8 @@
 """Transit-parallel steps by ranges of vertices whose lists fit shared memory (``ranges.cu``, ``transit_ranges.cu``).
 
-Not NextDoor's: pairs are grouped by range alone, in one pass and in any order within it, which costs less than a full
-index; a block then holds the lists of a whole range, so that no draw reads memory at random. Samples are the same.
+This is not NextDoor's method. Pairs are grouped by range alone, in any order within a range, which costs less than a
+full index. A block then holds the adjacency lists of a whole range in shared memory, so that no draw reads global
+memory at random. The samples are the same.
 """
 
 from __future__ import annotations
@@ -23,17 +24,22 @@ if TYPE_CHECKING:
 _THREADS, _ITEMS = 1024, 16
 MAX_RANGES = 8192
 MAX_BLOCKS = 8192
-"""Entries of the table that maps blocks of vertices to ranges, four bytes each in shared memory."""
+"""Most entries of the table that maps blocks of vertices to ranges; an entry takes four bytes of shared memory."""
 PAYS_ROW, PAYS_PAIRS, PAYS_BYTES = 64, 3, 160 * 2**20
-"""Ranges pay for results of a multiple of these bytes per pair, from so many pairs per vertex and bytes of lists on."""
+"""Thresholds of :func:`pays`, measured on an H200 (``data/measured/NOTES.md``).
+
+``PAYS_ROW``: bytes; the results of a pair must be a multiple of this (one burst of memory), or writes out of order are
+slow. ``PAYS_PAIRS``: least pairs per vertex; fewer do not pay for copying the lists. ``PAYS_BYTES``: least bytes of all
+lists; below that, caches serve most random reads anyway.
+"""
 _ONE_READ = frozenset(("lab_edge_count", "lab_bits", "lab_below", "lab_uniform", "lab_chance", "lab_fail"))
-"""Accessors of a ``next`` that reads nothing but the entry that it returns."""
+"""Accessors that a ``next`` may use if it reads no memory except the entry that it returns."""
 _STATIC_BYTES = 2560
-"""Of the kernel's own, and what the driver keeps per block."""
+"""Bytes of shared memory per block that the kernel declares itself or the driver reserves."""
 LEAST_BYTES = 16 * 1024
-"""Of a range: smaller ones do not pay for their places."""
+"""Least bytes of a range: with smaller ranges, grouping costs more than it saves."""
 MAX_SIZE = 256
-"""Slots per pair that the kernel is compiled for."""
+"""Most slots per pair for which the kernel is compiled."""
 
 _RANGES = np.dtype([(name, np.int64) for name in (
     "num_nodes", "pairs", "size", "shift", "blocks", "ranges", "per_item", "id_bytes", "indptr", "table", "firsts",
@@ -49,15 +55,15 @@ class RangeKnobs:
     """How pairs are grouped and served; samples never depend on it.
 
     Attributes:
-        bytes: of the lists and list positions of a range, about; None: what leaves some of ``room``.
-        room: bytes of shared memory for a range, None: what the blocks leave each other; of a larger range the rest is
-            read from global memory.
-        threads, blocks_per_sm: of the sampling kernel.
-        item_draws: neighbours to sample of a work item, at most.
-        factor: a range is copied where its bytes are at most so many times the draws of the item.
-        ordered: results are first written in the order of ranges, then put in the order of samples; None: as
-            :func:`orders` has it.
-        stage: results of a thread that go through shared memory at a time, at most.
+        bytes: bytes of the lists and list positions of a range, about; None: 15/16 of ``room``.
+        room: bytes of shared memory for a range; the part of a larger range that does not fit is read from global
+            memory. None: all that ``blocks_per_sm`` blocks per multiprocessor can have.
+        threads, blocks_per_sm: threads per block and blocks per multiprocessor of the sampling kernel.
+        item_draws: most neighbours to sample per work item.
+        factor: a range is copied where its bytes are at most this many times the draws of the item.
+        ordered: True writes results in the order of ranges first and then puts them in the order of samples; None:
+            as :func:`orders` says.
+        stage: most results of a thread that go through shared memory at a time.
     """
 
     bytes: int | None = None
@@ -75,16 +81,16 @@ KNOBS = RangeKnobs()
 
 @dataclass(frozen=True, eq=False)
 class Grouped:
-    """Pairs grouped by range, CuPy; what lies behind the counts is undefined.
+    """Pairs grouped by range, CuPy; entries after the counted ones are undefined.
 
     Attributes:
-        placed: transit and pair of every place, ``[P, 2]`` in the wider of both types.
+        placed: transit and index of each pair, grouped by range, ``[P, 2]`` in the wider of both dtypes.
         firsts: ``int64[R + 1]``, first vertex of each range.
         begins, item_begins: ``uint32[R + 1]``, first place and first work item of each range.
         items: ``uint32``, the range of each work item.
-        heads: ``uint32[2]``: work items, and those taken.
-        places: where each pair went, -1 for NULL, or None.
-        per_item: pairs of a work item at most.
+        heads: ``uint32[2]``: number of work items, and number of the next one to take.
+        places: the place of each pair in ``placed``, -1 for NULL, or None.
+        per_item: most pairs of a work item.
     """
 
     placed: Any
@@ -98,7 +104,7 @@ class Grouped:
 
 
 def block_shift(num_nodes: int) -> int:
-    """Bits of a vertex that the table of ranges leaves out."""
+    """log2 of the vertices per entry of the table that maps blocks of vertices to ranges."""
     shift = 0
     while (num_nodes - 1) >> shift >= MAX_BLOCKS:
         shift += 1
@@ -111,9 +117,9 @@ def num_ranges(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) 
 
 
 def serves(engine: GpuEngine, size: int, knobs: RangeKnobs = KNOBS) -> bool:
-    """Whether steps of ``size`` slots per pair can be served by ranges: the graph is on the GPU, ranges fit.
+    """Whether ranges can serve steps of ``size`` slots per pair: the graph is on the GPU and ranges fit shared memory.
 
-    A call may be made twice (``Context.guesses``), which one that replaces a root must not.
+    A kernel may call ``next`` twice for one slot (``Context.guesses``), so ``next`` must not replace a root.
     """
     if engine.streamed is not None or size > MAX_SIZE or "lab_root_replace" in engine.operator.uses:
         return False
@@ -129,9 +135,8 @@ def serves(engine: GpuEngine, size: int, knobs: RangeKnobs = KNOBS) -> bool:
 def pays(engine: GpuEngine, pairs: int, size: int) -> bool:
     """Whether a step of ``pairs`` with ``size`` slots each takes less time by ranges than sample by sample.
 
-    As measured on an H200 (``data/measured/NOTES.md``): lists must be too many for the cache, and have enough pairs to
-    pay for their copies; memory takes rows in any order as fast as in theirs where they are whole bursts of 64 bytes.
-    Nothing was measured where ``next`` reads more than the entry that it returns.
+    The thresholds :data:`PAYS_ROW`, :data:`PAYS_PAIRS` and :data:`PAYS_BYTES` decide. False where ``next`` reads more
+    than the entry that it returns, because that was not measured.
     """
     graph, id_bytes = engine.graph, engine.id_dtype.itemsize
     return (
@@ -145,14 +150,14 @@ def pays(engine: GpuEngine, pairs: int, size: int) -> bool:
 
 
 def fits(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) -> bool:
-    """Whether few enough ranges of that size hold the graph."""
+    """Whether at most :data:`MAX_RANGES` ranges of ``range_bytes`` hold the graph's lists."""
     ranges = num_ranges(num_nodes, num_edges, id_bytes, range_bytes)
     return num_nodes < 2**32 and num_edges * id_bytes + 4 * num_nodes <= ranges * range_bytes
 
 
 @functools.lru_cache(maxsize=64)
 def _room(size: int, id_bytes: int, knobs: RangeKnobs) -> int:
-    """Bytes of shared memory for a range beside the results of a block's threads; not positive: there is none."""
+    """Bytes of shared memory for a range, beside the results of a block's threads; not positive: nothing is left."""
     if knobs.room is not None:
         return knobs.room
     properties = runtime.device_properties()
@@ -175,7 +180,7 @@ def _place_bytes(threads: int, ranges: int, blocks: int, word: int) -> int:
 
 
 def _place_threads(ranges: int, blocks: int, word: int) -> int:
-    """Threads of a block of ``range_place``, as many as its shared memory lets; 0: none."""
+    """Threads per block of ``range_place``: the most that its shared memory allows, or 0 if not even 64 fit."""
     most = int(runtime.device_properties()["sharedMemPerBlockOptin"]) - _STATIC_BYTES
     for threads in (1024, 512, 256, 128, 64):
         if _place_bytes(threads, ranges, blocks, word) <= most:
@@ -184,10 +189,10 @@ def _place_threads(ranges: int, blocks: int, word: int) -> int:
 
 
 def orders(size: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
-    """Whether results take the way through the order of ranges.
+    """Whether results are written in the order of ranges first and then put in the order of samples.
 
-    Rows that are not whole sectors of 32 bytes leave parts of sectors where they are written out of order, which cost a
-    read and a write each; from some length on that is less than a second pass.
+    A row that does not consist of whole 32-byte sectors, written out of order, costs an extra read and write of a
+    sector. For rows of 256 bytes or more this costs less than a second pass over the results.
     """
     row = size * id_bytes
     return (row % 32 != 0 and row < 256) if knobs.ordered is None else knobs.ordered
@@ -197,13 +202,17 @@ def group(
     transits: Any, num_nodes: int, indptr: Any, num_edges: int, scratch: dict[str, Any], *, size: int = 1,
     out: Any = None, places: bool = False, knobs: RangeKnobs = KNOBS,
 ) -> Grouped:  # fmt: skip
-    """Group the pairs of ``transits`` (ids ``[P]``, CuPy; NULL, negative, is left out) by range; nothing waits.
+    """Group the pairs of ``transits`` by range; nothing waits.
 
     Args:
-        scratch: where arrays are kept from call to call; what the last call with it returned is overwritten.
+        transits: ids ``[P]``, CuPy; NULL (negative) is left out.
+        num_nodes, num_edges: of the graph.
+        indptr: ``int64[N + 1]`` on the GPU.
+        scratch: keeps the arrays from call to call; a call overwrites what the last call with the same dict returned.
         size: neighbours to sample per pair.
-        out: ids ``[P, size]``; the slots of NULL transits become NULL. None: left alone.
-        places: also say where each pair went.
+        out: ids ``[P, size]``, in which the slots of NULL transits become NULL; None: nothing is written.
+        places: whether to return the place of each pair too.
+        knobs: how pairs are grouped.
 
     Raises:
         ValueError: 2^32 pairs or more.
@@ -257,7 +266,7 @@ def group(
 
 
 def launch(engine: GpuEngine, step: int, record: dict[str, Any], knobs: RangeKnobs = KNOBS) -> dict[str, Any]:
-    """Run step ``step`` of individual sampling by ranges; adds to ``record`` what was done. Nothing waits."""
+    """Run step ``step`` of individual sampling by ranges; ``record`` gets an account of it. Nothing waits."""
     transits, size, graph = engine.transits, engine.shape[step].size, engine.graph
     ordered = orders(size, engine.id_dtype.itemsize, knobs)
     nodes, edges = graph.num_nodes, int(graph.indices.size)

@@ -1,1 +1,1 @@
-"""Graphs larger than GPU memory: which lists pass through the GPU, and when."""
+"""Graphs larger than GPU memory: which parts of the graph are copied to the GPU, and when."""

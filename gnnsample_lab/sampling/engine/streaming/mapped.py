@@ -12,11 +12,11 @@ from gnnsample_lab.device import runtime
 _PORTABLE, _MAPPED = 1, 2  # flags of cudaHostAlloc and cudaHostRegister, the same numbers in both
 _READ_ONLY = 8  # cudaHostRegister only
 _locked: dict[int, np.ndarray | None] = {}
-"""By ``id`` of an array that lives: its page-locked copy, or None where it was locked in place."""
+"""From the ``id`` of a living array to its page-locked copy, or to None where it was locked in place."""
 
 
 def pinned(array: np.ndarray) -> np.ndarray:
-    """``array`` in page-locked memory: itself, locked where it lies while it lives, or a copy where that fails.
+    """``array`` in page-locked memory: itself, locked in place until it is freed, or a copy where that fails.
 
     Locking is slow (a second for several GB), so an array stays locked between runs.
 
@@ -27,7 +27,7 @@ def pinned(array: np.ndarray) -> np.ndarray:
     if key not in _locked:
         locked = _lock(array)
         _locked[key] = None if locked is array else locked
-        # Before the array is let go of, and not at exit, when CUDA may be gone already.
+        # Unlock when the array is freed, but not at exit, when CUDA may be gone already.
         weakref.finalize(array, _unlock, key, array.ctypes.data if locked is array else 0).atexit = False
     kept = _locked[key]
     return array if kept is None else kept
@@ -38,7 +38,7 @@ def _lock(array: np.ndarray) -> np.ndarray:
 
     driver = cupy.cuda.runtime
     if array.nbytes and array.flags.c_contiguous:
-        # Read-only pages, not merely a read-only array: locking those needs no flag, and not every machine has it.
+        # The flag is for read-only pages. A read-only array in writable pages needs none, and not every machine has it.
         flags = (
             _PORTABLE
             | _MAPPED
@@ -47,7 +47,7 @@ def _lock(array: np.ndarray) -> np.ndarray:
         try:
             driver.hostRegister(array.ctypes.data, array.nbytes, flags)
             return array
-        except driver.CUDARuntimeError:  # pages of a file, pages that are locked already: a copy will do
+        except driver.CUDARuntimeError:  # pages of a file, or pages that are locked already: make a copy
             pass
     try:
         memory = cupy.cuda.PinnedMemory(max(8, array.nbytes), _PORTABLE | _MAPPED)

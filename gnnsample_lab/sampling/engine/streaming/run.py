@@ -1,12 +1,13 @@
-"""Graphs larger than GPU memory: their edges stay in page-locked host memory and pass through the GPU (section 8.4).
+"""Graphs larger than GPU memory: edges stay in page-locked host memory and are copied in parts (NextDoor, section 8.4).
 
-The graph is cut into sub-graphs, ranges of consecutive vertices. At every step the pairs of sample and transit are
-sorted by transit, which sorts them by sub-graph too, and sub-graph after sub-graph is copied and sampled from; the next
-copy runs while the present one is sampled. The paper copies every sub-graph that holds a transit, at every step. Here
+The graph is cut into sub-graphs, ranges of consecutive vertices. Every step sorts its pairs of sample and transit by
+transit, which sorts them by sub-graph too. Then it copies one sub-graph after another to the GPU and samples from it;
+the next copy runs while kernels sample from the present sub-graph. The paper copies every sub-graph that holds a
+transit, at every step. This implementation copies less:
 
-* sub-graphs that still lie on the GPU are not copied again: a step begins with those that the last one ended with;
-* a sub-graph of which few edges are drawn is not copied at all: its edges are read where they are, across the bus. A
-  random walk draws one edge per step, so this is what most of its steps do.
+* Sub-graphs that are still on the GPU are not copied again; a step begins with those that the last step left there.
+* If a step draws few edges from a sub-graph, kernels read these edges from host memory across the bus, and the
+  sub-graph is not copied. Most steps of random walks do this, because a walk draws one edge per step.
 
 Collective steps read all their lists across the bus.
 """
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 BUS_READ_BYTES = 96
-"""What a read of one edge across the bus costs, in bytes of a long copy: 32 bytes and the request for them."""
+"""Cost of reading one edge across the bus, in bytes of a long copy that take the same time.
+
+A read moves 32 bytes, and the bus also carries the request for them.
+"""
 _WEIGHT = frozenset({"lab_edge_weight", "lab_neighbor_weight"})
 _PREFIX = frozenset({"lab_edge_prefix", "lab_edge_search", "lab_neighbor_prefix", "lab_neighbor_search"})
 _SEARCH = frozenset({"lab_edge_search", "lab_edge_has"})
@@ -38,22 +42,23 @@ STAGED = np.dtype([(name, np.int64) for name in ("edge_begin", "indices", "weigh
 
 
 class StreamedGraph:
-    """A graph in host memory as the engine samples from it; needs CUDA.
+    """A graph in host memory from which the engine samples; needs CUDA.
 
-    ``indptr`` lies on the GPU beside what ``graph_bytes`` bounds: 8 bytes per vertex, and 4 for ``max_weight``.
+    ``graph_bytes`` does not count ``indptr`` (8 bytes per vertex) and ``max_weight`` (4 bytes per vertex), which also
+    lie on the GPU.
 
     Args:
         graph: a :class:`~gnnsample_lab.graph.Graph`; copied to host memory if it lies on the GPU.
-        graph_bytes: how much of its edges may lie on the GPU: neighbours, weights or their prefix sums.
-        operator: the application's compiled functions; what they read of the weights is staged.
-        weights: :class:`~gnnsample_lab.sampling.weights.IntegerWeights` in host memory, where the operator reads any.
-        slots: sub-graphs that lie on the GPU at once, chosen by default.
+        graph_bytes: most bytes of edges that may lie on the GPU: neighbours, weights or their prefix sums.
+        operator: the application's compiled functions; the weights that they read are staged too.
+        weights: :class:`~gnnsample_lab.sampling.weights.IntegerWeights` in host memory, if the operator reads weights.
+        slots: sub-graphs that lie on the GPU at once; None: chosen.
         across_bus: False stages every sub-graph that holds a transit, as the paper does.
 
     Attributes:
         indptr, indices, weight, prefix, max_weight: CuPy arrays for kernels, ids ``[E]``, ``uint32[E]``,
-            ``uint64[E + 1]``, ``uint32[N]``. The three of edges lie in host memory, which kernels read across the bus;
-            the last three are None where the operator does not read them.
+            ``uint64[E + 1]``, ``uint32[N]``. The three edge arrays lie in host memory, which kernels read across the
+            bus; the last three arrays are None where the operator does not read them.
         parts: first vertices of the sub-graphs and the number of vertices, ``int64[G + 1]``, NumPy.
         layout: :class:`~.subgraphs.Layout`.
 
@@ -80,12 +85,12 @@ class StreamedGraph:
             8 * wants_prefix, slots,
         )  # fmt: skip
         self.parts = cut(graph.indptr, self.layout.slot_edges)
-        self._edges = graph.indptr[self.parts]  # before each sub-graph
+        self._edges = graph.indptr[self.parts]  # edges before each sub-graph
         self._part_bytes = np.diff(self._edges) * self.layout.edge_bytes + 8 * wants_prefix
         self.indptr = cupy.asarray(graph.indptr)
         self._host: dict[
             str, np.ndarray
-        ] = {}  # in the order in which they lie in a slot: widest first, so all aligned
+        ] = {}  # in their order in a slot: the widest type first, so that all are aligned
         if prefix is not None and wants_prefix:
             self._host["prefix"] = pinned(prefix)
         self._host["indices"] = pinned(graph.indices)
@@ -106,7 +111,7 @@ class StreamedGraph:
         ]
         self._filled = [cupy.cuda.Event(disable_timing=True) for _ in self._buffers]
         self._read = [cupy.cuda.Event(disable_timing=True) for _ in self._buffers]
-        for event in self._read:  # what the buffers' memory was used for before
+        for event in self._read:  # the first copies wait for earlier uses of the buffers' memory
             event.record()
         self._parts_device, self._bounds = cupy.asarray(self.parts), cupy.empty(self.parts.size, np.int64)
         mean = self.num_edges / max(1, self.num_nodes)
@@ -119,9 +124,9 @@ class StreamedGraph:
         return len(self.parts) - 1
 
     def stages(self, pairs: int, size: int) -> bool:
-        """Whether a step is worth its index: False where so little is read that reading it across the bus is cheaper.
+        """Whether a step should build an index and stage sub-graphs; False where reading across the bus costs less.
 
-        ``pairs`` are those of sample and transit, ``size`` the draws from each.
+        ``pairs`` is the number of pairs of sample and transit, ``size`` the number of draws per pair.
         """
         if not self.across_bus:
             return True
@@ -130,7 +135,8 @@ class StreamedGraph:
     def run_step(self, engine: GpuEngine, number: int) -> dict[str, Any]:
         """Run step ``number`` of an individual application: ``next`` for all pairs, without redraws.
 
-        ``engine.transits`` (ids ``[S, t]``) holds the transits. The host waits once, for the numbers of pairs.
+        ``engine.transits`` (ids ``[S, t]``) holds the transits. The host waits once, for the number of pairs of each
+        sub-graph.
 
         Returns:
             What was done, for ``r.schedule``: see :meth:`_serve`.
@@ -175,7 +181,7 @@ class StreamedGraph:
             engine.plan.forget_staged()
 
     def _bus_bytes(self, size: int) -> float:
-        """Cost of a pair that is read across the bus, in bytes of a copy."""
+        """Cost of reading one pair's draws across the bus, in bytes of a copy."""
         return size * self._draw_bytes
 
     def _sort(self, engine: GpuEngine, transits: Any) -> tuple[Any, np.ndarray]:
@@ -197,13 +203,13 @@ class StreamedGraph:
         return kernels.load_module("sampling/engine/streaming/pairs.cu", macros).get_function(name)
 
     def _serve(self, bounds: np.ndarray, pair_bytes: float, launch: Any) -> dict[str, Any]:
-        """Call ``launch(first, last, slot)`` for every range of sub-graphs that has pairs, staged first where they are.
+        """Call ``launch(first, last, slot)`` for every range of sub-graphs that has pairs; copy those to stage before.
 
-        Nothing here waits: copies and kernels follow one another by events.
+        The host does not wait: events order copies and kernels.
 
         Returns:
-            ``subgraphs`` (with transits), ``subgraphs_copied``, ``subgraphs_kept`` (lay on
-            the GPU already), ``subgraphs_across_bus``, ``copied_bytes``.
+            Counts ``subgraphs`` (with transits), ``subgraphs_copied``, ``subgraphs_kept`` (they were on the GPU
+            already), ``subgraphs_across_bus``, and ``copied_bytes``.
         """
         import cupy
 
@@ -212,7 +218,7 @@ class StreamedGraph:
         held = set(self._places.parts)
         runs, order = plan_step(bounds, self._part_bytes, cost, held, self._rent, self.layout.slots)
         copied = copied_bytes = 0
-        for first, last in runs:  # first, and not last: the first copies run beside them
+        for first, last in runs:  # these come first, so that the first copies overlap with them
             launch(first, last, None)
         for part in order:
             slot, absent = self._places.take(part)
@@ -231,7 +237,7 @@ class StreamedGraph:
         }  # fmt: skip
 
     def _copy(self, part: int, slot: int) -> int:
-        """Put the copy of a sub-graph's edges to its slot; returns its bytes."""
+        """Enqueue the copy of a sub-graph's edges to ``slot``; returns the bytes copied."""
         import cupy
 
         runtime_api, target, total = cupy.cuda.runtime, self._buffers[slot].data.ptr, 0
@@ -243,7 +249,7 @@ class StreamedGraph:
         return total
 
     def _pieces(self, part: int) -> list[tuple[int, int, int]]:
-        """Host address, place in the slot and bytes of each array's share of a sub-graph."""
+        """Host address, offset in the slot and bytes of each array's part of a sub-graph."""
         begin, end = map(int, self._edges[part : part + 2])
         found, offset = [], 0
         for name, array in self._host.items():
@@ -253,7 +259,7 @@ class StreamedGraph:
         return found
 
     def _describe(self, record: np.ndarray, part: int, slot: int | None) -> None:
-        """Fill in a :data:`STAGED`: where the edges of the sub-graph in ``slot`` lie; None: where they always do."""
+        """Fill in a :data:`STAGED` record: addresses of the sub-graph's edges in ``slot``, or 0 if that is None."""
         record[:] = 0
         if slot is None:
             return
@@ -264,7 +270,7 @@ class StreamedGraph:
 
 
 def largest_weights(indptr: np.ndarray, prefix: np.ndarray) -> np.ndarray:
-    """Largest weight of every list, ``uint32[N]``, 0 for empty ones; ``prefix``: ``uint64[E + 1]``."""
+    """Largest weight of every adjacency list, ``uint32[N]``, 0 for empty lists; ``prefix`` is ``uint64[E + 1]``."""
     most = np.zeros(indptr.size - 1, dtype=np.uint32)
     filled = np.diff(indptr) > 0
     if filled.any():

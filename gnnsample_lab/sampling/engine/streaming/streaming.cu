@@ -1,15 +1,17 @@
 // Sampling from the part of a graph that lies on the GPU (graphs larger than its memory).
 //
-// Pairs of a sample and a transit, sorted by transit, are served a range at a time: the range of the sub-graph that was
-// copied last. A thread serves up to four slots of a pair, which share the call of the generator; neighbours in a warp
-// have the same transit or the next, so lists are read from the cache. Lists of other vertices (node2vec's
-// `has_edge`) are read where `plan.indices` points, in host memory across the bus. Works for every individual
-// application. Bound: the copy of the sub-graph, or, with `indices` 0, reads across the bus, one or more per slot.
+// Pairs of sample and transit are sorted by transit, so the pairs of one sub-graph are a range; a launch serves the
+// range of the sub-graph that was copied last. A thread serves up to four slots of a pair, which share one generator
+// call. Neighbouring threads have the same transit or the next, so they read lists from the cache. Lists of other
+// vertices (node2vec's `has_edge`) are read across the bus, from the host memory that `plan.indices` points to. Works
+// for every individual application. Bound: the copy of the sub-graph, or, with `indices` 0, one or more bus reads per
+// slot.
 // @operator
 // @variants ID_T=int,long PAIR_T=int,long STAGED=1
 #include "sampling/engine/context.cuh"
 
-// Edge position e lies at indices[e - edge_begin], and so on; 0: read what the plan points to.
+// The staged edges: edge position e lies at indices[e - edge_begin], likewise weight and prefix. 0: read the plan's
+// arrays.
 struct Staged {
     i64 edge_begin;
     const ID_T* indices;
@@ -19,7 +21,7 @@ struct Staged {
 
 __device__ __forceinline__ i64 divided(i64 a, i64 b) { return (a | b) >> 32 ? a / b : (i64)((u32)a / (u32)b); }
 
-// The pairs [bounds[first], bounds[last]) of `pairs`; a pair is row * num_transits + k.
+// Serve the pairs [bounds[first], bounds[last]) of `pairs`; a pair is row * num_transits + k.
 extern "C" __global__ void staged_pairs(const __grid_constant__ AppPlan p, const __grid_constant__ Staged staged,
                                         const PAIR_T* pairs, const i64* bounds, int first, int last) {
     const i64 begin = bounds[first], groups = (p.size + 3) >> 2, total = (bounds[last] - begin) * groups;

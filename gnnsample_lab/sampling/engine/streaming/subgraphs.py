@@ -1,4 +1,4 @@
-"""How a graph that is larger than GPU memory is cut, and which of its parts a step copies: decisions, without a GPU."""
+"""Decisions about a graph larger than GPU memory: how it is cut, and which parts a step copies. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 MAX_SLOTS = 32
-"""Sub-graphs that lie on the GPU at once, at most: more are finer to skip, and cost a launch and a copy each."""
+"""Most sub-graphs on the GPU at once: with more, a step can skip smaller parts, but each costs a launch and a copy."""
 LEAST_COPY_BYTES = 4 << 20
-"""Smaller copies do not reach the bus's bandwidth."""
+"""Least bytes of a sub-graph, if lists allow: smaller copies do not reach the bandwidth of the bus."""
 
 
 def fits(graph: Any, graph_bytes: int, weighted: bool) -> bool:
-    """Whether all edges may lie on the GPU, weights and their prefix sums included: nothing is to be streamed then."""
+    """Whether all edges fit ``graph_bytes``, weights and their prefix sums included; then nothing is streamed."""
     return int(graph.num_edges) * (graph.indices.dtype.itemsize + 12 * weighted) <= graph_bytes
 
 
@@ -32,7 +32,7 @@ def cut(indptr: np.ndarray, most_edges: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Layout:
-    """How edges are cut and staged: bytes per edge, places for sub-graphs on the GPU, edges that each has room for."""
+    """How edges are cut and staged: bytes per edge, number of slots on the GPU, and edges that fit one slot."""
 
     edge_bytes: int
     slots: int
@@ -45,10 +45,10 @@ def lay_out(
     """Choose how many sub-graphs lie on the GPU at once, and how large they are.
 
     Args:
-        graph_bytes: what they may take together.
-        num_edges, longest: of the graph and of its longest list.
-        edge_bytes, extra: bytes of a staged edge, and those that a sub-graph takes beside (the end of prefix sums).
-        slots: overrides the choice (2: one is copied while the other is sampled from, as little as overlaps).
+        graph_bytes: most bytes of all of them together.
+        num_edges, longest: edges of the graph and of its longest list.
+        edge_bytes, extra: bytes of a staged edge, and additional bytes per sub-graph (the end of prefix sums).
+        slots: overrides the choice; 2 is the least for which a copy overlaps with sampling.
 
     Raises:
         ValueError: the longest list does not fit.
@@ -63,19 +63,19 @@ def lay_out(
         return Layout(edge_bytes, 1, max(1, num_edges))
     if slots is None:
         slots = min(MAX_SLOTS, graph_bytes // max(longest_bytes, LEAST_COPY_BYTES))
-    # Two at least, where two lists fit: with one, copies wait for kernels.
+    # At least two slots, if two of the longest lists fit: with one slot, copies would wait for kernels.
     slots = max(min(graph_bytes // max(1, longest_bytes), 2), slots)
     slots = min(slots, graph_bytes // max(1, longest_bytes))
     return Layout(edge_bytes, slots, (graph_bytes // slots - extra) // edge_bytes)
 
 
 class Places:
-    """Which sub-graph lies in which slot. The least recently used one gives way."""
+    """Which sub-graph lies in which slot. A new one replaces the least recently used one."""
 
     def __init__(self, slots: int) -> None:
         self._held = dict.fromkeys(
             range(-slots, 0)
-        )  # insertion order: least recently used first; negative: none
+        )  # insertion order: least recently used first; negative keys stand for empty slots
         self._slot = {part: -1 - part for part in self._held}
 
     def __contains__(self, part: int) -> bool:
@@ -109,19 +109,20 @@ def plan_step(
 ) -> tuple[list[tuple[int, int]], list[int]]:
     """Which sub-graphs a step reads across the bus, and which are staged, in order.
 
-    Those that lie on the GPU come first: copies that would push one out before its turn come after it. Where all of G
-    sub-graphs are wanted at every step and K have a place, G - K are copied.
+    Staged sub-graphs that already lie on the GPU come first, so that no copy replaces one of them before its turn. If
+    every step wants all G sub-graphs and there are K slots, a step copies G - K.
 
-    A sub-graph is staged where this step reads so much of it that the copy is cheaper, or where several steps have: it
-    will be read again, and is worth its copy if it stays, of which the chance is about K / G.
+    A sub-graph is staged if this step reads so much of it that the copy costs less, or if this and earlier steps
+    together have read so much of it: it will probably be read again, and stays in its slot with a chance of about K /
+    G.
 
     Args:
         bounds: pairs before each sub-graph, ``int64[G + 1]``.
         part_bytes: bytes of each sub-graph, ``int64[G]``.
         pair_bytes: cost of a pair that is read across the bus, in bytes of a copy; None: stage every sub-graph.
         held: sub-graphs that lie on the GPU.
-        rent: what was read of each across the bus since it was staged last, in bytes of a copy, ``float64[G]``;
-            brought up to date.
+        rent: cost of all reads of each across the bus since it was staged last, in bytes of a copy, ``float64[G]``;
+            this function updates it.
         slots: K.
 
     Returns:

@@ -1,4 +1,4 @@
-// Seeds to level 0: range check, merge duplicates in first-seen order, reset the counters. One block a mini-batch.
+// From seeds to the nodes of hop 0: check their range, merge duplicates in first-seen order, reset the counters.
 #ifndef LAB_BEGIN
 #define LAB_BEGIN
 #include "sampling/neighbors/plan.cuh"
@@ -10,19 +10,18 @@ __device__ __forceinline__ u64 lab_seed(const Batch& batch, u32 i) {
     return batch.wide_seeds ? ((const u64*)batch.seeds)[i] : (u64)(i64)((const int*)batch.seeds)[i];
 }
 
-#define LAB_DUPLICATE 0x80000000u  // in `inverse`: not a local id but the lower index of the same seed
-#define LAB_INDEX_BITS 30          // of an entry of the seeds' hash; 34 are left for the vertex
+#define LAB_DUPLICATE 0x80000000u  // flag in `inverse`: the other bits are the lowest index of the same seed, not an id
+#define LAB_INDEX_BITS 30          // bits of the index in an entry of the seeds' hash; the vertex has the other 34
 #define LAB_NOWHERE 0xFFFFFFFFu    // no index: the hash lacks the vertex
 
-// One record of the host's pinned memory to device memory, where later kernels read it.
+// The record of mini-batch `b`, from pinned host memory if the host wrote it there.
 __device__ __forceinline__ Batch lab_fetch_batch(const Plan& p, u32 b) {
     return p.host_batches ? p.host_batches[b] : p.batches[b];
 }
 
 // `hash` holds vertex << LAB_INDEX_BITS | lowest index; it has `slots` (a power of two) entries in shared or global
-// memory. The host refuses more seeds than an index holds, and graphs of more vertices than the other bits hold.
-// Seeds that are no vertices are left out here and reported when they are numbered, and so is a seed that finds no
-// place: its look-up then fails.
+// memory. The host refuses batches and graphs whose indices or vertices do not fit these bits. This function leaves
+// out seeds that are no vertices and seeds that find no free slot; the numbering of seeds reports both.
 __device__ __forceinline__ void lab_insert_seed(const Plan& p, u64* hash, u32 slots, u64 v, u32 i) {
     if (v >= p.num_nodes) return;
     const u64 entry = v << LAB_INDEX_BITS | i;
@@ -70,13 +69,13 @@ __device__ __forceinline__ void lab_seeds_done(const Batch& batch, u32* counters
     counters[CTR_OUTSTANDING] = distinct;
 }
 
-// All of it by one block, for up to some thousand seeds; the hash fits shared memory.
+// One block does all the work of a mini-batch. For up to ONE_BLOCK_SEEDS seeds (plan.py); the hash fits shared memory.
 __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
     __shared__ u32 sums[32];
     __shared__ Batch fetched;
     u32* counters = lab_counters(p, b);
     const u32 tid = threadIdx.x, threads = blockDim.x, lane = tid & 31, warp = tid >> 5;
-    if (tid == 0) {  // one read over the bus, while the others clear
+    if (tid == 0) {  // one thread reads over the bus while the others clear
         fetched = lab_fetch_batch(p, b);
         if (p.host_batches) p.batches[b] = fetched;
     }
@@ -121,8 +120,8 @@ __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
     if (tid == 0) lab_seeds_done(batch, counters, so_far);
 }
 
-// The same by many blocks in two kernels, or three, for many seeds. There are two hashes in global memory, used in turn by
-// the parity of the launch's tag: while one is filled, the other is cleared for the next launch.
+// For more seeds, many blocks do the same work in two or three kernels. There are two hashes in global memory; the
+// parity of the launch's tag selects one. A launch fills the selected hash and clears the other for the next launch.
 __device__ __forceinline__ u64* lab_seed_hash(const Plan& p, u32 b, u32 parity) {
     return p.seed_hash + ((u64)(parity & 1) * gridDim.y + b) * p.seed_slots;
 }
@@ -143,7 +142,8 @@ __device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
         lab_insert_seed(p, lab_seed_hash(p, b, batch.tag), (u32)p.seed_slots, lab_seed(batch, i), i);
 }
 
-// First occurrences in each block of `begin_number`, for so many seeds that it must not count them itself.
+// Count the first occurrences in each block of `begin_number`. Used above MANY_SEEDS seeds (plan.py), where a count by
+// every block of `begin_number` would cost too much.
 __device__ __forceinline__ void lab_begin_count(const Plan& p, u32 b) {
     const Batch batch = p.batches[b];
     const u64* hash = lab_seed_hash(p, b, batch.tag);
@@ -161,12 +161,12 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     const u64* hash = lab_seed_hash(p, b, batch.tag);
     const u32 tid = threadIdx.x, lane = tid & 31, warp = tid >> 5, i0 = blockIdx.x * blockDim.x, i = i0 + tid;
     if (i0 >= batch.num_seeds) return;
-    // How many first occurrences lie before this block. Up to some ten thousand seeds every block counts anew, which
-    // costs less than waiting for another kernel; beyond, the blocks' own counts are there to be added up.
+    // `mine` counts first occurrences before this block. Up to MANY_SEEDS seeds every block counts them again, which
+    // costs less than another kernel; above, the block adds up the counts that `begin_count` wrote.
     u32 mine = 0;
     if (p.seed_sums)
         for (u32 k = tid; k < blockIdx.x; k += blockDim.x) mine += p.seed_sums[(u64)b * gridDim.x + k];
-    // Eight at a time, most of them found at the first look: two latencies for eight seeds.
+    // Eight seeds at a time. Most are found at the first probe, so eight seeds cost two memory latencies.
     for (u32 j0 = p.seed_sums ? i0 : tid; j0 < i0; j0 += 8 * blockDim.x) {
         u64 seeds[8], entries[8];
 #pragma unroll
@@ -194,7 +194,7 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     const u32 mask = __ballot_sync(0xFFFFFFFFu, first);
 #pragma unroll
     for (int apart = 16; apart; apart >>= 1) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, apart);
-    // At most 2^25 of 2^30 seeds before, and 32 of this warp's own.
+    // 26 bits hold the warp's share of the seeds before this block (at most 2^25 of 2^30), 6 bits its own 32 seeds.
     if (lane == 0) sums[warp] = mine << 6 | __popc(mask);
     __syncthreads();
     u32 before = 0, total = 0;

@@ -1,6 +1,6 @@
-// The pick rules. A rule fills `slots` with positions within the adjacency of one vertex; the set it draws is a
-// function of (seed, batch, hop, vertex) alone, so every strategy may call it with any group of threads.
-// Twin: cpu.py.
+// The pick rules. A rule fills `slots` with positions within the adjacency of one vertex. The set of positions depends
+// on (seed, batch, hop, vertex) alone, so every strategy may call a rule with any group of threads.
+// CPU twin: sampling/neighbors/cpu.py.
 #ifndef LAB_DRAW
 #define LAB_DRAW
 #include "sampling/neighbors/plan.cuh"
@@ -54,7 +54,7 @@ __device__ __forceinline__ Draws lab_draws(const Plan& p, u64 v, u32 batch_id, i
 }
 
 #if RULE >= 3
-// Last position whose prefix is <= target; zero-weight edges span nothing and are never found.
+// The last position whose prefix is <= target. An edge of weight zero spans no interval, so it is never found.
 __device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64 target) {
     i64 low = row.start, high = row.start + row.degree;
     while (high - low > 1) {
@@ -67,8 +67,8 @@ __device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64
 #endif
 
 #if RULE == 3
-// Successive sampling by one thread: draw among the weight that is left, stepping over the intervals taken so
-// far, which are kept in ascending order.
+// Successive sampling by one thread: draw from the weight that is left, stepping over the intervals of edges already
+// taken. `slots` holds these edges in ascending order.
 template <class Slots>
 __device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, const Draws& d, Slots slots, int step) {
     const u64* prefix = p.prefix + row.start;
@@ -109,8 +109,9 @@ struct BlockGroup {
 };
 
 #if RULE == 1
-// Reservoir, O(degree): candidate j replaces a random one of j + 1 slots; the highest candidate of a slot stays,
-// whatever the order of the writes. One generator call serves four candidates.
+// Reservoir, O(degree): candidate j draws one of j + 1 slots and replaces the pick there if the slot is below k.
+// atomicMax keeps the highest candidate of a slot, whatever the order of the writes. One generator call serves four
+// candidates.
 template <class Slots>
 __device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree, Slots slots, int step, u32 rank,
                                               u32 size) {
@@ -128,8 +129,8 @@ __device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree,
 }
 #endif
 
-// Fill slots[i * step], i < row.count, with the whole group; ends in a group barrier. `slots` may lie in shared
-// or global memory.
+// The whole group fills slots[i * step], i < row.count, and ends with a group barrier. `slots` may lie in shared or
+// global memory.
 template <class Group, class Slots>
 __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, int fanout, u32 batch_id, int hop,
                                                Slots slots, int step) {
@@ -161,7 +162,7 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
         }
     }
     Group::sync();
-    // Floyd: a draw that repeats an earlier pick becomes the top of its range. In order, by one warp.
+    // Floyd: a draw that repeats an earlier pick becomes the top of its range. One warp checks the draws in order.
     if (rank < 32) {
         for (int i = 1; i < k; ++i) {
             const int t = slots[i * step];
@@ -191,7 +192,7 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
 }
 
 #ifdef KMAX
-// One thread, one row, at most KMAX picks (every rule but the reservoir, whose work is the degree).
+// One thread draws one row, at most KMAX picks. For every rule but the reservoir, whose work grows with the degree.
 __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int fanout, u32 batch_id, int hop,
                                               int* slots, int step) {
     if (lab_takes_all(row, fanout)) {
@@ -210,7 +211,7 @@ __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int
     const int k = row.count;
 #endif
 #if RULE == 0
-    // In registers, fully unrolled: k (k - 1) / 2 comparisons, no memory.
+    // All picks stay in registers and the loops are unrolled: k (k - 1) / 2 comparisons, no memory access.
     int picked[KMAX];
 #pragma unroll
     for (int group = 0; group < KMAX / 4; ++group) {

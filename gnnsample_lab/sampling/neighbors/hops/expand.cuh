@@ -1,22 +1,21 @@
-// One hop, for any number of mini-batches: draw for every row of the frontier, write the picks, append what was
-// reached for the first time. Used by hop.cu (a kernel per hop) and grid_barrier.cu (all hops in one kernel).
+// One hop, for any number of mini-batches: draw for every row of the frontier, write the picks, append the vertices
+// that are reached for the first time. hop.cu (a kernel per hop) and grid_barrier.cu (all hops in one kernel) use it.
 //
-// What bounds it: three dependent reads from memory per pick (vertex, its indptr pair, the neighbour) and one
-// atomic on a table that fits the L2 cache. So a warp draws for up to 32 rows at once, lane by lane (the
-// generator then runs with every lane busy), and afterwards spreads their picks over its lanes, four a lane in
-// flight.
+// Bound: three dependent reads from memory per pick (vertex, its indptr pair, the neighbour) and one atomic on a table
+// that fits the L2 cache. Therefore a warp draws for up to 32 rows at once, one row per lane, which keeps every lane
+// busy in the generator. Afterwards the warp spreads the picks over its lanes, four picks per lane in flight.
 #ifndef LAB_EXPAND
 #define LAB_EXPAND
 #include "draw.cuh"
 
 #define LAB_FULL 0xFFFFFFFFu
-#define LAB_WARPS (sizeof(ID_T) == 4 ? 8 : 4)  // warps of a block: the staging of 64-bit ids is larger
+#define LAB_WARPS (sizeof(ID_T) == 4 ? 8 : 4)  // warps per block; fewer for 64-bit ids, which need more shared memory
 #if RULE == 1
 #define LAB_STAGE 160
 #else
 #define LAB_STAGE 320
 #endif
-#ifndef MIN_BLOCKS  // resident blocks that the compiler leaves registers for
+#ifndef MIN_BLOCKS  // resident blocks per multiprocessor that the compiler leaves registers for
 #if defined(KMAX) && KMAX > 16
 #define MIN_BLOCKS 3
 #else
@@ -25,13 +24,13 @@
 #endif
 #define LAB_HUB 2048                            // reservoir rows above this degree are drawn by the whole block
 
-// Fresh vertices of one warp on their way to the node list: one atomic reserves room for many.
+// Fresh vertices of one warp, staged before they go to the node list, so that one atomic reserves places for many.
 struct Stage {
     ID_T* ids;
     int count;
 };
 
-// Write the stage to nodes[at ..] and its local ids to the table.
+// Write the staged vertices to nodes[at ..] and their local ids to the table.
 __device__ __forceinline__ void lab_drain(const Plan& p, u32 b, u32 base, u32* counters, u64 at, Stage& stage) {
     for (int i = lab_lane(); i < stage.count; i += 32) {
         const u64 local = at + i;
@@ -55,7 +54,7 @@ __device__ __forceinline__ void lab_flush(const Plan& p, u32 b, u32 base, u32* c
     lab_drain(p, b, base, counters, level_end + __shfl_sync(LAB_FULL, first, 0), stage);
 }
 
-// The same for all warps of a block at once: a single address takes all these atomics, and serves one at a time.
+// lab_flush for all warps of a block with one atomic: all blocks add to one address, which serves one atomic at a time.
 __device__ __forceinline__ void lab_flush_block(const Plan& p, u32 b, u32 base, u32* counters, int hop, u64 level_end,
                                                 Stage& stage, u32* firsts) {
     const u32 lane = lab_lane(), warp = threadIdx.x >> 5;
@@ -78,14 +77,14 @@ __device__ __forceinline__ void lab_flush_block(const Plan& p, u32 b, u32 base, 
     lab_drain(p, b, base, counters, level_end + firsts[warp], stage);
 }
 
-// Append lanes whose vertex is fresh to the stage; the caller keeps 32 places free.
+// Append the vertices of lanes with `fresh` to the stage; the caller keeps 32 places free.
 __device__ __forceinline__ void lab_push(Stage& stage, bool fresh, ID_T u) {
     const u32 mask = __ballot_sync(LAB_FULL, fresh);
     if (fresh) stage.ids[stage.count + __popc(mask & ((1u << lab_lane()) - 1))] = u;
     stage.count += __popc(mask);
 }
 
-// Sum of the picks of all threads of the block into the hop's counter; ends the kernel's work on the hop.
+// Add the picks of all threads of the block to the hop's counter; the last thing that a block does for a hop.
 __device__ __forceinline__ void lab_count_edges(u32* counters, int hop, u32 picks) {
     __shared__ u32 sums[32];
 #pragma unroll
@@ -134,8 +133,8 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
     const Levels level = lab_levels(p, counters, hop);
     const u64 end = min(min(level.end, level.begin + h.row_cap), p.node_cap);
     const bool relabel = hop + 1 < p.num_hops || p.relabel_last;
-    const u32 k = h.stride, magic = 65536 / k + 1;  // e / k for e < 65536 / k, which 32 * KMAX is
-    // As few rounds as 32 rows a warp allow, then rows spread evenly over the warps of each round.
+    const u32 k = h.stride, magic = 65536 / k + 1;  // (e * magic) >> 16 is e / k for all e < 32 * k, as k <= 32
+    // As few rounds as 32 rows per warp allow, with the rows spread evenly over the warps of all rounds.
     const u64 warps = (u64)gridDim.x * LAB_WARPS, rows = level.end - level.begin;
     const u64 slots = warps * max((rows + warps * 32 - 1) / (warps * 32), 1ull);
     const u32 per_warp = (u32)max((rows + slots - 1) / slots, 1ull);
@@ -218,7 +217,7 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
     lab_count_edges(counters, hop, picked);
 }
 #else
-// Wide hops (fanout above 32, or all in-neighbours): a warp per row, positions drawn in place in global memory.
+// Wide hops (fanout above 32, or all in-neighbours): a warp per row, which draws positions in global memory.
 struct HopShared {
     ID_T staged[LAB_WARPS][LAB_STAGE];
 };

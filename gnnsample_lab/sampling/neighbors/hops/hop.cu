@@ -1,4 +1,4 @@
-// Strategies `bsp` and `captured`: a kernel for the seeds, then a kernel per hop, no host in between.
+// Strategies `bsp` and `captured`: kernels for the seeds, then a kernel per hop; the host waits for none of them.
 //
 // Shapes: grid (blocks, mini-batches). Bound: see expand.cuh.
 // @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32

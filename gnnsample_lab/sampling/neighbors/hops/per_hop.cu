@@ -1,5 +1,5 @@
-// The per-hop baselines: strategies `block-bsp`, `edge-bsp` and `turbo-bsp`. Each hop is counts, a scan, the host
-// reading the total, and one of the draws below into exactly sized arrays.
+// The per-hop baselines: strategies `block-bsp`, `edge-bsp` and `turbo-bsp`. In each hop a kernel counts the picks of
+// every row, a scan follows, the host reads the total, and one of the draws below fills arrays of exactly that size.
 //
 // rows: ID_T[n] vertices to expand; offsets: exclusive scan of counts, i64[n + 1]; slots: int[total] scratch;
 // neighbors: ID_T[total]; positions: i64[total].
@@ -24,7 +24,7 @@ __device__ __forceinline__ void stamp(u64* trace, u64 row, u64 started) {
 #endif
 }
 
-// Picks per row; `work`, when given, gets what the row costs: candidates read for the reservoir, else picks.
+// Picks per row. `work`, if not null, gets the cost of each row: groups of four candidates (reservoir), else picks.
 extern "C" __global__ void count_rows(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int* counts,
                                       i64* work) {
     const u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x;
@@ -33,7 +33,7 @@ extern "C" __global__ void count_rows(const __grid_constant__ Plan p, const ID_T
     counts[i] = row.count;
     if (!work) return;
 #if RULE == 1
-    // edge-bsp and turbo-bsp: groups of four candidates, the unit of one generator call.
+    // For edge-bsp and turbo-bsp: one generator call serves a group of four candidates.
     work[i] = lab_takes_all(row, fanout) ? 0 : (row.degree + 3) / 4 - row.count / 4;
 #else
     work[i] = row.count;
@@ -57,7 +57,7 @@ extern "C" __global__ void draw_blocks(const __grid_constant__ Plan p, const ID_
     if (threadIdx.x == 0) stamp(trace, i, started);
 }
 
-// edge-bsp, step 1: what every slot holds before the draw, a thread per pick.
+// edge-bsp, step 1: a thread per pick writes its slot: the draw itself where slots are independent, else a start value.
 extern "C" __global__ void edge_begin(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int hop,
                                       u32 batch_id, const i64* offsets, int* slots) {
     const i64 total = offsets[n];
@@ -83,8 +83,8 @@ extern "C" __global__ void edge_begin(const __grid_constant__ Plan p, const ID_T
     }
 }
 
-// edge-bsp, step 2: the candidates (reservoir: a thread per four of them, found by binary search in `work`, the
-// exclusive scan of groups) or the rows (rules whose slots depend on each other).
+// edge-bsp, step 2: for the reservoir a thread per group of four candidates, found by binary search in `work`, the
+// exclusive scan of groups; for other rules a thread per row, which resolves slots that depend on one another.
 extern "C" __global__ void edge_draw(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int hop,
                                      u32 batch_id, const i64* offsets, int* slots, const i64* work) {
 #if RULE == 1
@@ -144,9 +144,9 @@ extern "C" __global__ void edge_gather(const __grid_constant__ Plan p, const ID_
     }
 }
 
-// turbo-bsp: work is cut into equal shares before the launch (`work`: exclusive scan of what each row costs);
-// block b takes the rows that begin in share b, its warps draw them in shared memory, whose atomics are cheap,
-// and results leave in one coalesced write per row.
+// turbo-bsp: the work is cut into equal shares, one per block (`work`: exclusive scan of the rows' costs). Block b
+// takes the rows that begin in share b. A warp draws a row in shared memory, whose atomics are cheap, and writes the
+// result of the row with coalesced writes.
 #define TURBO_WARPS 4
 #define TURBO_SLOTS 256
 extern "C" __global__ void __launch_bounds__(TURBO_WARPS * 32)
@@ -156,7 +156,7 @@ extern "C" __global__ void __launch_bounds__(TURBO_WARPS * 32)
     __shared__ u64 bounds[2];
     __shared__ u32 next;
     if (threadIdx.x < 2) {
-        // Rows whose work begins in [share, next share): a row costs one more than its work, so none is free.
+        // Rows whose work begins in [share, next share). Each row counts one more than its work, so no row is free.
         const u64 total = work[n] + n, share = blockIdx.x + threadIdx.x;
         const u64 target = total * share / gridDim.x;
         u64 low = 0, high = n;

@@ -1,18 +1,19 @@
-// Strategies `fused-static` and `persistent`: a block per task of any hop.
+// Strategies `fused-static` and `persistent`: a block serves one task at a time, of any hop.
 //
 // `persistent` (PGSampler, section III-C): resident blocks loop; block b starts with ticket b, then takes
-// `fetch_size` tickets at a time. `fused-static` (PGSampler's baseline DGL+Fusion, section V-D): as many blocks as
-// there can be tasks, each takes one ticket, serves it and ends.
+// `fetch_size` tickets at a time. `fused-static` (PGSampler's baseline DGL+Fusion, section V-D): there are as many
+// blocks as there can be tasks; each block takes one ticket, serves it and ends.
 // Bound: one dependent chain (ticket, task, indptr, draw, neighbour, stamp, publish) per task and block.
 // @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1
 #include "queue.cuh"
 
 #define SLOTS 256
-#ifndef BLOCKS_PER_SM  // resident blocks of 256 threads that the compiler leaves registers for
+#ifndef BLOCKS_PER_SM  // resident blocks (of 256 threads) per multiprocessor that the compiler leaves registers for
 #define BLOCKS_PER_SM 5
 #endif
 
-// A ticket of a fetch, looked at with its fellows: its task, row number and adjacency come in one latency.
+// What a block knows about one ticket of a fetch. Lanes read all tickets of a fetch at once, so that task, row number
+// and adjacency of all of them cost one latency each.
 struct Fetched {
     u64 word;
     i64 start;
@@ -35,8 +36,8 @@ struct BlockShared {
     ID_T staged[SLOTS + 1];
 };
 
-// What serving a published task needs to know first, by the lanes in `mask`, each for a task of its own. Lanes of
-// the same hop share one atomic for their row numbers: every task of the run goes through these few addresses.
+// Read what a block needs before it serves a published task. Each lane in `mask` does this for a task of its own. Lanes
+// with tasks of the same hop share one atomic for their row numbers, because all tasks of a hop add to one address.
 __device__ __forceinline__ void lab_look(const Plan& p, u32* counters, u32 mask, u64 word, Fetched& f) {
     const Task task = lab_task(word);
     const u32 lane = threadIdx.x & 31, peers = __match_any_sync(mask, task.hop), leader = __ffs(peers) - 1;
@@ -89,7 +90,7 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
                 s.staged[atomicAdd(&s.fresh, 1u)] = u;
         }
         if (!expand) continue;
-        // The finished task itself is reused for the next hop (section IV-B).
+        // The vertex of the finished task is expanded again in the next hop (section IV-B).
         if (p.self_reuse && j0 == 0 && threadIdx.x == blockDim.x - 1 &&
             lab_insert(p.reached[task.hop + 1], b, batch.base, task.vertex, overflow))
             s.staged[atomicAdd(&s.fresh, 1u)] = (ID_T)task.vertex;
@@ -117,8 +118,8 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
     }
 }
 
-// Thread 0: take finished tasks off the outstanding count. Once per fetch, and always before a wait: others may be
-// waiting for the count to reach zero.
+// Thread 0: subtract finished tasks from the outstanding count. This happens once per fetch, and always before a wait,
+// because other blocks may wait for the count to reach zero.
 __device__ __forceinline__ void lab_settle(u32* counters, BlockShared& s) {
     if (s.done) atomicSub(counters + CTR_OUTSTANDING, s.done);
     s.done = 0;
@@ -133,7 +134,8 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
         s.stop = 0;
         // bounded: the watch ends it when all is done, after an error, and when nothing in the whole queue moves
         while (!lab_published(s.word = lab_peek(p, b, ticket), tag)) {
-            // Published just before the last task ended? `over` was read after the slot, so look once more.
+            // The task may have been published after the first look at the slot and before `over` read the counters, so
+            // look once more.
             if (watch.over(counters) && !lab_published(s.word = lab_peek(p, b, ticket), tag)) {
                 s.stop = 1;
                 break;
@@ -151,7 +153,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) fused_static(co
     __shared__ BlockShared s;
     __shared__ u32 ticket;
     u32* counters = lab_counters(p, blockIdx.y);
-    // Tickets, not blockIdx: a block that waits then only waits for blocks that already run.
+    // A ticket and not blockIdx selects the task, so that a block only waits for blocks that already run.
     if (threadIdx.x == 0) {
         ticket = atomicAdd(counters + CTR_HEAD, 1u);
         s.done = 0;
@@ -182,10 +184,10 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(cons
     // bounded: every pass takes tickets that no other pass takes; beyond the last task the wait for one ends the block
     // (as published: the tail does)
     while (true) {
-        // As published: leave when the index has caught up with the tail as last seen.
+        // As in the publication: the block ends when its ticket reaches the tail that it read last.
         if (p.paper && ticket >= s.limit) return;
-        // All slots of the fetch in one look. As published they are never looked at again, written or not; the
-        // exact rule keeps the ticket and waits for the slot.
+        // Read all slots of the fetch at once. The published rule never reads them again, even if they were empty; the
+        // exact rule keeps the ticket and waits until its slot is published.
         for (u32 i0 = threadIdx.x & ~31u; i0 < tickets; i0 += blockDim.x) {
             const u32 i = i0 + (threadIdx.x & 31);
             const u64 word = i < tickets ? lab_peek(p, b, ticket + i) : 0;

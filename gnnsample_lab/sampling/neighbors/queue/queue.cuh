@@ -1,11 +1,11 @@
-// A queue of (hop, vertex) tasks in global memory, and the rules that make it lose none.
+// A queue of (hop, vertex) tasks in global memory, and the rules by which it loses no task.
 //
-// A slot is one 64-bit word, done << 63 | hop << 59 | tag << 48 | vertex, so that publishing a task is one release
-// store and cannot tear; the tag says that this launch wrote it. A ticket, once taken, is kept until its slot is
-// served or nothing is outstanding. `outstanding` is raised before tasks are published, so it is zero only when
-// all is done. All blocks are resident, and a wait ends with an error when nothing in the whole queue moves.
+// A slot is one 64-bit word, done << 63 | hop << 59 | tag << 48 | vertex, so that one release store publishes a task
+// as a whole; the tag says that this launch wrote the slot. A block keeps a ticket until it has served the slot or
+// nothing is outstanding. `outstanding` is raised before tasks are published, so it is zero only when all tasks are
+// done. All blocks are resident, and a wait ends with an error when no counter of the queue changes.
 //
-// PGSampler's Algorithm 1 has none of these guards; `p.paper` runs it as published, to show what it loses.
+// PGSampler's Algorithm 1 has none of these guards; `p.paper` runs it as published, to show which tasks it loses.
 #ifndef LAB_QUEUE
 #define LAB_QUEUE
 #include "sampling/neighbors/hops/begin.cuh"
@@ -21,17 +21,17 @@ struct Task {
 __device__ __forceinline__ Task lab_task(u64 word) { return {word & 0xFFFFFFFFFFFFull, (int)(word >> 59 & 15)}; }
 __device__ __forceinline__ bool lab_published(u64 word, u32 tag) { return (u32)(word >> 48 & 0x7FF) == tag; }
 
-// One look at a slot; slots beyond the queue are never published.
+// Read a slot once; slots beyond the queue are never published.
 __device__ __forceinline__ u64 lab_peek(const Plan& p, u32 b, u64 ticket) {
     return ticket < p.queue_cap ? lab_acquire(p.queue + (u64)b * p.queue_cap + ticket) : 0;
 }
 
-// Notices when the whole queue stands still.
+// Notices when no counter of the whole queue changes any more.
 struct Watch {
     u32 polls, last, calls;
     __device__ Watch() : polls(0), last(0), calls(0) {}
-    // True when waiting must end: everything done, an error raised, or no progress. Looks at the counters at every
-    // fourth call only: a slot is most often published within a few polls.
+    // True when a wait must end: all tasks are done, there was an error, or there is no progress. Only every fourth
+    // call reads the counters, because most slots are published within a few polls.
     __device__ bool over(u32* counters) {
         if (++calls & 3) return false;
         if (lab_acquire(counters + CTR_OUTSTANDING) == 0) return true;
@@ -45,8 +45,8 @@ struct Watch {
     }
 };
 
-// Row and room for the picks of a task; false when a buffer is full (the caller then drops the task, the host
-// reruns with larger buffers).
+// Reserve places for the picks of a task; false when a buffer is full: the caller then drops the task, and the host
+// runs the batch again with larger buffers.
 __device__ __forceinline__ bool lab_reserve(const Plan& p, u32* counters, int hop, int count, u64 row, u64& offset) {
     const Hop& h = p.hops[hop];
     bool fits = row < h.row_cap;

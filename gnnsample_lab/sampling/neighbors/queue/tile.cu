@@ -1,9 +1,9 @@
-// Strategy `persistent-tile`: resident warps take tasks of any hop, a dozen at a time, and draw lane by lane.
+// Strategy `persistent-tile`: resident warps take up to 32 tasks of any hop at a time; each lane draws for one task.
 //
-// Against a block per task this draws for up to 32 tasks with one pass of the generator, spreads their picks over
-// all lanes, and touches the queue's counters once per batch of tasks. How many tickets a warp takes follows from
-// how many tasks wait: few tasks are spread over many warps.
-// Bound: as expand.cuh, and the rate of atomics on three counters.
+// Unlike a block per task, a warp draws for up to 32 tasks with one pass of the generator, spreads their picks over all
+// lanes, and updates the queue's counters once for all of them. A warp takes fewer tickets when few tasks wait, so that
+// few tasks are spread over many warps.
+// Bound: as in expand.cuh, and the rate of atomics on three counters.
 // @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32
 #include "queue.cuh"
 
@@ -65,7 +65,7 @@ __device__ void lab_serve_tile(const Plan& p, u32 b, u32* counters, u32 ready, u
     bool fits = false, overflow = false;
     if (mine) {
         row = lab_row(p, task.vertex, h.fanout);
-        // Lanes of the same hop share one atomic for their rows.
+        // Lanes with tasks of the same hop share one atomic for their row numbers.
         const u32 peers = __match_any_sync(ready, task.hop), leader = __ffs(peers) - 1;
         u32 first = 0;
         if (lane == leader) first = atomicAdd(counters + CTR_ROWS + task.hop, (u32)__popc(peers));
@@ -140,7 +140,7 @@ __device__ void lab_serve_tile(const Plan& p, u32 b, u32* counters, u32 ready, u
             lab_stage_task(p, b, counters, batch.tag, staged, count, fresh[c], hops[c] + 1, u[c]);
     }
 #else
-    // Wide hops: the whole warp draws for one row after the other, positions in global memory.
+    // Wide hops: the whole warp draws for one row after the other, and positions lie in global memory.
     for (u32 rest = ready; rest; rest &= rest - 1) {
         const int r = __ffs(rest) - 1, hop = s.hops[warp][r];
         Row shared{__shfl_sync(LAB_FULL, row.vertex, r), __shfl_sync(LAB_FULL, row.start, r),
@@ -202,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(WARPS * 32) persistent_tile(const _
             bool over = false;
             if (lane == 0) over = watch.over(counters);
             if (__shfl_sync(LAB_FULL, (int)over, 0)) {
-                // What was published between the look at the slots and the look at the counters is still ours.
+                // This warp must still serve tasks published after it read the slots and before it read the counters.
                 bool late = false;
                 if (waiting >> lane & 1) late = lab_published(lab_peek(p, b, (u64)first + lane), tag);
                 if (!__any_sync(LAB_FULL, late)) return;
