@@ -27,7 +27,7 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 from gnnsample_lab import checks
 from gnnsample_lab.checks import choice, flag, function, instance, num_bytes, optional, share, text
 from gnnsample_lab.device.streams import torch_stream
-from gnnsample_lab.features.cache import FeatureCache
+from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -149,7 +149,7 @@ class CachedFeatures:
     Leave ``x`` out of the data that the loader filters, or PyG gathers the rows on the host before this does.
 
     Args:
-        cache: a :class:`~gnnsample_lab.features.cache.FeatureCache`, or anything with its ``extract``.
+        cache: a :class:`~gnnsample_lab.features.caching.cache.FeatureCache`, or anything with its ``extract``.
 
     Attributes:
         stats: ``ExtractStats`` of the last mini-batch, None before the first.

@@ -29,10 +29,10 @@ from gnnsample_lab.graph import (
     UnknownDatasetError,
     cache,
     catalogue,
-    download,
     load,
     roots,
 )
+from gnnsample_lab.graph.sources import download
 from gnnsample_lab.resources import resource_path
 from gnnsample_lab.traces import SampleTrace
 from tests.handmade_trace import make_trace

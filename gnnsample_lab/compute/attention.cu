@@ -6,7 +6,7 @@
 // edge is read once. Rows without edges give zeros. Bound like register_tile by gathered bytes, plus an exponential per
 // lane and edge.
 // @variants SCALAR=float,double VEC=1,2,4 LANES=4,32
-#include "vectors.cuh"
+#include "compute/aggregation/vectors.cuh"
 #ifndef LANES
 #define LANES 16
 #endif

@@ -8,9 +8,9 @@ import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array, real
 
-from . import register_tile
-from .aggregate import check_device, check_features, check_kind, host_tensor, row_of_edge
-from .csr import (
+from .aggregation import register_tile
+from .aggregation.aggregate import check_device, check_features, check_kind, host_tensor, row_of_edge
+from .aggregation.csr import (
     Csr,
     blocks_for,
     contiguous,
@@ -24,7 +24,7 @@ from .csr import (
     scalar_type,
     stream_for,
 )
-from .transpose import transposed
+from .aggregation.transpose import transposed
 
 
 def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope: float = 0.2) -> Any:

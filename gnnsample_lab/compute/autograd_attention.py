@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import attention
-from .csr import csr_of
+from .aggregation.csr import csr_of
 
 
 class Attention(torch.autograd.Function):

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .aggregate import aggregate
+from .aggregation.aggregate import aggregate
+from .aggregation.csr import csr_of
+from .aggregation.ladder import as_tensor
 from .attention import attention
-from .csr import csr_of
-from .ladder import as_tensor
 
 
 def _map_first(linear: nn.Linear, x: Any) -> bool:

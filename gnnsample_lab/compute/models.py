@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gnnsample_lab.checks import choice, real, whole
 
-from .csr import csr_of
-from .ladder import KERNELS
+from .aggregation.csr import csr_of
+from .aggregation.ladder import KERNELS
 
 if TYPE_CHECKING:
     from torch import nn

@@ -17,7 +17,7 @@ _RISERS = ("dash", "solid", "dot", "dashdot")
 
 
 class RooflinePoint(Protocol):
-    """What a roofline reads of :class:`gnnsample_lab.compute.bound.RooflinePoint`.
+    """What a roofline reads of :class:`gnnsample_lab.compute.aggregation.bound.RooflinePoint`.
 
     ``origin`` begins with "measured" (drawn filled) or not (hollow).
     """

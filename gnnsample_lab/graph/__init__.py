@@ -10,7 +10,7 @@ from gnnsample_lab.graph.errors import (
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.load import load, load_default, load_or_twin
 from gnnsample_lab.graph.recency import recency_weights
-from gnnsample_lab.graph.synthetic import random_weights, rmat
+from gnnsample_lab.graph.twins.synthetic import random_weights, rmat
 
 __all__ = [
     "CorruptDataError",

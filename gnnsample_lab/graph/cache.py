@@ -28,7 +28,7 @@ import numpy as np
 
 from gnnsample_lab.graph import checks, roots
 from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.graph.locks import Busy, exclusive
+from gnnsample_lab.graph.sources.locks import Busy, exclusive
 
 FORMAT = "gnnsample_lab csc"
 VERSION = 2

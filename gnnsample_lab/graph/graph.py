@@ -186,12 +186,12 @@ class Graph:
         """Graph of a NetworkX graph.
 
         Args:
-            graph, weight, feat, label, name: see :func:`gnnsample_lab.graph.interop.from_networkx`.
+            graph, weight, feat, label, name: see :func:`gnnsample_lab.graph.sources.interop.from_networkx`.
 
         Raises:
             TypeError, ValueError: not a NetworkX graph, or an edge or node lacks a named attribute.
         """
-        from gnnsample_lab.graph.interop import from_networkx
+        from gnnsample_lab.graph.sources.interop import from_networkx
 
         return from_networkx(graph, weight=weight, feat=feat, label=label, name=name)
 
@@ -200,18 +200,18 @@ class Graph:
         """Graph of a PyTorch Geometric ``Data``.
 
         Args:
-            data, name: see :func:`gnnsample_lab.graph.interop.from_pyg`.
+            data, name: see :func:`gnnsample_lab.graph.sources.interop.from_pyg`.
 
         Raises:
             TypeError, ValueError: heterogeneous data, no ``edge_index``, or contents that are no valid graph.
         """
-        from gnnsample_lab.graph.interop import from_pyg
+        from gnnsample_lab.graph.sources.interop import from_pyg
 
         return from_pyg(data, name=name)
 
     def to_pyg(self) -> Any:
-        """PyTorch Geometric ``Data`` on the CPU; see :func:`gnnsample_lab.graph.interop.to_pyg`."""
-        from gnnsample_lab.graph.interop import to_pyg
+        """PyTorch Geometric ``Data`` on the CPU; see :func:`gnnsample_lab.graph.sources.interop.to_pyg`."""
+        from gnnsample_lab.graph.sources.interop import to_pyg
 
         return to_pyg(self)
 

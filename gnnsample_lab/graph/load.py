@@ -11,18 +11,7 @@ from pathlib import Path
 from gnnsample_lab.checks import flag, real, shown, text
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
-from gnnsample_lab.graph import (
-    cache,
-    catalogue,
-    locate,
-    npz_source,
-    ogb_source,
-    roots,
-    snap_source,
-    synthetic,
-)
-from gnnsample_lab.graph.download import download as fetch
-from gnnsample_lab.graph.download import unzip
+from gnnsample_lab.graph import cache, catalogue, locate, roots
 from gnnsample_lab.graph.errors import (
     CorruptDataError,
     DatasetNotFoundError,
@@ -30,7 +19,13 @@ from gnnsample_lab.graph.errors import (
     UnknownDatasetError,
 )
 from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.graph.locks import exclusive
+from gnnsample_lab.graph.sources import npz as npz_source
+from gnnsample_lab.graph.sources import ogb as ogb_source
+from gnnsample_lab.graph.sources import snap as snap_source
+from gnnsample_lab.graph.sources.download import download as fetch
+from gnnsample_lab.graph.sources.download import unzip
+from gnnsample_lab.graph.sources.locks import exclusive
+from gnnsample_lab.graph.twins import synthetic
 
 DEFAULT_DATASET = "ogbn-arxiv"
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gnnsample_lab.graph import catalogue, npz_source, ogb_source, snap_source
+from gnnsample_lab.graph import catalogue
+from gnnsample_lab.graph.sources import npz as npz_source
+from gnnsample_lab.graph.sources import ogb as ogb_source
+from gnnsample_lab.graph.sources import snap as snap_source
 
 
 def ogb_folders(name: str, root: Path) -> list[Path]:

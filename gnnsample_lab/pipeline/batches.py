@@ -72,12 +72,12 @@ def match_order(method: str) -> Order:
     """Order of a window by match degree (FastGL, section 4.1): each batch shares much with the one before.
 
     Args:
-        method: a name that :func:`~gnnsample_lab.features.reorder.reorder` takes.
+        method: a name that :func:`~gnnsample_lab.features.reuse.reorder.reorder` takes.
     """
 
     def order(batches: Sequence[Any]) -> Sequence[int]:
-        from gnnsample_lab.features.match import match_degrees
-        from gnnsample_lab.features.reorder import reorder
+        from gnnsample_lab.features.reuse.match import match_degrees
+        from gnnsample_lab.features.reuse.reorder import reorder
 
         if len(batches) < 3:  # the first stays first, so there is nothing to choose
             return range(len(batches))

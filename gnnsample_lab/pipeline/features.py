@@ -27,7 +27,7 @@ class FeatureSource(Protocol):
 
 
 class CachedSource:
-    """Rows from a :class:`~gnnsample_lab.features.cache.FeatureCache`, marked when they are sampled."""
+    """Rows from a :class:`~gnnsample_lab.features.caching.cache.FeatureCache`, marked when they are sampled."""
 
     def __init__(self, cache: Any, cached: bool = True) -> None:
         self.cache, self.cached = cache, cached

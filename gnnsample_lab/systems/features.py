@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
-from gnnsample_lab.features.cache import FeatureCache
-from gnnsample_lab.features.sizing import memory_left_by, rows_in, rows_of_ratio
+from gnnsample_lab.features.caching.cache import FeatureCache
+from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource
 from gnnsample_lab.pipeline.trainer import Trainer
 
@@ -116,7 +116,7 @@ def feature_sources(
     plain = CachedSource(cache, system.cache is not None)
     training: FeatureSource = plain
     if matched:
-        from gnnsample_lab.features.matched import MatchedFeatures
+        from gnnsample_lab.features.reuse.matched import MatchedFeatures
 
         training = MatchedSource(MatchedFeatures(cache), system.cache is not None)
     return Sources(training, plain, cache.ratio, matched, cache.transfer, tuple(notes))
@@ -176,7 +176,7 @@ def _trial(
 
 
 def _hotness(policy: str, graph: Any, sampler: Any, batch_size: int, seed: int) -> Any:
-    from gnnsample_lab.features.hotness import hotness
+    from gnnsample_lab.features.ranking.hotness import hotness
 
     options: dict[str, Any] = {}
     if policy.startswith("presample"):

@@ -268,7 +268,7 @@ def _layer_stack(num_features: int, hidden: int, num_classes: int, layers: int) 
     """``H = relu(P H W)`` with the sampled matrix P of each layer (FastGCN, equation 10; LADIES, equation 5)."""
     import torch
 
-    from gnnsample_lab.compute.aggregate import aggregate
+    from gnnsample_lab.compute.aggregation.aggregate import aggregate
 
     widths = [num_features, *[hidden] * (layers - 1), num_classes]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnsample_lab.checks import choice, flag, instance, num_bytes, optional, real, share, shown, whole
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.compute.ladder import KERNELS
+from gnnsample_lab.compute.aggregation.ladder import KERNELS
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph.graph import Graph, check_graph

@@ -19,7 +19,7 @@ from gnnsample_lab.bench.suites.fastgl import (
     aggregation_profile,
     cusparse,
 )
-from gnnsample_lab.compute.csr import Csr
+from gnnsample_lab.compute.aggregation.csr import Csr
 from gnnsample_lab.device import runtime
 
 US = {"naive": 400.0, "memory-aware": 200.0, "grouped": 300.0, "library": 250.0, "auto": 100.0}

@@ -139,7 +139,7 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
 
 
 def test_extraction_divides_missed_bytes_by_the_pinned_copy(session, monkeypatch) -> None:
-    from gnnsample_lab.features import host
+    from gnnsample_lab.features.caching import host
 
     real = extraction.FeatureCache
     monkeypatch.setattr(extraction, "FeatureCache", lambda *a, **k: real(*a, **{**k, "device": "cpu"}))

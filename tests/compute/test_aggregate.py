@@ -105,7 +105,7 @@ def test_bad_arguments(block):
 
 
 def test_blocks_keep_what_was_derived_from_them(block):
-    from gnnsample_lab.compute.csr import csr_of
+    from gnnsample_lab.compute.aggregation.csr import csr_of
 
     assert csr_of(block) is csr_of(block)
     assert csr_of(block) is not csr_of(random_block())

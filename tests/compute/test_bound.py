@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.compute.bound import RTX_3090, MemorySpeeds, aggregation_bound_us, roofline
+from gnnsample_lab.compute.aggregation.bound import RTX_3090, MemorySpeeds, aggregation_bound_us, roofline
 from tests.compute.conftest import empty_block
 
 
@@ -85,7 +85,7 @@ def test_roofline(block):
 
 
 def test_measuring_needs_a_gpu():
-    from gnnsample_lab.compute.bandwidth import measured_bandwidths
+    from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
     from gnnsample_lab.device.runtime import cuda_available
 
     if cuda_available():

@@ -75,8 +75,8 @@ def test_features_that_are_not_aligned():
 def test_launch_shapes_give_the_same_sums(hub):
     import cupy
 
-    from gnnsample_lab.compute.csr import csr_of
-    from gnnsample_lab.compute.register_tile import Tile, launch
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+    from gnnsample_lab.compute.aggregation.register_tile import Tile, launch
 
     block = random_block(5, num_dst=300, num_src=500, hub=hub)
     device = to_gpu(block)
@@ -100,8 +100,8 @@ def test_launch_shapes_give_the_same_sums(hub):
 def test_transposed_blocks(num_src):
     import cupy
 
-    from gnnsample_lab.compute.csr import csr_of
-    from gnnsample_lab.compute.transpose import stable_sort, transposed
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+    from gnnsample_lab.compute.aggregation.transpose import stable_sort, transposed
 
     block = random_block(2, num_dst=200, num_src=num_src)
     device = to_gpu(block)
@@ -248,7 +248,7 @@ def test_arrays_on_the_wrong_device():
 
 
 def test_measured_bandwidths_are_plausible():
-    from gnnsample_lab.compute.bandwidth import measured_bandwidths
+    from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
 
     speeds = measured_bandwidths()
     assert speeds.origin.startswith("measured on ")

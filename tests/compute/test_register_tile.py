@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
-from gnnsample_lab.compute.csr import Csr
-from gnnsample_lab.compute.register_tile import Tile, choose
+from gnnsample_lab.compute.aggregation.csr import Csr
+from gnnsample_lab.compute.aggregation.register_tile import Tile, choose
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
 
 
@@ -26,7 +26,7 @@ def test_every_width_has_a_shape(features, edges):
 
 def test_every_macro_is_one_of_the_kernel():
     text = "".join(
-        (PACKAGE_ROOT / "compute" / name).read_text(encoding="utf-8")
+        (PACKAGE_ROOT / "compute" / "aggregation" / name).read_text(encoding="utf-8")
         for name in ("register_tile.cu", "vectors.cuh")
     )
     for name in (*Tile().macros(), "SCALAR", "COEF", "DIRECT"):

@@ -11,7 +11,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.device import runtime
-from gnnsample_lab.features import gather, host
+from gnnsample_lab.features.caching import gather, host
 
 N = 700
 WIDTHS = (1, 7, 100, 128, 602)
@@ -174,7 +174,7 @@ def test_what_a_trial_step_leaves_free_is_filled(device):
 def test_the_peak_of_the_trial_step_stays_free():
     import cupy
 
-    from gnnsample_lab.features.sizing import memory_left_by
+    from gnnsample_lab.features.caching.sizing import memory_left_by
 
     cupy.get_default_memory_pool().free_all_blocks()
     free = cupy.cuda.runtime.memGetInfo()[0]

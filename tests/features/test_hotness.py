@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.features.footprint import Footprint, top_accessed
-from gnnsample_lab.features.hotness import PRESAMPLE_BATCH_ID, hottest_first
-from gnnsample_lab.features.pagerank import reverse_pagerank
+from gnnsample_lab.features.ranking.footprint import Footprint, top_accessed
+from gnnsample_lab.features.ranking.hotness import PRESAMPLE_BATCH_ID, hottest_first
+from gnnsample_lab.features.ranking.pagerank import reverse_pagerank
 from tests.minibatch.conftest import random_graph, with_wide_ids
 
 TRAIN = np.arange(0, 100, 3)
@@ -72,7 +72,7 @@ def test_scores_of_the_policies(graph, sampler):
 
 
 def test_shrinking_takes_out_chance_and_keeps_signal():
-    from gnnsample_lab.features.hotness import shrunk_visits
+    from gnnsample_lab.features.ranking.hotness import shrunk_visits
 
     rng = np.random.default_rng(3)
     degrees = np.repeat([1, 2, 8, 0], 5000)
@@ -89,7 +89,7 @@ def test_shrinking_takes_out_chance_and_keeps_signal():
 
 
 def test_shrunk_hotness_is_the_shrunk_presample(graph, sampler):
-    from gnnsample_lab.features.hotness import shrunk_visits
+    from gnnsample_lab.features.ranking.hotness import shrunk_visits
 
     seen = lab.footprint(sampler, TRAIN, 10, epochs=2, first_epoch=PRESAMPLE_BATCH_ID // 4)
     found = lab.hotness(graph, "presample-shrunk", sampler, TRAIN, 10, epochs=2)

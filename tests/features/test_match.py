@@ -9,8 +9,8 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.device import runtime
-from gnnsample_lab.features import match as match_module
-from gnnsample_lab.features.matched import MatchedFeatures
+from gnnsample_lab.features.reuse import match as match_module
+from gnnsample_lab.features.reuse.matched import MatchedFeatures
 
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 

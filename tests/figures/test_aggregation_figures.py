@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import figures
-from gnnsample_lab.compute.bound import RooflinePoint
+from gnnsample_lab.compute.aggregation.bound import RooflinePoint
 from gnnsample_lab.figures import palette
 
 COUNTS = {

@@ -112,7 +112,9 @@ def unwritable(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def ogb_folders() -> ModuleType:
     """The writers of ``ogb_folders.py``; test modules cannot import each other in importlib mode."""
-    spec = importlib.util.spec_from_file_location("ogb_folders", Path(__file__).with_name("ogb_folders.py"))
+    spec = importlib.util.spec_from_file_location(
+        "ogb_folders", Path(__file__).parent / "sources" / "ogb_folders.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

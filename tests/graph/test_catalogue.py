@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gnnsample_lab.graph import catalogue, datasets, npz_source
+from gnnsample_lab.graph import catalogue, datasets
+from gnnsample_lab.graph.sources import npz as npz_source
 
 # Vertices, directed edges, features, classes of PGSampler's table II.
 PAPERS = {

@@ -13,10 +13,10 @@ from gnnsample_lab.graph import (
     load,
     load_default,
     load_or_twin,
-    ogb_source,
 )
 from gnnsample_lab.graph import load as load_function
 from gnnsample_lab.graph.load import fetch as real_fetch
+from gnnsample_lab.graph.sources import ogb as ogb_source
 
 SMALL = 0.01
 

@@ -619,7 +619,7 @@ def test_walks_go_on_after_an_interrupt(monkeypatch, expected):
 
 @pytest.mark.parametrize("before", [True, False])
 def test_staged_extraction_goes_on_after_an_interrupt(cp, monkeypatch, before):
-    from gnnsample_lab.features import gather
+    from gnnsample_lab.features.caching import gather
 
     table = np.arange(400_000, dtype=np.float32).reshape(50_000, 8)
     knobs = gather.ExtractKnobs(chunk_bytes=1 << 16, buffers=2)

@@ -115,7 +115,7 @@ def test_an_epoch_that_is_left_in_its_middle_lets_go(graph):
 @pytest.mark.parametrize("name", ["locate_rows", "collect_rows"])
 @pytest.mark.parametrize("matched", [False, True])
 def test_a_cache_goes_on(monkeypatch, name, matched):
-    from gnnsample_lab.features import host
+    from gnnsample_lab.features.caching import host
 
     table = np.arange(400, dtype=np.float32).reshape(100, 4)
     cache = FeatureCache(table, np.arange(100), ratio=0.3, device="cpu")

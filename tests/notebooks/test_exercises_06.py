@@ -12,7 +12,7 @@ from gnnsample_widgets.exercises import caching
 from gnnsample_widgets.feedback import Feedback
 
 import gnnsample_lab as lab
-from gnnsample_lab.features.footprint import Footprint
+from gnnsample_lab.features.ranking.footprint import Footprint
 from tests.notebooks.answers import check_answers
 
 

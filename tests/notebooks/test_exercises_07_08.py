@@ -13,7 +13,7 @@ from gnnsample_widgets.exercises import matching
 from gnnsample_widgets.feedback import Feedback
 
 import gnnsample_lab as lab
-from gnnsample_lab.compute.bound import RTX_3090, aggregation_bound_us
+from gnnsample_lab.compute.aggregation.bound import RTX_3090, aggregation_bound_us
 from tests.notebooks.answers import check_answers
 
 

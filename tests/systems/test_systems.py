@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.features.hotness import POLICIES
-from gnnsample_lab.features.stats import TRANSFERS
+from gnnsample_lab.features.caching.stats import TRANSFERS
+from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.pipeline.executors import EXECUTORS
 from gnnsample_lab.systems.table import MATCHES, SYSTEMS, find
 

@@ -11,7 +11,7 @@ from gnnsample_widgets.batches import draw_batches
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.compute import bound
+from gnnsample_lab.compute.aggregation import bound
 from tests.widgets.oracle import _fanouts, seeds_for
 
 

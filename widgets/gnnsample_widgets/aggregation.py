@@ -12,7 +12,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.compute import bound as model
+from gnnsample_lab.compute.aggregation import bound as model
 from gnnsample_lab.device import runtime
 
 from .controls import Choice, Control, Slider
@@ -103,7 +103,7 @@ def sample(on_device: Any, device: str, seeds: Any, fanouts: list[int], seed: in
 
 def speeds_of(memory: str) -> Any:
     """The memory speeds that the model takes."""
-    from gnnsample_lab.compute.bandwidth import measured_bandwidths
+    from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
 
     return measured_bandwidths() if memory == THIS_GPU else presets()[memory]
 

@@ -11,11 +11,11 @@ import numpy as np
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.compute import ladder
-from gnnsample_lab.compute.bandwidth import measured_bandwidths
-from gnnsample_lab.compute.bound import aggregation_bound_us, aggregation_cost
-from gnnsample_lab.compute.csr import Csr, csr_of
-from gnnsample_lab.compute.transpose import transposed
+from gnnsample_lab.compute.aggregation import ladder
+from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
+from gnnsample_lab.compute.aggregation.bound import aggregation_bound_us, aggregation_cost
+from gnnsample_lab.compute.aggregation.csr import Csr, csr_of
+from gnnsample_lab.compute.aggregation.transpose import transposed
 
 from . import cusparse
 

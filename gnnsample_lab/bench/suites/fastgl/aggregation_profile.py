@@ -86,8 +86,8 @@ def main(path: str, kernel: str, features: int) -> None:
     """Load the sums and run ``kernel`` on them: twice to warm up, once under the profiler."""
     import cupy
 
-    from gnnsample_lab.compute import ladder
-    from gnnsample_lab.compute.csr import Csr
+    from gnnsample_lab.compute.aggregation import ladder
+    from gnnsample_lab.compute.aggregation.csr import Csr
 
     with np.load(path) as stored:
         rows, sources = map(int, stored["sizes"])

@@ -13,10 +13,10 @@ from gnnsample_lab.bench import common
 from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites.gnnlab.caching import study
-from gnnsample_lab.features.cache import FeatureCache
-from gnnsample_lab.features.match import match_degrees
-from gnnsample_lab.features.matched import MatchedFeatures
-from gnnsample_lab.features.reorder import path_score, reorder
+from gnnsample_lab.features.caching.cache import FeatureCache
+from gnnsample_lab.features.reuse.match import match_degrees
+from gnnsample_lab.features.reuse.matched import MatchedFeatures
+from gnnsample_lab.features.reuse.reorder import path_score, reorder
 
 WINDOW = 32
 """Mini-batches that are put in order together."""

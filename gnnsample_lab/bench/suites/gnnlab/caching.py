@@ -17,8 +17,8 @@ from gnnsample_lab.bench import common
 from gnnsample_lab.bench.environment import scaled
 from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.features.footprint import epoch_similarity, footprint, hit_rate
-from gnnsample_lab.features.hotness import hotness
+from gnnsample_lab.features.ranking.footprint import epoch_similarity, footprint, hit_rate
+from gnnsample_lab.features.ranking.hotness import hotness
 
 EPOCHS = 10
 POLICIES = ("random", "degree", "reverse-pagerank", "presample", "optimal")

@@ -13,7 +13,7 @@ from gnnsample_lab.bench import common
 from gnnsample_lab.bench.environment import scaled
 from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.features.cache import FeatureCache
+from gnnsample_lab.features.caching.cache import FeatureCache
 
 from . import caching
 
@@ -59,7 +59,7 @@ def feature_table(session: Session, num_rows: int, dimension: int) -> Any:
             np.add.outer(row.astype(np.float32), columns, out=part)
         if common.device() == "cpu":
             return table, None
-        from gnnsample_lab.features.host import pin
+        from gnnsample_lab.features.caching.host import pin
 
         return table, pin(table, "register")  # as long as it is held here, every cache finds it page-locked
 
@@ -88,7 +88,7 @@ def extract_us(cache: Any, ids: list[Any], passes: int = 3) -> tuple[float, list
 
 def extraction(session: Session) -> dict[str, Any]:
     """Miss bandwidth of every transfer against a pinned copy."""
-    from gnnsample_lab.features.host import pinned_copy_gbps
+    from gnnsample_lab.features.caching.host import pinned_copy_gbps
 
     names = common.names(session, "products-like")
     gbps, checked = pinned_copy_gbps(), 0

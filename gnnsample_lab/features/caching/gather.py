@@ -92,12 +92,12 @@ def match_kernel(name: str, ids: Any) -> Any:
 
 @functools.cache
 def _match_kernel(name: str, ids: str) -> Any:
-    return kernels.load_module("features/match.cu", {"ID_T": ids}).get_function(name).kernel
+    return kernels.load_module("features/reuse/match.cu", {"ID_T": ids}).get_function(name).kernel
 
 
 @functools.cache
 def _order_kernel(name: str, ids: str) -> Any:
-    return kernels.load_module("features/order.cu", {"ID_T": ids}).get_function(name).kernel
+    return kernels.load_module("features/caching/order.cu", {"ID_T": ids}).get_function(name).kernel
 
 
 def blocks_for(n: int, threads: int = 256) -> tuple[int]:
@@ -133,7 +133,7 @@ class GpuExtractor:
             }  # fmt: skip
             if not knobs.aligned:
                 macros["ALIGNED"] = 0
-            function = kernels.load_module("features/gather.cu", macros).get_function(name)
+            function = kernels.load_module("features/caching/gather.cu", macros).get_function(name)
             self._kernels[key] = function.kernel
         return self._kernels[key]
 

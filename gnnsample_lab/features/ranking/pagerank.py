@@ -80,7 +80,7 @@ def _on_gpu(graph: Any, start: np.ndarray, restart: np.ndarray, factor: int, ite
     import cupy
 
     name = "int" if graph.indices.dtype.itemsize == 4 else "long"
-    module = kernels.load_module("features/hotness.cu", {"ID_T": name})
+    module = kernels.load_module("features/ranking/hotness.cu", {"ID_T": name})
     push, settle = (module.get_function(f).kernel for f in ("push", "settle"))
     mass, base = cupy.asarray(start), cupy.asarray(restart)
     received = cupy.zeros(len(start), dtype=np.uint64)

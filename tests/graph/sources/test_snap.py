@@ -7,7 +7,8 @@ import gzip
 import numpy as np
 import pytest
 
-from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load, snap_source
+from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load
+from gnnsample_lab.graph.sources import snap as snap_source
 
 
 def edge_list(g):

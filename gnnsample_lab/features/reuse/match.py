@@ -10,9 +10,8 @@ import numpy as np
 
 from gnnsample_lab.checks import integers, is_cuda_array, items
 from gnnsample_lab.device.runtime import num_sms
+from gnnsample_lab.features.caching import gather
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
-
-from . import gather
 
 _BITMAP_BYTES = 256 << 20
 """Scratch for the bitmaps of all batches; wider graphs are counted in ranges of vertices."""

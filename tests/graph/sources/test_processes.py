@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnnsample_lab.graph import Graph, cache, download, load, locks, roots
+from gnnsample_lab.graph import Graph, cache, load, roots
+from gnnsample_lab.graph.sources import download, locks
 
 BODY = bytes(range(256)) * 4000
 DOWNLOAD = """
@@ -141,7 +142,7 @@ def test_an_archive_of_ours_that_a_killed_run_left_is_used_and_removed(
 ):
     import dataclasses
 
-    from gnnsample_lab.graph import ogb_source
+    from gnnsample_lab.graph.sources import ogb as ogb_source
 
     ogb_folders.node_property(tmp_path / "made")
     body = ogb_folders.zipped(tmp_path / "made", "arxiv")

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.files import read_json, reading
-from gnnsample_lab.graph import node_data, tables
 from gnnsample_lab.graph.csc import undirected_union
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.sources import node_data, tables
 
 
 def _rows(archive: tables.Archive, indptr: str, num_rows: int, num_entries: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Downloads that show progress, warn about size, resume, and get their final name only when complete.
 
-Processes that want the same file or folder take turns (:mod:`gnnsample_lab.graph.locks`), so that one of them fetches
-and the others find what it fetched.
+Processes that want the same file or folder take turns (:mod:`.locks`), so that one of them fetches and the
+others find what it fetched.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from gnnsample_lab.files import reading
 from gnnsample_lab.graph import roots
 from gnnsample_lab.graph.errors import CorruptDataError, DownloadError
-from gnnsample_lab.graph.locks import exclusive
+from gnnsample_lab.graph.sources.locks import exclusive
 
 WARN_BYTES = 2**30
 TIMEOUT_S = 20

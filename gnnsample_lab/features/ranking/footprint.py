@@ -11,9 +11,8 @@ import numpy as np
 from gnnsample_lab.checks import MAX_NODES, host_array, instance, is_cuda_array, numbers, real, shown, whole
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.features.caching.sizing import hottest_first
 from gnnsample_lab.graph.graph import Graph
-
-from .sizing import hottest_first
 
 WAVE = 32
 """Mini-batches that share a launch while a footprint is taken on a GPU."""
@@ -72,7 +71,7 @@ class Counter:
         if self._device is None:
             self._device = cupy.zeros(self.num_nodes, dtype=np.uint32)
         name = "int" if ids.dtype.itemsize == 4 else "long"
-        module = kernels.load_module("features/hotness.cu", {"ID_T": name})
+        module = kernels.load_module("features/ranking/hotness.cu", {"ID_T": name})
         size = int(ids.size)
         grid = (max(1, min(-(-size // 256), 32 * runtime.num_sms())),)
         module.get_function("count_visits").kernel(grid, (256,), (ids, np.uint64(size), self._device))

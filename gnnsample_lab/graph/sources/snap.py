@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnsample_lab.graph import tables
 from gnnsample_lab.graph.csc import undirected_union
 from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.sources import tables
 
 SUFFIXES = (".txt.gz", ".txt", ".ungraph.txt.gz", ".ungraph.txt")
 

@@ -52,7 +52,7 @@ def measured_bandwidths() -> MemorySpeeds:
     l2_bytes = int(runtime.device_properties()["l2CacheSize"])
     dram = l2 = shared = flops = 0.0
     for batch in (4, 8):
-        module = kernels.load_module("compute/bandwidth.cu", {"BATCH": batch})
+        module = kernels.load_module("compute/aggregation/bandwidth.cu", {"BATCH": batch})
         names = ("copy", "read_l2", "read_shared", "multiply_add")
         copy, read_l2, read_shared, multiply_add = (module.get_function(name).kernel for name in names)
         step, words = _THREADS * batch, size // 16

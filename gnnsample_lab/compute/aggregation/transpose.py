@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from .csr import Csr, blocks_for, clear, csr_of, empty, function, is_tensor, pointer, scalar_type, stream_for
+from .csr import (
+    Csr,
+    blocks_for,
+    clear,
+    csr_of,
+    empty,
+    function,
+    is_tensor,
+    pointer,
+    scalar_type,
+    stream_for,
+)
 
 _TILE = 4096
 """Counters per block of the scan (``TILE`` in transpose.cu)."""
@@ -40,7 +51,7 @@ class Transposed:
         coef = empty(
             like, (self.forward.num_edges,), "float32" if scalar_type(like) == "float" else "float64"
         )
-        kernel = function("transpose.cu", "place_coefficients", (("SCALAR", scalar_type(like)),))
+        kernel = function("aggregation/transpose.cu", "place_coefficients", (("SCALAR", scalar_type(like)),))
         rows = self.forward.num_rows
         args = (
             pointer(self.forward.indptr), pointer(self.slots), pointer(weight), np.uint64(rows), np.uint32(mean),
@@ -88,7 +99,7 @@ def counting_sort(csr: Csr, like: Any, buffers: tuple[Any, ...] | None = None) -
         raise ValueError(f"block must have fewer than 2**31 edges (got {csr.num_edges})")
     tiles = -(-max(1, csr.num_sources) // _TILE)
     counts, sums, begins, slots, rows = buffers or sort_buffers(csr, like)
-    k = {name: function("transpose.cu", name, (("SCALAR", "float"),)) for name in _SORT}
+    k = {name: function("aggregation/transpose.cu", name, (("SCALAR", "float"),)) for name in _SORT}
     clear(counts)
     edges, sources = np.uint64(csr.num_edges), np.uint64(csr.num_sources)
     if csr.num_edges:

@@ -92,7 +92,7 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
     """All vertices, the hottest first: ``int64[N]`` in NumPy.
 
     Args:
-        hotness: anything with ``order`` (:class:`~gnnsample_lab.features.hotness.Hotness`), or one score per
+        hotness: anything with ``order`` (:class:`~gnnsample_lab.features.ranking.hotness.Hotness`), or one score per
             vertex, higher is hotter, ties to the lower id.
 
     Raises:

@@ -17,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from gnnsample_lab.files import reading
-from gnnsample_lab.graph import checks, node_data, tables
+from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.errors import CorruptDataError, UnknownDatasetError
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.sources import node_data, tables
 
 
 @dataclass(frozen=True)

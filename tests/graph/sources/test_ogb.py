@@ -10,14 +10,9 @@ import sys
 import numpy as np
 import pytest
 
-from gnnsample_lab.graph import (
-    CorruptDataError,
-    DatasetNotFoundError,
-    UnknownDatasetError,
-    load,
-    ogb_source,
-    tables,
-)
+from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load
+from gnnsample_lab.graph.sources import ogb as ogb_source
+from gnnsample_lab.graph.sources import tables
 
 
 def pairs(g):

@@ -94,7 +94,7 @@ def choose(csr: Csr, features: int, vec: int) -> Tile:
 @functools.cache
 def _kernel(tile: Tile, scalar: str, coef: int, direct: bool) -> Any:
     macros = {**tile.macros(), "SCALAR": scalar, "COEF": coef, "DIRECT": int(direct)}
-    return function("register_tile.cu", "register_tile", tuple(macros.items()))
+    return function("aggregation/register_tile.cu", "register_tile", tuple(macros.items()))
 
 
 def launch(

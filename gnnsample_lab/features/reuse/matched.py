@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import streams
-
-from . import gather
-from .cache import FeatureCache
-from .host import feature_table
-from .marks import Previous
-from .stats import ExtractStats
+from gnnsample_lab.features.caching import gather
+from gnnsample_lab.features.caching.cache import FeatureCache
+from gnnsample_lab.features.caching.host import feature_table
+from gnnsample_lab.features.caching.marks import Previous
+from gnnsample_lab.features.caching.stats import ExtractStats
 
 
 class MatchedFeatures:

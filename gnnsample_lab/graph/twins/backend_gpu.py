@@ -10,7 +10,7 @@ from gnnsample_lab.device.kernels import load_module
 from gnnsample_lab.device.runtime import num_sms
 from gnnsample_lab.graph.csc import key_bits
 from gnnsample_lab.graph.graph import gpu_memory
-from gnnsample_lab.graph.plan import RANKS, Plan, RmatPlan, bijection, feature_signal
+from gnnsample_lab.graph.twins.plan import RANKS, Plan, RmatPlan, bijection, feature_signal
 
 _THREADS = 256
 
@@ -22,7 +22,7 @@ def bytes_needed(num_nodes: int, num_edges: int, id_bytes: int = 4) -> int:
 
 
 class GpuBackend:
-    """See :class:`gnnsample_lab.graph.assemble.Backend`."""
+    """See :class:`gnnsample_lab.graph.twins.assemble.Backend`."""
 
     chunk = 1 << 26
 
@@ -31,7 +31,7 @@ class GpuBackend:
 
         self.xp: Any = cupy
         self.max_keys = max_keys
-        self._module = load_module("graph/synthetic.cu")
+        self._module = load_module("graph/twins/synthetic.cu")
 
     def key_budget(self, plan: Plan) -> int:
         if self.max_keys is not None:

@@ -10,7 +10,9 @@ import zipfile
 
 import pytest
 
-from gnnsample_lab.graph import CorruptDataError, DownloadError, download, load, ogb_source
+from gnnsample_lab.graph import CorruptDataError, DownloadError, load
+from gnnsample_lab.graph.sources import download
+from gnnsample_lab.graph.sources import ogb as ogb_source
 
 BODY = bytes(range(256)) * 4000
 

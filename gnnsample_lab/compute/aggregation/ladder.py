@@ -47,7 +47,7 @@ def gather(
 
 
 def _kernel(name: str, scalar: str, rows: int = X_ROWS, cols: int = Y_FEATURES) -> Any:
-    return function("ladder.cu", name, (("SCALAR", scalar), ("ROWS", rows), ("COLS", cols)))
+    return function("aggregation/ladder.cu", name, (("SCALAR", scalar), ("ROWS", rows), ("COLS", cols)))
 
 
 def _common(csr: Csr, coef: Any, x: Any, out: Any) -> tuple[Any, ...]:

@@ -1,0 +1,1 @@
+"""Hotness: which vertices mini-batches visit most, counted or predicted."""

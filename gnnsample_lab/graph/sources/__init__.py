@@ -1,0 +1,1 @@
+"""Where graphs come from: OGB, SNAP, NumPy files, NetworkX, PyTorch Geometric; reading, checking, downloading."""

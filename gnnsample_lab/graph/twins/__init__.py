@@ -1,0 +1,1 @@
+"""Synthetic graphs: the twins of the papers' graphs, generated alike on both devices."""
