@@ -118,7 +118,6 @@ def test_many_samples_on_a_larger_graph(name, way, index):
 
 RANGE_KNOBS = {
     "tiny": RangeKnobs(bytes=512, item_draws=100),
-    "ordered": RangeKnobs(ordered=True),
     "global": RangeKnobs(factor=0),
     "few-threads": RangeKnobs(bytes=4096, threads=64, room=2048, factor=10**6),
     "held-in-part": RangeKnobs(bytes=2**20, room=40_000, factor=10**6),

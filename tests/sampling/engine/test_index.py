@@ -112,8 +112,7 @@ def test_ranges_hold_their_pairs_in_any_order(num_nodes, pairs, dtype):
     scratch: dict[str, object] = {}
     for _ in range(2):  # the second time in used scratch
         made = ranges.group(
-            cupy.asarray(transits), num_nodes, cupy.asarray(indptr), edges, scratch, size=size, out=out, places=True,
-            knobs=knobs,
+            cupy.asarray(transits), num_nodes, cupy.asarray(indptr), edges, scratch, size=size, out=out, knobs=knobs,
         )  # fmt: skip
     count = ranges.num_ranges(num_nodes, edges, np.dtype(dtype).itemsize, knobs.bytes)
     firsts, begins, item_begins = (a.get() for a in (made.firsts, made.begins, made.item_begins))
@@ -126,9 +125,6 @@ def test_ranges_hold_their_pairs_in_any_order(num_nodes, pairs, dtype):
     assert np.array_equal(keys, transits[found])
     of_place = np.repeat(np.arange(count), np.diff(begins.astype(np.int64)))
     assert np.all(keys >= firsts[of_place]) and np.all(keys < firsts[of_place + 1])
-    places = made.places.get()
-    assert np.array_equal(places[found], np.arange(valid.size))
-    assert np.all(places[transits < 0] == -1)
     assert np.array_equal((out.get() == -1).all(axis=1), transits < 0)
     items = -(-np.diff(begins.astype(np.int64)) // made.per_item)
     assert item_begins.tolist() == [0, *np.cumsum(items)]

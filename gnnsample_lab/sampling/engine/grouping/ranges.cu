@@ -3,25 +3,19 @@
 // order.
 //
 //   range_table   finds the first vertex of each range, so that ranges have about equal bytes, and the range in which
-//   each
-//                 block of 2^shift vertices begins.
+//                 each block of 2^shift vertices begins.
 //   range_counts  counts the pairs per range, in shared memory. Bound: one read of the transits.
 //   range_items   scans the counts (one block) and cuts ranges into work items of at most `per_item` pairs.
 //   range_place   sorts a tile of pairs by range in shared memory and reserves places with one atomic per range. A tile
 //                 writes a short run to each range; later tiles fill the same sectors while they are in the L2 cache.
 //                 Bound: latency.
-//   put_in_order  results that were written in the order of ranges, to the order of samples. The runs that a tile reads go
-//                 on in the next tile. Bound: a read and a write of all results.
 //
-// UNIT: what put_in_order moves at a time. There are fewer than 2^32 pairs and vertices, and at most 8192 ranges.
-// @variants ID_T=int,long PAIR_T=int,long UNIT=int,int2,int4 THREADS=512,1024
+// THREADS: of a block. There are fewer than 2^32 pairs and vertices, and at most 8192 ranges.
+// @variants ID_T=int,long PAIR_T=int,long THREADS=512,1024
 #include "block_scan.cuh"
 
 typedef long long i64;
 
-#ifndef UNIT
-#define UNIT int2
-#endif
 #ifndef THREADS
 #define THREADS 1024
 #endif
@@ -47,8 +41,7 @@ struct Ranges {
     u32* items;             // range of each work item
     u32* heads;             // [0]: work items; [1]: the next to take
     Placed* placed;         // [pairs]
-    PAIR_T* places;         // [pairs] where each pair went, -1 for NULL; 0: not asked for
-    ID_T* out;              // [pairs, size]: NULL for the slots of NULL transits; 0: not asked for
+    ID_T* out;              // [pairs, size]: the slots of NULL transits become NULL
 };
 
 __device__ __forceinline__ i64 bytes_before(const Ranges& x, i64 v) { return x.indptr[v] * x.id_bytes + v * 4; }
@@ -183,8 +176,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             const i64 at = base + i * THREADS + threadIdx.x;
             const u32 r = rank[i] >> 15, within = counts[r] + (rank[i] & 0x7FFF);
             if (v[i] >= 0) staged[within] = Placed{v[i], (Word)at};
-            if (x.places && at < x.pairs) x.places[at] = v[i] >= 0 ? (PAIR_T)(moves[r] + within) : (PAIR_T)-1;
-            if (x.out && at < x.pairs && v[i] < 0)
+            if (at < x.pairs && v[i] < 0)
                 for (i64 j = 0; j < x.size; ++j) x.out[at * x.size + j] = (ID_T)-1;
         }
         __syncthreads();
@@ -193,30 +185,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             x.placed[moves[range_of_vertex((u32)moved.v)] + i] = moved;
         }
         __syncthreads();
-    }
-}
-
-__device__ __forceinline__ void set_null(int& x) { x = -1; }
-__device__ __forceinline__ void set_null(int2& x) { x = make_int2(-1, -1); }
-__device__ __forceinline__ void set_null(int4& x) { x = make_int4(-1, -1, -1, -1); }
-
-// `units` per pair; multiplier and shift divide by it where the dividend is below 2^31.
-extern "C" __global__ void __launch_bounds__(256) put_in_order(const PAIR_T* places, const UNIT* from, UNIT* to, i64 total,
-                                                               i64 units, u32 multiplier, u32 shift) {
-    const i64 threads = (i64)gridDim.x * 256;
-    for (i64 base = blockIdx.x * 256ll + threadIdx.x; base < total; base += 4 * threads) {
-        UNIT got[4];
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-            const i64 i = base + c * threads;
-            set_null(got[c]);
-            if (i >= total) continue;
-            const i64 pair = (u64)i >> 31 ? i / units : (i64)((u64)(u32)i * multiplier >> shift);
-            const i64 place = sizeof(PAIR_T) == 4 && places[pair] != (PAIR_T)-1 ? (i64)(u32)places[pair] : (i64)places[pair];
-            if (place >= 0) got[c] = from[place * units + (i - pair * units)];
-        }
-#pragma unroll
-        for (int c = 0; c < 4; ++c)
-            if (base + c * threads < total) to[base + c * threads] = got[c];
     }
 }

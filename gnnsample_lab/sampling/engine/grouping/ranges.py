@@ -43,10 +43,10 @@ MAX_SIZE = 256
 
 _RANGES = np.dtype([(name, np.int64) for name in (
     "num_nodes", "pairs", "size", "shift", "blocks", "ranges", "per_item", "id_bytes", "indptr", "table", "firsts",
-    "counts", "cursors", "begins", "item_begins", "items", "heads", "placed", "places", "out",
+    "counts", "cursors", "begins", "item_begins", "items", "heads", "placed", "out",
 )])  # fmt: skip
 _WORK = np.dtype([(name, np.int64) for name in (
-    "placed", "firsts", "begins", "item_begins", "items", "heads", "per_item", "room", "factor", "ordered",
+    "placed", "firsts", "begins", "item_begins", "items", "heads", "per_item", "room", "factor",
 )])  # fmt: skip
 
 
@@ -61,8 +61,6 @@ class RangeKnobs:
         threads, blocks_per_sm: threads per block and blocks per multiprocessor of the sampling kernel.
         item_draws: most neighbours to sample per work item.
         factor: a range is copied where its bytes are at most this many times the draws of the item.
-        ordered: True writes results in the order of ranges first and then puts them in the order of samples; None:
-            as :func:`orders` says.
         stage: most results of a thread that go through shared memory at a time.
     """
 
@@ -72,7 +70,6 @@ class RangeKnobs:
     blocks_per_sm: int = 1
     item_draws: int = 2**20
     factor: int = 32
-    ordered: bool | None = None
     stage: int = 16
 
 
@@ -89,7 +86,6 @@ class Grouped:
         begins, item_begins: ``uint32[R + 1]``, first place and first work item of each range.
         items: ``uint32``, the range of each work item.
         heads: ``uint32[2]``: number of work items, and number of the next one to take.
-        places: the place of each pair in ``placed``, -1 for NULL, or None.
         per_item: most pairs of a work item.
     """
 
@@ -99,7 +95,6 @@ class Grouped:
     item_begins: Any
     items: Any
     heads: Any
-    places: Any
     per_item: int
 
 
@@ -188,19 +183,9 @@ def _place_threads(ranges: int, blocks: int, word: int) -> int:
     return 0
 
 
-def orders(size: int, id_bytes: int, knobs: RangeKnobs = KNOBS) -> bool:
-    """Whether results are written in the order of ranges first and then put in the order of samples.
-
-    A row that does not consist of whole 32-byte sectors, written out of order, costs an extra read and write of a
-    sector. For rows of 256 bytes or more this costs less than a second pass over the results.
-    """
-    row = size * id_bytes
-    return (row % 32 != 0 and row < 256) if knobs.ordered is None else knobs.ordered
-
-
 def group(
-    transits: Any, num_nodes: int, indptr: Any, num_edges: int, scratch: dict[str, Any], *, size: int = 1,
-    out: Any = None, places: bool = False, knobs: RangeKnobs = KNOBS,
+    transits: Any, num_nodes: int, indptr: Any, num_edges: int, scratch: dict[str, Any], *, size: int, out: Any,
+    knobs: RangeKnobs = KNOBS,
 ) -> Grouped:  # fmt: skip
     """Group the pairs of ``transits`` by range; nothing waits.
 
@@ -236,12 +221,12 @@ def group(
         array("placed", 2 * pairs, np.int64 if word == 8 else np.int32).reshape(pairs, 2),
         array("firsts", ranges + 1, np.int64), array("begins", ranges + 1, np.uint32),
         array("item_begins", ranges + 1, np.uint32), array("items", pairs // per_item + ranges, np.uint32),
-        array("heads", 2, np.uint32), array("places", pairs, pair_dtype) if places else None, per_item,
+        array("heads", 2, np.uint32), per_item,
     )  # fmt: skip
     pointers = {
         "indptr": indptr, "table": table, "firsts": made.firsts, "counts": counts, "cursors": cursors,
         "begins": made.begins, "item_begins": made.item_begins, "items": made.items, "heads": made.heads,
-        "placed": made.placed, "places": made.places, "out": out,
+        "placed": made.placed, "out": out,
     }  # fmt: skip
     record = np.zeros(1, _RANGES)
     for name, value in (
@@ -250,7 +235,7 @@ def group(
     ):  # fmt: skip
         record[name] = value
     for name, held in pointers.items():
-        record[name] = 0 if held is None else held.data.ptr
+        record[name] = held.data.ptr
     argument, wide = as_argument(record), (id_dtype.itemsize == 8, pair_dtype.itemsize == 8)
     threads = _place_threads(ranges, blocks, word)
     tile = threads * _ITEMS
@@ -259,47 +244,36 @@ def group(
     _kernel("range_table", *wide)((max(blocks, ranges) // 256 + 1,), (256,), (argument,))
     _kernel("range_counts", *wide, counted)(grid, (_THREADS,), (argument, keys), shared_mem=counted)
     _kernel("range_items", *wide)((1,), (_THREADS,), (argument,))
-    _kernel("range_place", *wide, shared, "int2", threads)(
-        grid, (threads,), (argument, keys), shared_mem=shared
-    )
+    _kernel("range_place", *wide, shared, threads)(grid, (threads,), (argument, keys), shared_mem=shared)
     return made
 
 
 def launch(engine: GpuEngine, step: int, record: dict[str, Any], knobs: RangeKnobs = KNOBS) -> dict[str, Any]:
     """Run step ``step`` of individual sampling by ranges; ``record`` gets an account of it. Nothing waits."""
     transits, size, graph = engine.transits, engine.shape[step].size, engine.graph
-    ordered = orders(size, engine.id_dtype.itemsize, knobs)
     nodes, edges = graph.num_nodes, int(graph.indices.size)
     record.update({"kernel": "ranges", "index": "ranges", "pairs": int(transits.size)})
     if transits.size == 0:
         return record
     with engine.timing(record, "index_us"):
         made = group(
-            transits, nodes, graph.indptr, edges, engine.scratch, size=size, out=None if ordered else engine.out,
-            places=ordered, knobs=knobs,
+            transits, nodes, graph.indptr, edges, engine.scratch, size=size, out=engine.out, knobs=knobs,
         )  # fmt: skip
     with engine.timing(record, "sample_us"):
-        held = None
-        if ordered:
-            held = scratch_array(engine.scratch, "ranges.ordered", engine.out.size, engine.id_dtype)
-        _sample(engine, made, held, size, knobs)
-        if ordered:
-            _put_in_order(made.places, held, engine.out, size)
+        _sample(engine, made, size, knobs)
     return record
 
 
-def _sample(engine: GpuEngine, made: Grouped, ordered: Any, size: int, knobs: RangeKnobs) -> None:
+def _sample(engine: GpuEngine, made: Grouped, size: int, knobs: RangeKnobs) -> None:
     id_bytes = engine.id_dtype.itemsize
     work = np.zeros(1, _WORK)
     for name in ("placed", "firsts", "begins", "item_begins", "items", "heads"):
         work[name] = getattr(made, name).data.ptr
     room = _room(size, id_bytes, knobs)
     work["per_item"], work["room"], work["factor"] = made.per_item, room, knobs.factor
-    work["ordered"] = 0 if ordered is None else ordered.data.ptr
     macros: dict[str, int | str] = {
         "PAIR_T": "int" if made.placed.shape[0] < 2**31 else "long", "SIZE": size,
-        "ORDERED": int(ordered is not None), "STAGE": knobs.stage,
-        "RANGE_THREADS": knobs.threads, "RANGE_BLOCKS": knobs.blocks_per_sm,
+        "STAGE": knobs.stage, "RANGE_THREADS": knobs.threads, "RANGE_BLOCKS": knobs.blocks_per_sm,
     }  # fmt: skip
     shared = knobs.threads * staged_ids(size, id_bytes, knobs.stage) * id_bytes + room
     kernel = engine.raw_kernel("steps/transit_ranges.cu", "transit_ranges", macros)
@@ -318,28 +292,10 @@ def staged_ids(size: int, id_bytes: int, most: int) -> int:
     return (units if units in (2, 4, 8) else units | 1) * unit
 
 
-def _put_in_order(places: Any, held: Any, out: Any, size: int) -> None:
-    row = size * out.dtype.itemsize
-    unit = 16 if row % 16 == 0 else 8 if row % 8 == 0 else 4
-    units, total = row // unit, out.nbytes // unit
-    bits = (units - 1).bit_length()
-    multiplier = -(-(2 ** (31 + bits)) // units)
-    name = {4: "int", 8: "int2", 16: "int4"}[unit]
-    kernel = _kernel("put_in_order", out.dtype.itemsize == 8, places.dtype.itemsize == 8, 0, name)
-    blocks = max(1, min(-(-total // 256), runtime.num_sms() * 8))
-    kernel(
-        (blocks,), (256,),
-        (places, held, out, np.int64(total), np.int64(units), np.uint32(multiplier), np.uint32(31 + bits)),
-    )  # fmt: skip
-
-
 @functools.lru_cache(maxsize=64)
-def _kernel(
-    name: str, wide: bool, long_pairs: bool, shared: int = 0, unit: str = "int2", threads: int = _THREADS
-) -> Any:
+def _kernel(name: str, wide: bool, long_pairs: bool, shared: int = 0, threads: int = _THREADS) -> Any:
     macros: dict[str, int | str] = {
-        "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "UNIT": unit,
-        "THREADS": threads,
+        "ID_T": "long" if wide else "int", "PAIR_T": "long" if long_pairs else "int", "THREADS": threads,
     }  # fmt: skip
     function = kernels.load_module("sampling/engine/grouping/ranges.cu", macros).get_function(name)
     if shared > function.max_dynamic_shared_size_bytes:

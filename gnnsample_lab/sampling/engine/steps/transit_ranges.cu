@@ -3,15 +3,13 @@
 // serves the pairs from there in any order. No sort by vertex, no read at random from global memory.
 //
 // A thread takes a pair through all its SIZE slots; what they share (list, sample, counter) is found once. Results go
-// through shared memory, so that the warp writes the segments of 32 pairs in whole sectors: SIZE ids at out[pair], or with
-// ORDERED one after the other, for put_in_order (ranges.cu).
+// through shared memory, so that the warp writes the segments of 32 pairs in whole sectors: SIZE ids at out[pair].
 // Of a range that does not fit, as much is held as does; one with few draws for its bytes is read from global memory.
 // Bound: writes of SIZE ids at random (parts of sectors cost a read and a write), then instructions (the generator).
 //
-// SIZE: slots of a pair. ORDERED: results stay in the order of the pairs here. RANGE_THREADS, RANGE_BLOCKS: of a block, and
-// blocks per multiprocessor.
+// SIZE: slots of a pair. RANGE_THREADS, RANGE_BLOCKS: of a block, and blocks per multiprocessor.
 // @operator
-// @variants ID_T=int,long PAIR_T=int,long SIZE=1,10,16,25 ORDERED=0,1
+// @variants ID_T=int,long PAIR_T=int,long SIZE=1,10,16,25
 #include "sampling/engine/context.cuh"
 
 #ifndef PAIR_T
@@ -19,9 +17,6 @@
 #endif
 #ifndef SIZE
 #define SIZE 10
-#endif
-#ifndef ORDERED
-#define ORDERED 0
 #endif
 #ifndef RANGE_THREADS
 #define RANGE_THREADS 512
@@ -58,7 +53,6 @@ struct Work {
     i64 per_item;
     i64 room;     // bytes of shared memory for a range
     i64 factor;   // a range is copied where its bytes are at most so many times the draws of the item
-    ID_T* ordered;  // [pairs, SIZE]; ORDERED only
 };
 
 struct __align__(UNIT * sizeof(ID_T) < 16 ? UNIT * sizeof(ID_T) : 16) Unit {
@@ -212,10 +206,9 @@ __device__ __forceinline__ void serve_item(const AppPlan& p, const Work& x, cons
             __syncwarp();
 #pragma unroll
             for (u32 t = 0; t < 32; t += TOGETHER) {
-                const i64 to = ORDERED ? (i64)base + t + writes : (i64)__shfl_sync(0xFFFFFFFFu, mine.pair, t + writes & 31);
+                const i64 to = (i64)__shfl_sync(0xFFFFFFFFu, mine.pair, t + writes & 31);
                 if (t + writes < (part + unit * UNIT < SIZE ? limit : 0))
-                    *(Unit*)((ORDERED ? x.ordered : p.out) + to * SIZE + part + unit * UNIT) =
-                        stage[place_of(t + writes, unit)];
+                    *(Unit*)(p.out + to * SIZE + part + unit * UNIT) = stage[place_of(t + writes, unit)];
             }
             __syncwarp();
         }
