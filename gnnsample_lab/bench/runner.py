@@ -276,16 +276,15 @@ def compile_ahead() -> int:
     jobs = []
     for rule in ("0", "1"):
         for trace, buckets in (("0", ("8", "16", "32")), ("1", ("8", "16"))):
-            base = {"ID_T": "int", "RULE": rule, "TABLE": "0", "TRACE": trace}
+            drawn = {"ID_T": "int", "RULE": rule, "TRACE": trace}
+            base = {**drawn, "TABLE_KIND": "0"}
             for source in ("hops/hop.cu", "hops/grid_barrier.cu", "queue/tile.cu"):
                 jobs += [(f"sampling/neighbors/{source}", {**base, "KMAX": kmax}) for kmax in buckets]
             jobs += [
                 ("sampling/neighbors/queue/block.cu", base),
-                ("sampling/neighbors/hops/per_hop.cu", base),
+                ("sampling/neighbors/hops/per_hop.cu", drawn),
             ]
-    jobs.append(
-        ("minibatch/gpu/finish.cu", {"ID_T": "int", "RULE": "0", "TABLE": "0", "TRACE": "0", "KMAX": "8"})
-    )
+    jobs.append(("minibatch/gpu/finish.cu", {"ID_T": "int", "TABLE_KIND": "0"}))
     jobs.append(("minibatch/id_map/insert_count_compact.cu", {"ID_T": "int"}))
     names = {**verify._ANY_KERNEL, "bench/floors/floor.cu": "replay"}
     jobs += [("bench/floors/floor.cu", {"ID_T": "int", "UNROLL": unroll}) for unroll in ("1", "2", "4", "8")]

@@ -83,7 +83,7 @@ def warm_up(workers: int, tables: Iterable[int] = (0, 1, 2), traced: bool = Fals
         macros = dict(variant.macros)
         path = variant.path.relative_to(kernels.PACKAGE_ROOT).as_posix()
         name = _ANY_KERNEL.get(path)
-        if name is None or macros.get("ID_T") == "long" or int(macros.get("TABLE", 0)) not in tables:
+        if name is None or macros.get("ID_T") == "long" or int(macros.get("TABLE_KIND", 0)) not in tables:
             continue
         if macros.get("TRACE") == "1" and not traced:
             continue

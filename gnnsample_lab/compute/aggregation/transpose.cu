@@ -12,7 +12,7 @@ typedef unsigned long long u64;
 #ifndef SCALAR
 #define SCALAR float
 #endif
-#define TILE 4096  // counters per block of the scan: 256 threads, 16 each
+#define COUNTER_TILE 4096  // counters per block of the scan: 256 threads, 16 each
 #define IN_FLIGHT 4
 
 // counts: u32[sources], zeroed; slots: i32[edges].
@@ -43,13 +43,13 @@ __device__ __forceinline__ u64 block_sum(u64 value, u64 parts[8]) {
     return sum;
 }
 
-// Sums of TILE counters; 256 threads per tile.
+// Sums of COUNTER_TILE counters; 256 threads per tile.
 extern "C" __global__ void sum_tiles(const u32* counts, u64 sources, u64* sums) {
     __shared__ u64 parts[8];
     u64 mine = 0;
 #pragma unroll
-    for (int i = 0; i < TILE / 256; ++i) {
-        const u64 at = blockIdx.x * (u64)TILE + i * 256 + threadIdx.x;
+    for (int i = 0; i < COUNTER_TILE / 256; ++i) {
+        const u64 at = blockIdx.x * (u64)COUNTER_TILE + i * 256 + threadIdx.x;
         if (at < sources) mine += counts[at];
     }
     const u64 sum = block_sum(mine, parts);
@@ -59,20 +59,20 @@ extern "C" __global__ void sum_tiles(const u32* counts, u64 sources, u64* sums) 
 // begins: i64[sources + 1], the exclusive scan. Each block adds up the tiles before it by itself: they are few.
 extern "C" __global__ void scan_tiles(const u32* counts, u64 sources, const u64* sums, i64* begins) {
     __shared__ u64 parts[8];
-    __shared__ u32 staged[TILE];
+    __shared__ u32 staged[COUNTER_TILE];
     u64 before = 0;
     for (u32 t = threadIdx.x; t < blockIdx.x; t += 256) before += sums[t];
     before = block_sum(before, parts);
-    const u64 first = blockIdx.x * (u64)TILE;
+    const u64 first = blockIdx.x * (u64)COUNTER_TILE;
 #pragma unroll
-    for (int i = 0; i < TILE / 256; ++i) {
+    for (int i = 0; i < COUNTER_TILE / 256; ++i) {
         const u64 at = first + i * 256 + threadIdx.x;
         staged[i * 256 + threadIdx.x] = at < sources ? counts[at] : 0;
     }
     __syncthreads();
     u64 mine = 0;
 #pragma unroll
-    for (int i = 0; i < TILE / 256; ++i) mine += staged[threadIdx.x * (TILE / 256) + i];
+    for (int i = 0; i < COUNTER_TILE / 256; ++i) mine += staged[threadIdx.x * (COUNTER_TILE / 256) + i];
     u64 upto = mine;
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
@@ -84,10 +84,10 @@ extern "C" __global__ void scan_tiles(const u32* counts, u64 sources, const u64*
     __syncthreads();
     u64 at = before + upto - mine;
     for (u32 w = 0; w < threadIdx.x / 32; ++w) at += parts[w];
-    for (int i = 0; i < TILE / 256; ++i) {
-        const u64 source = first + threadIdx.x * (TILE / 256) + i;
+    for (int i = 0; i < COUNTER_TILE / 256; ++i) {
+        const u64 source = first + threadIdx.x * (COUNTER_TILE / 256) + i;
         if (source < sources) begins[source] = (i64)at;
-        at += staged[threadIdx.x * (TILE / 256) + i];
+        at += staged[threadIdx.x * (COUNTER_TILE / 256) + i];
         if (source + 1 == sources) begins[sources] = (i64)at;
     }
 }

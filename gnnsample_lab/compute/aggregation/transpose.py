@@ -20,8 +20,8 @@ from .csr import (
     stream_for,
 )
 
-_TILE = 4096
-"""Counters per block of the scan (``TILE`` in transpose.cu)."""
+_COUNTER_TILE = 4096
+"""Counters per block of the scan (``COUNTER_TILE`` in transpose.cu)."""
 
 
 @dataclass(eq=False)
@@ -97,7 +97,7 @@ def counting_sort(csr: Csr, like: Any, buffers: tuple[Any, ...] | None = None) -
     """Transpose on the current CuPy stream. Nothing waits. ``buffers`` (of an earlier call): written in place."""
     if csr.num_edges >= 1 << 31:
         raise ValueError(f"block must have fewer than 2**31 edges (got {csr.num_edges})")
-    tiles = -(-max(1, csr.num_sources) // _TILE)
+    tiles = -(-max(1, csr.num_sources) // _COUNTER_TILE)
     counts, sums, begins, slots, rows = buffers or sort_buffers(csr, like)
     k = {name: function("aggregation/transpose.cu", name, (("SCALAR", "float"),)) for name in _SORT}
     clear(counts)
@@ -124,7 +124,7 @@ _SORT = ("count_sources", "sum_tiles", "scan_tiles", "place_edges")
 
 def sort_buffers(csr: Csr, like: Any) -> tuple[Any, ...]:
     """Memory for one :func:`counting_sort`: counters, tile sums, and the three arrays of the result."""
-    tiles = -(-max(1, csr.num_sources) // _TILE)
+    tiles = -(-max(1, csr.num_sources) // _COUNTER_TILE)
     return (
         empty(like, (csr.num_sources,), "int32"), empty(like, (tiles,), "int64"),
         empty(like, (csr.num_sources + 1,), "int64"), empty(like, (csr.num_edges,), "int32"),

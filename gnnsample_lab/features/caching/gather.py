@@ -14,7 +14,7 @@ from gnnsample_lab.device import kernels, runtime, streams
 
 from .host import copy_to_device_async, gather_rows, pinned_empty, vector_bytes, words
 
-_PAGES, _TILE = 2048, 4096
+_PAGES, _ROW_TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
 
 
@@ -172,7 +172,7 @@ class GpuExtractor:
         bins, order = work[: _PAGES + 1], work[_PAGES + 1 :]
         bins.data.memset_async(0, bins.nbytes)
         shift = np.uint32(max(0, (max(1, num_nodes) - 1).bit_length() - _PAGES.bit_length() + 1))
-        args, grid, block = (ids, np.uint64(n), locations, row_of, shift, bins), (-(-n // _TILE),), (512,)
+        args, grid, block = (ids, np.uint64(n), locations, row_of, shift, bins), (-(-n // _ROW_TILE),), (512,)
         _order_kernel("count_pages", kind)(grid, block, args)
         _order_kernel("scan_pages", kind)((1,), block, (bins,))
         _order_kernel("place_rows", kind)(grid, block, (*args, order))

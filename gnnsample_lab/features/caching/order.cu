@@ -11,7 +11,7 @@
 
 #define PAGES 2048  // ranges of ids; PAGES itself stands for rows on the device
 #define THREADS 512
-#define TILE 4096  // rows of a block
+#define ROW_TILE 4096  // rows of a block
 
 __device__ __forceinline__ u32 bin_of(const ID_T* ids, const int* locations, const int* row_of, u64 i, u32 shift) {
     const int at = locations ? locations[i] : row_of ? row_of[ids[i]] : -1;
@@ -22,8 +22,8 @@ __device__ __forceinline__ void count_tile(const ID_T* ids, u64 n, const int* lo
                                            u32* counts) {
     for (u32 b = threadIdx.x; b <= PAGES; b += THREADS) counts[b] = 0;
     __syncthreads();
-    const u64 end = min(n, (u64)(blockIdx.x + 1) * TILE);
-    for (u64 i = (u64)blockIdx.x * TILE + threadIdx.x; i < end; i += THREADS)
+    const u64 end = min(n, (u64)(blockIdx.x + 1) * ROW_TILE);
+    for (u64 i = (u64)blockIdx.x * ROW_TILE + threadIdx.x; i < end; i += THREADS)
         atomicAdd(counts + bin_of(ids, locations, row_of, i, shift), 1u);
     __syncthreads();
 }
@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) place_rows(const ID_T* ids
     for (u32 b = threadIdx.x; b <= PAGES; b += THREADS)
         if (next[b]) next[b] = atomicAdd(bins + b, next[b]);
     __syncthreads();
-    const u64 end = min(n, (u64)(blockIdx.x + 1) * TILE);
-    for (u64 i = (u64)blockIdx.x * TILE + threadIdx.x; i < end; i += THREADS)
+    const u64 end = min(n, (u64)(blockIdx.x + 1) * ROW_TILE);
+    for (u64 i = (u64)blockIdx.x * ROW_TILE + threadIdx.x; i < end; i += THREADS)
         order[atomicAdd(next + bin_of(ids, locations, row_of, i, shift), 1u)] = (u32)i;
 }

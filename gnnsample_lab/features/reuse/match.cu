@@ -107,22 +107,22 @@ extern "C" __global__ void set_bits(const ID_T* ids, u64 n, i64 low, u64 words, 
 }
 
 // overlaps[i, j] += set bits that rows i and j share. Block (x, y, z): 16 x 16 pairs, every gridDim.z-th tile of words.
-#define TILE 128
+#define WORD_TILE 128
 extern "C" __global__ void __launch_bounds__(256) count_shared(const u32* bits, u64 words, int batches, u64* overlaps) {
-    __shared__ u32 a[16][TILE + 1], b[16][TILE + 1];  // the extra word keeps 16 rows in 16 banks
+    __shared__ u32 a[16][WORD_TILE + 1], b[16][WORD_TILE + 1];  // the extra word keeps 16 rows in 16 banks
     if (blockIdx.x > blockIdx.y) return;              // symmetric: the host mirrors
     const int i = blockIdx.x * 16 + (threadIdx.x & 15), j = blockIdx.y * 16 + (threadIdx.x >> 4);
     u64 sum = 0;
-    for (u64 first = blockIdx.z * (u64)TILE; first < words; first += gridDim.z * (u64)TILE) {
-        for (int t = threadIdx.x; t < 16 * TILE; t += 256) {
-            const int row = t / TILE, column = t % TILE;
+    for (u64 first = blockIdx.z * (u64)WORD_TILE; first < words; first += gridDim.z * (u64)WORD_TILE) {
+        for (int t = threadIdx.x; t < 16 * WORD_TILE; t += 256) {
+            const int row = t / WORD_TILE, column = t % WORD_TILE;
             const bool inside = first + column < words;
             const int x = blockIdx.x * 16 + row, y = blockIdx.y * 16 + row;
             a[row][column] = inside && x < batches ? bits[x * words + first + column] : 0;
             b[row][column] = inside && y < batches ? bits[y * words + first + column] : 0;
         }
         __syncthreads();
-        for (int t = 0; t < TILE; ++t) sum += __popc(a[threadIdx.x & 15][t] & b[threadIdx.x >> 4][t]);
+        for (int t = 0; t < WORD_TILE; ++t) sum += __popc(a[threadIdx.x & 15][t] & b[threadIdx.x >> 4][t]);
         __syncthreads();
     }
     if (i < batches && j < batches && sum) atomicAdd(overlaps + (u64)i * batches + j, sum);

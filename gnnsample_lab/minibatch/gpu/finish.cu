@@ -6,9 +6,9 @@
 //   emit                 node ids, offsets, counts, neighbours, positions and local ids, compact
 //
 // Bound: emit streams 8 bytes in and 16 out per pick and looks up 4 in a table that fits the L2 cache.
-// @variants ID_T=int,long RULE=0 TABLE=0,1,2 TRACE=0 KMAX=8
+// @variants ID_T=int,long TABLE_KIND=0,1,2
 #include "sampling/neighbors/hops/begin.cuh"
-#include "sampling/neighbors/hops/expand.cuh"
+#include "sampling/neighbors/hops/fresh.cuh"
 #include "scan.cuh"
 
 struct Finish {
@@ -152,8 +152,8 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
         const u32 mine = tile;
         __syncthreads();
         if (mine == 0 && threadIdx.x < 32) report(p, counters, totals, p.batches[b].base);
-        if ((u64)mine * TILE >= total) return;
-        const u64 r0 = (u64)mine * TILE + threadIdx.x * 4;
+        if ((u64)mine * SCAN_TILE >= total) return;
+        const u64 r0 = (u64)mine * SCAN_TILE + threadIdx.x * 4;
         u64 values[4];
         int hop = 0;
 #pragma unroll
@@ -182,7 +182,7 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
 }
 
 extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_constant__ Plan p, u64* state, u64 tiles) {
-#if TABLE == 1
+#if TABLE_KIND == 1
     __shared__ u32 tile;
     const u32 b = blockIdx.y;
     const u32* words = p.table.words + (u64)b * p.table.stride;
@@ -193,8 +193,8 @@ extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_consta
         __syncthreads();
         const u32 mine = tile;
         __syncthreads();
-        if ((u64)mine * TILE >= p.table.stride) return;
-        const u64 w0 = (u64)mine * TILE + threadIdx.x * 4;
+        if ((u64)mine * SCAN_TILE >= p.table.stride) return;
+        const u64 w0 = (u64)mine * SCAN_TILE + threadIdx.x * 4;
         u64 values[4];
         for (int c = 0; c < 4; ++c) values[c] = w0 + c < p.table.stride ? __popc(words[w0 + c]) : 0;
         u64 at = scan_tile(state + (u64)b * tiles, mine, values);
@@ -207,7 +207,7 @@ extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_consta
 }
 
 extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
-#if TABLE == 1
+#if TABLE_KIND == 1
     const u32 b = blockIdx.y;
     const u32* counters = lab_counters(p, b);
     // Vertices that found no room among the nodes have their bits all the same, so ranks exceed what `order` holds.

@@ -37,12 +37,7 @@ class PerHopSampler:
         self.args = as_argument(self.plan)
         if weights is not None:
             self.plan["prefix"], self.plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
-        macros: dict[str, int | str] = {
-            "ID_T": launcher.id_type,
-            "RULE": spec.rule,
-            "TABLE": 0,
-            "TRACE": int(launcher.traced),
-        }
+        macros = {"ID_T": launcher.id_type, "RULE": spec.rule, "TRACE": int(launcher.traced)}
         module = kernels.load_module("sampling/neighbors/hops/per_hop.cu", macros)
         names = ("count_rows", "draw_blocks", "edge_begin", "edge_draw", "edge_gather", "draw_balanced")
         self.k = {name: module.get_function(name).kernel for name in names}

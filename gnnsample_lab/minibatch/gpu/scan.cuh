@@ -7,7 +7,7 @@
 #define LAB_SCAN
 #include "sampling/neighbors/plan.cuh"
 
-#define TILE 1024
+#define SCAN_TILE 1024
 #define SCAN_SUM (1ull << 62)
 #define SCAN_PREFIX (2ull << 62)
 #define SCAN_VALUE (SCAN_SUM - 1)

@@ -2,18 +2,18 @@
 //
 // The table outlives a hop, so earlier vertices are in it with their ids and a hop inserts nothing but its picks: no
 // pick can take the id of a destination, which a table made anew for each hop has to ensure with a launch of its own.
-// The thread whose atomic claims an entry writes its local id there. With TABLE 0 entry and id are one word, so a pick
+// The thread whose atomic claims an entry writes its local id there. With MAP_KIND 0 entry and id are one word, so a pick
 // that finds an id has its answer at once, and the look-up goes to the table for those alone that met a claim without one.
 // The other tables leave ids to later kernels.
 //
-//   TABLE 0  one word a vertex; a word below `base` is from an earlier mini-batch, so nothing is ever cleared
-//   TABLE 1  a hash with linear probing, every key stamped with the mini-batch: never cleared either
-//   TABLE 2  FastGL's Fused-Map: a hash of (key, value), filled with ones before each mini-batch
+//   MAP_KIND 0  one word a vertex; a word below `base` is from an earlier mini-batch, so nothing is ever cleared
+//   MAP_KIND 1  a hash with linear probing, every key stamped with the mini-batch: never cleared either
+//   MAP_KIND 2  FastGL's Fused-Map: a hash of (key, value), filled with ones before each mini-batch
 //
 // AGGREGATE: who adds to the counter of local ids: 0 every thread that found a new vertex, 1 a warp, 2 a block.
 // ITEMS: picks per thread, whose look-ups are in flight together. One tile of 256 * ITEMS picks a block.
 // Bound: a random sector per pick and kernel, from the L2 cache where the table fits it, and 4 bytes out per pick.
-// @variants ID_T=int,long TABLE=0,1,2 AGGREGATE=1,2
+// @variants ID_T=int,long MAP_KIND=0,1,2 AGGREGATE=1,2
 #include "table.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) enter(const __grid_constant__ Map m, const ID_T* vertices, u32 n) {

@@ -73,7 +73,7 @@ class InsertingMap(GpuMap):
         self.kind, self.knobs, self.report = table, knobs or MapKnobs(), Report()
         items = self.knobs.items or (4 if table == "direct" else 2)
         macros: dict[str, int | str] = {
-            "ID_T": self.id_type, "TABLE": TABLES.index(table), "AGGREGATE": self.knobs.aggregate,
+            "ID_T": self.id_type, "MAP_KIND": TABLES.index(table), "AGGREGATE": self.knobs.aggregate,
             "ITEMS": items,
         }  # fmt: skip
         module = kernels.load_module("minibatch/id_map/fused.cu", macros)

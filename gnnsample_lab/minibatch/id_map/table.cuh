@@ -1,5 +1,5 @@
 // The vertex table of the ID maps that hand out local ids while they insert, and what a block does to it: enter a vertex,
-// insert a tile of picks, look a tile of picks up. See fused.cu for TABLE and AGGREGATE.
+// insert a tile of picks, look a tile of picks up. See fused.cu for MAP_KIND and AGGREGATE.
 #ifndef LAB_ID_MAP_TABLE
 #define LAB_ID_MAP_TABLE
 #include "keys.cuh"
@@ -10,11 +10,11 @@
 #ifndef AGGREGATE
 #define AGGREGATE 2
 #endif
-#ifndef TABLE
-#define TABLE 0
+#ifndef MAP_KIND
+#define MAP_KIND 0
 #endif
 #define THREADS 256
-#define TILE (THREADS * ITEMS)
+#define PICK_TILE (THREADS * ITEMS)
 #define MAX_HOPS 15
 #define CTR_DONE 30
 #define CTR_STATUS 31
@@ -23,11 +23,11 @@ struct Map {
     ID_T* nodes;    // [distinct ids] global ids in order of local ids
     u32* counters;  // [0] vertices entered, [1 + hop] new ones of that hop, [CTR_STATUS] 1: hash too full
     i64* report;    // pinned host memory, see id_map.cuh
-    void* table;    // TABLE 0: u32[num_nodes]; else Entry[mask + 1]
+    void* table;    // MAP_KIND 0: u32[num_nodes]; else Entry[mask + 1]
     u64 mask;
     u32 limit;      // probes before an insertion gives up
-    u32 base;       // TABLE 0: words above belong to this mini-batch, as base + 1 + local id; TABLE 1: the stamp
-    u32 bits;       // TABLE 1: bits of a vertex id within a key
+    u32 base;       // MAP_KIND 0: words above belong to this mini-batch, as base + 1 + local id; MAP_KIND 1: the stamp
+    u32 bits;       // MAP_KIND 1: bits of a vertex id within a key
     u32 unused;
 };
 
@@ -42,9 +42,9 @@ struct Hops {  // what `look_up` reads and writes: hop h has tiles first_tile[h]
 };
 static_assert(sizeof(Map) == 56 && sizeof(Hops) == 440, "fused.py packs the same structures");
 
-#if TABLE == 0
+#if MAP_KIND == 0
 typedef u32 Word;
-#elif TABLE == 1
+#elif MAP_KIND == 1
 typedef u64 Word;
 #else
 typedef Key Word;
@@ -56,14 +56,14 @@ struct __align__(2 * sizeof(Word)) Entry {
 };
 
 __device__ __forceinline__ Word word_of(const Map& m, Key v) {
-#if TABLE == 1
+#if MAP_KIND == 1
     return (u64)m.base << m.bits | (u64)v;
 #else
     return (Word)v;
 #endif
 }
 __device__ __forceinline__ bool vacant(const Map& m, Word seen) {
-#if TABLE == 1
+#if MAP_KIND == 1
     return seen >> m.bits != m.base;
 #else
     return seen == (Word)~(Word)0;
@@ -118,7 +118,7 @@ __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local
 #endif
 }
 
-#if TABLE != 0
+#if MAP_KIND != 0
 // From the key `seen` at `at` to the entry of `mine`; true for the one caller that claims it. `at` becomes its index.
 __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& at, bool& overflow) {
     const u64 most = min((u64)m.limit, m.mask);  // a probe more than the table has slots finds nothing new
@@ -145,7 +145,7 @@ __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& a
 // A vertex whose local id is `i`: the seeds, or all that are known when the hash becomes a larger one.
 __device__ __forceinline__ void enter_vertex(const Map& m, Key v, u32 i) {
     m.nodes[i] = (ID_T)v;
-#if TABLE == 0
+#if MAP_KIND == 0
     words(m)[v] = m.base + 1 + i;
 #else
     bool overflow = false;  // cannot be: a table is made for more than the vertices that are entered
@@ -173,9 +173,9 @@ __device__ __forceinline__ void report(const Map& m, int num_levels, i64 tag) {
     *(volatile i64*)m.report = tag;
 }
 
-// A tile of picks. out: TABLE 0 only, their local ids, -1 where the look-up has to find them. All threads of the block.
+// A tile of picks. out: MAP_KIND 0 only, their local ids, -1 where the look-up has to find them. All threads of the block.
 __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64 n, int hop, int* out, u32 tile) {
-    const u64 i0 = (u64)tile * TILE + (threadIdx.x >> 5) * 32 * ITEMS + (threadIdx.x & 31);
+    const u64 i0 = (u64)tile * PICK_TILE + (threadIdx.x >> 5) * 32 * ITEMS + (threadIdx.x & 31);
     Key v[ITEMS];
     u64 at[ITEMS];
     Word seen[ITEMS];
@@ -183,7 +183,7 @@ __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64
     // Three rounds of independent accesses: the picks, what the table holds, the claims.
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) v[j] = i0 + j * 32 < n ? (Key)picks[i0 + j * 32] : EMPTY;
-#if TABLE == 0
+#if MAP_KIND == 0
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) {
         at[j] = v[j];
@@ -227,11 +227,11 @@ __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) {
         const bool mine = won >> j & 1;
-#if TABLE == 0
+#if MAP_KIND == 0
         if (i0 + j * 32 < n) out[i0 + j * 32] = mine ? (int)local[j] : (int)(seen[j] - m.base) - 1;
 #endif
         if (!mine) continue;
-#if TABLE == 0
+#if MAP_KIND == 0
         words(m)[at[j]] = m.base + 1 + local[j];
 #else
         entries(m)[at[j]].value = local[j];
@@ -250,9 +250,9 @@ __device__ __forceinline__ Entry entry_at(const Map& m, u64 at) {
 
 // Local ids of a tile of picks.
 __device__ __forceinline__ void look_up_tile(const Map& m, const ID_T* picks, u64 n, int* out, u32 tile) {
-    const u64 i0 = (u64)tile * TILE + threadIdx.x;
+    const u64 i0 = (u64)tile * PICK_TILE + threadIdx.x;
     u32 local[ITEMS];
-#if TABLE == 0
+#if MAP_KIND == 0
     u32 open = 0;
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) local[j] = i0 + j * THREADS < n ? (u32)__ldcg(out + i0 + j * THREADS) : 0;

@@ -68,7 +68,7 @@ class Launcher:
     def macros(self, table: int, kmax: int | None) -> dict[str, int | str]:
         """Macros of a sampling module; without ``KMAX`` the kernels for wide hops are compiled."""
         chosen: dict[str, int | str] = {
-            "ID_T": self.id_type, "RULE": self.spec.rule, "TABLE": table, "TRACE": int(self.traced),
+            "ID_T": self.id_type, "RULE": self.spec.rule, "TABLE_KIND": table, "TRACE": int(self.traced),
         }  # fmt: skip
         if kmax is not None:
             chosen["KMAX"] = kmax

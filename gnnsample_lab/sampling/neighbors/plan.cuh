@@ -3,8 +3,9 @@
 // A launch samples one or several mini-batches: blockIdx.y selects the mini-batch. Host code (plan.py) holds the
 // same structures as NumPy dtypes; a test compares their sizes.
 //
-// Macros: ID_T (int or long long, vertex ids), TABLE (0 direct, 1 rank bitmap, 2 hash), RULE (0 floyd,
-// 1 reservoir, 2 with replacement, 3 weighted, 4 weighted with replacement), TRACE (0, 1).
+// Macros: ID_T (int or long long, vertex ids), TABLE_KIND (0 direct, 1 rank bitmap, 2 hash), RULE (0 floyd,
+// 1 reservoir, 2 with replacement, 3 weighted, 4 weighted with replacement), TRACE (0, 1). A source that has no table,
+// draws nothing or leaves no trace does without the macro.
 #ifndef LAB_PLAN
 #define LAB_PLAN
 #include "device/philox.cuh"
@@ -148,12 +149,12 @@ __device__ __forceinline__ u64 lab_hash(u64 v, u64 slots) {
 
 // True for exactly one caller per vertex and mini-batch. Sets `overflow` when a hash is full.
 __device__ __forceinline__ bool lab_insert(const Table& t, u32 b, u32 base, u64 v, bool& overflow) {
-#if TABLE == 0
+#if TABLE_KIND == 0
     // A claim writes `base`, and an id is larger than `base`: with atomicMax, a late claim never overwrites an id.
     u32* entry = t.words + (u64)b * t.stride + v;
     if (__ldcg(entry) >= base) return false;
     return atomicMax(entry, base) < base;
-#elif TABLE == 1
+#elif TABLE_KIND == 1
     u32* word = t.words + (u64)b * t.stride + (v >> 5);
     const u32 bit = 1u << (v & 31);
     if (__ldcg(word) & bit) return false;
@@ -177,9 +178,9 @@ __device__ __forceinline__ bool lab_insert(const Table& t, u32 b, u32 base, u64 
 
 // Record the local id of an inserted vertex. A bitmap needs none: its ranks are built afterwards.
 __device__ __forceinline__ void lab_set(const Table& t, u32 b, u32 base, u64 v, u32 local) {
-#if TABLE == 0
+#if TABLE_KIND == 0
     t.words[(u64)b * t.stride + v] = base + 1 + local;
-#elif TABLE == 2
+#elif TABLE_KIND == 2
     const u64* keys = t.keys + (u64)b * t.stride;
     u64 at = lab_hash(v, t.stride);
     for (u32 probe = 0; probe < 4096; ++probe, at = (at + 1) & (t.stride - 1))
@@ -191,9 +192,9 @@ __device__ __forceinline__ void lab_set(const Table& t, u32 b, u32 base, u64 v, 
 }
 
 __device__ __forceinline__ u32 lab_find(const Table& t, u32 b, u32 base, u64 v) {
-#if TABLE == 0
+#if TABLE_KIND == 0
     return t.words[(u64)b * t.stride + v] - base - 1;
-#elif TABLE == 1
+#elif TABLE_KIND == 1
     const u64 w = (u64)b * t.stride + (v >> 5);
     return t.order[(u64)b * t.order_stride + t.ranks[w] + __popc(t.words[w] & ((1u << (v & 31)) - 1))];
 #else

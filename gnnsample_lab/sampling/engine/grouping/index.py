@@ -16,7 +16,7 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
-_THREADS, _SCAN_TILE, _VERTEX_TILE, _SORT_TILE, _DIGITS, _ROWS = 256, 4096, 2048, 4096, 256, 5
+_THREADS, _COUNT_TILE, _VERTEX_TILE, _SORT_TILE, _DIGITS, _ROWS = 256, 4096, 2048, 4096, 256, 5
 _RADIX = ("tile_sums", "scan_tiles", "digit_histogram", "partition", "count_runs")
 """Kernels of ``radix.cu``."""
 MAX_PAIRS = 2**32 - 1
@@ -178,7 +178,7 @@ class _Work:
         digit[0] = (self.num_nodes, self.pairs, self.tiles, shift)
         self.launch("digit_histogram", self.tiles * _THREADS, as_argument(digit), keys, histogram)
         n = histogram.size
-        blocks = -(-n // _SCAN_TILE)
+        blocks = -(-n // _COUNT_TILE)
         sums = self.array("sums", blocks + 1, np.uint32)
         self._kernel("tile_sums")((blocks,), (_THREADS,), (histogram, np.int64(n), sums))
         self._kernel("scan_rows")((1,), (1024,), (sums, np.int64(blocks)))

@@ -11,19 +11,19 @@
 typedef long long i64;
 
 #define THREADS 256
-#define SCAN_TILE 4096  // values per block of a scan
+#define COUNT_TILE 4096  // values per block of a scan
 #define SORT_ITEMS 16   // pairs per thread of a partition
 #define SORT_TILE (THREADS * SORT_ITEMS)
 #define DIGITS 256
 
 // ---------------------------------------------------------------------------------------------- exclusive scan in place
 
-// sums[b] = sum of values[b * SCAN_TILE ...]
+// sums[b] = sum of values[b * COUNT_TILE ...]
 extern "C" __global__ void __launch_bounds__(THREADS) tile_sums(const u32* values, i64 n, u32* sums) {
     u32 mine = 0, sum;
-    const i64 base = (i64)blockIdx.x * SCAN_TILE;
+    const i64 base = (i64)blockIdx.x * COUNT_TILE;
 #pragma unroll
-    for (int i = 0; i < SCAN_TILE / THREADS; ++i) {
+    for (int i = 0; i < COUNT_TILE / THREADS; ++i) {
         const i64 at = base + i * THREADS + threadIdx.x;
         if (at < n) mine += values[at];
     }
@@ -32,9 +32,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) tile_sums(const u32* value
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) scan_tiles(u32* values, i64 n, const u32* sums) {
-    __shared__ u32 staged[SCAN_TILE];
-    const i64 base = (i64)blockIdx.x * SCAN_TILE;
-    const u32 per_thread = SCAN_TILE / THREADS;
+    __shared__ u32 staged[COUNT_TILE];
+    const i64 base = (i64)blockIdx.x * COUNT_TILE;
+    const u32 per_thread = COUNT_TILE / THREADS;
 #pragma unroll
     for (int i = 0; i < per_thread; ++i) {
         const u32 at = i * THREADS + threadIdx.x;

@@ -20,7 +20,7 @@ typedef long long i64;
 #define THREADS 1024
 #endif
 #define ITEMS 16
-#define TILE (THREADS * ITEMS)
+#define PAIR_TILE (THREADS * ITEMS)
 
 typedef decltype((ID_T)0 + (PAIR_T)0) Word;
 struct Placed {
@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) range_counts(const __grid_
     const Finder range_of_vertex(x, counts + x.ranges);
     for (u32 i = threadIdx.x; i < x.ranges; i += THREADS) counts[i] = 0;
     __syncthreads();
-    for (i64 base = (i64)blockIdx.x * TILE; base < x.pairs; base += (i64)gridDim.x * TILE) {
+    for (i64 base = (i64)blockIdx.x * PAIR_TILE; base < x.pairs; base += (i64)gridDim.x * PAIR_TILE) {
         ID_T v[ITEMS];
 #pragma unroll
         for (int i = 0; i < ITEMS; ++i) {
@@ -137,11 +137,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     range_place(const __grid_constant__ Ranges x, const ID_T* keys) {
     extern __shared__ __align__(16) unsigned char memory[];
     Placed* const staged = (Placed*)memory;
-    u32* const counts = (u32*)(staged + TILE);  // [ranges] pairs of the tile; later where the range's run begins in it
+    u32* const counts = (u32*)(staged + PAIR_TILE);  // [ranges] pairs of the tile; later where the range's run begins in it
     u32* const moves = counts + x.ranges;       // [ranges] distance from there to the run's place in `placed`
     const Finder range_of_vertex(x, moves + x.ranges);
     const u32 ranges = (u32)x.ranges, per_thread = (ranges + THREADS - 1) / THREADS;
-    for (i64 base = (i64)blockIdx.x * TILE; base < x.pairs; base += (i64)gridDim.x * TILE) {
+    for (i64 base = (i64)blockIdx.x * PAIR_TILE; base < x.pairs; base += (i64)gridDim.x * PAIR_TILE) {
         for (u32 i = threadIdx.x; i < ranges; i += THREADS) counts[i] = 0;
         ID_T v[ITEMS];
         u32 rank[ITEMS];  // range << 15 | rank

@@ -195,8 +195,7 @@ def group(
         indptr: ``int64[N + 1]`` on the GPU.
         scratch: keeps the arrays from call to call; a call overwrites what the last call with the same dict returned.
         size: neighbours to sample per pair.
-        out: ids ``[P, size]``, in which the slots of NULL transits become NULL; None: nothing is written.
-        places: whether to return the place of each pair too.
+        out: ids ``[P, size]``, in which the slots of NULL transits become NULL.
         knobs: how pairs are grouped.
 
     Raises:

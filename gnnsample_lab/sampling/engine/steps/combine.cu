@@ -20,7 +20,7 @@ typedef long long i64;
 #define SHARED 2048   // entries of the result from which a shared list is worth tiles of its own
 #define CHUNK 512     // pairs that a block holds at once
 #define PART 1024     // entries of a list per tile
-#define TILE 8192     // entries of the result per tile, about
+#define ENTRY_TILE 8192     // entries of the result per tile, about
 
 // All fields have 8 bytes (combine.py). The pairs are those of samples first_row .. first_row + rows - 1: row * t + k.
 struct Combine {
@@ -154,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-__device__ __forceinline__ i64 pairs_per_tile(i64 degree) { return TILE / min(degree, (i64)PART); }
+__device__ __forceinline__ i64 pairs_per_tile(i64 degree) { return ENTRY_TILE / min(degree, (i64)PART); }
 
 // tiles, lengths: zeroed; [P + 1] each, counted one place on. every_edge: tiles get the degree (combine_frontier).
 extern "C" __global__ void split_transits(const i64* indptr, const ID_T* transits, const i64* begins, const i64* count,

@@ -51,7 +51,7 @@ __device__ __forceinline__ u32 lab_first_index(const u64* hash, u32 slots, u64 v
 // A distinct seed enters the node list, the table and, for queue strategies, the queue.
 __device__ __forceinline__ void lab_enter(const Plan& p, u32 b, const Batch& batch, u32* counters, u64 v, u32 local) {
     p.nodes[(u64)b * p.node_cap + local] = (ID_T)v;
-#if TABLE != 0
+#if TABLE_KIND != 0
     bool overflow = false;
     lab_insert(p.table, b, batch.base, v, overflow);
     if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);

@@ -4,7 +4,7 @@
 // a counter per hop: each block adds one and waits until all blocks have. A wait ends with an error when no block
 // arrives for a long time. Bound: see expand.cuh.
 // @cooperative
-// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1 KMAX=8,16,32
 #include "begin.cuh"
 #include "expand.cuh"
 

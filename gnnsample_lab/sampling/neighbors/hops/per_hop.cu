@@ -3,7 +3,7 @@
 //
 // rows: ID_T[n] vertices to expand; offsets: exclusive scan of counts, i64[n + 1]; slots: int[total] scratch;
 // neighbors: ID_T[total]; positions: i64[total].
-// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0 TRACE=0,1
+// @variants ID_T=int,long RULE=0,1,2,3,4 TRACE=0,1
 #include "draw.cuh"
 
 __device__ __forceinline__ u64 row_of(const i64* offsets, u64 n, i64 e) {

@@ -4,7 +4,7 @@
 // `fetch_size` tickets at a time. `fused-static` (PGSampler's baseline DGL+Fusion, section V-D): there are as many
 // blocks as there can be tasks; each block takes one ticket, serves it and ends.
 // Bound: one dependent chain (ticket, task, indptr, draw, neighbour, stamp, publish) per task and block.
-// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1
 #include "queue.cuh"
 
 #define SLOTS 256

@@ -4,7 +4,7 @@
 // lanes, and updates the queue's counters once for all of them. A warp takes fewer tickets when few tasks wait, so that
 // few tasks are spread over many warps.
 // Bound: as in expand.cuh, and the rate of atomics on three counters.
-// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE=0,1,2 TRACE=0,1 KMAX=8,16,32
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1 KMAX=8,16,32
 #include "queue.cuh"
 
 #define LAB_FULL 0xFFFFFFFFu
