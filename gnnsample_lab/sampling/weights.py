@@ -10,7 +10,7 @@ import numpy as np
 from .neighbors.spec import array_module
 
 _FIXED_POINT_ONE = 2.0**31
-"""Fractional weights are scaled so that the largest becomes this; sums over 2**32 edges still fit 64 bits."""
+"""The largest fractional weight is scaled to this integer, so that sums over 2**32 edges still fit 64 bits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,8 @@ class IntegerWeights:
 def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
     """Turn float weights into fixed point.
 
-    Weights that are integers already are used as they are, when their sum fits; others are scaled by
-    2**31 / max and rounded, a positive weight never to less than 1. ``indptr``: ``int64[N + 1]``;
+    Integer weights are used unchanged if their sum fits; others are scaled by 2**31 / max and rounded, and a
+    positive weight is at least 1 afterwards. ``indptr``: ``int64[N + 1]``;
     ``edge_weight``: ``float32[E]``, finite and not negative (checked by Graph).
     """
     xp = array_module(indptr)

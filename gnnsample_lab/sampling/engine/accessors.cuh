@@ -1,11 +1,12 @@
-// The accessors: what the functions of an application were translated to (language/accessors.py has their table, cpu/context.py
-// their twins). Plain functions, so that the compiler of the user's code can be told their names only; the linker inlines
-// them. One that cannot do what it is asked records the fault and returns something harmless. Included by context.cuh.
+// The accessors: the functions that a compiled application calls (language/accessors.py lists them, cpu/context.py has
+// their twins). They are plain functions, so that the compiler of the user's code only needs their names; the linker
+// inlines them. An accessor that cannot do what it is asked records a fault and returns a harmless value. Included by
+// context.cuh.
 #ifndef LAB_ACCESSORS
 #define LAB_ACCESSORS
 // -------------------------------------------------------------------------------------------------------------- src_edges
 
-// Whether `v` stands in a sorted list.
+// Whether a sorted list holds `v`.
 __device__ __forceinline__ bool lab_sorted_has(const ID_T* list, i64 length, i64 v) {
     i64 low = 0, high = length;
     while (low < high) {
@@ -16,7 +17,7 @@ __device__ __forceinline__ bool lab_sorted_has(const ID_T* list, i64 length, i64
     return low < length && (i64)list[low] == v;
 }
 
-// The i with prefix[i] <= x < prefix[i + 1] of `length` edges.
+// The edge i of `length` edges with prefix[i] <= x < prefix[i + 1].
 __device__ __forceinline__ i64 lab_prefix_search(const u64* prefix, i64 length, u64 x) {
     i64 low = 0, high = length;
     while (low < high) {
@@ -78,14 +79,15 @@ extern "C" __device__ i64 lab_edge_search(void* ctx, i64 x, int line) {
 
 // ------------------------------------------------------------------------------------------------------------- the graph
 
-// Whether v is a vertex; -1 is none, which is no fault, and anything else is one.
+// Whether v is a vertex. NULL (-1) is not one but no fault; any other number outside the graph is a fault.
 __device__ __forceinline__ bool lab_is_vertex(Context& c, i64 v, int line) {
     if ((u64)v < (u64)c.plan->num_nodes) return true;
     if (v != LAB_NULL) lab_set_fault(c, line, LAB_OUTSIDE_GRAPH);
     return false;
 }
 
-// Edge position of entry i of v's list, or -1 after a fault; `ends`: the position after the last is allowed too.
+// Edge position of entry i of v's list, or -1 after a fault. With `ends` = 1 the position after the last one is
+// allowed.
 __device__ __forceinline__ i64 lab_position(Context& c, i64 v, i64 i, int line, int ends = 0) {
     if (lab_is_vertex(c, v, line)) {
         const i64 begin = c.plan->indptr[v];
@@ -285,7 +287,7 @@ extern "C" __device__ double lab_table_float(void* ctx, i64 t, i64 i, int line) 
     return 0.0;
 }
 
-// Last i with table[i] <= x; a fault where x is below them all. The probes are those of cpu/context.py.
+// Last i with table[i] <= x; a fault if x is below all of them. The probes are the same as in cpu/context.py.
 template <typename T>
 __device__ __forceinline__ i64 lab_search_table(Context& c, i64 t, T x, int line) {
     const AppTable& table = c.plan->tables[t];
@@ -314,7 +316,7 @@ extern "C" __device__ i64 lab_fail(void* ctx, int line, int code) {
     return 0;
 }
 
-// The test of a while loop: no loop of the user's may hang the GPU.
+// Called by each round of a user's while loop: stops the loop after too many rounds, so that it cannot hang the GPU.
 extern "C" __device__ i64 lab_go_on(void* ctx, int line) {
     LAB_CONTEXT_OF(ctx);
     if (c.rounds++ < LAB_MAX_ROUNDS) return 1;

@@ -1,19 +1,21 @@
-// What the user's functions see on the GPU: the accessors that an application's `next` was translated to, the stream of
-// random words of one call, and how a fault inside user code is recorded.
+// The context of a call of the user's functions on the GPU: the accessors that `next` calls, the call's stream of
+// random words, and the record of a fault inside user code.
 //
-// A kernel fills a Context (registers after link-time optimisation: everything here is inlined into it) and calls
-// `lab_next`. One call draws the same words whoever makes it: they are numbered by sample, step, transit index and slot.
+// A kernel fills a Context and calls `lab_next`; link-time optimisation inlines everything, so a Context lives in
+// registers. The words of a call are numbered by sample, step, transit index and slot, so they do not depend on the
+// calling thread.
 //
 //     Context c;
 //     lab_begin_call(c, p, row, k, j, attempt, word);   // word: lab_word(lab_first_words(p, row, k, j >> 2), j & 3)
 //     lab_set_transit(c, v);                            // src_edges = in-neighbours of v  (or lab_set_edges, lab_set_combined)
 //     const i64 v = lab_call_next(c);                   // a vertex, or -1: src_edges is read, results are checked
 //
-// A kernel that holds the list in shared memory sets `c.edges` to the copy of its first entry after lab_set_transit;
-// everything else stays. Kernels that serve `deferred` operators themselves take `lab_call_next_index` instead, which
-// gives the position in src_edges (which `lab_next` has checked) and leaves the read to them.
+// A kernel that holds the list in shared memory sets `c.edges` to the copy of its first entry after lab_set_transit,
+// and nothing else. A kernel that serves `deferred` operators itself calls `lab_call_next_index` instead: it returns
+// the position in src_edges, which `lab_next` has checked, and the kernel reads the entry.
 //
-// Kernels take the plan as `const __grid_constant__ AppPlan p`: a Context points to it, and a copy would be made otherwise.
+// Kernels take the plan as `const __grid_constant__ AppPlan p`. Without that, the compiler would copy the plan, because
+// a Context has a pointer to it.
 //
 // Macros: ID_T (int, long), and those of the operator, 0 where not given: DEFERRED (lab_next returns positions), COLLECTIVE
 // (src_edges and transits of the whole sample), STAGED (part of the edges lies in `staged`), WALK (a thread holds one walk
@@ -71,13 +73,13 @@ struct AppTable {
 struct AppPlan {
     const i64* indptr;
     const ID_T* indices;
-    const u32* weight;               // [E], 0 where no accessor reads it alone
+    const u32* weight;               // [E], 0 if no accessor reads single weights
     const u64* prefix;               // [E + 1] sums of the integer weights before each edge; weights: WEIGHTED only
     const u32* max_weight;           // [N]
     ID_T* roots;                     // [S, R], the samples' own copy
     ID_T* transits;                  // [S, t] of this step, -1 = NULL
     ID_T* out;                       // [S, t * m] of this step
-    const ID_T* const* history;      // [0]: roots as given, [i + 1]: output of step i
+    const ID_T* const* history;      // [0]: given roots, [i + 1]: output of step i
     const i64* widths;               // R, then the width of every step
     u32* sizes;                      // [S] vertices of a sample; only where lab_size is used
     u64* status;                     // all ones, or row << 24 | line << 4 | code of the first fault
@@ -95,21 +97,21 @@ struct AppPlan {
 struct Context {
     const AppPlan* plan;
     i64 row, step, k, j;        // row: sample without first_sample; step: of this call (a fused walk runs through them)
-    i64 transit;                // individual: whose list src_edges is
+    i64 transit;                // individual: the vertex whose list src_edges is
     i64 last, before;           // WALK: slot 0 of the last step and of the one before it, -1 where there is none
     const ID_T* edges;          // src_edges[0]
     i64 length;
     const u64* edge_prefix;     // sum of the weights before edge i: edge_prefix[i] - edge_prefix[0]
     const u32* edge_weight;     // 0: differences of edge_prefix
     u32 x, y, z, tag;           // counter of the words after the first, group 0
-    u32 drawn;                  // words drawn, less one where word 0 was handed in
+    u32 drawn;                  // words drawn, without word 0 if the kernel provided it
     u32 first;                  // word 0
     uint4 four;                 // words of group `held` of four, ~0 for none yet
     u32 held;
     u32 fault;                  // line << 4 | code of the first fault, 0 for none
     u32 size;                   // WALK: vertices so far
     u32 rounds;                 // of while loops
-    bool guesses;               // draws take one word each; where that may not do, the call is `unsure`, to be made again
+    bool guesses;               // draws take one word each; where that may not suffice, the call sets `unsure`
     bool unsure;
 };
 
@@ -118,7 +120,7 @@ extern "C" __device__ i64 lab_step_transits(void* ctx, i64 step, i64 transit_idx
 
 // ---------------------------------------------------------------------------------------------------------- for kernels
 
-// Quotients by a number that a thread divides by often: of dividends below 2^31 by a multiplication.
+// Divides by a number by which a thread divides often; dividends below 2^31 need a multiplication only.
 struct Divider {
     i64 by;
     u32 multiplier, shift;
@@ -128,14 +130,15 @@ struct Divider {
     __device__ __forceinline__ u32 below_31(u32 a) const { return (u32)((u64)a * multiplier >> shift); }
 };
 
-// `by` is positive; 2^31 and more divide dividends below 2^31 to 0.
+// `by` is positive; for 2^31 and more the quotient of a dividend below 2^31 is 0.
 __device__ __forceinline__ Divider lab_divider(i64 by) {
     if ((u64)by >> 31) return Divider{by, 0, 32};
     const u32 bits = by < 2 ? 0 : 32 - __clz((int)by - 1);
     return Divider{by, (u32)(((1ull << (31 + bits)) + (u64)by - 1) / (u64)by), 31 + bits};
 }
 
-// lab_philox with the seed of the run; the rounds' keys come as operands from where kernel arguments lie.
+// lab_philox with the seed of the run; the keys of the rounds are read from constant memory, where kernel arguments
+// lie.
 __device__ __forceinline__ uint4 lab_app_philox(const AppPlan& p, uint4 c) {
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
@@ -189,7 +192,7 @@ __device__ __forceinline__ void lab_begin_transits(Context& c, const AppPlan& p,
     c.drawn = 0;
 }
 
-// Where the list that begins at edge position `begin` lies.
+// The address of the list that begins at edge position `begin`.
 __device__ __forceinline__ const ID_T* lab_edges_at(const AppPlan& p, i64 begin) {
 #if STAGED
     if (begin >= p.staged_begin && begin < p.staged_end) return p.staged + (begin - p.staged_begin);
@@ -230,7 +233,7 @@ __device__ __forceinline__ void lab_set_fault(Context& c, int line, int code) {
     if (c.fault == 0) c.fault = (u32)(line & 0xFFFFF) << 4 | (u32)code;
 }
 
-// The vertex that a call stands for: -1 after a fault, which is recorded.
+// Check the vertex that a call returned; after a fault, record it and return -1.
 __device__ __forceinline__ i64 lab_checked_vertex(Context& c, i64 v) {
     if ((u64)(v + 1) > (u64)c.plan->num_nodes) lab_set_fault(c, NEXT_LINE, LAB_NO_VERTEX);
     if (c.fault) lab_record(*c.plan, c.row, c.fault);

@@ -1,8 +1,8 @@
 """Run an application on the GPU: the steps' kernels in order, the arrays that they read and write.
 
-Steps that add one vertex per sample run as one kernel over many steps (``walk``), others step by step: transits, then
-``next`` for all pairs as the parallelism has it, then redraws where the slots are to be unique. The host waits at the
-end, and, where samples end by themselves, once per :data:`ENDLESS_STEPS` steps.
+Steps that add one vertex per sample run in one kernel over many steps (``walk``). Other steps run one by one: transits,
+then ``next`` for all pairs in the way of the chosen parallelism, then redraws if slots must be distinct. The host waits
+at the end, and for samples that end by themselves once per chunk of steps.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from .streaming.run import StreamedGraph
 
 ENDLESS_STEPS = 32
-"""Steps before the first look at whether samples live on, where they end by themselves."""
+"""Steps in the first chunk of samples that end by themselves; after a chunk the host asks whether any go on."""
 _THREADS = 256
 _SMALL = 2**26
-"""Slots of a step up to which several steps of an endless application are begun before looking at the first."""
+"""Most slots of a step for which several steps of an endless application are launched before the host asks."""
 _READS_HISTORY = frozenset({"lab_prev_vertex", "lab_prev_count"})
 
 
 class GpuEngine:
-    """One run of an application on the GPU. Parts of the engine read and set what follows.
+    """One run of an application on the GPU. The modules of the engine read and set its attributes.
 
     Args:
         graph: on the GPU; with ``graph_bytes`` anywhere.
@@ -117,7 +117,7 @@ class GpuEngine:
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """How much memory a part may take for a while: 5 % of what is free."""
+        """Bytes that a module may take temporarily: 5 % of the free memory."""
         import cupy
 
         free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
@@ -219,7 +219,7 @@ class GpuEngine:
                 step += 1
 
     def _advance_endless(self, count: int) -> bool:
-        """Up to ``count`` more steps, and one look at them; True when no sample lives on."""
+        """Run up to ``count`` more steps, then ask once; True when no sample goes on."""
         import cupy
 
         first = len(self.steps)
@@ -261,7 +261,7 @@ class GpuEngine:
         return self.streamed is None or not self.streamed.stages(self.num_samples, 1)
 
     def _unshared(self, pairs: int, size: int) -> bool:
-        """Whether a transit-parallel step does without any grouping of pairs, because it would not pay."""
+        """Whether a transit-parallel step leaves pairs ungrouped, because grouping would not pay."""
         return self.parallelism == "transit" and self.index == "auto" and not ranges.pays(self, pairs, size)
 
     def _step(self, step: int, live: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Outputs of a run on the GPU: many steps in one block of memory, an array only where one is asked for."""
+"""Outputs of a run on the GPU: one block of memory for many steps; an array is made only when it is asked for."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from gnnsample_lab.device import streams
 
 ALIGNED = 32
-"""Outputs in a block begin at multiples of this many ids: kernels store four at once."""
+"""Outputs in a block begin at multiples of this many ids, because kernels store four ids at once."""
 
 
 class _Span(NamedTuple):
-    """Steps of one width that lie one behind another."""
+    """Consecutive steps of one width."""
 
     first: int
     block: Any
@@ -23,9 +23,9 @@ class _Span(NamedTuple):
 
 
 class Outputs(Sequence):  # type: ignore[type-arg]
-    """Ids ``[S, width]`` of every step. A CuPy view costs microseconds, and a walk has hundreds of steps.
+    """Ids ``[S, width]`` of every step, as a sequence; the memory is leased to ``ready``.
 
-    The memory is leased to ``ready``.
+    Arrays are made on access, because a CuPy view costs microseconds and a walk has hundreds of steps.
     """
 
     def __init__(self, num_samples: int, dtype: Any, ready: streams.Ready) -> None:
@@ -35,7 +35,7 @@ class Outputs(Sequence):  # type: ignore[type-arg]
         self._length = 0
 
     def reserve(self, widths: list[int]) -> list[int]:
-        """Make room for steps of these widths, one allocation; their addresses."""
+        """Allocate the outputs of steps of these widths in one block; returns their addresses."""
         groups = [(width, len(list(same))) for width, same in itertools.groupby(widths)]
         sizes = [-(-self.num_samples * width // ALIGNED) * ALIGNED for width, _ in groups]
         total = sum(size * count for size, (_, count) in zip(sizes, groups, strict=True))

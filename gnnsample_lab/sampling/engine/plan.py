@@ -63,7 +63,7 @@ class AppPlan:
         return as_argument(self._record)
 
     def read_graph(self, graph: Any, prefix: Any, weight: Any, max_weight: Any) -> None:
-        """Kernels read ``indptr`` and ``indices`` of ``graph`` and the integer weights, as :func:`weights` has them."""
+        """Set the graph that kernels read: ``indptr``, ``indices`` and the integer weights of :func:`weights`."""
         self._write(indptr=_address(graph.indptr), indices=_address(graph.indices))
         self._write(prefix=_address(prefix), weight=_address(weight), max_weight=_address(max_weight))
 
@@ -138,7 +138,7 @@ def round_keys(seed: int) -> np.ndarray:
 
 
 def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
-    """Integer weights on the GPU: their prefix sums, themselves and the largest of every vertex.
+    """Integer weights on the GPU: their prefix sums, the weights themselves, and the largest weight of every vertex.
 
     ``uint64[E + 1]``, ``uint32[E]`` and ``uint32[N]``, the last two None where ``next`` does not read them. They are
     kept while the graph lives, for runs with the same ``edge_weight``.
@@ -172,7 +172,7 @@ def _kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
 
 
 def streamed(graph: Any, operator: Any, edge_weight: Any, graph_bytes: int) -> StreamedGraph:
-    """The graph as it is sampled from when only ``graph_bytes`` of its edges may lie on the GPU."""
+    """The :class:`StreamedGraph` to sample from when at most ``graph_bytes`` of edges may lie on the GPU."""
     from .streaming.run import StreamedGraph
 
     whole = None
@@ -186,7 +186,7 @@ def _on_host(array: Any) -> np.ndarray:
 
 
 class Timed:
-    """Two events around launches, whose distance becomes an entry of a record; nothing where no list is given."""
+    """Two events around launches; the time between them becomes an entry of a record. Does nothing without a list."""
 
     def __init__(self, events: list[Any] | None, record: dict[str, Any], name: str) -> None:
         self._events, self._record, self._name = events, record, name

@@ -9,10 +9,10 @@ from gnnsample_lab.checks import whole
 from .language.app import INF, SamplingApp
 
 MAX_SLOTS = 2**31 - 1
-"""Slots of one sample and step: what the draw's counter holds."""
+"""Most slots of one sample and step: the draw's counter has no room for more."""
 MAX_STEPS = 2**24 - 2
 UNBOUNDED_STEPS = 10_000
-"""Steps after which an application of infinitely many counts as one that does not end."""
+"""Steps after which an application with an infinite number of steps is refused as one that does not end."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,10 @@ class StepShape:
 
 
 class Shape:
-    """Sizes of all steps of an application, found as they are asked for.
+    """Sizes of all steps of an application, computed on demand.
 
     Raises:
-        TypeError, ValueError: a function of the application returns something that is no size; the message names it.
+        TypeError, ValueError: a function of the application returns something that is not a size; the message names it.
     """
 
     def __init__(self, app: SamplingApp, num_roots: int, max_steps: int | None = None) -> None:

@@ -1,6 +1,6 @@
 // The largest weight of every vertex's list, from the prefix sums of all weights.
 //
-// A warp per vertex reads its list's share of the sums side by side. Bound: the bytes of the sums, 8 per edge.
+// A warp per vertex reads the sums of its list, coalesced. Bound: the bytes of the sums, 8 per edge.
 typedef long long i64;
 typedef unsigned int u32;
 typedef unsigned long long u64;

@@ -52,7 +52,7 @@ def read_id(ctx, address, i):
 
 @njit(inline="always")
 def inside(ctx, v, line):
-    """Whether ``v`` is a vertex; NULL is none but no failure either."""
+    """Whether ``v`` is a vertex. NULL is not one, but it is no failure; any other number is a failure."""
     if 0 <= v < get(ctx, NUM_NODES):
         return True
     if v != -1:
@@ -102,7 +102,7 @@ def last_at_most(address, count, x):
 
 @njit(inline="always")
 def search_weights(prefix, begin, count, x):
-    """The edge of ``count`` at position ``begin`` that ``x`` falls on, -1 if none."""
+    """Which of the ``count`` edges from position ``begin`` on has ``x`` in its interval of ``prefix``, -1 if none."""
     before = read_i8(prefix, begin)
     if x < 0 or x >= read_i8(prefix, begin + count) - before:
         return np.int64(-1)
@@ -291,7 +291,7 @@ def lab_max_weight(ctx, v, line):
 
 @njit(inline="always")
 def _neighbor(ctx, v, i, over, line):
-    """Edge position of neighbour ``i`` of ``v``, -1 and a failure if there is none (up to ``over`` beyond)."""
+    """Edge position of neighbour ``i`` of ``v``; -1 and a failure if ``i`` is out of range (``over`` extends it)."""
     if inside(ctx, v, line):
         begin = begin_of(ctx, v)
         if 0 <= i < begin_of(ctx, v + 1) - begin + over:
@@ -365,7 +365,7 @@ def lab_table_float(ctx, t, i, line):
 def lab_table_search(ctx, t, x, line):
     table = get(ctx, TABLES + 2 * t)
     low, high = np.int64(0), get(ctx, TABLES + 2 * t + 1)
-    while low < high:  # the probes of accessors.cuh: tables that are not sorted give the same on both devices
+    while low < high:  # probes as in accessors.cuh: unsorted tables give the same result on both devices
         middle = (low + high) >> 1
         if read_i8(table, middle) <= x:
             low = middle + 1

@@ -1,8 +1,8 @@
 # mypy: allow-untyped-defs, no-disallow-incomplete-defs
 """Memory of a call of ``next`` on the CPU: the context, and how Numba reads and writes at addresses.
 
-The context is an ``int64`` array whose address the compiled function is handed, so that one signature fits every
-application and the walker that calls it is compiled once. Slots hold numbers and addresses of arrays.
+The context is an ``int64`` array. The compiled function gets its address, so that one signature fits every application
+and the walker that calls it is compiled once. The slots of the array hold numbers and addresses of arrays.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ HISTORY, WIDTHS, NUM_ROOTS, SEED = 6, 7, 8, 9
 ROOTS, ROW, SAMPLE, STEP, TRANSITS, NUM_TRANSITS, SIZE, M = 10, 11, 12, 13, 14, 15, 16, 17
 # The call.
 K, J, ATTEMPT, TRANSIT, BEGIN, COUNT, COMBINED, COMBINED_PREFIX = 18, 19, 20, 21, 22, 23, 24, 25
-# Its stream: what it belongs to, words drawn, and the four words at hand.
+# The call's stream of random words: its purpose, the number of words drawn, and the present group of four words.
 FOR_TRANSITS, DRAWN, WORDS = 26, 27, 28
 FAIL_CODE, FAIL_LINE, ROUNDS = 32, 33, 34
 MAX_ROUNDS = 1 << 20
-"""Rounds of all while loops of a call: a loop without end must not take the device with it."""
+"""Most rounds of all while loops of a call together, so that an endless loop cannot block the device."""
 TABLES = 40  # address and length of each
 SLOTS = 64
 """Length of the context, ``int64``."""

@@ -45,7 +45,7 @@ def _draw(ctx, function, j, attempt, deferred, line):
 
 @njit(inline="always")
 def _aim(ctx, k, v):
-    """Point ``src_edges`` at the list of transit ``k``, vertex ``v``."""
+    """Make the list of transit ``k``, vertex ``v``, the ``src_edges`` of the next call."""
     begin = c.begin_of(ctx, v)
     put(ctx, mem.K, k)
     put(ctx, mem.TRANSIT, v)
@@ -55,7 +55,7 @@ def _aim(ctx, k, v):
 
 @njit(inline="always")
 def _report(ctx, status):
-    """Fold a failure into ``status``, the lowest sample first; the next call starts afresh."""
+    """Merge a call's failure into ``status``, which keeps that of the lowest sample, and clear it in the context."""
     code = get(ctx, mem.FAIL_CODE)
     if code != 0:
         put(ctx, mem.FAIL_CODE, np.int64(0))
@@ -81,7 +81,7 @@ def _insert(table, v):
 
 @njit(cache=True)
 def _make_unique(ctx, function, values, transits, collective, m, deferred, rounds, line, status):
-    """Redraw repeated vertices, round by round; the lowest slot keeps one, and so do those kept in earlier rounds."""
+    """Redraw repeated vertices in rounds. A vertex kept in an earlier round stays, else the lowest slot keeps it."""
     size = 2
     while size < 2 * values.size:
         size *= 2
@@ -116,7 +116,7 @@ def _make_unique(ctx, function, values, transits, collective, m, deferred, round
 
 @njit(cache=True)
 def _combine(ctx, transits, wants_edges, wants_prefix):
-    """The lists of all transits one behind another, and the prefix sums of their weights."""
+    """The concatenated lists of all transits, and the prefix sums of their weights."""
     total = np.int64(0)
     for k in range(transits.size):
         if transits[k] >= 0:

@@ -1,7 +1,7 @@
 # mypy: allow-untyped-defs, no-disallow-incomplete-defs
-"""The CPU walker: sample by sample, step by step, whatever the application (KnightKing's order of work).
+"""The CPU walker: runs any application sample by sample, each step by step (KnightKing's order of work).
 
-It is the reference for every parallelism on the GPU, whose samples are the same.
+It is the reference for every parallelism on the GPU; all of them draw the same samples.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .step import take_step, write_id
 _CHUNK = 16
 """Samples per parallel task: few, because one sample may hold thousands of vertices."""
 _ENDLESS_STEPS = 32
-"""Steps at a time of an application of infinitely many."""
+"""Steps per chunk of an application whose number of steps is infinite."""
 _CLEAR = np.uint64(2**64 - 1)
 _KEPT: OrderedDict[str, tuple[Any, int, int]] = OrderedDict()
 _MAX_KEPT = 64
 
 
 class _PlainIntegers(ast.NodeTransformer):
-    """Constants in calls of our functions made plain integers: Numba compiles a function anew for each literal one."""
+    """Turns constants in calls of our functions into plain integers: Numba would compile once per literal."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
@@ -51,7 +51,7 @@ class _PlainIntegers(ast.NodeTransformer):
 
 
 def compiled(operator: Operator) -> tuple[int, int]:
-    """Addresses of the compiled ``next`` and ``step_transits`` (0 where the default is kept).
+    """Addresses of the compiled ``next`` and ``step_transits`` (0 if the application keeps the default).
 
     Raises:
         SamplingAppError: Numba cannot compile one of them; the message names the user's line.
@@ -129,13 +129,14 @@ class _Sums:
 
 
 _sums: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], _Sums]]] = weakref.WeakKeyDictionary()
-"""Arrays of weights of each graph with their sums; they go with the graph, and with the array at the next run."""
+"""For each graph, arrays of weights and their sums. Sums are freed with the graph, or at the first run after their
+array was freed."""
 _MAX_SUMS = 8
-"""Arrays of weights of one graph whose sums are kept at a time."""
+"""Most arrays of weights per graph whose sums are kept."""
 
 
 def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
-    """The sums of ``edge_weight``; from memory where the same array was summed for the same graph before."""
+    """The sums of ``edge_weight``; kept ones if the same array was summed for the same graph before."""
     try:
         live = [(source, sums) for source, sums in _sums.get(graph, ()) if source() is not None]
         for source, sums in live:
@@ -143,7 +144,7 @@ def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
                 return sums
         made = _Sums(graph, edge_weight)
         _sums[graph] = [*live, (weakref.ref(edge_weight), made)][-_MAX_SUMS:]
-    except TypeError:  # a list of weights, or a stand-in for a graph: neither can be watched
+    except TypeError:  # weights in a list, or a test's substitute for a graph: no weak references
         return _Sums(graph, edge_weight)
     return made
 

@@ -1,1 +1,1 @@
-"""What an application has grown: the samples, the edges among them, how often they hold a vertex."""
+"""The results of an application: the samples, the edges among them, how often they hold a vertex."""

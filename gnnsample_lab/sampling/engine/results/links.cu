@@ -1,16 +1,17 @@
 // Which edges of the graph join the vertices of samples: between two layers (link_layers), among all vertices of a
 // sample (link_vertices), and of given pairs (locate). Plus a count of how often each vertex occurs.
 //
-// A warp per row, a transit or vertex of one sample, in order of transits, so that warps of a list run side by side and
-// find it in L1. It looks every entry of the list up in the sample's sorted vertices, or every vertex of the sample up
-// in the list, whichever takes fewer probes. Two passes: counts, and after a scan the edges, each row in order of
-// columns. Bound: probes of binary searches, of which the first few levels stay in L1.
+// A warp serves a row: a transit or vertex of one sample. Rows are ordered by transit, so that warps that read the same
+// list run at the same time and find it in L1. A warp looks up every entry of the list in the sample's sorted vertices,
+// or every vertex of the sample in the list, whichever takes fewer probes. There are two passes: the first counts, and
+// after a scan the second writes the edges, each row in order of columns.
+// Bound: probes of binary searches, of which the first few levels stay in L1.
 // @variants ID_T=int,long
 #include "device/philox.cuh"
 typedef long long i64;
 
 #define THREADS 256
-#define MARK_WORDS 256  // a row's bitmap of columns: wider layers look their vertices up in the list instead
+#define MARK_WORDS 256  // words of a row's bitmap of columns; wider layers look up their vertices in the list instead
 #define FULL 0xFFFFFFFFu
 
 __device__ __forceinline__ i64 lower_bound(const ID_T* list, i64 length, i64 v) {
@@ -85,8 +86,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
 }
 
-// vertices: each sample's distinct vertices in ascending order, those of sample s from sample_begin[s] on; samples: whose
-// each of them is. Edges of a row in order of the list, parallel ones one after the other.
+// vertices: each sample's distinct vertices in ascending order, those of sample s from sample_begin[s] on; samples: the
+// sample of each vertex. The edges of a row are in the order of the list, parallel edges one after the other.
 extern "C" __global__ void __launch_bounds__(THREADS)
     link_vertices(const i64* indptr, const ID_T* indices, const ID_T* vertices, const i64* order, i64 rows,
                   const i64* samples, const i64* sample_begin, i64* counts, const i64* begins, int* column_out,
@@ -105,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         for (i64 from = 0; from < looked_up; from += 32) {
             const i64 n = from + lane;
             i64 column = 0, at = 0;
-            u32 copies = 0;  // parallel edges, which one lane finds together when it looks a vertex up
+            u32 copies = 0;  // parallel edges; a lane that looks up a vertex finds all of them
             if (n < looked_up && by_list) {
                 column = lower_bound(own, many, (i64)list[n]);
                 copies = column < many && own[column] == list[n];

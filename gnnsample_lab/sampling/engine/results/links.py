@@ -33,7 +33,7 @@ class LayerAdjacency:
         position: index of the edge in ``graph.indices``, the lowest of parallel ones, ``int64[n]``.
         weight: ``float64[n]``, or None where none was asked for.
 
-    A vertex that stands in several slots of a layer has its edges in each of them.
+    A vertex that is in several slots of a layer has its edges in each of them.
     """
 
     shape: tuple[int, int, int]
@@ -99,12 +99,12 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
     Args:
         result: an :class:`~.result.AppResult` whose transits are those of the step before.
         step: which step; step 0 has the roots as transits.
-        normalise: how the weights of edges follow from the graph's (1 where it has none). None: no weights. ``"row"``:
-            divided by the sum of their row. ``"importance"``: divided by ``size * q``, with q the probability with
-            which ``next`` draws the column's vertex, so that the expected sum of a row is that over all in-neighbours
-            (FastGCN, equation 10; LADIES, section 3.2); the application tells q by a method
-            ``layer_probability(result, step)``, ``float[S, width]``. ``"importance-row"``: the same, then every row
-            divided by its sum, as LADIES does.
+        normalise: how to compute the weights from the graph's edge weights (1 if it has none). None: no weights.
+            ``"row"``: divide by the sum of the row. ``"importance"``: divide by ``size * q``, where q is the
+            probability that ``next`` draws the column's vertex, so that the expected sum of a row is the sum over all
+            in-neighbours (FastGCN, equation 10; LADIES, section 3.2); the application gives q by a method
+            ``layer_probability(result, step)``, ``float[S, width]``. ``"importance-row"``: the same, then divide every
+            row by its sum, as LADIES does.
 
     Raises:
         ValueError: no such step, an unknown ``normalise``, an application without ``layer_probability``, or one
@@ -136,7 +136,7 @@ def _weights(normalise: str, q: Any, result: Any, step: int, parts: Any) -> Any:
     if normalise.endswith("row") and sample.size:
         at = sample * result.shape[step].transits + row
         starts = xp.concatenate([xp.ones(1, bool), at[1:] != at[:-1]])
-        number = xp.cumsum(starts) - 1  # edges of a row stand together
+        number = xp.cumsum(starts) - 1  # edges of a row are contiguous
         weight /= xp.bincount(number, weights=weight)[number]
     return weight
 

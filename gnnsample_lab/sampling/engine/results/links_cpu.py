@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, no-disallow-incomplete-defs
-"""The twins of ``links.cu`` on the CPU: a row after the other, whichever of list and vertices takes fewer probes."""
+"""The CPU twins of ``links.cu``. A row looks up its list or the vertices, whichever takes fewer probes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def link_layers(
     column_out,
     position_out,
 ):
-    """Count every row's edges, or where ``begins`` is not empty write them."""
+    """Count every row's edges, or write them if ``begins`` is not empty."""
     samples, rows = transits.shape
     width = vertices.shape[1]
     for sample in prange(samples):
@@ -63,7 +63,7 @@ def link_layers(
             found[:] = -1
             first, end = indptr[transit], indptr[transit + 1]
             if _probes(end - first, width) < _probes(width, end - first):
-                for e in range(end - 1, first - 1, -1):  # downwards: the lowest of parallel edges stays
+                for e in range(end - 1, first - 1, -1):  # descending: the lowest of parallel edges remains
                     at = _lower_bound(ordered[sample], 0, width, indices[e])
                     while at < width and ordered[sample, at] == indices[e]:
                         found[slots[sample, at]] = e

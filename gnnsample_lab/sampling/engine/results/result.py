@@ -22,19 +22,19 @@ from . import links, votes
 class AppResult:
     """Samples of one run. All ids are global, -1 stands for NULL; arrays are NumPy on the CPU and CuPy on the GPU.
 
-    The two output formats of NextDoor (section 4.1): ``steps`` has the vertices of every step apart, ``samples`` all
-    of a sample in one row.
+    NextDoor's two output formats (section 4.1): ``steps`` has one array per step, ``samples`` has all vertices of a
+    sample in one row.
 
     Attributes:
-        graph, app: what was sampled, and by which application.
+        graph, app: the graph and the application.
         roots: ids ``[S, R]``.
         steps: per step, ids ``[S, width]``; slot ``k * m + j`` is the ``j``-th vertex drawn for transit ``k``.
         shape: sizes of every step.
-        parallelism: how the GPU was used; the CPU walks sample by sample whatever is asked for.
+        parallelism: how the GPU was used; has no effect on the CPU, which samples one by one.
         device: ``"cpu"`` or ``"cuda"``.
         seed: key of the draws.
         first_sample: id of sample 0 in the draws.
-        schedule: one dictionary per step of what the GPU did (kernels, index, bytes streamed); empty on the CPU.
+        schedule: one dictionary per step with what the GPU did (kernels, index, bytes streamed); empty on the CPU.
         ready: an event behind the sampling (:class:`~gnnsample_lab.device.streams.Ready`). The arrays may be read on
             the streams of CuPy and torch that were current in the run; the properties and methods below also order the
             streams that are current when they are called; any other stream waits: ``result.ready.wait(stream)``.
@@ -87,24 +87,24 @@ class AppResult:
             return total
 
     def _made(self) -> AbstractContextManager[Any]:
-        """Around what is computed from the samples: it comes after them, and its memory knows its readers."""
+        """A context for computing from the samples: orders work after them and leases the results' memory."""
         self.ready.order()
         return streams.results(is_cuda_array(self.roots))
 
     @property
     def num_vertices(self) -> int:
-        """Vertices that all steps have added, NULL not counted."""
+        """Number of vertices that all steps have added, without NULL."""
         self.ready.order()
         return sum(int((step >= 0).sum()) for step in self.steps)
 
     def transits(self, step: int) -> Any:
-        """Transits of ``step`` where ``step_transits`` is the default: what the step before has added, ``[S, t]``.
+        """Transits of ``step`` for the default ``step_transits``: the vertices that the step before added, ``[S, t]``.
 
         Args:
             step: 0 to ``num_steps - 1``.
 
         Raises:
-            TypeError, ValueError: no such step, or transits that were drawn.
+            TypeError, ValueError: there is no such step, or the application draws its transits.
         """
         from gnnsample_lab.sampling.engine.language.app import SamplingApp
 
@@ -116,13 +116,13 @@ class AppResult:
         return before[:, : self.shape[step].transits]
 
     def visits(self, roots: bool = True) -> Any:
-        """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False.
+        """How often each vertex occurs in the samples, ``int64[N]``, including their roots unless ``roots`` is False.
 
         Args:
             roots: whether to count the samples' roots.
 
         Raises:
-            TypeError: ``roots`` is no bool.
+            TypeError: ``roots`` is not a bool.
         """
         with self._made():
             return votes.visits(self, roots)
@@ -134,7 +134,7 @@ class AppResult:
             k: 1 to 4096.
 
         Raises:
-            TypeError, ValueError: ``k`` is no such number, or samples have several roots.
+            TypeError, ValueError: ``k`` is not such a number, or samples have several roots.
         """
         with self._made():
             return votes.top(self, k)
@@ -166,7 +166,7 @@ class AppResult:
         return replace(self, roots=self.roots.get(), steps=[s.get() for s in self.steps], ready=streams.DONE)
 
     def canonical(self) -> dict[str, Any]:
-        """Roots and steps on the host, for comparison: samples are in order already."""
+        """Roots and steps on the host, for comparison; the samples need no sorting."""
         host = self.to_cpu()
         return {"roots": host.roots, "steps": host.steps}
 
@@ -179,7 +179,7 @@ class AppResult:
         return sha.hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        """True exactly when both hold the same samples, wherever and however they were drawn."""
+        """True exactly when both hold the same samples, whatever device and parallelism drew them."""
         if not isinstance(other, AppResult):
             return NotImplemented
         if self.num_steps != other.num_steps or self.roots.shape != other.roots.shape:

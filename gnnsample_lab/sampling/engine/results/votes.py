@@ -1,4 +1,4 @@
-"""How often samples hold vertices: visits of all samples together, and a root's most visited (PinSAGE's neighbours)."""
+"""Visit counts: of all samples together, and the vertices that a root's samples visit most (PinSAGE's neighbours)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Votes:
     Attributes:
         roots: distinct roots in first-seen order, global ids ``[n]``.
         counts: kept vertices of each root, ``int32[n]``.
-        neighbors: kept vertices, global ids, most visited first, ties to the lower id; roots one after the other.
-        visits: how often each was visited, ``int32``.
+        neighbors: kept vertices, global ids, root by root: the most visited first, among equals the lower id first.
+        visits: number of visits of each of ``neighbors``, ``int32``.
     """
 
     roots: Any
@@ -43,7 +43,7 @@ class Votes:
 
 
 def visits(result: Any, roots: bool = True) -> Any:
-    """How often each vertex stands in the samples, ``int64[N]``; in their roots too unless ``roots`` is False."""
+    """How often each vertex occurs in the samples, ``int64[N]``, including their roots unless ``roots`` is False."""
     parts = ([result.roots] if flag("roots", roots) else []) + list(result.steps)
     num_nodes = result.graph.num_nodes
     if not runtime.is_cuda_array(result.roots):
@@ -65,16 +65,17 @@ def visits(result: Any, roots: bool = True) -> Any:
 
 
 def top(result: Any, k: int) -> Votes:
-    """The ``k`` vertices that the samples of each root hold most often, ties to the lower id (PinSAGE, section 3.1).
+    """The ``k`` vertices that the samples of each root hold most often (PinSAGE, section 3.1).
 
-    Samples of one root belong together, however many there are; the root itself is never among its vertices.
+    Of equally frequent vertices the one with the lower id counts as more frequent. All samples of a root count
+    together; the root itself is never among its vertices.
 
     Args:
         result: an :class:`~.result.AppResult` of samples with one root each.
         k: 1 to 4096.
 
     Raises:
-        TypeError, ValueError: ``k`` is no such number, or samples have several roots.
+        TypeError, ValueError: ``k`` is not such a number, or samples have several roots.
     """
     k = whole("k", k, 1, MAX_FANOUT)
     if result.roots.shape[1] != 1:
@@ -108,14 +109,14 @@ def top(result: Any, k: int) -> Votes:
 
 
 def run_starts(ordered: Any) -> Any:
-    """Where a run of equal values begins in a sorted array, ``bool``."""
+    """Marks the first value of each run of equal values in a sorted array, ``bool``."""
     first = array_module(ordered).ones(ordered.size, dtype=bool)
     first[1:] = ordered[1:] != ordered[:-1]
     return first
 
 
 def first_seen(values: Any) -> tuple[Any, Any, Any]:
-    """Distinct values in first-seen order; each value's place among them; where each of them stands first."""
+    """Distinct values in first-seen order, each value's index among them, and each distinct value's first position."""
     xp = array_module(values)
     order = xp.argsort(values, kind="stable")
     first = run_starts(values[order])

@@ -1,9 +1,9 @@
-// Collective sampling's last part: the calls of `next`, sample-parallel (NextDoor, section 6.2, last sentence), for one
-// wave of samples whose combined neighbourhoods lie in memory (combine.cu), or for all of them where none is needed.
+// The last part of collective sampling: sample-parallel calls of `next` (NextDoor, section 6.2, last sentence), for one
+// wave of samples whose combined neighbourhoods lie in memory (combine.cu), or for all samples if `next` needs none.
 //
-// A thread per four slots of a sample, since four slots share the words that they draw first; where `next` only says
-// which entry of src_edges it takes, their four reads are in flight at once. Bound: those reads, at random in the
-// sample's combined neighbourhood (L2), and what else `next` does.
+// A thread serves four slots of a sample, which share the generator call for their first words. If `next` only says
+// which entry of src_edges it takes (a deferred operator), the four reads are in flight at once. Bound: those reads, at
+// random positions of the sample's combined neighbourhood (L2), and the other work of `next`.
 // @operator
 // @variants ID_T=int,long
 #include "sampling/engine/context.cuh"
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(256)
 #else
                 const i64 got = lab_call_next(c);
 #endif
-                // Indexed by constants alone, so that v stays in registers.
+                // Only constant indices, so that v stays in registers.
                 if (u == 0) v[0] = got;
                 else if (u == 1) v[1] = got;
                 else if (u == 2) v[2] = got;

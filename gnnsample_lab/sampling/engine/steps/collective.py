@@ -1,8 +1,8 @@
-"""One step of collective sampling on the GPU: combined neighbourhoods, wave by wave, and ``next`` over them.
+"""One step of collective sampling on the GPU: build combined neighbourhoods in waves, and call ``next`` over them.
 
-The neighbourhoods are built transit-parallel (a shared list is read once) or as another parallelism has it; the calls
-of ``next`` are sample-parallel in all of them, since samples hardly ever share a whole neighbourhood (NextDoor, section
-6.2). Nothing is built for an application whose ``next`` reads no ``src_edges``.
+``engine.parallelism`` decides how neighbourhoods are built; transit-parallel, a shared list is read once. The calls of
+``next`` are always sample-parallel, since samples hardly ever share a whole neighbourhood (NextDoor, section 6.2).
+Nothing is built for an application whose ``next`` does not read ``src_edges``.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def step(engine: GpuEngine, number: int) -> dict[str, Any]:
 
 
 def _choose(engine: GpuEngine, combiner: Combiner, wave: Wave) -> tuple[str, Any]:
-    """How the wave's neighbourhoods are built, and the index of its transits where that takes one."""
+    """How to build the wave's neighbourhoods, and the index of its transits, or None if that needs no index."""
     pairs, kind = wave.rows * combiner.num_transits, engine.index
     way = engine.parallelism
     unshared = kind == "auto" and not sharing_pays(pairs, wave.entries, int(engine.graph.indices.nbytes))

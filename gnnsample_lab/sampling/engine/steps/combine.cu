@@ -1,15 +1,16 @@
-// Combined neighbourhoods: the lists of a sample's transits behind one another, for collective sampling (NextDoor,
-// sections 5.1 and 6.2). All of this moves bytes: a list is read, and written once per sample that has the transit.
+// Combined neighbourhoods: the concatenated lists of a sample's transits, for collective sampling (NextDoor, sections
+// 5.1 and 6.2). All kernels move bytes: a list is read, and written once per sample that has the transit.
 //
-// measure            degree and summed weight of every pair of sample and transit; scans of them say where lists go.
-// combine_pairs      sample-parallel: a warp per pair, as the pairs come. Bound: the pair with the longest list. Over
-//                    pairs sorted by transit it is the vanilla form of transit-parallelism: neighbours share lists.
-// combine_flat       an even share of the result's entries per block, whatever lists they come from: hubs and short
-//                    lists cost the same per entry. Bound: writes, coalesced; reads come from L1 and L2 where sorted
+// measure            degree and summed weight of every pair of sample and transit; their scans say where lists go.
+// combine_pairs      sample-parallel: a warp per pair, in the given order. Bound: the pair with the longest list. With
+//                    pairs sorted by transit this is vanilla transit-parallelism: neighbouring warps share lists.
+// combine_flat       each block writes an equal number of entries, whatever lists they come from, so that long and
+// short
+//                    lists cost the same per entry. Bound: coalesced writes; reads come from L1 and L2 where sorted
 //                    pairs share a list.
-// split_transits     which transits are worth a tile: those whose list several samples take, 2048 entries or more.
-// combine_tiles      a block per tile, a part of such a list times a group of its samples: the part is read into
-//                    shared memory once and written for every sample of the group. Bound: writes.
+// split_transits     finds the transits that get tiles: several samples take the list, 2048 entries or more in total.
+// combine_tiles      a block per tile, which is a part of such a list times a group of its samples: the block reads the
+//                    part into shared memory once and writes it for every sample of the group. Bound: writes.
 // combine_frontier   a thread per edge of every distinct transit, which goes through the samples (Gunrock's form).
 // combine_message    a thread per distinct transit, which sends all its edges to all its samples (Tigr's form).
 // @variants ID_T=int,long PAIR_T=int,long
@@ -17,16 +18,16 @@
 typedef long long i64;
 
 #define THREADS 256
-#define SHARED 2048   // entries of the result from which a shared list is worth tiles of its own
+#define SHARED 2048   // least entries that a shared list must add to the result to get tiles of its own
 #define CHUNK 512     // pairs that a block holds at once
-#define PART 1024     // entries of a list per tile
-#define ENTRY_TILE 8192     // entries of the result per tile, about
+#define PART 1024     // most entries of a list per tile
+#define ENTRY_TILE 8192     // most entries of the result per tile
 
 // All fields have 8 bytes (combine.py). The pairs are those of samples first_row .. first_row + rows - 1: row * t + k.
 struct Combine {
     const i64* indptr;
     const ID_T* indices;
-    const u64* prefix;        // [E + 1], 0 where no weights are asked for
+    const u64* prefix;        // [E + 1] sums of the weights, 0 if no weights are wanted
     const ID_T* transits;     // [S * t]
     const i64* pair_begin;    // [S * t + 1] where each pair's entries begin, over all samples
     const u64* weight_begin;  // [S * t + 1] sums of weights before each pair
@@ -35,19 +36,19 @@ struct Combine {
     i64 first_row, rows, num_transits;
 };
 
-// Where one pair's list is read and written; entry i of `out` and i + 1 of `sums`.
+// Where one pair's list is read and written: entry i of the list goes to out[place + i] and sums[place + behind + i].
 struct Run {
-    i64 begin;   // edge position
-    i64 place;   // in out
-    i64 behind;  // samples before it in this launch, and one: what sums is ahead of out
-    u64 offset;  // what is added to prefix[begin + i + 1]
+    i64 begin;   // edge position of the list
+    i64 place;   // first entry in `out`
+    i64 behind;  // samples before the pair's sample in this launch, plus one: each has one entry more in `sums`
+    u64 offset;  // is added to prefix[begin + i + 1]
 };
 
 __device__ __forceinline__ i64 row_of(const Combine& c, i64 pair) {
     return pair >> 32 ? pair / c.num_transits : (i64)((u32)pair / (u32)c.num_transits);
 }
 
-// `pair` counts from the first sample of this launch.
+// `pair` is relative to the first sample of this launch.
 __device__ __forceinline__ Run run_of(const Combine& c, i64 pair) {
     const i64 first = c.first_row * c.num_transits, at = first + pair;
     const i64 v = (i64)c.transits[at];
@@ -97,14 +98,14 @@ extern "C" __global__ void measure(const i64* indptr, const u64* prefix, const I
     }
 }
 
-// The 0 that a sample's prefix sums begin with.
+// Write the 0 with which the prefix sums of a sample begin.
 extern "C" __global__ void begin_sums(const Combine c) {
     const i64 first = c.first_row * c.num_transits;
     for (i64 row = blockIdx.x * (i64)blockDim.x + threadIdx.x; row < c.rows; row += gridDim.x * (i64)blockDim.x)
         c.sums[c.pair_begin[first + row * c.num_transits] - c.pair_begin[first] + row] = 0;
 }
 
-// order: pairs sorted by transit and *count of their distinct transits' `begins`; 0 for the pairs as they come.
+// order: pairs sorted by transit, begins[*count] of them; 0: all pairs in their own order.
 extern "C" __global__ void combine_pairs(const Combine c, const PAIR_T* order, const i64* begins, const i64* count) {
     const i64 pairs = order ? begins[*count] : c.rows * c.num_transits;
     const i64 warps = gridDim.x * (i64)(blockDim.x / 32);
@@ -117,8 +118,9 @@ extern "C" __global__ void combine_pairs(const Combine c, const PAIR_T* order, c
     }
 }
 
-// starts: [pairs + 1] entries before each of `order` (0: as they come, and starts = pair_begin of the first pair on).
-// A block takes an even share of the entries, one stretch, so that it searches for its first pair once.
+// starts: [pairs + 1] entries before each pair of `order`; order 0: the pairs' own order, with starts = pair_begin from
+// the first pair on. A block takes an equal share of the entries, a contiguous one, so that it searches for its first
+// pair once.
 extern "C" __global__ void __launch_bounds__(THREADS)
     combine_flat(const Combine c, const PAIR_T* order, const i64* starts, i64 pairs) {
     __shared__ i64 first_pair;
@@ -129,7 +131,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     i64 low = before + blockIdx.x * share, pair = 0;
     const i64 high = min(low + share, before + total);
     while (low < high) {
-        // Mostly the pair after the last; pairs that are copied elsewhere have no entries here and are jumped over.
+        // Usually the next pair; a search skips pairs without entries, which other kernels copy.
         if (threadIdx.x == 0) first_pair = starts[pair + 1] > low ? pair : last_at_most(starts, pair, pairs, low);
         __syncthreads();
         pair = first_pair;
@@ -143,7 +145,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (threadIdx.x == 0) start[held] = starts[pair + held];
         __syncthreads();
         const i64 to = min(high, start[held]);
-        i64 i = 0;  // pair of this thread's entry: ascending, and for long lists mostly the same
+        i64 i = 0;  // pair of this thread's entry; it ascends, and stays the same within a long list
         for (i64 e = low + threadIdx.x; e < to; e += THREADS) {
             if (start[i + 1] <= e) i = last_at_most(start, i + 1, held, e);
             put(c, runs[i], e - start[i]);
@@ -156,7 +158,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 __device__ __forceinline__ i64 pairs_per_tile(i64 degree) { return ENTRY_TILE / min(degree, (i64)PART); }
 
-// tiles, lengths: zeroed; [P + 1] each, counted one place on. every_edge: tiles get the degree (combine_frontier).
+// tiles, lengths: [P + 1] each, zeroed; the count of entry i goes to i + 1. every_edge: `tiles` gets the degrees
+// (combine_frontier).
 extern "C" __global__ void split_transits(const i64* indptr, const ID_T* transits, const i64* begins, const i64* count,
                                           i64* tiles, i64* lengths, int every_edge) {
     const i64 distinct = *count, warps = gridDim.x * (i64)(blockDim.x / 32);

@@ -1,7 +1,7 @@
-"""Combined neighbourhoods on the GPU: the lists of each sample's transits behind one another (``combine.cu``).
+"""Combined neighbourhoods on the GPU: the concatenated lists of each sample's transits (``combine.cu``).
 
-Where every list goes follows from a scan of the lists' lengths. One number, the sum, is read back to reserve memory;
-where the whole does not fit, all samples' begins are read and samples are processed in waves.
+A scan of the lists' lengths gives the place of every list. The host reads the sum back to reserve memory. If the whole
+does not fit, the host reads where all samples begin and processes samples in waves.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ COMBINE = np.dtype([
 """``Combine`` of ``combine.cu``."""
 _THREADS = 256
 _ENTRIES, _TILE = 2048, 8192
-"""Entries of the result per block, at least (``combine_flat``), and about (``combine_tiles``)."""
+"""Entries of the result per block, for the grids of ``combine_flat`` and ``combine_tiles``."""
 CACHED_BYTES = 48 * 2**20
-"""An index pays where the graph's lists are more than this: smaller ones stay in the L2 whoever reads them, ..."""
+"""Most bytes of a graph's lists for which an index does not pay: such lists stay in the L2 cache anyway."""
 LONG_LISTS = 32
-"""... and lists of this length on average: below it sorting the pairs moves more bytes than it saves."""
+"""Least average length of lists for which an index pays: for shorter lists sorting moves more bytes than it saves."""
 
 
 @dataclass(frozen=True, eq=False)
 class Wave:
-    """Samples ``first_row .. first_row + rows - 1``: entries of the samples before them, and of them together."""
+    """Samples ``first_row .. first_row + rows - 1``; ``before`` counts the entries of all earlier samples."""
 
     first_row: int
     rows: int
@@ -48,7 +48,7 @@ class Combiner:
         graph: on the GPU.
         prefix: ``uint64[E + 1]`` sums of the integer weights, or None where ``next`` reads none.
         transits: ids ``[S, t]``, -1 for none; CuPy.
-        edges: whether the entries themselves are needed (besides their number).
+        edges: whether the entries themselves are needed, and not only their number.
 
     Attributes:
         begins: ``int64[S + 1]``, where each sample's entries begin.
@@ -86,7 +86,7 @@ class Combiner:
         return self.edges * self.id_dtype.itemsize + (self.prefix is not None) * 8
 
     def waves(self, budget: int) -> list[Wave]:
-        """All samples in runs whose neighbourhoods take at most ``budget`` bytes; a larger sample is one of its own."""
+        """Cut the samples into waves whose neighbourhoods take at most ``budget`` bytes, at least one sample each."""
         if self.total * self.entry_bytes <= budget:
             return [Wave(0, self.num_samples, 0, self.total)]
         return list(waves_of(self.begins.get(), max(1, budget // self.entry_bytes)))
@@ -94,11 +94,13 @@ class Combiner:
     def build(self, wave: Wave, method: str, index: Any = None) -> tuple[Any, Any]:
         """Entries of the wave's samples, ids ``[entries]``, and prefix sums, ``uint64[entries + rows]``.
 
-        What was not asked for is None.
+        A result that was not asked for is None.
 
         Args:
-            method: without ``index`` a warp per pair in any case; with ``index``, the schedule index of the wave's
-                transits: ``"pairs"`` sorted by transit, ``"tiles"``, ``"frontier"``, ``"message"``.
+            wave: the samples.
+            method: ``"pairs"`` (sorted by transit), ``"tiles"``, ``"frontier"`` or ``"message"``; without ``index`` it
+                has no effect.
+            index: the scheduling index of the wave's transits; None: a warp per pair, in the pairs' own order.
         """
         import cupy
 
@@ -167,7 +169,7 @@ class Combiner:
             "PAIR_T": "long" if wide else "int",
         }
         kernel = kernels.load_module("sampling/engine/steps/combine.cu", macros).get_function(name)
-        # Kernels stride over what is left: the grid never exceeds what the GPU holds at once.
+        # Kernels loop over their work, so the grid need not exceed the blocks that the GPU holds at once.
         grid = max(1, min(-(-threads // _THREADS), runtime.num_sms() * 8))
         kernel((grid,), (_THREADS,), args)
 
@@ -180,7 +182,7 @@ def _or_null(array: Any) -> Any:
 
 
 def waves_of(begins: np.ndarray, capacity: int) -> Iterator[Wave]:
-    """Cut samples into runs of at most ``capacity`` entries, each of one sample at least.
+    """Cut samples into waves of at most ``capacity`` entries, at least one sample each.
 
     ``begins``: ``int64[S + 1]``, where each sample's entries begin.
     """
@@ -193,10 +195,11 @@ def waves_of(begins: np.ndarray, capacity: int) -> Iterator[Wave]:
 
 
 def sharing_pays(pairs: int, entries: int, list_bytes: int) -> bool:
-    """Whether sorting the pairs by transit is expected to pay, where the choice is free (``index="auto"``).
+    """Whether sorting the pairs by transit is expected to pay (the choice of ``index="auto"``).
 
     Args:
-        entries: of all combined neighbourhoods.
-        list_bytes: the graph's lists together.
+        pairs: number of pairs of sample and transit.
+        entries: entries of all combined neighbourhoods.
+        list_bytes: bytes of all lists of the graph.
     """
     return list_bytes > CACHED_BYTES and entries >= LONG_LISTS * pairs

@@ -1,7 +1,7 @@
 """Walks as one kernel over many steps (``individual.cu``, ``walk``): a thread per sample, no launch between steps.
 
-For applications that add one vertex per step and sample. Where walks end by themselves they run in chunks of steps, and
-those that live on are listed for the next chunk.
+This is for applications that add one vertex per step and sample. Walks that end by themselves run in chunks of steps;
+after each chunk the kernel lists the walks that go on, for the next chunk.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WALK = np.dtype([(name, np.int64) for name in (
 """``Walk`` of ``individual.cu``."""
 _THREADS = 256
 _ROWS = 2**32
-"""Samples that a list of rows can tell apart."""
+"""Most samples: lists of rows hold 32-bit numbers."""
 
 
 def length(engine: GpuEngine, step: int, end: int) -> int:
@@ -37,12 +37,17 @@ def length(engine: GpuEngine, step: int, end: int) -> int:
 def launch(
     engine: GpuEngine, step: int, steps: int, rows: Any = None, next_rows: Any = None, seen: Any = None
 ) -> None:
-    """Walk all samples from ``step`` on; room for ``steps`` outputs is there, one behind another at even distances.
+    """Walk samples for ``steps`` steps from ``step`` on. The outputs of these steps are allocated, at equal distances.
 
     Args:
+        engine: the run.
+        step: number of the first step.
+        steps: number of steps.
         rows: ``uint32[count]`` samples to walk, None for all.
-        next_rows: where those are listed that go on; with it walks stop at their end, and outputs hold -1 already.
-        seen: ``uint64``, zero: number of them, and steps that any sample took.
+        next_rows: ``uint32[count]`` for the samples that go on. If it is given, walks may end early; outputs must hold
+            -1 before.
+        seen: ``uint64[2]`` or longer, zeroed; gets the number of samples that go on, and the most steps that a sample
+            took.
     """
     address, id_bytes = engine.addresses, engine.id_dtype.itemsize
     walk = np.zeros(1, WALK)
@@ -57,7 +62,7 @@ def launch(
         walk["rows"] = 0 if rows is None else rows.data.ptr
         walk["next_rows"], walk["next"] = next_rows.data.ptr, seen.data.ptr
     record = {"kernel": "walk", "index": None, "fused": steps}
-    records = [dict(record), *[record] * (steps - 1)]  # the first has the times of all
+    records = [dict(record), *[record] * (steps - 1)]  # the first record gets the time of all steps
     engine.schedule += records
     macros: dict[str, int | str] = {
         "WALK": 1,
@@ -73,8 +78,8 @@ def launch(
 class Walkers:
     """The samples of an endless application whose walks go on.
 
-    It does not hold the engine, which holds it: outputs in such a ring stay until the garbage collector comes by, and
-    the next run takes new memory from the driver.
+    It holds no reference to the engine, which refers to it: with such a cycle, outputs would stay until the garbage
+    collector runs, and the next run would take new memory from the driver.
     """
 
     def __init__(self) -> None:
@@ -82,7 +87,7 @@ class Walkers:
 
     @staticmethod
     def can(engine: GpuEngine, step: int, steps: int) -> bool:
-        """Whether the ``steps`` steps from ``step`` on can go into one kernel that stops walks at their end."""
+        """Whether one kernel that stops walks at their end can run the ``steps`` steps from ``step`` on."""
         chosen = engine.operator.transits_source is not None  # a sample without a transit may have one later
         return not chosen and engine.num_samples < _ROWS and length(engine, step, step + steps) == steps
 
@@ -90,7 +95,7 @@ class Walkers:
         """Walk up to ``steps`` steps; waits once.
 
         Returns:
-            Walks that go on, steps that any walk took, and the status word.
+            The number of walks that go on, the most steps that a walk took, and the status word.
         """
         import cupy
 

@@ -1,15 +1,15 @@
 // Individual sampling without an index: the transits of a step, walks as one kernel, and NextDoor's fine-grained sample
 // parallelism (section 5.1: consecutive threads draw for one pair of sample and transit).
 //
-// `walk`: applications that add one vertex per step and sample. A thread takes a sample through many steps, its last two
-// vertices in registers, the generator's call in the shadow of the reads. Bound: two dependent reads at random per step
-// (the pair indptr[v], indptr[v + 1], then one neighbour) and what else `next` reads.
-// `sample`: a thread per four neighbouring slots, which share the words that they draw first; where `next` only says which
-// entry of src_edges it takes, the four reads are in flight at once. Bound: those reads.
+// `walk`: for applications that add one vertex per step and sample. A thread takes a sample through many steps and
+// keeps its last two vertices in registers; the generator runs while reads are in flight. Bound: two dependent random
+// reads per step (the pair indptr[v], indptr[v + 1], then one neighbour) and the other reads of `next`. `sample`: a
+// thread serves four neighbouring slots, which share the generator call for their first words. If `next` only says
+// which entry of src_edges it takes (a deferred operator), the four reads are in flight at once. Bound: those reads.
 //
-// TRANSITS: `step_transits` is the user's. ENDLESS: walks end by themselves; those that live on are listed. SIZES: sample
-// sizes are kept. SLOTS: slots that a thread serves, 4 or 1 (where a transit has one).
-// MIN_BLOCKS: blocks of `walk` per multiprocessor that the compiler leaves registers for.
+// TRANSITS: the application defines `step_transits`. ENDLESS: walks end by themselves; the kernel lists those that go
+// on. SIZES: the kernel keeps sample sizes. SLOTS: slots per thread, 4, or 1 where a transit has one. MIN_BLOCKS:
+// blocks of `walk` per multiprocessor that the compiler leaves registers for.
 // @operator
 // @variants ID_T=int,long WALK=0,1 ENDLESS=0,1 SIZES=0,1 SLOTS=1,4
 #include "sampling/engine/context.cuh"
@@ -30,8 +30,8 @@
 #define MIN_BLOCKS 4
 #endif
 
-// The transits of this step. Slots of the step before where the default is kept: `last` has last_width per sample.
-// live: set where any sample has a transit (0: not asked for).
+// Write the transits of this step. Without TRANSITS they are the slots of the step before: `last`, last_width per
+// sample. live: set to 1 if any sample has a transit; null: not wanted.
 extern "C" __global__ void __launch_bounds__(256)
     transits(const __grid_constant__ AppPlan p, const ID_T* last, i64 last_width, u32* live) {
     const i64 total = p.num_samples * p.num_transits, threads = gridDim.x * (i64)blockDim.x;
@@ -73,14 +73,14 @@ extern "C" __global__ void __launch_bounds__(256) sizes(const __grid_constant__ 
 
 #if WALK
 struct Walk {
-    const ID_T* last;      // slot 0 of row r: last[r * last_width], the step before the first one here
+    const ID_T* last;      // output of the step before this launch; slot 0 of row r: last[r * last_width]
     i64 last_width;
-    const ID_T* before;    // the step before that; 0: none
+    const ID_T* before;    // output of the step before `last`; 0: none
     i64 before_width;
     i64 steps, out_stride; // row r of the i-th step here: p.out[i * out_stride + r]
     i64 count;             // samples to walk
-    const u32* rows;       // ENDLESS: which; 0: the first `count`
-    u32* next_rows;        // ENDLESS: those that go on, next[0] of them; next[1]: steps that any of them took
+    const u32* rows;       // ENDLESS: the samples to walk; 0: the first `count`
+    u32* next_rows;        // ENDLESS: samples that go on, next[0] of them; next[1]: most steps that a sample took
     u64* next;
 };
 
@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS)
             taken = s + 1;
         }
 #if ENDLESS
-        else break;  // the rows of a chunk are -1 from the start
+        else break;  // the outputs of a chunk are initialised to -1
 #endif
 #if SIZES
         size += next >= 0;
@@ -174,7 +174,7 @@ extern "C" __global__ void __launch_bounds__(256) sample(const __grid_constant__
             const i64 begin = p.indptr[v], length = p.indptr[v + 1] - begin;
             const uint4 words = lab_first_words(p, row, k, group);
 #if DEFERRED
-            // Positions first, so that the reads go out together.
+            // All positions come first, so that the reads are in flight together.
             i64 at[SLOTS];
 #pragma unroll
             for (int u = 0; u < SLOTS; ++u) {
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(256) sample(const __grid_constant__
                 lab_begin_call(c, p, row, k, 4 * group + u, 0, lab_word(words, u));
                 lab_set_edges(c, v, begin, length);
                 const ID_T x = (ID_T)lab_call_next(c);
-                // Indexed by constants alone, so that the four stay in registers.
+                // Only constant indices, so that `got` stays in registers.
                 if (u == 0) got[0] = x;
                 else if (u == 1) got[1] = x;
                 else if (u == 2) got[2] = x;

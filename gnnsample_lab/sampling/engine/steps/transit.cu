@@ -1,19 +1,23 @@
 // Transit-parallel sampling (NextDoor, sections 5.2, 6.1 and 7): `next` for pairs that the scheduling index (index.cu) has
 // grouped by transit. All kernels loop over counts in device memory, and draw the same vertices.
 //
-//   transit_vanilla   TP: the sorted pairs in order; a block whose pairs all have one transit holds its list.
-//   transit_subwarp   class 0 (table 2): LANES lanes per transit. A deferred operator's list lies in their registers, HELD
-//                     entries each, and is read by shuffles.
-//   transit_block     class 1: a block per transit, its list in shared memory.
-//   transit_grid      class 2: blocks take work items of x.pairs_per_item pairs; as transit_block within an item.
+//   transit_vanilla   NextDoor's TP: the grouped pairs in order; a block whose pairs all have one transit may copy its
+//   list
+//                     to shared memory.
+//   transit_subwarp   class 0 (table 2): LANES lanes per transit. For a deferred operator the lanes keep the list in
+//                     registers, HELD entries per lane, and read it by shuffles.
+//   transit_block     class 1: a block per transit, with the list in shared memory.
+//   transit_grid      class 2: blocks take work items of x.pairs_per_item pairs, and work as in transit_block.
 //   transit_frontier  Gunrock's advance: a thread per edge of the frontier goes through all samples of its transit and keeps
-//                     those that drew its edge. Operators that are not deferred name no edge: edge 0 calls for all.
-//   transit_message   Tigr: a thread per distinct transit, its samples one after another.
+//                     those that drew its edge. An operator that is not deferred does not say which edge it drew: for
+//                     it, the thread of edge 0 makes all calls.
+//   transit_message   Tigr: a thread per distinct transit goes through its samples one after another.
 //
-// A thread serves SLOTS (4, or m where less) neighbouring slots of a pair: one call of the generator, and for deferred
-// operators as many reads in flight. A list is copied (to registers, shared memory) only where it is at most x.factor times
-// as long as the number of draws from it: else reads of it by the caches cost less than the copy.
-// Bound: writes of m ids at random, m * 4 bytes in sectors of 32; a gather of the pair and of the lists, once; for frontier and message the longest transit's samples.
+// A thread serves SLOTS (4, or m if that is less) neighbouring slots of a pair with one call of the generator; for
+// deferred operators SLOTS reads are in flight. A list is copied to registers or shared memory only if it is at most
+// x.factor times as long as the number of draws from it; otherwise cached reads of the list cost less than the copy.
+// Bound: random writes of m ids, m * 4 bytes in sectors of 32, and one gather of the pairs and of the lists; for
+// transit_frontier and transit_message, the samples of the transit that has most of them.
 // @operator
 // @variants ID_T=int,long PAIR_T=int,long SLOTS=1,4 LANES=8,32 HELD=1,2
 #include "sampling/engine/context.cuh"
@@ -33,11 +37,11 @@
 
 // index.py holds the same record.
 struct Index {
-    const PAIR_T* pairs;      // places in p.transits, grouped by transit
+    const PAIR_T* pairs;      // indices into p.transits, grouped by transit
     const ID_T* transits;     // distinct, [D]
     const i64* begins;        // [D + 1]
     const i64* totals;        // D, members of the three classes, work items
-    const ID_T* lists;        // [3][capacity] numbers of distinct transits, by class
+    const ID_T* lists;        // [3][capacity] numbers of the distinct transits of each class
     i64 capacity;
     const u32* item_begins;   // [members of class 2 + 1]
     const u32* items;         // member that work item i belongs to
@@ -74,7 +78,7 @@ __device__ __forceinline__ void begin_slot(Context& c, const AppPlan& p, i64 row
 }
 
 #if DEFERRED
-// Positions in the list for a thread's slots, -1 for none.
+// Draw the positions in the list for a thread's slots; -1 for none.
 __device__ __forceinline__ void positions(const AppPlan& p, i64 pair, i64 group, const List& l, i64 at[SLOTS]) {
     const i64 row = quotient(pair, p.num_transits), k = pair - row * p.num_transits;
     const uint4 words = lab_first_words(p, row, k, group);
@@ -117,7 +121,7 @@ __device__ __forceinline__ void put(const AppPlan& p, i64 pair, i64 group, const
 }
 #endif
 
-// Slots of group `group` of a pair.
+// Serve the slots of group `group` (four neighbouring slots) of a pair.
 __device__ __forceinline__ void serve(const AppPlan& p, i64 pair, i64 group, const List& l) {
 #if DEFERRED
     i64 at[SLOTS];
@@ -140,12 +144,12 @@ __device__ __forceinline__ void serve(const AppPlan& p, i64 pair, i64 group, con
 #endif
 }
 
-// Whether to copy a list for this many draws.
+// Whether to copy a list from which the block draws this many times.
 __device__ __forceinline__ bool copies(const Index& x, const List& l, i64 draws) {
     return l.length > 0 && l.length <= x.cached && l.length <= x.factor * draws;
 }
 
-// The block copies the list to shared memory; barriers on both sides.
+// The block copies the list to shared memory, with barriers before and after.
 __device__ __forceinline__ void copy_list(List& l, ID_T* shared) {
     __syncthreads();
     for (i64 i = threadIdx.x; i < l.length; i += blockDim.x) shared[i] = l.edges[i];
@@ -153,7 +157,7 @@ __device__ __forceinline__ void copy_list(List& l, ID_T* shared) {
     l.edges = shared;
 }
 
-// Pairs first .. last - 1 of the index, all of one transit, by a block.
+// A block serves the pairs first .. last - 1 of the index, which all have one transit.
 __device__ __forceinline__ void serve_pairs(const AppPlan& p, const Index& x, i64 v, i64 first, i64 last, ID_T* shared) {
     const i64 groups = groups_of(p), work = (last - first) * groups;
     List l = list_of(p, v);

@@ -1,8 +1,8 @@
 """Transit-parallel steps on the GPU: build the scheduling index, then call ``next`` from it (``transit.cu``).
 
-What runs follows from ``engine.parallelism``: NextDoor's three kernels by neighbours to sample (``"transit"``), its
-baseline without load balance (``"transit-vanilla"``), Gunrock's and Tigr's ways (``"frontier"``, ``"message"``).
-With ``index="ranges"`` pairs are grouped by ranges of vertices alone (``ranges.py``).
+``engine.parallelism`` selects the kernels: NextDoor's three kernels for three classes of transits (``"transit"``), its
+baseline without load balancing (``"transit-vanilla"``), or the methods of Gunrock and Tigr (``"frontier"``,
+``"message"``). With ``index="ranges"`` pairs are grouped by ranges of vertices only (``grouping/ranges.py``).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Knobs:
     """Launch shapes and thresholds; samples never depend on them.
 
     Attributes:
-        factor: a list is copied to shared memory or registers where it is at most so many times as long as the number
+        factor: a list is copied to shared memory or registers where its length is at most this many times the number
             of draws from it; 0: never.
         lanes: lanes per transit of the sub-warp kernel, a power of two up to 32; None: as many as the largest transit
             of the class keeps busy, at most 8.
-        held: entries of a list that each of those lanes holds.
-        block_threads: of the kernels named, at most 256.
-        blocks_per_sm: grids, which loop.
+        held: entries of a list that each of those lanes keeps in registers.
+        block_threads: threads per block of the named kernels, at most 256.
+        blocks_per_sm: most blocks per multiprocessor of the named kernels, which loop over their work.
         index: how the index is built.
         ranges: how pairs are grouped by ranges of vertices.
     """
@@ -89,7 +89,7 @@ def launch(engine: GpuEngine, step: int, knobs: Knobs | None = None) -> dict[str
             indexing.frontier_ends(built, engine.graph.indptr, engine.scratch) if way == "frontier" else None
         )
     record["index"] = built.kind
-    record["totals"] = cupy.array(built.totals)  # the next index takes its place
+    record["totals"] = cupy.array(built.totals)  # a copy, because the next index overwrites them
     with engine.timing(record, "sample_us"):
         indexing.null_slots(transits, size, engine.out)
         for name, threads in _kernels(way, built, transits.size, size, knobs):
@@ -98,7 +98,7 @@ def launch(engine: GpuEngine, step: int, knobs: Knobs | None = None) -> dict[str
 
 
 def settle(schedule: list[dict[str, Any]]) -> None:
-    """Put counts in place of ``totals``: transits (``distinct``, and by class) and work ``items``; waits."""
+    """Replace ``totals`` by counts: transits (``distinct``, and per class) and work ``items``; waits for the GPU."""
     for record in schedule:
         totals = record.pop("totals", None)
         if totals is not None:
@@ -114,7 +114,7 @@ def lanes_for(size: int, few: int) -> int:
 
 
 def _kernels(way: str, built: Index, pairs: int, size: int, knobs: Knobs) -> list[tuple[str, int]]:
-    """Kernels to run and an upper bound of the threads that each can use."""
+    """The kernels to run, each with an upper bound of the threads that it can use."""
     threads = pairs * -(-size // 4)
     if way != "transit":
         name = {
@@ -128,7 +128,7 @@ def _kernels(way: str, built: Index, pairs: int, size: int, knobs: Knobs) -> lis
     if size < few:
         names.append(("transit_subwarp", threads * 8))
     if size <= many and pairs * size >= few:
-        # Each has `few` neighbours to sample at least.
+        # Each transit of this class has at least `few` neighbours to sample, which bounds their number.
         names.append(("transit_block", pairs * size // few * knobs.block_threads["transit_block"]))
     if pairs * size > many:
         names.append(("transit_grid", built.items.size * knobs.block_threads["transit_grid"]))
@@ -146,7 +146,7 @@ def _run(
     }  # fmt: skip
     if name == "transit_subwarp":
         macros |= {"LANES": knobs.lanes or lanes_for(size, knobs.index.few), "HELD": knobs.held}
-    # No list is copied that is longer than `factor` times what a block draws.
+    # Shared memory for the longest list that a block copies: `factor` times the number of its draws.
     item = built.pairs_per_item * size
     draws = {"transit_vanilla": block * slots, "transit_block": knobs.index.many, "transit_grid": item}
     cached = min(knobs.factor * draws.get(name, 0), _SHARED_BYTES // id_bytes)

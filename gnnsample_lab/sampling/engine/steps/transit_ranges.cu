@@ -1,13 +1,15 @@
-// Transit-parallel sampling by ranges of vertices (not the paper's): a block takes a work item, up to x.per_item pairs whose
-// transits lie in one range, copies the lists of the whole range, which are neighbours in memory, to shared memory, and
-// serves the pairs from there in any order. No sort by vertex, no read at random from global memory.
+// Transit-parallel sampling by ranges of vertices (not in the paper). A block takes a work item: up to x.per_item pairs
+// whose transits lie in one range. It copies the lists of the whole range, which are contiguous in memory, to shared
+// memory and serves the pairs from there in any order. There is no sort by vertex and no random read from global
+// memory.
 //
-// A thread takes a pair through all its SIZE slots; what they share (list, sample, counter) is found once. Results go
-// through shared memory, so that the warp writes the segments of 32 pairs in whole sectors: SIZE ids at out[pair].
-// Of a range that does not fit, as much is held as does; one with few draws for its bytes is read from global memory.
-// Bound: writes of SIZE ids at random (parts of sectors cost a read and a write), then instructions (the generator).
+// A thread serves all SIZE slots of a pair, and finds list, sample and counter once for all of them. Results go through
+// shared memory, so that a warp writes the results of 32 pairs in whole sectors: SIZE ids at out[pair].
+// Of a range that does not fit shared memory, the first part is held; lists of a range with few draws for its bytes are
+// read from global memory.
+// Bound: random writes of SIZE ids (a part of a sector costs a read and a write), then instructions (the generator).
 //
-// SIZE: slots of a pair. RANGE_THREADS, RANGE_BLOCKS: of a block, and blocks per multiprocessor.
+// SIZE: slots per pair. RANGE_THREADS: threads per block. RANGE_BLOCKS: blocks per multiprocessor.
 // @operator
 // @variants ID_T=int,long PAIR_T=int,long SIZE=1,10,16,25
 #include "sampling/engine/context.cuh"
@@ -52,27 +54,27 @@ struct Work {
     u32* heads;
     i64 per_item;
     i64 room;     // bytes of shared memory for a range
-    i64 factor;   // a range is copied where its bytes are at most so many times the draws of the item
+    i64 factor;   // a range is copied where its bytes are at most this many times the draws of the item
 };
 
 struct __align__(UNIT * sizeof(ID_T) < 16 ? UNIT * sizeof(ID_T) : 16) Unit {
     ID_T x[UNIT];
 };
 
-// The place of a unit among those of a row: neither a warp that writes one of each row nor one that reads rows meets bank
-// conflicts, by an odd stride or by another order in every row.
+// The place of a unit in the staging memory. An odd stride, or an order of units that differs from row to row, avoids
+// bank conflicts both when a warp writes one unit of each row and when it reads whole rows.
 __device__ __forceinline__ u32 place_of(u32 row, u32 unit) {
     return row * STRIDE + (SWIZZLED ? unit ^ (row * UNITS / 8 & (UNITS - 1)) : unit);
 }
 
 struct Range {
     i64 v, e;            // first vertex and edge position
-    i64 held;            // edges from e on that lie at `lists`, in shared memory
-    const u32* offsets;  // where lists begin, from e; if all are held
+    i64 held;            // number of edges, from e on, that lie at `lists` in shared memory
+    const u32* offsets;  // begin of each vertex's list, relative to e; valid if all edges are held
     const ID_T* lists;
 };
 
-// 16 bytes to shared memory, past the registers where the GPU can; finish_copies waits for a thread's own.
+// Copy 16 bytes to shared memory, asynchronously where the GPU can; finish_copies waits for the thread's own copies.
 __device__ __forceinline__ void copy_16(void* to, const void* from) {
 #if __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to)), "l"(from) : "memory");
@@ -86,7 +88,7 @@ __device__ __forceinline__ void finish_copies() {
 #endif
 }
 
-// Copies `count` ids; the same place within 16 bytes on both sides.
+// Copy `count` ids. `to` and `from` must have the same offset from a multiple of 16 bytes.
 __device__ __forceinline__ void copy_ids(ID_T* to, const ID_T* from, u32 count) {
     const u32 per = 16 / sizeof(ID_T), head = min(count, (u32)(16 - ((u64)from & 15) & 15) / (u32)sizeof(ID_T));
     const u32 whole = (count - head) / per, tail = head + whole * per;
@@ -98,18 +100,18 @@ __device__ __forceinline__ void copy_ids(ID_T* to, const ID_T* from, u32 count) 
 struct Pair {
     i64 row, k, v, begin, length;
     const ID_T* edges;
-    const ID_T* held;  // the first num_held entries, in shared memory; where `edges` is not
+    const ID_T* held;  // the first num_held entries, in shared memory, when `edges` is in global memory
     i64 num_held;
 };
 
-// Begins the call of `next` for slot j of a pair.
+// Begin the call of `next` for slot j of a pair.
 __device__ __forceinline__ void begin_slot(Context& c, const AppPlan& p, const Pair& pair, i64 length, int j, u32 word) {
     lab_begin_call(c, p, pair.row, p.step, pair.k, j, SIZE, 0, word);
     lab_set_edges(c, pair.v, pair.begin, length);
     c.edges = pair.edges;
 }
 
-// Slots from .. to - 1 of a pair, one after another; the warp's `stage` begins with slot `part`.
+// Draw slots from .. to - 1 of a pair, one after another; the warp's `stage` begins with slot `part`.
 __device__ __forceinline__ void draw_slots(const AppPlan& p, const Pair& pair, int part, int from, int to, Unit* stage) {
 #pragma unroll 1
     for (int j = from; j < to; ++j) {
@@ -122,11 +124,12 @@ __device__ __forceinline__ void draw_slots(const AppPlan& p, const Pair& pair, i
 }
 
 #if DEFERRED
-// GROUP slots from `first` on side by side, those below `end`: all positions, guessed (no branch between them), then all
-// reads. FULL: `edges` is in shared memory and not empty, which spares every call to ask.
+// Draw up to GROUP slots from `first` on, below `end`, with interleaved instructions: first guess all positions without
+// a branch between them, then read all entries. FULL: the list is in shared memory and not empty, so no call has to
+// test it.
 template <bool FULL>
 __device__ __forceinline__ void draw_group(const AppPlan& p, const Pair& pair, int part, int first, int end, Unit* stage) {
-    const bool whole = SIZE % GROUP == 0 && PART % GROUP == 0;  // then none of the GROUP lies behind `end`
+    const bool whole = SIZE % GROUP == 0 && PART % GROUP == 0;  // then no slot of the group reaches `end`
     const i64 length = FULL ? (i64)(u32)pair.length : pair.length;
     if (FULL) __builtin_assume(length > 0);
     i64 at[(GROUP + 3) / 4 * 4];
@@ -161,7 +164,7 @@ __device__ __forceinline__ void draw_group(const AppPlan& p, const Pair& pair, i
 }
 #endif
 
-// Slots part .. part + PART - 1 of a pair.
+// Draw slots part .. part + PART - 1 of a pair.
 template <bool SHARED>
 __device__ __forceinline__ void draw_part(const AppPlan& p, const Pair& pair, int part, Unit* stage) {
     const int end = PARTS == 1 ? SIZE : min(part + PART, SIZE);
@@ -186,7 +189,7 @@ __device__ __forceinline__ void serve_item(const AppPlan& p, const Work& x, cons
     for (u32 base = first + (threadIdx.x & ~31u); base < last; base += RANGE_THREADS) {
         const u32 here = min(32u, last - base), limit = lane < TOGETHER * UNITS ? here : 0;
         const Placed mine = next;
-        next = x.placed[min(base + lane + RANGE_THREADS, last - 1)];  // on its way while this one is served
+        next = x.placed[min(base + lane + RANGE_THREADS, last - 1)];  // this read overlaps with serving `mine`
         Pair pair;
         pair.row = sizeof(PAIR_T) == 4 ? (i64)by_transits.below_31((u32)mine.pair) : by_transits(mine.pair);
         pair.k = mine.pair - pair.row * p.num_transits, pair.v = mine.v;

@@ -1,12 +1,12 @@
-// unique(step): within a step's slots of one sample, the lowest slot keeps a vertex and the others draw again (NextDoor,
-// section 6.3; the contract of the draws is in unique.py).
+// unique(step): if several slots of a step hold the same vertex of one sample, the lowest slot keeps it and the others
+// draw again (NextDoor, section 6.3; unique.py defines the draws).
 //
-// A block per sample. The paper sorts the slots; here a hash set of the vertices kept so far does the same in one pass:
-// a slot claims its vertex with atomicMin of (round, slot), so that what earlier rounds kept stays, and the lowest slot
-// wins within a round. Slots without a vertex of their own are listed and drawn again inside the kernel, side by side
-// whatever their place in the sample, until none is left or the rounds are over.
+// A block per sample. The paper sorts the slots; here a hash set of the kept vertices finds duplicates in one pass. A
+// slot claims its vertex with atomicMin of (round, slot), so that vertices kept in earlier rounds stay, and within a
+// round the lowest slot wins. The kernel lists the slots without a vertex of their own and draws for all of them in
+// parallel, until none is left or the rounds are over.
 //
-// The set lies in shared memory where a sample's width allows (GLOBAL_TABLE=0), else in scratch, one set per block.
+// The set lies in shared memory if a sample's width allows (GLOBAL_TABLE=0), else in global scratch, one set per block.
 // Bound: the reads of `next` in a redraw; without duplicates the shared-memory atomics of one insertion per slot.
 // @operator
 // @variants ID_T=int,long GLOBAL_TABLE=0,1
@@ -31,8 +31,8 @@ __device__ __forceinline__ ID_T take_key(ID_T* key, ID_T v) {
     else return (ID_T)atomicCAS((int*)key, -1, (int)v);
 }
 
-// Put v into the set and claim it. Every vertex of the set is kept by a slot of its own, so the set, with at least twice
-// as many entries as slots, is never full: the probes are bounded by its entries all the same.
+// Put v into the set and claim it. Every vertex of the set belongs to a slot of its own, so the set, with at least
+// twice as many entries as slots, is never full. The number of entries bounds the probes all the same.
 __device__ __forceinline__ void claim(ID_T* keys, Claim* claims, u32 mask, i64 v, Claim mine) {
     u32 at = hash_of(v, mask);
     for (u32 probe = 0; probe <= mask; ++probe, at = (at + 1) & mask) {
@@ -45,7 +45,7 @@ __device__ __forceinline__ void claim(ID_T* keys, Claim* claims, u32 mask, i64 v
     __trap();
 }
 
-// Who has v, which is in the set.
+// The claim of the slot that has v; v is in the set.
 __device__ __forceinline__ Claim holder(const ID_T* keys, const Claim* claims, u32 mask, i64 v) {
     u32 at = hash_of(v, mask);
     for (u32 probe = 0; probe <= mask; ++probe, at = (at + 1) & mask)
@@ -71,7 +71,8 @@ __device__ __forceinline__ i64 draw_again(const AppPlan& p, i64 row, u32 slot, u
     return lab_call_next(c);
 }
 
-// mask: entries of the set less one, at least twice `width` of them. Memory per block: the set and two lists of slots.
+// mask: number of entries of the set, a power of two >= 2 * width, minus one. A block needs memory for the set and for
+// two lists of slots.
 extern "C" __global__ void redraw(const __grid_constant__ AppPlan p, i64 first_row, i64 rows, u32 width, u32 rounds,
                                   u32 mask, unsigned char* scratch) {
     extern __shared__ __align__(16) unsigned char shared_set[];
@@ -102,7 +103,7 @@ extern "C" __global__ void redraw(const __grid_constant__ AppPlan p, i64 first_r
                 lists[atomicAdd(missing, 1u)] = slot;
         __syncthreads();
         u32 round = 0;
-        // The list of slots without a vertex is written in turn to one half and the other.
+        // Rounds alternate between two lists of the slots that lack a vertex: one is read while the other is written.
         // bounded: by `rounds`
         while (missing[round & 1] && round < rounds) {
             u32* const list = lists + (u64)(round & 1) * width;
@@ -115,7 +116,7 @@ extern "C" __global__ void redraw(const __grid_constant__ AppPlan p, i64 first_r
                 if (v >= 0) claim(keys, claims, mask, v, claim_of(round, list[n]));
             }
             __syncthreads();
-            if (threadIdx.x == 0) missing[~round & 1] = 0;  // the list just read; the next round fills it
+            if (threadIdx.x == 0) missing[~round & 1] = 0;  // the length of the list just read; the next round fills it
             for (u32 n = threadIdx.x; n < count; n += blockDim.x) {
                 const u32 slot = list[n];
                 if (out[slot] >= 0 && holder(keys, claims, mask, (i64)out[slot]) != claim_of(round, slot))

@@ -1,9 +1,9 @@
-"""Redraws for steps whose slots are to be unique, on the GPU (``unique.cu``).
+"""Redraws for steps whose slots must hold distinct vertices, on the GPU (``unique.cu``).
 
-Within the slots that a step adds to one sample, the lowest slot keeps a vertex and the others call ``next`` again, with
-attempt 1, 2, ... in the counter of their words, round by round: what is kept stays, and among a round's new vertices
-the lowest slot wins. After ``max_redraws`` rounds a slot without a vertex of its own becomes NULL. A NULL that ``next``
-returned is final. Slots of individual sampling draw again from their own transit.
+If several slots that a step adds to one sample hold the same vertex, the lowest slot keeps it. The others call ``next``
+again, round by round, with attempt 1, 2, ... in the counter of their random words. A kept vertex stays; among the new
+vertices of a round the lowest slot wins. After ``max_redraws`` rounds a slot without a vertex of its own becomes NULL.
+A NULL that ``next`` returned is final. Slots of individual sampling draw again from their own transit.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 SHARED_BYTES = 48 * 1024 - 64
-"""Shared memory of a block that every GPU grants without being asked, less what the kernel declares itself."""
+"""Bytes of dynamic shared memory per block: every GPU grants 48 KiB without an opt-in; 64 are for the kernel's own."""
 _SHARED_WIDTH = 2**26
-"""Slots that a claim in shared memory can tell apart."""
+"""Most slots for a set in shared memory: a claim there has 26 bits for the slot."""
 
 
 def set_bytes(width: int, id_bytes: int, claim_bytes: int) -> tuple[int, int]:
-    """Entries of the hash set for ``width`` slots, and the bytes of it and the two lists of slots behind it."""
+    """Entries of the hash set for ``width`` slots, and the bytes of the set and the two lists of slots after it."""
     entries = power_of_two(2 * width, 32)
     return entries, -(-(entries * (id_bytes + claim_bytes) + 8 * width) // 16) * 16
 
