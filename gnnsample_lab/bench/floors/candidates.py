@@ -43,10 +43,10 @@ class Rotation:
 
         def work(g: int) -> Callable[[], None]:
             def run() -> None:
-                ws.plan["host_batches"], ws.plan["batches"] = 0, self.records[g].data.ptr
-                self.engine.launcher(ws)
-                if scan:
-                    self.engine.finisher.scan(ws)
+                ws.read_batches_at(self.records[g].data.ptr)
+                for phase in self.engine.phases(ws):
+                    if scan or phase.name != "scanned":
+                        phase.launch()
 
             return run
 

@@ -89,7 +89,7 @@ class Finisher:
 
     def _kernels(self, table: int) -> dict[str, Any]:
         if table not in self._modules:
-            macros = {"ID_T": self.launcher.id_type, "TABLE_KIND": table}
+            macros: dict[str, int | str] = {"ID_T": self.launcher.id_type, "TABLE_KIND": table}
             module = kernels.load_module("minibatch/gpu/finish.cu", macros)
             names = ("reach", "map_rows", "scan_rows", "rank_words", "rank_order", "emit_one", "emit_many")
             self._modules[table] = {name: module.get_function(name).kernel for name in names}

@@ -6,6 +6,7 @@ map is any of :func:`~.id_maps.id_maps`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,28 @@ from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES as PE
 from gnnsample_lab.sampling.weights import IntegerWeights
 
 from .finish import LazyTuple
+
+_NOT_TRACED: Any = np.uint64(0)
+
+
+@dataclass(frozen=True, eq=False)
+class HopWork:
+    """What the draw kernels of one hop read. CuPy.
+
+    Attributes:
+        rows: vertices to expand, ids ``[n]``.
+        counts: picks per row, ``int32[n]``.
+        offsets: exclusive sums of the counts, ``int64[n + 1]``.
+        scanned: exclusive sums of what each row costs, ``int64[n + 1]``; None under ``block-bsp``, which does not
+            balance.
+        total: picks of all rows.
+    """
+
+    rows: Any
+    counts: Any
+    offsets: Any
+    scanned: Any
+    total: int
 
 
 class PerHopSampler:
@@ -37,7 +60,9 @@ class PerHopSampler:
         self.args = as_argument(self.plan)
         if weights is not None:
             self.plan["prefix"], self.plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
-        macros = {"ID_T": launcher.id_type, "RULE": spec.rule, "TRACE": int(launcher.traced)}
+        macros: dict[str, int | str] = {
+            "ID_T": launcher.id_type, "RULE": spec.rule, "TRACE": int(launcher.traced),
+        }  # fmt: skip
         module = kernels.load_module("sampling/neighbors/hops/per_hop.cu", macros)
         names = ("count_rows", "draw_blocks", "edge_begin", "edge_draw", "edge_gather", "draw_balanced")
         self.k = {name: module.get_function(name).kernel for name in names}
@@ -58,7 +83,7 @@ class PerHopSampler:
         levels, picks, local = [int(nodes.size)], [], []
         for hop in range(self.spec.num_hops):
             begin = levels[-2] if self.spec.expand == "new" and hop else 0
-            hop_picks = self.draw(nodes, begin, hop, batch_id, events)
+            hop_picks = self.draw(nodes[begin:] if begin else nodes, hop, batch_id, events)
             nodes, ids_out = id_map.engine.extend(hop_picks.neighbors)
             local.append(ids_out)
             levels.append(int(nodes.size))
@@ -82,54 +107,79 @@ class PerHopSampler:
             streams.leased(inverse.astype(np.int64), ready), batch_id, self.spec, self.graph, ready=ready,
         )  # fmt: skip
 
-    def draw(self, nodes: Any, begin: int, hop: int, batch_id: int, events: Any = None) -> HopPicks:
-        """Counts, scan, host sync for the total, draw: one hop's picks for ``nodes[begin:]``, exactly sized."""
+    def draw(self, rows: Any, hop: int, batch_id: int, events: Any = None) -> HopPicks:
+        """Counts, scan, host sync for the total, draw: one hop's picks for ``rows``, exactly sized."""
         import cupy
 
-        rows = nodes[begin:] if begin else nodes
-        n, fanout = int(rows.size), np.int32(self.spec.fanouts[hop])
-        counts = cupy.empty(n, np.int32)
-        offsets = cupy.empty(n + 1, np.int64)
-        offsets.data.memset_async(0, 8)
-        work = cupy.empty(n, np.int64) if self.strategy != "block-bsp" else None
-        size, batch, number = np.uint64(n), np.uint32(batch_id), np.int32(hop)
-        args: tuple[Any, ...]
-        if n:
-            args = (self.args, rows, size, fanout, counts, np.uint64(0) if work is None else work)
-            self.k["count_rows"]((-(-n // 256),), (256,), args)
-        cupy.cumsum(counts, out=offsets[1:])
-        scanned = None
-        if work is not None:
-            scanned = cupy.empty(n + 1, np.int64)
-            scanned.data.memset_async(0, 8)
-            cupy.cumsum(work, out=scanned[1:])
-        total = int(offsets[-1])  # the host waits here, as these systems do
-        neighbors = cupy.empty(total, self.graph.indices.dtype)
-        positions = cupy.empty(total, np.int64)
-        slots = cupy.empty(max(1, total), np.int32)
-        trace: Any = np.uint64(0) if events is None else events.rows(hop, n)
+        work = self.prepare(rows, hop)
+        neighbors = cupy.empty(work.total, self.graph.indices.dtype)
+        positions = cupy.empty(work.total, np.int64)
+        slots = cupy.empty(max(1, work.total), np.int32)
+        trace = _NOT_TRACED if events is None else events.rows(hop, int(rows.size))
         if events is not None:
             events.mark("prepared", hop)
-        sms, knobs = self.launcher.sms, self.launcher.knobs
-        head = (self.args, rows)
-        if n and self.strategy == "block-bsp":
-            args = (*head, fanout, number, batch, offsets, slots, neighbors, positions, trace)
-            self.k["draw_blocks"]((n,), (knobs.block_threads,), args)
-        elif n and self.strategy == "turbo-bsp":
-            grid = min(n, knobs.blocks_per_sm["turbo-bsp"] * sms)
-            args = (*head, size, fanout, number, batch, offsets, slots, neighbors, positions, scanned, trace)
-            self.k["draw_balanced"]((grid,), (128,), args)
-        elif n:
-            edge_grid = (knobs.blocks_per_sm["edge-bsp"] * sms,)
-            self.k["edge_begin"](edge_grid, (256,), (*head, size, fanout, number, batch, offsets, slots))
-            self.k["edge_draw"](
-                edge_grid, (256,), (*head, size, fanout, number, batch, offsets, slots, scanned)
-            )
-            self.k["edge_gather"](
-                edge_grid, (256,), (*head, size, offsets, slots, neighbors, positions, trace)
-            )
+        self.launch_draw(work, hop, batch_id, (slots, neighbors, positions), trace)
         if events is not None:
             events.mark("drawn", hop)
-        picks = HopPicks(rows, counts, neighbors, positions)
-        picks.__dict__["offsets"] = offsets
+        picks = HopPicks(rows, work.counts, neighbors, positions)
+        picks.__dict__["offsets"] = work.offsets
         return picks
+
+    def prepare(self, rows: Any, hop: int) -> HopWork:
+        """Count what the rows of ``hop`` need, and scan the counts; the host waits for the total."""
+        import cupy
+
+        n = int(rows.size)
+        counts = cupy.empty(n, np.int32)
+        work = cupy.empty(n, np.int64) if self.strategy != "block-bsp" else None
+        if n:
+            kept = np.uint64(0) if work is None else work
+            args = (self.args, rows, np.uint64(n), np.int32(self.spec.fanouts[hop]), counts, kept)
+            self.k["count_rows"]((-(-n // 256),), (256,), args)
+        offsets = _begins(counts)
+        scanned = None if work is None else _begins(work)
+        total = int(offsets[-1])  # the host waits here, as these systems do
+        return HopWork(rows, counts, offsets, scanned, total)
+
+    def launch_draw(
+        self, work: HopWork, hop: int, batch_id: int, out: tuple[Any, Any, Any], trace: Any = _NOT_TRACED
+    ) -> None:
+        """Launch the kernels that draw one hop. Nothing waits.
+
+        Args:
+            work: of :meth:`prepare`.
+            hop: which hop.
+            batch_id: of the mini-batch.
+            out: slots ``int32``, neighbours (ids) and positions ``int64``, room for ``work.total`` each.
+            trace: ``uint64[4 n]``, the rows' records in a traced run.
+        """
+        n = int(work.rows.size)
+        if not n:
+            return
+        k, sms, knobs = self.k, self.launcher.sms, self.launcher.knobs
+        size, fanout = np.uint64(n), np.int32(self.spec.fanouts[hop])
+        head, ids = (self.args, work.rows), (np.int32(hop), np.uint32(batch_id))
+        offsets, slots = work.offsets, out[0]
+        args: tuple[Any, ...]
+        if self.strategy == "block-bsp":
+            args = (*head, fanout, *ids, offsets, *out, trace)
+            k["draw_blocks"]((n,), (knobs.block_threads,), args)
+        elif self.strategy == "turbo-bsp":
+            grid = (min(n, knobs.blocks_per_sm["turbo-bsp"] * sms),)
+            args = (*head, size, fanout, *ids, offsets, *out, work.scanned, trace)
+            k["draw_balanced"](grid, (128,), args)
+        else:
+            grid = (knobs.blocks_per_sm["edge-bsp"] * sms,)
+            k["edge_begin"](grid, (256,), (*head, size, fanout, *ids, offsets, slots))
+            k["edge_draw"](grid, (256,), (*head, size, fanout, *ids, offsets, slots, work.scanned))
+            k["edge_gather"](grid, (256,), (*head, size, offsets, *out, trace))
+
+
+def _begins(counts: Any) -> Any:
+    """Exclusive sums of ``counts`` and the total behind them, ``int64[n + 1]``."""
+    import cupy
+
+    out = cupy.empty(counts.size + 1, np.int64)
+    out.data.memset_async(0, 8)
+    cupy.cumsum(counts, out=out[1:])
+    return out

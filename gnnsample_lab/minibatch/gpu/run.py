@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
-from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
+from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, Phase, capture
 from gnnsample_lab.sampling.neighbors.plan import MAX_NODES, STATUS_BAD_SEED, STATUS_BROKEN, STATUS_STALLED
 from gnnsample_lab.sampling.neighbors.sizes import MAX_MARGIN, Sizer, seed_capacity
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec
@@ -278,9 +278,14 @@ class GpuEngine:
                 if view[i * 64 + 63] != flag:
                     raise RuntimeError(f"strategy {self.strategy!r} did not report its totals")
 
+    def phases(self, ws: Workspace) -> Iterator[Phase]:
+        """Everything that a launch puts on the stream, in order: the strategy's phases, then the scan."""
+        yield from self.launcher.phases(ws)
+        yield Phase("scanned", 0, lambda: self.finisher.scan(ws))
+
     def _work(self, ws: Workspace) -> None:
-        self.launcher(ws)
-        self.finisher.scan(ws)
+        for phase in self.phases(ws):
+            phase.launch()
 
     def _decide(self, seeds: Sequence[Any], first_batch_id: int) -> None:
         """``strategy="auto"``: run the candidates on these very seeds and keep the fastest."""

@@ -60,20 +60,9 @@ class Timing:
 def timed_launch(engine: GpuEngine, ws: Workspace) -> Timing:
     """The work of a launch with events between its kernels (hence never captured)."""
     timing = Timing()
-    launcher = engine.launcher
-    if launcher.strategy in ("bsp", "captured"):
-        ws.plan["delay"], ws.plan["relabel_last"] = launcher.knobs.delay_ns, launcher.knobs.relabel_last
-        ws.clear_tables()
-        launcher._begin(ws)
-        timing.mark("prepared", 0)
-        for hop in range(engine.spec.num_hops):
-            launcher.hop(ws, hop)
-            timing.mark("drawn", hop)
-    else:
-        launcher(ws)
-        timing.mark("sampled", 0)
-    engine.finisher.scan(ws)
-    timing.mark("scanned", 0)
+    for phase in engine.phases(ws):
+        phase.launch()
+        timing.mark(phase.name, phase.hop)
     return timing
 
 
@@ -95,7 +84,7 @@ def attach_trace(engine: GpuEngine, ws: Workspace, batch: MiniBatch, timing: Tim
         counts.append(_read(entry["counts"], rows, np.dtype(np.int32)))
         hops.append(np.full(rows, hop, dtype=np.uint8))
     kernel_us = None
-    if engine.launcher.strategy in ("bsp", "captured"):
+    if any(name == "drawn" for name, *_ in timing.events):  # a kernel per hop
         kernel_us = [timing.between_us("drawn", hop) for hop in range(engine.spec.num_hops)]
     lost = _lost(ws, counters) if queued and engine.paper else None
     build_trace(engine, batch, records, hops, vertices, counts, timing, kernel_us, None, lost)

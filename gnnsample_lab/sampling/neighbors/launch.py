@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,6 +54,21 @@ class Knobs:
     macros: dict[str, int] = field(default_factory=dict)
 
 
+class Phase(NamedTuple):
+    """A part of a run that a trace times by itself.
+
+    Attributes:
+        name: ``"prepared"`` (empty tables, seeds merged), ``"drawn"`` (one hop), ``"sampled"`` (everything, where the
+            hops are not apart) or ``"scanned"`` (sizes and offsets).
+        hop: the hop of ``"drawn"``, else 0.
+        launch: puts the kernels on the current stream.
+    """
+
+    name: str
+    hop: int
+    launch: Callable[[], None]
+
+
 class Launcher:
     """Compiles and launches the kernels of one strategy for one spec."""
 
@@ -90,23 +106,32 @@ class Launcher:
             return None
         return power_of_two(max(strides), 8)
 
-    def __call__(self, ws: Workspace) -> None:
-        """Sample all mini-batches of ``ws``: the kernels write the rows of every hop and the counters."""
+    def phases(self, ws: Workspace) -> Iterator[Phase]:
+        """What samples all mini-batches of ``ws``, in order: the kernels write the rows of every hop and the counters.
+
+        Plain, captured and traced runs and benchmarks all launch these phases.
+        """
+        if self.strategy == "grid-barrier":
+            yield Phase("sampled", 0, lambda: self._grid_barrier(ws))
+        elif self.strategy in QUEUE_STRATEGIES:
+            yield Phase("sampled", 0, lambda: self._queue(ws))
+        else:
+            yield Phase("prepared", 0, lambda: self._begin(ws))
+            for hop in range(self.spec.num_hops):
+                yield Phase("drawn", hop, partial(self._hop, ws, hop))
+
+    def _prepare(self, ws: Workspace) -> None:
+        """Tell the kernels what the knobs say, and empty the tables."""
         ws.plan["delay"] = self.knobs.delay_ns
         ws.plan["relabel_last"] = self.knobs.relabel_last
         ws.plan["self_reuse"] = self.knobs.self_reuse
         ws.clear_tables()
-        if self.strategy == "grid-barrier":
-            self._grid_barrier(ws)
-            return
-        self._begin(ws)
-        if self.strategy in QUEUE_STRATEGIES:
-            self._queue(ws)
-        else:
-            for hop in range(self.spec.num_hops):
-                self.hop(ws, hop)
 
     def _begin(self, ws: Workspace) -> None:
+        self._prepare(ws)
+        self._merge_seeds(ws)
+
+    def _merge_seeds(self, ws: Workspace) -> None:
         shape, table = ws.shape, ws.shape.table
         if shape.seed_cap <= ONE_BLOCK_SEEDS:
             begin = self.kernel("hops/hop.cu", "begin", table, 8)
@@ -120,7 +145,7 @@ class Launcher:
             kernel = self.kernel("hops/hop.cu", name, table, 8)
             kernel((seed_blocks(shape.seed_cap), shape.num_batches), (NUMBER_BLOCK,), (ws.args,))
 
-    def hop(self, ws: Workspace, hop: int) -> None:
+    def _hop(self, ws: Workspace, hop: int) -> None:
         """The kernel of one hop, strategies `bsp` and `captured`."""
         warps = 4 if self.wide_ids else 8
         kmax = self.kmax(ws, hop)
@@ -131,6 +156,7 @@ class Launcher:
         kernel((grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop)))
 
     def _grid_barrier(self, ws: Workspace) -> None:
+        self._prepare(ws)
         warps = 4 if self.wide_ids else 8
         kernel = self.kernel("hops/grid_barrier.cu", "grid_barrier", ws.shape.table, self.kmax(ws))
         resident = self._resident("grid-barrier", kernel, warps * 32)
@@ -138,11 +164,12 @@ class Launcher:
         ws.arrived.data.memset_async(0, ws.arrived.nbytes)
         begun = ws.shape.seed_cap > ONE_BLOCK_SEEDS
         if begun:
-            self._begin(ws)
+            self._merge_seeds(ws)
         args = (ws.args, ws.arrived, np.int32(begun))
         kernels.launch_cooperative(kernel, (grid, ws.shape.num_batches), (warps * 32,), args)
 
     def _queue(self, ws: Workspace) -> None:
+        self._begin(ws)
         name, threads, shared = self.strategy.replace("-", "_"), self.knobs.queue_threads, 0
         if threads is None:
             threads = 128 if self.spec.rule == 1 else 64

@@ -162,6 +162,10 @@ class Workspace:
         """Fill host record ``i``; one ``struct`` call is several times faster than setting NumPy fields."""
         BATCH_PACK(self._batch_bytes, i * BATCH.itemsize, seeds, count, wide, batch_id, base, tag, 0)
 
+    def read_batches_at(self, address: int) -> None:
+        """The next launches read their :data:`~.plan.BATCH` records from device memory at ``address``."""
+        self.plan["host_batches"], self.plan["batches"] = 0, address
+
     def write_out(self, words: list[int]) -> None:
         """Fill ``out`` in the kernel argument, for a launch of one mini-batch."""
         OUT_PACK(self._job_bytes, OUT_OFFSET, *words)
