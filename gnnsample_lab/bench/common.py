@@ -18,8 +18,7 @@ from gnnsample_lab.graph import load
 from gnnsample_lab.graph.recency import recency_weights
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
-from . import environment
-from .environment import scaled
+from .record import graph_facts, scaled
 from .session import Session
 
 BATCH = 8000
@@ -107,7 +106,7 @@ def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
     for name in wanted:
         loaded = session._kept.get(("graph", name, False)) or session._kept.get(("graph", name, True))
         if loaded is not None:
-            found[name] = environment.graph_facts(loaded)
+            found[name] = graph_facts(loaded)
     return found
 
 

@@ -16,12 +16,12 @@ from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.sampling.neighbors.launch import Knobs
 
-from . import checks, environment, timing
-from .environment import scaled
-from .errors import Unavailable, VerificationError
+from . import timing, verify
 from .floors import floor
 from .floors.candidates import Rotation
 from .floors.candidates_per_hop import PerHopRotation
+from .record import graph_facts, scaled
+from .suite import Unavailable, VerificationError
 
 GRAPHS = ("rmat", "products-like")
 PASSES = 3
@@ -224,9 +224,9 @@ class Session:
                     key = (strategy, pick, name, batch_size if name else 0, tuple(fanouts) if name else ())
                     if key not in self._verified:
                         if name is None:
-                            self._verified[key] = checks.verify_small([strategy], pick)
+                            self._verified[key] = verify.verify_small([strategy], pick)
                         else:
-                            self._verified[key] = checks.verify_on_graph(
+                            self._verified[key] = verify.verify_on_graph(
                                 self, name, [strategy], pick, batch_size, fanouts
                             )
                     total += self._verified[key]
@@ -257,7 +257,7 @@ class Session:
         def whole(knobs: Knobs) -> float:
             rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs)
             us = timing.replay_us(rotation.graphs, rotation.prepare, passes=PASSES)
-            checks.check_rotation(rotation, recorded, what)
+            verify.check_rotation(rotation, recorded, what)
             return us
 
         measure = per_hop if strategy in PER_HOP_STRATEGIES else whole
@@ -266,8 +266,7 @@ class Session:
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         return {
-            name: environment.graph_facts(next(g for (n, _), g in self._graphs.items() if n == name))
-            for name in names
+            name: graph_facts(next(g for (n, _), g in self._graphs.items() if n == name)) for name in names
         }
 
 

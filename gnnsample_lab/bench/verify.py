@@ -1,23 +1,33 @@
-"""Equality of all strategies and table kinds with the CPU twin, and the record of sample hashes."""
+"""Do the strategies return the CPU twin's sample? One that does not is not timed.
+
+Before a suite times anything, a few configurations and one mini-batch of its own graph are compared; ``bench verify``
+compares every configuration, strategy and table kind and records the hashes of the samples.
+"""
 
 from __future__ import annotations
 
 import functools
-import multiprocessing
-import signal
-from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from gnnsample_lab.device import kernels, runtime
+import numpy as np
+
+from gnnsample_lab.device import runtime
+from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.resources import resource_path
 from gnnsample_lab.sampling.neighbors.launch import Knobs
-from gnnsample_lab.sampling.neighbors.plan import TABLES
+from gnnsample_lab.sampling.neighbors.plan import CTR_ROWS, TABLES
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES, STRATEGIES
 
 from .configurations import Configuration, configurations, test_graph
+from .suite import VerificationError
 
+if TYPE_CHECKING:
+    from .session import Session
+
+HASHES = "sample_hashes.json"
 GPU_STRATEGIES = tuple(s for s in STRATEGIES if s != "auto")
 
 
@@ -60,49 +70,6 @@ def gpu_hash(
     return sampler.sample(config.seeds(), config.batch_id).canonical().sha256()
 
 
-def _compile(variant: tuple[str, tuple[tuple[str, str], ...], str]) -> None:
-    path, macros, name = variant
-    kernels.load_module(path, dict(macros)).get_function(name).kernel  # noqa: B018
-
-
-_ANY_KERNEL = {
-    "sampling/neighbors/hops/hop.cu": "hop",
-    "sampling/neighbors/hops/grid_barrier.cu": "grid_barrier",
-    "sampling/neighbors/hops/per_hop.cu": "draw_blocks",
-    "sampling/neighbors/queue/block.cu": "persistent",
-    "sampling/neighbors/queue/tile.cu": "persistent_tile",
-    "minibatch/gpu/finish.cu": "emit_one",
-    "minibatch/id_map/insert_count_compact.cu": "insert",
-}
-
-
-def warm_up(workers: int, tables: Iterable[int] = (0, 1, 2), traced: bool = False) -> int:
-    """Compile the sampling kernels in parallel processes into CuPy's disk cache; returns how many there were."""
-    jobs = set()
-    for variant in kernels.all_variants():
-        macros = dict(variant.macros)
-        path = variant.path.relative_to(kernels.PACKAGE_ROOT).as_posix()
-        name = _ANY_KERNEL.get(path)
-        if name is None or macros.get("ID_T") == "long" or int(macros.get("TABLE_KIND", 0)) not in tables:
-            continue
-        if macros.get("TRACE") == "1" and not traced:
-            continue
-        jobs.add((path, variant.macros, name))
-        wide = tuple(pair for pair in variant.macros if pair[0] != "KMAX")
-        if variant.path.name != "finish.cu":
-            jobs.add((path, wide, name))
-    with worker_pool(workers) as pool:
-        list(pool.map(_compile, sorted(jobs), chunksize=4))
-    return len(jobs)
-
-
-def worker_pool(workers: int) -> ProcessPoolExecutor:
-    """Spawned processes that leave Ctrl-C to this one: each of them would print a traceback."""
-    context = multiprocessing.get_context("spawn")
-    ignored = (signal.SIGINT, signal.SIG_IGN)
-    return ProcessPoolExecutor(workers, context, initializer=signal.signal, initargs=ignored)
-
-
 def verify_all(limit: int | None = None) -> dict[str, Any]:
     """Compare every configuration under every strategy with the CPU twin.
 
@@ -128,3 +95,136 @@ def verify_all(limit: int | None = None) -> dict[str, Any]:
                 else:
                     hashes[config.key] = found
     return {"hashes": hashes, "checked": checked, "failures": failures, "device": runtime.device_name()}
+
+
+def chosen_configurations(pick: str) -> list[Configuration]:
+    """A few of the configurations of ``bench verify`` under ``pick``: every graph, kernels that suites time."""
+    found = []
+    for config in configurations():
+        options = dict(config.options)
+        small = tuple(options["fanouts"]) in ((10, 10, 10), (5, 3))
+        if small and options.get("pick") == pick and options["expand"] == "frontier":
+            found.append(config)
+    return found
+
+
+def _refuse(strategy: str, what: str, found: str, expected: str) -> None:
+    raise VerificationError(
+        f"strategy {strategy!r} is not timed: on {what} it returned sample {found[:16]}, the CPU twin {expected[:16]}"
+    )
+
+
+def verify_small(strategies: Sequence[str], pick: str) -> int:
+    """Compare ``strategies`` with the CPU twin on :func:`chosen_configurations`; returns the samples compared.
+
+    Raises:
+        VerificationError: a sample differs.
+    """
+    checked = 0
+    for config in chosen_configurations(pick):
+        expected = cpu_hash(config)
+        for strategy in strategies:
+            found = gpu_hash(config, strategy)
+            checked += 1
+            if found != expected:
+                _refuse(strategy, config.key, found, expected)
+    return checked
+
+
+def verify_on_graph(
+    session: Session, name: str, strategies: Sequence[str], pick: str, batch_size: int, fanouts: Sequence[int]
+) -> int:
+    """Compare ``strategies`` with the CPU twin on one mini-batch of a benchmark graph.
+
+    Raises:
+        VerificationError: the sample differs.
+    """
+    (seeds,) = session.batches(name, batch_size, 1)
+    expected = sample_hash(session.host_graph(name), fanouts, pick, seeds.get(), "auto", "cpu")
+    for strategy in strategies:
+        found = sample_hash(session.graph(name), fanouts, pick, seeds, strategy, "cuda")
+        if found != expected:
+            _refuse(strategy, f"{name}, {batch_size} seeds, fanouts {list(fanouts)}, {pick}", found, expected)
+    return len(strategies)
+
+
+def sample_hash(graph: Any, fanouts: Sequence[int], pick: str, seeds: Any, strategy: str, device: str) -> str:
+    """SHA-256 of one canonical sample, batch id 0."""
+    sampler = NeighborSampler(graph, list(fanouts), strategy=strategy, pick=pick, device=device)
+    return sampler.sample(seeds).canonical().sha256()
+
+
+def check_rotation(rotation: Any, recorded: Sequence[Any], what: str) -> None:
+    """Did the graphs that were just timed do the recorded work? Compares the rows of every hop of the last batch.
+
+    Raises:
+        VerificationError: they did not, or a buffer overflowed.
+    """
+    counters = rotation.ws.counters.get()
+    if int(counters[0]):
+        raise VerificationError(f"{what}: status {int(counters[0])} after the timed run")
+    expected = [int(rows.size) for rows in recorded[-1].frontiers]
+    if rotation.engine.launcher.strategy in QUEUE_STRATEGIES:
+        rows = counters[CTR_ROWS : CTR_ROWS + len(expected)].tolist()
+    else:
+        rows = rotation.level_sizes()[: len(expected)]
+    if rows != expected:
+        raise VerificationError(
+            f"{what}: the timed run expanded {rows} vertices, the recorded sample {expected}"
+        )
+
+
+def check_sample(batch: Any) -> None:
+    """Does a sample without replacement obey its definition? Independent of the code that drew it.
+
+    Every row has min(degree, fanout) picks at distinct positions of its own adjacency, neighbours are what the
+    graph holds there, and each frontier is the distinct union of the last one and its picks.
+
+    Raises:
+        VerificationError: it does not.
+    """
+    graph, expected = batch.graph, np.sort(batch.seeds)
+    for hop, (picks, fanout) in enumerate(zip(batch.picks, batch.spec.fanouts, strict=True)):
+        start, end = graph.indptr[picks.frontier], graph.indptr[picks.frontier + 1]
+        counts = end - start if fanout < 0 else np.minimum(end - start, fanout)
+        row = np.repeat(np.arange(picks.frontier.size), picks.counts)
+        inside = (picks.positions >= start[row]) & (picks.positions < end[row])
+        holds = {
+            "frontier": np.array_equal(np.sort(picks.frontier), expected),
+            "counts": np.array_equal(picks.counts, counts),
+            "positions": bool(inside.all()) and np.unique(picks.positions).size == picks.num_picks,
+            "neighbors": np.array_equal(picks.neighbors, graph.indices[picks.positions]),
+        }
+        if not all(holds.values()):
+            wrong = ", ".join(name for name, good in holds.items() if not good)
+            raise VerificationError(
+                f"hop {hop} of batch {batch.batch_id} has wrong {wrong}; nothing is timed"
+            )
+        expected = np.union1d(picks.frontier, picks.neighbors)
+
+
+def recorded_hashes() -> dict[str, str]:
+    """Configuration -> SHA-256 as a GPU run recorded them; empty when none is shipped."""
+    try:
+        path = resource_path(f"data/measured/{HASHES}")
+    except FileNotFoundError:
+        return {}
+    with reading(path, "recorded hashes"):
+        return dict(read_json(path)["hashes"])
+
+
+def check_recorded_hashes(configs: Iterable[Configuration]) -> int:
+    """Recompute ``configs`` on the CPU and compare with what a GPU recorded; returns how many were recorded.
+
+    Raises:
+        VerificationError: one differs.
+    """
+    recorded = recorded_hashes()
+    known = [config for config in configs if config.key in recorded]
+    for config in known:
+        found = cpu_hash(config)
+        if found != recorded[config.key]:
+            raise VerificationError(
+                f"{config.key}: the CPU drew {found[:16]}, the recorded GPU {recorded[config.key][:16]}"
+            )
+    return len(known)

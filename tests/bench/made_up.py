@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import Graph
-from gnnsample_lab.bench import environment
 from gnnsample_lab.bench.floors import floor
+from gnnsample_lab.bench.record import graph_facts
 from gnnsample_lab.bench.session import Session
 
 MADE_UP_US = {
@@ -56,4 +56,4 @@ class MadeUpSession(Session):
         return {"us": us, "best": "knob=2", "sweep": {"knob=1": 2 * us, "knob=2": us}}
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
-        return {name: {**environment.graph_facts(self.toy), "title": f"{name} (synthetic)"} for name in names}
+        return {name: {**graph_facts(self.toy), "title": f"{name} (synthetic)"} for name in names}

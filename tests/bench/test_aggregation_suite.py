@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.bench import report, runner
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.fastgl import (
     aggregation,
     aggregation_measures,

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab.bench import common, papers, report, report_data, runner, targets
-from gnnsample_lab.bench.environment import scaled
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench import common, report, runner
+from gnnsample_lab.bench.record import scaled, write_json
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.bench.suites import SUITES, fastgl, gnnlab, targets_of
 from gnnsample_lab.bench.suites.fastgl import id_map, memory_io, training, training_curves, training_scale
 from gnnsample_lab.bench.suites.gnnlab import caching, extraction
 from gnnsample_lab.device.runtime import cuda_available
@@ -186,9 +187,7 @@ def test_scaled_graphs_scale_their_batches() -> None:
 
 @pytest.mark.skipif(cuda_available(), reason="there is a GPU")
 def test_without_a_gpu_what_is_timed_is_unavailable() -> None:
-    timed = [
-        name for name, suite in runner._SUITES.items() if suite.needs_gpu and name in report_data.COLUMNS
-    ]
+    timed = [name for name, suite in SUITES.items() if suite.needs_gpu]
     assert len(timed) > 15
     for name in timed:
         with pytest.raises(Unavailable, match="needs a GPU"):
@@ -259,7 +258,7 @@ def test_figure9_compares_with_ours_and_fastgl(fresh, made_up_training) -> None:
     assert rows["gcn", "gnnlab"]["speedup"] == pytest.approx(2.0)
     assert record["targets"] == [], "the target is for products-like"
     record["rows"] = [{**row, "graph": "products-like"} for row in record["rows"]]
-    assert targets.of(record)[0].measured == pytest.approx(10.0) and targets.of(record)[0].met
+    assert targets_of(record)[0].measured == pytest.approx(10.0) and targets_of(record)[0].met
     text = report.text(record)
     assert "scaled alike" not in text and "times the steps of an epoch" in text
     assert "11.8" in text and "28.9" in text, "the paper's speed-ups stand beside"
@@ -343,7 +342,7 @@ def test_accuracy_is_compared_with_the_noise_of_the_seeds() -> None:
     assert found["difference"] == pytest.approx(0.02) and found["noise"] == pytest.approx(0.02)
     assert found["over_noise"] == pytest.approx(1.0)
     record = {"suite": "fastgl-fig16", "rows": [], "differences": [{**found, "over_noise": 1.5}]}
-    assert not targets.of(record)[0].met
+    assert not targets_of(record)[0].met
     assert training_curves.thin([float(i) for i in range(1000)], 5) == [0.0, 250.0, 500.0, 749.0, 999.0]
 
 
@@ -352,7 +351,7 @@ def test_accuracy_is_compared_with_the_noise_of_the_seeds() -> None:
 
 def _rows(suite: str, *rows: dict[str, Any]) -> dict[str, Any]:
     record: dict[str, Any] = {"suite": suite, "rows": list(rows)}
-    record["targets"] = [t._asdict() for t in targets.of(record)]
+    record["targets"] = [t._asdict() for t in targets_of(record)]
     return record
 
 
@@ -416,7 +415,7 @@ def test_targets_of_aggregation() -> None:
 
 def test_published_values_are_the_papers() -> None:
     """FastGL's tables 1, 2, 4, 7, 8, 9 and GNNLab's 2 and 5, typed a second time from the papers."""
-    fastgl = {n: papers.for_suite(f"fastgl-table{n}") for n in (1, 2, 3, 4, 7, 8, 9)}
+    fastgl = {n: SUITES[f"fastgl-table{n}"].paper for n in (1, 2, 3, 4, 7, 8, 9)}
     order = ("reddit-like", "products-like", "mag-like", "papers100M-like")
 
     def column(table: int, key: str, **where: str) -> list[Any]:
@@ -440,13 +439,13 @@ def test_published_values_are_the_papers() -> None:
         base = next(r for r in fastgl[8]["rows"] if r["graph"] == row["graph"])
         assert row["speedup"] == pytest.approx(base["epoch_s"] / row["epoch_s"], rel=0.05)
     similar = {
-        (r["graph"], r["sampler"]): r["similarity_percent"] for r in papers.for_suite("gnnlab-table2")["rows"]
+        (r["graph"], r["sampler"]): r["similarity_percent"] for r in SUITES["gnnlab-table2"].paper["rows"]
     }
     assert [similar[g, "k-hop"] for g in ("products-like", "twitter-like", "papers100M-like", "uk-like")] == [
         73.97, 78.89, 91.29, 77.46,
     ]  # fmt: skip
     assert (similar["uk-like", "walks"], similar["twitter-like", "weighted"]) == (64.40, 66.64)
-    extract = {(r["graph"], r["model"], r["policy"]): r for r in papers.for_suite("gnnlab-fig12")["rows"]}
+    extract = {(r["graph"], r["model"], r["policy"]): r for r in SUITES["gnnlab-fig12"].paper["rows"]}
     row = extract["papers100M-like", "gcn", "degree"]
     assert (row["extract_s"], row["cache_percent"], row["hit_percent"]) == (3.64, 7, 38)
     row = extract["twitter-like", "pinsage", "presample"]
@@ -454,12 +453,11 @@ def test_published_values_are_the_papers() -> None:
 
 
 def test_every_suite_has_columns_and_a_source() -> None:
-    new = [
-        n for n in runner._SUITES if n.startswith(("fastgl", "gnnlab")) or n in ("extraction", "aggregation")
-    ]
-    assert set(new) == {n for n in report_data.COLUMNS if not n.startswith("nextdoor")} and len(new) == 25
+    new = [suite.name for suite in (*fastgl.SUITES, *gnnlab.SUITES)]
+    assert len(new) == 25 and set(new) <= set(SUITES)
     for name in new:
-        paper = papers.for_suite(name)
+        assert SUITES[name].columns
+        paper = SUITES[name].paper
         if name in ("extraction", "aggregation"):
             assert paper == {}
             continue
@@ -486,13 +484,11 @@ def test_the_papers_value_stands_beside_the_row_of_the_same_graph(session) -> No
 
 
 def test_records_are_written_and_read_back(tmp_path: Path, session) -> None:
-    from gnnsample_lab.bench import environment
-
     for name in ("fastgl-table4", "gnnlab-fig10"):
-        environment.write_json(runner.run(name, session=session), tmp_path / f"{name}.json")
+        write_json(runner.run(name, session=session), tmp_path / f"{name}.json")
     records = report.load(tmp_path)
     for record in records.values():
-        assert record["targets"] == [t._asdict() for t in targets.of(record)]
+        assert record["targets"] == [t._asdict() for t in targets_of(record)]
     assert "| PreSC#1 over Degree, everywhere |" in report.markdown(records)
 
 

@@ -10,30 +10,17 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench import papers, report, report_data, runner, targets
-from gnnsample_lab.bench.environment import scaled
-from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.bench.suites import SUITES, targets_of
 from gnnsample_lab.bench.suites.nextdoor import cases as settings
-from gnnsample_lab.bench.suites.nextdoor import (
-    columns as report_nextdoor,
-)
-from gnnsample_lab.bench.suites.nextdoor import (
-    memory as nextdoor_memory,
-)
-from gnnsample_lab.bench.suites.nextdoor import (
-    papers as papers_nextdoor,
-)
-from gnnsample_lab.bench.suites.nextdoor import (
-    profile as nextdoor_profile,
-)
-from gnnsample_lab.bench.suites.nextdoor import runs
-from gnnsample_lab.bench.suites.nextdoor import (
-    tables as nextdoor,
-)
-from gnnsample_lab.bench.suites.nextdoor import (
-    training as nextdoor_training,
-)
+from gnnsample_lab.bench.suites.nextdoor import memory as nextdoor_memory
+from gnnsample_lab.bench.suites.nextdoor import papers, runs
+from gnnsample_lab.bench.suites.nextdoor import profile as nextdoor_profile
+from gnnsample_lab.bench.suites.nextdoor import tables as nextdoor
+from gnnsample_lab.bench.suites.nextdoor import training as nextdoor_training
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.sampling.engine.results.result import AppResult
 from gnnsample_lab.sampling.engine.shape import StepShape
@@ -70,12 +57,12 @@ def test_every_suite_has_columns_and_says_what_the_paper_has() -> None:
         "table1", "table2", "table3", "fig6", "fig7", "fig8", "fig9", "table4", "section84", "table5", "floor"
     )} == set(NAMES)  # fmt: skip
     for name in NAMES:
-        assert report_data.COLUMNS[name] == report_nextdoor.COLUMNS[name]
+        assert SUITES[name].columns
         if name != "nextdoor-floor":
-            assert "NextDoor" in papers.for_suite(name)["source"]
-    assert papers.for_suite("nextdoor-section84")["source"].endswith("section 8.4")
-    assert papers.for_suite("nextdoor-fig7")["source"].endswith("figure 7")
-    paper = {row["kernel"]: row for row in papers_nextdoor.TABLE2}
+            assert "NextDoor" in SUITES[name].paper["source"]
+    assert SUITES["nextdoor-section84"].paper["source"].endswith("section 8.4")
+    assert SUITES["nextdoor-fig7"].paper["source"].endswith("figure 7")
+    paper = {row["kernel"]: row for row in papers.TABLE2}
     for draws in (1, 31, 32, 1024, 1025):
         row = paper[nextdoor.paper_kernel(draws)]
         assert row["least"] <= draws <= (row["most"] or draws)
@@ -339,7 +326,8 @@ def test_transits_can_be_sent_to_one_kernel() -> None:
 
 
 def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch) -> None:
-    from gnnsample_lab.bench.floors import nextdoor_floor, walk_floor
+    from gnnsample_lab.bench.floors import walk_floor
+    from gnnsample_lab.bench.suites.nextdoor import floor as nextdoor_floor
     from gnnsample_lab.bench.suites.nextdoor import native
 
     asked = []
@@ -414,14 +402,14 @@ def _figure7(**changes: Any) -> dict[str, Any]:
 
 
 def test_targets_take_the_worst_row_and_the_best_k_hop() -> None:
-    found = targets.of(_figure7())
+    found = targets_of(_figure7())
     assert len(found) == 4 and all(t.met for t in found)
     assert target(found, "at its best").measured == 2.5
     assert target(found, "one CPU core").measured == 150, "k-hop is no walk"
-    found = targets.of(_figure7(over_sample=0.9, over_vanilla=0.99, over_cpu_core=90.0))
+    found = targets_of(_figure7(over_sample=0.9, over_vanilla=0.99, over_cpu_core=90.0))
     assert [t.met for t in found] == [False, True, False, False]
     assert target(found, "sample-parallel, everywhere").where == "orkut-like, DeepWalk"
-    assert targets.of(_figure7(device="cpu")) == targets.of({**_figure7(), "rows": _figure7()["rows"][:2]})
+    assert targets_of(_figure7(device="cpu")) == targets_of({**_figure7(), "rows": _figure7()["rows"][:2]})
 
 
 def test_targets_of_the_floor() -> None:
@@ -430,7 +418,7 @@ def test_targets_of_the_floor() -> None:
         {**row, "app": "DeepWalk, uniform", "over_floor": 2.0},
         {**row, "app": "DeepWalk", "over_floor": 3.5},
     ]
-    found = targets.of({"suite": "nextdoor-floor", "rows": rows})
+    found = targets_of({"suite": "nextdoor-floor", "rows": rows})
     assert [(t.measured, t.met) for t in found] == [(2.0, True), (3.5, False), (1.1, True)]
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gnnsample_lab.bench import report, targets
+from gnnsample_lab.bench import report
 from gnnsample_lab.bench.report import Table
+from gnnsample_lab.bench.suites import SUITES, targets_of
 
 ENVIRONMENT = {
     "date": "2026-01-02T03:04:05+00:00", "commit": "0123456789abcdef", "modified": False, "python": "3.12.1",
     "packages": {}, "cpu": "a CPU", "cpu_cores": 2,
     "gpu": {"name": "NVIDIA H200", "driver": "580.1", "cupy": "14.2.0"},
 }  # fmt: skip
+NEEDS_NCU = {"L1 %", "L2 %"}
+"""Columns that are empty where no profiler was installed."""
 
 
 def whole_process(alone_us: float, fused_us: float) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def test_a_hand_written_file_becomes_a_table_with_its_origin(tmp_path: Path) -> 
     ("alone_us", "fused_us", "met"), [(119.0, 49.0, [True, True]), (121.0, 51.0, [False, False])]
 )
 def test_targets_are_read_off_the_rows(alone_us: float, fused_us: float, met: list[bool]) -> None:
-    found = targets.of(whole_process(alone_us, fused_us))
+    found = targets_of(whole_process(alone_us, fused_us))
     assert [target.met for target in found] == met
     assert [target.measured for target in found] == [alone_us, fused_us]
     table = report.targets_table("t", found).text()
@@ -59,13 +64,13 @@ def test_a_target_is_judged_by_its_worst_row_and_only_where_it_applies() -> None
     record = whole_process(100.0, 40.0)
     record["rows"].append({**record["rows"][0], "batch_size": 2048, "alone_us": 500.0})
     record["rows"].append({**record["rows"][0], "graph": "products-like", "alone_us": 500.0})
-    assert [target.met for target in targets.of(record)] == [True, True]
+    assert [target.met for target in targets_of(record)] == [True, True]
     floor = {"suite": "sampling-floor", "rows": []}
     for batch_size, ratio in ((256, 3.4), (1024, 2.4), (2048, 1.5), (8192, 2.2), (512, 99.0)):
         floor["rows"].append(
             {"graph": "rmat", "batch_size": batch_size, "fanout": 10, "hops": 3, "best_ratio": ratio}
         )
-    found = targets.of(floor)
+    found = targets_of(floor)
     assert [(t.measured, t.met) for t in found] == [(2.2, False), (2.4, True), (3.4, True)]
     assert "8192 seeds" in found[0].where
 
@@ -76,10 +81,10 @@ def test_the_baseline_is_held_against_a_dgl_like_sampler_on_the_same_card_only()
         "speedup": {"persistent": 2.0, "persistent-tile": 3.0},
     }  # fmt: skip
     record = {"suite": "pgsampler-fig8", "environment": ENVIRONMENT, "rows": [row]}
-    (found,) = [t for t in targets.of(record) if "DGL-like" in t.what]
+    (found,) = [t for t in targets_of(record) if "DGL-like" in t.what]
     assert found.measured == pytest.approx(700 / 605) and not found.met
     other = {**ENVIRONMENT, "gpu": {**ENVIRONMENT["gpu"], "name": "NVIDIA L4"}}
-    assert not [t for t in targets.of({**record, "environment": other}) if "DGL-like" in t.what]
+    assert not [t for t in targets_of({**record, "environment": other}) if "DGL-like" in t.what]
 
 
 def test_columns_line_up_and_numbers_are_readable() -> None:
@@ -103,3 +108,34 @@ def test_damaged_and_newer_files_are_named(tmp_path: Path) -> None:
         report.load(tmp_path)
     path.unlink()
     assert report.markdown(report.load(tmp_path)) == "Nothing is recorded yet."
+
+
+def _recorded() -> dict[str, dict[str, Any]]:
+    records = report.load()
+    assert len(records) > 40
+    return records
+
+
+@pytest.mark.parametrize("name", sorted(_recorded()))
+def test_recorded_results_are_shown_in_full(name: str) -> None:
+    """Every column has a value in some row, and the published values are those of the suite's paper."""
+    record = report.load()[name]
+    suite = SUITES[record["suite"]]
+    if suite.name == "verify":
+        return
+    table = report.tables(record)[0]
+    assert table.title.startswith(f"{suite.name}: ") and len(table.rows) == len(record["rows"])
+    published = set(suite.paper.get("show", {})) | {header for header in table.header if "paper" in header}
+    for header, cells in zip(table.header, zip(*table.rows, strict=True), strict=True):
+        assert set(cells) != {"-"} or header in published | NEEDS_NCU, header
+    assert record["paper"] == json.loads(json.dumps(suite.paper))
+
+
+def test_listing_and_reporting_import_nothing_heavy() -> None:
+    script = (
+        "import sys; from gnnsample_lab import bench; from gnnsample_lab.bench import report\n"
+        "bench.list_suites(); report.markdown(report.load())\n"
+        "print([name for name in ('torch', 'cupy', 'numba', 'scipy', 'pandas', 'plotly') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

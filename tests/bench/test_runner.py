@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from gnnsample_lab import bench
-from gnnsample_lab.bench import environment, papers, report, runner, targets
-from gnnsample_lab.bench.suites import host
+from gnnsample_lab.bench import record as records
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.suites import host, targets_of
+from gnnsample_lab.bench.suites.pgsampler import papers
 from gnnsample_lab.device.runtime import cuda_available
 from tests.bench.made_up import MadeUpSession
 
@@ -97,8 +99,8 @@ def test_a_quick_run_never_replaces_a_full_record(tmp_path: Path, monkeypatch, c
         runner, "run", lambda name, **_: {**full_record(), "settings": {"quick": True}, "seconds": 0}
     )
     monkeypatch.setattr(report, "text", lambda record: "")
-    monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
-    full = environment.write_json(full_record(), tmp_path / "cpu.json")
+    monkeypatch.setattr(records, "measured_folder", lambda: tmp_path)
+    full = records.write_json(full_record(), tmp_path / "cpu.json")
     assert bench.main(["cpu", "--quick"]) == 0
     assert json.loads(full.read_text()) == full_record()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cpu-quick.json", "cpu.json"]
@@ -107,7 +109,7 @@ def test_a_quick_run_never_replaces_a_full_record(tmp_path: Path, monkeypatch, c
     assert "holds the record of a full run" in capsys.readouterr().err
     assert json.loads(full.read_text()) == full_record()
     assert bench.main(["cpu", "--quick", "--out", str(tmp_path / "cpu-quick.json")]) == 0, "its own, it may"
-    assert runner.trace_folder(None, True) != runner.trace_folder(None)
+    assert records.trace_folder(None, True) != records.trace_folder(None)
 
 
 @pytest.mark.parametrize("where", ["file/below", "file/below.json", "folder.json"])
@@ -156,23 +158,23 @@ def test_a_reader_that_has_gone_ends_the_whole_command(monkeypatch) -> None:
 
 
 def test_no_save_writes_nothing(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "measured_folder", lambda: tmp_path)
     assert bench.main(["cpu", "--quick", "--graph", TINY, "--no-save"]) == 0
     assert not list(tmp_path.iterdir())
 
 
 def test_results_go_to_the_checkouts_data_folder(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(environment, "measured_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "measured_folder", lambda: tmp_path)
     assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0
     assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}-quick.json"]
 
 
 def test_outside_a_checkout_nothing_is_written_unasked(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(environment, "measured_folder", lambda: None)
+    monkeypatch.setattr(records, "measured_folder", lambda: None)
     assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0
     assert "not written" in capsys.readouterr().out
     with pytest.raises(ValueError, match="--out FOLDER"):
-        runner.trace_folder(None)
+        records.trace_folder(None)
 
 
 def test_a_failing_suite_ends_with_a_code_and_the_next_one_still_runs(
@@ -183,7 +185,7 @@ def test_a_failing_suite_ends_with_a_code_and_the_next_one_still_runs(
 
     real = runner._function
     monkeypatch.setattr(runner, "_function", lambda name: fails if name == "explorers" else real(name))
-    monkeypatch.setattr(runner, "_SUITES", {name: runner._SUITES[name] for name in ("explorers", "cpu")})
+    monkeypatch.setattr(runner, "SUITES", {name: runner.SUITES[name] for name in ("explorers", "cpu")})
     assert bench.main(["all", "--quick", "--graph", TINY, "--out", str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "explorers FAILED: RuntimeError: verification said no" in printed
@@ -193,7 +195,7 @@ def test_a_failing_suite_ends_with_a_code_and_the_next_one_still_runs(
 
 @pytest.mark.skipif(cuda_available(), reason="there is a GPU")
 def test_without_a_gpu_all_skips_and_a_single_suite_fails(tmp_path: Path, capsys) -> None:
-    without = [name for name, suite in runner._SUITES.items() if not suite.needs_gpu]
+    without = [name for name, suite in runner.SUITES.items() if not suite.needs_gpu]
     skip = [word for name in without for word in ("--skip", name)]
     assert bench.main(["all", "--quick", *skip, "--out", str(tmp_path)]) == 0
     assert "sampling-floor SKIPPED" in capsys.readouterr().out
@@ -210,27 +212,27 @@ def test_a_partial_verify_is_not_recorded(tmp_path: Path, capsys) -> None:
 
 
 def test_writing_replaces_whole_or_not_at_all(tmp_path: Path, monkeypatch) -> None:
-    path = environment.write_json({"a": 1}, tmp_path / "x.json")
+    path = records.write_json({"a": 1}, tmp_path / "x.json")
     with pytest.raises(TypeError):
-        environment.write_json({"a": object()}, path)
+        records.write_json({"a": object()}, path)
     assert json.loads(path.read_text()) == {"a": 1} and [p.name for p in tmp_path.iterdir()] == ["x.json"]
 
 
 def test_the_commit_comes_from_the_environment_where_there_is_no_git(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(environment, "checkout_root", lambda: tmp_path)
+    monkeypatch.setattr(records, "checkout_root", lambda: tmp_path)
     monkeypatch.setenv("LAB_COMMIT", "abc123")
-    assert environment.commit() == {"commit": "abc123", "modified": None}
+    assert records.commit() == {"commit": "abc123", "modified": None}
     monkeypatch.delenv("LAB_COMMIT")
-    assert environment.commit()["commit"] is None
+    assert records.commit()["commit"] is None
 
 
 def test_every_file_of_one_run_can_be_read_back(tmp_path: Path) -> None:
     for name in ("pgsampler-fig8", "pgsampler-fig10", "pgsampler-table3"):
-        environment.write_json(runner.run(name, session=MadeUpSession()), tmp_path / f"{name}.json")
-    records = report.load(tmp_path)
-    assert set(records) == {"pgsampler-fig8", "pgsampler-fig10", "pgsampler-table3"}
-    for record in records.values():
-        assert record["targets"] == [t._asdict() for t in targets.of(record)], "report and run agree"
+        records.write_json(runner.run(name, session=MadeUpSession()), tmp_path / f"{name}.json")
+    found = report.load(tmp_path)
+    assert set(found) == {"pgsampler-fig8", "pgsampler-fig10", "pgsampler-table3"}
+    for record in found.values():
+        assert record["targets"] == [t._asdict() for t in targets_of(record)], "report and run agree"
         assert report.tables(record)
 
 

@@ -1,1 +1,71 @@
-"""Suites of benchmarks, a folder per paper."""
+"""The suites: each paper's in a folder of its own, and what is measured beside the papers.
+
+A suite is declared once, where its function stands: name, function, columns, published values, targets. Declarations
+import nothing heavy; the module of a suite's function is imported when the suite runs.
+"""
+
+from __future__ import annotations
+
+from gnnsample_lab.bench import floors
+from gnnsample_lab.bench.suite import WORK, Record, Suite
+from gnnsample_lab.bench.targets import Target, at_least, at_most
+
+from . import fastgl, gnnlab, nextdoor, pgsampler
+
+
+def _cpu(record: Record) -> list[Target]:
+    rows = [row for row in record["rows"] if row["graph"] == "arxiv-like" and row["pick"] == "floyd"]
+    points = [
+        (row["edges_per_s"] / 1e6, f"{row['threads']} threads of {record['environment']['cpu']}")
+        for row in rows
+    ]
+    return at_least("two CPU cores, 1 024 seeds, 3 hops", 10.0, "million edges/s", points)
+
+
+def _explorers(record: Record) -> list[Target]:
+    points = [(row["median_ms"], f"{row['explorer']}.{row['trait']}") for row in record["rows"]]
+    if record["settings"]["device"] == "cpu":
+        return at_most("trait change to finished figure, without a GPU", 1000.0, "ms", points)
+    sampling = [p for p in points if p[1].startswith(("SampleExplorer", "WorkloadExplorer", "QueueExplorer"))]
+    return at_most("trait change to finished figure, sampling explorers, with a GPU", 150.0, "ms", sampling)
+
+
+_GENERAL = (
+    Suite(
+        "traces", "suites.recordings.traces", "records measured traces of every strategy (.npz)",
+        columns={
+            "strategy": "strategy", "pick": "pick", "tasks": "tasks", "lost": "lost", "total us": "total_us",
+            "KiB": lambda row: row["file_bytes"] / 1024,
+        },
+    ),
+    Suite(
+        "cpu", "suites.host.cpu", "sampled edges per second on two CPU cores; needs no GPU", needs_gpu=False,
+        columns={
+            **WORK, "pick": "pick", "threads": "threads", "ms": lambda row: row["wall_us"] / 1e3,
+            "million edges/s": lambda row: row["edges_per_s"] / 1e6,
+        },
+        targets=_cpu,
+    ),
+    Suite(
+        "explorers", "suites.host.explorers", "trait change to finished figure; needs the widgets, no GPU",
+        columns={
+            "explorer": "explorer", "control": "trait", "device": "device", "median ms": "median_ms",
+            "worst ms": "worst_ms",
+        },
+        targets=_explorers, needs_gpu=False,
+    ),
+    Suite(
+        "verify", "suites.recordings.hashes", "every configuration and strategy against the CPU twin; records hashes",
+        last=True, file="sample_hashes.json",
+    ),
+)  # fmt: skip
+
+_ALL = (*floors.SUITES, *pgsampler.SUITES, *_GENERAL, *fastgl.SUITES, *gnnlab.SUITES, *nextdoor.SUITES)
+SUITES: dict[str, Suite] = {suite.name: suite for suite in sorted(_ALL, key=lambda suite: suite.last)}
+"""Name -> suite, in the order of ``bench all``: what matters most first, what takes most memory or time last."""
+
+
+def targets_of(record: Record) -> list[Target]:
+    """The targets that ``record`` says something about: one definition for runs and reports."""
+    suite = SUITES.get(record["suite"])
+    return suite.targets(record) if suite else []

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import checks
-from gnnsample_lab.bench.environment import scaled
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench import verify
+from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph import load
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -64,12 +64,12 @@ def cpu(session: Session) -> dict[str, Any]:
             pool = np.arange(graph.num_nodes) if few else np.asarray(train)
             size = min(batch_size, len(pool))
             for pick in ("floyd", "reservoir"):
-                checked += checks.check_recorded_hashes(checks.chosen_configurations(pick))
+                checked += verify.check_recorded_hashes(verify.chosen_configurations(pick))
                 sampler = NeighborSampler(graph, list(fanouts), pick=pick, device="cpu")
                 rng = np.random.default_rng(0)
                 seeds = [rng.choice(pool, size, replace=False) for _ in range(8 if session.quick else 40)]
                 for i in (0, 1):  # verified, and with that compiled and warm
-                    checks.check_sample(sampler.sample(seeds[i], i))
+                    verify.check_sample(sampler.sample(seeds[i], i))
                     checked += 1
                 edges, times = [], []
                 for i, batch in enumerate(seeds):

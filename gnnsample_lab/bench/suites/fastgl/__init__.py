@@ -1,1 +1,171 @@
-"""FastGL's tables and figures."""
+"""FastGL's evaluation: ID map, aggregation, memory IO, whole training runs."""
+
+from __future__ import annotations
+
+from gnnsample_lab.bench.suite import Suite
+
+from . import papers, targets
+
+_RUN = {
+    "model": "model", "system": "system", "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms",
+    "step ms": "step_ms", "epoch s": "epoch_s",
+}  # fmt: skip
+_SHARES = {"sample %": "sample_percent", "extract %": "extract_percent", "train %": "train_percent"}
+
+_part = papers.PAPER.part
+
+SUITES = (
+    Suite(
+        "fastgl-table8", "suites.fastgl.id_map.table8", "ID map of the same picks by every rung",
+        columns={
+            "ID map": "id_map", "picks": "picks", "nodes": "nodes", "us": "map_us", "epoch s": "epoch_s",
+            "x": "speedup", "GPU us": "gpu_us", "GPU x": "gpu_speedup",
+        },
+        paper=_part(
+            "table 8", papers.TABLE8, ("graph", "id_map"), {"paper s": "epoch_s", "paper x": "speedup"}
+        ),
+        targets=targets.id_map,
+    ),
+    Suite(
+        "aggregation", "suites.fastgl.aggregation.aggregation",
+        "every rung against its bound and the best cuSPARSE algorithm",
+        columns={
+            "batch": "batch_size", "layer": "layer", "direction": "direction", "features": "num_features",
+            "rows": "rows", "edges": "edges", "naive us": "us.naive", "memory-aware us": "us.memory-aware",
+            "grouped us": "us.grouped", "library us": "us.library", "ours us": "ours_us", "bound us": "bound_us",
+            "of bound": "share", "cuSPARSE us": "cusparse_us", "by": "cusparse_best",
+            "over cuSPARSE": "over_cusparse",
+        },
+        targets=targets.aggregation,
+    ),
+    Suite(
+        "fastgl-table3", "suites.fastgl.aggregation.table3", "bandwidth of each memory level, measured",
+        columns={"level": "level", "GB/s": "gbps", "capacity": "capacity"},
+        paper=_part("table 3", papers.TABLE3, ("level",), {"paper GB/s": "gbps", "paper capacity": "capacity"}),
+    ),
+    Suite(
+        "fastgl-table2", "suites.fastgl.aggregation.table2",
+        "cache hits and GFLOP/s of the forward aggregation",
+        columns={
+            "kernel": "kernel", "GFLOP/s": "gflops", "L1 %": "l1_percent", "L2 %": "l2_percent",
+            "read before %": "repeated_percent", "hits": "hits_origin",
+        },
+        paper=_part(
+            "table 2", papers.TABLE2, ("graph",),
+            {"paper L1 %": "l1_percent", "paper L2 %": "l2_percent", "paper GFLOP/s": "gflops"},
+        ),
+    ),
+    Suite(
+        "fastgl-fig12", "suites.fastgl.aggregation.figure12", "roofline of the aggregation kernels",
+        columns={
+            "direction": "direction", "features": "num_features", "kernel": "kernel", "FLOP/byte": "flops_per_byte",
+            "GFLOP/s": "gflops", "roof": "roof_gflops", "asked GB/s": "asked_gbps", "over library": "over_library",
+        },
+        paper=_part("figure 12"),
+    ),
+    Suite(
+        "fastgl-table4", "suites.fastgl.memory_io.table4",
+        "match degrees of an epoch's mini-batches; needs no GPU",
+        columns={
+            "batches": "num_batches", "rows a batch": "rows_per_batch", "average %": "average_percent",
+            "spread %": "spread_percent", "next, as sampled %": "neighbours_as_sampled_percent",
+            "greedy %": "neighbours_greedy_percent", "two-opt %": "neighbours_two_opt_percent",
+        },
+        paper=_part(
+            "table 4", papers.TABLE4, ("graph",),
+            {"paper average %": "average_percent", "paper spread %": "spread_percent"},
+        ),
+        needs_gpu=False,
+    ),
+    Suite(
+        "fastgl-table7", "suites.fastgl.memory_io.table7",
+        "memory IO with random walks: all rows, Match, reorder",
+        columns={
+            "system": "system", "by": "transfer", "ms a batch": "io_ms", "epoch s": "io_s", "x": "speedup",
+            "MB": "mb_per_batch", "reused %": "reused_percent",
+        },
+        paper=_part("table 7", papers.TABLE7, ("graph", "system"), {"paper s": "io_s", "paper x": "speedup"}),
+        targets=targets.match,
+    ),
+    Suite(
+        "fastgl-fig10", "suites.fastgl.memory_io.figure10",
+        "memory IO against the cache ratio, Match with and without reorder",
+        columns={
+            "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": "io_ms", "x": "speedup",
+            "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
+            "reorder takes off": "reorder_gain",
+        },
+        paper=_part("figure 10"), targets=targets.match,
+    ),
+    Suite(
+        "fastgl-fig1", "suites.fastgl.training.figure1",
+        "where an epoch's time goes in DGL's and PyG's configuration",
+        columns={**_RUN, **_SHARES}, paper=_part("figure 1"),
+    ),
+    Suite(
+        "fastgl-fig3", "suites.fastgl.training.figure3", "where it goes as FastGL's techniques are added",
+        columns={**_RUN, "x": "speedup", **_SHARES}, paper=_part("figure 3"),
+    ),
+    Suite(
+        "fastgl-fig9", "suites.fastgl.training.figure9", "epoch time of three models by system, one GPU",
+        columns={**_RUN, "over dgl": "speedup", "fastgl over it": "fastgl_over_it", "lab over it": "lab_over_it"},
+        paper=_part(
+            "figure 9", papers.FIGURE9, ("system",),
+            {"paper: FastGL x, least": "slowest", "most": "fastest", "average": "average"},
+        ),
+        targets=targets.epochs,
+    ),
+    Suite(
+        "fastgl-fig11", "suites.fastgl.training.figure11",
+        "compute time by aggregation kernel, preprocessing included",
+        columns={
+            "system": "system", "kernel": "kernel", "train ms": "train_ms", "x": "speedup", "sums ms": "aggregate_ms",
+            "sums x": "aggregate_speedup", "preprocessing %": "preprocess_percent",
+        },
+        paper=_part("figure 11"),
+    ),
+    Suite(
+        "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
+        columns={
+            "system": "system", "strategy": "strategy", "ID map": "id_map", "ms a batch": "sample_ms",
+            "epoch s": "epoch_s", "over dgl": "speedup",
+        },
+        paper=_part("figure 13"),
+    ),
+    Suite(
+        "fastgl-fig14", "suites.fastgl.training_scale.figure14",
+        "over batch size, feature dimension, fanouts and depth",
+        columns={
+            "part": "part", "batch": "batch_size", "features": "num_features", "fanouts": "fanouts",
+            "system": "system", "sample ms": "sample_ms", "step ms": "step_ms", "epoch s": "epoch_s",
+            "over dgl": "speedup",
+        },
+        paper=_part("figure 14"),
+    ),
+    Suite(
+        "fastgl-fig15", "suites.fastgl.training.figure15", "ablation: the gain of each technique",
+        columns={**_RUN, "over dgl": "speedup", "this step x": "step_gain"}, paper=_part("figure 15"),
+    ),
+    Suite(
+        "fastgl-table1", "suites.fastgl.training_scale.table1",
+        "device memory left while DGL's configuration trains",
+        columns={
+            "features GB": "feature_gb", "in use MB": "peak_mb", "left GB": "left_gb", "of 24 GB": "left_of_24_gb",
+        },
+        paper=_part("table 1", papers.TABLE1, ("graph",), {"paper GB of 24": "left_gb"}),
+    ),
+    Suite(
+        "fastgl-table9", "suites.fastgl.training_scale.table9", "device memory in use by system",
+        columns={"system": "system", "MB": "mb", "over dgl": "over_dgl"},
+        paper=_part("table 9", papers.TABLE9, ("graph", "system"), {"paper MB": "mb"}),
+    ),
+    Suite(
+        "fastgl-fig16", "suites.fastgl.training_curves.figure16",
+        "loss and accuracy of the fast path over DGL's, three seeds; needs no GPU",
+        columns={
+            "model": "model", "system": "system", "seed": "seed", "final loss": "final_loss",
+            "final accuracy": "final_accuracy", "split": "split",
+        },
+        paper=_part("figure 16"), targets=targets.curves, needs_gpu=False,
+    ),
+)  # fmt: skip

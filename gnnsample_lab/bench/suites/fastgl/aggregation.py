@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.environment import scaled
-from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 
 from .aggregation_measures import (
     CHECKED_ROWS,

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.compute.aggregation import ladder
 from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
 from gnnsample_lab.compute.aggregation.bound import aggregation_bound_us, aggregation_cost

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab.bench.errors import Unavailable
+from gnnsample_lab.bench.suite import Unavailable
 
 ALGORITHMS = {"default": 0, "csr-alg1": 4, "csr-alg2": 6, "csr-alg3": 12}
 _NO_TRANSPOSE, _INDEX_32, _BASE_ZERO, _FLOAT_32, _ROW_MAJOR = 0, 2, 0, 0, 2

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.timing import replay_us
 from gnnsample_lab.minibatch.id_map.ladder import IdMap, id_maps, relabel
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.gnnlab.caching import study
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.reuse.match import match_degrees

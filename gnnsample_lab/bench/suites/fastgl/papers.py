@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-SYSTEM = "FastGL, NVIDIA RTX 3090, 3-hop fanouts 5, 10, 15, batch 8000, DGL 1.0.0, PyG 2.1.0"
+from gnnsample_lab.bench.suite import Paper
 
 Rows = tuple[dict[str, Any], ...]
 
@@ -79,57 +79,23 @@ FIGURE9: Rows = (
 )
 """Figure 9 and abstract: FastGL's epoch speed-up over each system, least, most, average; two GPUs."""
 
-FINDINGS: dict[str, str] = {
-    "fastgl-fig1": "PyG spends up to 97 % of an epoch on sampling on the CPU, DGL up to 38 % on sampling; memory IO "
-    "takes up to 77 % of an epoch",
-    "fastgl-fig3": "memory IO takes up to 77 % of DGL's epoch on Products; with Match-Reorder and Memory-Aware, "
-    "sampling takes more than 50 %, and ID map up to 70 % of sampling",
-    "fastgl-fig10": "the greedy reorder takes up to 25 % off the memory IO of Match alone; Match-Reorder helps most "
-    "below a cache ratio of 0.5",
-    "fastgl-fig11": "1.1 x to 6.7 x faster compute than DGL, PyG and GNNAdvisor; preprocessing is up to 75 % of "
-    "GNNAdvisor's compute",
-    "fastgl-fig12": "up to 4.2 x the rate of DGL and GNNAdvisor",
-    "fastgl-fig13": "up to 80.8 x faster sampling than PyG, 2.0 x to 2.5 x than DGL, GCN, two GPUs",
-    "fastgl-fig14": "1.8 x to 3.2 x over the baselines across batch sizes, 1.4 x to 2.5 x across feature dimensions, "
-    "1.2 x to 28.0 x across fanouts and depths",
-    "fastgl-fig15": "Match-Reorder gains most, Memory-Aware 1.6 x; sampling is 31 to 51 % of an epoch",
-    "fastgl-fig16": "FastGL and DGL converge to about the same loss, GCN and GIN on Reddit",
-}  # fmt: skip
-
-
-def for_suite(suite: str) -> dict[str, Any]:
-    """What to print beside ``suite``: ``source``; ``key``, ``rows`` and ``show`` (header -> field) of a table, whose
-    rows stand beside measured rows with the same key; ``finding`` in words. Empty for other suites."""
-    tables: dict[str, dict[str, Any]] = {
-        "fastgl-table1": {"rows": TABLE1, "key": ["graph"], "show": {"paper GB of 24": "left_gb"}},
-        "fastgl-table2": {
-            "rows": TABLE2, "key": ["graph"],
-            "show": {"paper L1 %": "l1_percent", "paper L2 %": "l2_percent", "paper GFLOP/s": "gflops"},
-            "finding": f"peak of an RTX 3090 {PEAK_GFLOPS:.0f} GFLOP/s",
-        },
-        "fastgl-table3": {
-            "rows": TABLE3, "key": ["level"], "show": {"paper GB/s": "gbps", "paper capacity": "capacity"},
-        },
-        "fastgl-table4": {
-            "rows": TABLE4, "key": ["graph"],
-            "show": {"paper average %": "average_percent", "paper spread %": "spread_percent"},
-        },
-        "fastgl-table7": {
-            "rows": TABLE7, "key": ["graph", "system"], "show": {"paper s": "io_s", "paper x": "speedup"},
-        },
-        "fastgl-table8": {
-            "rows": TABLE8, "key": ["graph", "id_map"], "show": {"paper s": "epoch_s", "paper x": "speedup"},
-        },
-        "fastgl-table9": {"rows": TABLE9, "key": ["graph", "system"], "show": {"paper MB": "mb"}},
-        "fastgl-fig9": {
-            "rows": FIGURE9, "key": ["system"],
-            "show": {"paper: FastGL x, least": "slowest", "most": "fastest", "average": "average"},
-        },
-    }  # fmt: skip
-    found = tables.get(suite, {})
-    if not found and suite not in FINDINGS:
-        return {}
-    kind, number = ("table", suite[12:]) if suite.startswith("fastgl-table") else ("figure", suite[10:])
-    more = {"finding": FINDINGS[suite]} if suite in FINDINGS else {}
-    rows = {"rows": list(found["rows"])} if found else {}
-    return {"source": f"{SYSTEM}, {kind} {number}", **found, **rows, **more}
+PAPER = Paper(
+    "FastGL, NVIDIA RTX 3090, 3-hop fanouts 5, 10, 15, batch 8000, DGL 1.0.0, PyG 2.1.0",
+    {
+        "table 2": f"peak of an RTX 3090 {PEAK_GFLOPS:.0f} GFLOP/s",
+        "figure 1": "PyG spends up to 97 % of an epoch on sampling on the CPU, DGL up to 38 % on sampling; memory IO "
+        "takes up to 77 % of an epoch",
+        "figure 3": "memory IO takes up to 77 % of DGL's epoch on Products; with Match-Reorder and Memory-Aware, "
+        "sampling takes more than 50 %, and ID map up to 70 % of sampling",
+        "figure 10": "the greedy reorder takes up to 25 % off the memory IO of Match alone; Match-Reorder helps most "
+        "below a cache ratio of 0.5",
+        "figure 11": "1.1 x to 6.7 x faster compute than DGL, PyG and GNNAdvisor; preprocessing is up to 75 % of "
+        "GNNAdvisor's compute",
+        "figure 12": "up to 4.2 x the rate of DGL and GNNAdvisor",
+        "figure 13": "up to 80.8 x faster sampling than PyG, 2.0 x to 2.5 x than DGL, GCN, two GPUs",
+        "figure 14": "1.8 x to 3.2 x over the baselines across batch sizes, 1.4 x to 2.5 x across feature dimensions, "
+        "1.2 x to 28.0 x across fanouts and depths",
+        "figure 15": "Match-Reorder gains most, Memory-Aware 1.6 x; sampling is 31 to 51 % of an epoch",
+        "figure 16": "FastGL and DGL converge to about the same loss, GCN and GIN on Reddit",
+    },
+)  # fmt: skip

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.systems.table import System, find
 from gnnsample_lab.systems.train import train

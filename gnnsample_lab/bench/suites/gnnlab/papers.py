@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-SYSTEM = "GNNLab, NVIDIA V100 16 GB, batch 8000"
+from gnnsample_lab.bench.suite import Paper
 
 Rows = tuple[dict[str, Any], ...]
 
@@ -53,6 +53,13 @@ TABLE5: Rows = (
 )  # fmt: skip
 """Table 5: seconds an epoch per stage, two GPUs, with cache ratio and hit rate in percent; T_SOTA caches by degree."""
 
+FIGURE12: Rows = tuple(
+    {**{key: row[key] for key in ("graph", "model", "extract_s", "cache_percent", "hit_percent")},
+     "policy": "degree" if row["system"] == "tsota" else "presample"}
+    for row in TABLE5 if row["system"] != "dgl"
+)  # fmt: skip
+"""Extract times of table 5 by the caching policy of each system."""
+
 FIGURE4: Rows = (
     {"graph": "papers100M-like", "part": "a", "cache_percent": 21.0, "extract_ms": 13.1, "hit_percent": 76.8},
     {"graph": "papers100M-like", "part": "a", "cache_percent": 7.0, "extract_ms": 28.7, "hit_percent": 38.0},
@@ -95,51 +102,19 @@ FIGURE11: Rows = (
 )
 """Figure 11b: PreSC reaches 96 %; Degree and Random stay below the values given here."""
 
-FINDINGS: dict[str, str] = {
-    "gnnlab-table2": "on average over 75 % of the footprint overlaps",
-    "gnnlab-fig4": "from 21 % to 7 % of the features cached, extracting takes 2.2 x as long (training 24.4 ms); a 5 GB "
-    "cache hits 10 % at 768 features, where 1.5 GB take about 190 ms",
-    "gnnlab-fig5": "at 7 % the degree policy moves 69 x the optimal's bytes on OGB-Papers; with weighted sampling it "
-    "is far from optimal on Twitter too",
-    "gnnlab-fig10": "at a cache ratio of 10 %, PreSC has 90 to 99 % of the optimal hit rate in all cases and 1.5 x "
-    "Degree's on average, up to 2.2 x; Degree is below 51 % on average without skew or with weights",
-    "gnnlab-fig11": "K up to 2 suffices; PreSC moves less than 500 MB a mini-batch at 900 features with a 5 GB cache, "
-    "Degree and Random nearly 2 GB",
-    "gnnlab-fig12": "PreSC#1 takes 39 % less extract time than Degree and 73 % less than Random on average, up to 87 %",
-}  # fmt: skip
-
-
-def for_suite(suite: str) -> dict[str, Any]:
-    """What to print beside ``suite``, as :func:`gnnsample_lab.bench.suites.fastgl.papers.for_suite`."""
-    tables: dict[str, dict[str, Any]] = {
-        "gnnlab-table2": {"rows": TABLE2, "key": ["graph", "sampler"], "show": {"paper %": "similarity_percent"}},
-        "gnnlab-fig4": {
-            "rows": FIGURE4, "key": ["graph", "part", "cache_percent"],
-            "show": {"paper ms (V100)": "extract_ms", "paper hit %": "hit_percent"},
-        },
-        "gnnlab-fig5": {
-            "rows": FIGURE5, "key": ["graph", "sampler", "cache_percent"],
-            "show": {"paper degree MB": "degree_mb", "paper optimal MB": "optimal_mb"},
-        },
-        "gnnlab-fig10": {},
-        "gnnlab-fig11": {
-            "rows": FIGURE11, "key": ["graph", "sampler", "policy", "cache_percent"],
-            "show": {"paper %": "hit_percent"},
-        },
-        "gnnlab-fig12": {
-            "rows": [
-                {"graph": r["graph"], "model": r["model"], "policy": policy, "extract_s": r["extract_s"],
-                 "cache_percent": r["cache_percent"], "hit_percent": r["hit_percent"]}
-                for r in TABLE5 for policy in ["degree" if r["system"] == "tsota" else "presample"]
-                if r["system"] != "dgl"
-            ],
-            "key": ["graph", "model", "policy"],
-            "show": {"paper s (table 5)": "extract_s", "paper cache %": "cache_percent", "paper hit %": "hit_percent"},
-        },
-    }  # fmt: skip
-    if suite not in tables:
-        return {}
-    found = tables[suite]
-    rows = {"rows": list(found["rows"])} if found else {}
-    kind, number = ("table", suite[12:]) if suite.startswith("gnnlab-table") else ("figure", suite[10:])
-    return {"source": f"{SYSTEM}, {kind} {number}", **found, **rows, "finding": FINDINGS[suite]}
+PAPER = Paper(
+    "GNNLab, NVIDIA V100 16 GB, batch 8000",
+    {
+        "table 2": "on average over 75 % of the footprint overlaps",
+        "figure 4": "from 21 % to 7 % of the features cached, extracting takes 2.2 x as long (training 24.4 ms); a "
+        "5 GB cache hits 10 % at 768 features, where 1.5 GB take about 190 ms",
+        "figure 5": "at 7 % the degree policy moves 69 x the optimal's bytes on OGB-Papers; with weighted sampling it "
+        "is far from optimal on Twitter too",
+        "figure 10": "at a cache ratio of 10 %, PreSC has 90 to 99 % of the optimal hit rate in all cases and 1.5 x "
+        "Degree's on average, up to 2.2 x; Degree is below 51 % on average without skew or with weights",
+        "figure 11": "K up to 2 suffices; PreSC moves less than 500 MB a mini-batch at 900 features with a 5 GB cache, "
+        "Degree and Random nearly 2 GB",
+        "figure 12": "PreSC#1 takes 39 % less extract time than Degree and 73 % less than Random on average, up "
+        "to 87 %",
+    },
+)  # fmt: skip

@@ -1,1 +1,121 @@
-"""NextDoor's tables and figures."""
+"""NextDoor's evaluation: eleven applications, the transit kernels and their index, memory, training, the floor."""
+
+from __future__ import annotations
+
+from gnnsample_lab.bench.suite import Suite
+
+from . import papers, targets
+
+_part = papers.PAPER.part
+
+SUITES = (
+    Suite(
+        "nextdoor-table3", "suites.nextdoor.tables.table3",
+        "NextDoor's graphs beside the paper's; needs no GPU",
+        columns={
+            "nodes": "num_nodes", "edges": "num_edges", "average degree": "average_degree", "largest": "max_degree",
+            "no in-edges %": "without_in_edges_percent",
+        },
+        paper=_part(
+            "table 3", papers.TABLE3, ("graph",),
+            {"paper nodes": "num_nodes", "paper edges": "num_edges", "paper degree": "average_degree"},
+        ),
+        needs_gpu=False,
+    ),
+    Suite(
+        "nextdoor-fig7", "suites.nextdoor.tables.figure7",
+        "eleven applications: over SP, TP and the CPU walker, one core and all",
+        columns={
+            "app": "app", "samples": "num_samples", "transit ms": "ms.transit", "over SP": "over_sample",
+            "over TP": "over_vanilla", "always indexed ms": "always_ms", "always over SP": "always_over_sample",
+            "over one core": "over_cpu_core", "over all cores": "over_cpu_all",
+        },
+        paper=_part("figure 7", range=papers.FIGURE7), targets=targets.figure7,
+    ),
+    Suite(
+        "nextdoor-fig6", "suites.nextdoor.tables.figure6",
+        "share of the scheduling index in the time to sample",
+        columns={
+            "app": "app", "index": "index", "ms": "ms", "index ms": "index_ms", "builds": "builds",
+            "index %": "index_percent",
+        },
+        paper=_part("figure 6", papers.FIGURE6, ("graph", "app"), {"paper %": "index_percent"}),
+    ),
+    Suite(
+        "nextdoor-fig9", "suites.nextdoor.tables.figure9",
+        "over the frontier and the message-passing formulation",
+        columns={
+            "app": "app", "transit ms": "ms.transit", "frontier ms": "ms.frontier", "message ms": "ms.message",
+            "over frontier": "over_frontier", "over message": "over_message",
+        },
+        paper=_part("figure 9"),
+    ),
+    Suite(
+        "nextdoor-table2", "suites.nextdoor.tables.table2",
+        "each transit kernel's cost by draws per transit",
+        columns={
+            "draws per transit": "draws_per_transit", "transits": "transits", "sub-warp ms": "kernel_ms.sub-warp",
+            "block ms": "kernel_ms.block", "grid ms": "kernel_ms.grid", "index ms": "index_ms.block", "best": "best",
+            "paper": "paper_kernel", "ours with index ms": "chosen_ms", "sample-parallel ms": "sample_ms",
+        },
+        paper=_part("table 2"),
+    ),
+    Suite(
+        "nextdoor-floor", "suites.nextdoor.floor.walks",
+        "walks over the floor of their reads; next in Python over the same in CUDA",
+        columns={
+            "app": "app", "walkers": "num_samples", "ms": "ms", "floor ms": "floor_ms", "over floor": "over_floor",
+            "CUDA ms": "native_ms", "over CUDA": "over_native",
+        },
+        targets=targets.floor,
+    ),
+    Suite(
+        "nextdoor-fig8", "suites.nextdoor.profile.figure8",
+        "L2 read transactions relative to sample-parallel",
+        columns={
+            "app": "app", "index": "index", "SP M sectors": "sample_msectors",
+            "transit M sectors": "transit_msectors", "transit of SP": "ratio", "index of it": "index_share",
+            "origin": "origin",
+        },
+        paper=_part("figure 8"),
+    ),
+    Suite(
+        "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
+        columns={
+            "app": "app", "store efficiency %": "store_percent", "SM activity %": "sm_percent", "origin": "origin",
+        },
+        paper=_part(
+            "table 4", papers.TABLE4, ("graph", "app"),
+            {"paper stores %": "store_percent", "paper SM %": "sm_percent"},
+        ),
+    ),
+    Suite(
+        "nextdoor-section84", "suites.nextdoor.memory.section84",
+        "samples per second with a fraction of the graph on the GPU",
+        columns={
+            "app": "app", "of the graph": "fraction", "samples/s": "samples_per_s", "of in memory": "of_in_memory",
+            "over CPU": "over_cpu", "MB streamed": "streamed_mb", "GB/s": "streamed_gbps",
+        },
+        paper=_part(
+            "section 8.4", papers.SECTION84, ("graph", "app"),
+            {"paper samples/s": "samples_per_s", "paper over KnightKing": "over_cpu"},
+        ),
+    ),
+    Suite(
+        "nextdoor-table1", "suites.nextdoor.training.table1", "share of sampling in training, six methods",
+        columns={
+            "method": "method", "sampler": "sampler", "sample ms": "sample_ms", "train ms": "train_ms",
+            "sampling %": "sample_percent",
+        },
+        paper=_part("table 1", papers.TABLE1, ("graph", "method"), {"paper sampling %": "sample_percent"}),
+    ),
+    Suite(
+        "nextdoor-table5", "suites.nextdoor.training.table5", "end to end with CPU samplers over ours",
+        columns={
+            "method": "method", "CPU sampler": "reference", "sample ms": "reference_sample_ms",
+            "epoch s": "reference_epoch_s", "ours: sample ms": "sample_ms", "train ms": "train_ms",
+            "ours: epoch s": "epoch_s", "x": "speedup", "most possible": "most_possible",
+        },
+        paper=_part("table 5", papers.TABLE5, ("graph", "method"), {"paper x": "speedup"}),
+    ),
+)  # fmt: skip

@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gnnsample_lab.bench import common, environment
-from gnnsample_lab.bench.errors import Unavailable
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.record import graph_facts, scaled
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.graph import load
 from gnnsample_lab.graph.errors import DatasetNotFoundError, DownloadError
 from gnnsample_lab.sampling import apps
@@ -87,7 +88,7 @@ def graph(session: Session, name: str, device: str | None = None) -> Any:
         if device == "cpu" and common.device() == "cuda":
             on_gpu = graph(session, name)
             return None if on_gpu is None else on_gpu.to("cpu", features=False)
-        base, scale = environment.scaled(name)
+        base, scale = scaled(name)
         try:
             found = load(base, scale=scale, device=device, features=False, weighted=True, progress=False)
         except (DatasetNotFoundError, DownloadError) as error:
@@ -100,7 +101,7 @@ def graph(session: Session, name: str, device: str | None = None) -> Any:
 
 
 def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
-    return {name: environment.graph_facts(graph(session, name)) for name in wanted}
+    return {name: graph_facts(graph(session, name)) for name in wanted}
 
 
 def cases(session: Session, *wanted: str) -> tuple[str, ...]:

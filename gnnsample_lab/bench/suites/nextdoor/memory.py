@@ -7,8 +7,8 @@ import time
 from typing import Any
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.errors import VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.sampling.engine.results.result import AppResult
 from gnnsample_lab.sampling.engine.run import run_app
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-SYSTEM = "NextDoor, NVIDIA V100 16 GB, two 16-core Xeon Silver 4216, CUDA 11.2"
+from gnnsample_lab.bench.suite import Paper
 
 Rows = tuple[dict[str, Any], ...]
 
@@ -81,55 +81,18 @@ TABLE5: Rows = tuple(
 """Table 5: end-to-end speed-up over the systems with their own samplers; ClusterGCN on Orkut ran out of memory. Of
 GraphSAGE's row only the value for LiveJ can be read."""
 
-FINDINGS: dict[str, str] = {
-    "nextdoor-table1": "up to 62 % of an epoch goes into sampling",
-    "nextdoor-table2": "sub-warp below 32 neighbours to sample of a transit, a block up to 1024, a grid above",
-    "nextdoor-fig6": "5 % (ClusterGCN, LiveJ) to 40.4 % (DeepWalk, Orkut) of the time builds the scheduling index",
-    "nextdoor-fig7": "26.1 x to 50 x over KnightKing (32 cores) for walks, an order of magnitude over the samplers of "
-    "GNN systems, 1.09 x to 6 x over SP",
-    "nextdoor-fig8": "NextDoor makes a fraction of SP's L2 read transactions",
-    "nextdoor-fig9": "faster than Tigr and Gunrock on all shown; the text has no number",
-    "nextdoor-table4": "by nvprof; store efficiency 98.5 % or more, activity 67.8 % or more",
-    "nextdoor-section84": "k-hop 3.3 M and layer 2 M samples a second; walks about half of KnightKing, node2vec 1.5 x",
-    "nextdoor-table5": "up to 4.75 x end to end",
-}
-
-
-def for_suite(suite: str) -> dict[str, Any]:
-    """What to print beside ``suite``, as :func:`gnnsample_lab.bench.suites.fastgl.papers.for_suite`."""
-    tables: dict[str, dict[str, Any]] = {
-        "nextdoor-table1": {
-            "rows": TABLE1, "key": ["graph", "method"], "show": {"paper sampling %": "sample_percent"},
-        },
-        "nextdoor-table2": {},
-        "nextdoor-table3": {
-            "rows": TABLE3, "key": ["graph"],
-            "show": {"paper nodes": "num_nodes", "paper edges": "num_edges", "paper degree": "average_degree"},
-        },
-        "nextdoor-fig6": {"rows": FIGURE6, "key": ["graph", "app"], "show": {"paper %": "index_percent"}},
-        "nextdoor-fig7": {"range": FIGURE7},
-        "nextdoor-fig8": {},
-        "nextdoor-fig9": {},
-        "nextdoor-table4": {
-            "rows": TABLE4, "key": ["graph", "app"],
-            "show": {"paper stores %": "store_percent", "paper SM %": "sm_percent"},
-        },
-        "nextdoor-section84": {
-            "rows": SECTION84, "key": ["graph", "app"],
-            "show": {"paper samples/s": "samples_per_s", "paper over KnightKing": "over_cpu"},
-        },
-        "nextdoor-table5": {"rows": TABLE5, "key": ["graph", "method"], "show": {"paper x": "speedup"}},
-    }  # fmt: skip
-    if suite not in tables:
-        return {}
-    found = tables[suite]
-    rows = {"rows": list(found["rows"])} if "rows" in found else {}
-    finding = {"finding": FINDINGS[suite]} if suite in FINDINGS else {}
-    return {"source": f"{SYSTEM}, {_where(suite)}", **found, **rows, **finding}
-
-
-def _where(suite: str) -> str:
-    part = suite.removeprefix("nextdoor-")
-    if part == "section84":
-        return "section 8.4"
-    return part.replace("table", "table ").replace("fig", "figure ")
+PAPER = Paper(
+    "NextDoor, NVIDIA V100 16 GB, two 16-core Xeon Silver 4216, CUDA 11.2",
+    {
+        "table 1": "up to 62 % of an epoch goes into sampling",
+        "table 2": "sub-warp below 32 neighbours to sample of a transit, a block up to 1024, a grid above",
+        "figure 6": "5 % (ClusterGCN, LiveJ) to 40.4 % (DeepWalk, Orkut) of the time builds the scheduling index",
+        "figure 7": "26.1 x to 50 x over KnightKing (32 cores) for walks, an order of magnitude over the samplers of "
+        "GNN systems, 1.09 x to 6 x over SP",
+        "figure 8": "NextDoor makes a fraction of SP's L2 read transactions",
+        "figure 9": "faster than Tigr and Gunrock on all shown; the text has no number",
+        "table 4": "by nvprof; store efficiency 98.5 % or more, activity 67.8 % or more",
+        "section 8.4": "k-hop 3.3 M and layer 2 M samples a second; walks about half of KnightKing, node2vec 1.5 x",
+        "table 5": "up to 4.75 x end to end",
+    },
+)  # fmt: skip

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.sampling.engine.cpu import walker as cpu
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.results.result import AppResult

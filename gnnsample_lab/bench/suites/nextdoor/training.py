@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench import common
-from gnnsample_lab.bench.environment import graph_facts, scaled
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench.record import graph_facts, scaled
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
 from gnnsample_lab.graph import load
 from gnnsample_lab.graph.errors import DatasetNotFoundError, DownloadError

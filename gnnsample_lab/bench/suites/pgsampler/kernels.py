@@ -10,11 +10,13 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from gnnsample_lab.bench.errors import Unavailable
 from gnnsample_lab.bench.floors.candidates_per_hop import PerHopRotation
 from gnnsample_lab.bench.session import PASSES, Session, knob_points, workload
+from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.minibatch.gpu.run import copy_bandwidth_gbps
 from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+from .papers import TABLE3
 
 PICK = "reservoir"
 TIMING = f"CUDA graphs over rotating batches that touch more than 4 x L2, median of {PASSES} passes, best of the sweep"
@@ -149,8 +151,6 @@ def crossovers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def table3(session: Session) -> dict[str, Any]:
     """Speed-up over ``block-bsp`` of PGSampler's and TurboGNN's execution, each at its paper's setting."""
-    from gnnsample_lab.bench.papers import TABLE3
-
     cases = [case for case in TABLE3 if session.chosen is None or case["graph"] in session.chosen]
     if not cases:
         raise Unavailable(

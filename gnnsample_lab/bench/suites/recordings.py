@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab.bench import verify
-from gnnsample_lab.bench.errors import VerificationError
+from gnnsample_lab.bench import compiling, verify
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -36,8 +35,7 @@ def hashes(session: Session) -> dict[str, Any]:
         VerificationError: one differs.
     """
     limit = 24 if session.quick else None
-    workers = min(16, os.cpu_count() or 1)
-    session.say(f"compiled {verify.warm_up(workers)} kernels")
+    session.say(f"compiled {compiling.compile_variants()} kernels")
     found = verify.verify_all(limit)
     if found["failures"]:
         listed = "\n  ".join(found["failures"][:20])

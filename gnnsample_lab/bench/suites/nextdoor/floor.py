@@ -6,10 +6,12 @@ import functools
 from typing import Any
 
 from gnnsample_lab.bench import common
+from gnnsample_lab.bench.floors import walk_floor
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.bench.suites.nextdoor import cases as settings
-from gnnsample_lab.bench.suites.nextdoor import runs
 from gnnsample_lab.sampling import apps
+
+from . import cases as settings
+from . import runs
 
 LENGTH = 100
 CASES: dict[str, tuple[str, Any]] = {
@@ -19,14 +21,12 @@ CASES: dict[str, tuple[str, Any]] = {
     "node2vec": ("node2vec", apps.Node2Vec),
     "k-hop": ("k-hop", apps.KHop),
 }
-"""Name -> case of :data:`~.nextdoor_settings.CASES`, application."""
+"""Name -> case of :data:`.cases.CASES`, application."""
 
 
 def walks(session: Session) -> dict[str, Any]:
     """Times as figure 7's; the floor moves as many walkers as far and stores every vertex, but draws by a multiply."""
-    from gnnsample_lab.bench.suites.nextdoor import native
-
-    from . import walk_floor
+    from . import native
 
     wanted, rows, equal = settings.names(session), [], 0
     for name in wanted:

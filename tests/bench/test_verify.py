@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import Graph, NeighborSampler
-from gnnsample_lab.bench import checks, runner, verify
-from gnnsample_lab.bench.errors import Unavailable, VerificationError
+from gnnsample_lab.bench import runner, verify
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
 
@@ -25,20 +25,20 @@ def graph() -> Graph:
 
 def test_configurations_that_are_checked_cover_all_graphs_under_the_pick() -> None:
     for pick in ("floyd", "reservoir"):
-        chosen = checks.chosen_configurations(pick)
+        chosen = verify.chosen_configurations(pick)
         assert {config.graph for config in chosen} == {"dead-ends", "hubs", "multi"}
         assert {dict(config.options)["pick"] for config in chosen} == {pick}
 
 
 def test_equal_samples_pass_and_another_one_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(verify, "gpu_hash", lambda config, strategy: verify.cpu_hash(config))
-    assert checks.verify_small(["persistent"], "floyd") == len(checks.chosen_configurations("floyd"))
-    wrong = checks.chosen_configurations("floyd")[2].key
+    assert verify.verify_small(["persistent"], "floyd") == len(verify.chosen_configurations("floyd"))
+    wrong = verify.chosen_configurations("floyd")[2].key
     monkeypatch.setattr(
         verify, "gpu_hash", lambda c, strategy: "0" * 64 if c.key == wrong else verify.cpu_hash(c)
     )
     with pytest.raises(VerificationError, match="'persistent' is not timed") as caught:
-        checks.verify_small(["persistent"], "floyd")
+        verify.verify_small(["persistent"], "floyd")
     assert wrong in str(caught.value)
 
 
@@ -68,15 +68,15 @@ def test_the_benchmark_graph_itself_is_checked(graph, monkeypatch) -> None:
         drawn = np.arange(5) if strategy != "captured" else np.arange(1, 6)
         return NeighborSampler(g, list(fanouts), pick=pick, device="cpu").sample(drawn).canonical().sha256()
 
-    monkeypatch.setattr(checks, "sample_hash", sample_hash)
-    assert checks.verify_on_graph(OnHost(), "small", ["bsp"], "floyd", 5, (3, 2)) == 1  # type: ignore[arg-type]
+    monkeypatch.setattr(verify, "sample_hash", sample_hash)
+    assert verify.verify_on_graph(OnHost(), "small", ["bsp"], "floyd", 5, (3, 2)) == 1  # type: ignore[arg-type]
     with pytest.raises(VerificationError, match="'captured' is not timed: on small, 5 seeds"):
-        checks.verify_on_graph(OnHost(), "small", ["bsp", "captured"], "floyd", 5, (3, 2))  # type: ignore[arg-type]
+        verify.verify_on_graph(OnHost(), "small", ["bsp", "captured"], "floyd", 5, (3, 2))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("pick", ["floyd", "reservoir"])
 def test_real_samples_obey_the_definition(graph, pick) -> None:
-    checks.check_sample(NeighborSampler(graph, [4, -1, 3], pick=pick, device="cpu").sample([1, 2, 2, 70]))
+    verify.check_sample(NeighborSampler(graph, [4, -1, 3], pick=pick, device="cpu").sample([1, 2, 2, 70]))
 
 
 def _damaged(batch: Any, hop: int, **changes: Any) -> Any:
@@ -96,7 +96,7 @@ def test_a_damaged_sample_is_refused(graph, what) -> None:
     else:
         array[0] += 1
     with pytest.raises((VerificationError, IndexError, ValueError)):
-        checks.check_sample(_damaged(batch, 1, **{what: array}))
+        verify.check_sample(_damaged(batch, 1, **{what: array}))
 
 
 def test_a_timed_run_that_did_other_work_is_refused() -> None:
@@ -113,14 +113,14 @@ def test_a_timed_run_that_did_other_work_is_refused() -> None:
         )
 
     for strategy in ("bsp", "persistent"):
-        checks.check_rotation(rotation(strategy), recorded, "it")
+        verify.check_rotation(rotation(strategy), recorded, "it")
     counters[3] = counters[130] = 31
     for strategy in ("bsp", "persistent"):
         with pytest.raises(VerificationError, match="it: the timed run expanded"):
-            checks.check_rotation(rotation(strategy), recorded, "it")
+            verify.check_rotation(rotation(strategy), recorded, "it")
     counters[0] = 1
     with pytest.raises(VerificationError, match="status 1"):
-        checks.check_rotation(rotation("bsp"), recorded, "it")
+        verify.check_rotation(rotation("bsp"), recorded, "it")
 
 
 @pytest.mark.skipif(cuda_available(), reason="there is a GPU")
@@ -150,7 +150,7 @@ def _scaled(name: str, *, scale: float, device: str, features: bool) -> Graph:
 
 @pytest.mark.gpu
 def test_the_paper_counterexample_loses_five_of_ten_tasks_on_a_gpu() -> None:
-    from gnnsample_lab.bench.suites.pgsampler.recordings import paper_counterexample
+    from gnnsample_lab.bench.suites.recordings import paper_counterexample
 
     trace = paper_counterexample()
     assert (trace.origin, trace.completion) == ("measured", "paper")

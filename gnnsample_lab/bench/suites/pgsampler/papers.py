@@ -1,14 +1,17 @@
-"""What was published or measured elsewhere, to stand beside what a suite measures. None of it was run here."""
+"""PGSampler's published numbers, and two other samplers on the same tasks, measured separately."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .suites.fastgl import papers as papers_fastgl
-from .suites.gnnlab import papers as papers_gnnlab
-from .suites.nextdoor import papers as papers_nextdoor
+from gnnsample_lab.bench.suite import Paper
 
-PGSAMPLER = "PGSampler, NVIDIA RTX 3090 (table III: Tesla P40), DGL 1.0.1, CUDA 11.7"
+PAPER = Paper(
+    "PGSampler, NVIDIA RTX 3090 (table III: Tesla P40), DGL 1.0.1, CUDA 11.7",
+    {
+        "section V-D, figure 10": "PGSampler is faster than DGL+Fusion in all cases, most with 3 hops and large batches"
+    },
+)
 
 TABLE1: tuple[dict[str, Any], ...] = (
     {"hop": 1, "workload": 2048, "pre_us": 129.0, "kernel_us": 13.2, "comp_percent": 15.48, "mem_percent": 5.97},
@@ -36,8 +39,6 @@ TABLE3: tuple[dict[str, Any], ...] = (
 )
 """Table III: speed-up over DGL, 3 hops, on Reddit and ogbn-products; TurboGNN's as its own paper reports it."""
 
-FIGURE10 = "PGSampler is faster than DGL+Fusion in all cases, most with 3 hops and large batches"
-
 CUGRAPH: dict[str, Any] = {
     "graph": "rmat", "batch_size": 1024, "fanouts": [10, 10, 10], "alone_us": 7207.0, "fused32_us": 1138.0,
     "what": "cuGraph 26.10 homogeneous_uniform_neighbor_sample with renumbering, as cugraph-pyg calls it, RMM pool; "
@@ -49,18 +50,3 @@ DGL_LIKE_H200: dict[tuple[int, int], tuple[float, float]] = {
 }  # fmt: skip
 """A DGL-like sampler on an H200, the R-MAT graph, 3 hops, measured separately: (batch, fanout) -> whole process and
 kernels only, in microseconds. The library's own baseline may not be slower than 1.1 times these."""
-
-
-def for_suite(suite: str) -> dict[str, Any]:
-    """What to print beside the results of ``suite``; empty when nothing was published."""
-    for paper in (papers_fastgl, papers_gnnlab, papers_nextdoor):
-        if found := paper.for_suite(suite):
-            return found
-    return {
-        "pgsampler-table1": {"source": f"{PGSAMPLER}, table I", "rows": list(TABLE1)},
-        "pgsampler-fig8": {"source": f"{PGSAMPLER}, section V-B, figure 8", **FIGURE8},
-        "pgsampler-fig9": {"source": f"{PGSAMPLER}, section V-B, figure 9", **FIGURE9},
-        "pgsampler-table3": {"source": f"{PGSAMPLER}, table III", "rows": list(TABLE3)},
-        "pgsampler-fig10": {"source": f"{PGSAMPLER}, section V-D, figure 10", "finding": FIGURE10},
-        "whole-process": {"source": "measured separately", **CUGRAPH},
-    }.get(suite, {})

@@ -8,6 +8,7 @@ import math
 import os
 import platform
 import subprocess
+import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from gnnsample_lab.resources import checkout_root
 from gnnsample_lab.traces.storage import replace_file
 
 FORMAT = 1
+TRACES = {False: "traces", True: "traces-quick"}
+"""Folder of the traces of a full and of a quick run, beside the records."""
 _PACKAGES = ("numpy", "numba", "torch", "plotly", "ipywidgets")
 
 
@@ -113,6 +116,20 @@ def measured_folder() -> Path | None:
     return None if root is None else root / "data" / "measured"
 
 
+def trace_folder(folder: Path | str | None, quick: bool = False) -> Path:
+    """Where traces go: never over those of a full run when the run is quick.
+
+    Raises:
+        ValueError: no folder was given and there is no checkout.
+    """
+    if folder is not None:
+        return Path(folder)
+    measured = measured_folder()
+    if measured is None:
+        raise ValueError("traces need a folder: this is no checkout, pass --out FOLDER")
+    return measured / TRACES[quick]
+
+
 def plain(value: Any) -> Any:
     """``value`` with NumPy scalars, tuples and paths turned into what JSON knows; NaN becomes null."""
     if isinstance(value, dict):
@@ -132,3 +149,24 @@ def write_json(record: dict[str, Any], path: Path) -> Path:
     """Write ``record``; a reader sees the old file or the whole new one."""
     text = json.dumps(plain(record), indent=1, allow_nan=False)
     return replace_file(path, f"{text}\n".encode())
+
+
+def writing_problem(target: Path, quick: bool) -> str:
+    """Why a record cannot be written to ``target``; empty when it can. Changes nothing on the disk."""
+    if target.is_dir():
+        return f"{target} is a folder"
+    above = next(folder for folder in target.absolute().parents if folder.exists())
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        return f"{target} cannot be written: {error.strerror or error}"
+    if quick and target.exists():
+        try:
+            settings = json.loads(target.read_text(encoding="utf-8"))["settings"]
+            full = not settings.get("quick", False)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            return f"{target} exists and is no record of a quick run"
+        if full:
+            return f"{target} holds the record of a full run, which a quick one must not replace"
+    return ""

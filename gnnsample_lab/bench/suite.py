@@ -1,0 +1,129 @@
+"""What a suite is: the function that runs it, what its table shows, what a paper has beside it, what it aims at."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .record import scaled
+from .targets import Target
+
+Row = dict[str, Any]
+Record = dict[str, Any]
+Columns = Mapping[str, str | Callable[[Row], Any]]
+"""Header -> field of a row (``a.b``: key ``b`` of ``a``), or a function of the row."""
+
+
+class VerificationError(RuntimeError):
+    """A strategy returned another sample than the CPU twin, so nothing of it is timed."""
+
+
+class Unavailable(RuntimeError):
+    """The suite needs a GPU or a package that is not there."""
+
+
+def no_targets(record: Record) -> list[Target]:
+    """For suites that aim at nothing."""
+    return []
+
+
+def usual_notes(record: Record) -> list[str]:
+    """What a reader has to know of scaled graphs and extrapolated epochs, and what the paper says in words."""
+    rows, found = record.get("rows", []), []
+    if any("@" in str(row.get("graph")) for row in rows):
+        found.append("x SCALE: vertices, edges and mini-batches are scaled alike.")
+    steps = {(row["steps"], row["steps_of_an_epoch"]) for row in rows if "steps_of_an_epoch" in row}
+    if any(few < all_ for few, all_ in steps):
+        found.append("Epoch seconds: of few steps, times the steps of an epoch.")
+    paper = record.get("paper", {})
+    if paper.get("source"):
+        finding = f"{paper['finding']} " if paper.get("finding") else ""
+        found.append(f"Paper: {finding}({paper['source']}).")
+    return found
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite, declared in the ``__init__.py`` of the folder that holds its function.
+
+    Args:
+        name: as ``gnnsample-lab bench`` takes it.
+        path: of the function that runs it, below this folder: ``"suites.host.cpu"``.
+        about: one line on what it measures.
+        columns: of its table, or a function of the record that makes them; the graph's title stands before them.
+        paper: what was published, as :meth:`Paper.part` returns it; it is stored with every record.
+        targets: from a record to the targets that it says something about.
+        notes: from a record to the lines below its table.
+        needs_gpu: whether it is refused on a machine without one.
+        last: it needs so much memory or time that ``bench all`` runs it after the others.
+        file: name of its record, where it is not ``name.json``.
+    """
+
+    name: str
+    path: str
+    about: str
+    columns: Columns | Callable[[Record], Columns] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    targets: Callable[[Record], list[Target]] = no_targets
+    notes: Callable[[Record], list[str]] = usual_notes
+    needs_gpu: bool = True
+    last: bool = False
+    file: str = ""
+
+    def function(self) -> Callable[..., dict[str, Any]]:
+        """The function that runs it; its module is imported now."""
+        module, _, name = self.path.rpartition(".")
+        found: Callable[..., dict[str, Any]] = getattr(
+            importlib.import_module(f".{module}", __package__), name
+        )
+        return found
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Published measurements.
+
+    Args:
+        system: what was measured, and on which machine.
+        findings: table or figure (``"figure 9"``) -> what the paper's text says of it.
+    """
+
+    system: str
+    findings: Mapping[str, str] = field(default_factory=dict)
+
+    def part(
+        self, where: str, rows: Sequence[Row] = (), key: Sequence[str] = (), show: Mapping[str, str] | None = None,
+        **more: Any,
+    ) -> dict[str, Any]:  # fmt: skip
+        """What stands beside a suite that repeats one table or figure.
+
+        Args:
+            where: the table or figure.
+            rows: its published rows.
+            key: fields in which a measured row equals its published one; without them no column is added.
+            show: header -> field of the published row, printed behind the measured columns.
+            more: stored with the record.
+        """
+        found: dict[str, Any] = {"source": f"{self.system}, {where}", **more}
+        if where in self.findings:
+            found["finding"] = self.findings[where]
+        if rows:
+            found["rows"] = list(rows)
+        if key:
+            found |= {"key": list(key), "show": dict(show or {})}
+        return found
+
+
+def work(row: Row) -> str:
+    """The size of a sampling task, as a cell."""
+    return f"{row['batch_size']} x {row['fanout']}, {row['hops']} hops"
+
+
+WORK: Columns = {"batch x fanout": work}
+
+
+def row_key(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
+    """What identifies a row among the paper's: a scaled graph counts as its original."""
+    return tuple(scaled(str(row.get(key)))[0] if key == "graph" else row.get(key) for key in keys)

@@ -1,0 +1,88 @@
+"""Targets of FastGL's suites: ID map, Match, aggregation, epochs, training curves."""
+
+from __future__ import annotations
+
+from gnnsample_lab.bench.record import scaled
+from gnnsample_lab.bench.suite import Record, Row
+from gnnsample_lab.bench.targets import Target, at_least, at_most, points_of
+
+SMALL_EDGES = 100_000
+"""Blocks below this many edges last about as long as a launch takes; the bound has no launch in it."""
+
+
+def id_map(record: Record) -> list[Target]:
+    """Of table 8: Fused-Map and the best rung over insert-count-compact."""
+    rows = record["rows"]
+    fused = [row for row in rows if row["id_map"] == "fused-map"]
+    found = []
+    for what, speedup in (("wall", "speedup"), ("GPU time", "gpu_speedup")):
+        best: dict[str, Row] = {}
+        for row in rows:
+            if row.get(speedup) and (row["graph"] not in best or row[speedup] > best[row["graph"]][speedup]):
+                best[row["graph"]] = row
+        points = points_of(best.values(), speedup, "graph", "id_map")
+        found += at_least(
+            f"fused-map over insert-count-compact, {what}", 2.1, "x", points_of(fused, speedup, "graph")
+        )
+        found += at_least(f"best ID map over insert-count-compact, {what}", 4.0, "x", points)
+    return found
+
+
+def match(record: Record) -> list[Target]:
+    """Of table 7 and figure 10: no byte is moved that somebody holds."""
+    points = [
+        (
+            abs(row["mb_per_batch"] - row["expected_mb"]),
+            f"{row['graph']}, {row['system']}, {row['cache_percent']:g} % cached",
+        )
+        for row in record["rows"]
+    ]  # fmt: skip
+    return at_most("bytes moved less those of the rows that nobody holds", 0.0, "MB", points)
+
+
+def aggregation(record: Record) -> list[Target]:
+    """Against the bound, cuSPARSE and the naive kernel."""
+    where = ("graph", "batch_size", "layer", "direction", "num_features")
+    found = []
+    for direction in ("forward", "backward"):
+        rows = [r for r in record["rows"] if r["edges"] >= SMALL_EDGES and r["direction"] == direction]
+        narrow = [row for row in rows if row["num_features"] <= 256]
+        wide = [row for row in rows if row["num_features"] >= 512]
+        note = f"{direction}, blocks of {SMALL_EDGES // 1000} thousand edges or more"
+        cusparse = "ours over the best cuSPARSE"
+        found += [
+            *at_least(f"ours, share of the bound, {note}", 0.7, "x", points_of(rows, "share", *where)),
+            *at_least(
+                f"{cusparse}, 64 to 256 features, {note}",
+                1.2,
+                "x",
+                points_of(narrow, "over_cusparse", *where),
+            ),
+            *at_least(
+                f"{cusparse}, 512 to 1024 features, {note}",
+                1.0,
+                "x",
+                points_of(wide, "over_cusparse", *where),
+            ),
+            *at_least(
+                f"memory-aware over naive, {note}", 1.0, "x", points_of(rows, "aware_over_naive", *where)
+            ),
+        ]
+    return found
+
+
+def epochs(record: Record) -> list[Target]:
+    """Of figure 9: an epoch against the DGL-like configuration."""
+    rows = [
+        row for row in record["rows"] if row["system"] == "dgl" and scaled(row["graph"])[0] == "products-like"
+    ]
+    points = points_of(rows, "lab_over_it", "graph", "model")
+    return at_least("ours over the DGL-like configuration, an epoch, best model", 5.0, "x", points, best=True)
+
+
+def curves(record: Record) -> list[Target]:
+    """Of figure 16: the same accuracy."""
+    points = points_of(record["differences"], "over_noise", "graph", "model", "system")
+    return at_most(
+        "difference of final accuracy from the DGL-like run's, over the noise of the seeds", 1.0, "x", points
+    )

@@ -1,0 +1,36 @@
+"""Targets of GNNLab's suites: hit rates, and the bandwidth of extraction."""
+
+from __future__ import annotations
+
+from gnnsample_lab.bench.record import scaled
+from gnnsample_lab.bench.suite import Record
+from gnnsample_lab.bench.targets import Target, at_least, points_of
+
+WELL_ABOVE = 1.2
+
+
+def hit_rates(record: Record) -> list[Target]:
+    """Of figure 10: PreSC against the optimal and against Degree."""
+    rows = [row for row in record["rows"] if row["policy"] == "presample"]
+    where = ("graph", "sampler")
+    skewed = [row for row in rows if row["directed"]]
+    above = [
+        row for row in rows if scaled(row["graph"])[0] == "papers100M-like" or row["sampler"] == "weighted"
+    ]
+    return [
+        *at_least(
+            "PreSC#1 of the optimal hit rate, directed graphs", 0.9, "x", points_of(skewed, "of_optimal", *where)
+        ),
+        *at_least("PreSC#1 over Degree, everywhere", 1.0, "x", points_of(rows, "over_degree", *where)),
+        *at_least(
+            "PreSC#1 over Degree, papers100M-like and weighted", WELL_ABOVE, "x",
+            points_of(above, "over_degree", *where),
+        ),
+    ]  # fmt: skip
+
+
+def extraction(record: Record) -> list[Target]:
+    """Of the transfer that is chosen, against a pinned copy."""
+    rows = [row for row in record["rows"] if row["transfer"] == "auto"]
+    where = ("graph", "num_features", "cache_percent", "resolved")
+    return at_least("missed rows over the pinned copy bandwidth", 0.85, "x", points_of(rows, "share", *where))
