@@ -1,4 +1,4 @@
-"""What the suites of the data side share: graphs with features and weights, seeds, samplers, recorded batches, clocks.
+"""What the suites of the data side share: graphs with features and weights, seeds, samplers, recorded batches.
 
 They run on the GPU where there is one, and those that count rather than time run on the CPU as well.
 """
@@ -6,9 +6,8 @@ They run on the GPU where there is one, and those that count rather than time ru
 from __future__ import annotations
 
 import itertools
-import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +62,7 @@ def train_seeds(found: Any) -> np.ndarray:
     train = found.splits.get("train")
     if train is None or not len(train):
         return np.arange(found.num_nodes, dtype=np.int64)
-    return np.asarray(train.get() if runtime.is_cuda_array(train) else train)
+    return host(train)
 
 
 def batch_size(name: str, found: Any, wanted: int = BATCH) -> int:
@@ -108,74 +107,6 @@ def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
         if loaded is not None:
             found[name] = graph_facts(loaded)
     return found
-
-
-def synchronize() -> None:
-    """Wait for the GPU, where there is one: torch's stream and CuPy's."""
-    if device() == "cuda":
-        import cupy
-
-        cupy.cuda.Device().synchronize()
-
-
-def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
-    """Wall microseconds of ``work()``, the device idle before and finished after: median after a warm-up."""
-    times = []
-    for _ in range(passes + 1):
-        synchronize()
-        began = time.perf_counter()
-        kept = work()
-        synchronize()
-        times.append((time.perf_counter() - began) * 1e6)
-        del kept
-    return statistics.median(times[1:])
-
-
-def wall_us(work: Callable[[int], Any], count: int, passes: int = 3) -> float:
-    """Wall microseconds of one ``work(i)``, each alone: best median of the passes after a warm one."""
-    medians = []
-    for _ in range(passes + 1):
-        times = []
-        for i in range(count):
-            synchronize()
-            began = time.perf_counter()
-            kept = work(i)
-            synchronize()
-            times.append((time.perf_counter() - began) * 1e6)
-            del kept
-        medians.append(statistics.median(times))
-    return min(medians[1:])
-
-
-def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
-    """GPU microseconds of one ``work(i)``: all of them back to back on one stream between two events, median of passes.
-
-    ``work`` may not wait for the GPU. The GPU is kept busy while the host launches, so that launches do not count.
-    """
-    if device() == "cpu":
-        return wall_us(work, count, passes)
-    import cupy
-
-    from gnnsample_lab.device.streams import torch_stream
-
-    with torch_stream():
-        stream = cupy.cuda.get_current_stream()
-        flush = cupy.empty(1 << 28, cupy.uint8)
-        times = []
-        for index in range(passes + 1):
-            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-            stream.synchronize()
-            for _ in range(
-                8 if index else 1
-            ):  # about a millisecond of work, and nothing of the inputs stays in the L2
-                flush.data.memset_async(0, flush.nbytes, stream)
-            begin.record(stream)
-            kept = [work(i) for i in range(count)]
-            end.record(stream)
-            end.synchronize()
-            times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3 / count)
-            del kept
-    return statistics.median(times[1:])
 
 
 def host(array: Any) -> np.ndarray:

@@ -10,8 +10,8 @@ from typing import Any
 from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.resources import resource_path
 
-from .record import FORMAT
-from .suite import Row, row_key
+from .record import FORMAT, scaled
+from .suite import Row
 from .suites import SUITES, targets_of
 from .targets import Target
 
@@ -99,15 +99,20 @@ def _field(path: str) -> Cell:
     return cell
 
 
+def _key(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
+    """What identifies a row among the paper's: a scaled graph counts as its original."""
+    return tuple(scaled(str(row.get(key)))[0] if key == "graph" else row.get(key) for key in keys)
+
+
 def _published(record: dict[str, Any]) -> dict[str, Cell]:
     """Header -> the paper's value of the row that has the same key."""
     paper = record.get("paper", {})
     if "key" not in paper:
         return {}
-    known = {row_key(row, paper["key"]): row for row in paper["rows"]}
+    known = {_key(row, paper["key"]): row for row in paper["rows"]}
 
     def cell(name: str) -> Cell:
-        return lambda row: known.get(row_key(row, paper["key"]), {}).get(name)
+        return lambda row: known.get(_key(row, paper["key"]), {}).get(name)
 
     return {header: cell(name) for header, name in paper["show"].items()}
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .record import scaled
 from .targets import Target
 
 Row = dict[str, Any]
@@ -122,8 +121,3 @@ def work(row: Row) -> str:
 
 
 WORK: Columns = {"batch x fanout": work}
-
-
-def row_key(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
-    """What identifies a row among the paper's: a scaled graph counts as its original."""
-    return tuple(scaled(str(row.get(key)))[0] if key == "graph" else row.get(key) for key in keys)

@@ -1,12 +1,14 @@
-"""How time is taken: CUDA graphs replayed over rotating batches, medians over passes."""
+"""How time is taken: CUDA graphs replayed over rotating batches, and wall time; medians over passes."""
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.neighbors.launch import capture
 
 
@@ -45,22 +47,73 @@ def replay_us(graphs: Sequence[Any], prepare: Callable[[], None] | None = None, 
     return statistics.median(times)
 
 
-def wall_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
-    """Wall microseconds per call of ``work(i)``, the device idle before and finished after each."""
+def synchronize() -> None:
+    """Wait for the GPU, where there is one: for torch's stream and for CuPy's."""
+    _waiting()()
+
+
+def _waiting() -> Callable[[], Any]:
+    """What waits for the GPU. Clocks make it before they run: looking for the GPU is not timed."""
+    if not runtime.cuda_available():
+        return lambda: None
     import cupy
 
-    stream = cupy.cuda.get_current_stream()
-    for i in range(count):
-        work(i)
-    medians = []
-    for _ in range(passes):
+    wait: Callable[[], Any] = cupy.cuda.Device().synchronize
+    return wait
+
+
+def _alone_us(work: Callable[[], Any], wait: Callable[[], Any]) -> float:
+    """Wall microseconds of ``work()``, the device idle before and finished after; the result dies untimed."""
+    wait()
+    began = time.perf_counter()
+    kept = work()
+    wait()
+    us = (time.perf_counter() - began) * 1e6
+    del kept
+    return us
+
+
+def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
+    """Wall microseconds of ``work()``, the device idle before and finished after: median after a warm-up."""
+    wait = _waiting()
+    return statistics.median([_alone_us(work, wait) for _ in range(passes + 1)][1:])
+
+
+def wall_us(work: Callable[[int], Any], count: int, passes: int = 3) -> float:
+    """Wall microseconds of one ``work(i)``, each alone: best median of the passes after a warm one."""
+    wait = _waiting()
+    medians = [
+        statistics.median([_alone_us(functools.partial(work, i), wait) for i in range(count)])
+        for _ in range(passes + 1)
+    ]
+    return min(medians[1:])
+
+
+def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
+    """GPU microseconds of one ``work(i)``: all of them back to back on one stream between two events, median of passes.
+
+    ``work`` may not wait for the GPU. The GPU is kept busy while the host launches, so that launches do not count.
+    """
+    if runtime.resolve_device("auto") == "cpu":
+        return wall_us(work, count, passes)
+    import cupy
+
+    from gnnsample_lab.device.streams import torch_stream
+
+    with torch_stream():
+        stream = cupy.cuda.get_current_stream()
+        flush = cupy.empty(1 << 28, cupy.uint8)
         times = []
-        for i in range(count):
+        for index in range(passes + 1):
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
             stream.synchronize()
-            began = time.perf_counter()
-            kept = work(i)
-            stream.synchronize()
-            times.append((time.perf_counter() - began) * 1e6)
+            # About a millisecond of work, and nothing of the inputs stays in the L2.
+            for _ in range(8 if index else 1):
+                flush.data.memset_async(0, flush.nbytes, stream)
+            begin.record(stream)
+            kept = [work(i) for i in range(count)]
+            end.record(stream)
+            end.synchronize()
+            times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3 / count)
             del kept
-        medians.append(statistics.median(times))
-    return min(medians)
+    return statistics.median(times[1:])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.compute.aggregation import ladder
@@ -133,7 +133,7 @@ def kernel_us(
             check_rows(
                 sums, *arrays[i], f"{kernel}, {direction}, {features} features on {name}, layer {layer}"
             )
-        return common.gpu_us(work, len(jobs))
+        return timing.gpu_us(work, len(jobs))
 
     return float(session.kept(("kernel us", name, layer, direction, features, kernel, size), make))
 
@@ -155,7 +155,7 @@ def cusparse_us(
         def check(i: int, out: Any) -> None:
             check_rows(jobs[i], matrices[i][3], out, f"cuSPARSE, {direction}, {features} features")
 
-        return cusparse.best(matrices, common.gpu_us, check)
+        return cusparse.best(matrices, timing.gpu_us, check)
 
     return dict(session.kept(("cusparse us", name, layer, direction, features, size), make))
 
@@ -165,7 +165,7 @@ def grouping_us(session: Session, name: str, layer: int, direction: str) -> floa
     jobs = layer_sums(session, name, layer, direction)
 
     def make() -> float:
-        return common.wall_us(lambda i: ladder.make_groups(jobs[i].csr), len(jobs))
+        return timing.wall_us(lambda i: ladder.make_groups(jobs[i].csr), len(jobs))
 
     return float(session.kept(("grouping us", name, layer, direction), make))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.timing import replay_us
@@ -105,7 +105,7 @@ def table8(session: Session) -> dict[str, Any]:
                         f"{rung} on {name}: another ID map than the CPU twin's; nothing is timed"
                     )
                 checked += 1
-            times[rung] = common.wall_us(functools.partial(_map, table, work), len(work))
+            times[rung] = timing.wall_us(functools.partial(_map, table, work), len(work))
             gpu[rung] = _gpu_us(table, work)
         for rung, us in times.items():
             rows.append({

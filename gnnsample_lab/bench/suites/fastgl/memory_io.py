@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.gnnlab.caching import study
@@ -131,7 +131,7 @@ def memory_io(
     for label, (transfer, match, method) in modes.items():
         cache = FeatureCache(feat, hot, ratio=ratio, device=common.device(), transfer=transfer)
         order = reorder(degrees, method) if method else np.arange(len(ids))
-        reorder_us = common.pass_us(functools.partial(_order_of, ids, method)) if method else 0.0
+        reorder_us = timing.pass_us(functools.partial(_order_of, ids, method)) if method else 0.0
         source = MatchedFeatures(cache) if match else cache
         for i, (x, _) in zip(order, _extract_in_order(source, ids, order[:2], match), strict=False):
             if not np.array_equal(common.host(x), np.take(feat, plain[i], axis=0)):
@@ -141,7 +141,7 @@ def memory_io(
         cached = np.asarray(cache.cached_ids)
         expected = 4 * found.dimension * _expected_rows(plain, order, cached, match, found.graph.num_nodes)
         in_order = functools.partial(_extract_in_order, source, ids, order, match)
-        io_us = (common.pass_us(functools.partial(_run_through, in_order)) + reorder_us) / len(ids)
+        io_us = (timing.pass_us(functools.partial(_run_through, in_order)) + reorder_us) / len(ids)
         rows.append({
             "graph": name, "sampler": kind, "cache_percent": 100 * ratio, "system": label, "transfer": cache.transfer,
             "io_ms": io_us / 1e3, "io_s": io_us * epoch / 1e6, "reorder_ms": reorder_us / 1e3 / len(ids),

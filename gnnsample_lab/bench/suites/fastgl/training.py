@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -84,7 +84,7 @@ def _free() -> int:
     import cupy
     import torch
 
-    common.synchronize()
+    timing.synchronize()
     cupy.get_default_memory_pool().free_all_blocks()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -302,7 +302,7 @@ def figure13(session: Session) -> dict[str, Any]:
             ) -> None:
                 deque(sampler.epoch(some, size, prefetch=ahead), maxlen=0)
 
-            us = common.pass_us(epoch, 2) / taken
+            us = timing.pass_us(epoch, 2) / taken
             found.append({
                 "graph": name, "system": chosen.name, "strategy": chosen.strategy, "pick": chosen.pick,
                 "id_map": chosen.id_map, "batch_size": size, "sample_ms": us / 1e3, "epoch_s": us * steps / 1e6,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -82,7 +82,7 @@ def check(cache: Any, feat: Any, ids: Any, what: str) -> None:
 
 def extract_us(cache: Any, ids: list[Any], passes: int = 3) -> tuple[float, list[Any]]:
     """Wall microseconds of one extraction, and the statistics of each."""
-    us = common.wall_us(lambda i: cache.extract(ids[i])[0], len(ids), passes)
+    us = timing.wall_us(lambda i: cache.extract(ids[i])[0], len(ids), passes)
     return us, [cache.extract(one)[1] for one in ids]
 
 
@@ -148,7 +148,7 @@ def _plain_us(feat: Any, ids: list[Any]) -> float:
 
         return cupy.asarray(feat[ids[i].get()])
 
-    return common.wall_us(work, len(ids))
+    return timing.wall_us(work, len(ids))
 
 
 def _mapped(feat: Any, folder: Path) -> np.ndarray:

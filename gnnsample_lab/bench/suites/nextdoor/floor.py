@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import timing
 from gnnsample_lab.bench.floors import walk_floor
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.sampling import apps
@@ -59,7 +59,7 @@ def walks(session: Session) -> dict[str, Any]:
                 f"{name}, {label}: {ours['ms']:.2f} ms, {row['over_native']:.2f} x CUDA, floor {row.get('floor_ms')}"
             )
             study.free()
-    common.synchronize()
+    timing.synchronize()
     return runs.record(
         session, wanted, rows, {"results_equal_to_next_in_cuda": equal},
         floor="walk_floor: two dependent reads a step by the same number of walkers, every vertex stored; of the "

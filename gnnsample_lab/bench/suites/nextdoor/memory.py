@@ -6,7 +6,7 @@ import statistics
 import time
 from typing import Any
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.sampling.engine.results.result import AppResult
@@ -39,10 +39,10 @@ def _timed(study: runs.Study, graph: Any, graph_bytes: int | None, passes: int) 
     """Median wall seconds of ``run_app``, transfers of the graph's parts included, and a result."""
     times, roots = [], study.roots
     for _ in range(passes + 1):
-        common.synchronize()
+        timing.synchronize()
         began = time.perf_counter()
         found = run_app(graph, study.app, roots, "transit", common.device(), 0, graph_bytes=graph_bytes)
-        common.synchronize()
+        timing.synchronize()
         times.append(time.perf_counter() - began)
     return statistics.median(times[1:]), found
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.sampling.engine.cpu import walker as cpu
@@ -47,7 +47,7 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> tup
     warm, began = 0, time.perf_counter()
     while len(times) < passes and (not times or time.perf_counter() - began < _BUDGET_S):
         work = ready()
-        common.synchronize()
+        timing.synchronize()
         if common.device() == "cpu":
             start = time.perf_counter()
             kept = work()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -175,7 +175,7 @@ def index_share(study: runs.Study, index: str) -> dict[str, Any]:
     whole, inside, builds = [], [], 0
     for _ in range(4):
         run = study.ready("transit", index)
-        common.synchronize()
+        timing.synchronize()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         with index_spans() as spans:
             begin.record()

@@ -1,0 +1,38 @@
+"""The clocks take the medians that they promise; the times are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gnnsample_lab.bench import timing
+
+
+@pytest.fixture
+def clock(monkeypatch) -> list[float]:
+    """Seconds that the next pieces of work take, in this order."""
+    takes: list[float] = []
+
+    def ticks() -> Iterator[float]:
+        now = 0.0
+        while True:
+            yield now
+            now += takes.pop(0)
+            yield now
+
+    at = ticks()
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: next(at))
+    return takes
+
+
+def test_one_pass_is_the_median_after_a_warm_one(clock) -> None:
+    clock += [9.0, 3.0, 1.0, 2.0]
+    assert timing.pass_us(lambda: None) == pytest.approx(2e6)
+
+
+def test_each_piece_is_the_best_pass_median_after_a_warm_one(clock) -> None:
+    clock += [0.1, 0.1, 0.1, 5.0, 4.0, 9.0, 3.0, 8.0, 2.0]
+    done: list[int] = []
+    assert timing.wall_us(done.append, 3, passes=2) == pytest.approx(3e6)
+    assert done == [0, 1, 2] * 3
