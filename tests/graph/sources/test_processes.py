@@ -21,13 +21,14 @@ BODY = bytes(range(256)) * 4000
 DOWNLOAD = """
 import sys
 from pathlib import Path
-from gnnsample_lab.graph import download
+from gnnsample_lab.graph.sources import download
 download.download(sys.argv[1], Path(sys.argv[2]), progress=False)
 """
 # ogbn-arxiv at an address of the test's server.
 LOAD = """
 import dataclasses, sys
-from gnnsample_lab.graph import load, ogb_source
+from gnnsample_lab.graph import load
+from gnnsample_lab.graph.sources import ogb as ogb_source
 table = dict(ogb_source.master())
 table["ogbn-arxiv"] = dataclasses.replace(table["ogbn-arxiv"], url=sys.argv[1])
 ogb_source.master = lambda: table
@@ -100,7 +101,7 @@ def test_a_killed_unpacking_is_cleaned_up_and_the_users_files_are_not(tmp_path, 
     code = """
 import sys, time
 from pathlib import Path
-from gnnsample_lab.graph import download
+from gnnsample_lab.graph.sources import download
 original = download._extract
 def slow(*arguments):
     original(*arguments)
@@ -216,7 +217,7 @@ def test_a_lock_is_freed_by_its_holders_death_and_leaves_no_file(tmp_path, recwa
     code = """
 import sys, time
 from pathlib import Path
-from gnnsample_lab.graph import locks
+from gnnsample_lab.graph.sources import locks
 with locks.exclusive(Path(sys.argv[1])):
     print("locked", flush=True)
     time.sleep(60)
