@@ -226,6 +226,10 @@ class Writer:
     def named(self, scope: Scope, kind: str) -> list[str]:
         return [name for name, known in scope.items() if known == kind]
 
+    def variables(self, scope: Scope) -> list[str]:
+        """Integers that may change: the counters of ``while`` loops may not, or the loops would not end."""
+        return [name for name in self.named(scope, "int") if not name[-1].isdigit()]
+
     # ---- expressions ------------------------------------------------------------------------------------------
 
     def whole(self, scope: Scope, depth: int = 2) -> str:
@@ -476,7 +480,7 @@ class Writer:
 
     def change(self, scope: Scope, depth: int) -> tuple[list[str], bool]:
         """An assignment that reads what it changes."""
-        names = self.named(scope, "int") + self.named(scope, "float")
+        names = self.variables(scope) + self.named(scope, "float")
         if not names:
             return self.assign(scope, depth)
         name = self.pick(names)
@@ -488,7 +492,7 @@ class Writer:
 
     def several(self, scope: Scope, depth: int) -> tuple[list[str], bool]:
         """Names that change at once."""
-        names = self.named(scope, "int")
+        names = self.variables(scope)
         if len(names) < 2 or self.often(4):
             a, b = self.pick((("a", "b"), ("c", "a"), ("d", "e")))
             lines = [f"{a} = {b} = {self.whole(scope, 1)}"]
