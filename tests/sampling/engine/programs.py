@@ -107,7 +107,14 @@ def weigh(edges, i):
     total = edges.prefix(i)
     return total - LIMIT
 """
-TABLES = {"whole": "int", "wide": "int", "plain": "int", "single": "float", "double": "float", "flags": "bool"}
+TABLES = {
+    "whole": "int",
+    "wide": "int",
+    "plain": "int",
+    "single": "float",
+    "double": "float",
+    "flags": "bool",
+}
 WHOLES = (
     "0", "1", "2", "3", "5", "7", "-1", "-2", "64", "63", "1000003", "3037000500", "4294967296", "9007199254740993",
     "9223372036854775807", "-9223372036854775807", "LIMIT", "BIG", "self.four", "self.largest", "self.odd",
@@ -196,7 +203,7 @@ or "table <name>"."""
 
 
 class Choices:
-    """Choices that bytes make, one each; the first of all where no byte is left. Fewer and smaller bytes choose less."""
+    """Choices that bytes make, one each; the first of all where no byte is left. Small bytes choose simple things."""
 
     def __init__(self, data: bytes) -> None:
         self._data = iter(data)
@@ -252,7 +259,11 @@ class Writer:
         """A truth value."""
         if depth <= 0 or self.often(1):
             names = self.named(scope, "bool")
-            return self.pick(names) if names and self.often(11) else self.pick(("True", "False", "FLAG", "self.flag"))
+            return (
+                self.pick(names)
+                if names and self.often(11)
+                else self.pick(("True", "False", "FLAG", "self.flag"))
+            )
         return self.pick(self.FLAG)(self, scope, depth - 1)
 
     def edges(self, scope: Scope, depth: int = 1) -> str:
@@ -434,8 +445,9 @@ class Writer:
     def asked(self, scope: Scope, depth: int) -> str:
         v = self.vertex(scope, depth)
         return self.pick((
-            f"{self.edges(scope)}.has({v})", f"{self.vertex(scope)}.has_edge({v})", f"rng.chance({self.real(scope, depth)})",
-            f"self.is_small({self.real(scope, depth)})", f"bool({self.whole(scope, depth)})", self.item(scope, depth, "bool"),
+            f"{self.edges(scope)}.has({v})", f"{self.vertex(scope)}.has_edge({v})",
+            f"rng.chance({self.real(scope, depth)})", f"self.is_small({self.real(scope, depth)})",
+            f"bool({self.whole(scope, depth)})", self.item(scope, depth, "bool"),
         ))  # fmt: skip
 
     FLAG = (compared, compared, compared, joined, asked, asked)
@@ -488,7 +500,9 @@ class Writer:
             operator = self.pick(("+=", "-=", "*=", "^=", "|=", "&=", "<<=", "//=", "%="))
             text = f"({self.whole(scope, 1)} {'| 1' if operator in ('//=', '%=') else '& 31'})"
             return [f"{name} {operator} {text}"], False
-        return [f"{name} {self.pick(('+=', '-=', '*='))} {self.pick((self.real, self.whole))(scope, 1)}"], False
+        return [
+            f"{name} {self.pick(('+=', '-=', '*='))} {self.pick((self.real, self.whole))(scope, 1)}"
+        ], False
 
     def several(self, scope: Scope, depth: int) -> tuple[list[str], bool]:
         """Names that change at once."""
@@ -582,10 +596,15 @@ class Writer:
         if way == 0:
             return [f"assert {self.flag(scope)}, 'not so'"], False
         if way == 1:
-            return [f"if {self.flag(scope)} and {self.flag(scope)}:", "    raise ValueError('no good')"], False
+            return [
+                f"if {self.flag(scope)} and {self.flag(scope)}:",
+                "    raise ValueError('no good')",
+            ], False
         if way < 6 and self.replaces:
             new = self.pick((self.vertex(scope), self.whole(scope, 1)))
-            return [f"s.roots.replace({self.pick(('s.roots[0]', 's.roots[0]', self.vertex(scope)))}, {new})"], False
+            return [
+                f"s.roots.replace({self.pick(('s.roots[0]', 's.roots[0]', self.vertex(scope)))}, {new})"
+            ], False
         return [self.pick((self.random(scope, 1), self.whole(scope, 1)))], False
 
     STATEMENTS = (
@@ -638,7 +657,9 @@ def write(data: bytes) -> Program:
         inside: Scope = {"step": "int", "transit_idx": "int"}
         body, ended = chooser.block(inside, 2)
         if not ended:
-            body.append(choices.pick((chooser.result(inside), "return s.prev_vertex(1, 0)", "return s.roots[0]")))
+            body.append(
+                choices.pick((chooser.result(inside), "return s.prev_vertex(1, 0)", "return s.roots[0]"))
+            )
         transits = "\n    def step_transits(self, step, s, transit_idx, rng):\n" + "".join(
             f"        {line}\n" for line in body
         )

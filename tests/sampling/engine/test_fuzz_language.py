@@ -39,13 +39,13 @@ def python_run(program: Program, app: Any, operator: Any) -> Run:
 
 
 def compared(program: Program, folder: Path, device: str = "cpu", **knobs: Any) -> str:
-    """"refused", "failed" or "equal"; an ``AssertionError`` where the runs differ."""
+    """ "refused", "failed" or "equal"; an ``AssertionError`` where the runs differ."""
     app = program.load(folder)
     app.prepare(program.graph())
     try:
         operator = compile_operator(app, program.graph())
     except lab.SamplingAppError as refused:
-        assert f'"program_' in str(refused), refused
+        assert '"program_' in str(refused), refused
         return "refused"
     own = python_run(program, app, operator)
     try:

@@ -10,12 +10,14 @@ import ast
 import functools
 import weakref
 from collections import OrderedDict
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 from numba import cfunc, types
 
 from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.sampling.engine.language import arithmetic
 from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS, USES_EDGES, USES_WEIGHTS
 from gnnsample_lab.sampling.engine.language.app import SamplingAppError
 from gnnsample_lab.sampling.engine.language.compile import Operator
@@ -33,6 +35,8 @@ _CHUNK = 16
 _ENDLESS_STEPS = 32
 """Steps per chunk of an application whose number of steps is infinite."""
 _CLEAR = np.uint64(2**64 - 1)
+_INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""How functions of the user's are compiled that others call: Python never calls them, so they need no wrappers."""
 _KEPT: OrderedDict[str, tuple[Any, int, int]] = OrderedDict()
 _MAX_KEPT = 64
 
@@ -50,6 +54,17 @@ class _PlainIntegers(ast.NodeTransformer):
         return node
 
 
+@functools.lru_cache(maxsize=1)
+def _shared() -> dict[str, Any]:
+    """What the functions of all applications call: accessors, and arithmetic, which a process compiles once."""
+    functions = {name: getattr(c if hasattr(c, name) else cpu_stream, name) for name in ACCESSORS}
+    world = {**vars(arithmetic), "lab_fail": cpu_stream.lab_fail}
+    for name, function in vars(arithmetic).items():
+        if isinstance(function, FunctionType) and name not in functions:
+            functions[name] = njit(error_model="numpy")(FunctionType(function.__code__, world, name))
+    return functions
+
+
 def compiled(operator: Operator) -> tuple[int, int]:
     """Addresses of the compiled ``next`` and ``step_transits`` (0 if the application keeps the default).
 
@@ -57,10 +72,9 @@ def compiled(operator: Operator) -> tuple[int, int]:
         SamplingAppError: Numba cannot compile one of them; the message names the user's line.
     """
     if operator.key not in _KEPT:
-        namespace = {name: getattr(c if hasattr(c, name) else cpu_stream, name) for name in ACCESSORS}
         try:
-            jit = functools.partial(njit, error_model="numpy")
-            functions = operator.functions(namespace, jit, _PlainIntegers().visit)
+            jit = functools.partial(njit, **_INNER)
+            functions = operator.functions(dict(_shared()), jit, _PlainIntegers().visit)
             pointer = types.voidptr
             following = cfunc(types.int64(pointer, types.int64))(functions["lab_next"])
             transits = None

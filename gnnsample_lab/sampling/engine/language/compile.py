@@ -33,6 +33,8 @@ from .accessors import ACCESSORS, CARRIERS, FAILURES, METHODS, NUMBERS, ROLE_NAM
 from .accessors import Method as AccessorMethod
 from .app import SamplingApp, SamplingAppError
 
+ARITHMETIC = "<arithmetic>"
+"""File name of the functions of :mod:`.arithmetic` in :attr:`Operator.modules`."""
 MAX_TABLES = 8
 MAX_LINE = 2**20 - 1
 
@@ -80,11 +82,15 @@ class Operator:
     ) -> dict[str, Any]:
         """Execute the rewritten functions in ``namespace``, which holds the accessors.
 
+        Functions of :mod:`.arithmetic` that ``namespace`` holds too are taken from there.
+
         ``helper`` compiles a function that others call, ``rewrite`` changes a copy of the code before. Returns
         ``lab_next`` and, if overridden, ``lab_step_transits``.
         """
         namespace.update(lab_word=np.uint64, lab_whole=np.int64)
         for filename, module in self.modules:
+            if filename == ARITHMETIC and module.body[0].name in namespace:  # type: ignore[attr-defined]
+                continue
             exec(compile(rewrite(copy.deepcopy(module)), filename, "exec"), namespace)
             for definition in module.body:
                 if isinstance(definition, ast.FunctionDef) and definition.name in self.helpers:
@@ -1155,7 +1161,7 @@ class Compiler:
         """Put a function of :mod:`.arithmetic` beside those that call it."""
         if name not in self.helper_names:
             module = ast.Module([copy.deepcopy(_arithmetic()[name])], type_ignores=[])
-            self.modules.insert(0, ("<arithmetic>", module))
+            self.modules.insert(0, (ARITHMETIC, module))
             self.helper_names.append(name)
 
     def place(self, filename: str, line: int, text: str | None = None) -> int:
