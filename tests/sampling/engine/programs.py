@@ -11,6 +11,7 @@ import dataclasses
 import importlib.util
 import itertools
 import linecache
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -148,7 +149,7 @@ class Program:
 
     def load(self, folder: Path) -> Any:
         """The application, from a file of its own in ``folder``: ``inspect`` reads its source there."""
-        path = folder / f"program_{next(_numbers)}.py"
+        path = folder / f"program_{os.getpid()}{next(_numbers):06}.py"
         path.write_text(self.source)
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None and spec.loader is not None

@@ -1,15 +1,22 @@
-"""A whole run of an application by Python on recording objects: what every engine's run must equal."""
+"""A whole run of an application by Python on recording objects, and the compiled runs that must equal it."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine.language.app import NULL
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.shape import Shape
 from gnnsample_lab.sampling.explain.record import Fault, Recorder
+from tests.sampling.engine.programs import Program
+
+SEED, FIRST_SAMPLE = 2**35 + 11, 2**33 + 5
 
 
 class Run:
@@ -85,3 +92,59 @@ class Run:
         for slot in missing:
             values[slot] = NULL
         return values
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gives: its steps, or its error's text, in which the file has no number."""
+
+    steps: tuple[Any, ...] = ()
+    error: str = ""
+
+    def check(self, other: Outcome) -> None:
+        """Raise an ``AssertionError`` where a compiled run gives something else."""
+        assert other.error == self.error, (
+            f"compiled: {other.error or 'no error'}\nPython: {self.error or 'none'}"
+        )
+        for mine, compiled in zip(self.steps, other.steps, strict=True):
+            np.testing.assert_array_equal(compiled, mine)
+
+
+def error_text(error: lab.SamplingAppError) -> str:
+    return re.sub(r"program_\d+\.py", "program.py", str(error))
+
+
+def by_python(program: Program, app: Any, operator: Any) -> Outcome:
+    run = Run(program.graph(), app, program.initial(), SEED, FIRST_SAMPLE, operator)
+    return Outcome(error=error_text(run.error())) if run.fault else Outcome(tuple(run.steps))
+
+
+def compiled(program: Program, app: Any, device: str = "cpu", **knobs: Any) -> Outcome:
+    try:
+        result = lab.run_app(
+            program.graph(), app, program.initial(), device=device, seed=SEED, first_sample=FIRST_SAMPLE, **knobs
+        )  # fmt: skip
+    except lab.SamplingAppError as failed:
+        return Outcome(error=error_text(failed))
+    return Outcome(tuple(result.to_cpu().steps))
+
+
+def prepared(program: Program, folder: Path) -> tuple[Any, Any]:
+    """The application and its operator, None where the front end refuses it, with a line."""
+    app = program.load(folder)
+    app.prepare(program.graph())
+    try:
+        return app, compile_operator(app, program.graph())
+    except lab.SamplingAppError as refused:
+        assert 'File "program_' in str(refused), refused
+        return app, None
+
+
+def compared(program: Program, folder: Path) -> str:
+    """ "refused", "failed" or "equal"; an ``AssertionError`` where the CPU's run is not Python's."""
+    app, operator = prepared(program, folder)
+    if operator is None:
+        return "refused"
+    expected = by_python(program, app, operator)
+    expected.check(compiled(program, app))
+    return "failed" if expected.error else "equal"

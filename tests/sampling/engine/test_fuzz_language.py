@@ -6,73 +6,168 @@ Each program gives the same samples everywhere, or the same error at the same li
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import gnnsample_lab as lab
-from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.engine.language import link
+from tests.sampling.engine import linked_programs
 from tests.sampling.engine.programs import Program, of, programs
-from tests.sampling.engine.recorded_run import Run
+from tests.sampling.engine.recorded_run import FIRST_SAMPLE, SEED, Outcome, compared, error_text, prepared
 
-SEED, FIRST_SAMPLE = 2**35 + 11, 2**33 + 5
+PER_MODULE, PROCESSES = 50, 16
+COMPILERS = link.missing()
 
 
-def drawn(count: int, body: Callable[[Program], None]) -> None:
+def draw(count: int, body: Callable[[Program], None], *phases: Phase) -> None:
     """Call ``body`` with random programs, the same ones every time; hypothesis makes what fails smaller."""
-    count = int(os.environ.get("LAB_FUZZ_PROGRAMS", count))
     test = settings(
-        max_examples=count, derandomize=True, database=None, deadline=None,
+        max_examples=count, derandomize=True, database=None, deadline=None, phases=phases or tuple(Phase),
         suppress_health_check=list(HealthCheck),
     )(given(programs())(body))  # fmt: skip
     seed(int(os.environ.get("LAB_FUZZ_SEED", 0)))(test)()
 
 
-def python_run(program: Program, app: Any, operator: Any) -> Run:
-    return Run(program.graph(), app, program.initial(), SEED, FIRST_SAMPLE, operator)
+def drawn(count: int) -> list[Program]:
+    found: list[Program] = []
+
+    def body(program: Program) -> None:
+        found.append(program)
+
+    draw(count, body, Phase.generate)
+    return found
 
 
-def compared(program: Program, folder: Path, device: str = "cpu", **knobs: Any) -> str:
-    """ "refused", "failed" or "equal"; an ``AssertionError`` where the runs differ."""
-    app = program.load(folder)
-    app.prepare(program.graph())
-    try:
-        operator = compile_operator(app, program.graph())
-    except lab.SamplingAppError as refused:
-        assert '"program_' in str(refused), refused
-        return "refused"
-    own = python_run(program, app, operator)
-    try:
-        result = lab.run_app(
-            program.graph(), app, program.initial(), device=device, seed=SEED, first_sample=FIRST_SAMPLE, **knobs
-        )  # fmt: skip
-    except lab.SamplingAppError as failed:
-        assert own.fault is not None, f"compiled: {failed}"
-        assert str(failed) == str(own.error())
-        return "failed"
-    assert own.fault is None, f"Python: {own.error()}"
-    for mine, compiled in zip(own.steps, result.to_cpu().steps, strict=True):
-        np.testing.assert_array_equal(compiled, mine)
-    return "equal"
+def how_many(usual: int) -> int:
+    return int(os.environ.get("LAB_FUZZ_PROGRAMS", usual))
 
 
+@pytest.mark.slow
 def test_the_cpu_runs_programs_as_python_does(tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
 
     def body(program: Program) -> None:
         outcomes[compared(program, tmp_path)] += 1
 
-    drawn(300, body)
-    print(dict(outcomes))
+    draw(how_many(300), body)
     total = outcomes.total()
+    print(dict(outcomes))
     assert outcomes["refused"] <= total / 2, outcomes
-    assert outcomes["equal"] >= total / 4 and outcomes["failed"] >= total / 50, outcomes
+    assert outcomes["equal"] >= total / 5 and outcomes["failed"] >= total / 50, outcomes
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
+    count = min(PROCESSES, os.cpu_count() or 1)
+    with multiprocessing.get_context("spawn").Pool(count) as pool:
+        yield pool
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(COMPILERS is not None, reason=f"*** PROGRAMS WERE NOT LINKED: {COMPILERS} ***")
+def test_fifty_programs_link_into_one_module(workers: Any, tmp_path: Path) -> None:
+    accepted = []
+    for program in drawn(2 * PER_MODULE + 40):
+        if prepared(program, tmp_path)[1] is not None:
+            accepted.append((len(accepted), program, str(tmp_path), "sm_90"))
+    assert len(accepted) >= PER_MODULE
+    codes = dict(workers.imap_unordered(linked_programs.compiled_program, accepted[:PER_MODULE]))
+    macros: dict[str, int | str] = {"DEFERRED": 0, "COLLECTIVE": 0, "TRANSITS": 1, "WEIGHTED": 1, "SLOTS": 1}
+    some = prepared(accepted[0][1], tmp_path)[1]
+    assert linked_programs.build(some, codes, "steps/individual.cu", macros)[:4] == b"\x7fELF"
+
+
+class Missing(Exception):
+    """A kernel file is wanted that is not linked yet."""
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_the_gpu_runs_programs_as_python_does(workers: Any, tmp_path: Path) -> None:
+    """Each program on the CPU too, then sample- and transit-parallel; fifty of them share each module."""
+    import cupy
+
+    from gnnsample_lab.device import runtime
+    from gnnsample_lab.sampling.engine.gpu import GpuEngine
+    from gnnsample_lab.sampling.engine.shape import Shape
+
+    properties = runtime.device_properties()
+    arch = f"sm_{properties['major']}{properties['minor']}"
+    texts = drawn(how_many(1000))
+    jobs = [(number, program, str(tmp_path), arch) for number, program in enumerate(texts)]
+    expected: dict[int, Outcome] = {}
+    codes: dict[int, tuple[bytes, ...]] = {}
+    for number, outcome, parts in workers.imap_unordered(linked_programs.expected_of, jobs):
+        if outcome is not None:
+            expected[number], codes[number] = outcome, parts
+    assert len(expected) >= len(texts) / 2
+    ready = {number: prepared(texts[number], tmp_path) for number in sorted(expected)}
+    alike: dict[Any, list[int]] = {}
+    for number, (_, operator) in ready.items():
+        key = (tuple(sorted(link.operator_macros(operator).items())), texts[number].weighted)
+        alike.setdefault(key, []).append(number)
+    groups = [
+        tuple(numbers[at : at + PER_MODULE])
+        for numbers in alike.values()
+        for at in range(0, len(numbers), PER_MODULE)
+    ]
+    graphs = {weighted: of("pass", weighted=weighted).graph().to("cuda") for weighted in (False, True)}
+    modules: dict[Any, Any] = {}
+
+    def run(number: int, group: tuple[int, ...], parallelism: str, index: str) -> Outcome:
+        app, operator = ready[number]
+        program = texts[number]
+
+        def provider(source: str, macros: dict[str, int | str]) -> Any:
+            key = (group, source, tuple(sorted(macros.items())))
+            if key not in modules:
+                raise Missing(key)
+            linked_programs.choose(modules[key], number)
+            return modules[key]
+
+        roots = cupy.asarray(program.initial())
+        shape = Shape(app, program.roots)
+        engine = GpuEngine(
+            graphs[program.weighted], app, operator, shape, roots, SEED, FIRST_SAMPLE, parallelism, index,
+            kernel_provider=provider,
+        )  # fmt: skip
+        try:
+            return Outcome(tuple(step.get() for step in engine.run()))
+        except lab.SamplingAppError as failed:
+            return Outcome(error=error_text(failed))
+
+    left = [(n, g, *way) for g in groups for n in g for way in (("sample", "auto"), ("transit", "always"))]
+    differences = []
+    while left:
+        wanted, again = set(), []
+        for job in left:
+            with runtime.lock:
+                try:
+                    expected[job[0]].check(run(*job))
+                except Missing as missing:
+                    wanted |= set(missing.args)
+                    again.append(job)
+                except AssertionError as difference:
+                    differences.append(f"{job[2:]}\n{texts[job[0]]!r}\n{difference}")
+        links = [
+            (key, ready[key[0][0]][1], {n: codes[n] for n in key[0]}, key[1], dict(key[2]), arch)
+            for key in wanted
+        ]
+        for key, cubin in workers.imap_unordered(linked_programs.built, links):
+            path = tmp_path / f"module_{len(modules)}.cubin"
+            path.write_bytes(cubin)
+            modules[key] = cupy.RawModule(path=str(path))
+        left = again
+    assert not differences, f"{len(differences)} differ:\n" + "\n\n".join(differences[:5])
 
 
 FAULTS = {

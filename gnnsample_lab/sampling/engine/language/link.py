@@ -12,6 +12,7 @@ import hashlib
 import os
 import tempfile
 from collections import OrderedDict
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -159,23 +160,33 @@ def _source(operator: Operator, source_name: str, macros: dict[str, int | str] |
 
 
 def _link(operator: Operator, source: str, source_name: str, arch: str) -> bytes:
+    return join([_compile_kernels(source, source_name, arch), *_compile_functions(operator, arch)], source_name, arch)
+
+
+def join(parts: Sequence[bytes], name: str, arch: str) -> bytes:
+    """The cubin that LTO-IR becomes.
+
+    Args:
+        parts: programs that between them define what any of them calls. name: what errors call them.
+
+    Raises:
+        RuntimeError: they cannot be linked.
+    """
     from cuda.bindings import nvjitlink
 
-    parts = [(_compile_kernels(source, source_name, arch), source_name)]
-    parts += [(code, f"user{i}") for i, code in enumerate(_compile_functions(operator, arch))]
     options = [f"-arch={arch}", *_LINK_OPTIONS]
     handle = nvjitlink.create(len(options), options)
     try:
         try:
-            for code, name in parts:
-                nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), name)
+            for number, code in enumerate(parts):
+                nvjitlink.add_data(handle, nvjitlink.InputType.LTOIR, code, len(code), f"{name} {number}")
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
             log = bytearray(nvjitlink.get_error_log_size(handle))
             nvjitlink.get_error_log(handle, log)
             text = log.decode(errors="replace").strip("\0\n ")
             raise RuntimeError(
-                f"nvJitLink could not link {source_name} for {arch}: {text or error}"
+                f"nvJitLink could not link {name} for {arch}: {text or error}"
             ) from None
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
