@@ -160,7 +160,8 @@ def _source(operator: Operator, source_name: str, macros: dict[str, int | str] |
 
 
 def _link(operator: Operator, source: str, source_name: str, arch: str) -> bytes:
-    return join([_compile_kernels(source, source_name, arch), *_compile_functions(operator, arch)], source_name, arch)
+    parts = [_compile_kernels(source, source_name, arch), *_compile_functions(operator, arch)]
+    return join(parts, source_name, arch)
 
 
 def join(parts: Sequence[bytes], name: str, arch: str) -> bytes:
@@ -185,9 +186,7 @@ def join(parts: Sequence[bytes], name: str, arch: str) -> bytes:
             log = bytearray(nvjitlink.get_error_log_size(handle))
             nvjitlink.get_error_log(handle, log)
             text = log.decode(errors="replace").strip("\0\n ")
-            raise RuntimeError(
-                f"nvJitLink could not link {name} for {arch}: {text or error}"
-            ) from None
+            raise RuntimeError(f"nvJitLink could not link {name} for {arch}: {text or error}") from None
         cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
         nvjitlink.get_linked_cubin(handle, cubin)
         return bytes(cubin)
