@@ -127,7 +127,7 @@ def test_bad_arguments():
         TypeError, match=r"app must be a SamplingApp \(got Walk\); give an instance, Walk\(\)"
     ):
         lab.run_app(graph, Walk, [0])
-    with pytest.raises(TypeError, match=r"graph must be a gnnsample_lab.Graph \(got list\)"):
+    with pytest.raises(TypeError, match=r"graph must be a gnnsample_lab.Graph \(got \[\] of type list\)"):
         lab.run_app([], Walk(), [0])
     with pytest.raises(ValueError, match="roots, not both"):
         lab.run_app(graph, Walk(), [0], num_samples=3, device="cpu")
