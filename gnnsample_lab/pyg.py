@@ -26,6 +26,7 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from gnnsample_lab import checks
 from gnnsample_lab.checks import choice, flag, function, instance, num_bytes, optional, share, text
+from gnnsample_lab.device import runtime
 from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
@@ -360,9 +361,7 @@ def _topology(data: Any, weight_attr: str | None) -> Graph:
 
 def _cache(x: Any, sampler: GPUSampler, ratio: float | None, capacity_bytes: int | None) -> FeatureCache:
     if ratio is None and capacity_bytes is None:
-        from gnnsample_lab.graph.graph import gpu_memory
-
-        capacity_bytes = int(gpu_memory()[0] * CACHE_SHARE)
+        capacity_bytes = int(runtime.gpu_memory()[0] * CACHE_SHARE)
     degrees = sampler.sampler.graph.out_degrees()
     return FeatureCache(x, degrees, ratio=ratio, capacity_bytes=capacity_bytes, device=sampler.device)
 

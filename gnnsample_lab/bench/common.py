@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph import load
 from gnnsample_lab.graph.recency import recency_weights
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -62,7 +63,7 @@ def train_seeds(found: Any) -> np.ndarray:
     train = found.splits.get("train")
     if train is None or not len(train):
         return np.arange(found.num_nodes, dtype=np.int64)
-    return host(train)
+    return to_host(train)
 
 
 def batch_size(name: str, found: Any, wanted: int = BATCH) -> int:
@@ -107,12 +108,3 @@ def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
         if loaded is not None:
             found[name] = graph_facts(loaded)
     return found
-
-
-def host(array: Any) -> np.ndarray:
-    """``array`` as NumPy; CuPy, torch and NumPy alike."""
-    if hasattr(array, "get"):
-        return np.asarray(array.get())
-    if hasattr(array, "detach"):
-        return np.asarray(array.detach().cpu().numpy())
-    return np.asarray(array)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph import load
 from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
@@ -169,7 +170,7 @@ class Session:
                 if pool is None or at + batch_size > pool.size:
                     train = graph.splits.get("train")
                     few = train is None or len(train) < batch_size
-                    pool = rng.permutation(int(graph.num_nodes)) if few else rng.permutation(_host(train))
+                    pool = rng.permutation(int(graph.num_nodes)) if few else rng.permutation(to_host(train))
                     at = 0
                 kept.append(cupy.asarray(pool[at : at + batch_size].astype(np.int64)))
                 at += batch_size
@@ -281,7 +282,3 @@ def workload(recorded: Sequence[floor.Recorded]) -> dict[str, Any]:
         "num_batches": len(recorded),
         "touched_bytes": sum(r.touched_bytes for r in recorded),
     }
-
-
-def _host(array: Any) -> np.ndarray:
-    return array.get() if runtime.is_cuda_array(array) else np.asarray(array)

@@ -101,12 +101,18 @@ def num_sms() -> int:
     return int(device_properties()["multiProcessorCount"])
 
 
-def is_memory_mapped(array: Any) -> bool:
-    """True when the array's memory is a file's: a ``numpy.memmap``, or a view of one."""
-    import numpy as np
+def gpu_memory() -> tuple[int, int]:
+    """``(free, total)`` bytes of the current GPU; blocks that CuPy's pool holds unused count as free."""
+    import cupy
 
-    while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap):
-            return True
-        array = array.base
-    return False
+    free, total = cupy.cuda.Device().mem_info
+    return int(free) + int(cupy.get_default_memory_pool().free_bytes()), int(total)
+
+
+def scratch_bytes(given: int | None = None) -> int:
+    """Bytes of GPU memory that a sampler or an ID map may keep for its tables, queues and staging.
+
+    ``given`` where the caller says it, else 5 % of what is free: a training process holds a handful of samplers, and
+    all of them together must leave most of the memory to the graph, the feature cache and the model.
+    """
+    return gpu_memory()[0] // 20 if given is None else given

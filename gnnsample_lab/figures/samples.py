@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from gnnsample_lab.checks import host_array
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.drawing import Positions, _apart, _segments
 from gnnsample_lab.figures.style import finish
@@ -244,7 +245,7 @@ def layer_links(present: Any, *, title: str, label: str = "") -> go.Figure:
     Raises:
         ValueError: not two-dimensional.
     """
-    cells = np.asarray(present.get() if hasattr(present, "get") else present) != 0
+    cells = host_array("present", present) != 0
     if cells.ndim != 2:
         raise ValueError(f"present must be two-dimensional (got shape {cells.shape})")
     fig = go.Figure(

@@ -231,7 +231,7 @@ def _open(target: Path, stamp: str) -> Graph | None:
             bool(meta["is_synthetic"]),
             validate=False,
         )  # fmt: skip
-        graph._set("max_in_degree", int(meta["max_in_degree"]))
+        graph._known["max_in_degree"] = int(meta["max_in_degree"])
         _note_identities(target, meta)
         return graph
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

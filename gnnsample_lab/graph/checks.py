@@ -9,6 +9,7 @@ import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import ids_below, integers, is_cuda_array, numbers, shown, text, whole
+from gnnsample_lab.device.arrays import array_module, to_host
 
 MAX_INT32_NODES = 2**31
 
@@ -18,19 +19,9 @@ def device_of(array: Any) -> str:
     return "cuda" if is_cuda_array(array) else "cpu"
 
 
-def array_module(device: str) -> Any:
-    """NumPy or CuPy."""
-    if device == "cuda":
-        import cupy
-
-        return cupy
-    return np
-
-
 def host_bytes(array: Any) -> memoryview:
     """The bytes of a contiguous copy in host memory."""
-    host: Any = array.get() if device_of(array) == "cuda" else np.ascontiguousarray(array)
-    return memoryview(host.reshape(-1).view(np.uint8))
+    return memoryview(np.ascontiguousarray(to_host(array)).reshape(-1).view(np.uint8))
 
 
 def id_dtype(num_nodes: int) -> np.dtype:
@@ -48,7 +39,7 @@ def weights(value: Any, num_edges: int) -> Any:
     with np.errstate(over="ignore"):  # an overflow becomes inf, which is reported below
         array = array.astype(np.float32, copy=False)
     if array.size:
-        xp = array_module(device_of(array))
+        xp = array_module(array)
         bad = ~(xp.isfinite(array) & (array >= 0))
         if bool(bad.any()):
             position = int(xp.flatnonzero(bad)[0])
@@ -117,7 +108,7 @@ def split_ids(value: Mapping[str, Any] | None, num_nodes: int) -> dict[str, Any]
                 raise ValueError(
                     f"{name} as a mask must have shape ({num_nodes},) (got {tuple(array.shape)})"
                 )
-            array = array_module(device_of(array)).flatnonzero(array)
+            array = array_module(array).flatnonzero(array)
         array = integers(name, array).astype(np.int64, copy=False)
         ids_below(name, array, num_nodes)
         result[str(key)] = array
@@ -145,7 +136,7 @@ def topology(indptr: Any, indices: Any) -> tuple[Any, Any]:
 def adjacency(indptr: Any, indices: Any, chunk: int = 1 << 26) -> None:
     """Monotone ``indptr``, sources in range and sorted within each vertex; reads everything, in chunks."""
     num_nodes = len(indptr) - 1
-    xp = array_module(device_of(indptr))
+    xp = array_module(indptr)
     falls = indptr[1:] < indptr[:-1]
     if bool(falls.any()):
         vertex = int(xp.flatnonzero(falls)[0])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.arrays import array_module
 from gnnsample_lab.graph import checks
 
 
@@ -25,7 +26,7 @@ def build_csc(src: Any, dst: Any, num_nodes: int, edge_weight: Any = None) -> tu
     Returns ``(indptr int64[N+1], indices int32 or int64[E], weights float32[E] or None)``. Parallel edges
     keep their order of input, so the result is a function of the input alone.
     """
-    xp = checks.array_module(checks.device_of(src))
+    xp = array_module(src)
     bits = key_bits(num_nodes)
     if 2 * bits > 63:  # keys do not fit: beyond 2**31 vertices
         order = xp.lexsort(xp.stack([src, dst])) if xp is not np else np.lexsort((src, dst))
@@ -49,7 +50,7 @@ def edge_order(src: Any, dst: Any, num_nodes: int) -> Any:
 
     Parallel edges keep their order of input, as in :func:`build_csc`.
     """
-    xp = checks.array_module(checks.device_of(src))
+    xp = array_module(src)
     if 2 * key_bits(num_nodes) > 63:
         return xp.lexsort(xp.stack([src, dst])) if xp is not np else np.lexsort((src, dst))
     src = src.astype(np.int64) if src.dtype == np.uint64 else src
@@ -58,7 +59,7 @@ def edge_order(src: Any, dst: Any, num_nodes: int) -> Any:
 
 def indptr_of(dst: Any, num_nodes: int) -> Any:
     """int64[N+1]: exclusive prefix sums of the in-degrees."""
-    xp = checks.array_module(checks.device_of(dst))
+    xp = array_module(dst)
     indptr = xp.zeros(num_nodes + 1, dtype=np.int64)
     if len(dst):
         xp.cumsum(xp.bincount(dst, minlength=num_nodes), out=indptr[1:])
@@ -124,7 +125,7 @@ def rows_of(indptr: Any, start: int = 0, stop: int | None = None) -> Any:
 
 def with_reverse_edges(src: Any, dst: Any, edge_weight: Any = None) -> tuple[Any, Any, Any]:
     """The edges and, for each that is no self-loop, its reverse with the same weight."""
-    xp = checks.array_module(checks.device_of(src))
+    xp = array_module(src)
     between = src != dst
     back_src, back_dst = dst[between], src[between]
     weight = None if edge_weight is None else xp.concatenate([edge_weight, edge_weight[between]])
@@ -133,7 +134,7 @@ def with_reverse_edges(src: Any, dst: Any, edge_weight: Any = None) -> tuple[Any
 
 def undirected_union(src: Any, dst: Any, num_nodes: int) -> tuple[Any, Any]:
     """Distinct edges of the union of ``src -> dst`` and ``dst -> src``; a self-loop appears once."""
-    xp = checks.array_module(checks.device_of(src))
+    xp = array_module(src)
     bits = key_bits(num_nodes)
     src, dst = src.astype(np.int64, copy=False), dst.astype(np.int64, copy=False)
     keys = xp.concatenate([(dst << bits) | src, (src << bits) | dst])

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gnnsample_lab.checks import MAX_NODES, flag, ids_below, instance, integers, text, whole
-from gnnsample_lab.device import streams
-from gnnsample_lab.device.runtime import resolve_device
+from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import array_module, to_host
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
 
@@ -55,6 +54,8 @@ class Graph:
     is_synthetic: bool = False
     edge_ids: Any = None
     validate: InitVar[bool] = True
+    _known: dict[str, int] = field(init=False, default_factory=dict)
+    """What has been computed of the topology."""
 
     def __post_init__(self, validate: bool) -> None:
         validate = flag("validate", validate)
@@ -256,16 +257,18 @@ class Graph:
 
     def out_degrees(self) -> Any:
         """int64[N]: outgoing edges of each vertex, how often it can be reached."""
-        xp = checks.array_module(self.device)
+        xp = array_module(self.indices)
         degrees = xp.zeros(self.num_nodes, dtype=np.int64)
         chunk = 1 << 26  # bincount widens its input to int64
         for start in range(0, self.num_edges, chunk):
             degrees += xp.bincount(self.indices[start : start + chunk], minlength=self.num_nodes)
         return degrees
 
-    @cached_property
+    @property
     def max_in_degree(self) -> int:
-        return int(self.in_degrees().max()) if self.num_nodes else 0
+        if "max_in_degree" not in self._known:
+            self._known["max_in_degree"] = int(self.in_degrees().max()) if self.num_nodes else 0
+        return self._known["max_in_degree"]
 
     def edges(self) -> tuple[Any, Any]:
         """``(src, dst)`` of every edge in canonical order (by destination, then source); ids global."""
@@ -285,25 +288,19 @@ class Graph:
             RuntimeError: no usable GPU.
             MemoryError: larger than the free GPU memory; the message gives both sizes.
         """
-        target, features = resolve_device(device), flag("features", features)
+        target, features = runtime.resolve_device(device), flag("features", features)
         feat_stays = self.feat is None or not features or checks.device_of(self.feat) == target
         kept = self.feat
         if target == "cpu" and not features and kept is not None and checks.device_of(kept) == "cuda":
             kept = None
         if target == self.device and feat_stays:
             return self
-        if target == "cpu":
+        move: Callable[[Any], Any] = to_host
+        if target == "cuda":
             import cupy
 
-            def move(array: Any) -> Any:
-                return cupy.asnumpy(array) if checks.device_of(array) == "cuda" else array
-        else:
-            import cupy
-
-            self._check_fits(features, *gpu_memory())
-
-            def move(array: Any) -> Any:
-                return cupy.asarray(array)
+            self._check_fits(features, *runtime.gpu_memory())
+            move = cupy.asarray
 
         def maybe(array: Any) -> Any:
             return None if array is None else move(array)
@@ -315,8 +312,7 @@ class Graph:
                 feat=kept if feat_stays else maybe(self.feat), label=maybe(self.label),
                 splits={k: move(v) for k, v in self.splits.items()}, edge_ids=maybe(self.edge_ids), validate=False,
             )  # fmt: skip
-        if "max_in_degree" in self.__dict__:
-            moved._set("max_in_degree", self.max_in_degree)
+        moved._known.update(self._known)
         return moved
 
     def _check_fits(self, features: bool, free_bytes: int, total_bytes: int) -> None:
@@ -365,14 +361,6 @@ def check_graph(value: Any, name: str = "graph") -> Graph:
     """``value``, a :class:`Graph`; anything else is a TypeError that names the argument."""
     graph: Graph = instance(name, value, Graph, "a gnnsample_lab.Graph")
     return graph
-
-
-def gpu_memory() -> tuple[int, int]:
-    """``(free, total)`` bytes of the current GPU; blocks that CuPy's pool holds unused count as free."""
-    import cupy
-
-    free, total = cupy.cuda.Device().mem_info
-    return int(free) + int(cupy.get_default_memory_pool().free_bytes()), int(total)
 
 
 def _gib(num_bytes: int) -> str:

@@ -12,7 +12,7 @@ from gnnsample_lab.device.philox import MAX_BATCH_ID
 from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
 
 from .epoch import EpochIterator
-from .seeds import seed_array, to_host
+from .seeds import on_host, seed_array
 from .types import MiniBatch
 
 
@@ -112,7 +112,7 @@ class BatchSampler:
     def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
         """Seeds of each mini-batch where the sampler wants them: on the host for the CPU, else as they are."""
         given = items("seeds", seeds, "a list of mini-batches")
-        return map(to_host, given) if self.device == "cpu" else given
+        return map(on_host, given) if self.device == "cpu" else given
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         """Mini-batches of checked seeds with batch ids from ``first`` on; :attr:`_lock` is held."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.device.locks import Lock
 from gnnsample_lab.sampling.neighbors import cpu as twin
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
 
-from .seeds import merge_duplicates
 from .types import MiniBatch
 
 
@@ -95,7 +95,7 @@ def sample_cpu(
     batch_id: int,
 ) -> MiniBatch:
     """One mini-batch with every hop complete."""
-    distinct, inverse = merge_duplicates(seeds)
+    distinct, inverse, _ = merge_duplicates(seeds)
     batch = Builder(graph, tables, distinct)
     for hop in range(spec.num_hops):
         frontier = batch.frontier(spec.expand == "new")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -33,7 +33,7 @@ def tensor(array: Any) -> Any:
 class TorchBlock:
     """A :class:`~.types.Block` as tensors, with ``edge_index`` (``int64[2, E]``: local source, local destination).
 
-    ``weight`` is None where the block has none.
+    ``weight`` is None where the block has none. ``kept`` is as in a block.
     """
 
     src: Any
@@ -43,6 +43,7 @@ class TorchBlock:
     edge_positions: Any
     edge_index: Any
     weight: Any = None
+    kept: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -9,9 +9,10 @@ import numpy as np
 
 from gnnsample_lab.checks import instance, whole
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import array_module, merge_duplicates, offsets_of, run_starts, to_host
 from gnnsample_lab.sampling.engine.results import links, votes
 from gnnsample_lab.sampling.engine.results.result import AppResult
-from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, HopPicks, SampleSpec, array_module
+from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, HopPicks, SampleSpec
 
 from .types import MiniBatch
 
@@ -79,15 +80,15 @@ def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
     layers = whole("layers", layers, 1, MAX_HOPS)
     with runtime.lock, _made(result) as ready:
         found = links.induced(result)
-        begins, made = _host(found.begins), []
-        xp, bounds = array_module(found.vertices), _host(found.indptr[found.begins])
+        begins, made = to_host(found.begins), []
+        xp, bounds = array_module(found.vertices), to_host(found.indptr[found.begins])
         spec = SampleSpec((-1,) * layers, seed=result.seed)
         for sample in range(begins.size - 1):
             own, edges = slice(begins[sample], begins[sample + 1]), slice(bounds[sample], bounds[sample + 1])
             nodes, local = found.vertices[own], found.indices[edges]
             offsets = found.indptr[own.start : own.stop + 1] - bounds[sample]
-            picks = HopPicks(nodes, xp.diff(offsets).astype(np.int32), nodes[local], found.positions[edges])
-            picks.__dict__["offsets"] = offsets
+            counts = xp.diff(offsets).astype(np.int32)
+            picks = HopPicks(nodes, counts, nodes[local], found.positions[edges], offsets)
             made.append(MiniBatch(
                 nodes, (int(nodes.size),) * (layers + 1), (picks,) * layers, (local,) * layers,
                 xp.arange(nodes.size), sample, spec, result.graph, ready=ready,
@@ -116,12 +117,12 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
         if not found.roots.size:
             raise ValueError("result has no sample with a root")
         xp, seeds = array_module(found.roots), int(found.roots.size)
-        nodes, places, _ = votes.first_seen(xp.concatenate([found.roots, found.neighbors]))
+        nodes, places, _ = merge_duplicates(xp.concatenate([found.roots, found.neighbors]))
         roots = result.roots.reshape(-1)
-        inverse = votes.first_seen(roots[roots >= 0])[1]
+        inverse = merge_duplicates(roots[roots >= 0])[1]
         positions = xp.full(found.neighbors.size, -1, np.int64)
-        picks = HopPicks(found.roots, found.counts, found.neighbors, positions)
-        picks.__dict__["offsets"] = found.offsets  # here, in memory that knows its readers
+        # The offsets are made here, in memory that knows its readers.
+        picks = HopPicks(found.roots, found.counts, found.neighbors, positions, found.offsets)
         spec = SampleSpec((int(k),), replace=True, seed=result.seed)
         return MiniBatch(
             nodes, (seeds, int(nodes.size)), (picks,), (places[seeds:].astype(np.int32),), inverse, 0, spec,
@@ -159,7 +160,7 @@ class _Feed:
         flat = xp.concatenate(keys)
         live = flat >= 0
         stage = xp.concatenate([xp.full(n, i, np.int64) for i, n in enumerate(widths)])[live]
-        distinct, places, at = votes.first_seen(flat[live])
+        distinct, places, at = merge_duplicates(flat[live])
         # First-seen order runs through layers first; now through groups first, and in each through layers.
         order = xp.argsort(distinct // num_nodes, kind="stable")
         number = xp.empty(order.size, dtype=np.int64)
@@ -172,7 +173,7 @@ class _Feed:
         group = distinct[order] // num_nodes
         found = xp.bincount(group * (self.hops + 1) + reached, minlength=self.num_groups * (self.hops + 1))
         found = found.reshape(self.num_groups, self.hops + 1)
-        self.levels = _host(xp.cumsum(found, axis=1))  # one wait for all mini-batches
+        self.levels = to_host(xp.cumsum(found, axis=1))  # one wait for all mini-batches
         self.begins = np.concatenate([[0], np.cumsum(self.levels[:, -1])])
         if not self.levels[:, 0].all():
             raise ValueError(f"mini-batch {int(np.argmin(self.levels[:, 0]))} has no root")
@@ -207,7 +208,7 @@ class _Feed:
         keys = xp.concatenate([d * total + s for d, s in drawn])
         hop = xp.concatenate([xp.full(d.size, i, np.int64) for i, (d, _) in enumerate(drawn)])
         order = xp.argsort(keys, kind="stable")
-        first = xp.sort(order[votes.run_starts(keys[order])])  # in first-seen order, so that hops ascend
+        first = xp.sort(order[run_starts(keys[order])])  # in first-seen order, so that hops ascend
         rows = xp.argsort(keys[first] // total, kind="stable")
         first = first[rows]
         self.destination, self.source, self.hop = keys[first] // total, keys[first] % total, hop[first]
@@ -228,10 +229,10 @@ class _Feed:
             for level, (counts, offsets, bounds, source, positions) in zip(levels, hops):
                 edges = slice(int(bounds[group]), int(bounds[group + 1]))
                 ids = source[edges] - begin
-                one = HopPicks(nodes[:level], counts[begin : begin + level], nodes[ids], positions[edges])
-                own = offsets[begin : begin + level + 1]
-                one.__dict__["offsets"] = own - int(bounds[group])
-                picks.append(one)
+                own = offsets[begin : begin + level + 1] - int(bounds[group])
+                picks.append(
+                    HopPicks(nodes[:level], counts[begin : begin + level], nodes[ids], positions[edges], own)
+                )
                 local.append(ids.astype(np.int32))
             made.append(MiniBatch(
                 nodes, levels, tuple(picks), tuple(local), inverse - begin, group, spec, self.graph, ready=ready,
@@ -243,16 +244,10 @@ class _Feed:
         xp = self.xp
         kept = self.hop <= hop
         counts = xp.bincount(self.destination[kept], minlength=self.vertices.size)
-        offsets = xp.zeros(self.vertices.size + 1, dtype=np.int64)
-        xp.cumsum(counts, out=offsets[1:])
-        bounds = _host(offsets[xp.asarray(self.begins)])
+        offsets = offsets_of(counts)
+        bounds = to_host(offsets[xp.asarray(self.begins)])
         return counts.astype(np.int32), offsets, bounds, self.source[kept], self.positions[kept]
 
 
 def _check_result(result: Any) -> None:
     instance("result", result, AppResult, "what run_app returned, an AppResult")
-
-
-def _host(array: Any) -> np.ndarray:
-    host: np.ndarray = array.get() if runtime.is_cuda_array(array) else array
-    return host

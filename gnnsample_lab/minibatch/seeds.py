@@ -8,6 +8,7 @@ import numpy as np
 
 from gnnsample_lab.checks import ids_below, integers, is_cuda_array
 from gnnsample_lab.device import streams
+from gnnsample_lab.device.arrays import to_host
 
 
 def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
@@ -38,19 +39,8 @@ def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
     return array
 
 
-def merge_duplicates(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct seeds in first-seen order, and for every given seed its position among them (``int64``)."""
-    values, first, inverse = np.unique(seeds, return_index=True, return_inverse=True)
-    if values.size == seeds.size:
-        return seeds, np.arange(seeds.size)
-    order = np.argsort(first)
-    rank = np.empty(order.size, dtype=np.int64)
-    rank[order] = np.arange(order.size)
-    return values[order], rank[inverse]
-
-
-def to_host(seeds: Any) -> Any:
-    """Seeds that lie on a GPU, copied to the host; everything else as it is."""
+def on_host(seeds: Any) -> Any:
+    """Seeds that lie on a GPU, copied to the host; everything else as it is, since nothing has been checked yet."""
     if not is_cuda_array(seeds):
         return seeds
-    return seeds.get() if hasattr(seeds, "get") else seeds.cpu()
+    return seeds.cpu() if hasattr(seeds, "cpu") else to_host(seeds)

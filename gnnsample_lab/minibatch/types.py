@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import streams
-from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec, array_module
+from gnnsample_lab.device.arrays import array_module, offsets_of, to_host
+from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +28,7 @@ class Block:
             of the graph joins the two.
         weight: ``int32[num_edges]``, how often the walks of a :class:`~.walks.PinSAGESampler` visited the source,
             or None.
+        kept: what layers have derived from the block, such as its transpose.
     """
 
     src: Any
@@ -35,6 +37,7 @@ class Block:
     indices: Any
     edge_positions: Any
     weight: Any = None
+    kept: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
 
     @property
     def num_src(self) -> int:
@@ -178,15 +181,13 @@ class MiniBatch:
         xp = array_module(self.node_ids)
         hops = range(hop + 1)
         counts = xp.concatenate([self.picks[h].counts for h in hops])
-        indptr = xp.zeros(counts.size + 1, dtype=xp.int64)
-        xp.cumsum(counts, out=indptr[1:])
         src = self.node_ids[: self.level_sizes[hop + 1]]
         indices = xp.concatenate([self.local_neighbors[h] for h in hops])
         positions = xp.concatenate([self.picks[h].positions for h in hops])
         weight = None
         if self.pick_weights is not None:
             weight = xp.concatenate([self.pick_weights[h] for h in hops])
-        return Block(src, src[: self.level_sizes[hop]], indptr, indices, positions, weight)
+        return Block(src, src[: self.level_sizes[hop]], offsets_of(counts), indices, positions, weight)
 
     def canonical(self) -> CanonicalSample:
         """The sorted form: equal exactly when two mini-batches hold the same sample. Waits for the GPU."""
@@ -205,16 +206,12 @@ class MiniBatch:
         """The same mini-batch in NumPy arrays; waits for the GPU."""
         if isinstance(self.node_ids, np.ndarray):
             return self
-        import cupy
-
         self.ready.order()
-        weights = self.pick_weights
-        if weights is not None:
-            weights = tuple(cupy.asnumpy(a) for a in weights)
+        weights = None if self.pick_weights is None else tuple(map(to_host, self.pick_weights))
         return MiniBatch(
-            cupy.asnumpy(self.node_ids), self.level_sizes, tuple(p.to_cpu() for p in self.picks),
-            tuple(cupy.asnumpy(a) for a in self.local_neighbors), cupy.asnumpy(self.seed_inverse),
-            self.batch_id, self.spec, self.graph, self.trace, weights,
+            to_host(self.node_ids), self.level_sizes, tuple(p.to_cpu() for p in self.picks),
+            tuple(map(to_host, self.local_neighbors)), to_host(self.seed_inverse), self.batch_id, self.spec,
+            self.graph, self.trace, weights,
         )  # fmt: skip
 
     def to_torch(self) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .neighbors.spec import array_module
+from gnnsample_lab.device.arrays import array_module
 
 _FIXED_POINT_ONE = 2.0**31
 """The largest fractional weight is scaled to this integer, so that sums over 2**32 edges still fit 64 bits."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource
@@ -75,7 +76,7 @@ def host_features(graph: Any) -> np.ndarray:
     if hasattr(feat, "detach"):
         feat = feat.detach().cpu().numpy()
     on_gpu = runtime.is_cuda_array(feat)
-    if not on_gpu and not runtime.is_memory_mapped(feat):
+    if not on_gpu and not is_memory_mapped(feat):
         return np.asarray(feat)
     if graph not in _tables:
         if on_gpu:
@@ -94,7 +95,7 @@ def feature_sources(
     """Cache and Match of a system for one graph, sampler and model."""
     notes = []
     transfer = system.transfer
-    if transfer != "auto" and runtime.is_memory_mapped(table):
+    if transfer != "auto" and is_memory_mapped(table):
         transfer = "auto"  # too large for memory: whatever the system would do, the rows come from the disk
         notes.append("features are read from disk: they do not fit host memory")
     if system.cache is None:

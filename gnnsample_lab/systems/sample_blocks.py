@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import array_module, to_host
 from gnnsample_lab.sampling.engine.results import links
-from gnnsample_lab.sampling.neighbors.spec import array_module
 
 Place = Callable[[Any], Any]
 """Puts an array on the device of the model."""
@@ -24,6 +23,7 @@ class Edges:
     indptr: Any
     indices: Any
     weight: Any = None
+    kept: dict[str, Any] = field(init=False, default_factory=dict, repr=False)
 
 
 @dataclass(eq=False)
@@ -78,7 +78,7 @@ def layers(result: Any, there: Place) -> list[Step]:
         rows = edges.shape[1]
         counts = xp.bincount(edges.sample * rows + edges.row, minlength=samples * rows)
         indptr = xp.concatenate([xp.zeros(1, np.int64), xp.cumsum(counts)])
-        begins = on_host(indptr[::rows])
+        begins = to_host(indptr[::rows])
         vertices, indptr, column, weight = map(
             there,
             (result.steps[number], indptr, edges.column.astype(np.int32), edges.weight.astype(np.float32)),
@@ -95,8 +95,8 @@ def layers(result: Any, there: Place) -> list[Step]:
 def induced(result: Any, count: int, there: Place) -> list[Step]:
     """A mini-batch per sample: the edges among its vertices, for each of ``count`` layers."""
     whole = links.induced(result)
-    begins = on_host(whole.begins)
-    edges = on_host(whole.indptr[whole.begins])
+    begins = to_host(whole.begins)
+    edges = to_host(whole.indptr[whole.begins])
     vertices, indptr, indices = map(there, (whole.vertices, whole.indptr, whole.indices))
     found = []
     for s in range(result.num_samples):
@@ -111,8 +111,3 @@ def subgraph(vertices: Any, indptr: Any, indices: Any, count: int) -> Step:
     """All vertices are seeds, and every layer has the same edges."""
     block = Edges(vertices, indptr, indices)
     return Step(vertices, vertices, [block] * count)
-
-
-def on_host(array: Any) -> np.ndarray:
-    """``array`` as NumPy."""
-    return array.get() if runtime.is_cuda_array(array) else np.asarray(array)

@@ -16,6 +16,7 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, whole
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.pipeline.executors import shared_stream
 from gnnsample_lab.sampling import apps
@@ -23,7 +24,7 @@ from gnnsample_lab.sampling.engine.run import run_app
 
 from . import reference_samplers as reference
 from . import sample_blocks
-from .sample_blocks import Edges, Step, on_host
+from .sample_blocks import Edges, Step
 
 SAMPLERS = {
     "numpy": "the method's own sampler, as its system has it: NumPy, a mini-batch at a time, copied to the device",
@@ -169,7 +170,7 @@ class _Source:
         if hasattr(self.app, "batch_size"):
             self.app.batch_size = self.size
         train = graph.splits.get("train") if graph.splits else None
-        self.train = np.arange(graph.num_nodes) if train is None or not len(train) else on_host(train)
+        self.train = np.arange(graph.num_nodes) if train is None or not len(train) else to_host(train)
         self.place = "cpu" if sampler == "walker" else device
         self.app.prepare(self.host)
         self.graph = graph if graph.device == self.place else graph.to(self.place, features=False)

@@ -7,9 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
+from gnnsample_lab.device import runtime
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.graph import Graph
-from gnnsample_lab.graph import graph as graph_module
 
 INDPTR = np.array([0, 2, 2, 3, 5], dtype=np.int64)
 INDICES = np.array([1, 3, 0, 0, 3], dtype=np.int32)
@@ -263,6 +263,6 @@ def test_mixed_devices_are_an_error_that_names_the_argument():
 
 @pytest.mark.gpu
 def test_a_graph_larger_than_free_gpu_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(graph_module, "gpu_memory", lambda: (8, 2**30), raising=False)
+    monkeypatch.setattr(runtime, "gpu_memory", lambda: (8, 2**30), raising=False)
     with pytest.raises(MemoryError, match=r"needs .* on the GPU, which has .* free of 1\.00 GiB"):
         small().to("cuda")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab import NeighborSampler
-from gnnsample_lab.minibatch.seeds import merge_duplicates, seed_array
+from gnnsample_lab.minibatch.seeds import seed_array
 
 SEEDS = [9, 3, 9, 0, 119, 3, 9]
 
@@ -59,15 +59,6 @@ def test_given_seeds_are_not_changed(graph):
     seeds = np.array(SEEDS)
     NeighborSampler(graph, [4], device="cpu").sample(seeds)
     assert seeds.tolist() == SEEDS
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_duplicates_merge_in_first_seen_order(seed):
-    rng = np.random.default_rng(seed)
-    given = rng.integers(0, rng.integers(1, 50), rng.integers(1, 60))
-    distinct, inverse = merge_duplicates(given)
-    assert distinct.tolist() == list(dict.fromkeys(given.tolist()))
-    assert np.array_equal(distinct[inverse], given)
 
 
 def test_duplicates_change_no_pick(graph):

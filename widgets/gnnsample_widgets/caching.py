@@ -9,6 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
+from gnnsample_lab.device.arrays import to_host
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
@@ -55,9 +56,7 @@ def training_set(graph: Any, count: int, where: str = ALL, seed: int = 0) -> np.
     checks.seed(seed)
     pool = np.random.default_rng(seed).permutation(seed_pool(graph))
     if where == FEW and has_classes(graph):
-        label = graph.label
-        label = label.get() if hasattr(label, "get") else np.asarray(label)
-        pool = pool[np.argsort(label[pool], kind="stable")]
+        pool = pool[np.argsort(to_host(graph.label)[pool], kind="stable")]
     return np.sort(pool[:count])
 
 

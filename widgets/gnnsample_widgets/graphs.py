@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.arrays import to_host
+
 
 def resolve_graph(graph: Any) -> tuple[Any, list[str]]:
     """The graph to explore and the lines of code that make it ``g``.
@@ -44,7 +46,7 @@ def seed_pool(graph: Any) -> np.ndarray:
     train = graph.splits.get("train")
     if train is None or len(train) == 0:
         return np.arange(graph.num_nodes)
-    return np.asarray(train.get() if hasattr(train, "get") else train)
+    return to_host(train)
 
 
 def draw_seeds(host: Any, batch_size: int, seed: int) -> np.ndarray:

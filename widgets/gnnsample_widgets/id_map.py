@@ -12,6 +12,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.id_map.ladder import IdMap
 from gnnsample_lab.minibatch.id_map.probes import HASHES, FillStep
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
@@ -84,7 +85,7 @@ def batch_ids(graph: Any, numbering: str = AS_IS, seed: int = 0, device: str = "
     checks.seed(seed)
     seeds = draw_seeds(graph, min(SEEDS, len(seed_pool(graph))), seed)
     ids = lab.NeighborSampler(graph, FANOUTS, device=device, seed=seed).sample(seeds).node_ids
-    ids = np.asarray(ids.get() if hasattr(ids, "get") else ids, dtype=np.int64)
+    ids = to_host(ids).astype(np.int64)
     if numbering == RUN:
         # Neighbours in the numbering, but still in the order in which the sampler met them.
         return np.asarray(np.unique(ids, return_inverse=True)[1], dtype=np.int64)

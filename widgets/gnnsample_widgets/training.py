@@ -12,6 +12,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
+from gnnsample_lab.device.arrays import to_host
 
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
@@ -51,7 +52,7 @@ def short_run(graph: Any, steps: int, batch_size: int, seed: int = 0, tested: in
         (graph.splits[name] for name in ("valid", "test") if len(graph.splits.get(name, ()))), None
     )
     if held_out is not None:
-        splits["valid"] = np.random.default_rng(0).permutation(_host(held_out))[:tested]
+        splits["valid"] = np.random.default_rng(0).permutation(to_host(held_out))[:tested]
     if graph.device == "cuda":
         import cupy
 
@@ -77,11 +78,6 @@ def one_thread(device: str) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _host(ids: Any) -> np.ndarray:
-    found: np.ndarray = np.asarray(ids.get() if hasattr(ids, "get") else ids)
-    return found
 
 
 def shorten(g: Any, steps: int, batch_size: int, seed: int) -> Any:

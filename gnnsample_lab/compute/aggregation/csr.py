@@ -115,19 +115,18 @@ def csr_of(block: Any) -> Csr:
     Raises:
         TypeError: not a block.
     """
-    known = getattr(block, "__dict__", {}).get("_csr")
-    if known is not None:
-        return known
+    kept = getattr(block, "kept", {})
+    if "csr" in kept:
+        return kept["csr"]
     parts = [getattr(block, name, None) for name in ("src", "indptr", "indices")]
     if isinstance(block, type) or not all(len(getattr(part, "shape", ())) == 1 for part in parts):
         raise TypeError(
             f"block must be a Block or TorchBlock, its src, indptr and indices vectors (got {shown(block)})"
         )
-    csr = Csr(
+    kept["csr"] = csr = Csr(
         block.indptr, block.indices, int(block.indptr.shape[0]) - 1, int(block.src.shape[0]),
         int(block.indices.shape[0]),
     )  # fmt: skip
-    block.__dict__["_csr"] = csr
     return csr
 
 

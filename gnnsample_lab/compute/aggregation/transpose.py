@@ -83,14 +83,12 @@ def transposed(block: Any, like: Any = None) -> Transposed:
         block: a :class:`~gnnsample_lab.Block` or ``TorchBlock`` in device memory.
         like: array whose library allocates; by default that of ``block.indices``.
     """
-    known = block.__dict__.get("_transposed")
-    if known is None:
-        csr = csr_of(block)
+    csr = csr_of(block)
+    if "transposed" not in csr.kept:
         like = csr.indices if like is None else like
         with stream_for(like):
-            known = (stable_sort if deterministic() else counting_sort)(csr, like)
-        block.__dict__["_transposed"] = known
-    return known
+            csr.kept["transposed"] = (stable_sort if deterministic() else counting_sort)(csr, like)
+    return csr.kept["transposed"]
 
 
 def counting_sort(csr: Csr, like: Any, buffers: tuple[Any, ...] | None = None) -> Transposed:

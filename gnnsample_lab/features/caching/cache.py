@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, host_integers, ids_below, instance
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.locks import Lock, check_process
 
 from . import gather, host, sizing
@@ -140,7 +141,7 @@ class FeatureCache:
             self._missing_id = int(np.argmin(row_of))
 
     def _resolve_transfer(self, transfer: str) -> str:
-        on_disk = not self.on_device and runtime.is_memory_mapped(self.table)
+        on_disk = not self.on_device and is_memory_mapped(self.table)
         if transfer == "disk" and not on_disk:
             raise ValueError("transfer='disk' needs a memory-mapped table (got one in memory)")
         if self.device == "cpu":

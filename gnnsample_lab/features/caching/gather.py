@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import integers
-from gnnsample_lab.device import kernels, runtime, streams
+from gnnsample_lab.device import kernels, pinned, runtime, streams
 
-from .host import copy_to_device_async, gather_rows, pinned_empty, vector_bytes, words
+from .host import copy_to_device_async, gather_rows, vector_bytes, words
 
 _PAGES, _ROW_TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
@@ -199,7 +199,7 @@ class Stager:
         self.extractor, self.row_bytes = extractor, extractor.row_bytes
         self.rows = max(1, knobs.chunk_bytes // self.row_bytes)
         size = self.rows * self.row_bytes
-        self.pinned = [pinned_empty(size).reshape(self.rows, self.row_bytes) for _ in range(knobs.buffers)]
+        self.pinned = [pinned.empty(size).reshape(self.rows, self.row_bytes) for _ in range(knobs.buffers)]
         self.copying, self.placing = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         users = streams.Turns()
         users.add(self.copying, self.placing)
@@ -216,7 +216,7 @@ class Stager:
         stream = cupy.cuda.get_current_stream()
         need = counts.nbytes + missing.nbytes
         if self._ids.size < need:
-            self._ids = pinned_empty(max(1 << 16, 2 * need))
+            self._ids = pinned.empty(max(1 << 16, 2 * need))
         for at, array in ((0, counts), (counts.nbytes, missing)):
             cupy.cuda.runtime.memcpyAsync(
                 self._ids.ctypes.data + at, array.data.ptr, array.nbytes,

@@ -13,15 +13,14 @@ import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.device import pinned
+from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.jit import njit, prange
-from gnnsample_lab.device.runtime import is_memory_mapped
 
 from .sizing import free_host_bytes
 
 LINE_BYTES = 128
 """Largest read that a GPU requests over PCIe at once: one cache line."""
-_PORTABLE, _MAPPED = 1, 2  # flags of cudaHostAlloc and cudaHostRegister, the same numbers in both
-_READ_ONLY = 8  # cudaHostRegister only
 
 
 def feature_table(feat: Any, name: str = "feat") -> Any:
@@ -107,21 +106,6 @@ def collect_rows(ids, locations, cache, previous, table, out):
                 out[i, j] = table[v, j]
 
 
-def pinned_empty(num_bytes: int) -> np.ndarray:
-    """Uninitialised page-locked host memory that the GPU can read, ``uint8[num_bytes]``; freed with its last view.
-
-    Raises:
-        MemoryError: the host refuses that much page-locked memory.
-    """
-    import cupy
-
-    try:
-        memory = cupy.cuda.PinnedMemory(max(1, num_bytes), _PORTABLE | _MAPPED)
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise MemoryError(f"{num_bytes} bytes of host memory could not be pinned: {error}") from None
-    return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, num_bytes)
-
-
 class PinnedTable:
     """A feature table in page-locked host memory, as the GPU addresses it.
 
@@ -133,12 +117,11 @@ class PinnedTable:
     """
 
     def __init__(self, rows: np.ndarray, how: str) -> None:
-        import cupy
-
         self.rows, self.how = rows, how
         self.stride = rows.strides[0] if len(rows) > 1 else rows.shape[1] * rows.itemsize
-        pointer = rows.ctypes.data
-        self.address = int(cupy.cuda.runtime.pointerGetAttributes(pointer).devicePointer) or pointer
+        if how == "registered":
+            pinned.lock(rows, owner=self)
+        self.address = pinned.device_address(rows)
 
 
 _registered: weakref.WeakValueDictionary[tuple[int, int], PinnedTable] = weakref.WeakValueDictionary()
@@ -171,40 +154,18 @@ def pin(table: np.ndarray, how: str = "auto", pad_bytes: int = 0) -> PinnedTable
     elif how == "register":
         return _register(table)
     stride = -(-row_bytes // pad_bytes) * pad_bytes if pad_bytes else row_bytes
-    memory = pinned_empty(len(table) * stride)
+    memory = pinned.empty(len(table) * stride)
     rows = np.ndarray(table.shape, table.dtype, memory, strides=(stride, table.itemsize))
     rows[:] = table
     return PinnedTable(rows, "copied")
 
 
 def _register(table: np.ndarray) -> PinnedTable:
-    import cupy
-
-    runtime, key = cupy.cuda.runtime, (table.ctypes.data, table.nbytes)
+    key = (table.ctypes.data, table.nbytes)
     known = _registered.get(key)
-    if known is not None:
-        return known
-    flags = _PORTABLE | _MAPPED
-    if (
-        is_memory_mapped(table) and not table.flags.writeable
-    ):  # pages that nobody may write, not merely an array
-        flags |= _READ_ONLY
-    try:
-        runtime.hostRegister(key[0], key[1], flags)
-    except runtime.CUDARuntimeError as error:
-        raise MemoryError(f"a table of {table.nbytes} bytes could not be pinned: {error}") from None
-    pinned = PinnedTable(table, "registered")
-    # Runs before the array is let go of, and not at exit, when CUDA may be gone already.
-    weakref.finalize(pinned, _unregister, key[0]).atexit = False
-    _registered[key] = pinned
-    return pinned
-
-
-def _unregister(pointer: int) -> None:
-    import cupy
-
-    cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read there
-    cupy.cuda.runtime.hostUnregister(pointer)
+    if known is None:
+        known = _registered[key] = PinnedTable(table, "registered")
+    return known
 
 
 def copy_to_device_async(target: Any, source: np.ndarray, num_bytes: int, stream: Any) -> None:
@@ -224,7 +185,7 @@ def pinned_copy_gbps(num_bytes: int = 1 << 28, repeats: int = 6) -> float:
     """
     import cupy
 
-    source = pinned_empty(num_bytes)
+    source = pinned.empty(num_bytes)
     source[:] = 1
     target = cupy.empty(num_bytes, cupy.uint8)
     stream = cupy.cuda.get_current_stream()

@@ -11,6 +11,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, shown, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.graph import Graph, check_graph
 
 from .footprint import Footprint, footprint, same_length, training_seeds, visits_of
@@ -163,8 +164,7 @@ def _visits(walks: Any) -> np.ndarray:
 
     with runtime.lock:
         counts = visits(walks)
-    host: np.ndarray = counts.get() if runtime.is_cuda_array(counts) else counts
-    return host.astype(np.float64)
+    return to_host(counts).astype(np.float64)
 
 
 def shrunk_visits(seen: Footprint, degrees: np.ndarray) -> np.ndarray:
@@ -197,8 +197,7 @@ def _pagerank(graph: Any, seeds: Any) -> np.ndarray:
     if chosen is not None:
         from gnnsample_lab.minibatch.seeds import seed_array
 
-        host = seed_array(chosen, graph.num_nodes)
-        chosen = np.unique(host.get() if runtime.is_cuda_array(host) else host)
+        chosen = np.unique(to_host(seed_array(chosen, graph.num_nodes)))
     return reverse_pagerank(graph, chosen)
 
 
@@ -208,9 +207,7 @@ def _out_degrees(graph: Any, sampler: Any) -> np.ndarray:
     there = graph.device == "cpu" and getattr(other, "device", "cpu") == "cuda"
     if there and (other.num_nodes, other.num_edges) == (graph.num_nodes, graph.num_edges):
         graph = other
-    degrees = graph.out_degrees()
-    result: np.ndarray = degrees.get() if runtime.is_cuda_array(degrees) else degrees
-    return result
+    return to_host(graph.out_degrees())
 
 
 def hottest_first(score: np.ndarray, degrees: np.ndarray) -> np.ndarray:

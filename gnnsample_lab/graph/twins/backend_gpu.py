@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device.kernels import load_module
-from gnnsample_lab.device.runtime import num_sms
+from gnnsample_lab.device.runtime import gpu_memory, num_sms
 from gnnsample_lab.graph.csc import key_bits
-from gnnsample_lab.graph.graph import gpu_memory
 from gnnsample_lab.graph.twins.plan import RANKS, Plan, RmatPlan, bijection, feature_signal
 
 _THREADS = 256

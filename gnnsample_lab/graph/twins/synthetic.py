@@ -266,12 +266,12 @@ def _backend(plan: Plan, device: str, feature_bytes: int) -> Any:
     """The GPU when there is one that can hold the graph, unless ``LAB_DEVICE=cpu``; the CPU otherwise."""
     if device == "cpu" and (os.environ.get("LAB_DEVICE") == "cpu" or not runtime.cuda_available()):
         return _placed("cpu")
-    from gnnsample_lab.graph.graph import _gib, gpu_memory
+    from gnnsample_lab.graph.graph import _gib
     from gnnsample_lab.graph.twins.backend_gpu import bytes_needed
 
     edges = plan.num_edges or getattr(plan, "num_draws", 0) * (2 if plan.symmetric else 1)
     need = bytes_needed(plan.num_nodes, edges) + feature_bytes
-    free, total = gpu_memory()
+    free, total = runtime.gpu_memory()
     if need <= free:
         return _placed("cuda")
     if device == "cuda":

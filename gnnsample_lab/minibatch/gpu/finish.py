@@ -69,12 +69,10 @@ class _Arena:
     def picks(self, hop: int, frontier: Any) -> HopPicks:
         n, e, hops = self.rows[hop], self.edges[hop], self.hops
         at = 2 + hop
-        picks = HopPicks(
+        return HopPicks(
             frontier, self.view(at + hops, n, np.int32), self.view(at + 2 * hops, e, self.id_dtype),
-            self.view(at + 3 * hops, e, np.int64),
+            self.view(at + 3 * hops, e, np.int64), self.view(at, n + 1, np.int64),
         )  # fmt: skip
-        picks.__dict__["offsets"] = self.view(at, n + 1, np.int64)
-        return picks
 
     def local_ids(self, hop: int) -> Any:
         return self.view(2 + hop + 4 * self.hops, self.edges[hop], np.int32)

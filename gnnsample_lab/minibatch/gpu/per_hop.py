@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, streams
+from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT, IdMap
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher
@@ -95,10 +96,8 @@ class PerHopSampler:
 
         def leased(hop: int) -> HopPicks:
             drawn = picks[hop]
-            arrays = (drawn.frontier, drawn.counts, drawn.neighbors, drawn.positions)
-            made = HopPicks(*(streams.leased(a, ready) for a in arrays))
-            made.__dict__["offsets"] = streams.leased(drawn.offsets, ready)
-            return made
+            arrays = (drawn.frontier, drawn.counts, drawn.neighbors, drawn.positions, drawn.offsets)
+            return HopPicks(*(streams.leased(a, ready) for a in arrays))
 
         hops = len(picks)
         return MiniBatch(
@@ -121,9 +120,7 @@ class PerHopSampler:
         self.launch_draw(work, hop, batch_id, (slots, neighbors, positions), trace)
         if events is not None:
             events.mark("drawn", hop)
-        picks = HopPicks(rows, work.counts, neighbors, positions)
-        picks.__dict__["offsets"] = work.offsets
-        return picks
+        return HopPicks(rows, work.counts, neighbors, positions, work.offsets)
 
     def prepare(self, rows: Any, hop: int) -> HopWork:
         """Count what the rows of ``hop`` need, and scan the counts; the host waits for the total."""
@@ -136,8 +133,8 @@ class PerHopSampler:
             kept = np.uint64(0) if work is None else work
             args = (self.args, rows, np.uint64(n), np.int32(self.spec.fanouts[hop]), counts, kept)
             self.k["count_rows"]((-(-n // 256),), (256,), args)
-        offsets = _begins(counts)
-        scanned = None if work is None else _begins(work)
+        offsets = offsets_of(counts)
+        scanned = None if work is None else offsets_of(work)
         total = int(offsets[-1])  # the host waits here, as these systems do
         return HopWork(rows, counts, offsets, scanned, total)
 
@@ -173,13 +170,3 @@ class PerHopSampler:
             k["edge_begin"](grid, (256,), (*head, size, fanout, *ids, offsets, slots))
             k["edge_draw"](grid, (256,), (*head, size, fanout, *ids, offsets, slots, work.scanned))
             k["edge_gather"](grid, (256,), (*head, size, offsets, *out, trace))
-
-
-def _begins(counts: Any) -> Any:
-    """Exclusive sums of ``counts`` and the total behind them, ``int64[n + 1]``."""
-    import cupy
-
-    out = cupy.empty(counts.size + 1, np.int64)
-    out.data.memset_async(0, 8)
-    cupy.cumsum(counts, out=out[1:])
-    return out

@@ -47,7 +47,6 @@ class GpuEngine:
         knobs: Knobs | None = None,
         id_map: str = "auto",
     ) -> None:
-        import cupy
 
         if graph.num_nodes > MAX_NODES:
             raise ValueError(f"graph has {graph.num_nodes} vertices; at most {MAX_NODES} work on a GPU")
@@ -56,8 +55,7 @@ class GpuEngine:
         self.strategy, self.fetch_size, self.traced = strategy, fetch_size, traced
         self.paper = completion == "paper"
         self.knobs = knobs or Knobs()
-        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
-        self.scratch_limit = scratch_bytes if scratch_bytes is not None else int(free * 0.05)
+        self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
         self.table = table
         self.reason = f"strategy={strategy!r} was asked for"
         self._margin = 1.0

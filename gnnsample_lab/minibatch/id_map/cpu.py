@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.device.jit import njit
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
@@ -37,11 +38,47 @@ def relabel_items(items, keys, values, nodes, count, out):
     return count
 
 
-class CpuMap:
-    """The twin with the interface of the GPU's maps (``gpu.GpuMap``); local ids by first occurrence."""
+class HopMap:
+    """One way to relabel, with its scratch memory; one mini-batch at a time. On the GPU and on the host.
+
+    Seeds are distinct and every id is in ``0..num_nodes - 1``: nothing here checks it.
+    """
 
     def __init__(self, num_nodes: int, id_dtype: Any) -> None:
         self.num_nodes, self.ids = num_nodes, np.dtype(id_dtype)
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes kept between mini-batches."""
+        raise NotImplementedError
+
+    def begin(self, seeds: Any) -> Any:
+        """Start a mini-batch with distinct ``seeds`` (ids ``[n0]``), whose local ids are their positions."""
+        raise NotImplementedError
+
+    def extend(self, picks: Any) -> tuple[Any, Any]:
+        """Take in one hop's picks (ids ``[m]``): all vertices so far, and the picks' local ids (``int32[m]``).
+
+        The host waits once, for the number of vertices.
+        """
+        raise NotImplementedError
+
+    def map_hops(self, seeds: Any, hops: Sequence[Any]) -> tuple[Any, list[int], list[Any]]:
+        """A whole mini-batch, as a per-hop sampler would: vertices, level sizes, local ids per hop."""
+        nodes = self.begin(seeds)
+        levels, local = [int(nodes.size)], []
+        for picks in hops:
+            nodes, ids = self.extend(picks)
+            levels.append(int(nodes.size))
+            local.append(ids)
+        return nodes, levels, local
+
+
+class CpuMap(HopMap):
+    """The twin of the GPU's maps (``gpu.GpuMap``); local ids by first occurrence."""
+
+    def __init__(self, num_nodes: int, id_dtype: Any) -> None:
+        super().__init__(num_nodes, id_dtype)
         self._nodes = np.empty(0, self.ids)
         self._count = 0
         self._clear(64)
@@ -69,9 +106,8 @@ class CpuMap:
 
     def merge(self, seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Distinct seeds in first-seen order, and where each given one is among them."""
-        other = CpuMap(self.num_nodes, self.ids)
-        places = other._take(seeds)
-        return other._nodes[: other._count].copy(), places
+        nodes, places, _ = merge_duplicates(seeds)
+        return nodes, places.astype(np.int32)
 
     def begin(self, seeds: np.ndarray) -> np.ndarray:
         self._nodes, self._count = np.empty(seeds.size, self.ids), 0
@@ -84,14 +120,3 @@ class CpuMap:
     def extend(self, picks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         local = self._take(picks)
         return self._nodes[: self._count], local
-
-    def map_hops(
-        self, seeds: np.ndarray, hops: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, list[int], list[np.ndarray]]:
-        nodes = self.begin(seeds)
-        levels, local = [int(nodes.size)], []
-        for picks in hops:
-            nodes, ids = self.extend(picks)
-            levels.append(int(nodes.size))
-            local.append(ids)
-        return nodes, levels, local

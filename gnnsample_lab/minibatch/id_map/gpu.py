@@ -7,7 +7,7 @@ that hand out ids while they insert are in :mod:`.fused`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy as np
 from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+from .cpu import HopMap
 
 _POLLS = 2_000_000
 _STATUS = 31
@@ -87,46 +89,43 @@ def check_items(count: int) -> None:
         )
 
 
-class GpuMap:
-    """One way to relabel on the GPU, with its scratch memory. One mini-batch at a time.
-
-    Seeds are distinct and every id is in ``0..num_nodes - 1``: nothing here checks it. Callers that change streams
-    call ``turns.take()`` first.
-    """
+class GpuMap(HopMap):
+    """One way to relabel on the GPU. Callers that change streams call ``turns.take()`` first."""
 
     def __init__(self, num_nodes: int, id_dtype: Any) -> None:
-        self.num_nodes, self.ids = num_nodes, np.dtype(id_dtype)
+        super().__init__(num_nodes, id_dtype)
         self.turns = streams.Turns()
         self.id_type = "int" if self.ids.itemsize == 4 else "long"
 
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes kept between mini-batches."""
-        raise NotImplementedError
+
+class RebuiltMap(GpuMap):
+    """A map that starts anew at every hop, from the vertices so far and the hop's picks."""
+
+    def __init__(self, num_nodes: int, id_dtype: Any) -> None:
+        import cupy
+
+        super().__init__(num_nodes, id_dtype)
+        self.nodes = cupy.empty(0, self.ids)
 
     def begin(self, seeds: Any) -> Any:
-        """Start a mini-batch with distinct ``seeds`` (ids ``[n0]``), whose local ids are their positions."""
-        raise NotImplementedError
+        self.nodes = seeds
+        return seeds
 
     def extend(self, picks: Any) -> tuple[Any, Any]:
-        """Take in one hop's picks (ids ``[m]``): all vertices so far, and the picks' local ids (``int32[m]``).
+        import cupy
 
-        The host waits once, for the number of vertices.
-        """
+        if not picks.size:
+            return self.nodes, cupy.empty(0, np.int32)
+        check_items(int(self.nodes.size) + int(picks.size))
+        self.nodes, local = self._map(self.nodes, picks)
+        return self.nodes, local
+
+    def _map(self, nodes: Any, picks: Any) -> tuple[Any, Any]:
+        """Distinct ids of ``nodes`` (distinct, ``[n]``) and ``picks`` (``[m]``), and the picks' places among them."""
         raise NotImplementedError
 
-    def map_hops(self, seeds: Any, hops: Sequence[Any]) -> tuple[Any, list[int], list[Any]]:
-        """A whole mini-batch, as a per-hop sampler would: vertices, level sizes, local ids per hop."""
-        nodes = self.begin(seeds)
-        levels, local = [int(nodes.size)], []
-        for picks in hops:
-            nodes, ids = self.extend(picks)
-            levels.append(int(nodes.size))
-            local.append(ids)
-        return nodes, levels, local
 
-
-class CompactMap(GpuMap):
+class CompactMap(RebuiltMap):
     """DGL's map: insert, count, scan, host wait, compact, look up; a new table for every hop over nodes and picks."""
 
     def __init__(self, num_nodes: int, id_dtype: Any) -> None:
@@ -141,35 +140,22 @@ class CompactMap(GpuMap):
         self._slots = cupy.empty(0, np.uint8)
         self._locals, self._per_block = cupy.empty(0, np.uint32), cupy.empty(0, np.int32)
         self._entry_bytes = 2 * self.ids.itemsize
-        self.nodes = cupy.empty(0, self.ids)
 
     @property
     def scratch_bytes(self) -> int:
         return int(self._slots.nbytes + self._locals.nbytes + self._per_block.nbytes)
 
-    def begin(self, seeds: Any) -> Any:
-        self.nodes = seeds
-        return seeds
-
-    def extend(self, picks: Any) -> tuple[Any, Any]:
-        import cupy
-
-        if not picks.size:
-            return self.nodes, cupy.empty(0, np.int32)
-        self.nodes, local = self._map(self.nodes, picks)
-        return self.nodes, local
-
     def merge(self, items: Any) -> tuple[Any, Any]:
         """Distinct ``items`` in order of first occurrence, and the place of every item among them (``int32``)."""
         import cupy
 
+        check_items(int(items.size))
         return self._map(cupy.empty(0, self.ids), items)
 
     def _map(self, nodes: Any, picks: Any) -> tuple[Any, Any]:
         import cupy
 
         n, m = int(nodes.size), int(picks.size)
-        check_items(n + m)
         slots, blocks = power_of_two(2 * (n + m), 64), -(-(n + m) // _PER_BLOCK)
         if self._locals.size < slots:
             self._slots = streams.empty(slots * self._entry_bytes, np.uint8, self.turns)
@@ -193,34 +179,21 @@ class CompactMap(GpuMap):
         return distinct, out
 
 
-class SortMap(GpuMap):
+class SortMap(RebuiltMap):
     """Sort all ids of nodes and picks, find where each run of equal ids begins, and number runs by first occurrence.
 
     What array libraries offer (``unique`` with its inverse); the sort is stable, so a run begins with the first.
     """
 
-    def __init__(self, num_nodes: int, id_dtype: Any) -> None:
-        import cupy
-
-        super().__init__(num_nodes, id_dtype)
-        self.nodes = cupy.empty(0, self.ids)
-
     @property
     def scratch_bytes(self) -> int:
         return 0
 
-    def begin(self, seeds: Any) -> Any:
-        self.nodes = seeds
-        return seeds
-
-    def extend(self, picks: Any) -> tuple[Any, Any]:
+    def _map(self, nodes: Any, picks: Any) -> tuple[Any, Any]:
         import cupy
 
-        if not picks.size:
-            return self.nodes, cupy.empty(0, np.int32)
-        known = self.nodes.size
-        check_items(known + picks.size)
-        items = cupy.concatenate([self.nodes, picks]) if known else picks
+        known = nodes.size
+        items = cupy.concatenate([nodes, picks]) if known else picks
         order = cupy.argsort(items)
         ordered = items[order]
         begins = cupy.ones(items.size, np.int32)
@@ -237,5 +210,4 @@ class SortMap(GpuMap):
         total = int(place[-1])  # the host waits here
         distinct = cupy.empty(items.size + 1, self.ids)
         distinct[cupy.where(begins, local[order], items.size)] = ordered
-        self.nodes = distinct[:total]
-        return self.nodes, local[known:]
+        return distinct[:total], local[known:]

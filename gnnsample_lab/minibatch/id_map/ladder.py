@@ -17,6 +17,8 @@ import numpy as np
 from gnnsample_lab.checks import choice, items, whole
 from gnnsample_lab.checks import ids as checked_ids
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.graph.checks import id_dtype
 from gnnsample_lab.minibatch.types import CanonicalSample
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 
@@ -76,7 +78,7 @@ class Relabelled:
     @cached_property
     def _canonical(self) -> CanonicalSample:
         self.ready.order()
-        nodes, local = _to_host(self.node_ids), [_to_host(a) for a in self.local]
+        nodes, local = to_host(self.node_ids), [to_host(a) for a in self.local]
         arrays = [nodes[: self.level_sizes[0]], np.array(self.level_sizes)]
         arrays += [np.sort(nodes[begin:end]) for begin, end in pairwise(self.level_sizes)]
         arrays += [nodes[a] for a in local]
@@ -141,12 +143,8 @@ class IdMap:
         return id_map_fused.InsertingMap(self.num_nodes, self.id_dtype, table, knobs)
 
     def _own_table(self, scratch_bytes: int | None) -> str:
-        if scratch_bytes is None:
-            import cupy
-
-            free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
-            scratch_bytes = free // 20
-        fits = self.num_nodes <= _DIRECT_NODES and 4 * self.num_nodes <= scratch_bytes
+        most = runtime.scratch_bytes(scratch_bytes)
+        fits = self.num_nodes <= _DIRECT_NODES and 4 * self.num_nodes <= most
         return "direct" if fits else "stamped"
 
     @property
@@ -221,7 +219,7 @@ class IdMap:
 
     def _ids(self, array: Any) -> Any:
         if self.device == "cpu":
-            return np.ascontiguousarray(_to_host(array), dtype=self.id_dtype)
+            return np.ascontiguousarray(to_host(array), dtype=self.id_dtype)
         import cupy
 
         streams.order(array)
@@ -268,15 +266,9 @@ def relabel(
     streams.order(seeds, *neighbors)
     given = checked_ids("seeds", seeds, nodes)
     hops = [checked_ids(f"neighbors[{hop}]", picks, nodes) for hop, picks in enumerate(neighbors)]
-    unique = np.unique(_to_host(given))
+    unique = np.unique(to_host(given))
     if not given.size or unique.size != given.size:
         problem = f"{given.size - unique.size} repeated" if given.size else "none"
         raise ValueError(f"seeds must be distinct vertex ids, at least one (got {problem})")
     with runtime.lock:
-        return IdMap(method, nodes, np.int32 if nodes <= 2**31 else np.int64, device).map_hops(given, hops)
-
-
-def _to_host(array: Any) -> np.ndarray:
-    if runtime.is_cuda_array(array):
-        return np.asarray(array.get() if hasattr(array, "get") else array.detach().cpu().numpy())
-    return np.asarray(array)
+        return IdMap(method, nodes, id_dtype(nodes), device).map_hops(given, hops)

@@ -87,15 +87,13 @@ class WalkEngine:
     def __init__(
         self, graph: Any, spec: WalkSpec, scratch_bytes: int | None, lanes: int | None = None
     ) -> None:
-        import cupy
 
         self.graph, self.spec = graph, spec
         self.keep = min(spec.fanouts[0], spec.num_visits)
         self.id_bytes = graph.indices.dtype.itemsize
         self.lanes = lanes or min(32, power_of_two(spec.num_walks, 4))
         self.blocks_per_sm = 16
-        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
-        self.scratch_limit = scratch_bytes if scratch_bytes is not None else int(free * 0.05)
+        self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
         macros: dict[str, int | str] = {"ID_T": "int" if self.id_bytes == 4 else "long", "LANES": self.lanes}
         module = kernels.load_module("sampling/walks/pinsage.cu", macros)
         names = ("begin", "close_level", "walk", "gather_counts", "emit", "copy_nodes")
@@ -262,9 +260,8 @@ class _View:
         p, r0, r1, at = self.parts, self.rows[hop], self.rows[hop + 1], self.segment + hop
         chosen = slice(self.edges[hop], self.edges[hop + 1])
         positions = p.minus_one[: self.edges[hop + 1] - self.edges[hop]]
-        picks = HopPicks(self.nodes[: r1 - r0], p.counts[r0:r1], p.neighbors[chosen], positions)
-        picks.__dict__["offsets"] = p.offsets[r0 + at : r1 + at + 1]
-        return picks
+        offsets = p.offsets[r0 + at : r1 + at + 1]
+        return HopPicks(self.nodes[: r1 - r0], p.counts[r0:r1], p.neighbors[chosen], positions, offsets)
 
     def local(self, hop: int) -> Any:
         return self.parts.local[self.edges[hop] : self.edges[hop + 1]]

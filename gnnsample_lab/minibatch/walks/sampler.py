@@ -9,10 +9,11 @@ import numpy as np
 
 from gnnsample_lab.checks import items, num_bytes
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.batched import BatchSampler
 from gnnsample_lab.minibatch.cpu import Builder, CpuTables
-from gnnsample_lab.minibatch.seeds import merge_duplicates, to_host
+from gnnsample_lab.minibatch.seeds import on_host
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.walks.pinsage import WalkSpec, make_walk_spec, walk_hop
 
@@ -87,7 +88,7 @@ class PinSAGESampler(BatchSampler):
         return _on_host(items("seeds", seeds, "a list of mini-batches"))
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
-        merged = [_merge(a) for a in arrays]
+        merged = [merge_duplicates(a)[:2] for a in arrays]
         if self.device == "cuda":
             batches: list[MiniBatch] = self._engine.sample_many(merged, first)
             return batches
@@ -113,7 +114,7 @@ class PinSAGESampler(BatchSampler):
 def _on_host(seeds: list[Any]) -> list[Any]:
     """Seeds that lie on a GPU, copied to the host, all of them in one copy."""
     if not seeds or not all(runtime.is_cuda_array(s) and s.ndim == 1 for s in seeds):
-        return [to_host(s) for s in seeds]
+        return [on_host(s) for s in seeds]
     import cupy
 
     arrays = [s if isinstance(s, cupy.ndarray) else cupy.from_dlpack(s.detach().contiguous()) for s in seeds]
@@ -121,11 +122,3 @@ def _on_host(seeds: list[Any]) -> list[Any]:
         return [a.get() for a in arrays]
     ends = np.cumsum([a.size for a in arrays])[:-1]
     return list(np.split(cupy.concatenate(arrays).get(), ends))
-
-
-def _merge(seeds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As :func:`merge_duplicates`, but a sort of the bare ids first: mini-batches of an epoch have no duplicates."""
-    ordered = np.sort(seeds)
-    if bool((ordered[1:] != ordered[:-1]).all()):
-        return seeds, np.arange(seeds.size)
-    return merge_duplicates(seeds)

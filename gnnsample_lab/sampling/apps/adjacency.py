@@ -11,16 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.device.jit import njit
-
-from .choices import host_array
 
 _NONE = np.empty(0, dtype=np.float64)
 
 
 def _arrays(graph: Any, weight: Any) -> tuple[Any, Any, Any]:
-    given = _NONE if weight is None else np.asarray(host_array(weight), dtype=np.float64)
-    return host_array(graph.indptr), host_array(graph.indices), given
+    given = _NONE if weight is None else np.asarray(to_host(weight), dtype=np.float64)
+    return to_host(graph.indptr), to_host(graph.indices), given
 
 
 @njit(cache=True)
@@ -93,9 +92,7 @@ def column_norms(graph: Any, weight: Any) -> np.ndarray:
 
 def entries_alike(graph: Any) -> bool:
     """Whether all entries of A are 0 or 1."""
-    return graph.edge_weight is None and not _has_parallel(
-        host_array(graph.indptr), host_array(graph.indices)
-    )
+    return graph.edge_weight is None and not _has_parallel(to_host(graph.indptr), to_host(graph.indices))
 
 
 def row_norms(graph: Any) -> np.ndarray:
@@ -130,11 +127,11 @@ def column_shares(result: Any, step: int, row_norm: Any, squares: Any) -> np.nda
     Rows of the adjacency count with ``row_norm`` (``float[N]``), their entries in proportion to ``squares``
     (``float[E]``, None for all alike). The host does it, for results of either device.
     """
-    links, transits = result.adjacency(step), host_array(result.transits(step))
+    links, transits = result.adjacency(step), to_host(result.transits(step))
     sample, row, column, position = (
-        host_array(a) for a in (links.sample, links.row, links.column, links.position)
+        to_host(a) for a in (links.sample, links.row, links.column, links.position)
     )
-    indptr = host_array(result.graph.indptr)
+    indptr = to_host(result.graph.indptr)
     own = transits[sample, row]
     if squares is None:
         entry = row_norm[own] / np.maximum(indptr[own + 1] - indptr[own], 1)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import host_array as host
 from gnnsample_lab.checks import numbers, real, whole
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.engine.language.app import NULL, uniform_roots
 
 MAX_SIZE = 2**31 - 1
@@ -80,18 +80,13 @@ def once_per_graph(prepare: Callable[[Any, Any], None]) -> Callable[[Any, Any], 
     return prepare_new
 
 
-def host_array(array: Any) -> Any:
-    """A NumPy array of what may lie on the GPU; None stays None."""
-    return array.get() if hasattr(array, "get") else array
-
-
 def shares(name: str, value: Any) -> np.ndarray:
     """Shares of a whole, ``float64[n]`` in host memory.
 
     Raises:
         TypeError, ValueError: not a vector of finite numbers, or a negative one, or none above 0.
     """
-    found = host(name, numbers(name, value)).astype(np.float64)
+    found = to_host(numbers(name, value)).astype(np.float64)
     if found.ndim != 1 or not np.isfinite(found).all() or (found < 0).any() or not (found > 0).any():
         raise ValueError(f"{name} must be a vector of finite numbers, not negative, and not all zero")
     return found

@@ -8,9 +8,10 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, host_integers, optional, whole
 from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp
 
-from .choices import distinct_roots, host_array, once_per_graph, size
+from .choices import distinct_roots, once_per_graph, size
 
 
 class ClusterGCN(SamplingApp):
@@ -109,8 +110,8 @@ def metis(graph: Any, num_parts: int, seed: int) -> np.ndarray:
     from gnnsample_lab.graph.csc import rows_of
 
     seed = whole("seed", seed, 0, 2**31 - 1)  # METIS's is a C int
-    src = host_array(graph.indices).astype(np.int64)
-    dst = rows_of(host_array(graph.indptr)).astype(np.int64)
+    src = to_host(graph.indices).astype(np.int64)
+    dst = rows_of(to_host(graph.indptr)).astype(np.int64)
     src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
     # METIS takes neither self-loops nor parallel edges.
     keys = np.unique((dst * graph.num_nodes + src)[src != dst])

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, SamplingType
 
 from .adjacency import column_norms, column_shares, entries_alike, row_norms, squared_entries
 from .choices import (
     distinct_roots,
-    host_array,
     once_per_graph,
     prefix_sums,
     size,
@@ -62,7 +62,7 @@ class FastGCN(SamplingApp):
 
     def layer_probability(self, result: Any, step: int) -> np.ndarray:
         """Probability with which one draw gives each sampled vertex, ``float64[S, width]``."""
-        return np.diff(self.prefix)[host_array(result.steps[step])] / self.total
+        return np.diff(self.prefix)[to_host(result.steps[step])] / self.total
 
 
 class LADIES(FastGCN):

@@ -117,11 +117,8 @@ class GpuEngine:
 
     @cached_property
     def scratch_bytes(self) -> int:
-        """Bytes that a module may take temporarily: 5 % of the free memory."""
-        import cupy
-
-        free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
-        return int(free * 0.05)
+        """How much memory a part may take for a while."""
+        return runtime.scratch_bytes()
 
     # ---- what kernels take --------------------------------------------------------------------------------------
 

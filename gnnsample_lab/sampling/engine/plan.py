@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime, streams
+from gnnsample_lab.device import kernels, streams
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.weights import integer_weights
 
@@ -177,12 +178,8 @@ def streamed(graph: Any, operator: Any, edge_weight: Any, graph_bytes: int) -> S
 
     whole = None
     if edge_weight is not None:
-        whole = integer_weights(_on_host(graph.indptr), _on_host(edge_weight))
+        whole = integer_weights(to_host(graph.indptr), to_host(edge_weight))
     return StreamedGraph(graph, graph_bytes, operator, whole)
-
-
-def _on_host(array: Any) -> np.ndarray:
-    return array.get() if runtime.is_cuda_array(array) else np.asarray(array)
 
 
 class Timed:

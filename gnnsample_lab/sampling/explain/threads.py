@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.engine.grouping.index import FEW, MANY, num_passes
 
 from .reads import Calls
@@ -80,7 +81,7 @@ def transit_load(transits: Any, size: int) -> Load:
     Args:
         transits: ids ``[S, t]`` (NumPy or CuPy), -1 for NULL. size: draws per pair, m.
     """
-    host = np.asarray(transits.get() if hasattr(transits, "get") else transits).astype(np.int64)
+    host = to_host(transits).astype(np.int64)
     rows = max(1, len(host))
     wanted = host >= 0
     # Vertex and sample as one integer: ids below 2**40 and fewer than 2**23 samples fit.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import philox
+from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.weights import IntegerWeights
 
@@ -189,14 +190,11 @@ def draw_hop(
     available = weights.available if weights is not None else _NO_AVAILABLE
     prefix = weights.prefix if weights is not None else _NO_PREFIX
     _count(frontier, indptr, available, k, spec.rule, counts)
-    offsets = np.zeros(frontier.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    offsets = offsets_of(counts)
     positions = np.empty(offsets[-1], dtype=np.int64)
     neighbors = np.empty(offsets[-1], dtype=indices.dtype)
     _draw(
         frontier, indptr, indices, prefix, k, spec.rule, np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed),
         offsets, positions, neighbors,
     )  # fmt: skip
-    picks = HopPicks(frontier, counts, neighbors, positions)
-    picks.__dict__["offsets"] = offsets
-    return picks
+    return HopPicks(frontier, counts, neighbors, positions, offsets)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from gnnsample_lab.checks import choice, flag, is_cuda_array, items, shown, whole
 from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.device.arrays import offsets_of, to_host
 
 PICKS = ("floyd", "reservoir")
 EXPANDS = ("frontier", "new")
 COMPLETIONS = ("exact", "paper")
 MAX_HOPS = 15
 MAX_FANOUT = 4096
-
-
-def array_module(array: Any) -> Any:
-    """The module of ``array``: NumPy or CuPy."""
-    if is_cuda_array(array):
-        import cupy
-
-        return cupy
-    return np
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,20 +26,19 @@ class HopPicks:
         counts: picks of each frontier vertex, ``int32[n]``.
         neighbors: picked in-neighbours, grouped by frontier vertex, ids ``[sum(counts)]``.
         positions: edge position (index into ``graph.indices``) of each pick, ``int64[sum(counts)]``.
+        known_offsets: :attr:`offsets`, where who makes the picks has them already.
     """
 
     frontier: Any
     counts: Any
     neighbors: Any
     positions: Any
+    known_offsets: Any = field(default=None, repr=False)
 
     @cached_property
     def offsets(self) -> Any:
-        """Exclusive scan of ``counts``, ``int64[n + 1]``: where each vertex's picks begin."""
-        xp = array_module(self.counts)
-        out = xp.zeros(self.counts.size + 1, dtype=xp.int64)
-        xp.cumsum(self.counts, out=out[1:])
-        return out
+        """Where each vertex's picks begin: the exclusive scan of ``counts``, ``int64[n + 1]``."""
+        return offsets_of(self.counts) if self.known_offsets is None else self.known_offsets
 
     @property
     def num_picks(self) -> int:
@@ -59,11 +48,7 @@ class HopPicks:
         """The same picks as NumPy arrays."""
         if not is_cuda_array(self.frontier):
             return self
-        import cupy
-
-        return HopPicks(
-            *(cupy.asnumpy(a) for a in (self.frontier, self.counts, self.neighbors, self.positions))
-        )
+        return HopPicks(*map(to_host, (self.frontier, self.counts, self.neighbors, self.positions)))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 
 from gnnsample_lab.checks import real, whole
 from gnnsample_lab.device import philox
+from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, HopPicks, SampleSpec, make_spec
 
@@ -185,10 +186,7 @@ def walk_hop(
         frontier, indptr, indices, k, spec.num_walks, spec.walk_length, np.uint64(spec.restart_below),
         np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed), counts, padded, votes,
     )  # fmt: skip
-    offsets = np.zeros(frontier.size + 1, dtype=np.int64)
-    np.cumsum(counts, out=offsets[1:])
+    offsets = offsets_of(counts)
     neighbors, weights = np.empty(offsets[-1], indices.dtype), np.empty(offsets[-1], np.int32)
     _compact(counts, padded, votes, neighbors, weights)
-    picks = HopPicks(frontier, counts, neighbors, np.full(neighbors.size, -1, dtype=np.int64))
-    picks.__dict__["offsets"] = offsets
-    return picks, weights
+    return HopPicks(frontier, counts, neighbors, np.full(neighbors.size, -1, np.int64), offsets), weights

@@ -312,9 +312,9 @@ def test_whole_arxiv_twin_is_the_same_on_the_gpu():
 
 @pytest.mark.gpu
 def test_a_graph_larger_than_the_gpu_is_refused_and_made_on_the_cpu_otherwise(monkeypatch):
-    import gnnsample_lab.graph.graph as graph_module
+    from gnnsample_lab.device import runtime
 
-    monkeypatch.setattr(graph_module, "gpu_memory", lambda: (2**20, 2**30))
+    monkeypatch.setattr(runtime, "gpu_memory", lambda: (2**20, 2**30))
     with pytest.raises(MemoryError, match=r"needs about .* on the GPU, which has 1.00 MiB free of 1.00 GiB"):
         make("arxiv-like", 0.1, device="cuda")
     assert make("arxiv-like", 0.02).device == "cpu"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, MAX_HOPS, SampleSpec, array_module, make_spec
+from gnnsample_lab.device.arrays import array_module
+from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, MAX_HOPS, SampleSpec, make_spec
 
 DEFAULTS = {"pick": "floyd", "replace": False, "weighted": False, "expand": "frontier", "seed": 0}
 

@@ -16,6 +16,7 @@ from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
 from gnnsample_lab.compute.aggregation.bound import aggregation_bound_us, aggregation_cost
 from gnnsample_lab.compute.aggregation.csr import Csr, csr_of
 from gnnsample_lab.compute.aggregation.transpose import transposed
+from gnnsample_lab.device.arrays import to_host
 
 from . import cusparse
 
@@ -79,24 +80,24 @@ def check_rows(sums: Sums, x: Any, out: Any, what: str) -> None:
     Raises:
         VerificationError: they differ.
     """
-    indptr = common.host(sums.csr.indptr)
+    indptr = to_host(sums.csr.indptr)
     rows = np.random.default_rng(0).choice(
         sums.csr.num_rows, min(CHECKED_ROWS, sums.csr.num_rows), replace=False
     )
     edges = np.concatenate([np.arange(indptr[r], indptr[r + 1]) for r in rows])
     lengths = indptr[rows + 1] - indptr[rows]
-    sources = common.host(sums.csr.indices[_like(sums.csr.indices, edges)])
+    sources = to_host(sums.csr.indices[_like(sums.csr.indices, edges)])
     columns = np.unique(np.linspace(0, x.shape[1] - 1, CHECKED_COLUMNS).astype(np.int64))
     unique, at = np.unique(sources, return_inverse=True)
-    values = common.host(x[_like(x, unique)][:, _like(x, columns)]).astype(np.float64)[at]
-    values *= common.host(sums.weight[_like(sums.weight, edges)]).astype(np.float64)[:, None]
+    values = to_host(x[_like(x, unique)][:, _like(x, columns)]).astype(np.float64)[at]
+    values *= to_host(sums.weight[_like(sums.weight, edges)]).astype(np.float64)[:, None]
     wanted, scale = np.zeros((2, len(rows), len(columns)))
     filled = lengths > 0  # reduceat would give an empty row the value that follows it
     begins = (np.cumsum(lengths) - lengths)[filled]
     if begins.size:
         wanted[filled] = np.add.reduceat(values, begins, axis=0)
         scale[filled] = np.add.reduceat(np.abs(values), begins, axis=0)
-    error = np.abs(common.host(out[_like(out, rows)][:, _like(out, columns)]) - wanted)
+    error = np.abs(to_host(out[_like(out, rows)][:, _like(out, columns)]) - wanted)
     if not (error <= 2e-5 * scale + 1e-6).all():
         raise VerificationError(
             f"{what}: off by {error.max():.2g} from sums in double precision; nothing is timed"
@@ -104,7 +105,7 @@ def check_rows(sums: Sums, x: Any, out: Any, what: str) -> None:
 
 
 def _like(array: Any, index: np.ndarray) -> Any:
-    from gnnsample_lab.sampling.neighbors.spec import array_module
+    from gnnsample_lab.device.arrays import array_module
 
     return array_module(array).asarray(index)
 
@@ -202,7 +203,7 @@ def least_bytes(sums: Sums, features: int) -> int:
 
 def asked_bytes(sums: Sums, features: int, kernel: str) -> int:
     """Bytes that ``kernel`` asks of global memory and caches for these sums, by the cost model."""
-    counts = aggregation_cost(SimpleNamespace(_csr=sums.csr), features, kernel)
+    counts = aggregation_cost(SimpleNamespace(kept={"csr": sums.csr}), features, kernel)
     return counts.global_bytes + counts.written_bytes
 
 

@@ -11,6 +11,7 @@ from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.timing import replay_us
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.id_map.ladder import IdMap, id_maps, relabel
 
 BASELINE = "insert-count-compact"
@@ -24,14 +25,14 @@ def rungs() -> tuple[str, ...]:
 
 def _check(mapped: Any, seeds: Any, neighbors: list[Any], what: str) -> None:
     """Is ``mapped`` an ID map by definition? Independent of the code that made it."""
-    ids, given = common.host(mapped.node_ids), [common.host(seeds), *map(common.host, neighbors)]
+    ids, given = to_host(mapped.node_ids), [to_host(seeds), *map(to_host, neighbors)]
     wanted = np.unique(np.concatenate(given))
     if not np.array_equal(ids[: given[0].size], given[0]) or not np.array_equal(np.sort(ids), wanted):
         raise VerificationError(
             f"{what}: node_ids are not the distinct vertices with the seeds first; nothing is timed"
         )
     for hop, (local, picked) in enumerate(zip(mapped.local, given[1:], strict=True)):
-        at = common.host(local)
+        at = to_host(local)
         if at.size and (
             at.min() < 0 or at.max() >= mapped.level_sizes[hop + 1] or not np.array_equal(ids[at], picked)
         ):
@@ -91,8 +92,7 @@ def table8(session: Session) -> dict[str, Any]:
         batches = common.batches(session, name, min(_COUNT, epoch))
         work = [(batch.seeds, [picks.neighbors for picks in batch.picks]) for batch in batches]
         twin = [
-            relabel(common.host(s), list(map(common.host, n)), graph.num_nodes, device="cpu")
-            for s, n in work[:1]
+            relabel(to_host(s), list(map(to_host, n)), graph.num_nodes, device="cpu") for s, n in work[:1]
         ]
         times, gpu = {}, {}
         for rung in rungs():

@@ -13,6 +13,7 @@ from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.gnnlab.caching import study
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.reuse.match import match_degrees
 from gnnsample_lab.features.reuse.matched import MatchedFeatures
@@ -38,7 +39,7 @@ def table4(session: Session) -> dict[str, Any]:
         found = common.graph(session, name)
         ids = [batch.node_ids for batch in common.batches(session, name, WINDOW)]
         degrees = np.asarray(match_degrees(ids))
-        plain = [common.host(one) for one in ids[:_CHECKED]]
+        plain = [to_host(one) for one in ids[:_CHECKED]]
         for i, a in enumerate(plain):
             for j, b in enumerate(plain[: i + 1]):
                 wanted = len(np.intersect1d(a, b)) / min(len(a), len(b))
@@ -119,7 +120,7 @@ def memory_io(
     ids = [
         batch.node_ids for batch in common.batches(session, name, WINDOW if not session.quick else 8, kind)
     ]
-    plain = [common.host(one).astype(np.int64) for one in ids]
+    plain = [to_host(one).astype(np.int64) for one in ids]
     feat = feature_table(session, found.graph.num_nodes, found.dimension)
     if feat is None:
         session.say(f"{name}: its features exceed the table limit, left out")
@@ -134,7 +135,7 @@ def memory_io(
         reorder_us = timing.pass_us(functools.partial(_order_of, ids, method)) if method else 0.0
         source = MatchedFeatures(cache) if match else cache
         for i, (x, _) in zip(order, _extract_in_order(source, ids, order[:2], match), strict=False):
-            if not np.array_equal(common.host(x), np.take(feat, plain[i], axis=0)):
+            if not np.array_equal(to_host(x), np.take(feat, plain[i], axis=0)):
                 raise VerificationError(f"{name}, {label}: extraction differs from a plain gather")
         stats = [stat for _, stat in _extract_in_order(source, ids, order, match)]
         moved = sum(int(stat.bytes_moved) for stat in stats)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.device import runtime
 from gnnsample_lab.systems.table import find
 
 from .training import SYSTEMS, against, forget_features, graphs, record, run, verify
@@ -37,10 +38,9 @@ def figure14(session: Session) -> dict[str, Any]:
 
 def table1(session: Session) -> dict[str, Any]:
     """Device memory left while the DGL-like configuration trains, hidden size 256."""
-    from gnnsample_lab.graph.graph import gpu_memory
 
     checked, names = verify(session, ("dgl",)), graphs(session, "reddit-like", "products-like")
-    total = gpu_memory()[1] if common.device() == "cuda" else 0
+    total = runtime.gpu_memory()[1] if common.device() == "cuda" else 0
     rows: list[dict[str, Any]] = []
     for name in names:
         row = run(session, name, "dgl", hidden=256)

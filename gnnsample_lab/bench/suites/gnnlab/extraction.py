@@ -13,6 +13,7 @@ from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 
 from . import caching
@@ -73,8 +74,8 @@ def check(cache: Any, feat: Any, ids: Any, what: str) -> None:
         VerificationError: it does not.
     """
     x, stats = cache.extract(ids)
-    wanted = np.take(np.asarray(feat), common.host(ids), axis=0)
-    if not np.array_equal(common.host(x), wanted):
+    wanted = np.take(np.asarray(feat), to_host(ids), axis=0)
+    if not np.array_equal(to_host(x), wanted):
         raise VerificationError(f"{what}: extraction differs from a plain gather; nothing is timed")
     if stats.hits + stats.misses + stats.reused != stats.rows or stats.rows != len(wanted):
         raise VerificationError(f"{what}: hits and misses do not add up to the rows; nothing is timed")
@@ -96,7 +97,7 @@ def extraction(session: Session) -> dict[str, Any]:
     for name in names:
         ids = [batch.node_ids for batch in common.batches(session, name, 4)]
         num_nodes = common.graph(session, name).num_nodes
-        score = common.host(common.graph(session, name).out_degrees()).astype(np.float64)
+        score = to_host(common.graph(session, name).out_degrees()).astype(np.float64)
         for dimension in (100, 128, 256) if session.quick else (32, 64, 100, 128, 256, 602, 1024):
             feat = feature_table(session, num_nodes, dimension)
             if feat is None:

@@ -19,6 +19,7 @@ import numpy as np
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling.engine.cpu import walker as cpu
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.results.result import AppResult
@@ -104,7 +105,7 @@ class Study:
             if count == self.graph.num_nodes:
                 return np.arange(count)
             return np.sort(np.random.default_rng(0).choice(self.graph.num_nodes, count, replace=False))
-        return np.asarray(common.host(self.app.initial_samples(self.host, self.num_samples, 0)))
+        return to_host(self.app.initial_samples(self.host, self.num_samples, 0))
 
     @property
     def roots(self) -> np.ndarray:
@@ -172,7 +173,7 @@ class Study:
             twin = self.walker(self.roots[:few])()
             for step in range(max(twin.num_steps, found.num_steps)):
                 # A few samples may end before the others do: nothing may then be in their later steps.
-                mine = common.host(found.steps[step][:few]) if step < found.num_steps else None
+                mine = to_host(found.steps[step][:few]) if step < found.num_steps else None
                 theirs = twin.steps[step] if step < twin.num_steps else None
                 empty = mine is not None and theirs is None and bool((mine < 0).all())
                 if not empty and (mine is None or theirs is None or not np.array_equal(mine, theirs)):

@@ -15,6 +15,7 @@ from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling import apps
 
 from . import cases as settings
@@ -53,7 +54,7 @@ def table3(session: Session) -> dict[str, Any]:
     rows = []
     for name in wanted:
         found = settings.graph(session, name)
-        degrees = np.diff(common.host(found.indptr))
+        degrees = np.diff(to_host(found.indptr))
         if int(degrees.sum()) != found.num_edges:
             raise VerificationError(f"{name}: the lists do not have as many entries as the graph has edges")
         rows.append({

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnsample_lab.checks import choice, whole
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.sampling.neighbors.spec import array_module
+from gnnsample_lab.device.arrays import array_module
 
 from . import links_cpu
 

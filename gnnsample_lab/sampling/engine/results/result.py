@@ -12,8 +12,8 @@ import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array, whole
 from gnnsample_lab.device import streams
+from gnnsample_lab.device.arrays import array_module
 from gnnsample_lab.sampling.engine.shape import StepShape
-from gnnsample_lab.sampling.neighbors.spec import array_module
 
 from . import links, votes
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from gnnsample_lab.checks import flag, whole
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, array_module
+from gnnsample_lab.device.arrays import array_module, merge_duplicates, offsets_of, run_starts
+from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT
 
 _THREADS = 256
 
@@ -33,10 +34,7 @@ class Votes:
     @property
     def offsets(self) -> Any:
         """Where each root's vertices begin, ``int64[n + 1]``."""
-        xp = array_module(self.counts)
-        out = xp.zeros(self.counts.size + 1, dtype=np.int64)
-        xp.cumsum(self.counts, out=out[1:])
-        return out
+        return offsets_of(self.counts)
 
     def __repr__(self) -> str:
         return f"Votes({self.roots.size:,} roots, {self.neighbors.size:,} neighbours)"
@@ -83,7 +81,7 @@ def top(result: Any, k: int) -> Votes:
     xp = array_module(result.roots)
     start = result.roots[:, 0].astype(np.int64)
     live = start >= 0
-    roots, group, _ = first_seen(start[live])
+    roots, group, _ = merge_duplicates(start[live])
     steps = [step[live] for step in result.steps]
     width = sum(step.shape[1] for step in steps)
     ids = result.graph.indices.dtype
@@ -106,25 +104,3 @@ def top(result: Any, k: int) -> Votes:
     kept = xp.arange(row.size) - begins[row] < k
     counts = xp.bincount(row[kept], minlength=roots.size).astype(np.int32)
     return Votes(roots.astype(ids), counts, vertex[kept].astype(ids), votes[kept].astype(np.int32))
-
-
-def run_starts(ordered: Any) -> Any:
-    """Marks the first value of each run of equal values in a sorted array, ``bool``."""
-    first = array_module(ordered).ones(ordered.size, dtype=bool)
-    first[1:] = ordered[1:] != ordered[:-1]
-    return first
-
-
-def first_seen(values: Any) -> tuple[Any, Any, Any]:
-    """Distinct values in first-seen order, each value's index among them, and each distinct value's first position."""
-    xp = array_module(values)
-    order = xp.argsort(values, kind="stable")
-    first = run_starts(values[order])
-    run = xp.cumsum(first) - 1
-    at = order[first]
-    by_place = xp.argsort(at, kind="stable")
-    rank = xp.empty(at.size, dtype=np.int64)
-    rank[by_place] = xp.arange(at.size)
-    places = xp.empty(values.size, dtype=np.int64)
-    places[order] = rank[run]
-    return values[at[by_place]], places, at[by_place]

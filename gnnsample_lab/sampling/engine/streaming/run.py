@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime, streams
+from gnnsample_lab.device import kernels, pinned, runtime, streams
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
-from .mapped import mapped, pinned
 from .subgraphs import Places, cut, lay_out, plan_step
 
 if TYPE_CHECKING:
@@ -92,11 +91,11 @@ class StreamedGraph:
             str, np.ndarray
         ] = {}  # in their order in a slot: the widest type first, so that all are aligned
         if prefix is not None and wants_prefix:
-            self._host["prefix"] = pinned(prefix)
-        self._host["indices"] = pinned(graph.indices)
+            self._host["prefix"] = pinned.locked(prefix)
+        self._host["indices"] = pinned.locked(graph.indices)
         if prefix is not None and wants_weight:
-            self._host["weight"] = pinned(np.diff(prefix).astype(np.uint32))
-        views: dict[str, Any] = {name: mapped(array) for name, array in self._host.items()}
+            self._host["weight"] = pinned.locked(np.diff(prefix).astype(np.uint32))
+        views: dict[str, Any] = {name: pinned.mapped(array) for name, array in self._host.items()}
         self.indices, self.weight, self.prefix = views["indices"], views.get("weight"), views.get("prefix")
         self.max_weight = None
         if prefix is not None and "lab_max_weight" in uses:
