@@ -21,7 +21,8 @@ def device_of(array: Any) -> str:
 
 def host_bytes(array: Any) -> memoryview:
     """The bytes of a contiguous copy in host memory."""
-    return memoryview(np.ascontiguousarray(to_host(array)).reshape(-1).view(np.uint8))
+    host: Any = np.ascontiguousarray(to_host(array))
+    return memoryview(host.reshape(-1).view(np.uint8))
 
 
 def id_dtype(num_nodes: int) -> np.dtype:
