@@ -10,10 +10,9 @@
 //   MAP_KIND 1  a hash with linear probing, every key stamped with the mini-batch: never cleared either
 //   MAP_KIND 2  FastGL's Fused-Map: a hash of (key, value), filled with ones before each mini-batch
 //
-// AGGREGATE: who adds to the counter of local ids: 0 every thread that found a new vertex, 1 a warp, 2 a block.
 // ITEMS: picks per thread, whose look-ups are in flight together. One tile of 256 * ITEMS picks a block.
 // Bound: a random sector per pick and kernel, from the L2 cache where the table fits it, and 4 bytes out per pick.
-// @variants ID_T=int,long MAP_KIND=0,1,2 AGGREGATE=1,2
+// @variants ID_T=int,long MAP_KIND=0,1,2
 #include "table.cuh"
 
 extern "C" __global__ void __launch_bounds__(THREADS) enter(const __grid_constant__ Map m, const ID_T* vertices, u32 n) {

@@ -38,13 +38,11 @@ class MapKnobs:
 
     Attributes:
         items: picks per thread, None for what was fastest: 2 in a hash, 4 in a direct table.
-        aggregate: who adds to the counter of local ids: 0 a thread, 1 a warp, 2 a block.
         impatience: probes after which an insertion into a table sized by earlier mini-batches gives up, the host
             then makes a larger table and repeats the hop.
     """
 
     items: int | None = None
-    aggregate: int = 2
     impatience: int = 128
 
 
@@ -73,7 +71,7 @@ class InsertingMap(GpuMap):
         self.kind, self.knobs, self.report = table, knobs or MapKnobs(), Report()
         items = self.knobs.items or (4 if table == "direct" else 2)
         macros: dict[str, int | str] = {
-            "ID_T": self.id_type, "MAP_KIND": TABLES.index(table), "AGGREGATE": self.knobs.aggregate,
+            "ID_T": self.id_type, "MAP_KIND": TABLES.index(table),
             "ITEMS": items,
         }  # fmt: skip
         module = kernels.load_module("minibatch/id_map/fused.cu", macros)

@@ -103,7 +103,6 @@ class IdMap:
         num_nodes: vertices of the graph, up to 2**48; every id given is below it (not checked here).
         id_dtype: ``int32`` or ``int64``, the type of all ids given and returned.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        knobs: launch shapes of ``fused-map`` and ``direct-address`` on the GPU, see ``fused.MapKnobs``.
         scratch_bytes: above this ``direct-address`` takes a hash in place of a word per vertex; default 5 % of the
             free GPU memory.
 
@@ -113,7 +112,7 @@ class IdMap:
     """
 
     def __init__(
-        self, method: str, num_nodes: int, id_dtype: Any = np.int64, device: str = "auto", knobs: Any = None,
+        self, method: str, num_nodes: int, id_dtype: Any = np.int64, device: str = "auto",
         scratch_bytes: int | None = None,
     ) -> None:  # fmt: skip
         check_method(method)
@@ -124,14 +123,14 @@ class IdMap:
         if self.id_dtype.itemsize == 4 and self.num_nodes > 2**31:
             raise ValueError(f"id_dtype int32 holds ids below {2**31} (got num_nodes={num_nodes})")
         self.device = runtime.resolve_device(device)
-        self.engine: Any = self._gpu_engine(knobs, scratch_bytes) if self.device == "cuda" else None
+        self.engine: Any = self._gpu_engine(scratch_bytes) if self.device == "cuda" else None
         self._merger: Any = None
         if self.engine is None:
             from .cpu import CpuMap
 
             self.engine = self._merger = CpuMap(self.num_nodes, self.id_dtype)
 
-    def _gpu_engine(self, knobs: Any, scratch_bytes: int | None) -> Any:
+    def _gpu_engine(self, scratch_bytes: int | None) -> Any:
         from . import fused as id_map_fused
         from . import gpu as id_map_gpu
 
@@ -140,7 +139,7 @@ class IdMap:
         if self.method == "insert-count-compact":
             return id_map_gpu.CompactMap(self.num_nodes, self.id_dtype)
         table = "cleared" if self.method == "fused-map" else self._own_table(scratch_bytes)
-        return id_map_fused.InsertingMap(self.num_nodes, self.id_dtype, table, knobs)
+        return id_map_fused.InsertingMap(self.num_nodes, self.id_dtype, table)
 
     def _own_table(self, scratch_bytes: int | None) -> str:
         most = runtime.scratch_bytes(scratch_bytes)

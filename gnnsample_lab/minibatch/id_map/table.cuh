@@ -1,14 +1,11 @@
 // The vertex table of the ID maps that hand out local ids while they insert, and what a block does to it: enter a vertex,
-// insert a tile of picks, look a tile of picks up. See fused.cu for MAP_KIND and AGGREGATE.
+// insert a tile of picks, look a tile of picks up. See fused.cu for MAP_KIND.
 #ifndef LAB_ID_MAP_TABLE
 #define LAB_ID_MAP_TABLE
 #include "keys.cuh"
 
 #ifndef ITEMS
 #define ITEMS 4
-#endif
-#ifndef AGGREGATE
-#define AGGREGATE 2
 #endif
 #ifndef MAP_KIND
 #define MAP_KIND 0
@@ -80,23 +77,14 @@ __device__ __forceinline__ u32 level_end(const u32* counters, int hop) {
 
 // Local ids for the items of which a bit is set in `won`. Within a warp they follow the order of the picks.
 __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local[ITEMS]) {
-#if AGGREGATE == 0
-#pragma unroll
-    for (int j = 0; j < ITEMS; ++j)
-        if (won >> j & 1) local[j] = level_end(m.counters, hop) + atomicAdd(m.counters + hop + 1, 1u);
-#else
     const u32 lane = threadIdx.x & 31;
-    u32 total = 0, first = 0;
+    u32 total = 0;
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) {
         const u32 mask = __ballot_sync(FULL, won >> j & 1);
         local[j] = total + __popc(mask & ((1u << lane) - 1));
         total += __popc(mask);
     }
-#if AGGREGATE == 1
-    if (lane == 0 && total) first = level_end(m.counters, hop) + atomicAdd(m.counters + hop + 1, total);
-    first = __shfl_sync(FULL, first, 0);
-#else
     __shared__ u32 sums[THREADS / 32], of_block;
     const u32 warp = threadIdx.x >> 5;
     if (lane == 0) sums[warp] = total;
@@ -111,11 +99,9 @@ __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local
         of_block = all ? level_end(m.counters, hop) + atomicAdd(m.counters + hop + 1, all) : 0;
     }
     __syncthreads();
-    first = of_block + sums[warp];
-#endif
+    const u32 first = of_block + sums[warp];
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) local[j] += first;
-#endif
 }
 
 #if MAP_KIND != 0

@@ -20,6 +20,8 @@ TOTALS = 40
 """Counters of a batch, 64 bits each: vertices, then from 1 on per level, from 17 on picks per hop, last the fault."""
 MAX_AT_ONCE = 64
 _SHARED_BYTES = 48 << 10
+_BLOCKS_PER_SM = 16
+"""Most blocks of the walk kernel per multiprocessor."""
 _WALKS = np.dtype(
     [("indptr", "u8"), ("indices", "u8"), ("nodes", "u8"), ("keys", "u8"), ("locals", "u8"), ("totals", "u8"),
      ("counts", "u8"), ("picks", "u8"), ("votes", "u8"), ("node_cap", "u8"), ("slots", "u8"), ("row_stride", "u8"),
@@ -78,21 +80,14 @@ class _Scratch:
 
 
 class WalkEngine:
-    """Samples on the GPU for one :class:`~.walks.PinSAGESampler`.
+    """Samples on the GPU for one :class:`~.sampler.PinSAGESampler`."""
 
-    Attributes:
-        blocks_per_sm: blocks of the walk kernel per multiprocessor; results do not depend on it.
-    """
-
-    def __init__(
-        self, graph: Any, spec: WalkSpec, scratch_bytes: int | None, lanes: int | None = None
-    ) -> None:
+    def __init__(self, graph: Any, spec: WalkSpec, scratch_bytes: int | None) -> None:
 
         self.graph, self.spec = graph, spec
         self.keep = min(spec.fanouts[0], spec.num_visits)
         self.id_bytes = graph.indices.dtype.itemsize
-        self.lanes = lanes or min(32, power_of_two(spec.num_walks, 4))
-        self.blocks_per_sm = 16
+        self.lanes = min(32, power_of_two(spec.num_walks, 4))
         self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
         macros: dict[str, int | str] = {"ID_T": "int" if self.id_bytes == 4 else "long", "LANES": self.lanes}
         module = kernels.load_module("sampling/walks/pinsage.cu", macros)
@@ -141,7 +136,7 @@ class WalkEngine:
         return held
 
     def _grid(self, items: int, per_block: int, rows: int) -> tuple[int, int]:
-        most = max(1, self.blocks_per_sm * runtime.num_sms() // rows)
+        most = max(1, _BLOCKS_PER_SM * runtime.num_sms() // rows)
         return max(1, min(most, -(-items // per_block))), rows
 
     def _wave(

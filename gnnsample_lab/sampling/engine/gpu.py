@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ENDLESS_STEPS = 32
 """Steps in the first chunk of samples that end by themselves; after a chunk the host asks whether any go on."""
-_THREADS = 256
+_THREADS, _BLOCKS_PER_SM = 256, 32
+"""Threads of a block, and the most blocks per multiprocessor, of kernels that loop."""
 _SMALL = 2**26
 """Most slots of a step for which several steps of an endless application are launched before the host asks."""
 _READS_HISTORY = frozenset({"lab_prev_vertex", "lab_prev_count"})
@@ -146,9 +147,9 @@ class GpuEngine:
         """Kernel ``name`` of file ``source`` with the operator linked in; launched with half of CuPy's overhead."""
         return self.raw_kernel(source, name, macros).kernel
 
-    def grid(self, threads: int, per_block: int = _THREADS, blocks_per_sm: int = 32) -> tuple[int]:
+    def grid(self, threads: int) -> tuple[int]:
         """Blocks for ``threads`` threads of a kernel that loops."""
-        return (max(1, min(-(-threads // per_block), runtime.num_sms() * blocks_per_sm)),)
+        return (max(1, min(-(-threads // _THREADS), runtime.num_sms() * _BLOCKS_PER_SM)),)
 
     # ---- the run ------------------------------------------------------------------------------------------------
 

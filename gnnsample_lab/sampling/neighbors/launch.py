@@ -35,8 +35,6 @@ class Knobs:
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
         self_reuse: queue strategies expand a finished vertex again at the next hop, as ``expand="frontier"`` demands.
             False serves only to reproduce which tasks the published completion rule loses without it.
-        macros: compile-time knobs of the kernels, such as ``MIN_BLOCKS`` (resident blocks that the compiler
-            leaves registers for).
     """
 
     blocks_per_sm: dict[str, int] = field(
@@ -51,7 +49,6 @@ class Knobs:
     delay_ns: int = 0
     relabel_last: bool = True
     self_reuse: bool = True
-    macros: dict[str, int] = field(default_factory=dict)
 
 
 class Phase(NamedTuple):
@@ -88,7 +85,7 @@ class Launcher:
         }  # fmt: skip
         if kmax is not None:
             chosen["KMAX"] = kmax
-        return {**chosen, **self.knobs.macros}
+        return chosen
 
     def kernel(self, source: str, name: str, table: int, kmax: int | None) -> Any:
         key = (source, name, table, kmax)

@@ -59,7 +59,6 @@ def some_transits(num_nodes: int, pairs: int, dtype: type) -> np.ndarray:
 SHAPES = [(1, 1), (1, 5000), (300, 90_001), (70_000, 12_345), (256, 4097), (2_000_000, 300_000), (5000, 0)]
 WAYS = {
     "counting": ("counting", IndexKnobs()),
-    "match": ("counting", IndexKnobs(match=True)),
     "radix": ("radix", IndexKnobs(blocks_per_sm=1)),
 }
 

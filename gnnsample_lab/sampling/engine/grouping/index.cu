@@ -8,8 +8,8 @@
 // vertices, and place_pairs (one random 4-byte write per pair): O(P + N), in any order within a transit.
 // Bound of counting: atomics on an L2-resident count per vertex, then 4-byte writes that touch 32-byte sectors.
 //
-// PAIR_T is int below 2^31 pairs; there must be fewer than 2^32. MATCH=1: lanes of a warp with one transit share an atomic.
-// @variants ID_T=int,long PAIR_T=int,long MATCH=0,1
+// PAIR_T is int below 2^31 pairs; there must be fewer than 2^32.
+// @variants ID_T=int,long PAIR_T=int,long
 #include "block_scan.cuh"
 
 typedef long long i64;
@@ -34,17 +34,9 @@ extern "C" __global__ void scan_rows(u32* rows, i64 n) {
 
 // -------------------------------------------------------------------------------------------------------------- counting
 
-// Count one more pair of v and return its rank; all lanes of the warp must call this together.
+// Count one more pair of v and return its rank.
 __device__ __forceinline__ u32 take_rank(u32* counts, ID_T v) {
-#if MATCH
-    const u32 peers = sizeof(ID_T) == 8 ? __match_any_sync(FULL, (u64)v) : __match_any_sync(FULL, (u32)v);
-    const int leader = __ffs(peers) - 1;
-    u32 before = 0;
-    if (v >= 0 && (int)lane_of() == leader) before = atomicAdd(counts + v, (u32)__popc(peers));
-    return __shfl_sync(FULL, before, leader) + __popc(peers & ((1u << lane_of()) - 1));
-#else
     return v >= 0 ? atomicAdd(counts + v, 1u) : 0;
-#endif
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) count_transits(const ID_T* keys, i64 n, u32* counts, u32* ranks) {

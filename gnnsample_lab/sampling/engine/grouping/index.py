@@ -35,13 +35,11 @@ class IndexKnobs:
     """How an index is built and cut into work; samples never depend on it.
 
     Attributes:
-        match: lanes of a warp with the same transit share one atomic (counting).
         blocks_per_sm: most blocks per multiprocessor of kernels that loop.
         few, many: bounds of the classes, in neighbours to sample.
         item_draws: neighbours to sample per work item of the grid class, at most (one pair at least).
     """
 
-    match: bool = False
     blocks_per_sm: int = 8
     few: int = FEW
     many: int = MANY
@@ -160,7 +158,7 @@ class _Work:
 
     def _kernel(self, name: str) -> Any:
         wide, long_pairs = self.id_dtype.itemsize == 8, self.pair_dtype.itemsize == 8
-        return _kernel(name, wide, long_pairs, self.knobs.match and name == "count_transits")
+        return _kernel(name, wide, long_pairs)
 
     def sort(self, counts: Any) -> Any:
         """The pairs sorted by transit (stable); writes the pairs of each vertex to ``counts``."""
@@ -249,15 +247,10 @@ def scratch_array(scratch: dict[str, Any], name: str, size: int, dtype: Any) -> 
 
 
 @functools.lru_cache(maxsize=64)
-def _kernel(name: str, wide: bool, long_pairs: bool, match: bool) -> Any:
+def _kernel(name: str, wide: bool, long_pairs: bool) -> Any:
     macros: dict[str, int | str] = {
         "ID_T": "long" if wide else "int",
         "PAIR_T": "long" if long_pairs else "int",
     }
-    if name in _RADIX:
-        return kernels.load_module("sampling/engine/grouping/radix.cu", macros).get_function(name).kernel
-    return (
-        kernels.load_module("sampling/engine/grouping/index.cu", {**macros, "MATCH": int(match)})
-        .get_function(name)
-        .kernel
-    )
+    source = "radix.cu" if name in _RADIX else "index.cu"
+    return kernels.load_module(f"sampling/engine/grouping/{source}", macros).get_function(name).kernel

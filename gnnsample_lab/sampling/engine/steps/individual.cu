@@ -8,8 +8,7 @@
 // which entry of src_edges it takes (a deferred operator), the four reads are in flight at once. Bound: those reads.
 //
 // TRANSITS: the application defines `step_transits`. ENDLESS: walks end by themselves; the kernel lists those that go
-// on. SIZES: the kernel keeps sample sizes. SLOTS: slots per thread, 4, or 1 where a transit has one. MIN_BLOCKS:
-// blocks of `walk` per multiprocessor that the compiler leaves registers for.
+// on. SIZES: the kernel keeps sample sizes. SLOTS: slots per thread, 4, or 1 where a transit has one.
 // @operator
 // @variants ID_T=int,long WALK=0,1 ENDLESS=0,1 SIZES=0,1 SLOTS=1,4
 #include "sampling/engine/context.cuh"
@@ -26,9 +25,7 @@
 #ifndef SLOTS
 #define SLOTS 4
 #endif
-#ifndef MIN_BLOCKS
-#define MIN_BLOCKS 4
-#endif
+#define MIN_BLOCKS 4  // blocks of `walk` per multiprocessor that the compiler leaves registers for
 
 // Write the transits of this step. Without TRANSITS they are the slots of the step before: `last`, last_width per
 // sample. live: set to 1 if any sample has a transit; null: not wanted.

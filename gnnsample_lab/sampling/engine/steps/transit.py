@@ -39,9 +39,7 @@ class Knobs:
     Attributes:
         factor: a list is copied to shared memory or registers where its length is at most this many times the number
             of draws from it; 0: never.
-        lanes: lanes per transit of the sub-warp kernel, a power of two up to 32; None: as many as the largest transit
-            of the class keeps busy, at most 8.
-        held: entries of a list that each of those lanes keeps in registers.
+        held: entries of a list that each lane of the sub-warp kernel keeps in registers.
         block_threads: threads per block of the named kernels, at most 256.
         blocks_per_sm: most blocks per multiprocessor of the named kernels, which loop over their work.
         index: how the index is built.
@@ -49,7 +47,6 @@ class Knobs:
     """
 
     factor: int = 1
-    lanes: int | None = None
     held: int = 2
     block_threads: dict[str, int] = field(default_factory=lambda: {"transit_block": 64, "transit_grid": 256})
     blocks_per_sm: dict[str, int] = field(
@@ -145,7 +142,7 @@ def _run(
         "PAIR_T": "int" if built.pairs.dtype.itemsize == 4 else "long", "SLOTS": slots,
     }  # fmt: skip
     if name == "transit_subwarp":
-        macros |= {"LANES": knobs.lanes or lanes_for(size, knobs.index.few), "HELD": knobs.held}
+        macros |= {"LANES": lanes_for(size, knobs.index.few), "HELD": knobs.held}
     # Shared memory for the longest list that a block copies: `factor` times the number of its draws.
     item = built.pairs_per_item * size
     draws = {"transit_vanilla": block * slots, "transit_block": knobs.index.many, "transit_grid": item}

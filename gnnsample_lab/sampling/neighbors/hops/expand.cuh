@@ -9,12 +9,11 @@
 #include "draw.cuh"
 #include "fresh.cuh"
 
-#ifndef MIN_BLOCKS  // resident blocks per multiprocessor that the compiler leaves registers for
+// Resident blocks per multiprocessor that the compiler leaves registers for.
 #if defined(KMAX) && KMAX > 16
 #define MIN_BLOCKS 3
 #else
 #define MIN_BLOCKS 4
-#endif
 #endif
 #define LAB_HUB 2048                            // reservoir rows above this degree are drawn by the whole block
 

@@ -8,9 +8,7 @@
 #include "queue.cuh"
 
 #define SLOTS 256
-#ifndef BLOCKS_PER_SM  // resident blocks (of 256 threads) per multiprocessor that the compiler leaves registers for
-#define BLOCKS_PER_SM 5
-#endif
+#define BLOCKS_PER_SM 5  // resident blocks (of 256 threads) per multiprocessor that the compiler leaves registers for
 
 // What a block knows about one ticket of a fetch. Lanes read all tickets of a fetch at once, so that task, row number
 // and adjacency of all of them cost one latency each.
