@@ -1,1 +1,1 @@
-"""From picks to mini-batches: local ids, blocks, and ``NeighborSampler``, which does sampling and relabelling."""
+"""From picks to mini-batches: local ids, blocks, and the samplers, which sample and relabel."""

@@ -1,4 +1,4 @@
-"""What every sampler offers: one mini-batch, several in a call, an epoch of them."""
+"""The interface of every sampler: one mini-batch, several in a call, or an epoch of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .types import MiniBatch
 
 
 class BatchSampler:
-    """Checks seeds and batch ids; a subclass has ``device``, ``graph`` and ``_engine`` and gives :meth:`_run`."""
+    """Checks seeds and batch ids. A subclass sets ``device``, ``graph`` and ``_engine`` and implements :meth:`_run`."""
 
     device: str
     graph: Any
@@ -25,7 +25,7 @@ class BatchSampler:
 
     @property
     def _lock(self) -> Lock:
-        """The library's on a GPU; on a CPU the tables' own, which no caller holds while an epoch samples ahead."""
+        """The lock for a call: the library's on a GPU; on a CPU that of the tables, so that epochs can sample ahead."""
         if self.device == "cuda":
             return runtime.lock
         lock: Lock = self._engine.lock
@@ -87,15 +87,15 @@ class BatchSampler:
         prefetch: int | None = None,
         progress: bool = False,
     ) -> EpochIterator:
-        """Mini-batches over all seeds, each with a batch id of its own across epochs.
+        """Mini-batches over all seeds; no two mini-batches of any epochs share a batch id.
 
         On a GPU the streams that are current when the iterator is advanced wait for the mini-batch that it yields, also
-        for one that was sampled ahead on others.
+        if the mini-batch was sampled ahead on other streams.
 
         Args:
             seeds: the training vertices.
             batch_size: seeds per mini-batch; the last may be smaller unless ``drop_last``.
-            epoch: number of the epoch; part of the shuffle and of the batch ids.
+            epoch: number of the epoch, on which the shuffle and the batch ids depend.
             drop_last: leave out a last mini-batch of fewer seeds.
             shuffle: permute the seeds, the same way on every device for the same sampler seed and epoch.
             prefetch: mini-batches sampled ahead (default 8 on a GPU, in one call of :meth:`sample_many`, 2 on a CPU).
@@ -110,7 +110,7 @@ class BatchSampler:
         return EpochIterator(self, seeds, batch_size, epoch, shuffle, drop_last, prefetch, progress)
 
     def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
-        """Seeds of each mini-batch where the sampler wants them: on the host for the CPU, else as they are."""
+        """Seeds of each mini-batch, copied to the host if the sampler runs on the CPU."""
         given = items("seeds", seeds, "a list of mini-batches")
         return map(on_host, given) if self.device == "cpu" else given
 

@@ -16,10 +16,10 @@ from .types import MiniBatch
 
 
 class CpuTables:
-    """Scratch that outlives a batch: the vertex table with its rolling base.
+    """Scratch memory that batches share: the vertex table and its ``base``, which rises from batch to batch.
 
-    An entry at or above ``base`` belongs to the present batch; when ``base`` would overflow 32 bits the table
-    is cleared once. Whoever samples holds ``lock``.
+    An entry at or above ``base`` belongs to the present batch. When ``base`` would overflow 32 bits, the table is
+    cleared once. A thread that samples holds ``lock``.
     """
 
     def __init__(self, num_nodes: int) -> None:
@@ -42,7 +42,7 @@ class CpuTables:
 
 
 class Builder:
-    """A mini-batch in the making: vertices in order of discovery, hop after hop."""
+    """Builds a mini-batch hop by hop; its vertices are in order of discovery."""
 
     def __init__(self, graph: Any, tables: CpuTables, seeds: np.ndarray) -> None:
         self.limit, self.table, self.base = graph.num_nodes, tables.table, tables.take_base()
@@ -68,7 +68,7 @@ class Builder:
         return self.nodes[begin : self._count].copy()
 
     def add(self, picks: HopPicks) -> None:
-        """Take in one hop's picks: new vertices get the next local ids."""
+        """Add one hop's picks; new vertices get the next local ids."""
         self._reach(picks.neighbors)
         ids = np.empty(picks.num_picks, dtype=np.int32)
         twin.local_ids(picks.neighbors, self.table, self.base, ids)
@@ -104,10 +104,15 @@ def sample_cpu(
 
 
 def keep_rows(batch: MiniBatch, masks: list[np.ndarray], tables: CpuTables) -> MiniBatch:
-    """The part of ``batch`` that is left when only the tasks in ``masks`` (per hop, over its frontier) ran.
+    """The part of ``batch`` that remains when only the tasks in ``masks`` ran.
 
-    Vertices that were reached but whose task was lost keep a row without picks, so that every block's
-    destinations stay a prefix of its sources.
+    A vertex that was reached but whose task was lost keeps a row without picks, so that every block's destinations
+    are still a prefix of its sources.
+
+    Args:
+        batch: the complete mini-batch, on the CPU.
+        masks: per hop ``bool[n]`` over the frontier: whether the task ran.
+        tables: scratch memory.
     """
     kept = Builder(batch.graph, tables, batch.seeds)
     for full, mask in zip(batch.picks, masks, strict=True):

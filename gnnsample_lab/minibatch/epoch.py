@@ -57,7 +57,8 @@ class EpochIterator:
             if runtime.is_cuda_array(array):
                 import cupy
 
-                with streams.leasing():  # slices are sampled on streams that are current then
+                # Lease the seeds, because their slices are read on whatever streams are current later.
+                with streams.leasing():
                     array = array[cupy.asarray(order)]
             else:
                 array = array[order]
@@ -87,7 +88,7 @@ class EpochIterator:
                 yield batch
 
     def _threaded(self) -> Iterator[MiniBatch]:
-        # The thread takes no lock but the sampler's own, so that the consumer may hold any other while it waits.
+        # The thread takes only the sampler's own lock, so that the consumer may hold any other lock while it waits.
         waiting: deque[Future[MiniBatch]] = deque()
         process = os.getpid()
 

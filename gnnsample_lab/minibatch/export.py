@@ -17,9 +17,9 @@ from .types import Block, MiniBatch
 def tensor(array: Any) -> Any:
     """A torch tensor that shares memory with a NumPy or CuPy array (read-only arrays are copied).
 
-    Torch's current stream waits for the array, and the array's memory is used again behind that stream and the one
-    that is current when the tensor is dropped. A CuPy array that is not a result of this package must have been made
-    on CuPy's current stream.
+    Torch's current stream waits for the array. The array's memory is reused only after the work of that stream and of
+    the stream that is current when the tensor is dropped. A CuPy array that is not a result of this package must have
+    been made on CuPy's current stream.
     """
     import torch
 

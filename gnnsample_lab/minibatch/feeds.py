@@ -1,4 +1,4 @@
-"""Mini-batches from what a sampling application has grown: ``lab.minibatches(lab.run_app(...))``."""
+"""Mini-batches from the samples of a sampling application: ``lab.minibatches(lab.run_app(...))``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .types import MiniBatch
 def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
     """Mini-batches that models train on, one for every ``per_batch`` samples.
 
-    Their roots are the seeds. Hop h has the edges that step h drew: from a transit to each vertex drawn for it
-    (individual sampling), or all edges of the graph between the transits and the vertices of the step (collective
-    sampling, ``adjacency(step)``). Repeated vertices and edges of a mini-batch are merged, in first-seen order. What
-    was reached before keeps the edges that it has: hop h's block holds, for each of its destinations, what all
-    steps up to h drew for it, as GraphSAGE takes the same neighbours of a seed in every layer.
+    The roots of the samples are the seeds. Hop h has the edges that step h drew: from a transit to each vertex drawn
+    for it (individual sampling), or all edges of the graph between the transits and the vertices of the step
+    (collective sampling, ``adjacency(step)``). Repeated vertices and edges of a mini-batch are merged, in first-seen
+    order. A vertex that was reached before keeps its edges: the block of hop h holds, for each of its destinations,
+    the edges that all steps up to h drew for it, just as GraphSAGE uses the same neighbours of a seed in every layer.
 
-    The streams that are current in the call wait for the result and may read the mini-batches; others wait for their
-    ``ready``, as with a sampler's. So it is with :func:`induced_batches` and :func:`voted_batch`.
+    The streams that are current in the call wait for the result and may read the mini-batches; other streams wait for
+    the ``ready`` of a mini-batch. The same holds for :func:`induced_batches` and :func:`voted_batch`.
 
     Args:
         result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult` of at most 15 steps, whose
@@ -36,9 +36,8 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
             else all.
 
     Returns:
-        :class:`~.types.MiniBatch` objects, ``batch_id`` counting from 0. ``positions`` are those of the lowest of
-        parallel edges, and -1 where an application joins vertices that no edge joins. ``spec.fanouts`` are the step
-        sizes.
+        :class:`~.types.MiniBatch` objects, with ``batch_id`` from 0 on. Of parallel edges ``positions`` has the lowest
+        position; it is -1 where an application joins vertices that no edge joins. ``spec.fanouts`` are the step sizes.
 
     Raises:
         ValueError: more than 15 steps (walks: see :func:`voted_batch`), no steps or no samples, transits that were
@@ -63,15 +62,15 @@ def minibatches(result: Any, per_batch: int | None = None) -> list[MiniBatch]:
 def induced_batches(result: Any, layers: int = 2) -> list[MiniBatch]:
     """Mini-batches of whole sub-graphs, one per sample: every vertex is a seed and every layer has all edges.
 
-    So ClusterGCN trains: a sample is a few clusters, and messages flow along all edges among their vertices.
+    ClusterGCN trains in this way: a sample is a few clusters, and messages flow along all edges among their vertices.
 
     Args:
         result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult`, on either device.
         layers: blocks of a mini-batch, 1 to 15, all of the same edges.
 
     Returns:
-        :class:`~.types.MiniBatch` objects, ``batch_id`` counting from 0; ``node_ids`` ascend. Parallel edges are all
-        there. ``spec.fanouts`` are -1: all in-neighbours in the sample.
+        :class:`~.types.MiniBatch` objects, with ``batch_id`` from 0 on and ascending ``node_ids``. All parallel edges
+        are included. ``spec.fanouts`` are -1: all in-neighbours in the sample.
 
     Raises:
         TypeError, ValueError: ``result`` is no AppResult, or ``layers`` is not allowed.
@@ -102,11 +101,11 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
     Args:
         result: an :class:`~gnnsample_lab.sampling.engine.results.result.AppResult` of samples with one root
             each, several of which may share it.
-        k: as :func:`~gnnsample_lab.sampling.engine.results.votes.top` has it.
+        k: as for :func:`~gnnsample_lab.sampling.engine.results.votes.top`.
 
     Returns:
-        A :class:`~.types.MiniBatch` with ``pick_weights``, the visits, and positions of -1: a walk joins two vertices
-        that need not be neighbours. Its seeds are the distinct roots.
+        A :class:`~.types.MiniBatch` whose seeds are the distinct roots and whose ``pick_weights`` are the visits. Its
+        positions are -1, because a walk joins two vertices that need not be neighbours.
 
     Raises:
         ValueError: samples have several roots, or none has one.
@@ -131,15 +130,16 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
 
 
 def _made(result: Any) -> AbstractContextManager[Any]:
-    """Around what is computed from ``result``: it comes after it, in memory that knows its readers."""
+    """A context for computing from ``result``: orders work after it and leases the memory of what is made."""
     result.ready.order()
     return streams.results(runtime.is_cuda_array(result.roots))
 
 
 class _Feed:
-    """All mini-batches of a result at once: vertices and edges keyed by group, sorted, and cut apart at the end.
+    """Builds all mini-batches of a result at once: keys vertices and edges by group, sorts them, cuts at the end.
 
-    A *number* counts vertices of all groups: those of a group together, in order of discovery.
+    A group is the samples of one mini-batch. A *number* identifies a vertex of a group: numbers count the vertices of
+    all groups, group by group, each in order of discovery.
     """
 
     def __init__(self, result: Any, per_batch: int) -> None:
@@ -215,7 +215,7 @@ class _Feed:
         self.positions = links.locate(self.graph, self.vertices[self.destination], self.vertices[self.source])
 
     def batches(self, ready: Any) -> list[MiniBatch]:
-        """Cut everything apart: mini-batches hold views into arrays of all; ``ready`` is the event behind these."""
+        """Cut into mini-batches, which hold views into common arrays; ``ready`` is the event after those are made."""
         hops = [self._hop(hop) for hop in range(self.hops)]
         spec = SampleSpec(tuple(s.size for s in self.result.shape), replace=True, seed=self.result.seed)
         made = []
@@ -240,7 +240,7 @@ class _Feed:
         return made
 
     def _hop(self, hop: int) -> tuple[Any, Any, np.ndarray, Any, Any]:
-        """Edges of hop ``hop``: counts and offsets of all numbers, where groups begin, sources, positions."""
+        """Edges of hop ``hop``: counts and offsets of all numbers, begins of the groups, sources, positions."""
         xp = self.xp
         kept = self.hop <= hop
         counts = xp.bincount(self.destination[kept], minlength=self.vertices.size)

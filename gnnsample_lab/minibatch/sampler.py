@@ -21,7 +21,7 @@ from .id_map.ladder import ID_MAPS, SAMPLER_DEFAULT
 from .types import MiniBatch
 
 CPU_DEFAULT_SCHEDULE = "captured"
-"""What ``strategy="auto"`` replays on a CPU, where there is nothing to measure: the fastest on the GPUs measured."""
+"""The schedule that ``strategy="auto"`` replays on a CPU, where nothing is measured: the fastest on measured GPUs."""
 
 
 class NeighborSampler(BatchSampler):
@@ -32,7 +32,7 @@ class NeighborSampler(BatchSampler):
 
     Args:
         graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
-        fanouts: picks per vertex for each hop, ``fanouts[0]`` next to the seeds; -1 takes all in-neighbours.
+        fanouts: picks per vertex for each hop; ``fanouts[0]`` is for the seeds. -1 takes all in-neighbours.
         strategy: a name of ``lab.strategies()``. On the CPU it selects the schedule that a trace replays.
         pick: ``"floyd"`` or ``"reservoir"``, see :class:`~gnnsample_lab.sampling.neighbors.spec.SampleSpec`.
         weighted: draw in proportion to ``graph.edge_weight``.
@@ -125,8 +125,8 @@ class NeighborSampler(BatchSampler):
 
     @property
     def reason(self) -> str:
-        """Why this strategy runs, and what was measured: with ``strategy="auto"`` the strategies, and once several
-        mini-batches were sampled in a call, how many share a launch."""
+        """Why this strategy runs. With ``strategy="auto"`` it gives the strategies' measured times; after calls with
+        several mini-batches it also gives the measured times for numbers of mini-batches per launch."""
         if self.device == "cpu":
             schedule = CPU_DEFAULT_SCHEDULE if self.strategy == "auto" else self.strategy
             return f"the CPU twin computes every sample; a trace replays the schedule {schedule!r}"
@@ -168,7 +168,7 @@ class NeighborSampler(BatchSampler):
 
 
 def _resolve_id_map(id_map: str, strategy: str) -> str:
-    """The ID map that ``strategy`` uses; it stays ``"auto"`` while the strategy is not chosen yet."""
+    """The ID map that ``strategy`` uses; ``"auto"`` until the strategy is chosen."""
     choice("id_map", id_map, ("auto", *ID_MAPS))
     if strategy in PER_HOP_STRATEGIES:
         if id_map == "in-sampler":

@@ -1,4 +1,4 @@
-"""Seeds as users give them: any array library, duplicates and all."""
+"""Check and convert the seeds that users give: arrays of any library, with duplicates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnsample_lab.device.arrays import to_host
 def seed_array(seeds: Any, num_nodes: int, most: int | None = None) -> Any:
     """Seeds as a one-dimensional integer array: CuPy if they lie on the GPU, else NumPy.
 
-    Host seeds are checked to be in ``[0, num_nodes)`` here; device seeds by the sampling kernel, so that no
+    This function checks that host seeds are in ``[0, num_nodes)``. The sampling kernel checks device seeds, so that no
     extra synchronisation is needed.
 
     Args:

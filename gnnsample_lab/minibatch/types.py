@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class CanonicalSample:
-    """A sample with everything a schedule may permute sorted away; compares by value.
+    """A sample in sorted form, independent of the orders that a schedule may choose; compares by value.
 
     ``arrays`` holds, in fixed order: the seeds; then per hop the sorted frontier, its counts, the edge positions
     in (vertex, position) order and their neighbours; then per block the same edges as read through local ids. Visit
@@ -92,9 +92,9 @@ class MiniBatch:
     On the GPU the sampler returns while its last kernel runs. The arrays may be read on the streams of CuPy and torch
     that were current when the batch was sampled. :attr:`blocks`, :meth:`canonical`, :meth:`to_cpu`, :meth:`to_torch`
     and :meth:`to_pyg` also order the streams that are current when they are called. Any other stream has to wait for
-    :attr:`ready` before it reads. Every array, view and tensor of the batch may be dropped at any time: its memory is
-    used again behind the streams named here, those that have waited by ``ready.wait`` and those that are current when
-    the last of them is dropped.
+    :attr:`ready` before it reads. A program may drop every array, view and tensor of the batch at any time: the memory
+    is reused only after the work of the streams named here, of those that have called ``ready.wait``, and of those
+    that are current when the last array is dropped.
 
     Attributes:
         node_ids: all vertices of the batch, global ids; the seeds first, then in order of discovery by hop.
@@ -106,13 +106,13 @@ class MiniBatch:
         batch_id: the batch id of the draw.
         spec: the settings of the draw.
         graph: the graph sampled from.
-        trace: what happened when (None unless the sampler was built with ``trace=True``).
+        trace: the times of all tasks (None unless the sampler was built with ``trace=True``).
         pick_weights: per hop, the visits of each pick, ``int32[picks[h].num_picks]``; None unless the picks come
             from random walks (:class:`~.walks.PinSAGESampler`). ``positions`` of such picks are -1: a walk joins two
             vertices that need not be neighbours.
-        ready: an event behind the sampling, for streams of CuPy and torch
-            (:class:`~gnnsample_lab.device.streams.Ready`): ``batch.ready.wait(stream)``. On the CPU an object with
-            the same methods, which has nothing to wait for.
+        ready: an event after the sampling, for streams of CuPy and torch
+            (:class:`~gnnsample_lab.device.streams.Ready`): ``batch.ready.wait(stream)``. On the CPU it is an object
+            with the same methods that never waits.
     """
 
     node_ids: Any
@@ -154,7 +154,7 @@ class MiniBatch:
 
     @cached_property
     def _blocks(self) -> tuple[tuple[Block, ...], Any]:
-        """The blocks, and the event behind what had to be computed for them."""
+        """The blocks, and the event after the work that makes them."""
         hops = reversed(range(self.spec.num_hops))
         if self.spec.expand != "new":
             return tuple(map(self._hop_block, hops)), self.ready
@@ -245,9 +245,9 @@ class MiniBatch:
 def _canonical_rows(
     rows: Any, counts: Any, neighbors: Any, positions: Any, weights: Any = None
 ) -> list[np.ndarray]:
-    # By row first, though positions of a valid sample grow with the vertex id anyway: picks that lie in the row of
-    # another vertex must not be sorted into place. With replacement positions repeat, but then so do their neighbours:
-    # ties cannot be told apart. Picks of walks have no position; the neighbour, distinct in its row, orders them.
+    # Sort by row first. In a valid sample positions grow with the vertex id anyway, but a pick in the row of a wrong
+    # vertex must not be sorted into the right one. With replacement, equal positions have equal neighbours, so their
+    # order does not matter. Picks of walks have no position; their neighbours, distinct within a row, order them.
     order = np.argsort(rows, kind="stable")
     by_position = np.lexsort((neighbors, positions, np.repeat(rows, counts)))
     canonical = [rows[order], counts[order], positions[by_position], neighbors[by_position]]

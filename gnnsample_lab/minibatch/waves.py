@@ -1,8 +1,8 @@
-"""How many mini-batches share a launch: found by timing the launches that a program makes anyway.
+"""Find how many mini-batches should share a launch, by timing the launches that a program makes anyway.
 
-More mini-batches in a launch save launches and waits. They also bring more vertex tables, which then leave the L2 cache
-or have to be of a slower kind. Which of the two weighs more depends on graph, fanouts, batch size and GPU, so it is
-measured. The sample of a mini-batch does not depend on the launch that it is drawn in, so no work is done twice for it.
+More mini-batches per launch save launches and waits. But they also need more vertex tables, which may then exceed the
+L2 cache or have to be of a slower kind. Which effect is larger depends on graph, fanouts, batch size and GPU, so it is
+measured. The sample of a mini-batch does not depend on the launch that draws it, so measuring repeats no work.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 NEEDED = 3
-"""Timed launches of each number of mini-batches. The one before them is not timed: it compiles and allocates."""
+"""Timed launches for each number of mini-batches. One launch before them is not timed: it compiles and allocates."""
 HOPELESS = 1.25
-"""Numbers beyond one that took this many times as long as the best are not tried: times have one valley."""
+"""A number of mini-batches is hopeless if its time is this many times the best. The search in its direction ends there,
+because times have a single minimum."""
 
 
 class Clock(Protocol):
-    """Time stamps that lie in the order of the GPU's work and can be read later."""
+    """Time stamps in the stream of the GPU's work that can be read later."""
 
     def mark(self) -> Any:
-        """Put a stamp behind the work launched so far. Does not wait."""
+        """Record a stamp after the work launched so far. Does not wait."""
         ...
 
     def done(self, stamp: Any) -> bool:
@@ -59,7 +60,7 @@ class Waves:
     Args:
         begin: mini-batches per launch that are tried first, a power of two.
         most: mini-batches that a launch may hold.
-        clock: where time is read; :class:`EventClock` on a GPU.
+        clock: gives the times; :class:`EventClock` on a GPU.
     """
 
     def __init__(self, begin: int, most: int, clock: Clock | None = None) -> None:
@@ -74,24 +75,24 @@ class Waves:
 
     @property
     def us(self) -> dict[int, float]:
-        """Mini-batches per launch -> microseconds of GPU time per mini-batch, median of what was timed so far."""
+        """Mini-batches per launch -> microseconds of GPU time per mini-batch, the median of launches timed so far."""
         return {size: statistics.median(times) for size, times in sorted(self._times.items())}
 
     def settled(self, count: int) -> int | None:
-        """What launches of a call with ``count`` mini-batches hold for good; None while it is tried."""
+        """The final number of mini-batches per launch for calls with ``count``; None while numbers are tried."""
         return self._settled.get(self._highest(count))
 
     def untimed(self, count: int) -> Iterator[int]:
-        """Sizes of the launches of a call with ``count`` mini-batches, by what is known; nothing is tried."""
+        """Sizes of the launches of a call with ``count`` mini-batches, from the times known so far; tries nothing."""
         us, highest = self.us, self._highest(count)
         known = [size for size in us if size <= highest]
         best = min(known, key=us.__getitem__) if known else min(self.begin, highest)
         return self._split(count, self.settled(count) or best)
 
     def timed(self, count: int) -> Iterator[int]:
-        """The same, and the time between two yields is that of a launch as long as there is something to try.
+        """Sizes of the launches of a call with ``count`` mini-batches; times the launches while sizes are tried.
 
-        The caller makes each launch before it asks for the next size.
+        The caller makes each launch before it asks for the next size: the time between two yields is a launch's.
         """
         size = self.settled(count) or self._next(count)
         if size is None:
@@ -115,14 +116,14 @@ class Waves:
 
     @staticmethod
     def _split(count: int, size: int) -> Iterator[int]:
-        """Powers of two only, so that few sizes of buffers are ever made."""
+        """Split ``count`` into powers of two of at most ``size``, so that buffers have few different sizes."""
         while count:
             size = min(size, _floor(count))
             yield size
             count -= size
 
     def _next(self, count: int) -> int | None:
-        """The number to try in this call, None when there is none left to start; settles once all times are in."""
+        """The number to try in this call, None when all are tried; settles when all times are known."""
         self._read()
         highest, us = self._highest(count), self.us
         for size in self._candidates(highest):
@@ -134,15 +135,15 @@ class Waves:
         return self._settled[highest]
 
     def _candidates(self, highest: int) -> Iterator[int]:
-        """What is worth a try, in order: the model's choice, upwards and downwards from it until times get hopeless,
-        and in any case one by one, which the others have to beat."""
+        """Numbers worth a try, in order: the initial choice, then up and down from it until a time is hopeless, and
+        always 1, which the others have to beat."""
         begin = min(self.begin, highest)
         yield from self._outwards([begin << n for n in range((highest // begin).bit_length())])
         yield from self._outwards([begin >> n for n in range(begin.bit_length())])
         yield 1
 
     def _outwards(self, sizes: list[int]) -> Iterator[int]:
-        """``sizes`` up to the first that is hopeless beside the best before it."""
+        """``sizes`` up to the first that is hopeless compared with the best before it."""
         us, best = self.us, math.inf
         for size in sizes:
             yield size
@@ -151,7 +152,7 @@ class Waves:
                 return
 
     def _read(self) -> None:
-        """Take the times of launches that are over; the others are looked at in the next call."""
+        """Read the times of completed launches; later calls read the others."""
         waiting = []
         for size, begin, end in self._pending:
             if self.clock.done(end):

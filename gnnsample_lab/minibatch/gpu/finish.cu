@@ -1,6 +1,6 @@
-// From the rows that a sampling kernel left behind to a compact mini-batch with local ids.
+// From the rows that a sampling kernel wrote to a compact mini-batch with local ids.
 //
-//   reach, map_rows      queue strategies only: local ids by hop, and which task became which row
+//   reach, map_rows      queue strategies only: local ids by hop, and the row of each task
 //   rank_words, rank_order   bitmap tables only: local id = order[rank of the vertex's bit]
 //   scan_rows            the totals for the host, then where each row's picks go (one pass, decoupled look-back)
 //   emit                 node ids, offsets, counts, neighbours, positions and local ids, compact
@@ -13,7 +13,7 @@
 
 struct Finish {
     i64* row_offsets;  // [mini-batch][row_total + 1] exclusive scan over the rows of all hops
-    u64 row_total;     // rows of all hops, at most
+    u64 row_total;     // most rows of all hops together
     int* row_map[LAB_MAX_HOPS];  // [mini-batch][row_cap] task of each row, -1 for none; null when rows are in order
     i64* totals;       // pinned host memory, [mini-batch][64]: status, levels[16], edges[15], and last the flag
 };
@@ -28,22 +28,22 @@ struct Out {  // addresses of one mini-batch's arrays
     int* locals[LAB_MAX_HOPS];
 };
 
-// One argument for all kernels: those of sampling/ declare its first member and get just that.
+// One argument for all kernels: those of sampling/neighbors declare and receive its first member only.
 struct Job {
     Plan plan;
     Finish finish;
     Out out;
 };
 
-// Level `hop + 1`: the picks of hop `hop` that no earlier level holds. A warp takes 32 tasks, a lane one.
+// Find level `hop + 1`: the picks of hop `hop` that no earlier level holds. A warp takes 32 tasks, one per lane.
 extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32) reach(const __grid_constant__ Plan p, int hop) {
     __shared__ ID_T staged[LAB_WARPS][LAB_STAGE];
     const u32 b = blockIdx.y, warp = threadIdx.x >> 5;
     u32* counters = lab_counters(p, b);
     const u32 base = p.batches[b].base;
     const Hop& h = p.hops[hop];
-    // After an error a row may be handed out that no block filled: its count and offset are what the memory held
-    // before, and would lead anywhere. One answer for the whole warp, since a block of this hop may raise an error.
+    // After an error there may be reserved rows that no block filled; their counts and offsets are undefined. The whole
+    // warp decides together, because another block of this hop may raise an error meanwhile.
     const bool failed = __any_sync(LAB_FULL, lab_read(counters + CTR_STATUS));
     const u64 rows = failed ? 0 : min((u64)lab_read(counters + CTR_ROWS + hop), h.row_cap);
     u64 level_end = lab_read(counters + CTR_SEEDS);
@@ -90,7 +90,7 @@ struct HopRows {  // rows of all hops one after the other: hop h has rows first[
     u64 first[LAB_MAX_HOPS + 1];
 };
 
-// By the first warp: lane `hop` computes its level, then a scan.
+// The first warp computes where the rows of each hop begin: lane `hop` finds its level, then a scan.
 __device__ __forceinline__ void load_rows(const Plan& p, const u32* counters, HopRows& rows) {
     const u32 lane = lab_lane();
     const int hop = min((int)lane, p.num_hops - 1);
@@ -110,7 +110,7 @@ __device__ __forceinline__ i64 task_of(const Plan& p, const Finish& f, u32 b, in
     return map ? map[(u64)b * p.hops[hop].row_cap + row] : (i64)row;
 }
 
-// Tell the host what it has to allocate. It polls the flag, written last, while the scan still runs.
+// Report the sizes to the host, which polls the flag (written last) while the scan still runs.
 __device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* totals, u32 flag) {
     const int hop = lab_lane();
     if (hop == 0) {
@@ -123,9 +123,9 @@ __device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* 
         totals[2 + hop] = level;
         totals[17 + hop] = __ldcg((const u64*)(counters + CTR_EDGES) + hop);
     }
-    // The flag may be seen only after the totals that all lanes wrote. So the lanes meet first: that orders their writes
-    // before lane 0, and lane 0's own fence, between them and the flag, makes the flag a release of all of them. A fence
-    // by each lane before the meeting would order nothing against the flag, which another lane writes.
+    // The host must see the flag only after the totals that all lanes wrote. __syncwarp orders the lanes' writes before
+    // lane 0, and the fence of lane 0 between these writes and the flag makes the flag a release of all of them. A
+    // fence by each lane before __syncwarp would not order its writes before the flag, which another lane writes.
     __syncwarp();
     if (hop == 0) {
         __threadfence_system();
@@ -210,7 +210,7 @@ extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
 #if TABLE_KIND == 1
     const u32 b = blockIdx.y;
     const u32* counters = lab_counters(p, b);
-    // Vertices that found no room among the nodes have their bits all the same, so ranks exceed what `order` holds.
+    // After an overflow some vertices have a bit but no place in the node list, so ranks would exceed `order`.
     if (lab_read(counters + CTR_STATUS)) return;
     const u64 count = min(lab_levels(p, counters, p.num_hops).end, p.node_cap);
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
@@ -242,7 +242,8 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
         o.inverse[i] = found & LAB_DUPLICATE ? inverse[found & ~LAB_DUPLICATE] : found;
     }
     const i64* scanned = f.row_offsets + (u64)b * (f.row_total + 1);
-    // A warp takes a tile of rows of one hop; few rows make small tiles, so that every multiprocessor has some.
+    // A warp takes a tile of rows of one hop. Few rows are cut into small tiles, so that every multiprocessor gets
+    // some.
     const u64 warps = threads >> 5, all_rows = rows.first[p.num_hops];
     const u64 slots = warps * max((all_rows + warps * 32 - 1) / (warps * 32), 1ull);
     const u32 tile_rows = (u32)max((all_rows + slots - 1) / slots, 2ull);
@@ -256,7 +257,7 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
             continue;
         }
         const i64 base = scanned[first];
-        // Pointers once per hop: the compiler must assume that every store may change what `o` and `p` hold.
+        // Load pointers once per hop: the compiler must assume that any store may change `o` and `p`.
         const ID_T* __restrict__ in_neighbors = h.neighbors;
         const int* __restrict__ in_slots = h.slots;
         ID_T* __restrict__ out_neighbors = o.neighbors[hop];
@@ -290,7 +291,8 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
             __syncwarp();
             const i64 out = g0 - base;
             if (h.stride && !f.row_map[hop]) {
-                // Rows in order, a fixed room each: slot e of the tile lies at `in + e`, no search for its row.
+                // Rows are in order with a fixed number of places each: slot e of the tile is at `in + e`, without
+                // search.
                 const u32 k = h.stride, magic = (1u << 20) / k + 1, room = mine * k;  // exact while e * k < 2^20
                 const ID_T* in = in_neighbors + (u64)b * h.pick_cap + row0 * k;
                 const int* in_at = in_slots + (u64)b * h.pick_cap + row0 * k;
@@ -342,7 +344,7 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
     }
 }
 
-// One mini-batch: its addresses travel in the argument. Several: they lie in device memory.
+// For one mini-batch the addresses are in the argument; for several they are in device memory.
 extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_one(const __grid_constant__ Job job) {
     emit_batch(job.plan, job.finish, job.out);
 }

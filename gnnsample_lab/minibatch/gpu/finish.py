@@ -17,7 +17,7 @@ from gnnsample_lab.sampling.neighbors.workspace import Workspace
 
 
 class LazyTuple(Sequence[Any]):
-    """A sequence whose items are made when first asked for: a training loop touches few of a batch's arrays."""
+    """A sequence that makes an item when it is first read, because a training loop reads few of a batch's arrays."""
 
     def __init__(self, length: int, make: Callable[[int], Any]) -> None:
         self._items: list[Any] = [None] * length
@@ -51,7 +51,7 @@ def _layout(id_bytes: int, levels: Any, rows: Any, edges: Any, num_seeds: Any) -
 
 
 class _Arena:
-    """The arrays of one mini-batch: sizes, where each begins, and the memory that holds them, leased to ``ready``."""
+    """The arrays of one mini-batch: their sizes, their offsets, and the memory that holds them, leased to ``ready``."""
 
     def __init__(
         self, id_dtype: np.dtype, levels: list[int], rows: list[int], edges: list[int], num_seeds: int,
@@ -79,7 +79,7 @@ class _Arena:
 
 
 class Finisher:
-    """Scan, read the sizes, emit."""
+    """Launches the kernels of ``finish.cu``: scan, then (when the host has the sizes) emit."""
 
     def __init__(self, launcher: Launcher, queued: bool) -> None:
         self.launcher, self.spec, self.queued = launcher, launcher.spec, queued
@@ -117,13 +117,13 @@ class Finisher:
         k["scan_rows"](self._grid(ws, ws.shape.row_total, SCAN_TILE), (256,), (ws.args,))
 
     def emit(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int, graph: Any) -> list[MiniBatch]:
-        """Allocate exactly, write everything in one kernel; asynchronous. The totals must have been reported."""
+        """Allocate arrays of exact size and fill them by one kernel; asynchronous. The totals must be known."""
         emit = self._emit_one if len(seeds) == 1 else self._emit_many
         arenas = emit(ws, seeds, graph.indices.dtype)
         return [self._batch(arena, first_batch_id + i, graph) for i, arena in enumerate(arenas)]
 
     def _emit_one(self, ws: Workspace, seeds: Sequence[Any], ids: np.dtype) -> list[_Arena]:
-        # Plain integers and one struct: this stands between two kernels, and NumPy calls would double it.
+        # Plain integers and one struct: the GPU idles during this code, and NumPy calls would double its time.
         import cupy
 
         hops = self.spec.num_hops
@@ -148,7 +148,7 @@ class Finisher:
         return [_Arena(ids, levels, rows, edges, num_seeds, begins, streams.lease(memory, ready), ready)]
 
     def _emit_many(self, ws: Workspace, seeds: Sequence[Any], ids: np.dtype) -> list[_Arena]:
-        # The same for all mini-batches at once: the kernel starts before any of the objects below is made.
+        # For all mini-batches at once, so that the kernel starts before any of the objects below is made.
         import cupy
 
         hops, count = self.spec.num_hops, len(seeds)

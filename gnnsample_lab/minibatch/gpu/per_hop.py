@@ -1,7 +1,7 @@
-"""The per-hop baselines: degrees, scan, host sync, draw, ID map, and the same again for the next hop.
+"""The per-hop baselines. Every hop consists of degrees, scan, host synchronisation, draw and ID map.
 
-This is how DGL (`block-bsp`), GraphBolt (`edge-bsp`) and TurboGNN (`turbo-bsp`) run. Kernels: ``per_hop.cu``; the ID
-map is any of :func:`~.id_maps.id_maps`.
+DGL (`block-bsp`), GraphBolt (`edge-bsp`) and TurboGNN (`turbo-bsp`) execute in this way. The kernels are in
+``sampling/neighbors/hops/per_hop.cu``; the ID map is any of :func:`~gnnsample_lab.minibatch.id_map.ladder.id_maps`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class PerHopSampler:
         ids, id_map = self.graph.indices.dtype, self.id_map
         id_map.turns.take()
         given = cupy.asarray(seeds)
-        # Read as unsigned a negative id is a huge one: a single reduction checks both ends.
+        # Read as unsigned integers, negative ids are huge, so a single reduction checks both bounds.
         if int(given.view(given.dtype.str.replace("i", "u")).max()) >= self.graph.num_nodes:
             raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
         nodes, inverse = id_map.merger.merge(given.astype(ids))
@@ -107,7 +107,7 @@ class PerHopSampler:
         )  # fmt: skip
 
     def draw(self, rows: Any, hop: int, batch_id: int, events: Any = None) -> HopPicks:
-        """Counts, scan, host sync for the total, draw: one hop's picks for ``rows``, exactly sized."""
+        """One hop's picks for ``rows``, in arrays of exact size; the host waits for the total."""
         import cupy
 
         work = self.prepare(rows, hop)

@@ -25,7 +25,8 @@ from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
 
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
 _AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
-"""Joins the candidates where the work is the degree and not the fanout: these share hubs among many threads."""
+"""Further candidates for ``strategy="auto"`` with the reservoir, whose work grows with the degree and not the fanout:
+these strategies share a vertex of high degree among many threads."""
 _AUTO_REPEATS = 5
 _POLLS = 2_000_000
 
@@ -91,7 +92,7 @@ class GpuEngine:
         self._forget()
 
     def _forget(self) -> None:
-        """Give back all buffers; times of launches that used them say nothing about those to come."""
+        """Free all buffers, and forget the times of launches that used them."""
         self._workspaces.clear()
         self.waves.clear()
 
@@ -101,12 +102,12 @@ class GpuEngine:
         return held + sum(w.num_bytes for w in self._workspaces.values())
 
     def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
-        """Mini-batches of ``seeds`` with consecutive batch ids, as many in a launch as is fastest (:mod:`.waves`)."""
+        """Mini-batches of ``seeds`` with consecutive batch ids; :mod:`..waves` chooses how many share a launch."""
         self._turns.take()
         if self._undecided:
             try:
                 self._decide(seeds, first_batch_id)
-            except BaseException:  # measured by halves: the next call measures again
+            except BaseException:  # the measurement is incomplete: the next call repeats it
                 self._chosen, self._undecided = "captured", True
                 self._set_up()
                 raise
@@ -125,7 +126,7 @@ class GpuEngine:
         return result
 
     def _wave_sizes(self, count: int, most_seeds: int, timed: bool) -> Iterable[int]:
-        """Mini-batches of each launch. All of a call are made for ``most_seeds``, so that they share buffers."""
+        """Mini-batches of each launch; all launches of a call have capacity for ``most_seeds`` and share buffers."""
         if count == 1 or self.traced:
             return [1] * count
         cap = seed_capacity(most_seeds)
@@ -136,7 +137,7 @@ class GpuEngine:
         return waves.timed(count) if timed else waves.untimed(count)
 
     def workspace(self, num_batches: int, max_seeds: int) -> Workspace:
-        """Buffers for a launch; kept while they and their like fit the scratch bound."""
+        """Buffers for a launch. They are kept as long as all kept buffers fit the scratch bound."""
         key = (num_batches, seed_capacity(max_seeds))
         found = self._workspaces.get(key)
         if found is not None:
@@ -193,8 +194,9 @@ class GpuEngine:
         """Forget the workspaces after a failure or an interrupt, whose launch may still be under way."""
         import cupy
 
-        # Stamps and tables may be half way between two launches, and kernels write to pinned memory, which no stream
-        # protects once it is free. Python looks for interrupts between its own steps, so that this wait is whole.
+        # Stamps and tables may be in an intermediate state, and kernels may still write to pinned memory, which no
+        # stream protects after it is freed. Python handles interrupts between bytecodes, so this one call waits to its
+        # end.
         try:
             cupy.cuda.get_current_stream().synchronize()
         finally:
@@ -213,7 +215,7 @@ class GpuEngine:
         return batch
 
     def _grow(self) -> None:
-        """A buffer overflowed: the same sample is drawn again with room for more, as far as the bound goes."""
+        """Prepare larger buffers after an overflow, within the bound; the caller draws the same sample again."""
         self._forget()
         self._margin *= 2
         if self._margin > MAX_MARGIN:
@@ -221,7 +223,7 @@ class GpuEngine:
             raise self.sizer.too_small()
 
     def stage(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int) -> list[Any]:
-        """Write what the launch reads from host memory. Returns arrays that must live until it is over."""
+        """Write the records that the launch reads from host memory. Returns arrays that must live until its end."""
         base, tag = ws.stamp()
         keep = []
         for i, given in enumerate(seeds):
@@ -237,7 +239,7 @@ class GpuEngine:
         return keep
 
     def launch(self, ws: Workspace) -> Any:
-        """Sample, scan, and bring the sizes to ``ws.host_totals``; waits for them."""
+        """Sample, scan, and wait for the sizes in ``ws.host_totals``."""
         import cupy
 
         stream = cupy.cuda.get_current_stream()
@@ -245,7 +247,7 @@ class GpuEngine:
         if self.traced:
             from .trace import timed_launch
 
-            if not ws.warm:  # compile first: a trace is not to show the compiler
+            if not ws.warm:  # compile before tracing, so that the trace does not contain the compiler's time
                 timed_launch(self, ws)
                 stream.synchronize()
                 ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
@@ -254,7 +256,7 @@ class GpuEngine:
         elif self._chosen == "captured":
             if ws.graph_exec is None:
                 ws.graph_exec = capture(lambda: self._work(ws))
-                # The first, uncaptured run has used this launch's stamps: samples are repeated with fresh ones.
+                # The first run, before the capture, has used this launch's stamps, so repeat it with new ones.
                 stream.synchronize()
                 ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
             ws.graph_exec.launch(stream)
@@ -264,7 +266,7 @@ class GpuEngine:
         return timing
 
     def _await_totals(self, ws: Workspace, stream: Any) -> None:
-        """Poll the flags that the scan writes before it scans: the host allocates while the GPU goes on."""
+        """Poll the flags that the scan kernel writes first, so that the host allocates while the GPU scans."""
         view = ws.totals_view
         for i in range(ws.shape.num_batches):
             flag = ws.last_base
@@ -272,7 +274,7 @@ class GpuEngine:
                 if view[i * 64 + 63] == flag:
                     break
             else:
-                stream.synchronize()  # raises what went wrong, or ends a launch that merely took long
+                stream.synchronize()  # raises an error of the kernel, or waits for a slow launch
                 if view[i * 64 + 63] != flag:
                     raise RuntimeError(f"strategy {self.strategy!r} did not report its totals")
 
@@ -286,7 +288,7 @@ class GpuEngine:
             phase.launch()
 
     def _decide(self, seeds: Sequence[Any], first_batch_id: int) -> None:
-        """``strategy="auto"``: run the candidates on these very seeds and keep the fastest."""
+        """``strategy="auto"``: run the candidates on the given seeds and keep the fastest."""
         import cupy
 
         self._undecided = False

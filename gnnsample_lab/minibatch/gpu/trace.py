@@ -1,4 +1,4 @@
-"""Measured traces: the records that kernels leave, and events around the phases of a run."""
+"""Measured traces: the records that kernels write, and events around the phases of a run."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Timing:
 
 
 def timed_launch(engine: GpuEngine, ws: Workspace) -> Timing:
-    """The work of a launch with events between its kernels (hence never captured)."""
+    """Do the work of a launch with events between its kernels, therefore never as a captured graph."""
     timing = Timing()
     for phase in engine.phases(ws):
         phase.launch()
@@ -150,7 +150,7 @@ def build_trace(
 
 def _hop_bytes(engine: GpuEngine, picks: HopPicks) -> int:
     """Bytes that a hop must move: per row its id, an indptr pair (one sector) and count; per pick a sector of
-    ``indices`` and what is stored. Candidate reads of the reservoir cost no memory: they are draws."""
+    ``indices`` and the stored results. The candidates of the reservoir are draws and cost no memory traffic."""
     ids = engine.graph.indices.dtype.itemsize
     rows = int(picks.frontier.size)
     return rows * (ids + _SECTOR + 4) + picks.num_picks * (_SECTOR + ids + 4)
@@ -169,7 +169,7 @@ def _read(pointer: Any, count: int, dtype: Any) -> np.ndarray:
 
 
 def _lost(ws: Workspace, counters: np.ndarray) -> Any:
-    """Tasks that were published but never served, from the queue itself."""
+    """Tasks that were published but never served, read from the queue."""
     import cupy
 
     from gnnsample_lab.traces.tables import LostTable
@@ -182,7 +182,7 @@ def _lost(ws: Workspace, counters: np.ndarray) -> Any:
 
 
 def _resident(engine: GpuEngine) -> dict[str, int] | None:
-    """Tasks that run at once, where a block serves one at a time; elsewhere the analysis reads it off the trace."""
+    """Tasks that run at once, if a block serves one task at a time; else None: the analysis derives it."""
     if engine.launcher.strategy in ("persistent", "fused-static"):
         return {"resident_workers": engine.launcher.resident_workers}
     return None

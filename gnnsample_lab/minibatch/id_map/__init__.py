@@ -1,1 +1,1 @@
-"""The ID map, from global ids to local ones: the ladder of its rungs, and what a hash table does."""
+"""The ID map from global to local ids: its implementations, and the behaviour of hash tables."""

@@ -18,9 +18,9 @@ _ONE, _SHIFT = np.uint64(1), np.uint64(20)
 
 @njit(cache=True)
 def relabel_items(items, keys, values, nodes, count, out):
-    """Local ids of ``items`` into ``out``; unseen ones get the next ids and join ``nodes``. Returns the new count.
+    """Write the local ids of ``items`` to ``out``; new items get the next ids and join ``nodes``; returns the count.
 
-    ``keys``: ``uint64[slots]``, id + 1 or 0, never full; ``values``: ``int32[slots]``.
+    ``keys``: ``uint64[slots]``, id + 1 or 0, never full; ``values``: ``int32[slots]``, local ids.
     """
     mask = np.uint64(keys.size) - _ONE
     for i in range(items.size):

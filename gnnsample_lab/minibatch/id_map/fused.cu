@@ -1,12 +1,12 @@
-// ID maps that hand out local ids while they insert: one kernel for a hop's picks, and one that looks all of them up.
+// ID maps that assign local ids while they insert: one kernel inserts a hop's picks, and one looks up all of them.
 //
-// The table outlives a hop, so earlier vertices are in it with their ids and a hop inserts nothing but its picks: no
-// pick can take the id of a destination, which a table made anew for each hop has to ensure with a launch of its own.
-// The thread whose atomic claims an entry writes its local id there. With MAP_KIND 0 entry and id are one word, so a pick
-// that finds an id has its answer at once, and the look-up goes to the table for those alone that met a claim without one.
-// The other tables leave ids to later kernels.
+// The table lives longer than a hop: earlier vertices are in it with their ids, and a hop inserts only its picks. So no
+// pick can take the id of a destination; a new table for each hop would need a separate launch to ensure this.
+// The thread whose atomic claims an entry writes the local id there. With MAP_KIND 0, entry and id are one word: a pick
+// that finds an id needs no look-up, and the look-up kernel reads the table only for picks that found a claim without
+// an id. With the other tables the look-up kernel reads all ids.
 //
-//   MAP_KIND 0  one word a vertex; a word below `base` is from an earlier mini-batch, so nothing is ever cleared
+//   MAP_KIND 0  one word per vertex; a word below `base` is from an earlier mini-batch, so nothing is ever cleared
 //   MAP_KIND 1  a hash with linear probing, every key stamped with the mini-batch: never cleared either
 //   MAP_KIND 2  FastGL's Fused-Map: a hash of (key, value), filled with ones before each mini-batch
 //
@@ -28,7 +28,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) insert(const __grid_consta
     if (!tag) return;
     __syncthreads();
     if (threadIdx.x == 0) {
-        // Each block releases its counts before it adds itself; the last one acquires those of all before it reads them.
+        // Each block releases its counts before it counts itself as done; the last block acquires them before it reads.
         __threadfence();
         if (atomicAdd(m.counters + CTR_DONE, 1u) == gridDim.x - 1) {
             __threadfence();

@@ -1,8 +1,7 @@
-"""ID maps that hand out local ids while they insert (``fused.cu``): FastGL's Fused-Map, and direct addressing.
+"""ID maps that assign local ids while they insert (``fused.cu``): FastGL's Fused-Map, and direct addressing.
 
-One launch inserts a hop's picks, and one looks them up: those of a hop, or at the end those of all hops. Destinations
-need no insertion of their own: the table outlives the hop, so they are in it, with their ids, as picks of the hops
-before or as seeds.
+One launch inserts a hop's picks. Another looks up picks, of one hop or at the end of all hops. Destinations need no
+insertion: the table lives longer than a hop, so it already has them, as picks of earlier hops or as seeds.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _OUT_AT, _COUNT_AT, _TILES_AT, _TAIL_AT = 120, 240, 360, 424
 
 @dataclass
 class MapKnobs:
-    """Launch shapes and sizes. Results never depend on them but for the order of ids within a hop.
+    """Launch shapes and sizes. Of the results only the order of ids within a hop depends on them.
 
     Attributes:
         items: picks per thread, None for what was fastest: 2 in a hash, 4 in a direct table.
@@ -57,11 +56,11 @@ class InsertingMap(GpuMap):
 
     Args:
         table: ``"cleared"``: Fused-Map's hash, filled with ones at the start of each mini-batch. ``"direct"``: a word
-            per vertex, whose value says to which mini-batch it belongs; never cleared but when the stamps run out.
-            ``"stamped"``: a hash whose keys carry the mini-batch's number, for graphs whose table would be too big.
+            per vertex, whose value tells its mini-batch; cleared only when the stamps run out. ``"stamped"``: a hash
+            whose keys contain the mini-batch's number, for graphs whose direct table would be too large.
 
-    A hash is sized by the vertices of earlier mini-batches, so that it stays in the cache; the first mini-batch, and
-    one that does not fit, get one for twice the ids that could be distinct.
+    The size of a hash follows from the vertices of earlier mini-batches, so that it stays in the cache. The first
+    mini-batch, and one that does not fit, get a hash for twice the ids that could be distinct.
     """
 
     def __init__(self, num_nodes: int, id_dtype: Any, table: str, knobs: MapKnobs | None = None) -> None:
@@ -91,21 +90,21 @@ class InsertingMap(GpuMap):
         self._count, self._hop, self._room, self._most = 0, 0, 0, 0
         self.table = cupy.zeros(num_nodes * 4 if table == "direct" else 0, np.uint8)
         self.table = streams.leased(self.table, self.turns)
-        self.turns.take()  # the fills above are on this stream
+        self.turns.take()  # calls on other streams wait for the fills above
 
     @property
     def scratch_bytes(self) -> int:
         return int(self.table.nbytes + self._counters.nbytes)
 
     def forget(self) -> None:
-        """Clear the table as if no mini-batch had been mapped; asynchronous. Stamps go on where they are."""
+        """Clear the table as if no mini-batch had been mapped; asynchronous. Stamps are not reset."""
         if self.table.nbytes:
             self.table.data.memset_async(0, self.table.nbytes)
 
     # ---- one mini-batch ----------------------------------------------------------------------------------------
 
     def begin(self, seeds: Any) -> Any:
-        # Sized by what earlier mini-batches held: three slots a vertex, rounded up to a power of two.
+        # Size it by the vertices of earlier mini-batches: three slots per vertex, rounded up to a power of two.
         self._most = max(self._most, self._count)
         self._start(seeds, self._room, power_of_two(3 * self._most, 1024) if self._most else 0)
         return self._view(self._count)
@@ -127,7 +126,7 @@ class InsertingMap(GpuMap):
                 return self._view(self._count), local
 
     def _prepare(self, m: int) -> int:
-        """Room for ``m`` more picks; returns the most vertices that there can be after them."""
+        """Make room for ``m`` more picks; returns the most vertices that there can be after them."""
         check_items(m)
         need = min(self._count + m, self.num_nodes)
         self._make_room(need)
@@ -138,12 +137,12 @@ class InsertingMap(GpuMap):
         return need
 
     def _taken_in(self, hop: int, need: int) -> bool:
-        """Wait for the sizes after ``hop``. False: the hash was too full, is larger now, and the hop to be repeated."""
+        """Wait for the sizes after ``hop``. False: the hash was too full, is larger now, and the hop must be redone."""
         sizes, overflow = self.report.wait(hop + 2)
         if overflow:
             if self._slots >= 2 * need:
                 raise _overwritten()
-            self._most = 0  # as for a first mini-batch: sized by what could be distinct
+            self._most = 0  # as for a first mini-batch: the size follows from the ids that could be distinct
             self._grow(need)
             self._limit = _PATIENT
             return False
@@ -156,7 +155,7 @@ class InsertingMap(GpuMap):
         return self._map_hop_by_hop(seeds, hops) if self.kind == "cleared" else self._map_at_once(seeds, hops)
 
     def _map_hop_by_hop(self, seeds: Any, hops: Sequence[Any]) -> tuple[Any, list[int], list[Any]]:
-        """A wait per hop, as where the next draw needs the size; the table holds all hops, so one look-up does."""
+        """Wait once per hop, as a sampler does that needs the size for the next draw; one look-up serves all hops."""
         self.begin(seeds)
         levels = [self._count]
         for hop, picks in enumerate(hops):
@@ -172,7 +171,7 @@ class InsertingMap(GpuMap):
         return self._view(self._count), levels, local
 
     def _map_at_once(self, seeds: Any, hops: Sequence[Any]) -> tuple[Any, list[int], list[Any]]:
-        """No wait between hops: all insertions are queued, then one look-up for all picks, which reports all sizes."""
+        """Wait once, at the end: launch all insertions, then one look-up of all picks, which reports all sizes."""
         counts = [int(picks.size) for picks in hops]
         check_items(max(counts, default=0))
         need = min(int(seeds.size) + sum(counts), self.num_nodes)
@@ -192,7 +191,7 @@ class InsertingMap(GpuMap):
         return self._view(self._count), levels, local
 
     def _outputs(self, hops: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """An ``int32`` array for each hop's local ids, in one piece of memory, and their addresses (none if empty)."""
+        """An ``int32`` array for each hop's local ids, in one block of memory, and their addresses (none if empty)."""
         import cupy
 
         counts, begins, end = [int(picks.size) for picks in hops], [], 0
@@ -224,7 +223,7 @@ class InsertingMap(GpuMap):
         self._launch_enter(seeds, n)
 
     def _size_table(self, slots: int) -> None:
-        """An empty hash of at least ``slots`` (a power of two) slots."""
+        """Make an empty hash of at least ``slots`` (a power of two) slots."""
         if self.table.nbytes < slots * self._entry_bytes:
             self.table = streams.empty(slots * self._entry_bytes, np.uint8, self.turns)
             if self.kind == "stamped":
@@ -242,13 +241,13 @@ class InsertingMap(GpuMap):
         self._next += 1
 
     def _grow(self, need: int) -> None:
-        """A larger hash, entered by the vertices so far; the counters start again from these."""
+        """Make a larger hash with the vertices so far, and reset the counters to these."""
         self._size_table(power_of_two(2 * need, 1024))
         self._pack()
         self._launch_enter(self._nodes, self._count)
 
     def _make_room(self, need: int) -> None:
-        """Room in the list of vertices; what earlier hops were given stays valid."""
+        """Make room in the list of vertices; arrays that earlier hops returned stay valid."""
         self._room = max(self._room, need)
         if self._nodes.size < need:
             grown = streams.empty(min(max(need, self._room), self.num_nodes), self.ids, self.turns)

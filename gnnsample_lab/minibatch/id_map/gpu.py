@@ -1,7 +1,7 @@
-"""ID maps on the GPU: DGL's insert-count-compact (``id_map.cu``), sorting, and what all maps share.
+"""ID maps on the GPU: DGL's (``insert_count_compact.cu``), sorting, and the common base class.
 
-A map takes one mini-batch at a time: :meth:`begin` with its distinct seeds, then :meth:`extend` hop by hop. Those
-that hand out ids while they insert are in :mod:`.fused`.
+A map takes one mini-batch at a time: :meth:`begin` with its distinct seeds, then :meth:`extend` hop by hop. The maps
+that assign ids while they insert are in :mod:`.fused`.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _PACK = struct.Struct("9Qq")
 class Report:
     """Words in pinned host memory in which kernels tell the host how many vertices there are.
 
-    The host polls them: no copy and no stream synchronisation stands between the count and what is allocated by it.
+    The host polls these words, so that it can allocate without a copy or a stream synchronisation.
 
     Attributes:
         seen: a list to which every wait adds its sizes, None (the default) to keep none.
-        known: sizes to return without waiting, one list per wait. To record a mini-batch's launches in a CUDA graph
-            one runs it with an empty list in ``seen`` first, and again with what that holds here.
+        known: sizes to return without waiting, one list per wait. To record a mini-batch's launches in a CUDA graph,
+            run it once with an empty list in ``seen``, and again with that list in ``known``.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Report:
         return self.tag
 
     def wait(self, levels: int = 1) -> tuple[list[int], int]:
-        """The first ``levels`` sizes and the status word of the launch that got the newest tag."""
+        """The first ``levels`` sizes and the status word of the launch with the newest tag."""
         if self.known is not None:
             return next(self.known), 0
         view, tag = self._view, self.tag
@@ -65,7 +65,7 @@ class Report:
         else:
             import cupy
 
-            cupy.cuda.get_current_stream().synchronize()  # raises what went wrong, or ends what merely took long
+            cupy.cuda.get_current_stream().synchronize()  # raises an error of the kernel, or waits for a slow one
             if view[0] != tag:
                 raise RuntimeError("the ID map's kernels did not report how many vertices there are")
         sizes = view[1 : 1 + levels].tolist()
@@ -81,7 +81,7 @@ def raw_argument(num_bytes: int) -> tuple[Any, Any]:
 
 
 def check_items(count: int) -> None:
-    """Refuse more ids than local ids and the kernels' 32-bit indices can number."""
+    """Refuse more ids than 32-bit local ids and indices in kernels can express."""
     if count > MAX_ITEMS:
         raise ValueError(
             f"neighbors of a mini-batch may be at most {MAX_ITEMS} with this ID map, vertices known before "
@@ -146,7 +146,7 @@ class CompactMap(RebuiltMap):
         return int(self._slots.nbytes + self._locals.nbytes + self._per_block.nbytes)
 
     def merge(self, items: Any) -> tuple[Any, Any]:
-        """Distinct ``items`` in order of first occurrence, and the place of every item among them (``int32``)."""
+        """Distinct ``items`` in order of first occurrence, and the index of every item among them (``int32``)."""
         import cupy
 
         check_items(int(items.size))
@@ -182,7 +182,8 @@ class CompactMap(RebuiltMap):
 class SortMap(RebuiltMap):
     """Sort all ids of nodes and picks, find where each run of equal ids begins, and number runs by first occurrence.
 
-    What array libraries offer (``unique`` with its inverse); the sort is stable, so a run begins with the first.
+    Array libraries do the same (``unique`` with its inverse). The sort is stable, so a run begins with the first
+    occurrence.
     """
 
     @property
@@ -199,7 +200,7 @@ class SortMap(RebuiltMap):
         begins = cupy.ones(items.size, np.int32)
         begins[1:] = ordered[1:] != ordered[:-1]
         run = cupy.cumsum(begins, dtype=np.int32) - 1
-        # The first item of each run: every item that does not begin one writes beyond the end.
+        # Find the first item of each run; items that do not begin a run write to the extra last element.
         first = cupy.empty(items.size + 1, np.int64)
         first[cupy.where(begins, run, items.size)] = order
         is_first = cupy.zeros(items.size + 1, np.int32)

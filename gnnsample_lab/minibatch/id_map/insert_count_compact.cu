@@ -2,8 +2,8 @@
 // Local ids follow the order of first occurrence, so the `n` vertices known so far, which come first, keep theirs.
 //
 // Items are nodes[n] followed by picks[m], both ID_T; slots: a power of two > n + m, filled with ones before.
-// Bound: five passes over all items, each a look-up at random (n + m sectors of the table) with a grid-wide order
-// between them; the host waits for the number of distinct ids before it can allocate what `compact` writes.
+// Bound: five passes over all items, one kernel after another, each with random look-ups (n + m sectors of the table);
+// the host waits for the number of distinct ids before it can allocate the output of `compact`.
 // @variants ID_T=int,long
 #include "keys.cuh"
 
@@ -31,8 +31,8 @@ static_assert(sizeof(Items) == 80, "gpu.py packs the same structure");
 
 __device__ __forceinline__ Key item(const Items& a, u64 i) { return (Key)(i < a.n ? a.nodes[i] : a.picks[i - a.n]); }
 
-// The slot of a key that was inserted. The table has twice as many slots as items, so a key always finds a slot and is
-// found there; after a whole round only a trap is left, because other work has overwritten the table.
+// The slot of a key that was inserted. The table has twice as many slots as items, so every key is in it. A key that is
+// not found means that other work has overwritten the table, so the kernel traps.
 __device__ __forceinline__ u64 slot_of(const Items& a, Key v) {
     u64 at = hash_of(v) & a.mask;
     for (u64 probe = 0; probe <= a.mask; ++probe, at = (at + 1) & a.mask)
@@ -70,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(256) count(const __grid_constant__ 
     if (threadIdx.x == 0) a.per_block[blockIdx.x] = sum;
 }
 
-// Exclusive scan of per_block by one block, and the total to the host, which polls for it.
+// One block scans per_block (exclusive) and reports the total to the host, which polls for it.
 extern "C" __global__ void __launch_bounds__(1024) scan(const __grid_constant__ Items a) {
     __shared__ int sums[32];
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -97,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(1024) scan(const __grid_constant__ 
     }
 }
 
-// Writes the distinct ids and, per slot, the local id.
+// Write the distinct ids and, per slot, the local id.
 extern "C" __global__ void __launch_bounds__(256) compact(const __grid_constant__ Items a, ID_T* nodes) {
     __shared__ int warp_sums[8];
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

@@ -1,4 +1,4 @@
-// What the ID maps share: keys of either id width, the hash, a warp's scan, and the words that the host polls.
+// Common parts of the ID maps: keys of both id widths, the hash, a warp scan, and the words that the host polls.
 #ifndef LAB_ID_MAP
 #define LAB_ID_MAP
 #include "device/philox.cuh"
@@ -6,7 +6,7 @@
 typedef long long i64;
 
 #define FULL 0xFFFFFFFFu
-#define REPORT_STATUS 31  // of the words in pinned host memory: [0] tag, written last; [1 + level] ids up to it
+#define REPORT_STATUS 31  // words in pinned host memory: [0] tag, written last; [1 + level] ids up to it; [31] status
 
 template <int BYTES> struct KeyOf;
 template <> struct KeyOf<4> { typedef u32 type; };

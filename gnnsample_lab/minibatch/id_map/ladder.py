@@ -1,7 +1,8 @@
-"""The ID map: from global ids of seeds and picks to local ids ``0..n - 1``. One ladder, the baselines first.
+"""The ID map: from global ids of seeds and picks to local ids ``0..n - 1``. All methods, the baselines first.
 
 Local ids are positions in ``node_ids``: the seeds in their order, then, hop by hop, the vertices that the hop's
-picks reach first. Within a hop any order is right, and rungs differ in it: results are compared in canonical form.
+picks reach first. Within a hop any order is correct and methods differ in it, so results are compared in canonical
+form.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ ID_MAPS: dict[str, str] = {
     "in-sampler": "ours: the sampling kernels fill that table themselves while they draw (no map of its own)",
 }
 SAMPLER_DEFAULT = "insert-count-compact"
-"""What per-hop samplers relabel with unless told otherwise: the map of the system that they reproduce."""
+"""The default ID map of per-hop samplers: the map of DGL, which they reproduce."""
 _MAX_NODES = 2**48
 _DIRECT_NODES = 2**31
-"""Above this many vertices the 32-bit stamps of a word per vertex would wrap too often: the hash takes over."""
+"""Most vertices for a word per vertex: for more, 32-bit stamps would run out too often, so a hash is used."""
 
 
 def id_maps() -> dict[str, str]:
-    """Every way to relabel with one line on how it works, the baselines first."""
+    """Every method to relabel, with one line on how it works; the baselines come first."""
     return dict(ID_MAPS)
 
 
@@ -60,8 +61,8 @@ class Relabelled:
             into a buffer with room for every pick.
         level_sizes: ``node_ids[:level_sizes[h]]`` are the vertices known before hop ``h``; length hops + 1.
         local: per hop, the picks as local ids, ``int32``.
-        ready: an event behind them (:class:`~gnnsample_lab.device.streams.Ready`), for streams that were not current
-            in the call.
+        ready: an event after the work that makes them (:class:`~gnnsample_lab.device.streams.Ready`), for streams that
+            were not current in the call.
 
     ``==`` compares canonical forms: the order of new vertices within a hop does not count.
     """
@@ -96,19 +97,19 @@ class Relabelled:
 
 
 class IdMap:
-    """Relabels one mini-batch after the other; scratch memory is kept between them.
+    """Relabels mini-batches one after another; keeps scratch memory between them.
 
     Args:
-        method: a name of :func:`id_maps` but ``"in-sampler"``. On the CPU all run the one twin.
+        method: a name of :func:`id_maps` but ``"in-sampler"``. On the CPU all methods run the same twin.
         num_nodes: vertices of the graph, up to 2**48; every id given is below it (not checked here).
         id_dtype: ``int32`` or ``int64``, the type of all ids given and returned.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         scratch_bytes: above this ``direct-address`` takes a hash in place of a word per vertex; default 5 % of the
             free GPU memory.
 
-    Not for use by several threads at once. On the GPU everything runs on CuPy's current stream, after what torch's
-    current stream has, and that stream waits for the results. Each call may be on another stream than the one before:
-    it then waits for that, on the device.
+    Only one thread at a time may use an object. On the GPU all work runs on CuPy's current stream, after the work of
+    torch's current stream, and torch's current stream waits for the results. A call may use another stream than the
+    call before; it then waits for that call, on the device.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class IdMap:
         return int(self.engine.scratch_bytes)
 
     def merge(self, seeds: Any) -> tuple[Any, Any]:
-        """Distinct ``seeds`` in first-seen order (ids), and the place of each given one among them (``int32``)."""
+        """Distinct ``seeds`` in first-seen order (ids), and the index of each given seed among them (``int32``)."""
         nodes, places, _ = self._run(lambda: self.merger.merge(self._ids(seeds)))
         return nodes, places
 
@@ -164,16 +165,16 @@ class IdMap:
 
             own = isinstance(self.engine, CompactMap)
             self._merger = self.engine if own else CompactMap(self.num_nodes, self.id_dtype)
-            self._merger.turns = self.turns  # one after the other
+            self._merger.turns = self.turns  # both maps use their memory in turn
         return self._merger
 
     @property
     def turns(self) -> Any:
-        """Who uses the tables on the GPU (:class:`~gnnsample_lab.device.streams.Turns`)."""
+        """The users of the tables on the GPU (:class:`~gnnsample_lab.device.streams.Turns`)."""
         return self.engine.turns
 
     def _run(self, work: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
-        """What ``work`` returns, its arrays in memory that knows its readers, and the event behind them."""
+        """What ``work`` returns, with its arrays in leased memory, and the event after the work."""
         if self.device == "cpu":
             return *work(), streams.DONE
         with streams.call():
@@ -195,7 +196,7 @@ class IdMap:
         return self._run(lambda: (self.engine.begin(self._ids(seeds)),))[0]
 
     def extend(self, neighbors: Any) -> tuple[Any, Any]:
-        """Take in one hop's picks, global ids ``[m]``; at most 15 hops.
+        """Add one hop's picks, global ids ``[m]``; at most 15 hops.
 
         Returns:
             All vertices so far (global ids; positions are local ids) and the picks' local ids, ``int32[m]``. The
@@ -205,7 +206,7 @@ class IdMap:
         return nodes, local
 
     def map_hops(self, seeds: Any, neighbors: Sequence[Any]) -> Relabelled:
-        """A whole mini-batch. ``"direct-address"`` waits once, at the end; the others after every hop.
+        """Map a whole mini-batch. ``"direct-address"`` waits once, at the end; the other methods wait after every hop.
 
         Args:
             seeds: **distinct** global ids ``[n0]``.
@@ -239,7 +240,7 @@ def relabel(
     method: str = "direct-address",
     device: str = "auto",
 ) -> Relabelled:
-    """Local ids for one mini-batch's picks. For many mini-batches keep an :class:`IdMap`, which checks less.
+    """Local ids for one mini-batch's picks. For many mini-batches use an :class:`IdMap`, which checks less.
 
     Args:
         seeds: distinct global ids ``[n0]``; NumPy, CuPy, torch or a list.

@@ -1,4 +1,4 @@
-// Fills a hash with linear probing and says how far from home every key came to lie.
+// Fills a hash with linear probing and measures how far every key lies from its home slot.
 //
 // ids: long[n], not negative; keys: u64[slots], id + 1 or 0. Nothing is ever removed, so the probes of an insertion
 // are the distance from the key's home slot plus one. Bound: a random atomic per id; not on any timed path.
@@ -25,7 +25,7 @@ extern "C" __global__ void fill(const long long* ids, u64 n, u64* keys, u64 slot
         const u64 old = atomicCAS(keys + at, 0ull, v + 1);
         if (old == 0 || old == v + 1) return;
     }
-    __trap();  // the host makes no table of fewer slots than distinct ids
+    __trap();  // cannot happen: the host makes a table of at least as many slots as distinct ids
 }
 
 extern "C" __global__ void lengths(const u64* keys, u64 slots, long long* lengths) {

@@ -1,6 +1,6 @@
-"""What a hash table does: probes per insertion, and insertions replayed step by step or thread by thread.
+"""The behaviour of hash tables: probes per insertion, and insertions replayed step by step or thread by thread.
 
-All tables here probe linearly, as the ID maps do: a key that finds its slot taken by another goes to the next.
+All tables here use linear probing, as the ID maps do: a key that finds its slot taken by another key tries the next.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _NUMBERS = {name: number for number, name in enumerate(HASHES)}
 _GOLDEN, _WORD = 0x9E3779B97F4A7C15, 2**64 - 1
 _MAX_SLOTS = 2**40
 _MAX_CELLS = 1_000_000
-"""Slots times ids of a replay, which keeps a copy of the table for every step."""
+"""Most slots times ids of a replay, which keeps a copy of the table for every step."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProbeStatistics:
     """Probes of inserting distinct ids into a hash with linear probing.
 
-    The *set* of slots that end up taken, and with it the sum of all probes, does not depend on the order of
-    insertion; which id pays how many does. So ``mean`` is the same for every order and device, while the histogram
-    and ``longest`` are those of one order: that of ``ids`` on the CPU, the one the threads took on a GPU.
+    The set of slots that are taken in the end, and the sum of all probes, do not depend on the order of insertion; the
+    probes of a single id do. So ``mean`` is the same for every order and device, while the histogram and ``longest``
+    belong to one order: the order of ``ids`` on the CPU, the order in which threads inserted on a GPU.
 
     Attributes:
         lengths: ``int64[longest + 1]``, how many distinct ids took that many probes (1: the first slot was free).
         mean: probes per distinct id.
         longest: most probes of one id.
         slots: slots of the table.
-        load_factor: distinct ids per slot, as it came out.
-        duplicates: ids that were there already; they are not counted in ``lengths``.
+        load_factor: distinct ids per slot, the actual value.
+        duplicates: ids that the table already had; they are not counted in ``lengths``.
         hash: name of the hash function.
     """
 
@@ -76,9 +76,9 @@ def probe_statistics(
     Args:
         ids: global ids, duplicates allowed; any integer array, values in ``0..2**63 - 2``.
         hash: ``"multiplicative"``, ``"modulo"`` or ``"low-bits"``.
-        load_factor: distinct ids per slot, above 0 and at most 1. ``"modulo"`` takes the next prime of slots, the
-            others the next power of two, so the factor that results (an attribute) is as low as half of it.
-        slots: the number of slots instead; a power of two unless ``hash="modulo"``.
+        load_factor: distinct ids per slot, above 0 and at most 1. The number of slots is rounded up, to a prime for
+            ``"modulo"`` and to a power of two otherwise, so the actual factor (an attribute) may be as low as half.
+        slots: the number of slots, instead of ``load_factor``; a power of two unless ``hash="modulo"``.
 
     Raises:
         TypeError, ValueError: ids are no integers, negative, not one-dimensional or none; an unknown hash; a bad load
@@ -146,7 +146,7 @@ class FillStep:
 
     Attributes:
         index, id: which of the ids, and its value.
-        probes: slots looked at, in order; in the last one the id was found or put.
+        probes: slots looked at, in order; in the last one the id was found or inserted.
         is_new: no earlier call had put the id there.
         local_id: the local id written by this call, None when it wrote none.
         keys: id in each slot after the step, -1 for empty.
@@ -171,9 +171,9 @@ def fill_steps(ids: Any, slots: int, hash: str = "modulo", polarity: str = "corr
         ids: global ids, duplicates allowed.
         hash: as for :func:`probe_statistics`.
         slots: slots of the table, as many as distinct ids at least (figure 8 of the paper: 5).
-        polarity: ``"correct"``: whoever puts a key takes the next local id. ``"printed"``: the flag as the paper's
-            algorithm 2 prints it (line 16 sets it for a *new* key, line 27 assigns when it is *not* set): new ids get
-            no local id, every repetition overwrites the one that is there, and the counter counts repetitions.
+        polarity: ``"correct"``: the call that inserts a key takes the next local id. ``"printed"``: as the paper's
+            algorithm 2 prints it (line 16 sets the flag for a *new* key, line 27 assigns an id if it is *not* set): new
+            ids get no local id, every repetition overwrites the local id, and the counter counts repetitions.
 
     Raises:
         TypeError, ValueError: ids as for :func:`probe_statistics`; too few slots; too many slots times ids; an
@@ -200,8 +200,8 @@ def fill_steps(ids: Any, slots: int, hash: str = "modulo", polarity: str = "corr
 
 @dataclass(frozen=True)
 class Attempt:
-    """One atomicCAS: which thread tried to put which id where, and what it saw: ``"new"``, ``"duplicate"`` (its id was
-    there: done) or ``"conflict"`` (another id: it tries the next slot in the next round)."""
+    """One atomicCAS: thread, id, slot and outcome: ``"new"``, ``"duplicate"`` (the slot has this id: done) or
+    ``"conflict"`` (the slot has another id: the thread tries the next slot in the next round)."""
 
     thread: int
     index: int
@@ -216,7 +216,7 @@ class FillRound:
     """One lock-step round: every thread that has an id left does one atomicCAS.
 
     Attributes:
-        attempts: in the order in which the hardware serves them here, by thread.
+        attempts: in the order in which this replay serves them, by thread.
         contention: atomics on each slot in this round, ``int64[slots]``; those on one slot run one after the other.
         keys, values, next_local_id: the table and the counter after the round, as in :class:`FillStep`.
     """
@@ -231,7 +231,7 @@ class FillRound:
 def fill_rounds(ids: Any, slots: int, threads: int, hash: str = "modulo") -> list[FillRound]:
     """Insert ``ids`` by ``threads`` threads in lock-step; thread ``t`` takes ids ``t``, ``t + threads``, and so on.
 
-    A thread goes on to its next id in the round after its last one was put or found. With correct polarity.
+    A thread takes its next id in the round after its last one was inserted or found. Polarity is ``"correct"``.
 
     Args:
         ids, slots, hash: as for :func:`fill_steps`.

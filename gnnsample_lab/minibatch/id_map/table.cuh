@@ -19,7 +19,7 @@
 struct Map {
     ID_T* nodes;    // [distinct ids] global ids in order of local ids
     u32* counters;  // [0] vertices entered, [1 + hop] new ones of that hop, [CTR_STATUS] 1: hash too full
-    i64* report;    // pinned host memory, see id_map.cuh
+    i64* report;    // pinned host memory, see keys.cuh
     void* table;    // MAP_KIND 0: u32[num_nodes]; else Entry[mask + 1]
     u64 mask;
     u32 limit;      // probes before an insertion gives up
@@ -75,7 +75,7 @@ __device__ __forceinline__ u32 level_end(const u32* counters, int hop) {
     return sum;
 }
 
-// Local ids for the items of which a bit is set in `won`. Within a warp they follow the order of the picks.
+// Assign local ids to the items whose bit is set in `won`. Within a warp they follow the order of the picks.
 __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local[ITEMS]) {
     const u32 lane = threadIdx.x & 31;
     u32 total = 0;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local
 #if MAP_KIND != 0
 // From the key `seen` at `at` to the entry of `mine`; true for the one caller that claims it. `at` becomes its index.
 __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& at, bool& overflow) {
-    const u64 most = min((u64)m.limit, m.mask);  // a probe more than the table has slots finds nothing new
+    const u64 most = min((u64)m.limit, m.mask);  // after mask + 1 slots, probing would repeat
     u64 probes = 0;
     // bounded: `probes` counts every step to another slot, and a slot that is vacant is claimed at the first or second try
     while (seen != mine) {
@@ -128,13 +128,13 @@ __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& a
 }
 #endif
 
-// A vertex whose local id is `i`: the seeds, or all that are known when the hash becomes a larger one.
+// Enter a vertex with local id `i`: for the seeds, or for all known vertices when a larger hash replaces the old one.
 __device__ __forceinline__ void enter_vertex(const Map& m, Key v, u32 i) {
     m.nodes[i] = (ID_T)v;
 #if MAP_KIND == 0
     words(m)[v] = m.base + 1 + i;
 #else
-    bool overflow = false;  // cannot be: a table is made for more than the vertices that are entered
+    bool overflow = false;  // stays false: the table has room for more vertices than are entered
     u64 at = hash_of(v) & m.mask;
     const Map patient = {m.nodes, m.counters, m.report, m.table, m.mask, 0xFFFFFFFFu, m.base, m.bits, 0};
     claim(patient, word_of(m, v), __ldcg(&entries(m)[at].key), at, overflow);
@@ -142,12 +142,12 @@ __device__ __forceinline__ void enter_vertex(const Map& m, Key v, u32 i) {
 #endif
 }
 
-// Counters of a mini-batch of n seeds; by the threads of one block.
+// One block resets the counters for a mini-batch of n seeds.
 __device__ __forceinline__ void reset_counters(const Map& m, u32 n) {
     if (threadIdx.x <= CTR_STATUS) m.counters[threadIdx.x] = threadIdx.x == 0 ? n : 0;
 }
 
-// Sizes of the levels to the host, which polls for them.
+// Report the sizes of the levels to the host, which polls for them.
 __device__ __forceinline__ void report(const Map& m, int num_levels, i64 tag) {
     u32 sum = 0;
     for (int level = 0; level < num_levels; ++level) {
@@ -175,7 +175,7 @@ __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64
         at[j] = v[j];
         seen[j] = v[j] == EMPTY ? FULL : __ldcg(words(m) + v[j]);
     }
-    // A claim writes `base`, an id more than that: a late claim cannot hide an id.
+    // A claim writes `base`, and an id is larger than `base`: with atomicMax, a late claim never overwrites an id.
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j)
         if (seen[j] < m.base) {
@@ -189,7 +189,7 @@ __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64
         at[j] = hash_of(v[j]) & m.mask;
         seen[j] = v[j] == EMPTY ? (Word)0 : __ldcg(&entries(m)[at[j]].key);
     }
-    // First claims together; only those that met another key go on one by one.
+    // All first claims are in flight together; only picks that found another key probe on, one after another.
     u32 open = 0;
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) {
@@ -226,7 +226,7 @@ __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64
     }
 }
 
-// Another block may have written the entry in this very launch: past the L1.
+// Read an entry past the L1 cache, because another block may have written it in this launch.
 __device__ __forceinline__ Entry entry_at(const Map& m, u64 at) {
     Entry e;
     e.key = __ldcg(&entries(m)[at].key);
@@ -260,7 +260,7 @@ __device__ __forceinline__ void look_up_tile(const Map& m, const ID_T* picks, u6
     for (int j = 0; j < ITEMS; ++j) seen[j] = entry_at(m, hash_of(v[j]) & m.mask);
 #pragma unroll
     for (int j = 0; j < ITEMS; ++j) {
-        local[j] = FULL;  // stays where an overflow left a pick out; the host then repeats the hop
+        local[j] = FULL;  // remains if an overflow left the pick out; the host then repeats the hop
         if (v[j] == EMPTY) continue;
         u64 at = hash_of(v[j]) & m.mask;
         const Word mine = word_of(m, v[j]);

@@ -1,1 +1,1 @@
-"""Mini-batches whose edges random walks have voted for."""
+"""Mini-batches whose edges are chosen by the visits of random walks (PinSAGE)."""

@@ -17,7 +17,7 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks
 from gnnsample_lab.sampling.walks.pinsage import WalkSpec
 
 TOTALS = 40
-"""Counters of a batch, 64 bits each: vertices, then from 1 on per level, from 17 on picks per hop, last the fault."""
+"""64-bit counters of a batch: [0] vertices, [1 + h] vertices before hop h, [17 + h] picks of hop h, last the fault."""
 MAX_AT_ONCE = 64
 _SHARED_BYTES = 48 << 10
 _BLOCKS_PER_SM = 16
@@ -32,7 +32,7 @@ _WALKS = np.dtype(
 
 
 class _Shape:
-    """Room for mini-batches of up to ``seeds`` seeds: what they can need at most, so nothing ever overflows."""
+    """Capacities for mini-batches of up to ``seeds`` seeds: the most that they can need, so nothing ever overflows."""
 
     def __init__(self, num_nodes: int, spec: WalkSpec, seeds: int, keep: int, id_bytes: int) -> None:
         self.row_caps, reached = [], min(seeds, num_nodes)
@@ -94,11 +94,11 @@ class WalkEngine:
         names = ("begin", "close_level", "walk", "gather_counts", "emit", "copy_nodes")
         self.k = {name: module.get_function(name).kernel for name in names}
         per_row = spec.num_visits * (self.id_bytes + 4)
-        fitting = _SHARED_BYTES // per_row  # at least one: MAX_VISITS is chosen so
+        fitting = _SHARED_BYTES // per_row  # at least one, because of MAX_VISITS
         self.groups = max(1, min(128 // self.lanes, fitting))
         self.shared = self.groups * per_row
         self._scratch: _Scratch | None = None
-        self.waves: dict[int, Waves] = {}  # by seeds that there is room for
+        self.waves: dict[int, Waves] = {}  # by seed capacity
         self._turns = streams.Turns(graph.indptr, graph.indices)
         self._no_position: Any = None
 
@@ -109,9 +109,9 @@ class WalkEngine:
     def sample_many(
         self, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
     ) -> list[MiniBatch]:
-        """``seeds``: per mini-batch its distinct seeds and ``seed_inverse``, on the host and checked.
+        """Sample mini-batches with consecutive batch ids; :mod:`.waves` chooses how many share a launch.
 
-        As many mini-batches share a launch as is fastest (:mod:`.waves`).
+        ``seeds``: per mini-batch its distinct seeds and its ``seed_inverse``, checked, on the host.
         """
         most = power_of_two(max(s.size for s, _ in seeds), 64)
         shape = _Shape(self.graph.num_nodes, self.spec, most, self.keep, self.id_bytes)
@@ -185,7 +185,7 @@ class WalkEngine:
         seeds: Sequence[Any],
         first: int,
     ) -> list[MiniBatch]:
-        """Allocate exactly and write all mini-batches; asynchronous."""
+        """Allocate arrays of exact size and write all mini-batches; asynchronous."""
         import cupy
 
         count, hops, k, ids = len(seeds), self.spec.num_hops, self.k, self.graph.indices.dtype
@@ -239,14 +239,14 @@ class WalkEngine:
 
 
 class _Parts:
-    """The arrays of a launch, all mini-batches one behind the other."""
+    """The arrays of a launch, which concatenate all mini-batches."""
 
     def __init__(self, *arrays: Any) -> None:
         self.nodes, self.counts, self.offsets, self.neighbors, self.votes, self.local, self.minus_one = arrays
 
 
 class _View:
-    """One mini-batch's share of them."""
+    """One mini-batch's part of a :class:`_Parts`."""
 
     def __init__(self, parts: _Parts, segment: int, rows: list[int], edges: list[int], nodes: Any) -> None:
         self.parts, self.segment, self.rows, self.edges, self.nodes = parts, segment, rows, edges, nodes
@@ -266,5 +266,5 @@ class _View:
 
 
 def _exclusive(sizes: np.ndarray) -> np.ndarray:
-    """Where each of consecutive runs begins, and where the last ends: ``int64[n + 1]``."""
+    """Exclusive prefix sums of ``sizes`` and their total: ``int64[n + 1]``."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)])

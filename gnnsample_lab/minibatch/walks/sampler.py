@@ -1,4 +1,4 @@
-"""``PinSAGESampler``: mini-batches whose edges random walks have voted for."""
+"""``PinSAGESampler``: mini-batches whose edges are chosen by the visits of random walks."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from gnnsample_lab.sampling.walks.pinsage import WalkSpec, make_walk_spec, walk_
 class PinSAGESampler(BatchSampler):
     """Random-walk neighbourhoods layer by layer (PinSAGE; the third sampling algorithm of GNNLab, section 7).
 
-    In every layer each vertex reached so far starts ``num_walks`` walks along in-neighbours, drawn uniformly; the
-    ``num_neighbors`` vertices that they visit most often become its neighbours, ties to the lower id, itself never.
-    ``batch.pick_weights`` and ``block.weight`` say how often. Such an edge need not be one of the graph, so
-    ``positions`` are -1. The sample is a function of the arguments, the seeds and ``batch_id``,
-    the same on both devices.
+    In every layer each vertex reached so far starts ``num_walks`` walks along in-neighbours, drawn uniformly. The
+    ``num_neighbors`` other vertices that these walks visit most often become its neighbours; of equally visited
+    vertices the lower id comes first. ``batch.pick_weights`` and ``block.weight`` are the numbers of visits. The graph
+    need not have such an edge, so ``positions`` are -1. The sample is a function of the arguments, the seeds and
+    ``batch_id``, the same on both devices.
 
     Args:
         graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
-        num_layers: hops; every one expands all vertices reached so far.
+        num_layers: number of hops; every hop expands all vertices reached so far.
         num_neighbors: neighbours kept per vertex.
         num_walks, walk_length: walks per vertex and their steps. A walk ends early where there is no in-neighbour.
-        restart: probability with which a step sets out from the walk's start again.
+        restart: probability that a step leaves from the walk's start instead of the walk's present vertex.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         seed: 64-bit key of the generator.
         scratch_bytes: bound of the GPU scratch memory, default 5 % of the free memory; it decides how many mini-batches
-            share a launch, and a single one is sampled even where it needs more.
+            share a launch. A single mini-batch is sampled even if it needs more.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
