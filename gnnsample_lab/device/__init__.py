@@ -1,4 +1,4 @@
-"""Everything that touches hardware: device selection, kernel loading, the random generator, the GPU model.
+"""Everything that touches hardware: device selection, kernel loading, streams, the random number generator.
 
-This layer knows no graph: it deals in arrays, kernels and numbers.
+This layer knows nothing about graphs: it handles arrays, kernels and numbers.
 """

@@ -22,12 +22,12 @@ _parallel_region = Lock()
 
 
 def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """``numba.njit``, with this package's cache and with parallel functions that take turns where they must.
+    """``numba.njit``, with this package's cache and with parallel functions that take turns if the layer demands it.
 
     Args:
-        function: what to compile; left out where the decorator is given options.
-        options: those of ``numba.njit``. A function with ``parallel=True`` can be called from Python alone, not from
-            other compiled functions: Numba's layer ``workqueue`` allows no region inside another.
+        function: the function to compile; omitted when the decorator is given options.
+        options: those of ``numba.njit``. Only Python may call a function with ``parallel=True``, not other compiled
+            functions, because Numba's layer ``workqueue`` allows no parallel region inside another.
     """
     if function is None:
         return functools.partial(njit, **options)

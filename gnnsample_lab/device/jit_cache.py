@@ -1,9 +1,9 @@
 """Compiled functions on disk, in the place of Numba's own cache.
 
-Numba looks at the file of a function alone, numbers its files in an index that processes share, and raises what the
-file system raises. Here a compiled function is found by the content of all source files that its code depends on, and
-lies in one file of its own, with a checksum. A cache that cannot be read or written costs compilation and nothing else;
-a warning says so once.
+Numba's cache checks only the file of a function, numbers its files in an index that processes share, and passes on the
+errors of the file system. Here the key of a compiled function is the content of all source files that its code depends
+on, and each function has one file of its own, with a checksum. If the cache cannot be read or written, functions are
+compiled again, and one warning says so.
 
 Layout: ``<folder>/<module>-<hash of the sources>/<function>-<line>-<hash of the signature>.nbc``.
 """
@@ -27,7 +27,7 @@ from typing import Any
 from gnnsample_lab.resources import PACKAGE_ROOT, user_folder
 
 KEPT = 256
-"""Folders in the cache, each the functions of one module in one version; those not used for longest are deleted."""
+"""Most folders in the cache. Each has the functions of one version of a module; the least recently used are deleted."""
 _PACKAGE = PACKAGE_ROOT.name
 _DIGEST_BYTES = 32
 _IMPORTS = re.compile(
@@ -38,7 +38,7 @@ _IMPORTS = re.compile(
 
 
 def folders() -> list[Path]:
-    """Where compiled functions may lie, the first that can be written to is written to.
+    """Folders that may have compiled functions; new ones are written to the first writable folder.
 
     ``NUMBA_CACHE_DIR`` where it is set; else the user's cache folder, and the package's own ``__pycache__``.
     """
@@ -66,7 +66,7 @@ def unwritable() -> str | None:
 
 
 def _trouble(path: Path) -> str | None:
-    """What the system says to a new file in ``path``; None when it takes one."""
+    """The system's error for a new file in ``path``; None if it can be written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path) as file:
@@ -197,7 +197,7 @@ def _rebuild(target_context: Any, parts: tuple[Any, ...]) -> Any:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Under another name first: no process may read half a file."""
+    """Write the file under another name first, so that no process reads half a file."""
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         _prune(path.parent.parent)
@@ -212,7 +212,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _prune(folder: Path) -> None:
-    """Delete what was not used for longest, all but :data:`KEPT` folders."""
+    """Delete the least recently used folders, all but :data:`KEPT`."""
     aged = []
     for path in folder.iterdir():
         try:
@@ -248,12 +248,12 @@ _keys: dict[str, str] = {}
 def content_key(file: str) -> str | None:
     """Hash of a module of this package and of all modules of it that the module imports, directly or not.
 
-    Compiled code holds what it calls and the constants that it names, so that a change in either file makes another
-    key. Imports inside functions do not count: what they bind is no global.
+    Compiled code contains the functions that it calls and the constants that it names, so a change in any of these
+    files must change the key. Imports inside functions do not count, because they bind no globals.
 
     Returns:
-        The key; None where it cannot be known: a source is not there, or was edited after this process had begun to
-        import the package, so that the code in memory may be older than the file.
+        The key; None if it cannot be known: a source file is missing, or was edited after this process began to import
+        the package, so that the code in memory may be older than the file.
     """
     if file not in _keys:
         import numba
@@ -307,7 +307,7 @@ def _names(listed: str) -> list[str]:
 
 
 def _absolute(name: str, file: Path) -> str:
-    """A module's full name where ``file`` calls it ``name``."""
+    """The full name of the module that ``file`` calls ``name``."""
     dots = len(name) - len(name.lstrip("."))
     if dots == 0:
         return name

@@ -117,7 +117,7 @@ def launch_cooperative(kernel: Any, grid: tuple[int, ...], block: tuple[int, ...
     """Launch a grid-barrier kernel; CuPy's warning that it cut the grid becomes an error.
 
     Raises:
-        RuntimeError: the grid does not fit the GPU at once, so rows would silently be lost.
+        RuntimeError: the whole grid does not fit the GPU at once, so rows would silently be lost.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*grid size will be reduced.*")

@@ -1,8 +1,8 @@
 """Locks that know of ``fork``, and what a forked process cannot use.
 
-``fork`` copies the memory of a process but only one of its threads. What the other threads did for the parent is
-missing in the child: Numba's threads do not run, and a lock that another thread held stays locked for ever. A child
-that waits for either hangs. The checks here raise an error in its place.
+``fork`` copies the memory of a process but only one of its threads. The other threads are missing in the child: Numba's
+threads do not run, and a lock that another thread held stays locked for ever. A child that waits for either would hang.
+The checks here raise an error instead.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import weakref
 from typing import Any
 
 _lost: str | None = None
-"""What every computation on the CPU would wait for in this process, which was forked from one that used it."""
+"""In a forked process, what computations on the CPU would wait for without end; None if nothing is missing."""
 _cuda_in_use = False
 _cuda_lost = False
 
 
 class Lock(_thread.RLock):  # type: ignore[misc]  # in C it is open to subclasses
-    """A re-entrant lock. Waiting for it in a forked process raises where its holder is not there any more.
+    """A re-entrant lock. In a forked process, waiting for it raises if the thread that holds it does not exist there.
 
     An interrupt never leaves a ``with`` holding it: ``__exit__`` is that of the base class, in C, where Python does not
     look for interrupts, and ``__enter__`` gives back what it took.
@@ -33,7 +33,7 @@ class Lock(_thread.RLock):  # type: ignore[misc]  # in C it is open to subclasse
         _locks.add(self)
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; False when it is still another thread's at once (``blocking=False``) or after ``timeout`` s.
+        """Take the lock; False if another thread holds it now (``blocking=False``) or still after ``timeout`` seconds.
 
         Raises:
             RuntimeError: in a forked process that cannot compute, see :func:`check_process`.
@@ -58,7 +58,7 @@ class Lock(_thread.RLock):  # type: ignore[misc]  # in C it is open to subclasse
             self.acquire()
             return self
         except BaseException:
-            if self._depth() > before:  # an interrupt right behind the lock, whose `with` has not begun
+            if self._depth() > before:  # an interrupt between taking the lock and entering the `with`
                 self.release()
             raise
 
@@ -70,7 +70,7 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def check_process(device: str = "cpu") -> None:
-    """Raise where this process was forked from one whose threads it would need.
+    """Raise if this process was forked from one whose threads it would need.
 
     Args:
         device: ``"cuda"`` asks for the GPU, too, which a forked process cannot use once its parent has.
@@ -85,7 +85,7 @@ def check_process(device: str = "cpu") -> None:
 
 
 def check_same_process(pid: int, what: str) -> None:
-    """Raise where this is not process ``pid``, in which ``what`` was begun.
+    """Raise if this is not process ``pid``, which began ``what``.
 
     Raises:
         RuntimeError: the message says to start processes with ``spawn``.

@@ -35,7 +35,7 @@ __device__ __forceinline__ uint4 lab_philox(uint4 c, uint2 k) {
     return c;
 }
 
-// One stream: everything of the counter but the index is fixed.
+// One stream of random words: all fields of the counter but the index are fixed.
 struct Draws {
     u32 v_lo, v_hi, batch, tag;
     uint2 key;
@@ -52,8 +52,8 @@ __device__ __forceinline__ u32 lab_word(uint4 r, u32 i) {
     return (i & 2) ? ((i & 1) ? r.w : r.z) : ((i & 1) ? r.y : r.x);
 }
 
-// An exactly uniform integer in [0, bound): multiply-high of one 32-bit word, and a redraw in the few cases
-// (bound / 2^32 of them) where the word falls into the remainder that would favour some results.
+// An exactly uniform integer in [0, bound): the high word of a product with one 32-bit word. In a share of bound / 2^32
+// of all cases, which would favour some results, the draw is repeated.
 __device__ __forceinline__ u32 lab_bounded(const Draws& d, u32 index, u32 word, u32 bound) {
     u64 m = (u64)word * bound;
     if ((u32)m < bound) {

@@ -24,10 +24,10 @@ FLOYD, RESERVOIR, WEIGHTED, REPLACE = 1, 2, 3, 4
 WALK, RESTART, APP = 5, 6, 7
 
 MAX_HOPS = 15
-"""Hops fit four bits of the counter."""
+"""Most hops: the counter has four bits for the hop."""
 MAX_BATCH_ID = 2**32 - 1
 MAX_DEGREE = 2**26
-"""Largest number of draws of one (vertex, hop): 24 bits of groups of four."""
+"""Most draws of one (vertex, hop): the counter has 24 bits for the index of a group of four."""
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
@@ -37,7 +37,7 @@ _32 = np.uint64(32)
 
 @njit(inline="always")
 def _rounds(c0, c1, c2, c3, k0, k1):
-    # All in uint64 with explicit masks: mixing widths would make Numba promote to float64.
+    # Everything is uint64 with explicit masks, because Numba promotes mixed integer types to float64.
     for _ in range(10):
         p0 = _M0 * c0
         p1 = _M1 * c2
@@ -80,7 +80,7 @@ def word(r, i):
 
 @njit(cache=True)
 def redraw(vertex, batch, hop, purpose, index, bound, m, seed):
-    """The rare branch of :func:`bounded`: redraw while the product falls into the biased remainder."""
+    """The rare branch of :func:`bounded`: draw again while the product is in the remainder that would cause bias."""
     b = np.uint64(bound)
     remainder = (np.uint64(0x100000000) - b) % b
     attempt = 1
@@ -94,8 +94,8 @@ def redraw(vertex, batch, hop, purpose, index, bound, m, seed):
 def bounded(vertex, batch, hop, purpose, index, w, bound, seed):
     """An exactly uniform integer in ``[0, bound)`` from the 32-bit word ``w`` of draw ``index``.
 
-    Multiply-high; in the ``bound / 2**32`` of cases that would favour some results the draw is repeated with
-    the next attempt number.
+    The result is the high word of a product. In a share of ``bound / 2**32`` of all cases, which would favour some
+    results, the draw is repeated with the next attempt number.
     """
     m = w * np.uint64(bound)
     if (m & _LOW) < np.uint64(bound):

@@ -1,4 +1,4 @@
-"""Which device runs what: GPU detection, the ``device`` argument, the process-wide lock.
+"""Device selection: GPU detection, the ``device`` argument, the process-wide lock.
 
 CuPy is imported on first need only; importing this module costs nothing.
 """
@@ -15,8 +15,9 @@ from gnnsample_lab.checks import shown
 from .locks import Lock, check_process, cuda_is_in_use
 
 lock = Lock()
-"""Held around work on the GPU, applications and analyses: JupyterLab runs widget callbacks on a thread beside the
-running cell. A CPU sampler has a lock of its own, so that its epochs can sample ahead whoever holds this one."""
+"""The library's lock, held around work on the GPU, applications and analyses, because JupyterLab runs widget callbacks
+on another thread than the running cell. A CPU sampler has its own lock, so that its epochs can sample ahead while
+another thread holds this one."""
 
 
 def lock_is_held() -> bool:

@@ -1,9 +1,9 @@
-"""Order between CUDA streams: who made a result, who reads it, and when its memory may be used again.
+"""Order between CUDA streams: which streams make and read a result, and when its memory may be reused.
 
-The rules, which every function of this package that returns GPU arrays follows:
+Every function of this package that returns GPU arrays follows these rules:
 
-* Work goes on CuPy's current stream. It comes after what torch's current stream has at the call, and torch's current
-  stream waits for it (:class:`call`). Where both are the same stream, as they are by default, that costs nothing.
+* Work runs on CuPy's current stream. It waits for the work that torch's current stream has at the call, and torch's
+  current stream waits for it (:class:`call`). If both are the same stream, as they are by default, this costs nothing.
 * A result carries a :class:`Ready`: the stream that made it and the streams that have read it. Exports and loaders
   call :meth:`Ready.order`, by which the streams that are current then wait. Any other stream waits by
   ``ready.wait(stream)``.
@@ -15,12 +15,12 @@ The rules, which every function of this package that returns GPU arrays follows:
 * Scratch memory that outlives a call belongs to a :class:`Turns`: a call on another stream than the last waits, on the
   device, for the last.
 
-Events are recorded late: not when work has been launched but when another stream asks for it, on the stream that did
-the work. Such an event lies behind all that is asked for, and where all is done on one stream there is none.
+Events are recorded late: on the stream that did the work, when another stream first asks to wait, and not when the work
+is launched. Such an event comes after all the work that is asked for. If one stream does everything, there is no event.
 
-A stream must live as long as the results that were made or read on it. Those of CuPy are kept alive by what is here,
-and those of torch live as long as the process. CUDA's per-thread default stream is a different one in every thread:
-results made there are ordered, but a thread must drop what it alone has read on it.
+A stream must live as long as the results that were made or read on it. The objects here keep CuPy's streams alive, and
+torch's streams live as long as the process. CUDA's per-thread default stream is a different stream in every thread:
+results made there are ordered, but a result that only one thread has read there must be dropped by that thread.
 
 This module imports neither CuPy nor torch before there is a GPU array, and it never imports torch.
 """
@@ -35,7 +35,7 @@ from typing import Any
 from .locks import check_process
 
 _PER_THREAD = 2
-"""``cudaStreamPerThread``: what another thread would record there lies on a stream of its own."""
+"""``cudaStreamPerThread``: another thread that records an event there would record it on its own stream."""
 _DEFAULTS = (0, 1)
 """The legacy default stream, by its two names."""
 
@@ -67,7 +67,7 @@ def _address(stream: Any) -> int:
 
 
 def _record(address: int) -> Any:
-    """A new event behind all work of the stream at ``address``."""
+    """A new event after all work of the stream at ``address``."""
     import cupy
 
     event = cupy.cuda.Event(disable_timing=True)
@@ -132,17 +132,17 @@ def _done() -> _Done:
 
 
 class Ready:
-    """An event behind the work that makes a result, and the streams that have read the result.
+    """An event after the work that makes a result, and the streams that have read the result.
 
     Usable like an event of CuPy or torch: ``cupy_stream.wait_event(batch.ready)``,
     ``torch_stream.wait_event(batch.ready)``, :meth:`wait`, :meth:`query`, :meth:`synchronize`, :attr:`ptr`. Results in
     host memory have an object with the same methods, for which nothing ever waits.
 
-    Prefer :meth:`wait` (torch's ``wait_event`` calls it) to CuPy's ``wait_event``: it notes the stream as a reader, so
-    that the result's memory is not used again before this stream is done with it.
+    Prefer :meth:`wait` (torch's ``wait_event`` calls it) to CuPy's ``wait_event``: it records the stream as a reader,
+    so that the result's memory is not reused before this stream has finished with it.
 
-    The event is recorded when it is first asked for, on the stream that made the result. It then lies behind whatever
-    that stream had to do by that time.
+    The event is recorded when it is first asked for, on the stream that made the result. It then comes after all the
+    work that this stream had by that time.
 
     Attributes:
         stream: CuPy's stream that makes the result; home: its address.
@@ -206,7 +206,7 @@ class Ready:
         if address == self.home:
             return
         self.streams[address] = stream
-        if address in self._waited:  # who has waited once stays behind the event
+        if address in self._waited:  # a stream that has waited once is ordered after the event for good
             return
         if self._event is None:
             self._event = _record(self.home)
@@ -225,10 +225,11 @@ class Ready:
 
 
 class Turns:
-    """Scratch memory that calls use in turn, on whatever streams. One lock of the host must be held around calls.
+    """Scratch memory that calls use in turn, on any streams. The host must hold one lock around all calls.
 
     Args:
-        reads: arrays that the calls read, too (of a graph, say); :func:`order` is called for them on each new stream.
+        reads: other arrays that the calls read, for example a graph's; :func:`order` is called for them on each new
+            stream.
 
     Attributes:
         streams: all streams that calls have used, by address.
@@ -245,7 +246,7 @@ class Turns:
         self.streams.update((int(stream.ptr), stream) for stream in others)
 
     def take(self) -> None:
-        """Begin a call: CuPy's current stream waits for the call before, where that used another stream."""
+        """Begin a call: CuPy's current stream waits for the call before, if that used another stream."""
         import cupy
 
         stream = cupy.cuda.get_current_stream()
@@ -261,13 +262,13 @@ class Turns:
         self._last, self._event = address, None
 
     def leave(self) -> None:
-        """End a call. Needed on CUDA's per-thread default stream alone, where another thread cannot record."""
+        """End a call. Needed only on CUDA's per-thread default stream, where another thread cannot record an event."""
         if self._last == _PER_THREAD:
             self._event = _record(_PER_THREAD)
 
 
 class _Lease:
-    """Owns a block of a memory pool. It gives the block back behind the last reader.
+    """Owns a block of a memory pool and returns it to the pool, ordered after the last reader.
 
     ``users`` is the :class:`Ready` or :class:`Turns` of what lies in the block.
     """
@@ -298,10 +299,10 @@ class _Lease:
             late.discard(home)
             if late and not _capturing(home):
                 for address in late:
-                    # What is captured does not run now; a graph's user keeps what the graph reads.
+                    # Captured work does not run now; the user of a CUDA graph keeps the arrays that it reads.
                     if not _capturing(address):
                         _wait(home, _record(address))
-        except BaseException:  # a stream that is gone, or an interrupt: wait for everything there is
+        except BaseException:  # a destroyed stream, or an interrupt: wait for all work of the device
             with contextlib.suppress(Exception):
                 import cupy
 
@@ -309,7 +310,7 @@ class _Lease:
 
 
 def lease(memory: Any, users: Any) -> Any:
-    """``memory`` such that it goes back to its pool behind its readers.
+    """Lease ``memory``: it returns to its pool ordered after its readers.
 
     Args:
         memory: ``cupy.cuda.MemoryPointer``, allocated on the stream of ``users`` (for :class:`Turns`: just now, on
@@ -346,7 +347,7 @@ def empty(shape: Any, dtype: Any, users: Any) -> Any:
 
 @contextlib.contextmanager
 def leasing(users: Any = None) -> Iterator[Any]:
-    """Lease whatever CuPy allocates inside, on this thread, to ``users`` (default: a new :class:`Ready`); yields it."""
+    """Lease all memory that CuPy allocates inside, on this thread, to ``users`` (default: a new :class:`Ready`)."""
     from cupy import cuda
 
     users = Ready() if users is None else users
@@ -365,9 +366,9 @@ def ready_of(array: Any) -> Any:
 
 
 def order(*arrays: Any) -> None:
-    """Let CuPy's and torch's current streams wait for whatever makes ``arrays``; anything but leased arrays is passed.
+    """Let CuPy's and torch's current streams wait for the work that makes ``arrays``; ignores all but leased arrays.
 
-    An array that is not leased is taken to be ordered before CuPy's current stream, as CuPy takes it.
+    An array that is not leased is assumed to be complete for CuPy's current stream, as CuPy itself assumes.
     """
     for array in arrays:
         ready = ready_of(array)
@@ -376,9 +377,10 @@ def order(*arrays: Any) -> None:
 
 
 def exported(array: Any) -> Any:
-    """A CuPy array that may be handed to torch by DLPack: ordered before the current streams, its memory leased.
+    """A CuPy array for export to torch by DLPack: the current streams wait for it, and its memory is leased.
 
-    An array that is not leased yet is taken to have been made on CuPy's current stream. Other things pass as they are.
+    An array that is not leased yet is assumed to have been made on CuPy's current stream. Other objects are returned
+    unchanged.
     """
     if type(array).__module__.split(".")[0] != "cupy":
         return array
@@ -391,7 +393,7 @@ def exported(array: Any) -> Any:
 
 
 class call:
-    """A ``with`` around work on CuPy's current stream: it comes after torch's current stream, which then waits for it.
+    """A context for work on CuPy's current stream: it waits for torch's current stream, which then waits for the work.
 
     ``call(False)`` does nothing, for work on the CPU.
 
@@ -415,7 +417,7 @@ class call:
             _wait(self._here, _record(self._there))
 
     def __exit__(self, *_: object) -> None:
-        # Also where the work has failed: some of it may read what torch frees next.
+        # Also if the work has failed: launched parts of it may read memory that torch frees next.
         if self._there is not None:
             _wait(self._there, _record(self._here))
 

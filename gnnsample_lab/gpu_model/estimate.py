@@ -1,4 +1,4 @@
-"""Numbers of the GPU model that can be read off measured traces, before the search of ``fit`` refines them."""
+"""Estimates of the GPU model's numbers directly from measured traces, before the search of ``fit`` refines them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def host_times(model: GpuModel, traces: Sequence[SampleTrace]) -> GpuModel:
     synchronous = median("sync", lambda p: p)
     if synchronous is None:
         return model
-    # Only the sum of the two shows; the ratio between them stays as it was.
+    # Traces only show the sum of the two; their ratio stays as it was.
     rest = max(synchronous - model.launch_us, 0.0)
     share = model.hop_setup_us / max(model.hop_setup_us + model.host_sync_us, 1e-9)
     return replace(model, hop_setup_us=rest * share, host_sync_us=rest * (1 - share))
@@ -59,8 +59,8 @@ def _barrier_us(traces: Sequence[SampleTrace]) -> float | None:
 def launch_shapes(model: GpuModel, traces: Sequence[SampleTrace]) -> GpuModel:
     """Resident blocks and workers as recorded, or at least as many as were seen at work at once.
 
-    A persistent grid is resident as a whole, so its blocks tell, and the workers over them are the workers of a
-    block. Elsewhere only the product of the two shows.
+    A persistent grid is resident as a whole, so its blocks are counted, and workers divided by blocks are the workers
+    per block. For other grids traces only show the product of the two.
     """
     execution = dict(model.execution)
     for t in traces:
@@ -118,7 +118,7 @@ def task_costs(model: GpuModel, traces: Sequence[SampleTrace]) -> GpuModel:
 
 
 def after_us(model: GpuModel, traces: Sequence[SampleTrace]) -> GpuModel:
-    """How long before their ends the seeds have queued their new tasks, by the first of these; per unit."""
+    """Per unit, the time from the first new task that a seed's task queues to the end of that task."""
     by_unit: dict[str, list[float]] = {}
     for t in traces:
         first, second = t.tasks.hop == 0, t.tasks.hop == 1
@@ -160,8 +160,7 @@ def _non_negative(
     """Least squares of relative errors with coefficients >= 0."""
     weight = 1.0 / np.maximum(target, 0.1)
     a, b = matrix * weight[:, None], target * weight
-    # A weak pull towards the guess decides what the data leave open: a rule that no trace used keeps its
-    # number.
+    # A weak pull towards the guess decides where the data do not: the number of a rule that no trace used stays.
     pull = 1e-4 * len(target) / np.maximum(guess, 1e-3) ** 2
     gram, right = a.T @ a + np.diag(pull), a.T @ b + pull * guess
     x = guess.copy()

@@ -1,4 +1,4 @@
-"""Fitting the GPU model to measured traces, and saying how far off it is on traces that it has not seen.
+"""Fit the GPU model to measured traces, and report its errors on traces that were held out.
 
 ``python -m gnnsample_lab.gpu_model.fit FOLDER`` fits the traces of a folder and shows the errors of the held-out
 half; with ``--write`` the result replaces the preset that it started from.
@@ -44,10 +44,10 @@ _HELD_OUT = {
 
 
 def comparable(trace: SampleTrace) -> bool:
-    """Whether the model has something to say about a measured trace.
+    """Whether the model can predict a measured trace.
 
-    Not about ``edge-bsp``, whose records cover the last of its three kernels only, and not about runs of the
-    published completion rule, which end in a race.
+    It cannot for ``edge-bsp``, whose records cover only the last of its three kernels, and for runs of the published
+    completion rule, which end in a race.
     """
     return trace.strategy != "edge-bsp" and trace.completion != "paper"
 
@@ -163,7 +163,7 @@ def _search(model: GpuModel, traces: Sequence[SampleTrace], rounds: int) -> GpuM
             for factor in factors:
                 candidate = move.apply(model, factor)
                 values = np.array([loss(candidate, at) for at in affected])
-                # Numbers read off the traces are left only for a reason: few traces pin down few of them.
+                # Pull numbers back to their estimates from the traces, because few traces determine few numbers.
                 pull = _PULL * (np.log(scaled[which] * factor) ** 2 - np.log(scaled[which]) ** 2)
                 if values.sum() + pull < best[affected].sum() * (1 - 1e-6):
                     model, best[affected] = candidate, values

@@ -6,9 +6,8 @@ block scheduler, the queue's counters (atomics on one address are served one aft
 memory (bytes over bandwidth).
 
 ``cost`` columns: 0 latency_us, 1 work_us, 2 memory_us, 3 the part of the work that tasks of one group of threads
-do one after the other (of one task alone it is simply work), 4 what is left of the latency when a task has queued
-its new tasks. Work is throughput: it stretches once more workers are
-busy on an SM than saturate it.
+do one after another (for a single task it is ordinary work), 4 the rest of the latency after a task has queued its
+new tasks. Work is limited by throughput: it takes longer once more workers are busy on an SM than saturate it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A :class:`GpuModel` holds the machine (SMs, resident blocks, bandwidth), the cost of the host's part
 (launches, synchronisation, preparation of a hop), of the shared resources (block scheduler, queue counters,
 grid barrier) and of one task as a function of its degree and picks. ``run.simulate`` replays the
-schedule of a strategy with them. It exists to explain, so it is small; it is checked against measured traces,
-and ``fit_error`` says how far off it is. This module knows no graph and loads nothing heavy.
+schedule of a strategy with them. The model serves to explain, so it is small; it is checked against measured traces,
+and ``fit_error`` says how large its errors are. This module needs no graph and imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class UnitCost:
             (lanes * per_lane))``); weights are read one by a lane.
         saturation: tasks per SM beyond which groups share its throughput instead of adding to it.
         expand_us: added where the task itself deduplicates its picks, see :func:`hands_on`.
-        after_us: added where it queues the new ones: what is left to do once they are in the queue.
+        after_us: added where the task queues new tasks: the remaining work after they are in the queue.
         per_lane: candidates that a lane tests in one pass; four come of one call of the generator.
-        rows: tasks that one group takes up together; 32 for a warp whose lanes draw a row each. Their slots
-            are then decided side by side, their candidates and picks one row after the other.
+        rows: tasks that one group serves together; 32 for a warp whose lanes draw a row each. Their slots are then
+            decided in parallel, their candidates and picks one row after another.
     """
 
     lanes: int
@@ -229,8 +229,8 @@ def get_model(gpu: GpuModel | str) -> GpuModel:
 def hands_on(strategy: str, hop: int, num_hops: int) -> tuple[bool, bool]:
     """Whether tasks of a hop deduplicate their picks themselves, and whether they queue the new ones.
 
-    Both before the last hop where there is a queue. Kernels that draw and relabel deduplicate in every hop; where
-    that belongs to the preparation of a hop, tasks do neither.
+    With a queue, tasks of every hop but the last do both. Tasks of kernels that draw and relabel deduplicate in every
+    hop. If deduplication is part of the preparation of a hop, tasks do neither.
     """
     schedule = PLANS[strategy][0]
     queues = schedule in ("queue", "ticket") and hop + 1 < num_hops
@@ -263,7 +263,7 @@ def task_costs(
 
 @dataclass(frozen=True)
 class TaskFeatures:
-    """What a task does, counted; costs are linear in these counts, which is what makes fitting simple.
+    """Counts of what a task does. Costs are linear in these counts, which makes fitting simple.
 
     Attributes:
         empty, full: bool[n], no candidates at all, or some.
@@ -311,7 +311,7 @@ def task_features(
     weighted: bool = False,
     hands_on: tuple[bool, bool] = (False, False),
 ) -> TaskFeatures:
-    """Counts that the cost of tasks is linear in; arguments as in :func:`task_costs`.
+    """The counts on which the cost of tasks depends linearly; arguments as in :func:`task_costs`.
 
     ``hands_on``: see the function of that name.
     """

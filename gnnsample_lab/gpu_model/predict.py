@@ -1,8 +1,8 @@
-"""What the GPU model expects of a recorded trace, and how far off it is.
+"""Predictions of the GPU model for recorded traces, and their errors.
 
-A trace names its tasks but not who handed them on. For timing it does not matter which of the tasks that ran
-at the time was the parent, so each task is given to the task of the hop before it whose end, plus a common
-lag, lies closest to its enqueueing.
+A trace has the tasks but not the parents that handed them on. For timing it does not matter which of the tasks that
+ran at that time was the parent. So the parent of a task is taken to be the task of the hop before whose end, plus a
+common lag, is closest to the time at which the task was queued.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from gnnsample_lab.traces import (
     queue_depth_series,
 )
 
-# A task is queued within this time of the end of its parent.
+# Largest time in us between the end of a parent and the queueing of its task.
 _MAX_LAG_US = 4.0
 
 

@@ -1,6 +1,6 @@
 """The event loops of strategies with a queue: exact completion, a group of tasks at a time, and as published.
 
-See ``model_loops.py`` for events, shared resources and the columns of ``cost``.
+See ``loops.py`` for events, shared resources and the columns of ``cost``.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def run_queue_groups(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Exact completion with workers that take several tickets at once, as many as there is work for.
 
-    A worker serves together whichever of its tickets are published, then the rest. Returns the number of tasks
+    A worker serves all of its published tickets together, then waits for the others. Returns the number of tasks
     queued.
     """
     num = len(start)
@@ -282,7 +282,7 @@ def run_published(  # type: ignore[no-untyped-def]
                     batch[w, read] = task_in[j]
                     read += 1
                 elif j < num:
-                    # Not there yet, and never looked at again: whatever is written here later is lost.
+                    # The slot is still empty and is never read again, so a task written there later is lost.
                     claimed_by[j] = w // workers_per_block
             batch_at[w], batch_len[w] = 0, read
             if leaves:

@@ -16,8 +16,7 @@ from gnnsample_lab.gpu_model.model import PLANS, GpuModel, TaskFeatures, UnitCos
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-#: The edge-parallel schedule is replayed block by block; beyond this many blocks a hop, blocks are lumped
-# together.
+#: Most blocks per hop of an edge-parallel schedule that are replayed one by one; more are replayed in groups.
 _MAX_EDGE_BLOCKS = 1 << 17
 
 
@@ -31,7 +30,7 @@ class Workload:
         candidates: int64[n], edges that an edge-parallel kernel looks at.
         bytes_moved: int64[n], device-memory traffic.
         child_ptr, child: int64[n + 1] and int64[m], the tasks that each task hands on. A task may be named by
-            several parents: whoever finishes first queues it.
+            several parents: the parent that finishes first queues it.
     """
 
     hop_ptr: Ints
@@ -101,8 +100,8 @@ def simulate(
         fetch_size: tickets per fetch of "persistent"; "persistent-tile" takes as many as there is work for.
         completion: "exact", or "paper" for Algorithm 1 of PGSampler as printed: the tail advances before the
             slot is written, slots are read once and unchecked, a block that leaves abandons what it claimed.
-        num_blocks: blocks of the persistent grid; by default what is resident (under "paper" no more than
-            there are seeds, since blocks without a first task would leave and never return).
+        num_blocks: blocks of the persistent grid; by default all that are resident (under "paper" at most the number
+            of seeds, since a block without a first task would end and never return).
         task_index_start: first value of the queue's task index under "paper"; by default ``num_blocks``
             (workers).
         grid_tasks: blocks that "fused-static" launches, an upper bound on the tasks; by default the tasks.
@@ -245,7 +244,7 @@ class _Run:
         return order, np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=used))])
 
     def _edges(self, first: int, last: int, now: float, workers: int) -> tuple[Ints, Ints]:
-        """Edge-parallel: each block takes the next ``lanes`` candidate edges, whosever they are."""
+        """Edge-parallel: each block takes the next ``lanes`` candidate edges, whatever vertices they belong to."""
         from gnnsample_lab.gpu_model import loops
 
         unit, num_sms = self.unit, self.model.num_sms
@@ -310,7 +309,7 @@ class _Run:
             )  # fmt: skip
         drain = 0.0
         if one_shot:
-            # Blocks of the grid for which no task was left are still dispatched, find nothing and end.
+            # The hardware also dispatches the blocks that get no task; they find nothing and end.
             drain = self.model.block_dispatch_us * max(0, grid - int(tail) - blocks)
             blocks = grid
         return self._fused(slot, block, np.full(n, -1, dtype=np.int64), drain, blocks)
