@@ -20,8 +20,8 @@ from .attention import attention
 def _map_first(linear: nn.Linear, x: Any) -> bool:
     """Whether to map rows before they are aggregated: the narrower side is aggregated.
 
-    Input features need no gradient. Aggregated as they are they spare the backward pass of the aggregation, and the map
-    then applies to the destinations alone, which pays up to about twice the width.
+    Input features need no gradient. If they are aggregated unmapped, the aggregation needs no backward pass and the map
+    applies to the destinations only, which pays up to about twice the width.
     """
     return bool(linear.in_features > linear.out_features * (1 if x.requires_grad else 2))
 

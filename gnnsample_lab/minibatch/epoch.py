@@ -22,7 +22,7 @@ from .types import MiniBatch
 class EpochIterator:
     """Iterates one epoch's mini-batches; may be iterated again, with the same result.
 
-    ``sampler`` is a :class:`~.sampler.NeighborSampler` or a :class:`~.walks.PinSAGESampler`.
+    ``sampler`` is a :class:`~.sampler.NeighborSampler` or a :class:`~.walks.sampler.PinSAGESampler`.
 
     Batch ``i`` of epoch ``e`` has batch id ``e * len(self) + i``. On a GPU the next ``prefetch`` mini-batches are
     sampled in one call of ``sample_many``; on a CPU a thread samples ahead while the caller trains.

@@ -26,7 +26,8 @@ class Block:
         indices: source of each edge as a local id, ``int32[num_edges]``.
         edge_positions: index of each edge in ``graph.indices``, ``int64[num_edges]``; -1 where a walk and no edge
             of the graph joins the two.
-        weight: ``int32[num_edges]``, how often the walks of a :class:`~.walks.PinSAGESampler` visited the source,
+        weight: ``int32[num_edges]``, how often the walks of a :class:`~.walks.sampler.PinSAGESampler` visited the
+        source,
             or None.
         kept: what layers have derived from the block, such as its transpose.
     """
@@ -108,8 +109,8 @@ class MiniBatch:
         graph: the graph sampled from.
         trace: the times of all tasks (None unless the sampler was built with ``trace=True``).
         pick_weights: per hop, the visits of each pick, ``int32[picks[h].num_picks]``; None unless the picks come
-            from random walks (:class:`~.walks.PinSAGESampler`). ``positions`` of such picks are -1: a walk joins two
-            vertices that need not be neighbours.
+            from random walks (:class:`~.walks.sampler.PinSAGESampler`). ``positions`` of such picks are -1: a walk
+            joins two vertices that need not be neighbours.
         ready: an event after the sampling, for streams of CuPy and torch
             (:class:`~gnnsample_lab.device.streams.Ready`): ``batch.ready.wait(stream)``. On the CPU it is an object
             with the same methods that never waits.

@@ -31,7 +31,7 @@ from .clock import StageClock
 EXECUTORS = ("serial", "thread", "streams")
 SWITCH_S = 0.0005
 WAIT_S = 0.1
-"""How often a waiting thread looks whether the other has given up."""
+"""Seconds between a waiting thread's checks whether the other thread has stopped."""
 
 
 @dataclass(eq=False)

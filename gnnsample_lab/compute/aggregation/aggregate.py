@@ -125,7 +125,7 @@ def row_of_edge(csr: Csr) -> Any:
 
 
 def torch_gather(csr: Csr, x: Any, weight: Any, mean: bool) -> Any:
-    """The same on the CPU by PyTorch's own operators (and its own gradients)."""
+    """The aggregation on the CPU, by PyTorch's own operators (and its own gradients)."""
     rows = row_of_edge(csr)
     values = x.index_select(0, csr.kept["sources"])
     if weight is not None:

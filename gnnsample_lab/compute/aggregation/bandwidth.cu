@@ -1,4 +1,4 @@
-// What the memory levels and the FP32 units of this GPU give at most: the ceilings of the bound and of the roofline.
+// The peak rates of this GPU's memory levels and FP32 units: the ceilings of the bound and of the roofline.
 //
 // copy: DRAM, bytes read and written; read_l2: a buffer that stays in the L2, read past the L1 over and over;
 // read_shared: conflict-free 16-byte reads of shared memory; multiply_add: independent chains of FP32 FMA.

@@ -77,14 +77,14 @@ def vector_width(features: int, head_size: int, *arrays: Any) -> int:
 def choose(csr: Csr, features: int, vec: int) -> Tile:
     """The launch shape for sums over ``csr`` of rows of ``features`` scalars: what was fastest in the recorded sweeps.
 
-    Where rows outnumber sources (backward) what is written weighs more than what is read, and whole rows are best; else
-    narrower tiles keep more of the sources in the L2.
+    If there are more rows than sources (backward), writes cost more than reads and tiles of whole rows are best;
+    otherwise narrower tiles keep more of the sources in the L2.
     """
     vectors = -(-features // vec)
     if csr.num_rows <= csr.num_sources:
         return Tile(vec, min(16, power_of_two(vectors)))
     if vectors <= 32:
-        # Hubs lie next to hubs: with many edges a row, a group that takes many rows is the last to end.
+        # Long rows are often neighbours: with many edges per row, a group that takes many rows ends last.
         edges_per_row = max(1.0, csr.num_edges / csr.num_rows)
         depth = min(16, max(2, power_of_two(int(16 / edges_per_row) + 1) // 2))
         return Tile(vec, power_of_two(vectors), depth=depth)

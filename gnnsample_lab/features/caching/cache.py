@@ -31,7 +31,8 @@ class FeatureCache:
             will do where no or every row is cached.
         ratio: share of the rows to cache, ``round(ratio * N)`` of them.
         capacity_bytes: device memory to fill, the look-up table (4 bytes a vertex) included.
-        leave_free: ``"trial"``: run ``trial()``, one training step, and fill what it leaves free at its peak.
+        leave_free: ``"trial"``: run ``trial()``, one training step, and fill the memory that is free at the step's
+        peak.
         device: "auto", "cpu" or "cuda". On the CPU the cache is a copy of its rows in host memory, so that hits,
             misses and bytes are those of a GPU with that much memory.
         transfer: how missing rows reach the GPU. ``"uva"``: the kernel reads them from pinned host memory over
@@ -116,7 +117,7 @@ class FeatureCache:
         """The cache's rows, and the slot of every vertex unless all or none are cached."""
         self._cache: Any = None
         self._row_of: Any = None
-        self._missing_id = 0  # a vertex that is not cached, if there is one
+        self._missing_id = 0  # id of a vertex that is not cached, if there is one
         if self.on_device:
             self._cache = self.table
             return
@@ -272,7 +273,7 @@ class FeatureCache:
         check_process(self.device)
         with self._lock:
             if ids.dtype not in self._warm and self.num_nodes:
-                # Once per id type for nothing, so that compilers run outside of what is timed.
+                # An extra run per id type, so that kernels are compiled before the timed work.
                 self._warm.add(ids.dtype)
                 one = self._missing_id + gather.library(self.device).zeros(1, ids.dtype)
                 run(one, self._mark(one, None), None, self._output(None, 1))
@@ -328,7 +329,7 @@ class FeatureCache:
             began = time.perf_counter()
             missing = self._stager.download(counts, marks.missing)
             stages["mark_us"] = (time.perf_counter() - began) * 1e6
-        # Hits go on the stream before the host begins to gather: they cost the device microseconds meanwhile.
+        # Launch the hits before the host begins to gather, so that the device works on them meanwhile.
         self._gpu.extract(ids, None if marks is None else marks.locations, rows, out, counts)
         if missing is not None and marks is not None and self._stager is not None and missing.size:
             stages.update(self._stager.run(self.table, missing, marks.misses, out))

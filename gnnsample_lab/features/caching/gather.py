@@ -28,11 +28,11 @@ class ExtractKnobs:
         load: 0 plain loads, 1 evict-first, 2 read-only path without a place in L1, 3 that and whole lines in L2.
         aligned: sweep lines of the source and not of the row.
         blocks_per_sm: blocks of ``block_threads`` threads per multiprocessor.
-        by_page: take rows in host memory up first and by ranges of pages, see ``order.cu``.
+        by_page: read rows in host memory first, in the order of page ranges, see ``order.cu``.
         pinning: how a host table is pinned, as :func:`~.host.pin` takes it.
         pad_bytes: rows of a pinned copy start at multiples of this (0: dense).
         chunk_bytes: staged transfers: rows gathered and copied at a time.
-        buffers: staged transfers: pinned buffers that take turns.
+        buffers: staged transfers: number of pinned buffers, used in turn.
         gather_threads: staged transfers: threads of the host's gather, None for all.
     """
 
@@ -188,8 +188,8 @@ class GpuExtractor:
 class Stager:
     """Missing rows through pinned buffers: gather, copy and place of successive chunks overlap.
 
-    While the link carries one chunk, the host's threads gather the next into another buffer, and a kernel puts the
-    one before into its place.
+    While the link copies one chunk, the host's threads gather the next chunk into another buffer, and a kernel moves
+    the rows of the previous chunk to their places.
     """
 
     def __init__(self, extractor: GpuExtractor) -> None:

@@ -1,8 +1,8 @@
-// The order in which rows are taken up when some of them lie in host memory: those first, page range by page range.
+// The order in which rows are read when some of them lie in host memory: these first, one page range after another.
 //
-// Reads over PCIe go through the address translation of the link. Rows in random order of a large table keep asking it for
-// other pages; taken up by ranges of PAGES ids that lie close together, they do not. A full sort would do no better and
-// costs more than it saves. Rows on the device come last.
+// Reads over PCIe go through the address translation of the link. Random reads of a large table need another page each
+// time; reads grouped into PAGES ranges of neighbouring ids do not. A full sort would be no faster to read and costs
+// more than it saves. Rows on the device come last.
 //
 // ids: ID_T[n]; order: u32[n], a permutation of 0..n-1, free within a range; bins: u32[PAGES + 1], zeroed.
 // Bound: two passes of 4 to 8 bytes a row, and an atomic per row and pass in shared memory.

@@ -14,7 +14,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, function, host_array, num_bytes, share, shown
 
 SLOT_BYTES = 4
-"""Of the look-up table, per vertex of the graph."""
+"""Bytes of the look-up table per vertex of the graph."""
 _RESERVE = 0.05
 _RESERVE_BYTES = 256 << 20
 

@@ -26,7 +26,7 @@ class Counted:
 class ExtractStats:
     """Rows, bytes and time of one :meth:`FeatureCache.extract`.
 
-    Reading a count or a time of a GPU extraction waits for it to finish; before that nothing does.
+    Reading a count or a time of a GPU extraction waits until the extraction is complete; nothing else waits.
 
     Attributes:
         rows: rows asked for.

@@ -1,4 +1,4 @@
-"""Footprints: which vertices an epoch's mini-batches touched, what that says about caches (GNNLab, sections 3, 6)."""
+"""Footprints: how often an epoch's mini-batches need each vertex, and what caches gain (GNNLab, sections 3 and 6)."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def visits_of(source: Any, num_nodes: int | None, name: str) -> Footprint:
 
 
 def _each(source: Iterable[Any], name: str) -> Iterator[Any]:
-    """What ``source`` holds, one after the other: a loader's mini-batches need not all be there at once."""
+    """Iterate over the mini-batches of ``source`` one by one, because a loader need not hold all of them at once."""
     try:
         batches = iter(source)
     except Exception:
@@ -191,7 +191,7 @@ def top_accessed(visits: np.ndarray, top: float) -> np.ndarray:
 
 
 def epoch_similarity(f_i: Footprint, f_j: Footprint, top: float = 0.1) -> float:
-    """How alike two epochs' hottest vertices are, as GNNLab defines it (section 6.2, table 2).
+    """The similarity of two epochs' hottest vertices, as GNNLab defines it (section 6.2, table 2).
 
     With T the ``top`` share of the vertices that an epoch accessed, by visits f: the sum of ``min(f_i, f_j)`` over the
     vertices in both T_i and T_j, over the sum of ``f_i`` over T_i. Not symmetric.

@@ -84,13 +84,14 @@ def hotness(
             :class:`~gnnsample_lab.PinSAGESampler`, or anything with ``.epoch`` and ``.graph``. Its epochs are
             numbered so that batch ids begin at 2**30, which training does not reach: a policy that had seen the very
             draws of the training run would measure itself.
-        seeds: training vertices, default ``graph.splits["train"]``. For reverse-pagerank where walks start: every
-            vertex when neither is there.
+        seeds: training vertices, default ``graph.splits["train"]``. reverse-pagerank starts its walks there, or at
+        every
+            vertex if the graph has no such split.
         batch_size: presample: as in training, since a vertex counts once per mini-batch.
         epochs: presample: K.
         batches: optimal: mini-batches, arrays of global ids, or a :class:`~.footprint.Footprint` of the very run.
         seed: random: which permutation.
-        walks: visits: what ``run_app`` returned. A vertex counts as often as it stands in a sample, roots included.
+        walks: visits: the result of ``run_app``. A vertex counts once per occurrence in a sample, roots included.
 
     Raises:
         LookupError, ValueError, TypeError: naming the argument.
@@ -134,7 +135,7 @@ def hotness(
 
 
 def _random(num_nodes: int, seed: int) -> np.ndarray:
-    """A 53-bit integer hash of (seed, vertex) as the score: the same everywhere, exact in ``float64``."""
+    """A 53-bit integer hash of (seed, vertex) as the score: the same on all machines, exact in ``float64``."""
     with np.errstate(over="ignore"):
         x = np.arange(num_nodes, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, no-disallow-incomplete-defs
-"""Reverse PageRank: how often a walk against the messages, from the training vertices, comes through a vertex.
+"""Reverse PageRank: how often a walk from the training vertices, against the direction of messages, visits a vertex.
 
 A hotness that needs no sampler: it takes training set and graph into account, but neither fanouts nor weights (used for
 placing features by Min et al., "Graph Neural Network Training and Data Tiering", KDD'22). All sums are of integers

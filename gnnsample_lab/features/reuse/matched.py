@@ -52,7 +52,7 @@ class MatchedFeatures:
     def extract(self, node_ids: Any) -> tuple[Any, ExtractStats]:
         """Rows of a batch, as :meth:`FeatureCache.extract` returns them, and keep them for the next batch.
 
-        The rows are kept by reference: who changes ``x`` in place before the next call changes what it reuses.
+        The rows are kept by reference: changing ``x`` in place before the next call changes the rows that it reuses.
         Streams are as there; a call on another stream than the last waits for it, on the device.
 
         Args:

@@ -1,6 +1,6 @@
 """Reorder: an order of mini-batches in which neighbours share much (FastGL, Algorithm 1), and how good it is.
 
-Batch 0 stays first; the rest is an open path through all batches that is to have a high sum of match degrees.
+Batch 0 stays first. The order is an open path through all batches; the sum of match degrees along it should be high.
 """
 
 from __future__ import annotations
