@@ -19,8 +19,8 @@ from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 
 from .gpu import GpuMap, Report, check_items, raw_argument
 
-TABLES = ("direct", "stamped", "cleared")
-"""Numbers of the tables in the kernels."""
+MAP_KINDS = ("direct", "stamped", "cleared")
+"""Kinds of tables, in the order of the macro ``MAP_KIND``."""
 _THREADS = 256
 _COUNTERS = 32
 _WORDS = 1 << 32
@@ -70,7 +70,7 @@ class InsertingMap(GpuMap):
         self.kind, self.knobs, self.report = table, knobs or MapKnobs(), Report()
         items = self.knobs.items or (4 if table == "direct" else 2)
         macros: dict[str, int | str] = {
-            "ID_T": self.id_type, "MAP_KIND": TABLES.index(table),
+            "ID_T": self.id_type, "MAP_KIND": MAP_KINDS.index(table),
             "ITEMS": items,
         }  # fmt: skip
         module = kernels.load_module("minibatch/id_map/fused.cu", macros)

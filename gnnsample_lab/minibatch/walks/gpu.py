@@ -83,7 +83,6 @@ class WalkEngine:
     """Samples on the GPU for one :class:`~.sampler.PinSAGESampler`."""
 
     def __init__(self, graph: Any, spec: WalkSpec, scratch_bytes: int | None) -> None:
-
         self.graph, self.spec = graph, spec
         self.keep = min(spec.fanouts[0], spec.num_visits)
         self.id_bytes = graph.indices.dtype.itemsize

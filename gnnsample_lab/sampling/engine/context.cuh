@@ -69,7 +69,7 @@ struct AppTable {
     i64 length;
 };
 
-// Every field has 8 bytes; gpu.py holds the same record as a NumPy dtype, and a test compares their sizes.
+// Every field has 8 bytes; plan.py holds the same record as a NumPy dtype, and a test compares their sizes.
 struct AppPlan {
     const i64* indptr;
     const ID_T* indices;

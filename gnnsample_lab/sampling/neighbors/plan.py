@@ -10,13 +10,19 @@ import numpy as np
 from .spec import MAX_HOPS
 
 COUNTERS = 256
+"""Words in the block of counters of a mini-batch."""
 STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN = 1, 2, 4, 8
+"""Bits of the status word: what ``plan.cuh`` says of each."""
 CTR_TAIL, CTR_ROWS = 64, 128
+"""The words of the counters that the host reads: the queue's next free slot, and the rows of each hop."""
 TABLES = ("direct", "bitmap", "hash")
+"""Kinds of vertex tables, in the order of the macro ``TABLE_KIND``."""
 NARROW = 32
 """Largest fanout for which a thread draws a row (``KMAX``); for larger ones a warp draws a row."""
 SCAN_TILE = 1024
+"""Values that a block scans at a time."""
 MAX_TAG = 2047
+"""Largest tag of a launch in the slots of the queue."""
 ONE_BLOCK_SEEDS = 1024
 """Most seeds that one block merges, in shared memory."""
 MANY_SEEDS = 32_768

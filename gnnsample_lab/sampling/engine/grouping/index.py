@@ -16,10 +16,17 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 
-_THREADS, _COUNT_TILE, _VERTEX_TILE, _SORT_TILE, _DIGITS, _ROWS = 256, 4096, 2048, 4096, 256, 5
+_THREADS = 256
+_COUNT_TILE, _VERTEX_TILE, _SORT_TILE = 4096, 2048, 4096
+"""Counters that a block scans, vertices that a block numbers and pairs that a block sorts."""
+_DIGITS = 256
+"""Values of a digit of the radix sort."""
+_ROWS = 5
+"""Sums over the vertices: pairs, transits of the three classes and work items."""
 _RADIX = ("tile_sums", "scan_tiles", "digit_histogram", "partition", "count_runs")
 """Kernels of ``radix.cu``."""
 MAX_PAIRS = 2**32 - 1
+"""Most pairs of an index: kernels count them in 32 bits."""
 FEW, MANY = 32, 1024
 """Bounds of the classes of transits, in neighbours to sample (pairs * m), as in NextDoor's table 2.
 

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from gnnsample_lab.sampling.engine.gpu import GpuEngine
 
 _THREADS, _ITEMS = 1024, 16
+"""Threads of a block of ``range_counts`` and ``range_items``, and the pairs that a thread takes at a time."""
 MAX_RANGES = 8192
+"""Most ranges: a block keeps three words of shared memory for each."""
 MAX_BLOCKS = 8192
 """Most entries of the table that maps blocks of vertices to ranges; an entry takes four bytes of shared memory."""
 PAYS_ROW, PAYS_PAIRS, PAYS_BYTES = 64, 3, 160 * 2**20

@@ -23,7 +23,7 @@ COMBINE = np.dtype([
 ])  # fmt: skip
 """``Combine`` of ``combine.cu``."""
 _THREADS = 256
-_ENTRIES, _TILE = 2048, 8192
+_FLAT_TILE, _ENTRY_TILE = 2048, 8192
 """Entries of the result per block, for the grids of ``combine_flat`` and ``combine_tiles``."""
 CACHED_BYTES = 48 * 2**20
 """Most bytes of a graph's lists for which an index does not pay: such lists stay in the L2 cache anyway."""
@@ -147,7 +147,7 @@ class Combiner:
                 "combine_frontier", entries, plan, order, index.begins, index.count, tiles, wide=wide
             )
             return
-        blocks = -(-entries // _TILE)
+        blocks = -(-entries // _ENTRY_TILE)
         self._launch(
             "combine_tiles",
             blocks * _THREADS,
@@ -160,7 +160,7 @@ class Combiner:
             wide=wide,
         )
         starts = cupy.cumsum(counts[1])
-        blocks = -(-entries // _ENTRIES)
+        blocks = -(-entries // _FLAT_TILE)
         self._launch("combine_flat", blocks * _THREADS, plan, order, starts, np.int64(pairs), wide=wide)
 
     def _launch(self, name: str, threads: int, *args: Any, wide: bool = True) -> None:

@@ -35,7 +35,7 @@
 #define HELD 2
 #endif
 
-// index.py holds the same record.
+// transit.py holds the same record.
 struct Index {
     const PAIR_T* pairs;      // indices into p.transits, grouped by transit
     const ID_T* transits;     // distinct, [D]

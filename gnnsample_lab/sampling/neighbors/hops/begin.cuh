@@ -63,7 +63,7 @@ __device__ __forceinline__ void lab_enter(const Plan& p, u32 b, const Batch& bat
     }
 }
 
-__device__ __forceinline__ void lab_seeds_done(const Batch& batch, u32* counters, u32 distinct) {
+__device__ __forceinline__ void lab_seeds_done(u32* counters, u32 distinct) {
     counters[CTR_SEEDS] = distinct;
     counters[CTR_TAIL] = distinct;
     counters[CTR_OUTSTANDING] = distinct;
@@ -117,7 +117,7 @@ __device__ void lab_begin(const Plan& p, u32 b, u64* hash, u32 slots) {
         so_far += __shfl_sync(0xFFFFFFFFu, inclusive, 31);
         __syncthreads();
     }
-    if (tid == 0) lab_seeds_done(batch, counters, so_far);
+    if (tid == 0) lab_seeds_done(counters, so_far);
 }
 
 // For more seeds, many blocks do the same work in two or three kernels. There are two hashes in global memory; the
@@ -209,6 +209,6 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
     } else if (valid) {
         p.inverse[(u64)b * p.seed_cap + i] = LAB_DUPLICATE | lowest;
     }
-    if (tid == 0 && i0 + blockDim.x >= batch.num_seeds) lab_seeds_done(batch, counters, total);
+    if (tid == 0 && i0 + blockDim.x >= batch.num_seeds) lab_seeds_done(counters, total);
 }
 #endif
