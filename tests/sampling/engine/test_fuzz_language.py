@@ -13,13 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine.language import link
+from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS
 from tests.sampling.engine import linked_programs
-from tests.sampling.engine.programs import Program, of, programs
+from tests.sampling.engine.programs import TABLES, Program, of, programs
 from tests.sampling.engine.recorded_run import FIRST_SAMPLE, SEED, Outcome, compared, error_text, prepared
 
 PER_MODULE, PROCESSES = 50, 16
@@ -61,6 +63,21 @@ def test_the_cpu_runs_programs_as_python_does(tmp_path: Path) -> None:
     print(dict(outcomes))
     assert outcomes["refused"] <= total / 2, outcomes
     assert outcomes["equal"] >= total / 5 and outcomes["failed"] >= total / 50, outcomes
+
+
+def test_programs_speak_the_whole_language(tmp_path: Path) -> None:
+    uses, kinds, dtypes = set[str](), Counter[tuple[bool, bool, bool]](), set[Any]()
+    for program in drawn(400):
+        app, operator = prepared(program, tmp_path)
+        if operator is not None:
+            uses |= operator.uses
+            kinds[operator.deferred, operator.collective, operator.transits_source is not None] += 1
+            dtypes |= {name for name in TABLES if f"self.{name}" in program.source.split("largest, odd,")[0]}
+    assert uses == set(ACCESSORS)
+    assert len(kinds) == 8 and kinds.total() >= 200, kinds
+    assert {np.asarray(getattr(app, name)).dtype.name for name in dtypes} == {
+        "int32", "int64", "float32", "float64", "bool",
+    }  # fmt: skip
 
 
 @pytest.fixture
