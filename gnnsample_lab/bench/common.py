@@ -86,7 +86,7 @@ def batches(
     session: Session, name: str, count: int, kind: str = "k-hop", fanouts: Sequence[int] = FANOUTS,
     size: int = BATCH,
 ) -> list[Any]:  # fmt: skip
-    """The first mini-batches of an epoch, at most ``count``; kept, and sampled on from where other suites stopped."""
+    """At most ``count`` mini-batches of an epoch. The session keeps them; later calls sample the rest."""
 
     def make() -> tuple[list[Any], Iterator[Any]]:
         found = graph(session, name)

@@ -71,7 +71,7 @@ def test_graph(name: str) -> Graph:
 
 
 def configurations() -> list[Configuration]:
-    """All of them: every graph, fanout list, rule and way of expanding; seeds, keys and batch ids in rotation."""
+    """Every graph, fanout list, rule and way of expanding; seeds, keys and batch ids in rotation."""
     found: list[Configuration] = []
     for graph in GRAPHS:
         for fanouts in _FANOUTS:

@@ -66,7 +66,7 @@ def environment() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "gnnsample_lab": __version__, **commit(), "python": platform.python_version(), "packages": versions,
         "cpu": _cpu_name(), "cpu_cores": os.cpu_count(), "gpu": None,
-        # Wall times of a busy machine are no measurement of the sampler: the record shows that it was one.
+        # Wall times of a busy machine are no measurement of the sampler: the record shows how busy it was.
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
     }  # fmt: skip
     if runtime.cuda_available():

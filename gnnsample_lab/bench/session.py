@@ -29,7 +29,7 @@ PASSES = 3
 _LEAST_BATCHES, _MOST_BATCHES = 3, 192
 _L2_MULTIPLE = 4
 
-# What is swept per strategy, and how many of these points a quick run tries. Every rung is reported at its best.
+# Per strategy: how many points a quick run tries, and all points. Every strategy is reported at its best point.
 KNOBS: dict[str, tuple[int, tuple[dict[str, int], ...]]] = {
     "block-bsp": (4, tuple({"block_threads": n} for n in (64, 128, 32, 256))),
     "edge-bsp": (2, tuple({"blocks_per_sm": n} for n in (8, 16, 4))),
@@ -42,7 +42,7 @@ KNOBS: dict[str, tuple[int, tuple[dict[str, int], ...]]] = {
                             for t, n in ((128, 16), (64, 32), (32, 32), (256, 8), (64, 16), (128, 8)))),
     "persistent-tile": (2, tuple({"blocks_per_sm": n} for n in (3, 6, 4, 10, 2))),
 }  # fmt: skip
-# Strategies that run another one's kernels look up its knob.
+# These strategies run the kernels of `hop` and take that kernel's knob.
 _KNOB_NAMES = {"captured": "hop", "bsp": "hop"}
 
 
@@ -212,7 +212,7 @@ class Session:
         self, names: Sequence[str], strategies: Sequence[str], picks: Sequence[str] = ("floyd", "reservoir"),
         batch_size: int = 1024, fanouts: Sequence[int] = (10, 10, 10),
     ) -> dict[str, Any]:  # fmt: skip
-        """Refuse to time strategies that do not return the CPU twin's sample; what was checked before counts.
+        """Refuse to time strategies that do not return the CPU twin's sample; nothing is compared twice.
 
         Raises:
             VerificationError: a sample differs.

@@ -1,4 +1,4 @@
-"""Do the strategies return the CPU twin's sample? One that does not is not timed.
+"""Do the strategies return the CPU twin's sample? A strategy that does not is not timed.
 
 Before a suite times anything, a few configurations and one mini-batch of its own graph are compared; ``bench verify``
 compares every configuration, strategy and table kind and records the hashes of the samples.

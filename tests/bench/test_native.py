@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
@@ -80,15 +79,6 @@ def test_what_nobody_wrote_by_hand_is_refused():
         native.provider(app, graph_with())
 
 
-def test_one_core_means_one_core(monkeypatch):
-    from gnnsample_lab.sampling.engine import run
-
-    seen, threads = [], numba.get_num_threads()
-    monkeypatch.setattr(run, "run_app", lambda *args, **kwargs: seen.append(numba.get_num_threads()))
-    assert native.one_core_us(graph_with(), apps.DeepWalk(2), np.arange(5), passes=2) >= 0
-    assert seen == [1, 1, 1] and numba.get_num_threads() == threads
-
-
 def test_the_floor_refuses_what_it_cannot_time():
     graph = graph_with()
     for roots, steps, message in (
@@ -98,12 +88,6 @@ def test_the_floor_refuses_what_it_cannot_time():
     ):
         with pytest.raises(ValueError, match=message):
             walk_floor.walk_floor(graph, roots, steps)
-
-
-def test_the_computed_bound_is_the_larger_of_latency_and_sectors():
-    constants = {"dram_latency_ns": 500.0, "random_sector_gbps": 1000.0}
-    assert walk_floor.walk_bound_us(1, 10, constants, resident=1000) == pytest.approx(10)
-    assert walk_floor.walk_bound_us(10**6, 10, constants, resident=10**6) == pytest.approx(640)
 
 
 # ---- on a GPU ---------------------------------------------------------------------------------------------
@@ -133,33 +117,6 @@ def test_hand_written_operators_return_the_same_samples(name, weighted, parallel
     assert len(steps) == len(expected.steps)
     for got, want in zip(steps, expected.steps, strict=True):
         assert np.array_equal(got.get(), want)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("threads", native.THREADS)
-def test_fused_walks_are_the_walks(weighted, threads):
-    import cupy
-
-    from gnnsample_lab.sampling.engine.streaming.run import largest_weights
-    from gnnsample_lab.sampling.weights import integer_weights
-
-    graph, seed, first = graph_with(), 0x1234567890ABCDEF, 2**33 + 5
-    roots = np.random.default_rng(1).integers(0, graph.num_nodes, 1000)
-    expected = run_app(
-        graph, apps.DeepWalk(30, weighted=weighted), roots, device="cpu", seed=seed, first_sample=first
-    )
-    weights = None
-    if weighted:
-        prefix = integer_weights(graph.indptr, graph.edge_weight).prefix
-        weights = (
-            cupy.asarray(np.diff(prefix).astype(np.uint32)), cupy.asarray(largest_weights(graph.indptr, prefix))
-        )  # fmt: skip
-    on_gpu = graph.to("cuda")
-    out = cupy.empty((30, roots.size), on_gpu.indices.dtype)
-    fused = native.FusedDeepWalk(on_gpu, 30, weights)
-    fused.run(cupy.asarray(roots.astype(on_gpu.indices.dtype)), out, seed, first, threads)
-    assert np.array_equal(out.get().T, np.concatenate(expected.steps, axis=1))
 
 
 @pytest.mark.gpu

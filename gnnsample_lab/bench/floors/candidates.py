@@ -22,22 +22,20 @@ class Rotation:
 
     def __init__(
         self, graph: Any, fanouts: list[int], batches: list[Any], strategy: str, pick: str = "floyd",
-        knobs: Knobs | None = None, relabel_last: bool = False, scan: bool = False, fused: int = 1,
-        table: str | None = None,
+        knobs: Knobs | None = None,
     ) -> None:  # fmt: skip
         import cupy
 
         knobs = knobs or Knobs()
-        knobs.relabel_last = relabel_last
+        knobs.relabel_last = False  # the floor has no local ids either
         sampler = NeighborSampler(graph, fanouts, strategy=strategy, pick=pick, device="cuda")
-        self.engine = GpuEngine(graph, sampler.spec, None, strategy, "exact", 5, False, None, table, knobs)
-        groups = [batches[i : i + fused] for i in range(0, len(batches) - fused + 1, fused)]
-        ws = self.ws = self.engine.workspace(fused, max(int(b.size) for b in batches))
-        self.records = cupy.zeros((len(groups), fused * BATCH.itemsize), np.uint8)
-        self.host = np.zeros((len(groups), fused), BATCH)
+        self.engine = GpuEngine(graph, sampler.spec, None, strategy, "exact", 5, False, None, None, knobs)
+        ws = self.ws = self.engine.workspace(1, max(int(batch.size) for batch in batches))
+        self.records = cupy.zeros((len(batches), BATCH.itemsize), np.uint8)
+        self.host = np.zeros((len(batches), 1), BATCH)
         self.kept: list[Any] = []
-        for g, group in enumerate(groups):
-            self.kept.append(self.engine.stage(ws, group, g * fused))
+        for g, batch in enumerate(batches):
+            self.kept.append(self.engine.stage(ws, [batch], g))
             self.host[g] = ws.host_batches
         self.prepare()
 
@@ -45,12 +43,12 @@ class Rotation:
             def run() -> None:
                 ws.read_batches_at(self.records[g].data.ptr)
                 for phase in self.engine.phases(ws):
-                    if scan or phase.name != "scanned":
+                    if phase.name != "scanned":
                         phase.launch()
 
             return run
 
-        self.graphs = capture_all([work(g) for g in range(len(groups))])
+        self.graphs = capture_all([work(g) for g in range(len(batches))])
 
     def prepare(self) -> None:
         """Fresh stamps for every batch; the graphs read them from device memory."""

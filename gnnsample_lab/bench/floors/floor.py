@@ -10,7 +10,6 @@ import numpy as np
 
 from gnnsample_lab.bench.timing import capture_all, replay_us
 from gnnsample_lab.device import kernels, runtime
-from gnnsample_lab.minibatch.sampler import NeighborSampler
 
 BLOCKS_PER_SM = (1, 2, 4, 6, 8, 16, 0)
 """The committed sweep of the floor's grid: resident blocks per multiprocessor; 0 for a thread per pick."""
@@ -34,14 +33,10 @@ class Recorded:
         return 32 * self.distinct_sectors
 
 
-def record(graph: Any, fanouts: list[int], seeds: Any, batch_id: int, sampler: Any = None) -> Recorded:
-    """Sample once and keep the frontiers and positions of every hop on the GPU.
-
-    ``sampler``: one to use again for many batches, or one with another pick; its fanouts must be ``fanouts``.
-    """
+def record(graph: Any, fanouts: list[int], seeds: Any, batch_id: int, sampler: Any) -> Recorded:
+    """Sample once by ``sampler``, whose fanouts are ``fanouts``; keep every hop's frontier and positions on the GPU."""
     import cupy
 
-    sampler = sampler or NeighborSampler(graph, fanouts, strategy="bsp", device="cuda")
     batch = sampler.sample(seeds, batch_id)
     frontiers, positions = [], []
     sectors = 0
@@ -60,7 +55,7 @@ def record(graph: Any, fanouts: list[int], seeds: Any, batch_id: int, sampler: A
     return Recorded(frontiers, positions, tuple(fanouts), rows, batch.num_edges, sectors)
 
 
-def replay_floor(graph: Any, recorded: list[Recorded], sweep: bool = True) -> dict[str, Any]:
+def replay_floor(graph: Any, recorded: list[Recorded]) -> dict[str, Any]:
     """Best time of the replay kernel over the committed sweep.
 
     Returns:
@@ -74,10 +69,10 @@ def replay_floor(graph: Any, recorded: list[Recorded], sweep: bool = True) -> di
     neighbors, positions = cupy.empty(most, graph.indices.dtype), cupy.empty(most, np.int32)
     counts = cupy.empty(most_rows, np.int32)
     times: dict[str, float] = {}
-    for unroll in UNROLLS if sweep else (2,):
+    for unroll in UNROLLS:
         module = kernels.load_module("bench/floors/floor.cu", {"ID_T": id_type, "UNROLL": unroll})
         kernel = module.get_function("replay")
-        for blocks in BLOCKS_PER_SM if sweep else (8,):
+        for blocks in BLOCKS_PER_SM:
 
             def work(one: Recorded, kernel: Any = kernel, blocks: int = blocks, unroll: int = unroll) -> None:
                 for frontier, slots, k in zip(one.frontiers, one.positions, one.fanouts, strict=True):

@@ -1,4 +1,4 @@
-"""Every strategy against the replay floor, the time that reading and writing its very sample takes."""
+"""Every strategy against the replay floor: the time of reading and writing the same sample."""
 
 from __future__ import annotations
 

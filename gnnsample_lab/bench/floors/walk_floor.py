@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.bench.timing import capture_all, replay_us
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels
 
 PER_THREAD = (1, 2, 4)
 """Walkers that a thread moves side by side; the committed sweep, together with :data:`THREADS`."""
@@ -75,19 +75,3 @@ def walk_floor(
         "us": times[best], "best": best, "sweep": times, "walkers": walkers, "steps": steps, "store": store,
         "steps_per_s": walkers * steps / (times[best] * 1e-6),
     }  # fmt: skip
-
-
-def walk_bound_us(
-    walkers: int, steps: int, constants: dict[str, float], resident: int | None = None
-) -> float:
-    """Computed bound of the same: the larger of two dependent reads per step and the time of the random sectors.
-
-    Args:
-        constants: of :func:`~gnnsample_lab.bench.floors.floor.machine_constants`.
-        resident: walkers that the GPU holds at once; by default its threads.
-    """
-    if resident is None:
-        resident = runtime.num_sms() * int(runtime.device_properties()["maxThreadsPerMultiProcessor"])
-    waves = -(-walkers // max(1, resident))
-    latency_us = waves * steps * 2 * constants["dram_latency_ns"] / 1e3
-    return max(latency_us, walkers * steps * 2 * 32 / constants["random_sector_gbps"] / 1e3)

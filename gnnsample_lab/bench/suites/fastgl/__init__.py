@@ -103,7 +103,7 @@ SUITES = (
         columns={**_RUN, **_SHARES}, paper=_part("figure 1"),
     ),
     Suite(
-        "fastgl-fig3", "suites.fastgl.training.figure3", "where it goes as FastGL's techniques are added",
+        "fastgl-fig3", "suites.fastgl.training.figure3", "where an epoch's time goes as FastGL's techniques are added",
         columns={**_RUN, "x": "speedup", **_SHARES}, paper=_part("figure 3"),
     ),
     Suite(

@@ -27,7 +27,7 @@ CHECKED_ROWS = 300
 """Rows of each result that are compared with sums in double precision, at most 64 columns of each."""
 CHECKED_COLUMNS = 64
 _WIDE = 512
-"""From this many features on two batches are enough to rotate over, and four would take much memory."""
+"""With this many features or more, two batches rotate; four would take too much memory."""
 
 
 @dataclass(frozen=True, eq=False)

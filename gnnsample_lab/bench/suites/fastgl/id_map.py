@@ -50,7 +50,7 @@ def _ratio(base: float | None, value: float | None) -> float | None:
 
 
 def _gpu_us(table: IdMap, work: list[Any]) -> float | None:
-    """GPU microseconds a mini-batch, without the host; None where its waits cannot be recorded (sort) or on a CPU."""
+    """GPU microseconds a mini-batch, without the host; None on a CPU and for sort, whose waits no graph can hold."""
     if table.device != "cuda" or table.method == "sort":
         return None
     import cupy
@@ -72,7 +72,7 @@ def _gpu_us(table: IdMap, work: list[Any]) -> float | None:
                 graphs.append(stream.end_capture())
                 engine.report.known = engine.report.seen = None
         stream.synchronize()
-    # A replay has the stamps of its recording, so the table has to be as it was then.
+    # A replay has the stamps of its recording, so the table has to be as the recording found it.
     forget = engine.forget if isinstance(engine, InsertingMap) and engine.kind != "cleared" else None
     us = replay_us(graphs, forget)
     del kept

@@ -7,7 +7,7 @@ from gnnsample_lab.bench.suite import Record, Row
 from gnnsample_lab.bench.targets import Target, at_least, at_most, points_of
 
 SMALL_EDGES = 100_000
-"""Blocks below this many edges last about as long as a launch takes; the bound has no launch in it."""
+"""Smaller blocks are left out: they last about as long as a launch, and the bound counts no launch."""
 
 
 def id_map(record: Record) -> list[Target]:
@@ -29,7 +29,7 @@ def id_map(record: Record) -> list[Target]:
 
 
 def match(record: Record) -> list[Target]:
-    """Of table 7 and figure 10: no byte is moved that somebody holds."""
+    """Of table 7 and figure 10: only rows that neither the cache nor the batch before holds are moved."""
     points = [
         (
             abs(row["mb_per_batch"] - row["expected_mb"]),

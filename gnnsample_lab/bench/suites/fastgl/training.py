@@ -66,7 +66,7 @@ def _limited(session: Session, name: str, batch: int, dimension: int | None) -> 
 
 
 def forget_features(session: Session, name: str) -> None:
-    """Let go of the tables with another number of columns; they are large."""
+    """Let go of the large tables of features with another number of columns."""
     for key in [k for k in session._kept if k[:2] == ("training graph", name) and k[3] is not None]:
         del session._kept[key]
 
@@ -146,11 +146,11 @@ def run(
 
 
 def verify(session: Session, systems: Sequence[str | System]) -> dict[str, Any]:
-    """Every system against plain parts: on the same samples in the same order its losses are those of torch's
-    operators, the plain gather and no overlap.
+    """Compare every system with plain parts: torch's operators, the plain gather, no overlap. On the same samples in
+    the same order, both have the same losses.
 
     Raises:
-        VerificationError: they are not.
+        VerificationError: the losses differ.
     """
     require_torch(session)
     small = common.graph(session, "arxiv-like@0.1", features=True)
@@ -218,7 +218,7 @@ def figure1(session: Session) -> dict[str, Any]:
 
 
 def figure3(session: Session) -> dict[str, Any]:
-    """Where it goes as FastGL's techniques are added, GCN and GIN."""
+    """Where an epoch's time goes as FastGL's techniques are added, GCN and GIN."""
     checked = verify(session, ladder())
     names = common.names(session, "products-like")
     rows: list[dict[str, Any]] = []

@@ -62,7 +62,7 @@ class Study:
         return footprint(self.sampler, self.seeds, self.size, epochs, first)
 
     def policy(self, policy: str, epochs: int = 1) -> Any:
-        """Hotness by ``policy``; what does not depend on the sampler is shared between the samplers of a graph."""
+        """Hotness by ``policy``; all samplers of a graph share the policies that do not depend on the sampler."""
         kind = (self.kind, self.fanouts) if policy in ("presample", "optimal") else ()
         return self.session.kept(
             ("hotness", self.name, kind, policy, epochs), lambda: self._make(policy, epochs)
@@ -249,7 +249,7 @@ def figure11(session: Session) -> dict[str, Any]:
                     {"part": part, **_bytes_row(found, label, float(percent), float(rate), found.dimension)}
                 )
     found = study(session, *pairs[0])
-    # 5 GB of 57 GB of features: the same share where the graph is a scaled one.
+    # GNNLab caches 5 GB of 57 GB of features; a scaled graph gets the same share.
     cache_bytes = 5e9 * found.graph.num_nodes / 111_059_956
     for dimension in (100, 300, 500, 700, 900):
         ratio = min(1.0, cache_bytes / (4 * dimension * found.graph.num_nodes))

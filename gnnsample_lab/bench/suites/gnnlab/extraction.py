@@ -43,7 +43,7 @@ def feature_table(session: Session, num_rows: int, dimension: int) -> Any:
         return None
 
     def make() -> Any:
-        # One table at a time: they are large, and a page-locked one cannot be swapped out.
+        # One table at a time: a table is large, and page-locked memory cannot be swapped out.
         for key in [key for key in session._kept if key[0] == "feature table"]:
             del session._kept[key]
         # Rows begin cache lines where their length allows it, as an allocator's large blocks do.
@@ -153,7 +153,7 @@ def _plain_us(feat: Any, ids: list[Any]) -> float:
 
 
 def _mapped(feat: Any, folder: Path) -> np.ndarray:
-    """The table as a memory-mapped file, which the page cache holds: what is measured is the path, not a disk."""
+    """The table as a memory-mapped file in the page cache: the path is measured, and no disk."""
     feat.tofile(folder / "features.bin")
     return np.memmap(folder / "features.bin", np.float32, "r", shape=feat.shape)
 

@@ -71,7 +71,7 @@ WALKS = ("DeepWalk", "PPR", "node2vec", "MultiRW", "PinSAGE")
 def names(
     session: Session, wanted: Sequence[str] = GRAPHS, quick: Sequence[str] = QUICK_GRAPHS
 ) -> tuple[str, ...]:
-    """The chosen graphs, else NextDoor's; those that are not here and cannot be fetched are left out and said."""
+    """The chosen graphs, else NextDoor's; a line names each graph that is left out because it cannot be had."""
     chosen = session.chosen or tuple(quick if session.quick else wanted)
     found = tuple(name for name in chosen if graph(session, name) is not None)
     if not found:

@@ -21,11 +21,11 @@ CASES: dict[str, tuple[str, Any]] = {
     "node2vec": ("node2vec", apps.Node2Vec),
     "k-hop": ("k-hop", apps.KHop),
 }
-"""Name -> case of :data:`.cases.CASES`, application."""
+"""Name -> the case of :data:`.cases.CASES` and the application."""
 
 
 def walks(session: Session) -> dict[str, Any]:
-    """Times as figure 7's; the floor moves as many walkers as far and stores every vertex, but draws by a multiply."""
+    """Times as in figure 7. The floor moves as many walkers as far and stores every vertex, but draws by a multiply."""
     from . import native
 
     wanted, rows, equal = settings.names(session), [], 0

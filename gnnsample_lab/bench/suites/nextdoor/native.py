@@ -1,25 +1,19 @@
 """Applications whose ``next`` is written in CUDA by hand: what user-defined ones are measured against.
 
-Two baselines. In the first, :func:`provider`, the engine's own kernels are compiled together with a ``lab_next`` from
-``native/``, by one compiler in one piece: only where the operator comes from differs. The second,
-:class:`FusedDeepWalk`, is a kernel that knows nothing of the engine. Both draw the same words and return the same
-samples. And :func:`one_core_us` is the walker on one core of the CPU.
+The engine's own kernels are compiled together with a ``lab_next`` from ``native/``, by one compiler in one piece: only
+the origin of the operator differs. Hand-written and linked operators draw the same words and return the same samples.
 """
 
 from __future__ import annotations
 
 import functools
-import statistics
-import time
 from collections.abc import Callable
 from fractions import Fraction
 from math import ceil, floor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps.choices import weighted_edge
 from gnnsample_lab.sampling.engine.language import link
@@ -27,8 +21,6 @@ from gnnsample_lab.sampling.engine.language.compile import compile_operator
 
 _FOLDER = Path(__file__).resolve().parent / "native"
 _ENGINE = kernels.PACKAGE_ROOT / "sampling" / "engine"
-THREADS = (128, 256)
-"""Threads of a block of the fused kernel; the committed sweep."""
 
 
 def operator_of(app: Any) -> tuple[str, dict[str, str]]:
@@ -108,63 +100,3 @@ def provider(app: Any, graph: Any) -> Callable[[str, dict[str, Any]], Any]:
     operator = compile_operator(app, graph)
     operator_of(app)  # raises now, and not in the middle of a run
     return functools.partial(module, app, operator)
-
-
-class FusedDeepWalk:
-    """DeepWalk by the hand-fused kernel (``native/deepwalk_fused.cu``), a thread per walk.
-
-    Args:
-        graph: on the GPU, without a vertex of 2**32 or more in-neighbours.
-        length: steps of a walk.
-        weights: ``(weight uint32[E], max_weight uint32[N])`` on the GPU for walks in proportion to integer weights.
-
-    Raises:
-        ValueError: in-degrees of 2**32 or more.
-    """
-
-    def __init__(self, graph: Any, length: int, weights: tuple[Any, Any] | None = None) -> None:
-        if graph.max_in_degree >= 2**32:
-            raise ValueError(
-                f"graph has a vertex of in-degree {graph.max_in_degree}; fused walks draw below 2**32"
-            )
-        self.graph, self.length = graph, length
-        self.weights = weights or (np.uintp(0), np.uintp(0))
-        self.macros = {
-            "ID_T": "int" if graph.indices.dtype.itemsize == 4 else "long", "WEIGHTED": int(weights is not None),
-        }  # fmt: skip
-
-    def run(self, roots: Any, out: Any, seed: int = 0, first_sample: int = 0, threads: int = 256) -> None:
-        """Walk from ``roots``, ids ``[S]`` of the graph's type, to ``out``, ids ``[length, S]``; only launches."""
-        kernel = kernels.load_module(
-            "bench/suites/nextdoor/native/deepwalk_fused.cu", {**self.macros, "THREADS": threads}
-        ).get_function("deepwalk")
-        walks = int(roots.size)
-        args = (
-            self.graph.indptr, self.graph.indices, *self.weights, roots, out, np.uint64(walks), np.int32(self.length),
-            np.uint64(seed), np.uint64(first_sample),
-        )  # fmt: skip
-        kernel((max(1, -(-walks // threads)),), (threads,), args)
-
-
-def one_core_us(graph: Any, app: Any, roots: Any, seed: int = 0, passes: int = 3) -> float:
-    """Wall microseconds of ``run_app`` on one core of the CPU: median after a warm-up run, which compiles.
-
-    Args:
-        graph: in host memory.
-        roots: initial samples, ids ``[S]`` or ``[S, R]``.
-    """
-    import numba
-
-    from gnnsample_lab.sampling.engine.run import run_app
-
-    before, times = numba.get_num_threads(), []
-    with runtime.lock:  # no other run is to find one thread
-        numba.set_num_threads(1)
-        try:
-            for _ in range(passes + 1):
-                began = time.perf_counter()
-                run_app(graph, app, roots, device="cpu", seed=seed)
-                times.append((time.perf_counter() - began) * 1e6)
-        finally:
-            numba.set_num_threads(before)
-    return statistics.median(times[1:])

@@ -41,8 +41,8 @@ SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index inclu
 def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> tuple[float, int]:
     """GPU milliseconds of ``ready()()`` between two events, median after a warm-up, and how often it ran.
 
-    ``ready()`` itself is not timed, nor is what ``ready()()`` does beyond ``ready().draw()`` where that is given.
-    Where the host has to launch or wait within the call, that time counts. Without a GPU: wall milliseconds.
+    ``ready()`` is not timed. Where its result has a method ``draw``, only that method is timed. Launches and waits of
+    the host within the call count. Without a GPU: wall milliseconds.
     """
     times: list[float] = []
     warm, began = 0, time.perf_counter()
@@ -163,16 +163,16 @@ class Study:
         return run
 
     def verify(self, found: AppResult, what: str) -> None:
-        """The first samples are the CPU walker's, all of them those of the first parallelism that ran.
+        """Compare the first samples with the CPU walker's, and all with those of the first parallelism that ran.
 
         Raises:
-            VerificationError: they are not.
+            VerificationError: a sample differs.
         """
         if self._reference is None:
             few = min(_CHECKED, self.num_samples)
             twin = self.walker(self.roots[:few])()
             for step in range(max(twin.num_steps, found.num_steps)):
-                # A few samples may end before the others do: nothing may then be in their later steps.
+                # The compared samples may all end before the others: their later steps must then be empty.
                 mine = to_host(found.steps[step][:few]) if step < found.num_steps else None
                 theirs = twin.steps[step] if step < twin.num_steps else None
                 empty = mine is not None and theirs is None and bool((mine < 0).all())
@@ -270,7 +270,7 @@ def _settle(found: AppResult) -> None:
 
 
 def study(session: Session, name: str, case: str) -> Study:
-    """The study of a graph and an application, kept for all suites of a run; the others let go of their samples."""
+    """The study of a graph and an application, kept for all suites of a run; all other studies free their samples."""
     found = session.kept(("nextdoor study", name, case), lambda: Study(session, name, case))
     for key, other in session._kept.items():
         if key[0] == "nextdoor study" and other is not found and other._reference is not None:

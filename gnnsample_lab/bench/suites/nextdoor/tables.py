@@ -1,4 +1,4 @@
-"""NextDoor's tables 2 and 3 and its figures 6, 7 and 9, and how far its walks are from what the GPU allows."""
+"""NextDoor's tables 2 and 3 and its figures 6, 7 and 9."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def index_share(study: runs.Study, index: str) -> dict[str, Any]:
 
 
 def figure6(session: Session) -> dict[str, Any]:
-    """How much of the time the scheduling index takes: as NextDoor builds it (radix), and where we do (auto)."""
+    """The scheduling index's share of the time: with NextDoor's radix sort, and where the engine chooses (auto)."""
     wanted = settings.names(session)
     kinds = ("radix", "always", "ranges", "auto")
 
@@ -213,7 +213,7 @@ def figure6(session: Session) -> dict[str, Any]:
 
 
 DRAWS = (1, 2, 4, 8, 16, 31, 32, 64, 128, 256, 512, 1024, 2048, 8192, 32768)
-"""Draws per transit of table 2's sweep; every point draws about as often in all."""
+"""Draws per transit of table 2's sweep; the number of all draws is about the same at every point."""
 
 
 def table2_roots(num_nodes: int, draws: int, total: int, seed: int = 0) -> np.ndarray:

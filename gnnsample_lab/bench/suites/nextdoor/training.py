@@ -69,10 +69,10 @@ def trained(session: Session, name: str, method: str, sampler: str) -> SampledRu
 
 
 def check(session: Session, name: str, method: str) -> int:
-    """On the same samples the engine trains to the CPU walker's losses; those of NumPy's are at least finite.
+    """On the same samples the engine trains to the CPU walker's losses; the NumPy sampler's losses are finite.
 
     Raises:
-        VerificationError: it does not.
+        VerificationError: a loss differs or is not finite.
     """
     twin, ours = (
         trained(session, name, method, "walker").losses,

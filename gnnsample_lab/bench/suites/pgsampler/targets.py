@@ -37,7 +37,7 @@ def figure9(record: Record) -> list[Target]:
 
 
 def _against_dgl_like(record: Record, what: str, which: int, times: str) -> list[Target]:
-    """A baseline is as good as its system made it: only comparable on the card where the other was measured."""
+    """The baseline over a DGL-like sampler; only on the card on which that sampler was measured."""
     gpu = (record["environment"]["gpu"] or {}).get("name", "")
     points = []
     for row in record["rows"]:

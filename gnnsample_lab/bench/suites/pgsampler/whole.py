@@ -37,7 +37,7 @@ def _walls(
         sampler = session.sampler(name, fanouts, strategy, pick, knobs)
         return timing.wall_us(lambda i: sampler.sample(seeds[i], i), _COUNT, _PASSES)
 
-    # Only the baselines are swept here: kernels decide their time least, and they must not suffer from a default.
+    # The baseline is swept: no default of ours may make it slow. The other strategies run with their defaults.
     points = knob_points(strategy, session.quick) if strategy == BASELINE else {"default": None}
     return best_of({label: functools.partial(measure, knobs) for label, knobs in points.items()})
 
@@ -168,7 +168,7 @@ def _one_by_one(sampler: Any, groups: list[list[Any]]) -> float:
 
 
 def _launches_of(sampler: Any, groups: list[list[Any]], size: int) -> float:
-    """With ``size`` mini-batches in a launch, whatever the sampler would choose."""
+    """Wall time with ``size`` mini-batches in a launch, whatever the sampler would choose."""
     engine, count = sampler._engine, len(groups[0])
     engine.waves[seed_capacity(int(groups[0][0].size))] = Waves(size, size)
 
@@ -182,7 +182,7 @@ def _launches_of(sampler: Any, groups: list[list[Any]], size: int) -> float:
 
 
 def _as_chosen(sampler: Any, groups: list[list[Any]]) -> tuple[float, int]:
-    """As a program gets it once the sampler has tried, and how many mini-batches then share a launch."""
+    """Wall time of ``sample_many`` once the sampler has settled, and how many mini-batches then share a launch."""
     settle(sampler, groups)
     us = timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES) / len(groups[0])
     (waves,) = sampler._engine.waves.values()
@@ -190,7 +190,7 @@ def _as_chosen(sampler: Any, groups: list[list[Any]]) -> tuple[float, int]:
 
 
 def _launch_sizes(sampler: Any, batch_size: int) -> tuple[int, dict[int, str]]:
-    """What the model begins with, and the table of every number of mini-batches that a launch may hold."""
+    """The number of mini-batches that the sampler tries first, and the kind of table for every number it may try."""
     sizer, cap = sampler._engine.sizer, seed_capacity(batch_size)
     begin, most = sizer.batches_at_once(cap)
     sizes = [1 << bit for bit in range(min(most, FUSED).bit_length())]
