@@ -1,12 +1,16 @@
-"""Reading files that may be damaged: one place turns what NumPy, pandas, gzip, JSON and the system raise into an
-error that names the file."""
+"""Reading files that may be damaged, and writing them whole.
+
+One place turns what NumPy, pandas, gzip, JSON and the system raise into an error that names the file.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
 import json
+import os
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -75,3 +79,18 @@ def read_json(path: Path, kind: type = dict) -> Any:
         if not isinstance(value, kind):
             raise ValueError(f"it must hold a {kind.__name__}, got a {type(value).__name__}")
     return value
+
+
+def replace_file(path: Path, content: bytes) -> Path:
+    """Write ``content``; a reader sees the old file or the whole new one. Makes the folder if missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:32]}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path

@@ -15,8 +15,8 @@ from typing import Any
 
 from gnnsample_lab import __version__
 from gnnsample_lab.device import runtime
+from gnnsample_lab.files import replace_file
 from gnnsample_lab.resources import checkout_root
-from gnnsample_lab.traces.storage import replace_file
 
 FORMAT = 1
 TRACES = {False: "traces", True: "traces-quick"}

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.files import replace_file
 from gnnsample_lab.resources import PACKAGE_ROOT, user_folder
 
 KEPT = 256
@@ -201,14 +202,7 @@ def _write(path: Path, data: bytes) -> None:
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True, exist_ok=True)
         _prune(path.parent.parent)
-    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    replace_file(path, data)
 
 
 def _prune(folder: Path) -> None:

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit, digits
-from gnnsample_lab.figures.style import finish, microseconds
+from gnnsample_lab.figures.style import finish, microseconds, write_beside
 from gnnsample_lab.figures.training import time_unit
 
 _RISERS = ("dash", "solid", "dot", "dashdot")
@@ -59,17 +59,8 @@ def access_counts(counts: Mapping[str, Mapping[str, float]], *, subtitle: str = 
             marker={"color": palette.level_color(level), "line": {"width": 0}},
             hovertemplate="%{y}<br>" + level + " %{x:,.2f} " + unit + "<extra></extra>",
         )
-    fig.add_scatter(
-        y=names,
-        x=table.sum(axis=1) / size,
-        mode="text",
-        text=[f"  {row[0] / size:,.{digits(row[0] / size)}f} {unit} from {levels[0]}" for row in table],
-        textposition="middle right",
-        textfont={"size": 12},
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    labels = [f"  {row[0] / size:,.{digits(row[0] / size)}f} {unit} from {levels[0]}" for row in table]
+    write_beside(fig, names, table.sum(axis=1) / size, labels, font_size=12)
     finish(
         fig,
         "Bytes asked of each memory level",

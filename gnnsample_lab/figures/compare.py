@@ -9,7 +9,7 @@ from plotly.subplots import make_subplots
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS, thinned
-from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name
+from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
 from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
 
 
@@ -41,17 +41,7 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
             hovertemplate="%{y}<br>" + name + " %{x:,.1f} µs<extra></extra>",
         )
     labels = [microseconds(t.total_us) + _ratio(base, t.total_us) + _lost(t) for t in found]
-    fig.add_scatter(
-        y=names,
-        x=totals,
-        mode="text",
-        text=[f" {label}" for label in labels],
-        textposition="middle right",
-        textfont={"size": 13},
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    write_beside(fig, names, totals, [f" {label}" for label in labels])
     subtitle = describe(found, f"ratios against {names[0]}" if len(found) > 1 else "")
     finish(fig, "Strategies side by side", subtitle, height=170 + 44 * len(found), barmode="stack")
     # Room on the right for the longest label.

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.style import finish
+from gnnsample_lab.figures.style import finish, write_beside
 
 #: Where a feature row comes from, and its colour: the better, the darker.
 SOURCES = {
@@ -181,17 +181,7 @@ def feature_rows(
         + _change(base, copied)
         for copied in counts[:, 2]
     ]
-    fig.add_scatter(
-        y=names,
-        x=amounts.sum(axis=1),
-        mode="text",
-        text=labels,
-        textposition="middle right",
-        textfont={"size": 13},
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    write_beside(fig, names, amounts.sum(axis=1), labels)
     finish(
         fig,
         title or "Where the features come from",

@@ -112,6 +112,21 @@ def finish(fig: go.Figure, title: str, subtitle: str, *, height: int = 400, **la
     return fig
 
 
+def write_beside(
+    fig: go.Figure, names: Sequence[str], ends: Any, labels: Sequence[str], *, font_size: int | None = 13
+) -> None:
+    """Write a label to the right of each horizontal bar.
+
+    Args:
+        names: rows of the bars. ends: where each bar ends on the x axis. labels: one per bar.
+        font_size: in pixels; None leaves it to the template.
+    """
+    fig.add_scatter(
+        y=names, x=ends, mode="text", text=labels, textposition="middle right", textfont={"size": font_size},
+        cliponaxis=False, showlegend=False, hoverinfo="skip",
+    )  # fmt: skip
+
+
 def time_range(traces: SampleTrace | Sequence[SampleTrace]) -> list[float]:
     """Range of a time axis: to the end of the run, or not far beyond the last task where long nothing follows."""
     end = 1e-9

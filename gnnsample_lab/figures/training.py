@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
-from gnnsample_lab.figures.style import finish
+from gnnsample_lab.figures.style import finish, write_beside
 
 STAGES = ("sample", "reorder", "extract", "train")
 """Stages of an epoch in the order in which a mini-batch passes them."""
@@ -88,17 +88,8 @@ def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
         marker={"symbol": "line-ns", "size": 26, "line": {"color": palette.INK, "width": 3}},
         hovertemplate="%{y}<br>wall clock %{x:,.3~g} " + unit + "<extra></extra>",
     )
-    fig.add_scatter(
-        x=ends / per_us,
-        y=names,
-        mode="text",
-        text=[f"  {duration(wall)}{_ratio(walls[0], wall)}" for wall in walls],
-        textposition="middle right",
-        textfont={"size": 13},
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    labels = [f"  {duration(wall)}{_ratio(walls[0], wall)}" for wall in walls]
+    write_beside(fig, names, ends / per_us, labels)
     notes = ["fastest epoch", f"ratios against {names[0]}" if len(found) > 1 else ""]
     finish(
         fig,
@@ -201,19 +192,10 @@ def copied_bytes(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
         hovertemplate="%{y}<br>%{x:,.2f} " + unit + "<extra></extra>",
         showlegend=False,
     )
-    fig.add_scatter(
-        x=moved / size,
-        y=names,
-        mode="text",
-        text=[
-            f"  {amount / size:,.1f} {unit}{_spared(run)}" for run, amount in zip(found, moved, strict=True)
-        ],
-        textposition="middle right",
-        textfont={"size": 13},
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    labels = [
+        f"  {amount / size:,.1f} {unit}{_spared(run)}" for run, amount in zip(found, moved, strict=True)
+    ]
+    write_beside(fig, names, moved / size, labels)
     finish(
         fig,
         "Features copied to the device in an epoch",

@@ -15,7 +15,7 @@ from plotly.subplots import make_subplots
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit, digits
-from gnnsample_lab.figures.style import empty_figure, finish
+from gnnsample_lab.figures.style import empty_figure, finish, write_beside
 
 KERNELS = {"sub-warp": "#88CCEE", "block": "#DDAA33", "grid": "#882255"}
 """One colour per kernel of the transit-parallel scheme."""
@@ -281,16 +281,7 @@ def index_work(work: Mapping[str, Mapping[str, float]], *, label: str = "") -> g
             hovertemplate="%{y}<br>" + part + " %{x:,.3~g} " + unit + "<extra></extra>",
         )
     totals = table.sum(axis=1) / size
-    fig.add_scatter(
-        y=names,
-        x=totals,
-        mode="text",
-        text=[f"  {v:,.{digits(v)}f} {unit}" for v in totals],
-        textposition="middle right",
-        cliponaxis=False,
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    write_beside(fig, names, totals, [f"  {v:,.{digits(v)}f} {unit}" for v in totals], font_size=None)
     finish(
         fig,
         "Bytes moved: index against sampling",

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from gnnsample_lab.files import replace_file
 from gnnsample_lab.gpu_model.estimate import UNIT_NUMBERS, after_us, host_times, launch_shapes, task_costs
 from gnnsample_lab.gpu_model.model import PRESETS_FILE, GpuModel, get_model
 from gnnsample_lab.gpu_model.predict import (
@@ -200,9 +201,7 @@ def store_preset(model: GpuModel, path: Path = PRESETS_FILE) -> None:
     data = json.loads(path.read_text(encoding="utf-8"))
     values = model.to_json()
     data["models"][values.pop("key")] = values
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, f"{json.dumps(data, indent=2)}\n".encode())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

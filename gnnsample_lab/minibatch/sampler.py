@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -156,9 +157,7 @@ class NeighborSampler(BatchSampler):
         )  # fmt: skip
         if self.completion == "paper":
             batch = keep_rows(batch, masks, self._engine)
-        if self.trace:
-            object.__setattr__(batch, "trace", trace)
-        return batch
+        return replace(batch, trace=trace) if self.trace else batch
 
     def __repr__(self) -> str:
         return (

@@ -10,8 +10,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
-import tempfile
 import zipfile
 from dataclasses import fields
 from pathlib import Path
@@ -21,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnsample_lab.checks import path as checked_path
-from gnnsample_lab.files import reading
+from gnnsample_lab.files import reading, replace_file
 from gnnsample_lab.traces.records import SampleTrace
 from gnnsample_lab.traces.tables import (
     HOP_DTYPES,
@@ -154,21 +152,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return list(value) if isinstance(value, tuple) else value
-
-
-def replace_file(path: Path, content: bytes) -> Path:
-    """Write ``content``; a reader sees the old file or the whole new one. Makes the folder if missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return path
 
 
 def save_trace(trace: SampleTrace, path: str | Path) -> Path:

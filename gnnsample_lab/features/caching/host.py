@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
-from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import pinned
-from gnnsample_lab.device.arrays import is_memory_mapped
+from gnnsample_lab.device.arrays import array_module, is_memory_mapped
 from gnnsample_lab.device.jit import njit, prange
 
 from .sizing import free_host_bytes
@@ -32,20 +31,14 @@ def feature_table(feat: Any, name: str = "feat") -> Any:
     """
     if feat is None:
         raise TypeError(f"{name} must be a table of features (got None: has the graph features?)")
-    if is_cuda_array(feat):
-        import cupy
-
-        on_torch = type(feat).__module__.split(".")[0] != "cupy"
-        table = cupy.from_dlpack(feat.detach().contiguous()) if on_torch else cupy.ascontiguousarray(feat)
-    else:
-        if str(getattr(feat, "dtype", "")) == "torch.bfloat16":
-            raise TypeError(f"{name} must be float32 or float16 (got torch.bfloat16)")
-        table = checked_array(name, feat)
+    if str(getattr(feat, "dtype", "")) == "torch.bfloat16":
+        raise TypeError(f"{name} must be float32 or float16 (got torch.bfloat16)")
+    table = checked_array(name, feat)
     if table.dtype not in (np.float32, np.float16):
         raise TypeError(f"{name} must be float32 or float16 (got {table.dtype})")
     if table.ndim != 2 or table.shape[1] == 0:
         raise ValueError(f"{name} must have shape (vertices, features) (got {tuple(table.shape)})")
-    return table if table.flags.c_contiguous else np.ascontiguousarray(table)
+    return table if table.flags.c_contiguous else array_module(table).ascontiguousarray(table)
 
 
 def vector_bytes(row_bytes: int, *addresses: int) -> int:

@@ -104,6 +104,18 @@ def draw_rmat(e, k0, k1, bijection, levels, t0, t1, t2):
 
 
 @njit(cache=True, nogil=True)
+def _keep(src, dst, bits, symmetric, low, high, keys, used):
+    """Append the key of an edge, and of its reverse, where the destination is in ``[low, high)``; returns the count."""
+    if np.int64(dst) >= low and np.int64(dst) < high:
+        keys[used] = np.int64((dst << bits) | src)
+        used += 1
+    if symmetric and np.int64(src) >= low and np.int64(src) < high:
+        keys[used] = np.int64((src << bits) | dst)
+        used += 1
+    return used
+
+
+@njit(cache=True, nogil=True)
 def community_keys(
     first, last, k0, k1, bijection, guide, starts, same, dst_power, src_power, dst_flat, src_flat,
     bits, symmetric, low, high, keys,
@@ -114,12 +126,7 @@ def community_keys(
         src, dst = draw_community(
             np.uint64(e), k0, k1, bijection, guide, starts, same, dst_power, src_power, dst_flat, src_flat
         )
-        if np.int64(dst) >= low and np.int64(dst) < high:
-            keys[used] = np.int64((dst << bits) | src)
-            used += 1
-        if symmetric and np.int64(src) >= low and np.int64(src) < high:
-            keys[used] = np.int64((src << bits) | dst)
-            used += 1
+        used = _keep(src, dst, bits, symmetric, low, high, keys, used)
     return used
 
 
@@ -129,12 +136,7 @@ def rmat_keys(first, last, k0, k1, bijection, levels, t0, t1, t2, bits, symmetri
     used = 0
     for e in range(first, last):
         src, dst = draw_rmat(np.uint64(e), k0, k1, bijection, levels, t0, t1, t2)
-        if np.int64(dst) >= low and np.int64(dst) < high:
-            keys[used] = np.int64((dst << bits) | src)
-            used += 1
-        if symmetric and np.int64(src) >= low and np.int64(src) < high:
-            keys[used] = np.int64((src << bits) | dst)
-            used += 1
+        used = _keep(src, dst, bits, symmetric, low, high, keys, used)
     return used
 
 

@@ -169,9 +169,9 @@ class GpuEngine:
             if not status:
                 batches = self.finisher.emit(ws, seeds, first_batch_id, self.graph)
                 if timing is not None:
-                    from .trace import attach_trace
+                    from .trace import with_trace
 
-                    attach_trace(self, ws, batches[0], timing)
+                    batches[0] = with_trace(self, ws, batches[0], timing)
                 del keep
                 return batches
             if status & STATUS_BAD_SEED:
@@ -206,13 +206,12 @@ class GpuEngine:
         assert self.per_hop is not None
         if not self.traced:
             return self.per_hop.sample(seeds, batch_id)
-        from .trace import Timing, attach_per_hop_trace
+        from .trace import Timing, with_per_hop_trace
 
         timing = Timing()
         batch = self.per_hop.sample(seeds, batch_id, timing)
         timing.events[-1][2].synchronize()
-        attach_per_hop_trace(self, batch, timing)
-        return batch
+        return with_per_hop_trace(self, batch, timing)
 
     def _grow(self) -> None:
         """Prepare larger buffers after an overflow, within the bound; the caller draws the same sample again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def timed_launch(engine: GpuEngine, ws: Workspace) -> Timing:
     return timing
 
 
-def attach_trace(engine: GpuEngine, ws: Workspace, batch: MiniBatch, timing: Timing) -> None:
+def with_trace(engine: GpuEngine, ws: Workspace, batch: MiniBatch, timing: Timing) -> MiniBatch:
     """Build the measured trace of the one mini-batch that ``ws`` holds."""
     import cupy
 
@@ -87,10 +88,10 @@ def attach_trace(engine: GpuEngine, ws: Workspace, batch: MiniBatch, timing: Tim
     if any(name == "drawn" for name, *_ in timing.events):  # a kernel per hop
         kernel_us = [timing.between_us("drawn", hop) for hop in range(engine.spec.num_hops)]
     lost = _lost(ws, counters) if queued and engine.paper else None
-    build_trace(engine, batch, records, hops, vertices, counts, timing, kernel_us, None, lost)
+    return build_trace(engine, batch, records, hops, vertices, counts, timing, kernel_us, None, lost)
 
 
-def attach_per_hop_trace(engine: GpuEngine, batch: MiniBatch, timing: Timing) -> None:
+def with_per_hop_trace(engine: GpuEngine, batch: MiniBatch, timing: Timing) -> MiniBatch:
     """Build the measured trace of a mini-batch that a per-hop baseline sampled."""
     import cupy
 
@@ -102,14 +103,14 @@ def attach_per_hop_trace(engine: GpuEngine, batch: MiniBatch, timing: Timing) ->
     hops = [np.full(v.size, hop, dtype=np.uint8) for hop, v in enumerate(vertices)]
     prepare = [timing.between_us("prepared", hop) for hop in range(num_hops)]
     kernel = [timing.between_us("drawn", hop) for hop in range(num_hops)]
-    build_trace(engine, batch, records, hops, vertices, counts, timing, kernel, prepare, None)
+    return build_trace(engine, batch, records, hops, vertices, counts, timing, kernel, prepare, None)
 
 
 def build_trace(
     engine: GpuEngine, batch: MiniBatch, records: list[Any], hops: list[Any], vertices: list[Any], counts: list[Any],
     timing: Timing, kernel_us: list[float] | None, prepare_us: list[float] | None, lost: Any,
-) -> None:  # fmt: skip
-    """Assemble a :class:`SampleTrace` and attach it to ``batch``."""
+) -> MiniBatch:  # fmt: skip
+    """``batch`` with its :class:`SampleTrace`."""
     import cupy
 
     from gnnsample_lab.traces import SampleTrace
@@ -145,7 +146,7 @@ def build_trace(
         kernel_us=kernel_us, bytes_moved=[_hop_bytes(engine, p) for p in batch.picks], lost=lost,
         total_us=timing.total_us(), copy_bandwidth_gbps=copy_bandwidth_gbps(),
     )  # fmt: skip
-    object.__setattr__(batch, "trace", trace)
+    return replace(batch, trace=trace)
 
 
 def _hop_bytes(engine: GpuEngine, picks: HopPicks) -> int:

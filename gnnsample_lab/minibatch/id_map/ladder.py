@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import choice, items, whole
 from gnnsample_lab.checks import ids as checked_ids
 from gnnsample_lab.device import runtime, streams
@@ -225,9 +226,7 @@ class IdMap:
         streams.order(array)
         if type(array) is cupy.ndarray and array.dtype == self.id_dtype and array.flags.c_contiguous:
             return array
-        if not isinstance(array, (cupy.ndarray, np.ndarray)) and runtime.is_cuda_array(array):
-            array = cupy.from_dlpack(array.detach().contiguous())
-        return cupy.ascontiguousarray(cupy.asarray(array, dtype=self.id_dtype))
+        return cupy.ascontiguousarray(cupy.asarray(checked_array("ids", array), dtype=self.id_dtype))
 
     def __repr__(self) -> str:
         return f"IdMap({self.method!r}, num_nodes={self.num_nodes}, device={self.device!r})"

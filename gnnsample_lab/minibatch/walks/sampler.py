@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import items, num_bytes
+from gnnsample_lab.checks import array, items, num_bytes
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.graph.graph import check_graph
@@ -117,7 +117,7 @@ def _on_host(seeds: list[Any]) -> list[Any]:
         return [on_host(s) for s in seeds]
     import cupy
 
-    arrays = [s if isinstance(s, cupy.ndarray) else cupy.from_dlpack(s.detach().contiguous()) for s in seeds]
+    arrays = [array("seeds", s) for s in seeds]
     if len({a.dtype for a in arrays}) > 1:
         return [a.get() for a in arrays]
     ends = np.cumsum([a.size for a in arrays])[:-1]

@@ -11,6 +11,7 @@ from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import choice, num_bytes, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.graph import check_graph
 
 from .cpu import walker as cpu
@@ -143,16 +144,12 @@ def check_roots(roots: Any, num_nodes: int, device: str) -> Any:
         TypeError: not integers.
         ValueError: another shape, or an id out of range; NULL (-1) fills rows up.
     """
-    if runtime.is_cuda_array(roots):
-        import cupy
-
-        array = cupy.from_dlpack(roots.detach().contiguous()) if hasattr(roots, "detach") else roots
-        streams.order(array)
-        array = array if device == "cuda" else array.get()
-    else:
-        array = checked_array("roots", roots)
-        if array.size == 0 and not hasattr(roots, "dtype"):
-            array = array.astype(np.int64)
+    array = checked_array("roots", roots)
+    streams.order(array)
+    if device == "cpu":
+        array = to_host(array)
+    if array.size == 0 and not hasattr(roots, "dtype"):
+        array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise TypeError(f"roots must be integers (got {array.dtype})")
     if array.ndim == 1:

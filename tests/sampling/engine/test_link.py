@@ -227,23 +227,23 @@ def test_cache_keys_follow_the_code_that_links(monkeypatch):
 
 
 def test_a_full_disk_moves_a_cubin_to_a_folder_of_the_process(tmp_path, monkeypatch):
-    write = link._write
+    write = link.replace_file
 
     def full(path, data):
         if path.parent == tmp_path:
             raise OSError(28, "No space left on device")
         write(path, data)
 
-    monkeypatch.setattr(link, "_write", full)
+    monkeypatch.setattr(link, "replace_file", full)
     kept = link._keep(tmp_path / "a.cubin", b"whole")
     assert kept.parent != tmp_path and kept.read_bytes() == b"whole"
 
 
 def test_files_appear_whole_or_not_at_all(tmp_path):
-    link._write(tmp_path / "a.cubin", b"whole")
+    link.replace_file(tmp_path / "a.cubin", b"whole")
     assert [p.name for p in tmp_path.iterdir()] == ["a.cubin"]
     with pytest.raises(TypeError):
-        link._write(tmp_path / "b.cubin", "not bytes")
+        link.replace_file(tmp_path / "b.cubin", "not bytes")
     assert [p.name for p in tmp_path.iterdir()] == ["a.cubin"]
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnsample_lab.device import jit_cache, kernels
+from gnnsample_lab.files import replace_file
 from gnnsample_lab.graph import roots
 
 from .accessors import ACCESSORS, cuda_declarations
@@ -279,20 +280,8 @@ _held_folders: list[Any] = []
 def _keep(path: Path, data: bytes) -> Path:
     """Write ``data`` to ``path``, or where that fails (a full disk) to the process's own folder; returns where."""
     try:
-        _write(path, data)
+        replace_file(path, data)
     except OSError:
         path = _own_folder() / path.name
-        _write(path, data)
+        replace_file(path, data)
     return path
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Under another name first: a process beside this one must never load half a file."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:16], suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
