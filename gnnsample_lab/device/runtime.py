@@ -9,7 +9,6 @@ import functools
 import os
 from typing import Any
 
-from gnnsample_lab.checks import is_cuda_array as is_cuda_array
 from gnnsample_lab.checks import shown
 
 from .locks import Lock, check_process, cuda_is_in_use

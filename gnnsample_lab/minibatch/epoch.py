@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import flag, whole
-from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.checks import flag, is_cuda_array, whole
+from gnnsample_lab.device import streams
 from gnnsample_lab.device.locks import check_same_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 
@@ -54,7 +54,7 @@ class EpochIterator:
         whole("epoch", self.first_batch_id + self._length, 0, MAX_BATCH_ID)
         if shuffle:
             order = np.random.default_rng([sampler.spec.seed, self.epoch]).permutation(array.size)
-            if runtime.is_cuda_array(array):
+            if is_cuda_array(array):
                 import cupy
 
                 # Lease the seeds, because their slices are read on whatever streams are current later.

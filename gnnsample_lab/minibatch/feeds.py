@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import instance, whole
+from gnnsample_lab.checks import instance, is_cuda_array, whole
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import array_module, merge_duplicates, offsets_of, run_starts, to_host
 from gnnsample_lab.sampling.engine.results import links, votes
@@ -132,7 +132,7 @@ def voted_batch(result: Any, k: int) -> MiniBatch:
 def _made(result: Any) -> AbstractContextManager[Any]:
     """A context for computing from ``result``: orders work after it and leases the memory of what is made."""
     result.ready.order()
-    return streams.results(runtime.is_cuda_array(result.roots))
+    return streams.results(is_cuda_array(result.roots))
 
 
 class _Feed:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, flag, real, whole
+from gnnsample_lab.checks import choice, flag, is_cuda_array, real, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
@@ -242,7 +242,7 @@ def _split(graph: Any, name: str) -> Any:
         known = ", ".join(map(repr, graph.splits)) or "none"
         raise ValueError(f"graph {graph.name!r} has no vertices in split {name!r} (it has: {known})")
     ids = graph.splits[name]
-    return ids if runtime.is_cuda_array(ids) else np.asarray(ids)
+    return ids if is_cuda_array(ids) else np.asarray(ids)
 
 
 def _progress(show: bool, steps: int, number: int) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import runtime
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
@@ -75,7 +75,7 @@ def host_features(graph: Any) -> np.ndarray:
     feat = graph.feat
     if hasattr(feat, "detach"):
         feat = feat.detach().cpu().numpy()
-    on_gpu = runtime.is_cuda_array(feat)
+    on_gpu = is_cuda_array(feat)
     if not on_gpu and not is_memory_mapped(feat):
         return np.asarray(feat)
     if graph not in _tables:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, whole
+from gnnsample_lab.checks import choice, is_cuda_array, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.export import tensor
@@ -228,7 +228,7 @@ class _Source:
         """``array`` on the model's device."""
         if kind is not None:
             array = array.astype(kind, copy=False)
-        if self.device == "cuda" and not runtime.is_cuda_array(array):
+        if self.device == "cuda" and not is_cuda_array(array):
             import cupy
 
             return cupy.asarray(array)

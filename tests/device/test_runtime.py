@@ -10,6 +10,7 @@ import types
 import numpy as np
 import pytest
 
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import runtime
 
 
@@ -97,11 +98,11 @@ def test_the_runtime_module_imports_no_gpu_library():
 
 def test_cuda_arrays_are_known_by_their_kind():
     cupy_like = type("ndarray", (), {"__module__": "cupy._core.core"})()
-    assert runtime.is_cuda_array(cupy_like)
-    assert runtime.is_cuda_array(types.SimpleNamespace(is_cuda=True))
-    assert not runtime.is_cuda_array(types.SimpleNamespace(is_cuda=False))
+    assert is_cuda_array(cupy_like)
+    assert is_cuda_array(types.SimpleNamespace(is_cuda=True))
+    assert not is_cuda_array(types.SimpleNamespace(is_cuda=False))
     for host in (np.zeros(1), [1, 2], 3, None):
-        assert not runtime.is_cuda_array(host)
+        assert not is_cuda_array(host)
 
 
 def test_the_lock_is_reentrant_and_keeps_others_out():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.device import runtime
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.features.caching import gather, host
 
 N = 700
@@ -37,7 +37,7 @@ def batch(size: int = 400, rows: int = N, seed: int = 0) -> np.ndarray:
 
 
 def on_host(x: Any) -> np.ndarray:
-    return x.get() if runtime.is_cuda_array(x) else x
+    return x.get() if is_cuda_array(x) else x
 
 
 def same_bits(x: Any, expected: np.ndarray) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.device import runtime
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.features.reuse import match as match_module
 from gnnsample_lab.features.reuse.matched import MatchedFeatures
 
@@ -25,7 +25,7 @@ def to_device(ids: Any, device: str) -> Any:
 
 
 def on_host(x: Any) -> np.ndarray:
-    return x.get() if runtime.is_cuda_array(x) else x
+    return x.get() if is_cuda_array(x) else x
 
 
 def distinct(seed: int, size: int, limit: int = 1000) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, host_integers, ids_below, instance
+from gnnsample_lab.checks import choice, host_integers, ids_below, instance, is_cuda_array
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.device.locks import Lock, check_process
@@ -62,7 +62,7 @@ class FeatureCache:
         if knobs is not None:
             instance("knobs", knobs, gather.ExtractKnobs, "ExtractKnobs")
         self.table = host.feature_table(feat)
-        self.on_device = runtime.is_cuda_array(self.table)
+        self.on_device = is_cuda_array(self.table)
         if not self.on_device:
             sizing.check_sizing(ratio, capacity_bytes, leave_free, trial)
         choice("transfer", transfer, ("auto", *TRANSFERS))
@@ -214,7 +214,7 @@ class FeatureCache:
             return self._extract(ids, marks, None, self._output(out, int(ids.size)))
 
     def _ids(self, node_ids: Any) -> Any:
-        if self.device == "cuda" and runtime.is_cuda_array(node_ids):
+        if self.device == "cuda" and is_cuda_array(node_ids):
             return gather.device_ids(node_ids)
         given = host_integers("node_ids", node_ids)
         ids_below("node_ids", given, self.num_nodes)

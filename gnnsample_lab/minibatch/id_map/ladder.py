@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
-from gnnsample_lab.checks import choice, items, whole
+from gnnsample_lab.checks import choice, is_cuda_array, items, whole
 from gnnsample_lab.checks import ids as checked_ids
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import to_host
@@ -188,7 +188,7 @@ class IdMap:
             def leased(part: Any) -> Any:
                 if isinstance(part, list):
                     return [leased(p) for p in part]
-                return streams.leased(part, ready) if runtime.is_cuda_array(part) else part
+                return streams.leased(part, ready) if is_cuda_array(part) else part
 
             return *(leased(part) for part in made), ready
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import array, items, num_bytes
+from gnnsample_lab.checks import array, is_cuda_array, items, num_bytes
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.graph.graph import check_graph
@@ -113,7 +113,7 @@ class PinSAGESampler(BatchSampler):
 
 def _on_host(seeds: list[Any]) -> list[Any]:
     """Seeds that lie on a GPU, copied to the host, all of them in one copy."""
-    if not seeds or not all(runtime.is_cuda_array(s) and s.ndim == 1 for s in seeds):
+    if not seeds or not all(is_cuda_array(s) and s.ndim == 1 for s in seeds):
         return [on_host(s) for s in seeds]
     import cupy
 

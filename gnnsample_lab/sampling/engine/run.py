@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
-from gnnsample_lab.checks import choice, num_bytes, whole
+from gnnsample_lab.checks import choice, is_cuda_array, num_bytes, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import to_host
@@ -159,7 +159,7 @@ def check_roots(roots: Any, num_nodes: int, device: str) -> Any:
     if array.size and not (int(array.min()) >= -1 and int(array.max()) < num_nodes):
         bad = int(array.min()) if int(array.min()) < -1 else int(array.max())
         raise ValueError(f"roots must lie in 0..{num_nodes - 1}, or be -1 for none (got {bad})")
-    if device == "cuda" and not runtime.is_cuda_array(array):
+    if device == "cuda" and not is_cuda_array(array):
         import cupy
 
         array = cupy.asarray(array)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, whole
+from gnnsample_lab.checks import choice, is_cuda_array, whole
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.device.arrays import array_module
 
@@ -161,7 +161,7 @@ def locate(graph: Any, destination: Any, source: Any) -> Any:
 
     Ids are global, of the type of ``graph.indices``, and on the graph's device.
     """
-    if not runtime.is_cuda_array(destination):
+    if not is_cuda_array(destination):
         positions = np.empty(destination.size, dtype=np.int64)
         links_cpu.locate(graph.indptr, graph.indices, destination, source, positions)
         return positions

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import flag, whole
+from gnnsample_lab.checks import flag, is_cuda_array, whole
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.device.arrays import array_module, merge_duplicates, offsets_of, run_starts
 from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT
@@ -44,7 +44,7 @@ def visits(result: Any, roots: bool = True) -> Any:
     """How often each vertex occurs in the samples, ``int64[N]``, including their roots unless ``roots`` is False."""
     parts = ([result.roots] if flag("roots", roots) else []) + list(result.steps)
     num_nodes = result.graph.num_nodes
-    if not runtime.is_cuda_array(result.roots):
+    if not is_cuda_array(result.roots):
         total = np.zeros(num_nodes, dtype=np.int64)
         for part in parts:
             flat = part.reshape(-1)
