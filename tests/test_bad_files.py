@@ -44,7 +44,7 @@ TYPED = {
 
 
 def _module(name: str) -> Any:
-    path = Path(__file__).parent / "graph" / f"{name}.py"
+    path = Path(__file__).parent / "graph" / "sources" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

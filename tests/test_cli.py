@@ -483,6 +483,7 @@ INTERRUPTED = """
 import os, signal, sys
 from gnnsample_lab import cli, doctor
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 doctor.examine = lambda: os.kill(os.getpid(), signal.SIGINT)
 sys.exit(cli.main(["doctor"]))
 """

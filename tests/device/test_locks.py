@@ -143,8 +143,9 @@ def test_a_lock_is_reentrant_and_keeps_others_out() -> None:
 
 def test_interrupts_never_leave_a_with_holding_a_lock(tmp_path: Path) -> None:
     code = """
-import _thread, sys, threading, time
+import _thread, signal, sys, threading, time
 from gnnsample_lab.device.locks import Lock
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 lock, go, interrupts, left = Lock(), threading.Event(), 0, 0
 def pester():
     go.wait()
