@@ -8,7 +8,8 @@ PY   := $(VENV)/bin/python
 PYTHON ?=
 ARGS   ?=
 TESTS  ?= tests
-SELECT ?= not browser and not exhaustive
+# What `make test` leaves to `make test-all`.
+SPARE  ?= and not exhaustive
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 SPREAD := -n logical --maxprocesses 8 --dist loadfile
 
@@ -31,7 +32,7 @@ test: ## lint, types, unit and parity tests, notebooks, browser test
 	@$(call stage,browser)
 
 test-all: ## test, and the tests that take too long for every change
-	@$(MAKE) --no-print-directory test SELECT="not browser"
+	@$(MAKE) --no-print-directory test SPARE=
 
 # A target by its name, or by a second, and the seconds that it took.
 stage = began=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "=== $(or $(2),$(1)): $$(($$(date +%s) - began)) s ==="
@@ -44,14 +45,14 @@ types: $(OK) ## mypy
 	$(PY) -m mypy
 
 unit: $(OK) ## unit and parity tests (with a GPU: its tests too)
-	$(PYTEST) $(SPREAD) -m "$(SELECT)" $(TESTS)
+	$(PYTEST) $(SPREAD) -m "not browser $(SPARE)" $(TESTS)
 
 notebooks: $(OK) ## every notebook, top to bottom
 	$(PYTEST) $(SPREAD) --nbval-lax --nbval-current-env --nbval-cell-timeout=60 notebooks
 
 browser: $(OK) ## JupyterLab driven in Chromium
 	@if $(PY) -m gnnsample_lab.doctor --chromium >/dev/null; then \
-	  echo "$(PYTEST) -m browser tests/browser"; $(PYTEST) -m browser tests/browser; \
+	  echo "$(PYTEST) -m 'browser $(SPARE)' tests/browser"; $(PYTEST) -m "browser $(SPARE)" tests/browser; \
 	else \
 	  echo; echo "  ***  THE BROWSER TEST DID NOT RUN: no Chromium here.  ***"; \
 	  echo "  ***  Install chromium (apt-get install chromium) or set LAB_CHROMIUM.  ***"; echo; \

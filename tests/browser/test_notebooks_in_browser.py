@@ -200,7 +200,13 @@ def move_at_random(explorer: ExplorerInPage, name: str, rng: random.Random) -> s
     return f"{name}: {key} x {times}"
 
 
-@pytest.mark.parametrize("name", EXPLORERS)
+# Nearly a minute each, and the widgets' tests cover their explorers without a browser: `make test-all` runs these two.
+LONG = ("03_transit_parallel", "04_write_your_own_sampler")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.exhaustive] if name in LONG else []) for name in EXPLORERS]
+)
 def test_every_slider_redraws_what_the_library_computes(
     name: str, page: Any, server: Server, graph: lab.Graph, rng: random.Random
 ) -> None:
