@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnsample_lab.checks import items, whole
 from gnnsample_lab.device import runtime, streams
-from gnnsample_lab.device.locks import Lock, check_process
+from gnnsample_lab.device.locks import Lock
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
 
@@ -73,7 +73,6 @@ class BatchSampler:
             if not arrays:
                 raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
             first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
-            check_process(self.device)
             with self._lock:
                 return self._run(arrays, first)
 

@@ -12,10 +12,14 @@ import operator as op
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, Self
 
-OUTSIDE_LIST, OUTSIDE_GRAPH, EMPTY_RANGE, ZERO_DIVISOR, RAISED = 1, 2, 3, 4, 5
-NO_VERTEX, NO_ROOT, OUTSIDE_STEP, OUTSIDE_TABLE, ENDLESS_LOOP = 6, 7, 8, 9, 10
-BAD_SHIFT, NO_WHOLE, NO_STRIDE, MANY_ROUNDS = 11, 12, 13, 14
-"""Codes of :data:`~gnnsample_lab.sampling.engine.language.accessors.FAILURES`."""
+from gnnsample_lab.sampling.engine.language.accessors import (
+    BAD_SHIFT,
+    MANY_ROUNDS,
+    NO_STRIDE,
+    NO_WHOLE,
+    ZERO_DIVISOR,
+)
+
 _HALF, _ALL = 1 << 63, (1 << 64) - 1
 
 

@@ -21,11 +21,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from gnnsample_lab.device import philox
-from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, SamplingAppError
-from gnnsample_lab.sampling.engine.language.compile import Operator, source_of
-from gnnsample_lab.sampling.weights import integer_weights
-
-from .arithmetic import (
+from gnnsample_lab.sampling.engine.language.accessors import (
     EMPTY_RANGE,
     ENDLESS_LOOP,
     NO_ROOT,
@@ -35,11 +31,12 @@ from .arithmetic import (
     OUTSIDE_STEP,
     OUTSIDE_TABLE,
     RAISED,
-    Arithmetic,
-    Literals,
-    Real,
-    Whole,
-)  # fmt: skip
+)
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, SamplingAppError
+from gnnsample_lab.sampling.engine.language.compile import Operator, source_of
+from gnnsample_lab.sampling.weights import integer_weights
+
+from .arithmetic import Arithmetic, Literals, Real, Whole
 
 MAX_ROUNDS = 1 << 20
 """Rounds of all ``while`` loops of a call, as in compiled functions."""

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine.language import accessors
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
-from gnnsample_lab.sampling.explain import arithmetic, record
+from gnnsample_lab.sampling.explain import record
 from tests.sampling.engine.recorded_run import Run
 from tests.sampling.engine.toy_apps import APPS, toy_graph, toy_roots
 
@@ -138,7 +139,7 @@ def test_loops_without_end_are_cut() -> None:
             return 0
 
     run = Run(toy_graph(), Endless(), np.array([[5]]))
-    assert run.fault is not None and run.fault[1].code == arithmetic.ENDLESS_LOOP
+    assert run.fault is not None and run.fault[1].code == accessors.ENDLESS_LOOP
     assert "while step < 1" in str(run.error())
 
 

@@ -139,21 +139,24 @@ USES_WEIGHTS = frozenset(accessor.name for accessor in DECLARATIONS if accessor.
 USES_EDGES = frozenset(accessor.name for accessor in DECLARATIONS if accessor.edges)
 """Accessors that read ``src_edges``; an application without them needs no combined neighbourhood."""
 
+OUTSIDE_LIST, OUTSIDE_GRAPH, EMPTY_RANGE, ZERO_DIVISOR, RAISED = 1, 2, 3, 4, 5
+NO_VERTEX, NO_ROOT, OUTSIDE_STEP, OUTSIDE_TABLE, ENDLESS_LOOP = 6, 7, 8, 9, 10
+BAD_SHIFT, NO_WHOLE, NO_STRIDE, MANY_ROUNDS = 11, 12, 13, 14
 FAILURES = {
-    1: "index outside the list of edges",
-    2: "vertex outside the graph",
-    3: "rng.below() of a number below 1",
-    4: "division by zero",
-    5: "raised",
-    6: "next returned neither a vertex nor NULL",
-    7: "roots.replace() of a vertex that is no root",
-    8: "position outside the step",
-    9: "index outside the table",
-    10: "a while loop of more than 1,048,576 rounds",
-    11: "shift by a count outside 0..63",
-    12: "int() of a number that does not fit 64 bits",
-    13: "range() by steps of 0",
-    14: "range() of more than 2**63 - 1 rounds",
+    OUTSIDE_LIST: "index outside the list of edges",
+    OUTSIDE_GRAPH: "vertex outside the graph",
+    EMPTY_RANGE: "rng.below() of a number below 1",
+    ZERO_DIVISOR: "division by zero",
+    RAISED: "raised",
+    NO_VERTEX: "next returned neither a vertex nor NULL",
+    NO_ROOT: "roots.replace() of a vertex that is no root",
+    OUTSIDE_STEP: "position outside the step",
+    OUTSIDE_TABLE: "index outside the table",
+    ENDLESS_LOOP: "a while loop of more than 1,048,576 rounds",
+    BAD_SHIFT: "shift by a count outside 0..63",
+    NO_WHOLE: "int() of a number that does not fit 64 bits",
+    NO_STRIDE: "range() by steps of 0",
+    MANY_ROUNDS: "range() of more than 2**63 - 1 rounds",
 }
 """What the codes of failures mean. A status word has four bits for the code."""
 
