@@ -106,7 +106,7 @@ def _load(path: Path, macros: tuple[tuple[str, str], ...]) -> Any:
 
 
 def load_module(source: str, macros: dict[str, int | str] | None = None) -> Any:
-    """Compile ``source``, a path inside the package such as ``"graph/twins/synthetic.cu"``, with ``macros``.
+    """Compile ``source``, a path inside the package such as ``"graph/edgewise/synthetic.cu"``, with ``macros``.
 
     Returns a ``cupy.RawModule``; compiled once per process and cached on disk by CuPy.
     """

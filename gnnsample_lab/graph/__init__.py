@@ -1,6 +1,7 @@
 """Graphs: the type, its sources (OGB, SNAP, PyG, NetworkX, edge arrays, generators), and the catalogue."""
 
 from gnnsample_lab.graph.catalogue import datasets
+from gnnsample_lab.graph.edgewise.synthetic import random_weights, rmat
 from gnnsample_lab.graph.errors import (
     CorruptDataError,
     DatasetNotFoundError,
@@ -10,7 +11,6 @@ from gnnsample_lab.graph.errors import (
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.load import load, load_default, load_or_twin
 from gnnsample_lab.graph.recency import recency_weights
-from gnnsample_lab.graph.twins.synthetic import random_weights, rmat
 
 __all__ = [
     "CorruptDataError",

@@ -12,6 +12,7 @@ from gnnsample_lab.checks import flag, real, shown, text
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph import cache, catalogue, locate, roots
+from gnnsample_lab.graph.edgewise import synthetic
 from gnnsample_lab.graph.errors import (
     CorruptDataError,
     DatasetNotFoundError,
@@ -25,7 +26,6 @@ from gnnsample_lab.graph.sources import snap as snap_source
 from gnnsample_lab.graph.sources.download import download as fetch
 from gnnsample_lab.graph.sources.download import unzip
 from gnnsample_lab.graph.sources.locks import exclusive
-from gnnsample_lab.graph.twins import synthetic
 
 DEFAULT_DATASET = "ogbn-arxiv"
 

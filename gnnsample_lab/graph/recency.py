@@ -8,8 +8,8 @@ from typing import Any
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.checks import whole
 from gnnsample_lab.device import runtime
+from gnnsample_lab.graph.edgewise.plan import bijection, scatter_ids
 from gnnsample_lab.graph.graph import Graph, check_graph
-from gnnsample_lab.graph.twins.plan import bijection, scatter_ids
 
 YEARS = 2
 """Stream of the bijection that deals out years; 0 and 1 belong to the generators."""
@@ -21,7 +21,7 @@ def recency_weights(graph: Graph, *, years: int = 8, seed: int = 0) -> Graph:
     GNNLab (section 3) weights a neighbour by the year in which it registered. Here the years ``0 .. years - 1`` are
     dealt out to the vertices in equal numbers and without regard to degree, and an edge weighs ``2**year`` of its
     *source*. So the weight sits on the vertex: old ones are seldom read, however many neighbours they have. Weights
-    drawn per edge, as by :func:`~gnnsample_lab.graph.twins.synthetic.random_weights`, would not do
+    drawn per edge, as by :func:`~gnnsample_lab.graph.edgewise.synthetic.random_weights`, would not do
     that: they average out over the edges of a vertex. All weights are powers of two, hence exact on every device.
 
     Args:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from gnnsample_lab.files import CorruptDataError
-from gnnsample_lab.graph.twins.backend_cpu import available_bytes
+from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
 
 
 def labels(values: np.ndarray, num_nodes: int, num_classes: int, where: str) -> np.ndarray:

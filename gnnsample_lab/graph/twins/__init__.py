@@ -1,1 +1,1 @@
-"""Synthetic graphs: the twins of the papers' graphs, generated alike on both devices."""
+"""Twins of graphs, version 3: structure measured or published, the same graph generated on both devices."""

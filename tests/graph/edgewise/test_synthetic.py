@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.graph import Graph, catalogue, load, random_weights, rmat
-from gnnsample_lab.graph.twins import synthetic
-from gnnsample_lab.graph.twins.assemble import assemble
-from gnnsample_lab.graph.twins.backend_cpu import CpuBackend
-from gnnsample_lab.graph.twins.plan import bijection, class_starts, more_draws, scatter_ids
+from gnnsample_lab.graph.edgewise import synthetic
+from gnnsample_lab.graph.edgewise.assemble import assemble
+from gnnsample_lab.graph.edgewise.backend_cpu import CpuBackend
+from gnnsample_lab.graph.edgewise.plan import bijection, class_starts, more_draws, scatter_ids
 
 # SHA-256 of generated graphs, recorded on a CPU: any changed draw shows here, and GPUs must give the same.
 RECORDED = {
@@ -124,7 +124,7 @@ def test_a_seed_is_one_graph_and_another_seed_another():
 
 @pytest.mark.parametrize("budget", [None, 20_000, 3_000])
 def test_the_graph_does_not_depend_on_passes_or_threads(budget, monkeypatch):
-    import gnnsample_lab.graph.twins.backend_cpu as backend_module
+    import gnnsample_lab.graph.edgewise.backend_cpu as backend_module
 
     expected = {}
     for name in ("arxiv-like", "yelp-like"):
@@ -167,7 +167,7 @@ def test_vertex_orders_are_permutations(num_nodes):
 
 
 def test_vectors_and_single_ids_are_scattered_alike():
-    from gnnsample_lab.graph.twins import draws_cpu
+    from gnnsample_lab.graph.edgewise import draws_cpu
 
     for num_nodes in (5, 1000, 2**20 + 1):
         constants = bijection(num_nodes, 7, 0)
@@ -202,8 +202,8 @@ def test_rmat_has_its_skew_and_symmetry():
 
 def test_rmat_quadrants_follow_their_probabilities():
     # One level: the four edges between two vertices, in the given shares.
-    from gnnsample_lab.graph.twins import draws_cpu
-    from gnnsample_lab.graph.twins.plan import seed_words
+    from gnnsample_lab.graph.edgewise import draws_cpu
+    from gnnsample_lab.graph.edgewise.plan import seed_words
 
     identity = np.array([2, 1, 1, 1, 0, 1, 0, 1, 0], dtype=np.uint64)
     keys = np.empty(200_000, np.int64)
@@ -283,7 +283,7 @@ def test_the_gpu_generates_the_recorded_graphs(name, scale, seed):
 @pytest.mark.parametrize("name", ["arxiv-like", "yelp-like"])
 @pytest.mark.parametrize("budget", [None, 200_000, 30_000])
 def test_the_gpu_gives_the_same_edges_in_any_number_of_passes(name, budget, monkeypatch):
-    from gnnsample_lab.graph.twins.backend_gpu import GpuBackend
+    from gnnsample_lab.graph.edgewise.backend_gpu import GpuBackend
 
     plan = synthetic.twin_plan(catalogue.entry(name), 0.1, 0)
     expected = assemble(plan, CpuBackend())

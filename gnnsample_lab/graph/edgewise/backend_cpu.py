@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.graph.csc import key_bits
-from gnnsample_lab.graph.twins.plan import (
+from gnnsample_lab.graph.edgewise.plan import (
     RANKS,
     Plan,
     RmatPlan,
@@ -47,7 +47,7 @@ def spread(task: Callable[[int, int], Any], count: int, block: int = _BLOCK) -> 
 
 
 class CpuBackend:
-    """See :class:`gnnsample_lab.graph.twins.assemble.Backend`."""
+    """See :class:`gnnsample_lab.graph.edgewise.assemble.Backend`."""
 
     xp: Any = np
     chunk = 1 << 20  # temporaries of this size stay in the cache
@@ -65,7 +65,7 @@ class CpuBackend:
 
     def _writer(self, plan: Plan) -> Callable[[int, int, int, int, np.ndarray], int]:
         """``write(first, last, low, high, keys) -> used`` for the plan's kind."""
-        from gnnsample_lab.graph.twins import draws_cpu
+        from gnnsample_lab.graph.edgewise import draws_cpu
 
         scatter = bijection(plan.num_nodes, plan.seed, RANKS)
         k0, k1 = seed_words(plan.seed)
@@ -121,7 +121,7 @@ class CpuBackend:
         return out[:used]
 
     def histogram(self, plan: Plan, num_draws: int, shift: int, blocks: int) -> np.ndarray:
-        from gnnsample_lab.graph.twins import draws_cpu
+        from gnnsample_lab.graph.edgewise import draws_cpu
 
         write = self._writer(plan)
         factor = 2 if plan.symmetric else 1
@@ -142,7 +142,7 @@ class CpuBackend:
 
     def features(self, labels: np.ndarray, num_classes: int, num_features: int, seed: int) -> np.ndarray:
         """float32[N, F]: class centroids plus noise."""
-        from gnnsample_lab.graph.twins import draws_cpu
+        from gnnsample_lab.graph.edgewise import draws_cpu
 
         k0, k1 = seed_words(seed)
         signs = centroid_signs(num_classes, num_features, seed)
@@ -157,7 +157,7 @@ class CpuBackend:
 
     def weights(self, src: np.ndarray, dst: np.ndarray, seed: int, low: float, high: float) -> np.ndarray:
         """float32[E] in ``[low, high)`` by the pair (src, dst)."""
-        from gnnsample_lab.graph.twins import draws_cpu
+        from gnnsample_lab.graph.edgewise import draws_cpu
 
         k0, k1 = seed_words(seed)
         base, step = np.float32(low), np.float32((high - low) / 2**20)

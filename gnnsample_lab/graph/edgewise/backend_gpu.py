@@ -9,7 +9,7 @@ import numpy as np
 from gnnsample_lab.device.kernels import load_module
 from gnnsample_lab.device.runtime import gpu_memory, num_sms
 from gnnsample_lab.graph.csc import key_bits
-from gnnsample_lab.graph.twins.plan import RANKS, Plan, RmatPlan, bijection, feature_signal
+from gnnsample_lab.graph.edgewise.plan import RANKS, Plan, RmatPlan, bijection, feature_signal
 
 _THREADS = 256
 
@@ -21,7 +21,7 @@ def bytes_needed(num_nodes: int, num_edges: int, id_bytes: int = 4) -> int:
 
 
 class GpuBackend:
-    """See :class:`gnnsample_lab.graph.twins.assemble.Backend`."""
+    """See :class:`gnnsample_lab.graph.edgewise.assemble.Backend`."""
 
     chunk = 1 << 26
 
@@ -30,7 +30,7 @@ class GpuBackend:
 
         self.xp: Any = cupy
         self.max_keys = max_keys
-        self._module = load_module("graph/twins/synthetic.cu")
+        self._module = load_module("graph/edgewise/synthetic.cu")
 
     def key_budget(self, plan: Plan) -> int:
         if self.max_keys is not None:

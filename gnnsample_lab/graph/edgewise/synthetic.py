@@ -18,9 +18,8 @@ from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph.catalogue import Entry
 from gnnsample_lab.graph.csc import rows_of
-from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.graph.twins.assemble import assemble
-from gnnsample_lab.graph.twins.plan import (
+from gnnsample_lab.graph.edgewise.assemble import assemble
+from gnnsample_lab.graph.edgewise.plan import (
     ORDER,
     RANKS,
     CommunityPlan,
@@ -30,6 +29,7 @@ from gnnsample_lab.graph.twins.plan import (
     class_starts,
     scatter_ids,
 )
+from gnnsample_lab.graph.graph import Graph
 
 GENERATOR_VERSION = 2
 """Raised with every change that changes a generated graph: it is part of the cache's fingerprint."""
@@ -254,10 +254,10 @@ def _places(backend: Any, plan: Plan, place: int, count: int, first: int = 0) ->
 
 def _placed(device: str) -> Any:
     if device == "cuda":
-        from gnnsample_lab.graph.twins.backend_gpu import GpuBackend
+        from gnnsample_lab.graph.edgewise.backend_gpu import GpuBackend
 
         return GpuBackend()
-    from gnnsample_lab.graph.twins.backend_cpu import CpuBackend
+    from gnnsample_lab.graph.edgewise.backend_cpu import CpuBackend
 
     return CpuBackend()
 
@@ -266,8 +266,8 @@ def _backend(plan: Plan, device: str, feature_bytes: int) -> Any:
     """The GPU when there is one that can hold the graph, unless ``LAB_DEVICE=cpu``; the CPU otherwise."""
     if device == "cpu" and (os.environ.get("LAB_DEVICE") == "cpu" or not runtime.cuda_available()):
         return _placed("cpu")
+    from gnnsample_lab.graph.edgewise.backend_gpu import bytes_needed
     from gnnsample_lab.graph.graph import _gib
-    from gnnsample_lab.graph.twins.backend_gpu import bytes_needed
 
     edges = plan.num_edges or getattr(plan, "num_draws", 0) * (2 if plan.symmetric else 1)
     need = bytes_needed(plan.num_nodes, edges) + feature_bytes

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import key_bits, rows_of
-from gnnsample_lab.graph.twins.plan import Plan, first_draws, more_draws
+from gnnsample_lab.graph.edgewise.plan import Plan, first_draws, more_draws
 
 MAX_ROUNDS = 12
 
