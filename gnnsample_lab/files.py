@@ -69,13 +69,14 @@ def _text(error: Exception) -> str:
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """The value of a JSON file in UTF-8, a byte order mark allowed.
+    """The value of a JSON file in UTF-8, a byte order mark allowed, gzip-compressed when its name ends in ``.gz``.
 
     Raises:
         FileNotFoundError, CorruptDataError: as :func:`reading`; the latter too for a value that is no ``kind``.
     """
     with reading(path, "JSON"):
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
+        stored = path.read_bytes()
+        value = json.loads((gzip.decompress(stored) if path.suffix == ".gz" else stored).decode("utf-8-sig"))
         if not isinstance(value, kind):
             raise ValueError(f"it must hold a {kind.__name__}, got a {type(value).__name__}")
     return value

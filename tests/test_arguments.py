@@ -331,7 +331,7 @@ TABLE: dict[str, Entry] = {
             "seed": SEED,
             "device": device(),
             "undirected": [*flag(none=True), True],
-            "features": [v for v in choice() if v is not True],
+            "features": [*(v for v in choice() if v is not True), "Raw", "hashed"],
             "weighted": flag(),
             "use_cache": flag(),
             "progress": flag(),

@@ -53,6 +53,7 @@ def _module(name: str) -> Any:
 
 
 ogb_folders, test_npz = _module("ogb_folders"), _module("test_npz")
+planetoid_files, musae_files = _module("planetoid_files"), _module("musae_files")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +74,13 @@ def _graph(name: str, **options: Any) -> Callable[[Path], str]:
 
 def _write_saint(root: Path) -> None:
     test_npz.write_graphsaint(root / "flickr", {str(v): v % 2 for v in range(4)})
+
+
+def _read_musae_archive(root: Path) -> str:
+    try:
+        return _graph("musae-git")(root)
+    finally:
+        shutil.rmtree(root / "musae-git", ignore_errors=True)
 
 
 def _write_collab(root: Path) -> None:
@@ -158,6 +166,24 @@ FORMATS = {
     "coauthor": Format(
         lambda root: test_npz.write_coauthor(root / "physics" / "ms_academic_phy.npz"), _graph("physics"),
         ("physics/ms_academic_phy.npz",),
+    ),
+    "planetoid": Format(
+        lambda root: planetoid_files.write(root / "cora", "cora"), _graph("cora"),
+        tuple(f"cora/ind.cora.{part}" for part in ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")),
+        checked=False,
+    ),
+    "musae": Format(
+        lambda root: musae_files.write_plain(root / "musae-facebook", "facebook"), _graph("musae-facebook"),
+        tuple(f"musae-facebook/{name}.gz" for name in ("edges.csv", "target.csv", "features.json")),
+    ),
+    "musae-plain": Format(
+        lambda root: musae_files.write_plain(root / "musae-twitch-de", "DE", packed=False),
+        _graph("musae-twitch-de", features="raw"),
+        tuple(f"musae-twitch-de/{name}" for name in ("edges.csv", "target.csv", "features.json")), checked=False,
+    ),
+    "musae-archive": Format(
+        lambda root: (root / "git_web_ml.zip").write_bytes(musae_files.archive("git")), _read_musae_archive,
+        ("git_web_ml.zip",),
     ),
     "trace": Format(lambda root: make_trace().save(root / "t.npz"), _read_trace, ("t.npz",)),
     "record": Format(

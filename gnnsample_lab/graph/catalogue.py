@@ -54,8 +54,9 @@ def entry(name: str) -> Entry:
 def datasets(root: str | os.PathLike[str] | None = None) -> Any:
     """The catalogue as a pandas DataFrame, one row per dataset, indexed by name.
 
-    Columns: ``name``, ``kind`` (ogb, npz, snap, synthetic, rmat), ``num_nodes``, ``num_edges`` (directed, as
-    loaded by default), ``num_features``, ``num_classes``, ``num_train``, ``directed``, ``licence``,
+    Columns: ``name``, ``kind`` (ogb, npz, planetoid, musae, snap, synthetic, rmat), ``num_nodes``, ``num_edges``
+    (directed, as loaded by default), ``num_features``, ``num_classes``, ``num_train``, ``splits`` ("source" where the
+    source defines them, "ours" where it does not and we draw them, "generated", or empty), ``directed``, ``licence``,
     ``papers`` (where its sizes are listed), ``twin`` (the synthetic stand-in), ``local`` (where it lies
     under ``root``, "generated" for synthetic ones, empty when it would have to be downloaded),
     ``download_mb``, ``notes``.
@@ -77,6 +78,8 @@ def datasets(root: str | os.PathLike[str] | None = None) -> Any:
         generated = item["kind"] in ("synthetic", "rmat")
         row: Entry = {"name": name, "kind": item["kind"]}
         row.update({key: item.get(key, 0) for key in counts})
+        drawn = "generated" if generated else item.get("splits", "source")
+        row["splits"] = "" if item.get("num_train") == 0 else drawn
         row["directed"] = bool(item.get("directed", False))
         row["licence"] = item["licence"]
         row["papers"] = ", ".join(item.get("papers", []))

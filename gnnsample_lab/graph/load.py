@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import threading
 import warnings
 from pathlib import Path
+from typing import Any
 
 from gnnsample_lab.checks import flag, real, shown, text
 from gnnsample_lab.checks import seed as checked_seed
@@ -20,7 +22,7 @@ from gnnsample_lab.graph.errors import (
     UnknownDatasetError,
 )
 from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.graph.sources import npz as npz_source
+from gnnsample_lab.graph.sources import formats, node_data
 from gnnsample_lab.graph.sources import ogb as ogb_source
 from gnnsample_lab.graph.sources import snap as snap_source
 from gnnsample_lab.graph.sources.download import download as fetch
@@ -49,23 +51,28 @@ def load(
     """Load a graph by name; :func:`gnnsample_lab.datasets` lists the names.
 
     What is asked for is what is returned: no other dataset is ever substituted (see :func:`load_or_twin`).
-    Data is searched in ``<root>/<name>``, ``<root>/ogb/<ogb name>`` and ``<root>/snap/``. The first load
-    converts it to a memory-mapped cache in the root, or in the user's cache folder when the root is
-    read-only; later loads open that in well under a second.
+    Data is searched in ``<root>/<name>``, ``<root>/ogb/<ogb name>``, ``<root>/snap/`` and the folders that the
+    sources' own tools and archives make. The first load converts it to a memory-mapped cache in the root, or in
+    the user's cache folder when the root is read-only; later loads open that in well under a second.
 
     Args:
-        name: ``"ogbn-..."`` and ``"ogbl-..."`` (homogeneous OGB), ``"reddit"``, ``"flickr"``, ``"yelp"``,
-            ``"physics"``, ``"snap:<path or name>"``, a synthetic twin such as ``"arxiv-like"``, or
-            ``"rmat"``.
+        name: ``"ogbn-..."`` and ``"ogbl-..."`` (homogeneous OGB), ``"reddit"``, GraphSAINT's ``"flickr"``,
+            ``"yelp"`` and ``"amazon"``, Planetoid's ``"cora"``, ``"citeseer"`` and ``"pubmed"``, gnn-benchmark's
+            ``"cora-full"``, ``"coauthor-cs"``, ``"physics"``, ``"amazon-computers"`` and ``"amazon-photo"``,
+            ``"musae-facebook"``, ``"musae-git"`` and ``"musae-twitch-de"``, ``"snap:<path or name>"``, a synthetic
+            twin such as ``"arxiv-like"``, or ``"rmat"``.
         root: data folder; else ``LAB_DATA_ROOT``, else the checkout's or the user's data folder.
         download: fetch what is missing; False raises instead.
         scale: synthetic graphs only: shrink (or grow) vertices and edges by this factor.
-        seed: of synthetic graphs, and of random weights.
+        seed: of synthetic graphs, of random weights, and of splits that are "ours": where a source defines none
+            (column ``splits`` of :func:`gnnsample_lab.datasets`), 60, 20 and 20 percent of the labelled vertices.
         device: where the arrays lie: ``"cpu"`` (NumPy, memory-mapped), ``"cuda"`` (CuPy) or ``"auto"``.
             Synthetic graphs are generated on the GPU when there is one, whatever this says.
         undirected: None takes the dataset's own convention: SNAP lists get reverse edges, OGB follows its
-            ``add_inverse_edge``. True and False override it (not for synthetic and NumPy-archive graphs).
+            ``add_inverse_edge``. True and False override it (for OGB and SNAP's edge lists only).
         features: False leaves node features out; ``"auto"`` does so for generated features above 4 GiB.
+            ``"raw"`` gives all columns of the MUSAE graphs, 0 or 1, where True gives 128 hashed ones (rows of
+            length 1); for every other graph it is the same as True.
         weighted: give every edge a random weight in [1, 5) where the dataset has none.
         use_cache: False neither reads nor writes our cache.
         progress: show progress bars.
@@ -76,7 +83,8 @@ def load(
         DownloadError, PermissionError (OSErrors): the network failed, the root cannot be written to.
         CorruptDataError (a ValueError): cut-off or damaged files.
         ValueError, TypeError: bad arguments, naming them.
-        MemoryError, RuntimeError: ``device="cuda"``, and the graph does not fit or there is no GPU.
+        MemoryError, RuntimeError: ``device="cuda"``, and the graph does not fit or there is no GPU; MemoryError also
+            where ``features="raw"`` does not fit.
     """
     text("name", name)
     scale = real("scale", scale, above=0)
@@ -87,8 +95,8 @@ def load(
         flag(argument, given)
     if undirected is not None:
         undirected = flag("undirected", undirected)
-    if not isinstance(features, bool) and not (isinstance(features, str) and features == "auto"):
-        raise ValueError(f"features must be True, False or 'auto' (got {shown(features)})")
+    if not isinstance(features, bool) and not (isinstance(features, str) and features in ("auto", "raw")):
+        raise ValueError(f"features must be True, False, 'auto' or 'raw' (got {shown(features)})")
     target = runtime.resolve_device(device)
     base = roots.data_root(root)
     kind = _kind(name)
@@ -100,15 +108,16 @@ def load(
         )
     with _lock:
         if kind in ("synthetic", "rmat"):
-            return _load_synthetic(name, kind, base, scale, seed, features, weighted, target, use_cache)
+            columns = features == "raw" or features
+            return _load_synthetic(name, kind, base, scale, seed, columns, weighted, target, use_cache)
         if kind == "ogb":
             graph = _load_ogb(name, base, download, undirected, use_cache, progress)
         elif kind == "snap":
             graph = _load_snap(name, base, download, undirected is not False, use_cache, progress)
         else:
-            graph = _load_npz(name, base, download, use_cache, progress)
+            graph = _load_files(name, base, download, features, seed, use_cache, progress)
     if features is False and graph.feat is not None:
-        graph = _without_features(graph)
+        graph = _replaced(graph, feat=None)
     if weighted and graph.edge_weight is None:
         graph = synthetic.random_weights(graph, seed=seed)
     return graph.to(target)
@@ -321,38 +330,55 @@ def _load_snap(
     )  # fmt: skip
 
 
-def _load_npz(name: str, base: Path, download: bool, use_cache: bool, progress: bool) -> Graph:
+def _load_files(
+    name: str, base: Path, download: bool, features: bool | str, seed: int, use_cache: bool, progress: bool
+) -> Graph:
     entry = catalogue.entry(name)
-    pattern = npz_source.READERS[entry["format"]][1]
-    folder = npz_source.find(locate.npz_folders(name, base), pattern)
-    if folder is None:
-        if not download:
-            raise DatasetNotFoundError(_not_found(name, locate.npz_folders(name, base)))
-        url = entry["url"]
-        file_name = url.rpartition("/")[2]
-        if file_name.endswith(".zip"):
-            roots.require_writable(base, f"downloading {url}")
-            with exclusive(base / name):
-                if npz_source.find(locate.npz_folders(name, base), pattern) is None:
-                    _fetch_zip(url, base / file_name, base / name, None, progress)
-        else:
-            fetch(url, base / name / file_name, progress=progress)
-        folder = npz_source.find(locate.npz_folders(name, base), pattern)
-        if folder is None:
-            raise DatasetNotFoundError(f"{url} was fetched to {base / name}, but it holds no {pattern}")
-    files = sorted(f for f in folder.iterdir() if f.is_file())
-    stamp = cache.fingerprint(["npz", name, [cache.file_stamp(f) for f in files]])
-    found = folder
-    classes = entry.get("num_classes") or -1
-    return cache.cached(
-        base, name, stamp, lambda: npz_source.read(found, entry["format"], name, classes), use_cache
+    key = formats.find(entry, base) or _fetch_files(entry, base, download, progress)
+    source = formats.FORMATS[entry["format"]]
+    raw = features == "raw" and "raw_features" in entry
+    stamp = cache.fingerprint(
+        [formats.VERSION, name, raw, [cache.file_stamp(f) for f in source.files(key, entry) if f.exists()]]
     )
+    graph = cache.cached(base, name, stamp, lambda: formats.read(key, entry, raw), use_cache)
+    if entry.get("splits") == "ours" and graph.label is not None:
+        graph = _replaced(graph, splits=node_data.our_splits(graph.label, seed))
+    return graph
 
 
-def _without_features(graph: Graph) -> Graph:
-    import dataclasses
+def _fetch_files(entry: catalogue.Entry, base: Path, download: bool, progress: bool) -> Path:
+    """The key file of a data set, from an archive that the user put there, or from the network."""
+    name, url = entry["name"], entry["url"]
+    given = next((a for a in formats.archives(entry, base) if a.is_file()), None)
+    if given is None and not download:
+        raise DatasetNotFoundError(_not_found(name, formats.folders(entry, base)))
+    folder = base / name
+    if given is None and not url.endswith(".zip"):
+        for file_name, address in formats.addresses(entry).items():
+            fetch(address, folder / file_name, progress=progress)
+    else:
+        roots.require_writable(base, f"unpacking {given.name}" if given else f"downloading {url}")
+        with exclusive(folder):
+            if formats.find(entry, base) is None:  # another process may have made it meanwhile
+                if given is None:
+                    _fetch_zip(url, formats.archives(entry, base)[0], folder, None, progress)
+                else:
+                    try:
+                        unzip(given, folder, progress=progress)
+                    except CorruptDataError as error:
+                        raise CorruptDataError(f"{error}; remove it to download it again") from error
+    key = formats.find(entry, base)
+    if key is None:
+        wanted = formats.FORMATS[entry["format"]].keys(entry)[0]
+        raise DatasetNotFoundError(f"{given or url} was brought to {folder}, but it holds no {wanted}")
+    return key
 
-    return dataclasses.replace(graph, feat=None, validate=False)
+
+def _replaced(graph: Graph, **parts: Any) -> Graph:
+    """The graph with other node data; what is known of its topology stays known."""
+    changed = dataclasses.replace(graph, **parts, validate=False)
+    changed._known.update(graph._known)
+    return changed
 
 
 def _not_found(name: str, searched: list[Path]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnsample_lab.graph import catalogue
-from gnnsample_lab.graph.sources import npz as npz_source
+from gnnsample_lab.graph.sources import formats
 from gnnsample_lab.graph.sources import ogb as ogb_source
 from gnnsample_lab.graph.sources import snap as snap_source
 
@@ -43,11 +43,6 @@ def snap_file(target: str, root: Path) -> Path | None:
     return next((path for path in snap_candidates(target, root) if path.is_file()), None)
 
 
-def npz_folders(name: str, root: Path) -> list[Path]:
-    """Folders that may hold a NumPy-archive dataset."""
-    return [root / name, root / "npz" / name]
-
-
 def where(name: str, root: Path) -> Path | None:
     """The folder or file of a catalogue dataset under ``root``, or None."""
     item = catalogue.entry(name)
@@ -58,6 +53,7 @@ def where(name: str, root: Path) -> Path | None:
             return None
     if item["kind"] == "snap":
         return snap_file(name.removeprefix("snap:"), root)
-    if item["kind"] == "npz":
-        return npz_source.find(npz_folders(name, root), npz_source.READERS[item["format"]][1])
+    if item["kind"] in formats.KINDS:
+        key = formats.find(item, root)
+        return None if key is None else key.parent
     return None

@@ -109,13 +109,28 @@ def unwritable(tmp_path: Path) -> Path:
     return file / "root"
 
 
-@pytest.fixture(scope="session")
-def ogb_folders() -> ModuleType:
-    """The writers of ``ogb_folders.py``; test modules cannot import each other in importlib mode."""
-    spec = importlib.util.spec_from_file_location(
-        "ogb_folders", Path(__file__).parent / "sources" / "ogb_folders.py"
-    )
+def _writers(name: str) -> ModuleType:
+    """A module of ``sources/``; test modules cannot import each other in importlib mode."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / "sources" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="session")
+def ogb_folders() -> ModuleType:
+    """The writers of ``ogb_folders.py``."""
+    return _writers("ogb_folders")
+
+
+@pytest.fixture(scope="session")
+def planetoid_files() -> ModuleType:
+    """The writers of ``planetoid_files.py``."""
+    return _writers("planetoid_files")
+
+
+@pytest.fixture(scope="session")
+def musae_files() -> ModuleType:
+    """The writers of ``musae_files.py``."""
+    return _writers("musae_files")

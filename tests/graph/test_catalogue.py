@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gnnsample_lab.graph import catalogue, datasets
-from gnnsample_lab.graph.sources import npz as npz_source
+from gnnsample_lab.graph.sources import formats
 
 # Vertices, directed edges, features, classes of PGSampler's table II.
 PAPERS = {
@@ -56,10 +58,19 @@ def test_entries_are_complete_and_consistent():
     table = catalogue.entries()
     for name, entry in table.items():
         assert entry["licence"] and entry["num_nodes"] > 0, name
-        if entry["kind"] in ("npz", "snap"):
+        if entry["kind"] in (*formats.KINDS, "snap"):
             assert entry["url"].startswith("https://"), name
-        if entry["kind"] == "npz":
-            assert entry["format"] in npz_source.READERS
+        if entry["kind"] in formats.KINDS:
+            source = formats.FORMATS[entry["format"]]
+            assert source.keys(entry)
+            if not entry["url"].endswith(".zip"):  # what is downloaded is what is read
+                addresses = formats.addresses(entry)
+                assert all(url.startswith("https://") for url in addresses.values()), name
+                last = Path(list(addresses)[-1])
+                assert last.name in source.keys(entry), name
+                assert {f.name for f in source.files(last, entry)} == set(addresses), name
+        if entry.get("splits") == "ours":
+            assert entry["num_train"] == entry["num_nodes"] * 60 // 100, name
         if "twin" in entry:
             twin = table[entry["twin"]]
             assert twin["kind"] == "synthetic" and twin["num_nodes"] == entry["num_nodes"], name
@@ -85,9 +96,40 @@ def test_datasets_is_a_table_that_knows_what_is_here(data_root, tmp_path):
     assert frame.loc["ogbl-ddi", "local"].endswith("ogbl_ddi")
     assert frame.loc["snap:soc-Epinions1", "local"].endswith("soc-Epinions1.txt.gz")
     assert frame.loc["arxiv-like", "local"] == "generated"
+    assert frame.loc["musae-twitch-de", "local"].endswith("snap/musae/DE")
     assert frame.loc["ogbn-products", "num_edges"] == 123_718_280
     assert (datasets(tmp_path).query("kind == 'ogb'")["local"] == "").all()
     assert "GNNLab T3" in frame.loc["uk-like", "papers"]
+
+
+def test_datasets_says_whose_the_splits_are(data_root):
+    splits = datasets(data_root)["splits"]
+    assert splits["ogbn-arxiv"] == splits["cora"] == splits["flickr"] == splits["amazon"] == "source"
+    assert splits["physics"] == splits["cora-full"] == splits["musae-git"] == "ours"
+    assert splits["arxiv-like"] == "generated"
+    assert splits["ogbl-ddi"] == splits["snap:soc-Epinions1"] == splits["rmat"] == ""
+
+
+# Vertices, directed edges, features, classes as PyTorch Geometric's documentation lists them for the same files.
+LISTED = {
+    "cora": (2_708, 10_556, 1_433, 7),
+    "citeseer": (3_327, 9_104, 3_703, 6),
+    "pubmed": (19_717, 88_648, 500, 3),
+    "cora-full": (19_793, 126_842, 8_710, 70),
+    "coauthor-cs": (18_333, 163_788, 6_805, 15),
+    "physics": (34_493, 495_924, 8_415, 5),
+    "amazon-computers": (13_752, 491_722, 767, 10),
+    "amazon-photo": (7_650, 238_162, 745, 8),
+    "flickr": (89_250, 899_756, 500, 7),
+    "yelp": (716_847, 13_954_819, 300, 100),
+    "amazon": (1_569_960, 264_339_468, 200, 107),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_sizes_are_those_that_are_known_of_the_files(name):
+    entry = catalogue.entry(name)
+    assert tuple(entry[k] for k in ("num_nodes", "num_edges", "num_features", "num_classes")) == LISTED[name]
 
 
 def test_datasets_writes_nothing(tmp_path):

@@ -45,7 +45,7 @@ def no_network(monkeypatch):
         ({"seed": -1}, ValueError, "seed must be between 0 and"),
         ({"seed": 1.5}, TypeError, "seed must be an integer"),
         ({"seed": 2**64}, ValueError, "seed must be between 0 and"),
-        ({"features": "some"}, ValueError, "features must be True, False or 'auto'"),
+        ({"features": "some"}, ValueError, "features must be True, False, 'auto' or 'raw'"),
         ({"device": "tpu"}, ValueError, "device must be"),
         ({"root": 7}, TypeError, "root must be a path"),
         ({"undirected": "no"}, TypeError, "undirected must be True or False"),
@@ -148,6 +148,14 @@ def test_twins_are_cached_by_everything_that_decides_them(tmp_path, monkeypatch)
     assert len(digests) == 5
     fresh = load("flickr-like", tmp_path, scale=SMALL, use_cache=False)
     assert not isinstance(fresh.indices, np.memmap) and fresh.digest() == g.digest()
+
+
+def test_raw_features_of_other_graphs_are_their_features(tmp_path, data_root, monkeypatch):
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    assert load("flickr-like", tmp_path, scale=SMALL, features="raw").digest() == (
+        load("flickr-like", tmp_path, scale=SMALL, features=True).digest()
+    )
+    assert load("ogbl-ddi", data_root, features="raw").feat is None
 
 
 def test_weights_and_features_of_real_graphs(data_root, tmp_path, ogb_folders):

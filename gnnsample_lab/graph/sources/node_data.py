@@ -10,6 +10,7 @@ import numpy as np
 
 from gnnsample_lab.files import CorruptDataError
 from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
+from gnnsample_lab.graph.sources.hashing import hashed
 
 
 def labels(values: np.ndarray, num_nodes: int, num_classes: int, where: str) -> np.ndarray:
@@ -79,6 +80,25 @@ def splits(parts: Mapping[str, tuple[np.ndarray, str]], num_nodes: int) -> dict[
             unique, counts = np.unique(ids, return_counts=True)
             raise CorruptDataError(f"{where}: vertex {int(unique[counts > 1][0])} is in split {name!r} twice")
     return {name: ids for name, (ids, _) in parts.items()}
+
+
+def our_splits(label: np.ndarray, seed: int = 0) -> dict[str, np.ndarray]:
+    """Splits "ours", for sources that define none: 60, 20 and 20 percent of the vertices that have a label.
+
+    Args:
+        label: int64[N], -1 for none, or int64[N, tasks].
+        seed: another seed draws other splits; the same on every machine and in every version.
+
+    Returns:
+        "train", "valid", "test" -> int64 ids, rising; of n vertices, train has ``n * 60 // 100`` and valid half the
+        rest.
+    """
+    labelled = np.arange(len(label)) if label.ndim == 2 else np.flatnonzero(label >= 0)
+    order = labelled[np.argsort(hashed(labelled, seed), kind="stable")]
+    first = len(order) * 60 // 100
+    second = first + (len(order) - first) // 2
+    parts = {"train": order[:first], "valid": order[first:second], "test": order[second:]}
+    return {name: np.sort(ids).astype(np.int64) for name, ids in parts.items()}
 
 
 def count(value: int, what: str, path: Path) -> int:

@@ -8,13 +8,15 @@ because their header may claim any size: it must fit the bytes that are there be
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import itertools
 import math
 import re
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -34,8 +36,9 @@ INT64_MAX = 2**63 - 1
 
 
 def integers(
-    path: Path, columns: int | None = None, *, rows: int | None = None, sep: str = ",", spare: bool = False
-) -> np.ndarray:
+    path: Path, columns: int | None = None, *, rows: int | None = None, sep: str = ",", spare: bool = False,
+    headers: Sequence[str] = (),
+) -> np.ndarray:  # fmt: skip
     """int64[rows, columns] of a text file, gzip-compressed when its name ends in ``.gz``.
 
     Args:
@@ -44,16 +47,24 @@ def integers(
         rows: how many there must be; None for any number.
         sep: ``","``, or ``r"\\s+"`` for lists whose lines may be comments (``#``).
         spare: further columns are not read; without, they are an error.
+        headers: the first line must be one of these, and is no row; empty where there is no such line.
 
     Raises:
         FileNotFoundError, CorruptDataError: naming the file, and the line where one can be told.
     """
     with reading(path, "text with integers"):
-        frame = _frame(path, rows, sep, [], columns if spare else None)
+        if headers:
+            _, first = next(_lines(path), (0, ""))
+            if first not in headers:
+                raise CorruptDataError(
+                    f"{path} line 1 must be {' or '.join(map(repr, headers))} (got {first[:60]!r})"
+                )
+        frame = _frame(path, rows, sep, [], columns if spare else None, len(headers) > 0)
         kinds = {dtype.kind for dtype in frame.dtypes}
         if not kinds <= {"i"} or (columns is not None and frame.shape[1] != columns):
             raise CorruptDataError(
-                _bad_line(path, sep, columns, spare) or f"{path} must hold integers of 64 bits"
+                _bad_line(path, sep, columns, spare, len(headers) > 0)
+                or f"{path} must hold integers of 64 bits"
             )
         _check_rows(path, len(frame), rows)
         return frame.to_numpy(dtype=np.int64)
@@ -78,7 +89,54 @@ def numbers(path: Path, *, rows: int, empty_is_nan: bool = False) -> np.ndarray:
         return frame.to_numpy()
 
 
-def _frame(path: Path, rows: int | None, sep: str, nan: list[str], use: int | None) -> Any:
+def line_of(path: Path, row: int, *, skip: int = 0) -> int:
+    """Line, from 1, of row ``row`` of text without comments, ``skip`` lines of a header not counted; for messages."""
+    filled = (number for number, line in _lines(path) if number > skip and line)
+    return next(itertools.islice(filled, row, None), 0)
+
+
+def records(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """``(line, cells of these columns)`` of each row of comma-separated text whose first line names its columns.
+
+    Raises:
+        FileNotFoundError, CorruptDataError: naming the file and the line: no such column, rows of another length,
+            text that is not in UTF-8.
+    """
+    with reading(path, "a table"):
+        reader = csv.reader(_decoded(path), strict=True)
+        try:
+            names = next(reader, [])
+            for column in columns:
+                if names.count(column) != 1:
+                    raise CorruptDataError(
+                        f"{path} line 1 must name the column {column!r} once (got {','.join(names)[:60]!r})"
+                    )
+            places = [names.index(column) for column in columns]
+            for cells in reader:
+                if len(cells) != len(names) and cells:
+                    raise CorruptDataError(
+                        f"{path} line {reader.line_num} must have {len(names)} columns (got {len(cells)})"
+                    )
+                if cells:
+                    yield reader.line_num, tuple(cells[place] for place in places)
+        except csv.Error as error:
+            raise CorruptDataError(
+                f"{path} line {reader.line_num} cannot be read as a table ({error})"
+            ) from error
+
+
+def _decoded(path: Path) -> Iterator[str]:
+    """The lines of a text in UTF-8, with their ends."""
+    for number, line in _raw_lines(path):
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise CorruptDataError(f"{path} line {number} is no text in UTF-8 ({error.reason})") from error
+
+
+def _frame(
+    path: Path, rows: int | None, sep: str, nan: list[str], use: int | None, has_header: bool = False
+) -> Any:
     import pandas
 
     packed = path.suffix == ".gz"
@@ -90,13 +148,14 @@ def _frame(path: Path, rows: int | None, sep: str, nan: list[str], use: int | No
             path, sep=sep, header=None, comment=None if sep == "," else "#", engine="c", low_memory=False,
             compression="gzip" if packed else None, keep_default_na=False, na_values=nan,
             nrows=None if rows is None else rows + 1, usecols=None if use is None else list(range(use)),
+            skiprows=int(has_header),
         )  # fmt: skip
     except pandas.errors.EmptyDataError:
         if next(_lines(path), None) is None:
             raise CorruptDataError(f"{path} is empty") from None
         return pandas.DataFrame(np.empty((0, use or 0), dtype=np.int64))
     except ValueError as error:
-        line = _bad_line(path, sep, use, True) if sep != "," else _ragged_line(path)
+        line = _bad_line(path, sep, use, True) if sep != "," else _ragged_line(path, has_header)
         raise CorruptDataError(
             line or f"{path} cannot be read as a table ({' '.join(str(error).split())})"
         ) from error
@@ -108,18 +167,22 @@ def _check_rows(path: Path, found: int, rows: int | None) -> None:
         raise CorruptDataError(f"{path} must have {rows:,} lines (got {more})")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
+def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     with path.open("rb") as stored:
         handle: Any = gzip.GzipFile(fileobj=stored) if path.suffix == ".gz" else stored
-        for number, line in enumerate(handle, 1):
-            yield number, line.decode("utf-8-sig", "replace").strip()
+        yield from enumerate(handle, 1)
 
 
-def _bad_line(path: Path, sep: str, columns: int | None, spare: bool) -> str | None:
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    for number, line in _raw_lines(path):
+        yield number, line.decode("utf-8-sig", "replace").strip()
+
+
+def _bad_line(path: Path, sep: str, columns: int | None, spare: bool, has_header: bool = False) -> str | None:
     """A message about the first line without the integers that are asked for; slow, hence only after a failure."""
     for number, line in _lines(path):
         cells = line.split(",") if sep == "," else line.split("#")[0].split()
-        if not line or not cells:
+        if not line or not cells or (has_header and number == 1):
             continue
         columns = columns or len(cells)
         fits = len(cells) >= columns if spare else len(cells) == columns
@@ -132,9 +195,11 @@ def _is_integer(cell: str) -> bool:
     return _INTEGER.fullmatch(cell) is not None and abs(int(cell)) <= INT64_MAX
 
 
-def _ragged_line(path: Path) -> str | None:
+def _ragged_line(path: Path, has_header: bool = False) -> str | None:
     wanted = None
     for number, line in _lines(path):
+        if has_header and number == 1:
+            continue
         cells = line.count(",") + 1
         wanted = cells if wanted is None else wanted
         if line and cells != wanted:
@@ -145,14 +210,14 @@ def _ragged_line(path: Path) -> str | None:
 # ---- NumPy's files ------------------------------------------------------------------------------------------------
 
 
-def npy(path: Path) -> np.ndarray:
-    """The array of a ``.npy`` file.
+def npy(path: Path, *, dtype: Any = None) -> np.ndarray:
+    """The array of a ``.npy`` file, converted to ``dtype`` piece by piece where one is given.
 
     Raises:
         FileNotFoundError, CorruptDataError: naming the file; the latter too for arrays of Python objects.
     """
     with reading(path, "a NumPy array"), path.open("rb") as stream:
-        return _read_array(stream, path.stat().st_size, str(path))
+        return _read_array(stream, path.stat().st_size, str(path), dtype=dtype)
 
 
 class Archive:

@@ -1,4 +1,4 @@
-"""Reddit, Flickr/Yelp and Coauthor archives, in small copies that the tests write."""
+"""Reddit, GraphSAINT's folders and gnn-benchmark's archives, in small copies that the tests write."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, catalogue, load
+from gnnsample_lab.graph.sources import formats
 
 SRC = np.array([0, 1, 1, 3, 2])
 DST = np.array([1, 0, 2, 2, 1])
@@ -85,7 +86,77 @@ def test_coauthor_is_undirected_and_its_object_arrays_stay_unread(tmp_path):
     g = load("physics", tmp_path)
     assert pairs(g) == [(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)]
     assert g.feat.shape == (4, 6) and g.feat[2].tolist() == [1, 0, 1, 0, 0, 0] and g.feat[0, 5] == 1
-    assert g.label.tolist() == [4, 0, 1, 1] and g.splits == {}
+    assert g.label.tolist() == [4, 0, 1, 1]
+    # The source defines no splits: 60, 20 and 20 percent of four vertices, drawn by the seed.
+    assert [len(g.splits[s]) for s in ("train", "valid", "test")] == [2, 1, 1]
+    assert sorted(np.concatenate(list(g.splits.values())).tolist()) == [0, 1, 2, 3]
+    drawn = {tuple(load("physics", tmp_path, seed=s).splits["train"].tolist()) for s in range(20)}
+    assert len(drawn) > 3 and all(a < b for a, b in drawn)
+
+
+@pytest.mark.parametrize(
+    "name, file",
+    [
+        ("cora-full", "cora_full"), ("coauthor-cs", "ms_academic_cs"), ("physics", "ms_academic_phy"),
+        ("amazon-computers", "amazon_electronics_computers"), ("amazon-photo", "amazon_electronics_photo"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("folder", ["{name}", "npz/{name}", "npz", "gnn-benchmark/data/npz", "{name}/raw"])
+def test_gnn_benchmark_files_are_found_by_their_names(tmp_path, name, file, folder):
+    path = tmp_path / folder.format(name=name) / f"{file}.npz"
+    write_coauthor(path)
+    (path.parent / "another.npz").write_bytes(b"not for this name")
+    g = load(name, tmp_path, download=False)
+    assert g.num_edges == 6 and g.name == name and g.feat.shape == (4, 6)
+
+
+def test_a_single_archive_of_another_name_is_found_in_its_own_folder_only(tmp_path):
+    write_coauthor(tmp_path / "npz" / "renamed.npz")
+    with pytest.raises(DatasetNotFoundError, match="'amazon-photo' was not found"):
+        load("amazon-photo", tmp_path, download=False)
+    write_coauthor(tmp_path / "amazon-photo" / "renamed.npz")
+    assert load("amazon-photo", tmp_path, download=False).num_edges == 6
+
+
+def test_gnn_benchmark_archives_with_dense_features_no_features_and_several_labels(tmp_path):
+    path = tmp_path / "amazon-photo" / "amazon_electronics_photo.npz"
+    write_coauthor(path)
+    none = dict.fromkeys(("attr_data", "attr_indices", "attr_indptr", "attr_shape"))
+    change_npz(path, **none, attr_matrix=np.arange(12).reshape(4, 3))
+    assert load("amazon-photo", tmp_path).feat.tolist() == np.arange(12).reshape(4, 3).tolist()
+    change_npz(path, attr_matrix=None)
+    assert load("amazon-photo", tmp_path).feat is None
+    change_npz(
+        path, labels=None, labels_data=np.ones(3), labels_indices=np.array([0, 1, 1]),
+        labels_indptr=np.array([0, 2, 2, 3, 3]), labels_shape=np.array([4, 2]),
+    )  # fmt: skip
+    g = load("amazon-photo", tmp_path)
+    assert g.label.tolist() == [[1, 1], [0, 0], [0, 1], [0, 0]]
+    assert sorted(np.concatenate(list(g.splits.values())).tolist()) == [0, 1, 2, 3]
+    change_npz(path, attr_matrix=np.ones((3, 2)))
+    with pytest.raises(CorruptDataError, match="'attr_matrix' .*must have shape .4, any. .got .3, 2"):
+        load("amazon-photo", tmp_path)
+
+
+def test_amazon_is_four_files_the_key_file_last(tmp_path, server, monkeypatch):
+    write_graphsaint(tmp_path / "made", {str(v): [0.0, float(v % 2), 0.0] for v in range(4)})
+    entry = catalogue.entries()["amazon"]
+    assert sorted(entry["files"]) == sorted(p.name for p in (tmp_path / "made").iterdir())
+    urls = {p.name: server.add(f"/{p.name}", p.read_bytes()) for p in (tmp_path / "made").iterdir()}
+    table = {**catalogue.entries(), "amazon": {**entry, "files": urls}}
+    monkeypatch.setattr(catalogue, "entries", lambda: table)
+    assert list(formats.addresses(table["amazon"]))[-1] == "adj_full.npz"
+    g = load("amazon", tmp_path / "root", progress=False)
+    assert g.label.tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 0], [0, 1, 0]]
+    assert pairs(g) == sorted(zip(SRC.tolist(), DST.tolist())) and g.splits["test"].tolist() == [3]
+    assert load("amazon", tmp_path / "root", download=False).digest() == g.digest()
+
+
+def test_features_of_graphsaint_are_rounded_as_a_whole_conversion_would(tmp_path):
+    write_graphsaint(tmp_path / "flickr", CLASSES)
+    feat = np.random.default_rng(0).normal(size=(4, 7))
+    np.save(tmp_path / "flickr" / "feats.npy", feat)
+    assert np.array_equal(load("flickr", tmp_path).feat, feat.astype(np.float32))
 
 
 def test_a_zip_is_downloaded_and_unpacked(tmp_path, server, monkeypatch):
@@ -210,7 +281,10 @@ def test_graphsaint_that_disagrees_with_itself(tmp_path, file, content, match):
         ({"adj_indptr": np.array([0, 1, 3, 5])}, r"'adj_indptr' .*must have shape .5."),
         ({"adj_indices": np.array([1, 0, 2, 1, -2])}, r"'adj_indices' .*must hold ids in \[0, 4\) .got -2"),
         ({"adj_indices": np.array([1, 0, 2, 1, 4])}, r"'adj_indices' .*must hold ids in \[0, 4\) .got 4"),
-        ({"adj_shape": np.array([5, 5])}, "'adj_shape' .*must be .4, 4."),
+        ({"adj_shape": np.array([5, 5])}, r"'adj_indptr' .*must have shape .6."),
+        ({"adj_shape": np.array([4, 5])}, "'adj_shape' .*must be of a square matrix"),
+        ({"attr_shape": np.array([5, 6])}, "'attr_shape' .*must have 4 rows, as 'adj_shape' says .got 5"),
+        ({"labels": None}, "has no array 'labels'"),
         ({"attr_shape": np.array([4, 2**50])}, "states .* features, more than fit in memory"),
         ({"attr_indices": np.array([5, 0, 6])}, r"'attr_indices' .*must hold ids in \[0, 6\) .got 6"),
         ({"attr_data": np.ones(2)}, r"'attr_data' .*must have shape .3."),
