@@ -353,6 +353,12 @@ def _fetch_files(entry: catalogue.Entry, base: Path, download: bool, progress: b
     if given is None and not download:
         raise DatasetNotFoundError(_not_found(name, formats.folders(entry, base)))
     folder = base / name
+    inner = None
+    if given is not None and given.parent == folder:
+        folder, inner = (
+            folder / given.stem,
+            given.stem,
+        )  # what unpacks as the folder would move the archive away
     if given is None and not url.endswith(".zip"):
         for file_name, address in formats.addresses(entry).items():
             fetch(address, folder / file_name, progress=progress)
@@ -364,7 +370,7 @@ def _fetch_files(entry: catalogue.Entry, base: Path, download: bool, progress: b
                     _fetch_zip(url, formats.archives(entry, base)[0], folder, None, progress)
                 else:
                     try:
-                        unzip(given, folder, progress=progress)
+                        unzip(given, folder, inner, progress=progress)
                     except CorruptDataError as error:
                         raise CorruptDataError(f"{error}; remove it to download it again") from error
     key = formats.find(entry, base)

@@ -170,7 +170,7 @@ def check(g, which):
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("folder", ["snap/musae/{which}", "{name}"])
+@pytest.mark.parametrize("folder", ["snap/musae/{which}", "{name}", "musae/{which}", "snap/{name}"])
 def test_plain_folders(tmp_path, musae_files, name, packed, folder):
     which = NAMES[name]
     place = tmp_path / folder.format(name=name, which=which)
@@ -200,6 +200,8 @@ def test_archives_of_snap_as_they_are_downloaded(tmp_path, musae_files, name, fo
     given.parent.mkdir(parents=True, exist_ok=True)
     given.write_bytes(musae_files.archive(which))
     check(load(name, tmp_path, download=False, features="raw"), which)
+    assert given.is_file(), "the user's archive stays where it is"
+    check(load(name, tmp_path, download=False, use_cache=False, features="raw"), which)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -332,3 +334,14 @@ def test_degrees_of_the_real_graphs_are_not_regular(data_root):
     same = float((g.label[src] == g.label[dst]).mean())
     assert same > 0.85, "links are within a type"
     assert collections.Counter(g.in_degrees().tolist()).most_common(1)[0][0] == 1
+
+
+@pytest.mark.gpu
+def test_the_graph_on_the_gpu_is_the_same(tmp_path, musae_files):
+    import cupy
+
+    musae_files.write_plain(tmp_path / "musae-facebook", "facebook")
+    host = load("musae-facebook", tmp_path, seed=3)
+    g = load("musae-facebook", tmp_path, seed=3, device="cuda")
+    assert g.device == "cuda" and g.digest() == host.digest()
+    assert all(isinstance(array, cupy.ndarray) for array in (g.feat, g.label, *g.splits.values()))

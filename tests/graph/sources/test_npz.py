@@ -81,6 +81,16 @@ def test_flickr_and_yelp(tmp_path):
     assert many.label.tolist() == [[1, 0, 0], [1, 1, 0], [1, 0, 0], [1, 1, 0]] and many.num_classes == 3
 
 
+@pytest.mark.parametrize("name", ["flickr", "yelp", "amazon"])
+@pytest.mark.parametrize("folder", ["{name}/raw", "GraphSAINT/data/{name}", "graphsaint/{name}"])
+def test_graphsaint_folders_that_tools_make(tmp_path, name, folder):
+    place = tmp_path / folder.format(name=name)
+    write_graphsaint(place, {str(v): v % 2 if name == "flickr" else [0, 1, v % 2] for v in range(4)})
+    (place / "adj_train.npz").write_bytes(b"follows from the rest and is not read")
+    g = load(name, tmp_path, download=False)
+    assert g.num_edges == 5 and g.num_classes == (2 if name == "flickr" else 3)
+
+
 def test_coauthor_is_undirected_and_its_object_arrays_stay_unread(tmp_path):
     write_coauthor(tmp_path / "physics" / "ms_academic_phy.npz")
     g = load("physics", tmp_path)
