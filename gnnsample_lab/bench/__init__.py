@@ -10,4 +10,8 @@ def __getattr__(name: str) -> Any:
         from . import runner
 
         return getattr(runner, name)
+    if name in ("comparable", "titled", "twins_table"):
+        from .suites.twins import claims
+
+        return getattr(claims, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

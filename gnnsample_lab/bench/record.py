@@ -102,9 +102,10 @@ def scaled(name: str) -> tuple[str, float]:
 
 
 def graph_facts(graph: Any) -> dict[str, Any]:
-    """Name and sizes of a graph."""
+    """Name and sizes of a graph, and of a twin the version of its generator."""
     return {
         "name": graph.name, "title": graph.title, "is_synthetic": bool(graph.is_synthetic),
+        "version": getattr(graph, "version", None),
         "num_nodes": int(graph.num_nodes), "num_edges": int(graph.num_edges),
         "max_in_degree": int(graph.max_in_degree), "id_bytes": int(graph.indices.dtype.itemsize),
     }  # fmt: skip

@@ -13,6 +13,7 @@ from gnnsample_lab.resources import resource_path
 from .record import FORMAT, scaled
 from .suite import Row
 from .suites import SUITES, targets_of
+from .suites.twins import claims
 from .targets import Target
 
 Cell = Callable[[Row], Any]
@@ -81,10 +82,15 @@ def _number(value: Any) -> str:
 
 
 def _title(record: dict[str, Any], name: str) -> str:
-    """The graph's title, which says when it is synthetic, and its scale."""
-    title = record.get("graphs", {}).get(name, {}).get("title", name)
-    scale = name.partition("@")[2]
-    return f"{title} x {scale}" if scale else title
+    """The graph's title, which says when it is synthetic and not comparable with its original, and its scale."""
+    facts = record.get("graphs", {}).get(name, {})
+    title, scale = facts.get("title", name), name.partition("@")[2]
+    title = f"{title} x {scale}" if scale else title
+    for quantity in SUITES[record["suite"]].rests_on:
+        said = claims.said(title, name, facts.get("is_synthetic", False), quantity, facts.get("version"))
+        if said != title:
+            return said
+    return title
 
 
 def _field(path: str) -> Cell:
@@ -117,10 +123,10 @@ def _published(record: dict[str, Any]) -> dict[str, Cell]:
     return {header: cell(name) for header, name in paper["show"].items()}
 
 
-def _columns(record: dict[str, Any]) -> dict[str, Cell]:
+def _columns(record: dict[str, Any], rows: Sequence[Row]) -> dict[str, Cell]:
     chosen = SUITES[record["suite"]].columns
     found: dict[str, Cell] = {}
-    if "graph" in record["rows"][0]:
+    if "graph" in rows[0]:
         found["graph"] = lambda row: _title(record, row["graph"])
     for header, cell in (chosen(record) if callable(chosen) else chosen).items():
         found[header] = _field(cell) if isinstance(cell, str) else cell
@@ -145,8 +151,9 @@ def tables(record: dict[str, Any]) -> list[Table]:
     """The results, and the targets where the suite has any."""
     found, suite = [], SUITES.get(record["suite"])
     if record["rows"] and suite and suite.columns:
-        columns = _columns(record)
-        rows = tuple(tuple(_number(cell(row)) for cell in columns.values()) for row in record["rows"])
+        shown = suite.shown(record) if suite.shown else record["rows"]
+        columns = _columns(record, shown)
+        rows = tuple(tuple(_number(cell(row)) for cell in columns.values()) for row in shown)
         notes = (*record.get("notes", []), *suite.notes(record))
         found.append(Table(f"{record['suite']}: {record['about']}", tuple(columns), rows, notes))
     wanted = targets_of(record)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.files import read_json, reading, replace_file
 from gnnsample_lab.graph import catalogue
 
 from . import record as records
@@ -89,7 +90,7 @@ def record_file(
     Args:
         name: a name of :func:`list_suites`.
         out: a ``.json`` file, a folder, or None for ``data/measured`` of the checkout.
-        graphs: what was measured in place of the suite's own graphs; part of the name.
+        graphs: what was measured in place of the suite's own graphs; part of the name, unless graphs share a record.
         quick: the run is a quick one.
 
     Returns:
@@ -98,37 +99,80 @@ def record_file(
     folder = out if out is not None else records.measured_folder()
     if folder is None or folder.suffix == ".json":
         return folder
-    suffix = "".join("-" + re.sub(r"[^\w.-]+", "_", graph) for graph in graphs or ())
+    shared = SUITES[name].merge is not None
+    suffix = "".join("-" + re.sub(r"[^\w.-]+", "_", graph) for graph in graphs or () if not shared)
     return folder / (SUITES[name].file or f"{name}{suffix}{'-quick' if quick else ''}.json")
 
 
-def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None) -> None:
+def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None) -> dict[str, Any]:
+    """Write the record, joined with that on the disk where graphs share one; returns what was written."""
     name = record["suite"]
     if name == "verify" and not record["settings"]["complete"]:
         print("not written: only a complete run of verify records its hashes")
-        return
+        return record
     target = record_file(name, out, graphs, record["settings"].get("quick", False))
     if target is None:
         print("not written: this is no checkout; pass --out FILE")
-        return
+        return record
+    record = _joined(record, target)
     print(f"written: {records.write_json(record, target)}")
+    return record
+
+
+def _joined(record: dict[str, Any], target: Path) -> dict[str, Any]:
+    """The record together with the graphs that only the file at ``target`` has."""
+    merge = SUITES[record["suite"]].merge
+    if merge is None or not target.exists():
+        return record
+    with reading(target, "a benchmark record"):
+        record = records.plain(merge(read_json(target), record))
+    record["targets"] = [target._asdict() for target in targets_of(record)]
+    return record
+
+
+def _joining_problem(name: str, target: Path) -> str:
+    """Why a record of suite ``name`` cannot be joined with the file at ``target``; empty when it can."""
+    if SUITES[name].merge is None or not target.exists():
+        return ""
+    try:
+        with reading(target, "a benchmark record"):
+            old = read_json(target)
+            report.text(old)
+            found = old["suite"]
+    except (OSError, ValueError) as error:
+        return str(error)
+    return "" if found == name else f"{target} holds a record of suite {found!r}"
 
 
 def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> bool:
     print(f"\n== {name}: {SUITES[name].about}", flush=True)
+    graphs = SUITES[name].graphs(session)
+    if not graphs:
+        return _attempt(name, options, session, options.suite == "all")
+    # Graph by graph, each saved when it is done: what follows may run out of time or memory.
+    chosen, good = session.chosen, []
+    for graph in graphs:
+        session.chosen = (graph,)
+        # The suite's own list has graphs that may not be here; a graph that was asked for has to be.
+        good.append(_attempt(name, options, session, chosen is None))
+    session.chosen = chosen
+    return all(good)
+
+
+def _attempt(name: str, options: argparse.Namespace, session: Any, may_skip: bool) -> bool:
+    """Run one suite, print and save its record; False when it failed."""
     out: Path | None = options.out
     traces = out / records.TRACES[options.quick] if out is not None and out.suffix != ".json" else None
     try:
         record = run(name, session=session, folder=traces)
     except Unavailable as error:
-        skipped = options.suite == "all"
-        print(f"{name} {'SKIPPED' if skipped else 'FAILED'}: {error}", flush=True)
-        return skipped
+        print(f"{name} {'SKIPPED' if may_skip else 'FAILED'}: {error}", flush=True)
+        return may_skip
     except BrokenPipeError:  # nobody reads on: this is the end of the whole command
         raise
     except Exception as error:
         # The suites after this one may still succeed; what failed is said, and the exit code tells.
-        if not isinstance(error, (RuntimeError, OSError, ValueError, LookupError)):
+        if not isinstance(error, (RuntimeError, OSError, ValueError, LookupError, MemoryError)):
             traceback.print_exc()
         print(f"{name} FAILED: {type(error).__name__}: {error}", flush=True)
         return False
@@ -182,7 +226,29 @@ def _parser() -> argparse.ArgumentParser:
         help="with all: leave out; repeatable",
     )
     parser.add_argument("--no-save", action="store_true", help="print only")
+    parser.add_argument(
+        "--readme",
+        type=Path,
+        metavar="FILE",
+        help="with report: write the table of twins between its marks in FILE",
+    )
     return parser
+
+
+def _write_readme(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
+    """Renew the table of twins in a Markdown file; returns the exit code."""
+    from .suites.twins import table
+
+    if "twins" not in loaded:
+        print("nothing is recorded for the suite 'twins' yet")
+        return 1
+    try:
+        text = table.readme(path.read_text(encoding="utf-8"), loaded["twins"])
+    except (OSError, ValueError) as error:
+        print(f"{path} is not written: {error}")
+        return 1
+    print(f"written: {replace_file(path, text.encode())}")
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -195,7 +261,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.suite == "report":
         if options.out is not None and not options.out.is_dir():
             parser.error(f"--out must be a folder of records with report (got {options.out})")
-        print(report.markdown(report.load(options.out)))
+        loaded = report.load(options.out)
+        if options.readme is not None:
+            return _write_readme(options.readme, loaded)
+        print(report.markdown(loaded))
         return 0
     if options.suite == "all" and options.out is not None and options.out.suffix == ".json":
         parser.error("--out must be a folder with all")
@@ -205,7 +274,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Before anything is measured: an hour's results must not be lost to a folder that cannot be written.
     for name in [] if options.no_save else names:
         target = record_file(name, options.out, options.graph, options.quick)
-        problem = records.writing_problem(target, options.quick) if target is not None else ""
+        problem = ""
+        if target is not None:
+            problem = records.writing_problem(target, options.quick) or _joining_problem(name, target)
         if problem and not (name == "verify" and options.quick):
             parser.error(f"--out: {problem}")
     from gnnsample_lab.device import runtime

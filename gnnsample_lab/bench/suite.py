@@ -58,6 +58,11 @@ class Suite:
         needs_gpu: whether it is refused on a machine without one.
         last: it needs so much memory or time that ``bench all`` runs it after the others.
         file: name of its record, where it is not ``name.json``.
+        shown: from a record to the rows of its table, where those are not the record's own.
+        one_by_one: path of a function from the session to the graphs, for a suite that runs and saves them one by one.
+        rests_on: quantities of a sample (as in the suite ``twins``) that its numbers follow from; a twin that is not
+            like its original in them is titled as not comparable with it.
+        merge: from the record on the disk and a new one to what is saved, for a suite whose graphs share a record.
     """
 
     name: str
@@ -70,14 +75,24 @@ class Suite:
     needs_gpu: bool = True
     last: bool = False
     file: str = ""
+    shown: Callable[[Record], list[Row]] | None = None
+    one_by_one: str = ""
+    rests_on: tuple[str, ...] = ()
+    merge: Callable[[Record, Record], Record] | None = None
 
     def function(self) -> Callable[..., dict[str, Any]]:
         """The function that runs it; its module is imported now."""
-        module, _, name = self.path.rpartition(".")
-        found: Callable[..., dict[str, Any]] = getattr(
-            importlib.import_module(f".{module}", __package__), name
-        )
+        found: Callable[..., dict[str, Any]] = _imported(self.path)
         return found
+
+    def graphs(self, session: Any) -> tuple[str, ...]:
+        """The graphs that are run and saved one by one; empty for a suite that runs as a whole."""
+        return tuple(_imported(self.one_by_one)(session)) if self.one_by_one else ()
+
+
+def _imported(path: str) -> Any:
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(f".{module}", __package__), name)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
+from gnnsample_lab.bench import titled
 from gnnsample_lab.device.arrays import to_host
 
 from .controls import Choice, Control, Slider
@@ -114,7 +115,7 @@ def describe(host: Any, device: str, sampler: str, num_train: int, where: str, b
     """What was sampled, for labels."""
     batches = -(-num_train // batch_size)
     return (
-        f"{host.title} · {sampler} · {num_train:,} training vertices {where}, "
+        f"{titled(host, 'hit rate')} · {sampler} · {num_train:,} training vertices {where}, "
         f"{batches:,} {'batch' if batches == 1 else 'batches'} an epoch · {sampled_on(device)}"
     )
 

@@ -9,6 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
+from gnnsample_lab.bench import titled
 
 from .batches import RUN, draw_batches, feature_sources, groupings
 from .controls import Choice, Control, Slider
@@ -84,7 +85,7 @@ def draw(
     rows: Any,
 ) -> dict[str, Any]:
     where = (
-        f"{g.title} · {num_batches} × {batch_size:,} seeds {grouping} "
+        f"{titled(g, 'match degree')} · {num_batches} × {batch_size:,} seeds {grouping} "
         f"· fanouts {', '.join(map(str, fanouts))} · {sampled_on(device)}"
     )
     degrees = window[1]

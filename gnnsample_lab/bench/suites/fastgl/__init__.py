@@ -66,7 +66,7 @@ SUITES = (
     Suite(
         "fastgl-table4", "suites.fastgl.memory_io.table4",
         "match degrees of an epoch's mini-batches; needs no GPU",
-        columns={
+        rests_on=("match degree", "match spread"), columns={
             "batches": "num_batches", "rows a batch": "rows_per_batch", "average %": "average_percent",
             "spread %": "spread_percent", "next, as sampled %": "neighbours_as_sampled_percent",
             "greedy %": "neighbours_greedy_percent", "two-opt %": "neighbours_two_opt_percent",
@@ -80,7 +80,7 @@ SUITES = (
     Suite(
         "fastgl-table7", "suites.fastgl.memory_io.table7",
         "memory IO with random walks: all rows, Match, reorder",
-        columns={
+        rests_on=("match degree",), columns={
             "system": "system", "by": "transfer", "ms a batch": "io_ms", "epoch s": "io_s", "x": "speedup",
             "MB": "mb_per_batch", "reused %": "reused_percent",
         },
@@ -90,7 +90,7 @@ SUITES = (
     Suite(
         "fastgl-fig10", "suites.fastgl.memory_io.figure10",
         "memory IO against the cache ratio, Match with and without reorder",
-        columns={
+        rests_on=("match degree", "hit rate"), columns={
             "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": "io_ms", "x": "speedup",
             "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
             "reorder takes off": "reorder_gain",

@@ -20,7 +20,7 @@ SUITES = (
     ),
     Suite(
         "gnnlab-table2", "suites.gnnlab.caching.table2", "similarity of epochs' footprints; needs no GPU",
-        columns={
+        rests_on=("similarity",), columns={
             "sampler": "sampler", "similarity %": "similarity_percent", "least %": "least_percent",
             "most %": "most_percent",
         },
@@ -30,7 +30,7 @@ SUITES = (
     Suite(
         "gnnlab-fig4", "suites.gnnlab.extraction.figure4",
         "extract time and hit rate over cache ratio and dimension",
-        columns={
+        rests_on=("hit rate",), columns={
             "part": "part", "features": "num_features", "cached %": "cache_percent", "hit %": "hit_percent",
             "MB": "mb_per_batch", "extract ms": "extract_ms",
         },
@@ -42,7 +42,7 @@ SUITES = (
     Suite(
         "gnnlab-fig5", "suites.gnnlab.caching.figure5",
         "bytes moved: degree policy against the optimal; needs no GPU",
-        columns={
+        rests_on=("hit rate",), columns={
             "sampler": "sampler", "cached %": "cache_percent", "degree MB": "degree_mb",
             "presample MB": "presample_mb", "optimal MB": "optimal_mb", "degree over optimal": "degree_over_optimal",
         },
@@ -55,7 +55,7 @@ SUITES = (
     Suite(
         "gnnlab-fig10", "suites.gnnlab.caching.figure10",
         "hit rates: policies x graphs x samplers; needs no GPU",
-        columns={
+        rests_on=("hit rate",), columns={
             "sampler": "sampler", "policy": "policy", "hit %": "hit_percent", "of optimal": "of_optimal",
             "over degree": "over_degree",
         },
@@ -64,7 +64,7 @@ SUITES = (
     Suite(
         "gnnlab-fig11", "suites.gnnlab.caching.figure11",
         "hit rates over K and ratio, bytes over dimension; needs no GPU",
-        columns={
+        rests_on=("hit rate",), columns={
             "part": "part", "sampler": "sampler", "policy": "policy", "features": "num_features",
             "cached %": "cache_percent", "hit %": "hit_percent", "MB": "mb_per_batch",
         },
@@ -76,7 +76,7 @@ SUITES = (
     ),
     Suite(
         "gnnlab-fig12", "suites.gnnlab.extraction.figure12", "extract time of an epoch by caching policy",
-        columns={
+        rests_on=("hit rate",), columns={
             "model": "model", "policy": "policy", "cached %": "cache_percent", "hit %": "hit_percent",
             "ms a batch": "extract_ms", "epoch s": "extract_s", "less than random": "less_than_random",
         },

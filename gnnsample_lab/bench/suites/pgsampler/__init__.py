@@ -72,7 +72,7 @@ SUITES = (
     Suite(
         "pgsampler-table1", "suites.pgsampler.kernels.table1",
         "per hop: workload, preprocessing, kernel time, utilisation",
-        columns=_table1, paper=papers.PAPER.part("table I", papers.TABLE1), notes=_notes,
+        columns=_table1, paper=papers.PAPER.part("table I", papers.TABLE1), notes=_notes, rests_on=("frontier",),
     ),
     Suite(
         "pgsampler-fig8", "suites.pgsampler.kernels.figure8",
