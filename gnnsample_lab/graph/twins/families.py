@@ -408,20 +408,39 @@ class _Grid:
 def _first_root(function: Callable[[float], float | None], low: float, high: float) -> float | None:
     """The lowest argument at which a function turns from negative to positive; None where it never does.
 
-    The function has values on one stretch of arguments and None on both sides of it.
+    The function may have no value, None, at low and at high arguments; its last places on both sides are looked at.
     """
     steps = 32
-    before: tuple[float, float] | None = None
+    places: list[tuple[float, float]] = []
+    previous: tuple[float, float | None] = low, None
     for step in range(steps + 1):
         argument = low + (high - low) * step / steps
         value = function(argument)
-        if value is None:
-            continue
-        if value >= 0 and before is not None:
-            return _root(lambda x: function(x) or 0.0, before[0], argument, before[1], value)
-        if value < 0:
-            before = argument, value
+        if step and (value is None) != (previous[1] is None):
+            inside, outside = (previous[0], argument) if value is None else (argument, previous[0])
+            places.append(_last_place(function, inside, outside))
+        if value is not None:
+            places.append((argument, value))
+        previous = argument, value
+    for (left, below), (right, above) in itertools.pairwise(places):
+        if below < 0 <= above:
+            return _root(lambda x: function(x) or 0.0, left, right, below, above)
     return None
+
+
+def _last_place(
+    function: Callable[[float], float | None], inside: float, outside: float
+) -> tuple[float, float]:
+    """The argument nearest to ``outside`` at which a function that has a value ``inside`` has one, and the value."""
+    value = function(inside) or 0.0
+    for _ in range(40):
+        middle = (inside + outside) / 2
+        found = function(middle)
+        if found is None:
+            outside = middle
+        else:
+            inside, value = middle, found
+    return inside, value
 
 
 def _root(function: Callable[[float], float], low: float, high: float, below: float, above: float) -> float:

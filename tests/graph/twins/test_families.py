@@ -118,6 +118,12 @@ class TestFacts:
         assert families.table_gini(table) == pytest.approx(0.516, abs=0.03)
         assert families.table_wedges(table) == pytest.approx(335_781_273, rel=0.15)
 
+    def test_a_law_at_the_edge_of_what_its_family_can_do(self):
+        # Spreads beyond 1.59 cannot have this mean, and those that put a vertex at the maximum lie just below.
+        table = degree_table("power_law", 9498, 32.2463676563487, 4259)
+        assert_table(table, 9498, 306_276)
+        assert families.table_gini(table) > 0.8
+
     @pytest.mark.parametrize("family", FAMILIES)
     def test_a_higher_gini_gives_the_hubs_more(self, family):
         tables = [degree_table(family, 50_000, 12.0, 3000, gini=gini) for gini in (0.55, 0.65, 0.75)]
