@@ -541,6 +541,10 @@ def test_the_table_says_what_is_outside_and_by_how_much() -> None:
     assert "| `products-like` | 1 of 1 | 0 of 0 | 0.0 | yes | 21.0 / 20.4 to 21.0 f |" in text
     assert "Outside, x: rows, random training set 5 000 for 4 000." in text
     assert report.tables(record)[0].rows[0][:2] == ("x", "real")
+    match = cell(
+        "match degree", 70.0, 71.4, graph="m", beside="published", detail="", source="FastGL (ours 71.0)"
+    )
+    assert "m, match degree 70.0 for 71.4: FastGL (ours 71.0)." in table.markdown(record_of(match))
     found = {t.what: t for t in targets_of(record)}
     assert found["cells of a twin inside their tolerance"].measured == 50
     assert found["farthest cell of a twin"].measured == pytest.approx(2.5)

@@ -67,6 +67,12 @@ def notes(record: Record) -> list[str]:
             )
             more = f"; {len(outside) - FARTHEST} more" if len(outside) > FARTHEST else ""
             found.append(f"Outside, {graph}: {named}{more}.")
+        for cell in group:
+            # The text draws uniformly, the released sampler repeats its draws, and either may count the last batch.
+            if cell.beside == "published" and cell.quantity.startswith("match"):
+                found.append(
+                    f"{graph}, {cell.quantity} {_value(cell, cell.twin)} for {_original(cell)}: {cell.source}."
+                )
     return found
 
 
