@@ -132,6 +132,9 @@ def test_nine_cells_of_ten_inside_and_none_off_by_more_than_twice(
 def test_only_predicted_cells_reproduce_a_claim() -> None:
     found = verdict([cell(status=judge.GIVEN), cell(status=judge.FITTED), cell(), cell(twin=99.0)])
     assert (found.cells, found.inside, found.predicted, found.reproduced) == (4, 3, 2, 1)
+    assert not verdict([cell(status=judge.GIVEN), cell(status=judge.FITTED)]).accepted, (
+        "nothing was predicted"
+    )
     assert found.worst == "hit rate presample 10 %, random training set"
 
 
@@ -538,7 +541,7 @@ def test_the_table_says_what_is_outside_and_by_how_much() -> None:
     )  # fmt: skip
     text = table.markdown(record)
     assert "| `x` | 1 of 2 | 0 of 1 | 2.5 | **no** | 0.500 / 0.500 g | **5 000 / 4 000** |" in text
-    assert "| `products-like` | 1 of 1 | 0 of 0 | 0.0 | yes | 21.0 / 20.4 to 21.0 f |" in text
+    assert "| `products-like` | 1 of 1 | 0 of 0 | 0.0 | nothing predicted | 21.0 / 20.4 to 21.0 f |" in text
     assert "Outside, x: rows, random training set 5 000 for 4 000." in text
     assert report.tables(record)[0].rows[0][:2] == ("x", "real")
     match = cell(

@@ -161,11 +161,15 @@ def _lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in (header, cut, *rows)]
 
 
+def _accepted(accepted: bool, predicted: int) -> str:
+    return "yes" if accepted else "**no**" if predicted else "nothing predicted"
+
+
 def _summary(group: list[Cell]) -> list[str]:
     found = verdict(group)
     off = f"{found.worst_off:.1f}" if math.isfinite(found.worst_off) else "-"
     return [f"{found.inside} of {found.cells}", f"{found.reproduced} of {found.predicted}", off,
-            "yes" if found.accepted else "**no**"]  # fmt: skip
+            _accepted(found.accepted, found.predicted)]  # fmt: skip
 
 
 _SUMMARY = ("inside", "predicted inside", "farthest", "accepted")
