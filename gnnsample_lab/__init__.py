@@ -20,6 +20,8 @@ _EXPORTS = {
     "load_default": "graph",
     "load_or_twin": "graph",
     "rmat": "graph",
+    "twin": "graph",
+    "twin_statistics": "graph",
     "recency_weights": "graph",
     "UnknownDatasetError": "graph",
     "DatasetNotFoundError": "graph",

@@ -382,6 +382,19 @@ TABLE: dict[str, Entry] = {
             "name": text(),
         },
     ),
+    "twin": Entry(
+        lambda: lab.twin,
+        lambda: {"graph_or_statistics": small()},
+        {
+            "graph_or_statistics": [None, 3, "arxiv-like", [1], {}, {"format": 2}, {"format": 3}, THING, HOSTILE],
+            "seed": SEED,
+            "device": device(),
+            "scale": number(0, -1, 1e9, 1e300),
+            "features": choice(),
+            "name": text(none=True),
+        },
+    ),
+    "twin_statistics": Entry(lambda: lab.twin_statistics, lambda: {"graph": small()}, {"graph": graph()}),
     "recency_weights": Entry(
         lambda: lab.recency_weights,
         lambda: {"graph": small()},

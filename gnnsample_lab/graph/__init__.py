@@ -11,6 +11,7 @@ from gnnsample_lab.graph.errors import (
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.load import load, load_default, load_or_twin
 from gnnsample_lab.graph.recency import recency_weights
+from gnnsample_lab.graph.twins.twin import twin, twin_statistics
 
 __all__ = [
     "CorruptDataError",
@@ -25,4 +26,6 @@ __all__ = [
     "random_weights",
     "recency_weights",
     "rmat",
+    "twin",
+    "twin_statistics",
 ]

@@ -31,7 +31,7 @@ from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.sources.locks import Busy, exclusive
 
 FORMAT = "gnnsample_lab csc"
-VERSION = 2
+VERSION = 3
 _META = "graph.json"
 _CHUNK_BYTES = 1 << 24
 _TEMPORARY = re.compile(r"\.(?P<target>.+-.+)\.[a-z0-9_]{8}")
@@ -99,7 +99,7 @@ def write(target: Path, graph: Graph, stamp: str) -> None:
                     files[key] = {"file": path.name, "crc32": crc, **_identity(path)}
             _write_meta(temporary / _META, {
                 "format": FORMAT, "version": VERSION, "stamp": stamp, "name": graph.name,
-                "num_classes": graph.num_classes, "is_synthetic": graph.is_synthetic,
+                "num_classes": graph.num_classes, "is_synthetic": graph.is_synthetic, "generator": graph.version,
                 "max_in_degree": graph.max_in_degree, "files": files,
             })  # fmt: skip
             temporary.chmod(0o755)  # mkdtemp makes it private, but a shared data root is shared
@@ -228,7 +228,7 @@ def _open(target: Path, stamp: str) -> Graph | None:
         graph = Graph(
             arrays["indptr"], arrays["indices"], arrays.get("edge_weight"), arrays.get("feat"),
             arrays.get("label"), splits, int(meta["num_classes"]), str(meta["name"]),
-            bool(meta["is_synthetic"]),
+            bool(meta["is_synthetic"]), version=None if meta["generator"] is None else int(meta["generator"]),
             validate=False,
         )  # fmt: skip
         graph._known["max_in_degree"] = int(meta["max_in_degree"])

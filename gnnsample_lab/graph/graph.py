@@ -35,6 +35,7 @@ class Graph:
         is_synthetic: True for generated graphs; every figure title says so.
         edge_ids: int64[E], the index that each edge had where the graph came from (``edge_index`` of a PyG
             ``Data``), or None where nobody needs to know.
+        version: of the generator of a twin; None for all other graphs.
         validate: False skips the checks that read every edge (arrays that were checked before).
 
     Raises:
@@ -53,6 +54,7 @@ class Graph:
     name: str = "graph"
     is_synthetic: bool = False
     edge_ids: Any = None
+    version: int | None = None
     validate: InitVar[bool] = True
     _known: dict[str, int] = field(init=False, default_factory=dict)
     """What has been computed of the topology."""

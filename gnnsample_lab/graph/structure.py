@@ -60,8 +60,14 @@ def clustering(links: Skeleton) -> np.ndarray:
     """float64[N]: local clustering, the share of a vertex's pairs of neighbours that are linked; 0 below degree 2."""
     degrees = links.degrees
     pairs = degrees * (degrees - 1) / 2
-    corners = _triangles(links.indptr, links.indices, degrees)
+    corners = _triangles(*_onward(links.indptr, links.indices, degrees))
     return np.divide(corners, pairs, out=np.zeros(len(degrees)), where=pairs > 0)
+
+
+def triangle_sides(links: Skeleton, large: np.ndarray, small: np.ndarray) -> tuple[int, int, int]:
+    """Sides of all triangles, of those inside a small community, and of those inside a large but no small one."""
+    every, in_small, in_large = _triangle_sides(*_onward(*links, links.degrees), large, small)
+    return int(every), int(in_small), int(in_large)
 
 
 def degree_correlation(links: Skeleton) -> float:
@@ -107,8 +113,8 @@ def modularity(links: Skeleton, labels: np.ndarray) -> float:
 
 
 @njit(cache=True)
-def _triangles(indptr: Any, indices: Any, degrees: Any) -> Any:
-    """Triangles at each vertex; each edge is walked from its end of lower degree, which bounds the work by E ** 1.5."""
+def _onward(indptr: Any, indices: Any, degrees: Any) -> Any:
+    """Neighbour lists ``(indptr, indices)`` with each edge once, at its end of lower degree: even hubs have few."""
     n = len(degrees)
     ahead = np.zeros(n + 1, np.int64)
     onward = np.empty(len(indices) // 2, np.int64)
@@ -120,6 +126,13 @@ def _triangles(indptr: Any, indices: Any, degrees: Any) -> Any:
                 onward[used] = u
                 used += 1
         ahead[v + 1] = used
+    return ahead, onward
+
+
+@njit(cache=True)
+def _triangles(ahead: Any, onward: Any) -> Any:
+    """Triangles at each vertex, in time E ** 1.5 at most."""
+    n = len(ahead) - 1
     count = np.zeros(n, np.int64)
     seen = np.full(n, -1, np.int64)
     for v in range(n):
@@ -136,6 +149,29 @@ def _triangles(indptr: Any, indices: Any, degrees: Any) -> Any:
             count[u] += found
             count[v] += found
     return count
+
+
+@njit(cache=True)
+def _triangle_sides(ahead: Any, onward: Any, large: Any, small: Any) -> Any:
+    """Sides of triangles: all, inside a small community, and inside a large but no small one."""
+    n = len(ahead) - 1
+    seen = np.full(n, -1, np.int64)
+    sides = np.zeros(3, np.int64)
+    for v in range(n):
+        for i in range(ahead[v], ahead[v + 1]):
+            seen[onward[i]] = v
+        for i in range(ahead[v], ahead[v + 1]):
+            u = onward[i]
+            for j in range(ahead[u], ahead[u + 1]):
+                w = onward[j]
+                if seen[w] == v:
+                    sides[0] += 3
+                    for a, b in ((v, u), (u, w), (v, w)):
+                        if small[a] == small[b]:
+                            sides[1] += 1
+                        elif large[a] == large[b]:
+                            sides[2] += 1
+    return sides
 
 
 @njit(cache=True)

@@ -140,13 +140,15 @@ class CpuBackend:
         spread(count, num_draws)
         return total
 
-    def features(self, labels: np.ndarray, num_classes: int, num_features: int, seed: int) -> np.ndarray:
-        """float32[N, F]: class centroids plus noise."""
+    def features(
+        self, labels: np.ndarray, num_classes: int, num_features: int, seed: int, signal: int | None = None
+    ) -> np.ndarray:
+        """float32[N, F]: class centroids, ``signal`` / 128 from 0 in every column, plus noise."""
         from gnnsample_lab.graph.edgewise import draws_cpu
 
         k0, k1 = seed_words(seed)
         signs = centroid_signs(num_classes, num_features, seed)
-        signal = feature_signal(num_features)
+        signal = feature_signal(num_features) if signal is None else signal
         out = np.empty((len(labels), num_features), dtype=np.float32)
         spread(
             lambda i, j: draws_cpu.class_features(i, signal, k0, k1, labels[i:j], signs, out[i:j]),

@@ -76,12 +76,15 @@ class GpuBackend:
         result: np.ndarray = counts.get().astype(np.int64)
         return result
 
-    def features(self, labels: Any, num_classes: int, num_features: int, seed: int) -> Any:
-        """float32[N, F]: class centroids plus noise."""
+    def features(
+        self, labels: Any, num_classes: int, num_features: int, seed: int, signal: int | None = None
+    ) -> Any:
+        """float32[N, F]: class centroids, ``signal`` / 128 from 0 in every column, plus noise."""
+        signal = feature_signal(num_features) if signal is None else signal
         out = self.xp.empty((len(labels), num_features), dtype=np.float32)
         self._launch(
             "class_features", len(labels) * ((num_features + 3) // 4), np.int64(len(labels)),
-            np.uint32(num_features), np.uint32(feature_signal(num_features)), np.uint64(seed), labels, out,
+            np.uint32(num_features), np.uint32(signal), np.uint64(seed), labels, out,
         )  # fmt: skip
         return out
 

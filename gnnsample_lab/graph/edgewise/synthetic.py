@@ -88,7 +88,7 @@ def twin(
         graph = Graph(
             indptr, indices, _weights(backend, indptr, indices, seed) if weighted else None, feat, label,
             _splits(backend, plan, entry, scale), plan.num_classes if label is not None else 0,
-            entry["name"], True, validate=False,
+            entry["name"], True, version=GENERATOR_VERSION, validate=False,
         )  # fmt: skip
         return graph.to(device)
 
@@ -250,6 +250,16 @@ def _places(backend: Any, plan: Plan, place: int, count: int, first: int = 0) ->
         vertices = scatter_ids(bijection(plan.num_nodes, plan.seed, RANKS), vertices + first)
     vertices.sort()
     return vertices
+
+
+def backend_of(xp: Any) -> Any:
+    """The backend that draws on NumPy or CuPy."""
+    return _placed("cpu" if xp is np else "cuda")
+
+
+def uniform_weights(xp: Any, indptr: Any, indices: Any, seed: int) -> Any:
+    """float32[E] in [1, 5), a function of an edge's ends."""
+    return _weights(backend_of(xp), indptr, indices, seed)
 
 
 def _placed(device: str) -> Any:

@@ -32,6 +32,18 @@ def bits(xp: Any, seed: int, stream: int, start: int, stop: int, count: int) -> 
     return (words(xp, seed, stream, start, stop) >> np.uint64(64 - count)).view(np.int64)
 
 
+def pair_words(xp: Any, low: Any, high: Any, seed: int) -> Any:
+    """int64 in ``[0, 2**32)``: a word for each pair of vertices (int64 below 2**31)."""
+    x = (low << 32 | high).view(np.uint64)
+    x ^= np.uint64(_mixed(seed ^ 0x5851F42D4C957F2D))
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return (x >> np.uint64(32)).view(np.int64)
+
+
 def _mixed(x: int) -> int:
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
