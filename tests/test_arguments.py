@@ -390,7 +390,7 @@ TABLE: dict[str, Entry] = {
             "seed": SEED,
             "device": device(),
             "scale": number(0, -1, 1e9, 1e300),
-            "features": choice(),
+            "features": [v for v in choice() if v is not True],
             "name": text(none=True),
         },
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import real, text
+from gnnsample_lab.checks import real, shown, text
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import array_module
@@ -65,13 +65,15 @@ def twin(
 
     Raises:
         TypeError: neither a graph nor a mapping.
-        ValueError: statistics that do not fit together, naming the key; ``scale`` out of range.
+        ValueError: statistics that do not fit together, naming the key; another argument out of range.
         MemoryError: too large for this machine, naming a ``scale`` that fits.
         RuntimeError: ``device="cuda"`` without a GPU.
     """
     if isinstance(graph_or_statistics, Graph):
         graph_or_statistics = twin_statistics(graph_or_statistics)
-    statistics = check_statistics(graph_or_statistics)
+    if not isinstance(features, bool) and not (isinstance(features, str) and features == "auto"):
+        raise ValueError(f"features must be True, False or 'auto' (got {shown(features)})")
+    statistics = check_statistics(graph_or_statistics, "graph_or_statistics")
     scale = real("scale", scale, above=0)
     name = f"{statistics.get('name', 'graph')}-twin" if name is None else text("name", name)
     if statistics["num_nodes"] * scale > synthetic.MAX_NODES:
