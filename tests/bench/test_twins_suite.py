@@ -184,6 +184,8 @@ def test_sources_tell_what_is_given_and_what_was_fitted() -> None:
     assert status("hit rate", "presample 10 %") == status("rows") == judge.PREDICTED
     assert status("hit rate", "random 10 %") == judge.GIVEN, "it follows from the ratio"
     assert judge.status_of("gini", "", "", "", {}) == judge.PREDICTED
+    made = {"clustering": "measured on the graph", "cliques": "fitted to clustering, by generating"}
+    assert judge.status_of("clustering", "", "", "", made) == judge.GIVEN
     assert judge.status_of("clustering", "", "", "", {"clustering": "fitted to clustering"}) == judge.FITTED
 
 
@@ -621,6 +623,27 @@ def test_titles_say_when_a_twin_is_not_comparable(accepted_products: None) -> No
         claims.comparable("products-like", "speed")
 
 
+def test_twins_of_graphs_at_hand_are_known_by_name_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(claims, "recorded", lambda: record_of(cell(graph="ogbl-ddi")))
+    assert claims.said("t", "ogbl-ddi-twin", True, "hit rate", 3) == "t"
+    assert claims.said("t", "mine-twin", True, "hit rate", 3) == "t, not comparable with the original"
+    assert claims.said("t", "any name", True, "hit rate", 3) == "t, not comparable with the original"
+    assert claims.said("t", "random", True, "hit rate", None) == "t", "a made-up graph that stands for none"
+    ring = undirected([(v, (v + 1) % 60) for v in range(60)], 60, "ring")
+    assert claims.titled(lab.twin(ring, device="cpu"), "rows").endswith("not comparable with the original")
+    assert claims.titled(ring, "rows") == "ring"
+
+
+def test_lists_of_pairs_that_pass_for_arcs_are_told(drawn_graphs: dict[str, Any]) -> None:
+    assert beside_real.one_way(drawn_graphs["path"]) and beside_real.one_way(drawn_graphs["star"])
+    assert not beside_real.one_way(drawn_graphs["cycle"]) and not beside_real.one_way(
+        drawn_graphs["complete"]
+    )
+    record = record_of(cell(graph="x"))
+    record["compared"]["x"]["remark"] = "written down one way"
+    assert "x: written down one way." in table.markdown(record)
+
+
 def test_recorded_figures_on_twins_carry_the_remark(accepted_products: None) -> None:
     row = {
         "graph": "products-like",
@@ -761,6 +784,20 @@ def test_a_twin_is_measured_in_every_published_setting() -> None:
         assert all(math.isfinite(one.twin) for one in cells), [
             judge.label(one) for one in cells if not math.isfinite(one.twin)
         ]
+
+
+def test_twins_are_made_of_nothing_but_statistics() -> None:
+    graph = random_graph(300, 1500)
+    statistics, (one, other) = beside_real.twins_of(graph, (0, 1))
+    assert json.loads(json.dumps(statistics)) == statistics
+    assert one.is_synthetic and one.num_nodes == 300 and one.device == "cpu"
+    assert not np.array_equal(one.indices, other.indices)
+    again = lab.twin(statistics, seed=1, device="cpu")
+    assert np.array_equal(other.indices, again.indices)
+    plan = Plan(8, (3, 2))
+    looks = [metrics.structural(g) for g in (graph, one)]
+    given = beside_real.cells_of("g", plan, looks[:1], looks[1:], statistics["sources"])
+    assert {c.status for c in given} == {judge.GIVEN} and verdict(given).inside == len(given)
 
 
 def strangers(graph: lab.Graph, seeds: Sequence[int]) -> tuple[dict[str, Any], list[lab.Graph]]:

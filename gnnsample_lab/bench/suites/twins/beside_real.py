@@ -85,7 +85,18 @@ def compare(session: Session, case: Case) -> tuple[list[Cell], dict[str, Any]]:
         "twin_share_percent": 100 * float(np.median([look[Key("rows", "", "random")] for look in looks]))
         / graph.num_nodes, "seconds": time.perf_counter() - began,
     }  # fmt: skip
+    if one_way(graph):
+        about["remark"] = (
+            "the file lists every pair once, and all edges lead from lower to higher ids or all the other way: their "
+            "direction is how the file was written, which no twin repeats"
+        )
     return cells, about
+
+
+def one_way(graph: Any) -> bool:
+    """Whether all edges lead from lower to higher ids, or all from higher to lower: a list of pairs, not of arcs."""
+    src, dst = graph.indices, np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    return bool(len(src)) and bool((src < dst).all() or (src > dst).all())
 
 
 def counts(key: Key) -> bool:

@@ -68,19 +68,19 @@ def said(title: str, name: str, is_synthetic: bool, quantity: str, version: int 
         quantity: as in :func:`comparable`.
         version: of the generator; None where a record does not tell.
     """
-    if not is_synthetic or not stands_for_another(name):
+    if not is_synthetic or not stands_for_another(name, version):
         return title
     if version == VERSION and comparable(name, quantity):
         return title
     return f"{title}, {NOT_COMPARABLE}"
 
 
-def stands_for_another(name: str) -> bool:
-    """Whether a generated graph is the twin of some original."""
+def stands_for_another(name: str, version: int | None = None) -> bool:
+    """Whether a generated graph is the twin of some original: the catalogue says so, or it has a generator's version."""
     from gnnsample_lab.graph.catalogue import entries
 
     entry = entries().get(name.partition("@")[0])
-    return bool(entry.get("twin_of")) if entry else "twin" in name
+    return bool(entry.get("twin_of")) if entry else version is not None or name.endswith(table.TWIN)
 
 
 class TwinsTable:

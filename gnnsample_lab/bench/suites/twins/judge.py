@@ -206,6 +206,9 @@ def status_of(
     behind a name that it is not part of is a remark. A cache of random vertices hits as often as its ratio says, so
     that this rate is given too.
 
+    A source such as ``fitted to clustering, by generating`` names no cell: there one parameter was set so that another,
+    which was given, comes out.
+
     Args:
         quantity, detail, training, setting: of the cell.
         sources: parameter -> text, from the statistics that the twin was made of.

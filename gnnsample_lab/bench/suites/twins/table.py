@@ -12,6 +12,8 @@ from .judge import ENOUGH, FITTED, GIVEN, PREDICTED, WORST, Cell, cell_of, label
 
 BEGIN, END = "<!-- twins: begin -->", "<!-- twins: end -->"
 """Marks of the table in the README."""
+TWIN = "-twin"
+"""How names of twins end that were made of a graph at hand."""
 FARTHEST = 3
 """Cells outside that are named for each graph."""
 
@@ -67,6 +69,9 @@ def notes(record: Record) -> list[str]:
             )
             more = f"; {len(outside) - FARTHEST} more" if len(outside) > FARTHEST else ""
             found.append(f"Outside, {graph}: {named}{more}.")
+        remark = record.get("compared", {}).get(graph, {}).get("remark")
+        if remark:
+            found.append(f"{graph}: {remark}.")
         for cell in group:
             # The text draws uniformly, the released sampler repeats its draws, and either may count the last batch.
             if cell.beside == "published" and cell.quantity.startswith("match"):
@@ -149,8 +154,11 @@ def _entry(cell: Cell | None) -> str:
 
 
 def _find(group: Iterable[Cell], pick: _Pick, setting: str | None = None) -> Cell | None:
+    """The cell of a column; of a directed graph that of its out-degrees."""
+    quantity, detail, training = pick
+    details = (detail, f"out, {detail}" if detail else "out")
     for cell in group:
-        same = (cell.quantity, cell.detail, cell.training) == pick
+        same = (cell.quantity, cell.training) == (quantity, training) and cell.detail in details
         if same and (setting is None or cell.setting == setting):
             return cell
     return None
@@ -232,7 +240,7 @@ def is_comparable(
     """
     if record is None:
         return False
-    names = {graph, *_originals(graph)}
+    names = {graph, graph.removesuffix(TWIN), *_originals(graph)}
     rest = [
         cell for group in cells(record).values() for cell in group
         if _base(cell.graph) in names and cell.quantity == quantity and (holds is None or holds(cell))
