@@ -76,7 +76,7 @@ def said(title: str, name: str, is_synthetic: bool, quantity: str, version: int 
 
 
 def stands_for_another(name: str, version: int | None = None) -> bool:
-    """Whether a generated graph is the twin of some original: the catalogue says so, or it has a generator's version."""
+    """Whether a generated graph is the twin of some original: by the catalogue, or by its generator's version."""
     from gnnsample_lab.graph.catalogue import entries
 
     entry = entries().get(name.partition("@")[0])
