@@ -110,8 +110,8 @@ class _Links:
         return self.runs[0] if self.runs else self.xp.zeros(0, dtype=np.int64)
 
     def _merge(self) -> None:
-        last = self.runs.pop()
-        both = self.xp.concatenate([self.runs.pop(), last])
+        both = self.xp.concatenate(self.runs[-2:])
+        del self.runs[-2:]
         # NumPy's stable sort merges two sorted runs in linear time; CuPy has a radix sort.
         both.sort(kind="stable") if self.xp is np else both.sort()
         self.runs.append(both)
