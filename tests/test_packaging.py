@@ -98,7 +98,7 @@ def test_wheel_declares_command_extras_and_licence(wheel: Path, names: set[str])
         metadata = archive.read(f"{info}/METADATA").decode()
         licence = archive.read(f"{info}/licenses/LICENSE").decode()
     assert "gnnsample-lab = gnnsample_lab.cli:main" in commands
-    for extra in ("cuda12", "cuda13", "pyg", "dev"):
+    for extra in ("cuda12", "cuda13", "distributed", "pyg", "dev"):
         assert f"Provides-Extra: {extra}\n" in metadata
     assert "Requires-Python: >=3.11" in metadata
     assert "License-Expression: Apache-2.0" in metadata

@@ -32,9 +32,9 @@ LAYERS = (
     "minibatch",
     "features",
     "compute",
+    "distributed",
     "pipeline",
     "pyg",
-    "distributed",
     "systems",
     "bench",
     "doctor",
@@ -177,7 +177,8 @@ def test_the_library_does_not_know_the_widgets() -> None:
 
 def _declared() -> set[str]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    requirements = [*project["dependencies"], *project["optional-dependencies"]["pyg"]]
+    extras = project["optional-dependencies"]
+    requirements = [*project["dependencies"], *extras["distributed"], *extras["pyg"]]
     return {re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0].lower() for requirement in requirements}
 
 

@@ -1,0 +1,29 @@
+"""Many processes, one sample: parts of a graph, ranks that hold them, and what travels between them.
+
+``lab.distributed`` loads a name on its first use, and nothing here imports torch before a rank needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_EXPORTS: dict[str, str] = {}
+"""Public names, and the modules below this one that have them."""
+_MODULES: tuple[str, ...] = ()
+
+__all__ = [*_EXPORTS, *_MODULES]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name in _EXPORTS:
+        value = getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
