@@ -11,11 +11,11 @@ import numpy as np
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import rows_of
 from gnnsample_lab.graph.edgewise.plan import RANKS, bijection, scatter_ids
-from gnnsample_lab.graph.twins.plan import ONE, Plan, group_of
+from gnnsample_lab.graph.twins.plan import ONE, Plan
 from gnnsample_lab.graph.twins.words import bits
 
 _IN_SHARE, _BOTH, _WAY = 900, 901, 902
-_CORRECTIONS = 4
+_CORRECTIONS = 8
 _MOST = 1 << 32
 SORTED_AT_ONCE = 1 << 28
 
@@ -35,21 +35,35 @@ class Edges:
 
     Args:
         pairs: as :class:`.pairs.Skeleton` has them.
+        group: int16[N], as :class:`.pairs.Skeleton` has them.
         direction: of :mod:`.statistics`; None gives every pair both directions.
 
-    A pair that is linked one way points to v rather than to u with probability s[v] / (s[u] + s[v]) (Bradley and
-    Terry's model). The scores s start from the in-shares of the vertices and are corrected a few times, so that
-    in-degrees come out as asked for.
+    A pair that is linked one way points to v rather than to u with odds of s[v] to s[u] (Bradley and Terry's model),
+    times the odds of their groups where roles are known. The scores s are corrected a few times, so that in-degrees
+    come out as asked for.
     """
 
     def __init__(
-        self, plan: Plan, pairs: Any, ids: Any, direction: Mapping[str, Any] | None, xp: Any, chunk: int
+        self,
+        plan: Plan,
+        pairs: Any,
+        ids: Any,
+        group: Any,
+        direction: Mapping[str, Any] | None,
+        xp: Any,
+        chunk: int,
     ) -> None:
-        self.plan, self.pairs, self.ids, self.xp, self.chunk = plan, pairs, ids, xp, chunk
+        self.plan, self.pairs, self.ids, self.group, self.xp, self.chunk = plan, pairs, ids, group, xp, chunk
         self.mask = (1 << plan.bits) - 1
         self.scores = None
         if direction is not None:
             self.reciprocity = int(direction["reciprocity"])
+            self.odds, self.groups = None, len(plan.mixing)
+            if direction.get("roles"):
+                one_way = np.array(direction["roles"]["towards"], dtype=np.int64)
+                back = one_way + one_way.T
+                share = np.where(back > 0, one_way * ONE // np.maximum(back, 1), ONE // 2)
+                self.odds = xp.asarray(np.clip(share, 1, ONE - 1).ravel())
             self.scores = self._scores(np.array(direction["in_share"], dtype=np.int64))
 
     def spans(self, count: int) -> Iterator[tuple[int, int]]:
@@ -73,21 +87,26 @@ class Edges:
         """How likely, in 1/ONE, a one-way link of two ranks points to the higher one."""
         assert self.scores is not None
         one, two = self.scores[low], self.scores[high]
-        return two * ONE // (one + two)
+        if self.odds is not None:
+            a, b = self.group[low].astype(np.int64), self.group[high].astype(np.int64)
+            # Scores are below 2**32 and odds below 2**16: eight bits go, so that a share of them fits in 63.
+            one = one * self.odds[b * self.groups + a] >> 8
+            two = two * self.odds[a * self.groups + b] >> 8
+        return two * ONE // self.xp.maximum(one + two, 1)
 
     def _scores(self, in_share: np.ndarray) -> Any:
         xp, plan, n = self.xp, self.plan, self.plan.num_nodes
         degrees = xp.asarray(plan.degrees)
-        first = xp.asarray(group_of(plan.degrees) * in_share.shape[1])
         quantiles = xp.asarray(in_share.ravel())
         offsets = xp.asarray(np.concatenate([[0], np.cumsum(plan.counts)]))
         scores, aim = xp.empty(n, dtype=np.int64), xp.empty(n, dtype=np.int64)
         for start, stop in self.spans(n):
             place = rows_of(offsets, start, stop)
             u = bits(xp, plan.seed, _IN_SHARE, start, stop, 16)
-            at = first[place] + (u >> 12)
+            at = self.group[start:stop].astype(np.int64) * in_share.shape[1] + (u >> 12)
             share = quantiles[at] + ((quantiles[at + 1] - quantiles[at]) * (u & 4095) >> 12)
-            scores[start:stop] = xp.clip(share * ONE // xp.maximum(ONE - share, 1), 1, _MOST)
+            start_at = share * ONE // xp.maximum(ONE - share, 1) if self.odds is None else ONE
+            scores[start:stop] = xp.clip(start_at, 1, _MOST)
             aim[start:stop] = share * degrees[place]
         self.scores = scores
         for _ in range(_CORRECTIONS):

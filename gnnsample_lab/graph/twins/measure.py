@@ -14,7 +14,7 @@ from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.structure import Skeleton, clustering, communities, skeleton, triangle_sides
 from gnnsample_lab.graph.twins.nodes import community_classes
 from gnnsample_lab.graph.twins.pairs import skeleton as make_skeleton
-from gnnsample_lab.graph.twins.plan import BINS, ONE, bin_of, group_of
+from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, bin_of, octave_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, WEIGHT_QUANTILES, plan_of
 
 MAX_COMMUNITIES = 4096
@@ -31,7 +31,7 @@ def measure(graph: Graph) -> dict[str, Any]:
     links = skeleton(graph)
     degrees = links.degrees
     local = clustering(links)
-    groups = group_of(degrees)
+    groups = octave_of(degrees)
     num_groups = int(groups.max(initial=0)) + 1
     dst, src = rows_of(links.indptr), links.indices
     small, _large, parts = _communities(links, local, dst)
@@ -170,7 +170,7 @@ def _fewer(small: np.ndarray, large: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _direction(
-    graph: Graph, links: Skeleton, groups: np.ndarray, num_groups: int
+    graph: Graph, links: Skeleton, octaves: np.ndarray, num_octaves: int
 ) -> tuple[dict[str, Any] | None, int]:
     """Reciprocity and in-shares, None where every edge has its reverse; and the number of distinct edges."""
     dst, src = rows_of(to_host(graph.indptr)), to_host(graph.indices).astype(np.int64)
@@ -185,14 +185,28 @@ def _direction(
     pairs = len(links.indices) // 2
     one_in = np.bincount(dst[~both], minlength=n)
     one_way = one_in + np.bincount(src[~both], minlength=n)
-    share = np.divide(one_in, one_way, out=np.zeros(n), where=one_way > 0)
+    share = np.divide(one_in, one_way, out=np.full(n, 0.5), where=one_way > 0)
+    role = np.minimum((ROLES * share).astype(np.int64), ROLES - 1)
+    group = octaves * ROLES + role
+    count = num_octaves * ROLES
     everywhere = np.quantile(share[one_way > 0], np.linspace(0, 1, QUANTILES))
     rows = []
-    for g in range(num_groups):
-        own = share[(groups == g) & (one_way > 0)]
+    for g in range(count):
+        own = share[(group == g) & (one_way > 0)]
         rows.append(np.quantile(own, np.linspace(0, 1, QUANTILES)) if len(own) else everywhere)
-    shares = np.rint(ONE * np.array(rows)).astype(np.int64)
-    return {"reciprocity": round(ONE * int(both.sum()) / 2 / pairs), "in_share": shares.tolist()}, len(keys)
+    of_dst, of_src = rows_of(links.indptr), links.indices
+    mixing = np.bincount(group[of_dst] * count + group[of_src], minlength=count**2)
+    towards = np.bincount(group[src[~both]] * count + group[dst[~both]], minlength=count**2)
+    direction = {
+        "reciprocity": round(ONE * int(both.sum()) / 2 / pairs),
+        "in_share": np.rint(ONE * np.array(rows)).astype(np.int64).tolist(),
+        "roles": {
+            "vertices": np.bincount(group, minlength=count).reshape(num_octaves, ROLES).tolist(),
+            "mixing": mixing.reshape(count, count).tolist(),
+            "towards": towards.reshape(count, count).tolist(),
+        },
+    }
+    return direction, len(keys)
 
 
 def _labels(graph: Graph, links: Skeleton, dst: np.ndarray) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.graph.csc import rows_of
-from gnnsample_lab.graph.twins.plan import ONE, Plan, group_of
+from gnnsample_lab.graph.twins.plan import ONE, Plan, octave_of
 from gnnsample_lab.graph.twins.words import bits
 
 _PURE, _CLASS, _TRAIN, _ORDER = 910, 911, 912, 913
@@ -73,7 +73,7 @@ def splits(
         wanted[name] = min(max(1, (2 * count * n + total) // (2 * total)), n) if count else 0
     by_community, by_degree = training.get("by_community"), training.get("by_degree")
     of_community = np.full(len(plan.size), ONE) if by_community is None else np.array(by_community)[kept]
-    groups = group_of(plan.degrees)
+    groups = octave_of(plan.degrees)
     of_degree = np.full(len(groups), ONE) if by_degree is None else np.array(by_degree)[groups]
     of_community, of_degree = xp.asarray(of_community), xp.asarray(of_degree)
     offsets = xp.asarray(np.concatenate([[0], np.cumsum(plan.counts)]))

@@ -30,9 +30,10 @@ from gnnsample_lab.graph.twins.plan import (
     ONE,
     ONE_PART_BELOW,
     PARTS,
+    ROLES,
     Plan,
     bin_of,
-    group_of,
+    octave_of,
 )
 from gnnsample_lab.graph.twins.words import bits
 
@@ -41,17 +42,18 @@ SEGMENT = 1 << 28
 """Half-edges that are sorted at once; part of what a graph is, since a pair lies within one segment."""
 
 # Streams of words; a round takes three.
-_NOISE, _CLIQUE_LIST, _CLIQUE_ORDER, _CLIQUE_SIZE, _ROUNDS, _SWAPS = 1, 2, 3, 16, 64, 256
+_NOISE, _CLIQUE_LIST, _CLIQUE_ORDER, _ROLE, _CLIQUE_SIZE, _ROUNDS, _SWAPS = 1, 2, 3, 4, 16, 64, 256
 _LEVEL_BITS = (len(CLIQUE_SIZES) - 1).bit_length()
 _ORDER_BITS = 20
 
 
 class Skeleton(NamedTuple):
     """``pairs``: int64[P], ``lower rank << bits | higher rank``, ascending; ``small``: int32[N], community by rank;
-    ``unpaired``: half-edges that found no partner."""
+    ``group``: int16[N], group of degrees and roles; ``unpaired``: half-edges that found no partner."""
 
     pairs: Any
     small: Any
+    group: Any
     unpaired: int
 
 
@@ -61,7 +63,7 @@ def skeleton(plan: Plan, xp: Any, chunk: int = 1 << 24, segment: int = SEGMENT) 
     maker.cliques()
     maker.rounds()
     maker.swaps()
-    return Skeleton(maker.links.all(), maker.small, int(maker.left.sum()))
+    return Skeleton(maker.links.all(), maker.small, maker.group, int(maker.left.sum()))
 
 
 class _Links:
@@ -127,7 +129,7 @@ class _Maker:
         self.links = _Links(xp)
         self.degree_class = self._degree_classes()
         self.left = xp.asarray(plan.degrees.astype(np.int32))[self.degree_class]
-        self.group_of_class = xp.asarray(group_of(plan.degrees))
+        self.group = self._groups()
         self.small = self._communities()
         ends = xp.bincount(self.small, self.left, self.num_small).astype(np.int64)
         self.inside_aim = self._aims(ends)
@@ -152,6 +154,24 @@ class _Maker:
         out = xp.empty(self.n, dtype=np.int32)
         for start, stop in self._spans(self.n):
             out[start:stop] = rows_of(offsets, start, stop)
+        return out
+
+    def _groups(self) -> Any:
+        """int16[N]: the octave of each rank's degree, and where there are roles one of them in proportion."""
+        xp, plan = self.xp, self.plan
+        octave = xp.asarray(octave_of(plan.degrees))
+        out = xp.empty(self.n, dtype=np.int16)
+        if plan.roles is not None:
+            ends = np.cumsum(plan.roles, axis=1)
+            shares = ends * ONE // np.maximum(ends[:, -1:], 1) + np.arange(len(ends))[:, None] * ONE
+            shares = xp.asarray(shares.ravel())
+        for start, stop in self._spans(self.n):
+            own = octave[self.degree_class[start:stop]]
+            if plan.roles is not None:
+                u = bits(xp, plan.seed, _ROLE, start, stop, 16)
+                role = xp.searchsorted(shares, own * ONE + u, side="right") - own * ROLES
+                own = own * ROLES + xp.minimum(role, ROLES - 1)
+            out[start:stop] = own
         return out
 
     def _communities(self) -> Any:
@@ -215,7 +235,7 @@ class _Maker:
         self.mixed += table + table.T
 
     def _group(self, vertices: Any) -> Any:
-        return self.group_of_class[self.degree_class[vertices]]
+        return self.group[vertices].astype(np.int64)
 
     # ---- 1: cliques ---------------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from gnnsample_lab.graph.csc import key_bits
 ONE = 1 << 16
 """Shares are in units of 1 / ONE."""
 BINS = 64
+ROLES = 6
+"""Of vertices in directed graphs: from those that point to others alone to those that are pointed to alone."""
 CLIQUE_SIZES = (
     3, 4, 5, 6, 8, 10, 13, 17, 22, 29, 38, 50, 66, 87, 115, 150, 200, 260, 340, 450, 590, 780, 1030, 1360, 1800, 2400,
     3200, 4200, 5600, 7400,
@@ -41,7 +43,9 @@ class Plan:
         factor: int64[S], clustering of a community against that of its degrees elsewhere, in 1/ONE.
         inside, inside_large: int64[S], int64[L], share of the edge ends that stay in the small, the large community.
         clique_small, clique_large: share of clique corners shuffled in the small, and else in the large community.
-        mixing: int64[G, G], edge ends by the :func:`group_of` of the degrees at both ends; symmetric.
+        mixing: int64[G, G], edge ends by the groups of the vertices at both ends; symmetric. A group is an octave of
+            degree (:func:`octave_of`) or, in directed graphs that have them, an octave and a role.
+        roles: int64[octaves, ROLES] or None, vertices of each octave by role.
         seed: which graph.
     """
 
@@ -59,6 +63,7 @@ class Plan:
     clique_small: int
     clique_large: int
     mixing: np.ndarray
+    roles: np.ndarray | None = None
     seed: int = 0
 
     @property
@@ -77,7 +82,7 @@ class Plan:
 def bin_of(degrees: Any) -> np.ndarray:
     """int64 bin of each degree: the degree itself below 8, then two bins to an octave, 63 at most."""
     d = np.asarray(degrees, dtype=np.int64)
-    log = group_of(d)
+    log = octave_of(d)
     low = np.int64(1) << log
     # d >= sqrt(2) * low, in whole numbers that do not overflow: both sides are shifted to below 2**31 first.
     shift = np.maximum(log - 30, 0)
@@ -85,7 +90,7 @@ def bin_of(degrees: Any) -> np.ndarray:
     return np.minimum(np.where(d < 8, d, 2 * log + upper + 2), BINS - 1)
 
 
-def group_of(degrees: Any) -> np.ndarray:
+def octave_of(degrees: Any) -> np.ndarray:
     """int64 octave of each degree: floor(log2), 0 for degrees 0 and 1."""
     d = np.asarray(degrees, dtype=np.int64)
     log = np.zeros(d.shape, dtype=np.int64)

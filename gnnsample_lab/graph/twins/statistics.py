@@ -12,8 +12,11 @@
                           same degrees elsewhere); by large community: ``inside_large``; for all: ``spread`` of degree
                           ranks about the level, ``clique_small`` and ``clique_large`` (share of triangles inside)
 ``mixing``                edge ends by the octaves of the degrees at both ends, a symmetric matrix
-``direction``             of directed graphs: ``reciprocity`` (share of linked pairs linked both ways), ``in_share``
-                          (by octave of degree, 17 quantiles of in / (in + out) over links that go one way)
+``direction``             of directed graphs: ``reciprocity`` (share of linked pairs linked both ways); ``in_share``, by
+                          group 17 quantiles of in / (in + out) over links that go one way; ``roles``, None where
+                          groups are octaves of degree alone, else six groups to an octave, by sixths of the in-share:
+                          ``vertices`` by octave and role, ``mixing`` as above but by group, ``towards`` (links one way
+                          from a group to a group)
 ``labels``                ``sizes`` of the classes, ``homophily`` (share of links within one), ``purity`` (fitted)
 ``features``              ``count``, ``accuracy`` of the nearest class centroid, ``signal`` (fitted)
 ``weights``               65 quantiles of the edge weights
@@ -34,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import shown
-from gnnsample_lab.graph.twins.plan import BINS, ONE, Plan, scaled_counts, scaled_sizes
+from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, Plan, scaled_counts, scaled_sizes
 
 FORMAT = 3
 QUANTILES = 17
@@ -107,13 +110,17 @@ def plan_of(statistics: Mapping[str, Any], scale: float = 1.0, seed: int = 0) ->
     degrees, counts = scaled_counts(table[:, 0], table[:, 1], num_nodes)
     parts = {k: np.array(v, dtype=np.int64) for k, v in statistics["communities"].items()}
     size, kept = scaled_sizes(parts["size"], num_nodes)
+    mixing, roles = statistics["mixing"], None
+    if statistics.get("direction") and statistics["direction"].get("roles"):
+        mixing = statistics["direction"]["roles"]["mixing"]
+        roles = np.array(statistics["direction"]["roles"]["vertices"], dtype=np.int64)
     plan = Plan(
         degrees=degrees, counts=counts, cliques=np.array(statistics["cliques"], dtype=np.int64),
         clique_share=int(statistics["clique_share"]), size=size, large=parts["large"][kept],
         level=parts["level"][kept], spread=int(parts["spread"]), factor=parts["clustering"][kept],
         inside=parts["inside"][kept], inside_large=parts["inside_large"],
         clique_small=int(parts["clique_small"]), clique_large=int(parts["clique_large"]),
-        mixing=_scaled_mixing(statistics["mixing"], num_nodes, n), seed=seed,
+        mixing=_scaled_mixing(mixing, num_nodes, n), roles=roles, seed=seed,
     )  # fmt: skip
     return plan, kept
 
@@ -201,6 +208,14 @@ def _mapping(key: str, value: Any) -> Mapping[str, Any]:
 def _check_direction(value: Any, small: int, groups: int) -> None:
     value = _mapping("direction", value)
     _whole(value, "reciprocity", 0, ONE)
+    if value.get("roles") is not None:
+        roles = _mapping("roles", value["roles"])
+        _integers(roles, "vertices", (groups, ROLES), 0, _MAX)
+        groups *= ROLES
+        mixing = _integers(roles, "mixing", (groups, groups), 0, 2**50)
+        if np.any(mixing != mixing.T):
+            raise _fail("mixing", "symmetric", "one that is not")
+        _integers(roles, "towards", (groups, groups), 0, 2**46)
     shares = _integers(value, "in_share", (groups, QUANTILES), 0, ONE)
     if np.any(np.diff(shares, axis=1) < 0):
         raise _fail("in_share", "ascending quantiles", "a falling row")

@@ -127,10 +127,10 @@ def _generate(
         splits = nodes.splits(
             plan, made.small, ids, statistics["training"], kept, int(statistics["num_nodes"]), xp, chunk
         )
-    pairs = made.pairs
+    pairs, group = made.pairs, made.group
     del made
-    indptr, indices = csc(Edges(plan, pairs, ids, statistics.get("direction"), xp, chunk))
-    del pairs, ids
+    indptr, indices = csc(Edges(plan, pairs, ids, group, statistics.get("direction"), xp, chunk))
+    del pairs, ids, group
     if with_features:
         backend = synthetic.backend_of(xp)
         of_vertex = xp.zeros(n, dtype=np.int64) if label is None else label

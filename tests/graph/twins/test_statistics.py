@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.graph.twins.plan import ONE, bin_of, group_of, scaled_counts, scaled_sizes
+from gnnsample_lab.graph.twins.plan import ONE, ROLES, bin_of, octave_of, scaled_counts, scaled_sizes
 from gnnsample_lab.graph.twins.statistics import check_statistics, plan_of
 
 
@@ -38,7 +38,7 @@ def test_statistics_count_what_the_graph_has(labelled, found):
     assert found["num_edges"] == 2 * len(pairs)
     assert not found["directed"] and found["direction"] is None
     assert dict(found["degrees"]) == {int(d): int(c) for d, c in zip(*np.unique(degree, return_counts=True))}
-    group = group_of(degree)
+    group = octave_of(degree)
     mixing = np.zeros((group.max() + 1,) * 2, int)
     for a, b in pairs:
         mixing[group[a], group[b]] += 1
@@ -78,8 +78,13 @@ def test_directed_graphs_state_reciprocity_and_in_shares():
     assert found["directed"]
     assert found["num_edges"] == 10
     assert found["direction"]["reciprocity"] == round(ONE / 9)
-    assert found["direction"]["in_share"][group_of(9)] == [0] * 17  # the hub has no one-way in-edges
-    assert found["direction"]["in_share"][0][-1] == ONE
+    roles = found["direction"]["roles"]
+    hub, leaf = octave_of(9) * ROLES, ROLES - 1  # one points, eight are pointed to, and vertex 9 does both
+    assert roles["vertices"][octave_of(9)][0] == 1 and roles["vertices"][0][ROLES - 1] == 8
+    assert found["direction"]["in_share"][hub] == [0] * 17
+    assert found["direction"]["in_share"][leaf] == [ONE] * 17
+    assert roles["towards"][hub][leaf] == 8 and np.sum(roles["towards"]) == 8
+    assert np.sum(roles["mixing"]) == 18
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ def test_bins_and_groups_of_degrees():
     d = np.arange(100_000)
     expected = np.where(d < 8, d, np.floor(2 * np.log2(np.maximum(d, 1)) + 2)).astype(int)
     assert np.array_equal(bin_of(d), np.minimum(expected, 63))
-    assert group_of([0, 1, 2, 3, 4, 7, 8, 2**40, 2**40 - 1]).tolist() == [0, 0, 1, 1, 2, 2, 3, 40, 39]
+    assert octave_of([0, 1, 2, 3, 4, 7, 8, 2**40, 2**40 - 1]).tolist() == [0, 0, 1, 1, 2, 2, 3, 40, 39]
     assert bin_of([2**62]).tolist() == [63]
 
 

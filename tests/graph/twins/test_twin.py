@@ -96,7 +96,7 @@ def test_segments_keep_the_degrees(statistics):
 def test_lists_are_sorted_range_by_range_alike(statistics):
     plan, _ = plan_of(statistics)
     made = pairs_module.skeleton(plan, np)
-    edges = Edges(plan, made.pairs, vertex_ids(plan, np, 1 << 20), None, np, 1 << 20)
+    edges = Edges(plan, made.pairs, vertex_ids(plan, np, 1 << 20), made.group, None, np, 1 << 20)
     whole, parts = csc(edges), csc(edges, sorted_at_once=700)
     assert np.array_equal(whole[0], parts[0]) and np.array_equal(whole[1], parts[1])
 
