@@ -810,7 +810,7 @@ def test_the_suite_on_a_real_graph(data_root: Path, monkeypatch: pytest.MonkeyPa
     """Whatever a twin looks like, every quantity of it is compared; here a random graph stands for it."""
     monkeypatch.setenv("LAB_DATA_ROOT", str(data_root))
     monkeypatch.setattr(beside_real, "twins_of", strangers)
-    record = runner.run("twins", quick=True)
+    record = runner.run("twins", quick=True, graphs=["ogbl-ddi"])
     assert SUITES["twins"].needs_gpu is False
     assert (
         set(record["compared"]) == {"ogbl-ddi"} and record["compared"]["ogbl-ddi"]["setting"] == "8 x (10, 5)"

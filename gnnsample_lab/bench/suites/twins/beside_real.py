@@ -24,7 +24,7 @@ REAL = {
     "musae-twitch-de": (None,),
 }  # fmt: skip
 """Real graph -> ``undirected`` of each version of it that is loaded; None: as its source has it."""
-QUICK = ("ogbl-ddi",)
+QUICK = ("musae-twitch-de",)
 QUICK_POLICIES = ("random", "degree", "presample", "optimal")
 
 
