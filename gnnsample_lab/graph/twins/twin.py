@@ -19,7 +19,6 @@ from gnnsample_lab.graph.edgewise.backend_cpu import available_bytes
 from gnnsample_lab.graph.graph import Graph, _gib, check_graph
 from gnnsample_lab.graph.twins import nodes
 from gnnsample_lab.graph.twins.edges import Edges, csc, vertex_ids
-from gnnsample_lab.graph.twins.measure import measure
 from gnnsample_lab.graph.twins.pairs import SEGMENT, skeleton
 from gnnsample_lab.graph.twins.plan import Plan
 from gnnsample_lab.graph.twins.statistics import check_statistics, plan_of
@@ -44,6 +43,8 @@ def twin_statistics(graph: Graph) -> dict[str, Any]:
     Raises:
         TypeError: ``graph`` is no Graph.
     """
+    from gnnsample_lab.graph.twins.measure import measure  # loads Numba, which loading a graph does not need
+
     return measure(check_graph(graph))
 
 
