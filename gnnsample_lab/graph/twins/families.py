@@ -162,6 +162,30 @@ def degree_table(
     return [[0, isolated], *table] if isolated else table
 
 
+def table_of(
+    degrees: Sequence[int], expected: Sequence[float], num_nodes: int, total: int, distinct: int = 300
+) -> DegreeTable:
+    """A degree table of expected counts that adds up exactly.
+
+    Args:
+        degrees: Ascending degrees, all positive.
+        expected: Expected vertices at each.
+        num_nodes: Vertices that the counts of the table sum to.
+        total: Even sum of all degrees.
+        distinct: About how many different degrees the table may hold; each degree goes to the kept ones on its two
+            sides, in shares that keep its mean.
+    """
+    kept = _kept_degrees(degrees[0], degrees[-1], distinct)
+    counts, place = [0.0] * len(kept), 0
+    for degree, count in zip(degrees, expected, strict=True):
+        while place + 2 < len(kept) and kept[place + 1] <= degree:
+            place += 1
+        share = (degree - kept[place]) / (kept[place + 1] - kept[place])
+        counts[place] += count * (1 - share)
+        counts[place + 1] += count * share
+    return _rounded(kept, counts, num_nodes, total)
+
+
 def compressed(table: Sequence[Sequence[int]], distinct: int = 300) -> DegreeTable:
     """A degree table with fewer different degrees and the same sums.
 

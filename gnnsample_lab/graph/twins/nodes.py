@@ -18,12 +18,14 @@ def community_classes(plan: Plan, sizes: np.ndarray) -> np.ndarray:
     """int64[S]: the class of each small community, so that classes have about their sizes.
 
     A community takes the class of the one before in its large community while that class has room, which keeps the
-    classes together; else the class that lacks most vertices.
+    classes together; else the class that lacks most vertices. Large communities come one after another: taken in
+    turns, they would share their classes, and links within them would join different ones.
     """
     room = [int(x) * plan.num_nodes // int(sizes.sum()) for x in sizes]
+    whole = np.bincount(plan.large, plan.size)[plan.large]
     out = np.zeros(len(plan.size), dtype=np.int64)
     last: dict[int, int] = {}
-    for c in np.argsort(-plan.size, kind="stable").tolist():
+    for c in np.lexsort((-plan.size, plan.large, -whole)).tolist():
         size, large = int(plan.size[c]), int(plan.large[c])
         known = last.get(large)
         if known is None or 2 * room[known] < size:
