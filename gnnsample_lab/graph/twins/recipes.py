@@ -33,7 +33,7 @@ from gnnsample_lab.graph.twins.families import (
     table_of,
 )
 from gnnsample_lab.graph.twins.measure import CLIQUE_SHARE, fit
-from gnnsample_lab.graph.twins.plan import BINS, ONE, group_of
+from gnnsample_lab.graph.twins.plan import BINS, ONE, octave_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, check_statistics
 from gnnsample_lab.graph.twins.twin import twin_statistics
 from gnnsample_lab.resources import resource_path
@@ -243,7 +243,7 @@ class _Joint:
 
     def shares(self, groups: int) -> list[list[int]]:
         """Quantiles of the share of in-links among one-way links, for each octave of the skeleton's degree."""
-        octave = group_of(np.rint(self.degree).astype(np.int64))
+        octave = octave_of(np.rint(self.degree).astype(np.int64))
         at = np.linspace(0, 1, QUANTILES)
         rows: list[list[int]] = []
         for g in range(groups):
@@ -259,7 +259,7 @@ class _Joint:
 
     def reads(self, groups: int) -> list[int]:
         """Share of the vertices with in-neighbours, for each octave of the skeleton's degree, in 1/ONE."""
-        octave = group_of(np.rint(self.degree).astype(np.int64))
+        octave = octave_of(np.rint(self.degree).astype(np.int64))
         some = np.bincount(octave, self.weight * (self.into >= 1), minlength=groups)[:groups]
         every = np.bincount(octave, self.weight, minlength=groups)[:groups]
         share = np.divide(some, every, out=np.ones(groups), where=every > 0)
@@ -365,7 +365,7 @@ def mixing(degrees: Sequence[Sequence[int]], assortativity: float | None = None)
     """
     table = np.array(degrees, dtype=np.int64)
     groups = max(int(table[-1, 0]), 1).bit_length()
-    octave = group_of(table[:, 0])
+    octave = octave_of(table[:, 0])
     ends = np.bincount(octave, table[:, 0] * table[:, 1], groups)
     mean = np.bincount(octave, table[:, 0] ** 2.0 * table[:, 1], groups) / np.maximum(ends, 1)
     total = ends.sum()
@@ -420,7 +420,7 @@ def training_by_degree(degrees: Sequence[Sequence[int]], train: int, ratio: floa
     if ratio is None:
         return None
     table = np.array(degrees, dtype=np.int64)
-    octave = group_of(table[:, 0])
+    octave = octave_of(table[:, 0])
     groups = int(octave.max()) + 1
     count = np.bincount(octave, table[:, 1], groups)
     ends = np.bincount(octave, table[:, 0] * table[:, 1], groups)
