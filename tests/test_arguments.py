@@ -335,6 +335,7 @@ TABLE: dict[str, Entry] = {
             "weighted": flag(),
             "use_cache": flag(),
             "progress": flag(),
+            "version": integer(2, 3),
         },
     ),
     "load_or_twin": Entry(
@@ -348,6 +349,7 @@ TABLE: dict[str, Entry] = {
             "device": device(),
             "weighted": flag(),
             "progress": flag(),
+            "version": integer(2, 3),
         },
     ),
     "load_default": Entry(
@@ -362,6 +364,7 @@ TABLE: dict[str, Entry] = {
             "device": device(),
             "weighted": flag(),
             "progress": flag(),
+            "version": integer(2, 3),
         },
     ),
     "rmat": Entry(

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab.checks import flag, real, shown, text
+from gnnsample_lab.checks import flag, real, shown, text, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph import cache, catalogue, locate, roots
@@ -28,6 +28,8 @@ from gnnsample_lab.graph.sources import snap as snap_source
 from gnnsample_lab.graph.sources.download import download as fetch
 from gnnsample_lab.graph.sources.download import unzip
 from gnnsample_lab.graph.sources.locks import exclusive
+from gnnsample_lab.graph.twins import recipes
+from gnnsample_lab.graph.twins import twin as twins
 
 DEFAULT_DATASET = "ogbn-arxiv"
 
@@ -47,6 +49,7 @@ def load(
     weighted: bool = False,
     use_cache: bool = True,
     progress: bool = True,
+    version: int = twins.VERSION,
 ) -> Graph:
     """Load a graph by name; :func:`gnnsample_lab.datasets` lists the names.
 
@@ -76,6 +79,8 @@ def load(
         weighted: give every edge a random weight in [1, 5) where the dataset has none.
         use_cache: False neither reads nor writes our cache.
         progress: show progress bars.
+        version: of the generator of a twin. 2 gives the graphs that earlier records were measured on, edge for edge;
+            graphs that are no twins have no other version than the default.
 
     Raises:
         UnknownDatasetError (a LookupError): no such name.
@@ -84,11 +89,12 @@ def load(
         CorruptDataError (a ValueError): cut-off or damaged files.
         ValueError, TypeError: bad arguments, naming them.
         MemoryError, RuntimeError: ``device="cuda"``, and the graph does not fit or there is no GPU; MemoryError also
-            where ``features="raw"`` does not fit.
+            where ``features="raw"`` does not fit, and where a twin does not, naming a ``scale`` that does.
     """
     text("name", name)
     scale = real("scale", scale, above=0)
     seed = checked_seed(seed)
+    version = _version(version)
     for argument, given in (
         ("download", download), ("weighted", weighted), ("use_cache", use_cache), ("progress", progress)
     ):  # fmt: skip
@@ -102,6 +108,10 @@ def load(
     kind = _kind(name)
     if scale != 1.0 and kind not in ("synthetic", "rmat"):
         raise ValueError(f"scale must be 1 for {name!r}, which is not synthetic (got {scale})")
+    if version != twins.VERSION and kind != "synthetic":
+        raise ValueError(
+            f"version must be {twins.VERSION}, the default, for {name!r}, which is no twin (got {version})"
+        )
     if undirected is not None and kind not in ("ogb", "snap"):
         raise ValueError(
             f"undirected must be None for {name!r}, whose directions are fixed (got {undirected})"
@@ -109,6 +119,9 @@ def load(
     with _lock:
         if kind in ("synthetic", "rmat"):
             columns = features == "raw" or features
+            use_cache = use_cache and not _on_gpu(target)
+            if kind == "synthetic" and version == twins.VERSION:
+                return _load_twin(name, base, scale, seed, columns, weighted, target, use_cache)
             return _load_synthetic(name, kind, base, scale, seed, columns, weighted, target, use_cache)
         if kind == "ogb":
             graph = _load_ogb(name, base, download, undirected, use_cache, progress)
@@ -125,7 +138,7 @@ def load(
 
 def load_or_twin(
     name: str, root: str | os.PathLike[str] | None = None, *, scale: float = 1.0, seed: int = 0, device: str
-        = "cpu", weighted: bool = False, progress: bool = True,
+        = "cpu", weighted: bool = False, progress: bool = True, version: int = twins.VERSION,
 ) -> Graph:  # fmt: skip
     """``load(name)``, or its synthetic twin where neither the data nor the network is there.
 
@@ -134,7 +147,7 @@ def load_or_twin(
 
     Args:
         name, root, seed, device, weighted, progress: as for :func:`load`.
-        scale: of the twin.
+        scale, version: of the twin.
 
     Raises:
         UnknownDatasetError (a LookupError): no such name.
@@ -142,6 +155,7 @@ def load_or_twin(
         CorruptDataError, ValueError, TypeError, MemoryError, RuntimeError: as :func:`load`.
     """
     scale = real("scale", scale, above=0)
+    version = _version(version)
     try:
         return load(name, root, device=device, seed=seed, weighted=weighted, progress=progress)
     except (DatasetNotFoundError, DownloadError, PermissionError) as error:
@@ -149,12 +163,16 @@ def load_or_twin(
         if twin is None:
             raise
         warnings.warn(f"{name} is not here ({error}); using its synthetic twin {twin} instead", stacklevel=2)
-        return load(twin, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress)
+        return load(
+            twin, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress,
+            version=version,
+        )  # fmt: skip
 
 
 def load_default(
     name: str | None = None, root: str | os.PathLike[str] | None = None, *, default: str = DEFAULT_DATASET,
     scale: float = 1.0, seed: int = 0, device: str = "cpu", weighted: bool = False, progress: bool = True,
+    version: int = twins.VERSION,
 ) -> Graph:  # fmt: skip
     """The graph that a notebook starts with.
 
@@ -166,6 +184,7 @@ def load_default(
         root, seed, device, weighted, progress: as for :func:`load`.
         default: what to load where nobody names a graph.
         scale: of a synthetic graph, also of the twin.
+        version: of the generator of a twin, whoever names the twin; it says nothing to other graphs.
 
     Raises:
         UnknownDatasetError (a LookupError): no such name.
@@ -173,22 +192,23 @@ def load_default(
         CorruptDataError, ValueError, TypeError, MemoryError, RuntimeError: as :func:`load`.
     """
     text("default", default)
-    scale = real("scale", scale, above=0)
+    scale, version = real("scale", scale, above=0), _version(version)
     if name is not None:
         text("name", name)
-    explicit = name or os.environ.get("LAB_DATASET")
-    if explicit:
-        factor = scale if _kind(explicit) in ("synthetic", "rmat") else 1.0
-        return load(
-            explicit, root, scale=factor, seed=seed, device=device, weighted=weighted, progress=progress
-        )
-    if _kind(default) in ("synthetic", "rmat"):
-        return load(
-            default, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress
-        )
-    return load_or_twin(
-        default, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress
-    )
+    named = name or os.environ.get("LAB_DATASET")
+    options: dict[str, Any] = {"seed": seed, "device": device, "weighted": weighted, "progress": progress}
+    kind = _kind(named or default)
+    if kind in ("synthetic", "rmat"):
+        options["scale"] = scale
+    if kind == "synthetic":
+        options["version"] = version
+    if named or kind in ("synthetic", "rmat"):
+        return load(named or default, root, **options)
+    return load_or_twin(default, root, scale=scale, version=version, **options)
+
+
+def _version(version: int) -> int:
+    return whole("version", version, synthetic.GENERATOR_VERSION, twins.VERSION)
 
 
 def _kind(name: str) -> str:
@@ -207,12 +227,36 @@ def _kind(name: str) -> str:
     return str(catalogue.entry(name)["kind"])
 
 
+def _on_gpu(target: str) -> bool:
+    """Whether synthetic graphs are generated on a GPU, which does so faster than a disk reads them."""
+    return target == "cuda" or (os.environ.get("LAB_DEVICE") != "cpu" and runtime.cuda_available())
+
+
+def _load_twin(
+    name: str, base: Path, scale: float, seed: int, features: bool | str, weighted: bool, target: str,
+        use_cache: bool,
+) -> Graph:  # fmt: skip
+    synthetic.check_scale(catalogue.entry(name), scale)
+    statistics = recipes.stored(name)
+
+    def build() -> Graph:
+        return twins.generate(
+            statistics, scale=scale, seed=seed, features=features, device=target, name=name, weighted=weighted
+        )
+
+    num_features = (statistics.get("features") or {}).get("count", 0)
+    with_features = synthetic.wants_features(round(statistics["num_nodes"] * scale), num_features, features)
+    stamp = cache.fingerprint([twins.VERSION, name, statistics, scale, seed, with_features, weighted])
+    return cache.cached(base, name, stamp, build, use_cache)
+
+
 def _load_synthetic(
     name: str, kind: str, base: Path, scale: float, seed: int, features: bool | str, weighted: bool, target:
         str, use_cache: bool,
 ) -> Graph:  # fmt: skip
+    """R-MAT, or a twin of version 2."""
     entry = catalogue.entry(name)
-    recipe = entry["recipe"]
+    recipe = entry["version_2" if kind == "synthetic" else "recipe"]
     synthetic.check_scale(entry, scale)
 
     def build() -> Graph:
@@ -221,7 +265,7 @@ def _load_synthetic(
                 entry, scale=scale, seed=seed, features=features, weighted=weighted, device=target
             )
         num_nodes = max(synthetic.MIN_NODES, round(entry["num_nodes"] * scale))
-        draws = recipe.get("num_draws")
+        draws = recipe["num_draws"]
         edges = None
         if draws is None:
             edges = max(1, min(round(entry["num_edges"] * scale), num_nodes * (num_nodes - 1) // 4))
@@ -231,8 +275,6 @@ def _load_synthetic(
             num_nodes, draws, num_edges=edges, weighted=weighted, seed=seed, device=target, name=name
         )
 
-    on_gpu = target == "cuda" or (os.environ.get("LAB_DEVICE") != "cpu" and runtime.cuda_available())
-    # A GPU generates a graph faster than a disk reads it.
     with_features = synthetic.wants_features(
         round(entry["num_nodes"] * scale), entry.get("num_features") or 0, features
     )
@@ -250,7 +292,7 @@ def _load_synthetic(
             weighted,
         ]
     )
-    return cache.cached(base, name, stamp, build, use_cache and not on_gpu)
+    return cache.cached(base, name, stamp, build, use_cache)
 
 
 def _load_ogb(

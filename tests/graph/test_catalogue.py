@@ -78,7 +78,7 @@ def test_entries_are_complete_and_consistent():
             assert entry["name"].endswith("-like")
             total = sum(entry.get(f"num_{split}", 0) for split in ("train", "valid", "test"))
             assert total <= entry["num_nodes"], name
-            assert set(entry["recipe"]) - {"split_classes"} == {
+            assert set(entry["version_2"]) - {"split_classes"} == {
                 "same",
                 "dst_power",
                 "src_power",

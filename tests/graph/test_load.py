@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import re
+
 import numpy as np
 import pytest
 
@@ -17,6 +20,8 @@ from gnnsample_lab.graph import (
 from gnnsample_lab.graph import load as load_function
 from gnnsample_lab.graph.load import fetch as real_fetch
 from gnnsample_lab.graph.sources import ogb as ogb_source
+from gnnsample_lab.graph.twins import recipes
+from gnnsample_lab.graph.twins import twin as twins
 
 SMALL = 0.01
 
@@ -51,6 +56,15 @@ def no_network(monkeypatch):
         ({"undirected": "no"}, TypeError, "undirected must be True or False"),
         ({"undirected": True}, ValueError, "undirected must be None for 'arxiv-like'"),
         ({"name": "ogbl-ddi", "scale": 2}, ValueError, "scale must be 1 for 'ogbl-ddi'"),
+        ({"version": 1}, ValueError, "version must be between 2 and 3"),
+        ({"version": 4}, ValueError, "version must be between 2 and 3"),
+        ({"version": "2"}, TypeError, "version must be an integer"),
+        (
+            {"name": "ogbl-ddi", "version": 2},
+            ValueError,
+            "version must be 3, the default, for 'ogbl-ddi', which is no twin",
+        ),
+        ({"name": "rmat", "version": 2}, ValueError, "version must be 3, the default, for 'rmat'"),
         (
             {"name": "arxiv-liek"},
             UnknownDatasetError,
@@ -100,6 +114,56 @@ def test_the_default_falls_back_to_its_twin_and_says_so(no_network, tmp_path):
     with pytest.warns(UserWarning, match="epinions-like"):
         g = load_or_twin("snap:soc-Epinions1", tmp_path, scale=SMALL)
     assert g.name == "epinions-like"
+
+
+def test_the_version_is_the_twins(no_network, tmp_path, data_root, monkeypatch):
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    old = load("epinions-like", tmp_path, scale=SMALL, version=2)
+    new = load("epinions-like", tmp_path, scale=SMALL)
+    assert (old.version, new.version) == (2, 3) and old.digest() != new.digest()
+    assert load("epinions-like", tmp_path, scale=SMALL, version=3).digest() == new.digest()
+    with pytest.warns(UserWarning, match="epinions-like"):
+        g = load_or_twin("snap:soc-Epinions1", tmp_path, scale=SMALL, version=2)
+    assert g.version == 2 and g.digest() == old.digest()
+    assert load_default("epinions-like", tmp_path, scale=SMALL, version=2).digest() == old.digest()
+    assert load_default("epinions-like", tmp_path, scale=SMALL).version == 3
+    with pytest.warns(UserWarning, match="arxiv-like"):
+        assert load_default(root=tmp_path, scale=SMALL, version=2).version == 2
+    # Like the scale, the version of a twin says nothing to a real graph.
+    assert load_default("ogbl-ddi", data_root, version=2).version is None
+    assert load_or_twin("ogbl-ddi", data_root, version=2).version is None
+    for call in (load_or_twin, load_default):
+        with pytest.raises(ValueError, match="version must be between 2 and 3"):
+            call("ogbl-ddi", data_root, version=1)
+
+
+def test_both_versions_of_a_twin_are_cached_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    for version in (2, 3, 2, 3):
+        made = load("epinions-like", tmp_path, scale=SMALL, version=version)
+        again = load("epinions-like", tmp_path, scale=SMALL, version=version)
+        assert isinstance(again.indices, np.memmap) and again.digest() == made.digest()
+        assert again.version == made.version == version
+
+
+def test_a_cached_twin_is_made_again_when_its_statistics_change(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    before = load("flickr-like", tmp_path, scale=SMALL)
+    changed = copy.deepcopy(recipes.stored("flickr-like"))
+    changed["labels"]["purity"] = 65536 - changed["labels"]["purity"]
+    monkeypatch.setattr(recipes, "stored", lambda name: changed)
+    after = load("flickr-like", tmp_path, scale=SMALL)
+    assert not np.array_equal(after.label, before.label)
+    assert np.array_equal(after.indices, before.indices)
+
+
+def test_a_twin_that_does_not_fit_names_a_scale_that_does(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    monkeypatch.setattr(twins, "available_bytes", lambda: 2**27)
+    with pytest.raises(MemoryError, match=r"generating 716,847 vertices .* pass scale=0\.0*[1-9]\d* or less") as e:
+        load("yelp-like", tmp_path, features=False)
+    fits = float(re.search(r"scale=([0-9.e-]+)", str(e.value)).group(1))
+    assert load("yelp-like", tmp_path, scale=fits, features=False).num_nodes == round(716_847 * fits)
 
 
 def test_an_unwritable_root_falls_back_too(unwritable):

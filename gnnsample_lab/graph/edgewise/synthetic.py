@@ -1,4 +1,4 @@
-"""Synthetic graphs: twins of the papers' graphs, and R-MAT.
+"""Synthetic graphs: R-MAT, and version 2 of the twins, which earlier records were measured on.
 
 Every draw is an integer function of the seed, so a graph is the same on the CPU and on the GPU, bit for
 bit. A twin has its original's vertex, edge, feature and class counts, directedness and training share, hubs
@@ -32,7 +32,7 @@ from gnnsample_lab.graph.edgewise.plan import (
 from gnnsample_lab.graph.graph import Graph
 
 GENERATOR_VERSION = 2
-"""Raised with every change that changes a generated graph: it is part of the cache's fingerprint."""
+"""Of these twins, whose draws stay as they are: ``lab.load(name, version=2)`` repeats what records were made on."""
 FEATURE_LIMIT_BYTES = 4 * 2**30
 HIDDEN_COMMUNITIES = 32
 """Communities of twins whose originals have no labels."""
@@ -60,7 +60,7 @@ def twin_plan(entry: Entry, scale: float, seed: int) -> CommunityPlan:
     symmetric = not entry["directed"]
     if symmetric:
         num_edges -= num_edges % 2
-    recipe = entry["recipe"]
+    recipe = entry["version_2"]
     fixed = {k: int(recipe[k] * 2**32) for k in ("same", "dst_flat", "src_flat")}
     return CommunityPlan(
         num_nodes=num_nodes, num_edges=num_edges, symmetric=symmetric, seed=seed,
@@ -219,12 +219,12 @@ def _splits(backend: Any, plan: Plan, entry: Entry, scale: float) -> dict[str, A
 
 
 def _first_split_rank(plan: Plan, entry: Entry) -> int:
-    """Splits are cut from the vertices of this rank and above: all, or where the recipe says so the last classes.
+    """Splits are cut from the vertices of this rank and above: all, or where the entry says so the last classes.
 
     The labelled vertices of ogbn-papers100M are one corner of it (arXiv within all of a citation graph). What training
     reads is then a part of the graph, and the graph's hubs are not the training's.
     """
-    classes = entry["recipe"].get("split_classes")
+    classes = entry["version_2"].get("split_classes")
     if not classes or not isinstance(plan, CommunityPlan):
         return 0
     return plan.starts[-1 - min(classes, plan.num_classes)]
