@@ -177,14 +177,14 @@ def test_unknown_names_are_attribute_errors() -> None:
 
 def test_examples_of_the_readme_run(tmp_path: Path) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    example, training = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    example, training, twins = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     assert len([line for line in example.splitlines() if line]) == 10
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "widgets")]),
     }
     run = subprocess.run(
-        [sys.executable, "-c", example + training + "\nnext(iter(loader))"],
+        [sys.executable, "-c", f"{example}{training}\nnext(iter(loader))\n{twins}\nassert twin.version == 3"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
@@ -193,6 +193,7 @@ def test_examples_of_the_readme_run(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stderr
     assert re.search(r"measured on|modelled as", run.stdout)
+    assert re.search(r"^arxiv-like-twin \(synthetic\) 16934 \d+$", run.stdout, re.MULTILINE)
 
 
 def test_version_agrees_with_the_project() -> None:

@@ -28,7 +28,6 @@ from gnnsample_lab.graph.sources import snap as snap_source
 from gnnsample_lab.graph.sources.download import download as fetch
 from gnnsample_lab.graph.sources.download import unzip
 from gnnsample_lab.graph.sources.locks import exclusive
-from gnnsample_lab.graph.twins import recipes
 from gnnsample_lab.graph.twins import twin as twins
 
 DEFAULT_DATASET = "ogbn-arxiv"
@@ -236,6 +235,8 @@ def _load_twin(
     name: str, base: Path, scale: float, seed: int, features: bool | str, weighted: bool, target: str,
         use_cache: bool,
 ) -> Graph:  # fmt: skip
+    from gnnsample_lab.graph.twins import recipes
+
     synthetic.check_scale(catalogue.entry(name), scale)
     statistics = recipes.stored(name)
 
