@@ -13,6 +13,7 @@ from gnnsample_lab.graph import (
     DatasetNotFoundError,
     DownloadError,
     UnknownDatasetError,
+    catalogue,
     load,
     load_default,
     load_or_twin,
@@ -157,13 +158,30 @@ def test_a_cached_twin_is_made_again_when_its_statistics_change(tmp_path, monkey
     assert np.array_equal(after.indices, before.indices)
 
 
-def test_a_twin_that_does_not_fit_names_a_scale_that_does(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "free"), [("yelp-like", 2**27), ("papers100M-like", 20 * 2**30)])
+def test_a_twin_that_does_not_fit_names_a_scale_that_does(name, free, tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_DEVICE", "cpu")
-    monkeypatch.setattr(twins, "available_bytes", lambda: 2**27)
-    with pytest.raises(MemoryError, match=r"generating 716,847 vertices .* pass scale=0\.0*[1-9]\d* or less") as e:
-        load("yelp-like", tmp_path, features=False)
-    fits = float(re.search(r"scale=([0-9.e-]+)", str(e.value)).group(1))
-    assert load("yelp-like", tmp_path, scale=fits, features=False).num_nodes == round(716_847 * fits)
+    monkeypatch.setattr(twins, "available_bytes", lambda: free)
+    num_nodes = f"{catalogue.entry(name)['num_nodes']:,}"
+    with pytest.raises(MemoryError, match=rf"generating {num_nodes} vertices .* or less") as refused:
+        load(name, tmp_path)
+    fits = float(re.search(r"pass scale=([0-9.e-]+) or less", str(refused.value)).group(1))
+    assert 0 < fits < 1
+
+    class Begun(Exception):
+        pass
+
+    def begin(*args):
+        raise Begun
+
+    monkeypatch.setattr(twins, "_generate", begin)
+    with pytest.raises(Begun):
+        load(name, tmp_path, scale=fits)
+    with pytest.raises(MemoryError):
+        load(name, tmp_path, scale=3 * fits)
+    monkeypatch.setattr(twins, "available_bytes", lambda: 2**20)
+    with pytest.raises(MemoryError, match="no scale fits"):
+        load(name, tmp_path)
 
 
 def test_an_unwritable_root_falls_back_too(unwritable):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,12 @@ def generate(
     described = statistics.get("features")
     count = int(described["count"]) if described else 0
     with_features = synthetic.wants_features(plan.num_nodes, count, features)
-    on_gpu = _place(plan, statistics, device, 4 * plan.num_nodes * count if with_features else 0, scale)
+
+    def need(plan: Plan) -> int:
+        wanted = synthetic.wants_features(plan.num_nodes, count, features)
+        return _bytes_needed(plan, statistics, 4 * plan.num_nodes * count if wanted else 0)
+
+    on_gpu = _place(plan, need, lambda scale: need(plan_of(statistics, scale, seed)[0]), device, scale)
     xp = _module(on_gpu)
     with runtime.lock:
         graph = _generate(plan, kept, statistics, with_features, name, xp, weighted)
@@ -180,23 +185,42 @@ def _bytes_needed(plan: Plan, statistics: Mapping[str, Any], feature_bytes: int)
     return max(growing, building, 5 * edges + feature_bytes) + 72 * plan.num_nodes + 2**26
 
 
-def _place(plan: Plan, statistics: Mapping[str, Any], device: str, feature_bytes: int, scale: float) -> bool:
-    """Whether to generate on the GPU: where there is one that can hold the graph, unless ``LAB_DEVICE=cpu``."""
-    need = _bytes_needed(plan, statistics, feature_bytes)
+def _place(
+    plan: Plan, need: Callable[[Plan], int], need_at: Callable[[float], int], device: str, scale: float
+) -> bool:
+    """Whether to generate on the GPU: where there is one that can hold the graph, unless ``LAB_DEVICE=cpu``.
+
+    Args:
+        need, need_at: bytes that a plan needs, and that the plan at a scale needs.
+    """
+    wanted = need(plan)
     where, free = "on this machine", available_bytes()
     if device == "cuda" or (os.environ.get("LAB_DEVICE") != "cpu" and runtime.cuda_available()):
         on_gpu, _ = runtime.gpu_memory()
-        if need <= on_gpu:
+        if wanted <= on_gpu:
             return True
         if device == "cuda":
             where, free = "on the GPU", on_gpu
-    if need > free or device == "cuda":
-        fits = scale * free / need * 0.9
-        fits = math.floor(fits * 10 ** (1 - math.floor(math.log10(fits)))) / 10 ** (
-            1 - math.floor(math.log10(fits))
-        )
+    if wanted > free or device == "cuda":
+        fits = _scale_that_fits(need_at, free, scale)
+        advice = f"pass scale={fits:g} or less" if fits else "no scale fits"
         raise MemoryError(
-            f"generating {plan.num_nodes:,} vertices and {plan.num_pairs:,} links needs about {_gib(need)} {where}, "
-            f"which has {_gib(free)} free: pass scale={fits:g} or less"
+            f"generating {plan.num_nodes:,} vertices and {plan.num_pairs:,} links needs about {_gib(wanted)} {where}, "
+            f"which has {_gib(free)} free: {advice}"
         )
     return False
+
+
+def _scale_that_fits(need_at: Callable[[float], int], free: int, scale: float) -> float:
+    """The largest scale of two digits, or a little less, that needs nine tenths of ``free`` bytes; 0 if none does.
+
+    Bytes do not fall in proportion to the scale: sorting takes a segment, whatever the graph.
+    """
+    low, high = 1e-9, scale
+    if need_at(low) > 0.9 * free:
+        return 0.0
+    while high > 1.02 * low:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if need_at(middle) <= 0.9 * free else (low, middle)
+    digit = 10.0 ** (math.floor(math.log10(low)) - 1)
+    return math.floor(low / digit) * digit

@@ -18,7 +18,6 @@ RECORDED = {
     ("arxiv-like", 0.02, 2**63 + 5): "f5fdb60d88487584fa52cb06da2f71f2974a78d37abfdbf9a93bb39b195b9135",
     ("products-like", 0.002, 0): "5104abbc66f865d8d190d62c58c2805d5fd126b300978ef8abffd56b82ce8657",
     ("reddit-like", 0.004, 1): "84e9030d5c88f073e313924827d2f293de0bebf3299615eb55fbb30a2ec0fbbf",
-    ("products-like", 0.002, 0): "5104abbc66f865d8d190d62c58c2805d5fd126b300978ef8abffd56b82ce8657",
     ("papers100M-like", 0.0002, 0): "07ca66c624fba183cafdb8d5819b545dea3768fe63842dbbf127905753050b9d",
     ("flickr-like", 0.02, 0): "2ec723896eb36667e347ee8986d2294d423d2266440d93959a1ccadea78baaad",
     ("yelp-like", 0.02, 0): "93d1f096db7dd78b3ffae323e7cc68ff485edd47967a2d8e646361b96e28bf9b",

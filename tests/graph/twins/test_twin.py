@@ -192,12 +192,13 @@ def test_labels_features_splits_and_weights_are_like_the_originals():
 
 
 def test_a_twin_that_does_not_fit_names_a_scale_that_does(statistics, monkeypatch):
-    monkeypatch.setattr(twin_module, "available_bytes", lambda: 2**26 + 200_000)
+    monkeypatch.setattr(twin_module, "available_bytes", lambda: 2**27)
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     with pytest.raises(MemoryError, match=r"pass scale=([\d.]+) or less") as failed:
-        lab.twin(statistics, scale=4, device="cpu")
+        lab.twin(statistics, scale=100, device="cpu")
     scale = float(str(failed.value).split("scale=")[1].split()[0])
-    assert 0 < scale < 4
+    assert 4 < scale < 100
+    assert lab.twin(statistics, scale=scale, device="cpu").num_nodes == round(scale * 1200)
 
 
 def test_words_are_a_function_of_seed_stream_and_position():
