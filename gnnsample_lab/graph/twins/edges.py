@@ -37,6 +37,7 @@ class Edges:
         pairs: as :class:`.pairs.Skeleton` has them.
         group: int16[N], as :class:`.pairs.Skeleton` has them.
         direction: of :mod:`.statistics`; None gives every pair both directions.
+        both: pairs of a directed graph that are linked both ways.
 
     A pair that is linked one way points to v rather than to u with odds of s[v] to s[u] (Bradley and Terry's model),
     times the odds of their groups where roles are known. The scores s are corrected a few times, so that in-degrees
@@ -50,6 +51,7 @@ class Edges:
         ids: Any,
         group: Any,
         direction: Mapping[str, Any] | None,
+        both: int,
         xp: Any,
         chunk: int,
     ) -> None:
@@ -57,7 +59,7 @@ class Edges:
         self.mask = (1 << plan.bits) - 1
         self.scores = None
         if direction is not None:
-            self.reciprocity = int(direction["reciprocity"])
+            self.both, self.offset = both, int(bits(np, plan.seed, _BOTH, 0, 1, 62)[0]) % max(len(pairs), 1)
             self.odds, self.groups = None, len(plan.mixing)
             if direction.get("roles"):
                 one_way = np.array(direction["roles"]["towards"], dtype=np.int64)
@@ -78,7 +80,9 @@ class Edges:
             a, b = self.ids[low].astype(np.int64), self.ids[high].astype(np.int64)
             return xp.concatenate([a, b]), xp.concatenate([b, a])
         up = bits(xp, seed, _WAY, start, stop, 16) < self._chance(low, high)
-        both = bits(xp, seed, _BOTH, start, stop, 16) < self.reciprocity
+        # Every so manieth pair, so that their number is exact; pairs lie in the order of their lower degrees.
+        steps = (xp.arange(start, stop + 1) * self.both + self.offset) // len(self.pairs)
+        both = steps[1:] != steps[:-1]
         a, b = self.ids[low].astype(np.int64), self.ids[high].astype(np.int64)
         src, dst = xp.where(up, a, b), xp.where(up, b, a)
         return xp.concatenate([src, dst[both]]), xp.concatenate([dst, src[both]])

@@ -135,8 +135,11 @@ def _generate(
         )
     pairs, group = made.pairs, made.group
     del made
-    indptr, indices = csc(Edges(plan, pairs, ids, group, statistics.get("direction"), xp, chunk))
-    del pairs, ids, group
+    links = sum(d * c for d, c in statistics["degrees"]) // 2
+    both = max(int(statistics["num_edges"]) - links, 0) * len(pairs) // max(links, 1)
+    edges = Edges(plan, pairs, ids, group, statistics.get("direction"), min(both, len(pairs)), xp, chunk)
+    indptr, indices = csc(edges)
+    del pairs, ids, group, edges
     if with_features:
         backend = synthetic.backend_of(xp)
         of_vertex = xp.zeros(n, dtype=np.int64) if label is None else label

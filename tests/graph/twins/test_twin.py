@@ -96,7 +96,7 @@ def test_segments_keep_the_degrees(statistics):
 def test_lists_are_sorted_range_by_range_alike(statistics):
     plan, _ = plan_of(statistics)
     made = pairs_module.skeleton(plan, np)
-    edges = Edges(plan, made.pairs, vertex_ids(plan, np, 1 << 20), made.group, None, np, 1 << 20)
+    edges = Edges(plan, made.pairs, vertex_ids(plan, np, 1 << 20), made.group, None, 0, np, 1 << 20)
     whole, parts = csc(edges), csc(edges, sorted_at_once=700)
     assert np.array_equal(whole[0], parts[0]) and np.array_equal(whole[1], parts[1])
 
@@ -141,7 +141,7 @@ def test_a_directed_twin_has_the_originals_in_and_out_degrees():
     both = rng.random(30_000) < 0.1
     real = lab.Graph.from_edges(np.r_[src, dst[both]], np.r_[dst, src[both]], 4000)
     made = lab.twin(real, device="cpu")
-    assert made.num_edges == pytest.approx(lab.twin_statistics(real)["num_edges"], rel=0.01)
+    assert made.num_edges == lab.twin_statistics(real)["num_edges"]
     for degrees in ("in_degrees", "out_degrees"):
         a, b = (np.asarray(getattr(g, degrees)()) for g in (real, made))
         # Two vertices that nobody cites may be linked, and then one of them is cited: hence the tolerance.
