@@ -1,4 +1,4 @@
-"""The command ``gnnsample-lab``: ``lab``, ``doctor``, ``datasets`` and ``bench``."""
+"""The command ``gnnsample-lab``: ``lab``, ``doctor``, ``datasets``, ``partition`` and ``bench``."""
 
 from __future__ import annotations
 
@@ -196,6 +196,26 @@ def _datasets(options: argparse.Namespace) -> int:
     return 0
 
 
+def _partition(options: argparse.Namespace) -> int:
+    import pandas as pd
+
+    from gnnsample_lab import distributed, load
+
+    # Feature rows matter to the saved parts alone.
+    graph = load(options.name, options.root, scale=options.scale, features="auto" if options.save else False)
+    rows = []
+    for parts in options.parts:
+        found = distributed.partition(
+            graph, parts, options.method, seed=options.seed, tolerance=options.tolerance, root=options.root
+        )
+        rows.append(found.measures())
+        if options.save:
+            rows[-1]["folder"] = str(distributed.save_parts(graph, found, root=options.root))
+    table = pd.DataFrame(rows)
+    print(table.to_json(orient="records", indent=1) if options.json else table.to_string(index=False))
+    return 0
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"must be from 0 to 65535 (got {text!r})")
@@ -226,6 +246,21 @@ def _parser() -> argparse.ArgumentParser:
 
     data = commands.add_parser("datasets", help="graphs that can be loaded, with sizes and licences")
     data.add_argument("--json", action="store_true", help="as JSON records")
+
+    cut = commands.add_parser(
+        "partition", help="divide a graph among ranks beforehand: stored, with its quality and seconds"
+    )
+    cut.add_argument("name", help="a graph as in datasets")
+    cut.add_argument("--parts", type=int, nargs="+", required=True, metavar="K", help="numbers of parts")
+    cut.add_argument("--method", default="metis", choices=["metis", "streaming", "random", "range"])
+    cut.add_argument("--seed", type=int, default=0, help="of the method (default: 0)")
+    cut.add_argument(
+        "--tolerance", type=float, default=1.1, help="most that a part may have, in means (default: 1.1)"
+    )
+    cut.add_argument("--scale", type=float, default=1.0, help="of a synthetic graph (default: 1)")
+    cut.add_argument("--root", type=Path, help="data root (default: LAB_DATA_ROOT, else as in lab.load)")
+    cut.add_argument("--save", action="store_true", help="write the parts' files, too, for ranks to open")
+    cut.add_argument("--json", action="store_true", help="as JSON records")
 
     # These two have parsers of their own, loaded when they are asked for.
     commands.add_parser("doctor", help="what works on this machine and what to install", add_help=False)
@@ -271,7 +306,7 @@ def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in delegates:
         return delegates[arguments[0]](arguments[1:])
     options = _parser().parse_args(arguments)
-    return {"lab": _lab, "datasets": _datasets}[options.command](options)
+    return {"lab": _lab, "datasets": _datasets, "partition": _partition}[options.command](options)
 
 
 if __name__ == "__main__":

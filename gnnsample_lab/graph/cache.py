@@ -20,15 +20,17 @@ import tempfile
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gnnsample_lab.graph import checks, roots
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.sources.locks import Busy, exclusive
+
+T = TypeVar("T")
 
 FORMAT = "gnnsample_lab csc"
 VERSION = 3
@@ -55,10 +57,15 @@ def _safe(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "_" for c in name).lstrip(".") or "graph"
 
 
+def folder_name(name: str, stamp: str) -> str:
+    """Of the cache folder of ``name``, safe on every file system."""
+    return f"{_safe(name)}-{stamp}"
+
+
 def open_cached(root: Path, name: str, stamp: str) -> Graph | None:
     """The cached graph, memory-mapped, or None when there is none that is valid for ``stamp``."""
     for folder in roots.cache_candidates(root):
-        graph = _open(folder / f"{_safe(name)}-{stamp}", stamp)
+        graph = _open(folder / folder_name(name, stamp), stamp)
         if graph is not None:
             return graph
     return None
@@ -69,7 +76,7 @@ def store(root: Path, name: str, stamp: str, graph: Graph) -> Graph:
     folder = roots.cache_folder(root)
     if folder is None:
         return graph
-    target = folder / f"{_safe(name)}-{stamp}"
+    target = folder / folder_name(name, stamp)
     try:
         write(target, graph, stamp)
     except OSError:  # a full disk must not cost the user the graph that is already in memory
@@ -79,15 +86,30 @@ def store(root: Path, name: str, stamp: str, graph: Graph) -> Graph:
 
 def write(target: Path, graph: Graph, stamp: str) -> None:
     """Write ``graph`` as the cache folder ``target``, replacing an invalid one."""
+    arrays = {
+        "indptr": graph.indptr, "indices": graph.indices, "edge_weight": graph.edge_weight,
+        "feat": graph.feat, "label": graph.label,
+    }  # fmt: skip
+    arrays.update({f"split_{k}": v for k, v in graph.splits.items()})
+    write_folder(target, arrays, {
+        "format": FORMAT, "version": VERSION, "stamp": stamp, "name": graph.name,
+        "num_classes": graph.num_classes, "is_synthetic": graph.is_synthetic, "generator": graph.version,
+        "max_in_degree": graph.max_in_degree,
+    })  # fmt: skip
+
+
+def write_folder(target: Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write arrays and what is to be known of them as the folder ``target``, replacing an invalid one.
+
+    Args:
+        target: appears whole, in a folder that can be written to.
+        arrays: by name; None is left out.
+        facts: for the JSON: ``format``, ``version`` and ``stamp``, which :func:`open_folder` compares, and others.
+    """
     with exclusive(target):
         _remove_leftovers(target.parent)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
-            arrays = {
-                "indptr": graph.indptr, "indices": graph.indices, "edge_weight": graph.edge_weight,
-                "feat": graph.feat, "label": graph.label,
-            }  # fmt: skip
-            arrays.update({f"split_{k}": v for k, v in graph.splits.items()})
             files = {}
             for key, array in arrays.items():
                 if array is not None:
@@ -97,11 +119,7 @@ def write(target: Path, graph: Graph, stamp: str) -> None:
                     past = time.time_ns() - 10 * 10**9
                     os.utime(path, ns=(past, past))
                     files[key] = {"file": path.name, "crc32": crc, **_identity(path)}
-            _write_meta(temporary / _META, {
-                "format": FORMAT, "version": VERSION, "stamp": stamp, "name": graph.name,
-                "num_classes": graph.num_classes, "is_synthetic": graph.is_synthetic, "generator": graph.version,
-                "max_in_degree": graph.max_in_degree, "files": files,
-            })  # fmt: skip
+            _write_meta(temporary / _META, {**facts, "files": files})
             temporary.chmod(0o755)  # mkdtemp makes it private, but a shared data root is shared
             if target.exists():
                 shutil.rmtree(target, ignore_errors=True)
@@ -183,7 +201,7 @@ def _write_meta(path: Path, meta: dict[str, Any]) -> None:
         os.fsync(handle.fileno())
 
 
-def _is_sound(path: Path, entry: dict[str, Any]) -> bool:
+def _is_sound(path: Path, entry: dict[str, Any], otherwise: str) -> bool:
     """Whether the file is the one that was written; reads it only where its identity says nothing."""
     found = _identity(path)
     if found == {key: entry[key] for key in found}:
@@ -191,7 +209,7 @@ def _is_sound(path: Path, entry: dict[str, Any]) -> bool:
     known = (str(path), *found.values())
     if known not in _passed:
         if found["bytes"] != entry["bytes"] or _crc_of_file(path) != entry["crc32"]:
-            warnings.warn(f"cached file {path} is damaged: the graph is built again", stacklevel=5)
+            warnings.warn(f"cached file {path} is damaged: {otherwise}", stacklevel=6)
             return False
         _passed.add(known)
     return True
@@ -211,19 +229,44 @@ def _note_identities(target: Path, meta: dict[str, Any]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _open(target: Path, stamp: str) -> Graph | None:
+def open_folder(
+    target: Path,
+    format_name: str,
+    version: int,
+    stamp: str | None,
+    otherwise: str = "the graph is built again",
+) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+    """Facts and memory-mapped arrays of a folder that :func:`write_folder` wrote; None where it is missing or invalid.
+
+    Args:
+        format_name, version: what the facts must say.
+        stamp: likewise; None takes any.
+        otherwise: what follows from damage, for the warning.
+    """
     try:
         meta = json.loads((target / _META).read_text(encoding="utf-8"))
-        if (meta["format"], meta["version"], meta["stamp"]) != (FORMAT, VERSION, stamp):
+        if (meta["format"], meta["version"]) != (format_name, version) or stamp not in (None, meta["stamp"]):
             return None
         if meta["crc32"] != _crc_of_meta(meta):
             return None
         arrays: dict[str, np.ndarray] = {}
         for key, entry in meta["files"].items():
             path = target / entry["file"]
-            if path.parent != target or not _is_sound(path, entry):
+            if path.parent != target or not _is_sound(path, entry, otherwise):
                 return None
             arrays[key] = map_npy(path)
+        _note_identities(target, meta)
+        return meta, arrays
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _open(target: Path, stamp: str) -> Graph | None:
+    found = open_folder(target, FORMAT, VERSION, stamp)
+    if found is None:
+        return None
+    meta, arrays = found
+    try:
         splits = {k[len("split_") :]: v for k, v in arrays.items() if k.startswith("split_")}
         graph = Graph(
             arrays["indptr"], arrays["indices"], arrays.get("edge_weight"), arrays.get("feat"),
@@ -232,9 +275,8 @@ def _open(target: Path, stamp: str) -> Graph | None:
             validate=False,
         )  # fmt: skip
         graph._known["max_in_degree"] = int(meta["max_in_degree"])
-        _note_identities(target, meta)
         return graph
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
@@ -245,13 +287,40 @@ def cached(root: Path, name: str, stamp: str, build: Callable[[], Graph], use: b
     """
     if not use:
         return build()
-    graph = open_cached(root, name, stamp)
-    if graph is not None:
-        return graph
+    return made_once(
+        root,
+        name,
+        stamp,
+        lambda: open_cached(root, name, stamp),
+        lambda: store(root, name, stamp, build()),
+        build,
+    )
+
+
+def made_once(
+    root: Path,
+    name: str,
+    stamp: str,
+    find: Callable[[], T | None],
+    make: Callable[[], T],
+    build: Callable[[], T],
+) -> T:
+    """What ``find`` finds, else what ``make`` makes; of several processes one makes it while the others wait.
+
+    Args:
+        root, name, stamp: of the thing, for the lock.
+        find: opens the stored thing, or returns None.
+        make: builds and stores it.
+        build: builds it, where nothing can be stored.
+    """
+    found = find()
+    if found is not None:
+        return found
     folder = roots.cache_folder(root)
     if folder is None:
         return build()
     with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # a disk too full for a lock file must not cost the user the graph
-            held.enter_context(exclusive(folder / f"{_safe(name)}-{stamp}"))
-        return open_cached(root, name, stamp) or store(root, name, stamp, build())
+        with contextlib.suppress(OSError):  # a disk too full for a lock file must not cost the user the thing
+            held.enter_context(exclusive(folder / folder_name(name, stamp)))
+        found = find()
+        return make() if found is None else found
