@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tempfile
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -867,6 +868,80 @@ TABLE: dict[str, Entry] = {
     "apps.MVS.probability": Entry(lambda: lab.apps.MVS().probability, dict, {"graph": graph()}),
 }  # fmt: skip
 
+
+@cache
+def divided() -> Any:
+    return lab.distributed.partition(small(), 2, "range", tolerance=2, use_cache=False)
+
+
+@cache
+def saved() -> Path:
+    folder = Path(tempfile.mkdtemp()) / "parts"
+    return lab.distributed.save_parts(small(), divided(), folder)
+
+
+RANK, NO_PARTITION = integer(0, 2**15 - 1), [None, 3, "metis", [0, 1], {}, THING, HOSTILE]
+TABLE |= {
+    "distributed.partition": Entry(
+        lambda: lab.distributed.partition,
+        lambda: {"graph": small(), "parts": 2, "method": "range", "tolerance": 2, "use_cache": False},
+        {
+            "graph": graph(), "parts": integer(1, N), "method": choice("METIS"),
+            "seeds": [*ids(none=True, empty=True), [1, 1]], "seed": SEED, "tolerance": number(0.9, -1),
+            "root": path(none=True), "use_cache": flag(),
+        },
+    ),
+    "distributed.Partition.place": Entry(
+        lambda: divided().place, lambda: {"vertices": [1, 2]}, {"vertices": ids(empty=True)}
+    ),
+    "distributed.part_of": Entry(
+        lambda: lab.distributed.part_of,
+        lambda: {"graph": small(), "partition": divided(), "rank": 1},
+        {
+            "graph": graph(), "partition": NO_PARTITION, "rank": integer(0, 1), "features": flag(),
+            "weights": ["ab", 3, [1.0], {}, np.ones(3), THING, HOSTILE],
+        },
+    ),
+    "distributed.vertex_records": Entry(
+        lambda: lab.distributed.vertex_records,
+        lambda: {"graph": small(), "partition": divided()},
+        {"graph": graph(), "partition": NO_PARTITION},
+    ),
+    "distributed.save_parts": Entry(
+        lambda: lab.distributed.save_parts,
+        lambda: {"graph": small(), "partition": divided(), "folder": saved()},
+        {
+            "graph": graph(), "partition": NO_PARTITION, "folder": path(none=True), "root": path(none=True),
+            "features": flag(),
+        },
+    ),
+    "distributed.open_partition": Entry(
+        lambda: lab.distributed.open_partition, lambda: {"folder": saved()}, {"folder": [*path(), "not there"]}
+    ),
+    "distributed.open_records": Entry(
+        lambda: lab.distributed.open_records, lambda: {"folder": saved()}, {"folder": [*path(), "not there"]}
+    ),
+    "distributed.open_part": Entry(
+        lambda: lab.distributed.open_part,
+        lambda: {"folder": saved(), "rank": 0},
+        {"folder": [*path(), "not there"], "rank": RANK},
+    ),
+    "distributed.hottest_lists": Entry(
+        lambda: lab.distributed.hottest_lists,
+        lambda: {"visits": [1] * N, "degrees": [3] * N, "fanouts": 2, "budget_bytes": 100},
+        {
+            "visits": ["ab", 3, None, [1.0], ["a"] * N, [NAN] * N, [INF] * N, [-1] * N, [[1] * N] * 2, {}, HOSTILE],
+            "degrees": [*ids(bound=None), [-1] * N, [3]],
+            "fanouts": [None, "5", b"5", [], 0, [0], -2, 2.0, [2.0], True, ["3"], HUGE, {1: 2}, [[2]], THING, HOSTILE],
+            "budget_bytes": integer(0, 2**62),
+            "owner": [*ids(none=True, bound=None), [0]],
+            "rank": RANK,
+            "ranking": choice("visits"),
+            "entry_bytes": [*integer(), 0, 5, 32],
+        },
+    ),
+}  # fmt: skip
+
 PYG = pytest.importorskip("gnnsample_lab.pyg")
 TABLE |= {
     "pyg.GPUSampler": Entry(
@@ -926,6 +1001,8 @@ NOT_IN_THE_TABLE = {
     "SamplingType": "an enumeration", "strategies": NO_ARGUMENTS, "id_maps": NO_ARGUMENTS,
     "aggregation_kernels": NO_ARGUMENTS, "systems": NO_ARGUMENTS, "apps": "a module; its classes are in the table",
     "distributed": "a module; its functions are in the table",
+    "distributed.Partition": RECORD, "distributed.Part": RECORD, "distributed.HotLists": RECORD,
+    "distributed.UnevenPartsError": ERROR,
     "HopPicks": RECORD, "AppResult": RECORD, "MiniBatch": RECORD, "Block": RECORD, "Hotness": RECORD,
     "Footprint": RECORD,
     "SampleTrace": "built by from_tasks and load, which are in the table",

@@ -8,7 +8,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_EXPORTS: dict[str, str] = {}
+_EXPORTS: dict[str, str] = {
+    "partition": "parts.partition",
+    "Partition": "parts.partition",
+    "UnevenPartsError": "parts.balance",
+    "part_of": "parts.part",
+    "Part": "parts.part",
+    "vertex_records": "parts.part",
+    "save_parts": "parts.storage",
+    "open_partition": "parts.storage",
+    "open_part": "parts.storage",
+    "open_records": "parts.storage",
+    "hottest_lists": "parts.hot",
+    "HotLists": "parts.hot",
+}
 """Public names, and the modules below this one that have them."""
 _MODULES: tuple[str, ...] = ()
 

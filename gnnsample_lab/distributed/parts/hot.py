@@ -11,6 +11,8 @@ import numpy as np
 from gnnsample_lab.checks import choice, host_array, host_integers, items, num_bytes, shown, whole
 from gnnsample_lab.device.jit import njit
 
+from .partition import MAX_PARTS
+
 RANKINGS = {
     "reads": "entries that samples read of a list, visits x min(degree, fanout), per byte of the list (ours)",
     "degree": "longest lists first, whoever visits them",
@@ -72,7 +74,7 @@ def hottest_lists(
     draws = _fanouts(fanouts)
     by_hop = _visits(visits, len(draws), len(degree))
     budget_bytes = num_bytes("budget_bytes", budget_bytes)
-    rank, ranking = whole("rank", rank, 0), choice("ranking", ranking, RANKINGS)
+    rank, ranking = whole("rank", rank, 0, MAX_PARTS - 1), choice("ranking", ranking, RANKINGS)
     entry_bytes = whole("entry_bytes", entry_bytes)
     if entry_bytes not in _ENTRY_BYTES:
         raise ValueError(f"entry_bytes must be one of {sorted(_ENTRY_BYTES)} (got {entry_bytes})")
@@ -112,7 +114,7 @@ def _fanouts(value: Any) -> list[int]:
     )
     if not given:
         raise ValueError(f"fanouts must name at least one (got {shown(value)})")
-    draws = [whole("fanouts", fanout, -1) for fanout in given]
+    draws = [whole("fanouts", fanout, -1, 2**31 - 1) for fanout in given]
     if 0 in draws:
         raise ValueError(f"fanouts must not be 0 (got {shown(value)})")
     return draws
@@ -124,7 +126,9 @@ def _visits(value: Any, hops: int, num_nodes: int) -> np.ndarray:
         raise TypeError(f"visits must be numbers (got dtype {found.dtype})")
     shapes = [(hops, num_nodes)] + ([(num_nodes,)] if hops == 1 else [])
     if found.shape not in shapes:
-        raise ValueError(f"visits must have shape {' or '.join(map(str, shapes))} (got {found.shape})")
+        raise ValueError(
+            f"visits must have shape {' or '.join(map(str, shapes))}, as degrees and fanouts say (got {found.shape})"
+        )
     found = found.astype(np.float64).reshape(hops, num_nodes)
     if not (np.isfinite(found).all() and (found >= 0).all()):
         raise ValueError("visits must be finite and not negative")

@@ -140,7 +140,7 @@ def count_distinct(indptr, indices):
     """In-edges that are neither a self-loop nor parallel to the one before; sources are sorted within a vertex."""
     found = 0
     for v in range(indptr.size - 1):
-        last = -1
+        last = np.int64(-1)
         for position in range(indptr[v], indptr[v + 1]):
             u = np.int64(indices[position])
             if u != v and u != last:

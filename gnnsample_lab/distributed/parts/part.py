@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import flag, whole
+from gnnsample_lab.checks import flag, shown, whole
 from gnnsample_lab.device.arrays import array_module, offsets_of, to_host
 from gnnsample_lab.device.jit import njit
 from gnnsample_lab.graph.graph import Graph, check_graph
@@ -110,7 +110,7 @@ def part_of(
     rank = whole("rank", rank, 0, partition.num_parts - 1)
     features = flag("features", features)
     if weights is not None and not isinstance(weights, IntegerWeights):
-        raise TypeError(f"weights must be IntegerWeights or None (got {type(weights).__name__})")
+        raise TypeError(f"weights must be IntegerWeights or None (got {shown(weights)})")
     vertices = partition.old_of[partition.boundaries[rank] : partition.boundaries[rank + 1]]
     whole_indptr = to_host(graph.indptr)
     begins = whole_indptr[vertices]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -191,9 +191,10 @@ def partition(
     from . import storage
 
     stamp = cache.fingerprint([VERSION, parts, request, hashlib.sha256(host_bytes(chosen)).hexdigest()])
-    return storage.cached_partition(
-        base, f"{graph.name}-{method}-{parts}", stamp, lambda: _computed(graph, parts, chosen, request)
+    found = storage.cached_partition(
+        base, f"partition-{method}-{parts}", stamp, lambda: _computed(graph, parts, chosen, request)
     )
+    return replace(found, name=graph.name)  # another graph of the same topology may have been the first
 
 
 def check_seeds(graph: Graph, seeds: Any) -> np.ndarray:

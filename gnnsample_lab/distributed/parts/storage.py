@@ -24,7 +24,7 @@ from gnnsample_lab.graph.sources.locks import exclusive
 from gnnsample_lab.sampling.weights import integer_weights
 
 from .part import ARRAYS, Part, part_of, vertex_records
-from .partition import VERSION, Partition, check_partition
+from .partition import MAX_PARTS, VERSION, Partition, check_partition
 
 _PARTITION, _PART = "gnnsample_lab partition", "gnnsample_lab part"
 _SMALL = ("method", "seed", "tolerance", "seconds", "graph_hash", "name")
@@ -69,10 +69,8 @@ def _open_partition(target: Path, stamp: str | None) -> tuple[Partition, Any] | 
         return None
     meta, arrays = found
     records = arrays.pop("records", None)
-    try:
-        return Partition(**arrays, **meta["values"]), records
-    except (KeyError, TypeError):
-        return None
+    fields: dict[str, Any] = {**arrays, **meta["values"]}
+    return Partition(**fields), records
 
 
 def save_parts(
@@ -183,13 +181,13 @@ def open_part(folder: str | os.PathLike[str], rank: int) -> Part:
         TypeError, ValueError: no path, no rank.
         FileNotFoundError, CorruptDataError: the part is not there; its files are damaged.
     """
-    target = checked_path("folder", folder).expanduser() / _part_name(whole("rank", rank, 0))
+    target = checked_path("folder", folder).expanduser() / _part_name(whole("rank", rank, 0, MAX_PARTS - 1))
     found = cache.open_folder(target, _PART, VERSION, None, "it is not used")
     if found is None:
         raise _missing(target, "a part")
     meta, arrays = found
-    values: dict[str, Any] = meta["values"]
-    return Part(**values, **{name: arrays.get(name) for name in ARRAYS})
+    fields: dict[str, Any] = {**{name: arrays.get(name) for name in ARRAYS}, **meta["values"]}
+    return Part(**fields)
 
 
 def _missing(target: Path, what: str) -> OSError | ValueError:

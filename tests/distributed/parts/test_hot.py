@@ -89,7 +89,7 @@ def test_the_greedy_choice_is_the_best_of_equal_sizes():
     ("changed", "words"),
     [
         ({"visits": [1, 2]}, r"visits must have shape \(1, 6\) or \(6,\)"),
-        ({"fanouts": [1, 2]}, r"visits must have shape \(2, 6\) "),
+        ({"fanouts": [1, 2]}, r"visits must have shape \(2, 6\), as"),
         ({"visits": [1, 2, 3, 4, 5, -1]}, "visits must be finite and not negative"),
         ({"owner": [0]}, "owner must have one entry per vertex, 6"),
         ({"entry_bytes": 5}, "entry_bytes must be one of"),
