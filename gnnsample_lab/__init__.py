@@ -72,6 +72,7 @@ _EXPORTS = {
     "train": "systems.train",
     "compare": "systems.compare",
     "systems": "systems.table",
+    "schedule": "pipeline",
 }
 
 _MODULES = ("distributed",)

@@ -992,6 +992,180 @@ TABLE |= {
     ),
 }
 
+S = lab.schedule
+STAGE_S = [
+    None, "abc", b"x", -1, NAN, INF, True, 1j, 10**400, {}, [], [-1.0], [NAN], ["a"], [True], [None], [1.0, HOSTILE],
+    np.zeros((2, 2)), np.array([1 + 1j]), np.array([True]), np.array([NAN]), [0.1] * 3, THING, HOSTILE,
+]  # fmt: skip
+GPUS = [None, 3, "ab", {}, [], [0], [-1], [1.5], ["a"], [True], [None], [10**9], [HOSTILE], THING, HOSTILE]
+TIMES = [None, 3, "times", [1.0], {}, types.SimpleNamespace(sample_s=[1.0]), THING, HOSTILE]
+COSTS = [3, "costs", [], {}, {"put_s": 1}, THING, HOSTILE]
+BASELINES = [3, "ab", [1], {"a": 1}, {"a": None}, {3: Made}, {"a": HOSTILE}, THING, HOSTILE]
+STALENESS = integer(0, none=True)
+RUNS = [
+    None, 3, "ab", {}, [], [None], [3], [{}], [{"executor": "serial"}], [HOSTILE], THING, HOSTILE,
+    Made(lambda: [{"executor": "nope", "times": stages(), "epoch_s": 1.0}]),
+    Made(lambda: [{"executor": "serial", "times": 3, "epoch_s": 1.0}]),
+    Made(lambda: [{"executor": "serial", "times": stages(), "epoch_s": 0.0}]),
+    Made(lambda: [{"executor": "serial", "times": stages(), "epoch_s": 1.0, "nonsense": 1}]),
+    Made(lambda: [{"executor": "serial", "times": stages(), "epoch_s": 1.0, "gpus": 0}]),
+    Made(lambda: [{"executor": "serial", "times": stages(), "epoch_s": 1.0, "options": 3}]),
+    Made(lambda: [{"executor": "serial", "times": stages(), "epoch_s": 1.0, "options": {"nonsense": 3}}]),
+    Made(lambda: [{"executor": None, "times": stages(), "epoch_s": 1.0}]),
+]  # fmt: skip
+
+
+def stages() -> Any:
+    return S.stage_times(0.1, 0.2, 0.3, batches=4)
+
+
+def run_of() -> Any:
+    return [{"executor": "serial", "times": stages(), "epoch_s": 2.0}]
+
+
+TABLE |= {
+    "schedule.stage_times": Entry(
+        lambda: S.stage_times,
+        lambda: {"sample_s": [0.1, 0.2], "extract_s": 0.2, "train_s": [0.3, 0.4]},
+        {
+            "sample_s": STAGE_S,
+            "extract_s": STAGE_S,
+            "train_s": STAGE_S,
+            "standby_extract_s": STAGE_S[1:],
+            "batches": integer(1, 2**20, none=True),
+            "per": choice("epoch"),
+            "spread": number(-0.1, 11),
+            "seed": SEED,
+            "source": text(),
+        },
+    ),
+    "schedule.Costs": Entry(
+        lambda: S.Costs,
+        dict,
+        {
+            **dict.fromkeys(("put_s", "get_s", "update_s", "load_topology_s", "load_cache_s"), number(-0.1)),
+            "demand": [None, 3, "train", [1], {"nope": 0.5}, {"train": 2}, {"train": NAN}, {3: 0.5}, THING, HOSTILE],
+            "host_share": number(-0.1, 1.1),
+        },
+    ),
+    "schedule.Costs.with_handover": Entry(
+        lambda: S.Costs().with_handover,
+        lambda: {"path": "peer", "num_bytes": 1e6, "gbps": 10},
+        {"path": choice(), "num_bytes": number(-1), "gbps": number(0, -1)},
+    ),
+    "schedule.simulate": Entry(
+        lambda: S.simulate,
+        lambda: {"times": stages(), "executor": "factored", "gpus": 3},
+        {
+            "times": TIMES,
+            "executor": choice(),
+            "gpus": integer(1, 4096),
+            "samplers": integer(1, 3, none=True),
+            "capacity": integer(1, none=True),
+            "workers": [*integer(1, 64), 2],
+            "pipelined": flag(),
+            "switching": flag(none=True),
+            "staleness": STALENESS,
+            "scheduler": choice(none=True),
+            "collective": [*flag(), True],
+            "costs": COSTS,
+        },
+    ),
+    "schedule.trainer_time": Entry(
+        lambda: S.trainer_time,
+        lambda: {"extract_s": 0.1, "train_s": 0.2},
+        {"extract_s": number(-1), "train_s": number(-1), "pipelined": flag()},
+    ),
+    "schedule.num_samplers": Entry(
+        lambda: S.num_samplers,
+        lambda: {"gpus": 8, "sample_s": 0.1, "trainer_s": 0.2},
+        {"gpus": integer(1), "sample_s": number(-1), "trainer_s": number(-1), "keep_trainer": flag()},
+    ),
+    **{
+        f"schedule.{name}": Entry(
+            lambda name=name: getattr(S, name),
+            lambda: {"remaining": 3, "trainers": 2, "trainer_s": 0.1, "standby_s": 0.2},
+            {
+                "remaining": integer(0),
+                "trainers": integer(0),
+                "trainer_s": number(-1),
+                "standby_s": number(-1),
+            },
+        )
+        for name in ("profit", "should_switch")
+    },
+    "schedule.gnnlab_times": Entry(
+        lambda: S.gnnlab_times, dict, {"model": choice(), "graph": choice(), "system": choice()}
+    ),
+    "schedule.times_of": Entry(
+        lambda: S.times_of,
+        lambda: {"result": lab.train(small(), fanouts=[2, 2], epochs=1, device="cpu", progress=False)},
+        {
+            "result": [None, 3, "run", {}, types.SimpleNamespace(epochs=[1], steady=None), THING, HOSTILE],
+            "batches": integer(1, 2**20, none=True),
+        },
+    ),
+    "schedule.recorded_runs": Entry(
+        lambda: S.recorded_runs, dict, {"folder": [*path(none=True), "no/such/folder"]}
+    ),
+    "schedule.model_error": Entry(
+        lambda: S.model_error, lambda: {"runs": run_of()}, {"runs": RUNS, "costs": COSTS}
+    ),
+    "schedule.fit_host_share": Entry(
+        lambda: S.fit_host_share,
+        lambda: {"runs": run_of(), "steps": 2},
+        {"runs": RUNS, "steps": integer(1, 10_000)},
+    ),
+    "schedule.scaling": Entry(
+        lambda: S.scaling,
+        lambda: {"times": stages(), "gpus": [2, 3], "samplers": [1]},
+        {
+            "times": TIMES,
+            "gpus": [*GPUS, [1]],
+            "samplers": GPUS,
+            "baselines": BASELINES,
+            "staleness": STALENESS,
+            "costs": COSTS,
+        },
+    ),
+    "schedule.splits": Entry(
+        lambda: S.splits,
+        lambda: {"times": stages(), "gpus": 3, "samplers": [1]},
+        {
+            "times": TIMES,
+            "gpus": [*integer(1, 4096), 1],
+            "samplers": GPUS,
+            "staleness": STALENESS,
+            "costs": COSTS,
+        },
+    ),
+    "schedule.switching": Entry(
+        lambda: S.switching,
+        lambda: {"times": stages(), "trainers": [1, 2]},
+        {
+            "times": TIMES,
+            "trainers": GPUS,
+            "samplers": integer(1, 4095),
+            "staleness": STALENESS,
+            "costs": COSTS,
+        },
+    ),
+    "schedule.one_gpu": Entry(
+        lambda: S.one_gpu,
+        lambda: {"times": stages(), "baselines": {"other": stages()}},
+        {"times": TIMES, "baselines": [*BASELINES, None], "costs": COSTS},
+    ),
+    "schedule.pipelining": Entry(
+        lambda: S.pipelining,
+        lambda: {"times": {1: stages(), 2: stages()}, "demand": {2: {"train": 0.5}}},
+        {
+            "times": [None, 3, "ab", [1], {}, {0: 1}, {1: 1}, {"a": None}, {True: 3}, THING, HOSTILE],
+            "demand": [3, "ab", [1], {1: 3}, {1: {"nope": 1}}, {1: {"train": 2}}, THING, HOSTILE],
+            "capacity": integer(1),
+        },
+    ),
+}  # fmt: skip
+
 RECORD = "a record that the library makes; whoever reads it checks it"
 NO_ARGUMENTS = "takes no arguments"
 ERROR = "an error class"
@@ -1003,6 +1177,7 @@ NOT_IN_THE_TABLE = {
     "distributed": "a module; its functions are in the table",
     "distributed.Partition": RECORD, "distributed.Part": RECORD, "distributed.HotLists": RECORD,
     "distributed.UnevenPartsError": ERROR,
+    "schedule": "a module; its functions are in the table",
     "HopPicks": RECORD, "AppResult": RECORD, "MiniBatch": RECORD, "Block": RECORD, "Hotness": RECORD,
     "Footprint": RECORD,
     "SampleTrace": "built by from_tasks and load, which are in the table",
@@ -1085,6 +1260,8 @@ def _public_callables() -> Iterator[tuple[str, Any]]:
         value = getattr(lab.distributed, name)
         if not isinstance(value, types.ModuleType):
             yield f"distributed.{name}", value
+    for name in lab.schedule.__all__:
+        yield f"schedule.{name}", getattr(lab.schedule, name)
 
 
 def _methods(kind: type) -> Iterator[tuple[str, Any]]:
@@ -1132,7 +1309,7 @@ def _documented() -> Iterator[Any]:
     """Public functions and methods that take arguments, and so refuse some."""
     for name in TABLE:
         if ", " not in name:
-            places = {"apps": lab.apps, "distributed": lab.distributed, "pyg": PYG}
+            places = {"apps": lab.apps, "distributed": lab.distributed, "pyg": PYG, "schedule": lab.schedule}
             first, _, rest = name.partition(".")
             place, within = (places[first], rest) if first in places else (lab, name)
             head, _, method = within.partition(".")

@@ -1,0 +1,251 @@
+"""Recorded runs as inputs of the schedule model, and how far the model is from them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab import checks
+from gnnsample_lab.files import read_json, reading
+from gnnsample_lab.resources import resource_path
+
+from .simulate import EXECUTORS, simulate
+from .times import Costs, StageTimes, stage_times
+
+SYSTEM_EXECUTORS = {
+    "dgl": "thread",
+    "pyg-cpu": "thread",
+    "gnnadvisor": "thread",
+    "tsota": "serial",
+    "gnnlab": "serial",
+    "fastgl": "serial",
+    "lab": "streams",
+}
+"""Executor of a system in ``lab.systems()``, for records that name the system alone."""
+OPTIONS = tuple(p for p in inspect.signature(simulate).parameters if p not in ("times", "executor", "gpus"))
+"""Arguments of ``simulate`` that a recorded run may bring."""
+_NEEDED = ("sample_ms", "train_ms", "epoch_s", "steps_of_an_epoch")
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedRun:
+    """A measured epoch with its stage times.
+
+    Attributes:
+        name: of the run, for tables and figures.
+        executor: as ``simulate`` takes it; None where the record does not say.
+        times: stage times, means over the epoch.
+        epoch_s: measured seconds of the epoch.
+        origin: where it was measured.
+        gpus: number of GPUs.
+        options: further arguments of ``simulate``.
+    """
+
+    name: str
+    executor: str | None
+    times: StageTimes
+    epoch_s: float
+    origin: str
+    gpus: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def times_of(result: Any, *, batches: int | None = None) -> StageTimes:
+    """Stage times of a training run: means of its fastest epoch, for ``simulate``.
+
+    Stages that overlapped in the run were timed while they slowed each other down.
+
+    Args:
+        result: what ``lab.train`` returns.
+        batches: mini-batches of the modelled epoch; None: as many as the run's epoch has.
+
+    Raises:
+        TypeError: no such result. ValueError: ``batches`` is not positive, or the run has no mini-batch.
+    """
+    epoch = getattr(result, "steady", None) if getattr(result, "epochs", None) else None
+    if epoch is None or not hasattr(epoch, "sample_us"):
+        raise TypeError(f"result must be a training run with an epoch (got {checks.shown(result)})")
+    if epoch.num_batches < 1:
+        raise ValueError(f"result must have trained on mini-batches (got {epoch.num_batches})")
+    count = 1e6 * epoch.num_batches
+    return stage_times(
+        (epoch.sample_us + epoch.reorder_us) / count,
+        epoch.extract_us / count,
+        epoch.train_us / count,
+        batches=epoch.num_batches if batches is None else batches,
+        source=f"{result.system}, {result.model}, {result.graph}; {result.origin}",
+    )
+
+
+def recorded_runs(folder: Path | str | None = None) -> list[RecordedRun]:
+    """Epochs that benchmark records hold with their stage times.
+
+    Reordering counts as sampling; a suite without extraction has none.
+
+    Args:
+        folder: with benchmark records; None: ``data/measured``, which is shipped.
+
+    Raises:
+        TypeError: no path. FileNotFoundError: no such folder. CorruptDataError: a file in it is damaged.
+    """
+    where = resource_path("data/measured") if folder is None else checks.path("folder", folder)
+    if not where.is_dir():
+        raise FileNotFoundError(f"folder {where} does not exist")
+    found = []
+    for path in sorted(where.glob("*.json")):
+        record = read_json(path, object)
+        if not isinstance(record, dict) or record.get("origin") != "measured":
+            continue
+        with reading(path, "a benchmark record"):
+            rows = [row for row in record.get("rows", ()) if all(name in row for name in _NEEDED)]
+            found += [_run(record, row) for row in rows]
+    return found
+
+
+def _run(record: Mapping[str, Any], row: Mapping[str, Any]) -> RecordedRun:
+    suite, system = record["suite"], row.get("system") or row.get("sampler", "")
+    gpu = record["environment"].get("gpu") or {}
+    parts = [system, row.get("model") or row.get("method", ""), row["graph"]]
+    name = ", ".join(str(part) for part in parts if part)
+    # Suites of samplers train one mini-batch after the other.
+    executor = row.get("executor") or SYSTEM_EXECUTORS.get(system, "serial" if "sampler" in row else None)
+    origin = f"measured on {gpu.get('name') or record['environment'].get('cpu', 'a CPU')}"
+    times = stage_times(
+        (row["sample_ms"] + row.get("reorder_ms", 0.0)) / 1e3,
+        row.get("extract_ms", 0.0) / 1e3,
+        row["train_ms"] / 1e3,
+        batches=row["steps_of_an_epoch"],
+        source=f"{suite}: {name}; {origin}",
+    )
+    return RecordedRun(name, executor, times, float(row["epoch_s"]), origin)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A run beside what the model says: ``error`` is modelled over measured, less 1."""
+
+    name: str
+    executor: str
+    gpus: int
+    modelled_s: float
+    measured_s: float
+    origin: str
+
+    @property
+    def error(self) -> float:
+        return self.modelled_s / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class ModelError:
+    """How far modelled epoch times are from recorded ones.
+
+    Attributes:
+        rows: one a run.
+        left_out: runs whose executor is not known.
+    """
+
+    rows: tuple[Compared, ...]
+    left_out: int
+
+    @property
+    def mean(self) -> float:
+        """Mean of the errors' absolute values."""
+        return float(np.mean([abs(row.error) for row in self.rows]))
+
+    @property
+    def bias(self) -> float:
+        """Median error: below 0 where the model is too fast."""
+        return float(np.median([row.error for row in self.rows]))
+
+    @property
+    def worst(self) -> Compared:
+        return max(self.rows, key=lambda row: abs(row.error))
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with a row a run."""
+        import pandas as pd
+
+        names = ("name", "executor", "gpus", "modelled_s", "measured_s", "error", "origin")
+        return pd.DataFrame([[getattr(row, n) for n in names] for row in self.rows], columns=list(names))
+
+    def __str__(self) -> str:
+        worst = self.worst
+        return (
+            f"modelled epochs of {len(self.rows)} runs are off by {self.mean:.1%} on average "
+            f"(median {self.bias:+.1%}, worst {worst.error:+.1%}: {worst.executor}, {worst.name})"
+        )
+
+
+def model_error(runs: Sequence[Any], *, costs: Costs | None = None) -> ModelError:
+    """Modelled epoch times beside recorded ones.
+
+    Args:
+        runs: :class:`RecordedRun`, or mappings with ``"executor"``, ``"times"``, ``"epoch_s"`` and, if need be,
+            ``"name"``, ``"origin"``, ``"gpus"`` and ``"options"``. Runs whose executor is None are left out
+            and counted.
+        costs: of all runs that bring none in their options; None: nothing.
+
+    Raises:
+        TypeError, ValueError: no runs, other things than runs, or an executor that the model does not know.
+    """
+    found, left_out = [], 0
+    for number, given in enumerate(checks.items("runs", runs, "a list of recorded runs")):
+        run = _as_run(f"runs[{number}]", given)
+        if run.executor is None:
+            left_out += 1
+            continue
+        checks.choice(f"executor of runs[{number}]", run.executor, tuple(EXECUTORS))
+        options = {"costs": costs, **run.options}
+        modelled = simulate(run.times, run.executor, gpus=run.gpus, **options).epoch_s
+        found.append(Compared(run.name, run.executor, run.gpus, modelled, run.epoch_s, run.origin))
+    if not found:
+        raise ValueError(f"runs must hold at least one run whose executor is known (got {left_out} without)")
+    return ModelError(tuple(found), left_out)
+
+
+def _as_run(name: str, given: Any) -> RecordedRun:
+    if isinstance(given, Mapping):
+        for key in ("executor", "times", "epoch_s"):
+            if key not in given:
+                raise ValueError(f"{name} must have {key!r} (got {checks.shown(given)})")
+        known = {"name", "executor", "times", "epoch_s", "origin", "gpus", "options"}
+        if set(given) - known:
+            raise ValueError(
+                f"{name} must have no other keys than {sorted(known)} (got {sorted(set(given) - known)})"
+            )
+        given = RecordedRun(**{"name": name, "origin": "measured", **given})
+    run = checks.instance(name, given, RecordedRun, "a recorded run or a mapping")
+    checks.instance(f"times of {name}", run.times, StageTimes, "stage times (see stage_times)")
+    checks.real(f"epoch_s of {name}", run.epoch_s, above=0)
+    options = checks.instance(f"options of {name}", run.options, Mapping, "a mapping")
+    for option in options:
+        checks.choice(f"an option of {name}", option, OPTIONS)
+    checks.whole(f"gpus of {name}", run.gpus, 1)
+    return run
+
+
+def fit_host_share(runs: Sequence[Any], *, steps: int = 100) -> float:
+    """The share of the host's link that one extraction takes with which the model is nearest to recorded runs.
+
+    One number for all runs: least mean square of the logarithm of modelled over measured, on a grid.
+
+    Args:
+        runs: as for ``model_error``. steps: steps of the grid from 0 to 1.
+
+    Raises:
+        TypeError, ValueError: as ``model_error``, or a grid without steps.
+    """
+    steps = checks.whole("steps", steps, 1, 10_000)
+
+    def distance(share: float) -> float:
+        rows = model_error(runs, costs=Costs(host_share=share)).rows
+        return float(np.mean([math.log(row.modelled_s / row.measured_s) ** 2 for row in rows]))
+
+    return min((step / steps for step in range(steps + 1)), key=distance)

@@ -1,0 +1,139 @@
+"""Recorded runs as inputs of the model, and how far it is from them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
+from gnnsample_lab.pipeline.schedule import (
+    Costs,
+    fit_host_share,
+    model_error,
+    recorded_runs,
+    simulate,
+    stage_times,
+    times_of,
+)
+from gnnsample_lab.pipeline.schedule.records import SYSTEM_EXECUTORS, RecordedRun
+from gnnsample_lab.systems.table import SYSTEMS
+
+
+def test_executors_of_systems_are_those_of_the_table() -> None:
+    assert {name: SYSTEMS[name].executor for name in SYSTEM_EXECUTORS} == SYSTEM_EXECUTORS
+    assert set(SYSTEM_EXECUTORS) >= {"dgl", "tsota", "gnnlab", "fastgl", "lab"}
+
+
+def test_shipped_records_are_read() -> None:
+    runs = recorded_runs()
+    assert len(runs) >= 100
+    assert all(run.origin.startswith("measured on ") and run.epoch_s > 0 for run in runs)
+    one = next(
+        run for run in runs if "fastgl-fig9" in run.times.source and run.name == "pyg-cpu, gcn, reddit-like"
+    )
+    assert one.executor == "thread" and one.times.batches == 20
+    assert one.times.mean("sample") == pytest.approx(0.022867) and one.epoch_s == pytest.approx(0.729069)
+    suites = {run.times.source.split(":")[0] for run in runs}
+    assert {"nextdoor-table1", "fastgl-fig9"} <= suites
+
+
+def test_the_model_against_what_was_measured_on_one_gpu() -> None:
+    """Error by executor. Streams are the worst: the model knows nothing of the host that launches their kernels."""
+    runs = recorded_runs()
+    error = {ex: model_error([r for r in runs if r.executor == ex]) for ex in ("serial", "thread", "streams")}
+    assert error["serial"].mean < 0.01 and abs(error["serial"].worst.error) < 0.03
+    assert error["thread"].mean < 0.02 and abs(error["thread"].worst.error) < 0.06
+    assert error["streams"].mean < 0.12 and -0.36 < error["streams"].worst.error < 0
+    overall = model_error(runs)
+    assert overall.left_out == sum(run.executor is None for run in runs) > 0
+    assert len(overall.rows) == len(runs) - overall.left_out
+
+
+def write(folder: Path, **change: Any) -> Path:
+    row = {"graph": "toy", "system": "lab", "model": "gcn", "steps_of_an_epoch": 10, "epoch_s": 0.05,
+           "sample_ms": 1.0, "reorder_ms": 0.5, "extract_ms": 2.0, "train_ms": 3.0}  # fmt: skip
+    record = {
+        "suite": "made-up",
+        "origin": "measured",
+        "environment": {"gpu": {"name": "a GPU"}},
+        "rows": [row],
+    }
+    record.update(change)
+    path = folder / "made-up.json"
+    path.write_text(json.dumps(record))
+    return path
+
+
+def test_reordering_counts_as_sampling(tmp_path: Path) -> None:
+    write(tmp_path)
+    (run,) = recorded_runs(tmp_path)
+    assert [run.times.mean(s) for s in ("sample", "extract", "train")] == pytest.approx([1.5e-3, 2e-3, 3e-3])
+    assert (run.executor, run.times.batches, run.origin) == ("streams", 10, "measured on a GPU")
+    assert "made-up" in run.times.source and "lab, gcn, toy" in run.times.source
+
+
+def test_what_was_not_measured_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path, origin="modelled")
+    assert recorded_runs(tmp_path) == []
+    write(tmp_path, rows=[{"graph": "toy", "sample_ms": 1.0}])
+    assert recorded_runs(tmp_path) == []
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text()[:-20])
+    with pytest.raises(ValueError, match="made-up.json"):
+        recorded_runs(tmp_path)
+    write(tmp_path, rows=3)
+    with pytest.raises(ValueError, match="made-up.json"):
+        recorded_runs(tmp_path)
+    write(tmp_path, environment=None)
+    with pytest.raises(ValueError, match="made-up.json"):
+        recorded_runs(tmp_path)
+    with pytest.raises(FileNotFoundError, match="folder"):
+        recorded_runs(tmp_path / "gone")
+
+
+def test_stage_times_of_a_training_run() -> None:
+    slow = EpochRecord(9e6, 9e6, 9e6, 3e7, num_batches=4)
+    epoch = EpochRecord(4e6, 8e6, 12e6, 2.4e7, reorder_us=4e6, num_batches=4)
+    result = TrainResult("lab", "gcn", "toy", "cpu", "measured on a CPU", [], [], [], "valid", [slow, epoch])
+    times = times_of(result)
+    assert times.batches == 4
+    assert [times.mean(s) for s in ("sample", "extract", "train")] == pytest.approx([2.0, 2.0, 3.0])
+    assert simulate(times, "serial").epoch_s == pytest.approx(28.0)
+    assert times_of(result, batches=40).batches == 40
+    assert times.source == "lab, gcn, toy; measured on a CPU"
+    empty = SimpleNamespace(epochs=[1], steady=EpochRecord(0, 0, 0, 0))
+    with pytest.raises(ValueError, match="result must have trained"):
+        times_of(empty)
+
+
+def test_the_error_by_hand() -> None:
+    times = stage_times(0.1, 0.2, 0.3, batches=10)
+    runs: list[Any] = [
+        {"name": "a", "executor": "serial", "times": times, "epoch_s": 5.0},
+        RecordedRun("b", "serial", times, 6.0, "measured on a GPU"),
+        {"name": "c", "executor": None, "times": times, "epoch_s": 6.0},
+    ]
+    error = model_error(runs)
+    assert [row.error for row in error.rows] == pytest.approx([0.2, 0.0]) and error.left_out == 1
+    assert error.mean == pytest.approx(0.1) and error.bias == pytest.approx(0.1) and error.worst.name == "a"
+    assert "2 runs are off by 10.0% on average" in str(error) and "worst +20.0%: serial, a" in str(error)
+    assert list(error.to_frame().measured_s) == [5.0, 6.0]
+
+
+def test_the_share_of_the_link_is_found_again() -> None:
+    times = stage_times(0.1, 0.6, 0.3, batches=64)
+    truth = Costs(host_share=0.4)
+    runs = [
+        {"executor": "timeshared", "times": times, "gpus": n,
+         "epoch_s": simulate(times, "timeshared", gpus=n, costs=truth).epoch_s}
+        for n in (2, 4, 8)
+    ]  # fmt: skip
+    assert fit_host_share(runs, steps=20) == pytest.approx(0.4)
+    assert model_error(runs, costs=truth).mean < 1e-12 < model_error(runs).mean
