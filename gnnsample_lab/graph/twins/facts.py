@@ -34,7 +34,8 @@ class Recipe:
         homophily, accuracy: share of links within a class; test accuracy without links.
         train_degree: mean degree of the training vertices over that of all; None for any vertex.
         train_reads: only vertices with in-neighbours train.
-        knobs: of :data:`KNOBS`, where this graph's are others; and ``gini``, ``spread_in``, ``spread_out``.
+        knobs: of :data:`KNOBS`, where this graph's are others; and ``gini``, ``spread_in``, ``spread_out``,
+            ``together``.
     """
 
     sources: Mapping[str, str]

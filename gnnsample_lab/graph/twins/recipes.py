@@ -33,7 +33,7 @@ from gnnsample_lab.graph.twins.families import (
     table_of,
 )
 from gnnsample_lab.graph.twins.measure import CLIQUE_SHARE, fit
-from gnnsample_lab.graph.twins.plan import BINS, ONE, octave_of
+from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, octave_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, check_statistics
 from gnnsample_lab.graph.twins.twin import twin_statistics
 from gnnsample_lab.resources import resource_path
@@ -61,12 +61,15 @@ KNOBS = {
 _OF_FIVE = "assumed: the middle of five real graphs"
 
 
-def build(name: str, knobs: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def build(
+    name: str, knobs: Mapping[str, Mapping[str, Any]] | None = None, kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Statistics of a catalogue twin.
 
     Args:
         name: of a synthetic entry of the catalogue.
         knobs: ``{knob: {"value": number, "source": text}}``: values that take the place of the recipe's.
+        kept: statistics whose cliques, purity and signal are taken instead of fitted anew, which takes a while.
 
     Raises:
         ValueError: no twin has this name, or no knob.
@@ -78,12 +81,19 @@ def build(name: str, knobs: Mapping[str, Mapping[str, Any]] | None = None) -> di
     recipe, entry = RECIPES[name], catalogue.entry(name)
     given = {key: {"value": value, "source": _OF_FIVE} for key, value in KNOBS.items()}
     given |= {k: {"value": v, "source": recipe.sources.get(k, "assumed")} for k, v in recipe.knobs.items()}
-    known = {*given, "gini", "spread_in", "spread_out"}
+    known = {*given, "gini", "spread_in", "spread_out", "together"}
     for key, value in (knobs or {}).items():
         if key not in known:
             raise ValueError(f"knob {shown(key)} of {name} is none of {', '.join(sorted(known))}")
         given[key] = dict(value)
-    return fit(_made(name, recipe, entry, given))
+    made = _made(name, recipe, entry, given)
+    if kept is None:
+        return fit(made)
+    made["cliques"] = list(kept["cliques"])
+    for part, key in (("labels", "purity"), ("features", "signal")):
+        if made[part]:
+            made[part] = {**made[part], key: kept[part][key]}
+    return made
 
 
 def twins() -> list[str]:
@@ -101,7 +111,7 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
     reciprocity = mutual / recipe.pairs
     if recipe.into and recipe.out:
         into, out = _with(recipe.into, knobs.get("spread_in")), _with(recipe.out, knobs.get("spread_out"))
-        joint = _Joint(into, out, recipe.together, edges / n, reciprocity)
+        joint = _Joint(into, out, knobs.get("together", recipe.together), edges / n, reciprocity)
         if recipe.maximum is None:
             degrees = joint.table(n, recipe.pairs)
         else:
@@ -123,7 +133,7 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
     }  # fmt: skip
     if entry["directed"]:
         assert joint is not None
-        made["direction"] = {"reciprocity": round(ONE * reciprocity), "in_share": joint.shares(groups)}
+        made["direction"] = joint.direction(degrees, made["mixing"], reciprocity)
     if entry["num_classes"]:
         made["labels"] = {
             "sizes": class_sizes(n, entry["num_classes"]), "homophily": recipe.homophily,
@@ -160,7 +170,8 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
 
 
 _OF_KNOB = {
-    "gini": "degrees", "spread_in": "degrees.in", "spread_out": "degrees.out", "corner": "training.by_community",
+    "gini": "degrees", "spread_in": "degrees.in", "spread_out": "degrees.out", "together": "degrees.together",
+    "corner": "training.by_community",
     "leak": "training.leak",
 }  # fmt: skip
 
@@ -241,15 +252,64 @@ class _Joint:
         expected = n * np.bincount(place.reshape(-1), self.weight)
         return table_of(values.tolist(), expected.tolist(), n, 2 * pairs)
 
-    def shares(self, groups: int) -> list[list[int]]:
-        """Quantiles of the share of in-links among one-way links, for each octave of the skeleton's degree."""
-        octave = octave_of(np.rint(self.degree).astype(np.int64))
+    def direction(self, degrees: DegreeTable, mixed: list[list[int]], reciprocity: float) -> dict[str, Any]:
+        """In-shares and roles, as :mod:`.statistics` describes them, for a table of degrees and its mixing of octaves.
+
+        Who points to whom is left to chance: arcs between groups are in proportion to out-links times in-links.
+        """
+        table = np.array(degrees, dtype=np.int64)
+        octaves = len(mixed)
+        octave, role = octave_of(np.rint(self.degree).astype(np.int64)), (ROLES * self.share).astype(np.int64)
+        group, count = octave * ROLES + np.minimum(role, ROLES - 1), octaves * ROLES
+        held = [np.bincount(group, self.weight * x, count)[:count].reshape(octaves, ROLES) for x in (
+            np.ones_like(self.share), self.share * self.degree, (1 - self.share) * self.degree
+        )]  # fmt: skip
+        for o in range(1, octaves):
+            # Degrees beyond those that the laws reach take the roles of the octave below.
+            if held[0][o].sum() < 1e-12:
+                for part in held:
+                    part[o] = part[o - 1]
+        vertices, into, out = held
+        wanted = np.bincount(octave_of(table[:, 0]), table[:, 0] * table[:, 1], octaves)
+        ends = into + out
+        factor = np.divide(wanted, ends.sum(axis=1), out=np.zeros(octaves), where=ends.sum(axis=1) > 0)[
+            :, None
+        ]
+        into, out, ends = (
+            x.ravel() * np.repeat(factor.ravel(), ROLES) for x in (into.ravel(), out.ravel(), ends.ravel())
+        )
+        towards = np.outer(out, into / max(into.sum(), 1e-9))
+        one_way = towards + towards.T
+        both = np.outer(ends, ends / max(ends.sum(), 1e-9))
+        cells = (1 - reciprocity) * one_way + reciprocity * both
+        blocks = cells.reshape(octaves, ROLES, octaves, ROLES)
+        whole = blocks.sum(axis=(1, 3))
+        blocks *= np.divide(np.array(mixed), whole, out=np.zeros_like(whole), where=whole > 0)[
+            :, None, :, None
+        ]
+        cells = np.rint((cells + cells.T) / 2)
+        share = np.divide(towards, one_way, out=np.full_like(towards, 0.5), where=one_way > 0)
+        counts = np.bincount(octave_of(table[:, 0]), table[:, 1], octaves)[:, None]
+        filled = np.maximum(vertices.sum(axis=1, keepdims=True), 1e-300)
+        return {
+            "reciprocity": round(ONE * reciprocity), "in_share": self._shares(group, count),
+            "roles": {
+                "vertices": np.rint(vertices / filled * counts).astype(np.int64).tolist(),
+                "mixing": cells.astype(np.int64).tolist(),
+                # Odds alone count: of a thousand links between two groups, those that point to the second.
+                "towards": np.rint(1000 * share).astype(np.int64).tolist(),
+            },
+        }  # fmt: skip
+
+    def _shares(self, group: np.ndarray, count: int) -> list[list[int]]:
+        """Quantiles of the share of in-links among one-way links, for each group."""
         at = np.linspace(0, 1, QUANTILES)
         rows: list[list[int]] = []
-        for g in range(groups):
-            own = octave == g
-            if not self.weight[own].sum() > 0:
-                rows.append(rows[-1])
+        for g in range(count):
+            own = group == g
+            if not self.weight[own].sum() > 1e-15:
+                middle = round(ONE * (g % ROLES + 0.5) / ROLES)
+                rows.append([middle] * QUANTILES)
                 continue
             order = np.argsort(self.share[own], kind="stable")
             share, weight = self.share[own][order], self.weight[own][order]
