@@ -109,8 +109,10 @@ class Edges:
             u = bits(xp, plan.seed, _IN_SHARE, start, stop, 16)
             at = self.group[start:stop].astype(np.int64) * in_share.shape[1] + (u >> 12)
             share = quantiles[at] + ((quantiles[at + 1] - quantiles[at]) * (u & 4095) >> 12)
-            start_at = share * ONE // xp.maximum(ONE - share, 1) if self.odds is None else ONE
-            scores[start:stop] = xp.clip(start_at, 1, _MOST)
+            if self.odds is None:
+                scores[start:stop] = xp.clip(share * ONE // xp.maximum(ONE - share, 1), 1, _MOST)
+            else:
+                scores[start:stop] = ONE
             aim[start:stop] = share * degrees[place]
         self.scores = scores
         for _ in range(_CORRECTIONS):

@@ -20,7 +20,7 @@ from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, WEIGHT_QUANT
 MAX_COMMUNITIES = 4096
 CLIQUE_SHARE = ONE // 2
 FIT_TURNS = 8
-FIT_PAIRS = 4_000_000
+FIT_PAIRS = 1_500_000
 """A larger graph is fitted on a smaller one of the same statistics."""
 _SEPARABLE = 4096
 """Vertices that the difficulty of features is measured on."""

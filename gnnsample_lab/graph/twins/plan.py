@@ -25,8 +25,11 @@ With one size a vertex met only vertices of its own degree in cliques, and low d
 """
 ONE_PART_BELOW = 32
 """Vertices of lower degree have too few half-edges for cliques of three sizes."""
-SCALED_COMMUNITY = 20
-"""A scaled graph keeps communities down to this size: smaller ones could hold no cliques."""
+SCALED_COMMUNITY = 1000
+"""A scaled graph has fewer communities of up to this size, as large as before: triangles are made in them, and a
+smaller community with as many links inside would close more. Larger ones shrink, down to it."""
+COMMUNITIES_LEFT = 32
+"""A very small graph has no community of more than this part of it, if its communities are scaled at all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,16 +134,17 @@ def scaled_counts(degrees: np.ndarray, counts: np.ndarray, num_nodes: int) -> tu
 def scaled_sizes(size: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """``(size, kept)``: sizes of the communities of a graph of ``num_nodes`` vertices, and which were kept.
 
-    Large communities shrink with the graph; of small ones fewer are kept, at their size, since a community needs its
-    members to be one. A larger graph repeats nothing: its communities grow.
+    Large communities shrink with the graph; of small ones fewer are kept, at their size. A larger graph repeats nothing:
+    its communities grow.
     """
     total = int(size.sum())
+    whole = min(SCALED_COMMUNITY, max(20, num_nodes // COMMUNITIES_LEFT))
     if num_nodes == total:
         return size, np.arange(len(size))
     kept, sizes, owed, used = [], [], 0, 0  # owed is in units of 1 / total
     for c, old in enumerate(size.tolist()):
         owed += old * num_nodes
-        least = min(old, SCALED_COMMUNITY)
+        least = min(old, whole)
         if owed >= least * total:
             now = owed // total
             kept.append(c)
