@@ -134,8 +134,8 @@ def scaled_counts(degrees: np.ndarray, counts: np.ndarray, num_nodes: int) -> tu
 def scaled_sizes(size: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
     """``(size, kept)``: sizes of the communities of a graph of ``num_nodes`` vertices, and which were kept.
 
-    Large communities shrink with the graph; of small ones fewer are kept, at their size. A larger graph repeats nothing:
-    its communities grow.
+    Large communities shrink with the graph; of small ones fewer are kept, at their size. A larger graph repeats
+    nothing: its communities grow.
     """
     total = int(size.sum())
     whole = min(SCALED_COMMUNITY, max(20, num_nodes // COMMUNITIES_LEFT))
