@@ -62,6 +62,13 @@ _HOME = {
     "kernel_histogram": "transit_kernels",
     "kernel_shares": "transit_kernels",
     "sharing_by_batch": "transit_kernels",
+    "schedule_gantt": "schedule",
+    "schedule_scaling": "schedule",
+    "schedule_splits": "schedule",
+    "schedule_switching": "schedule",
+    "schedule_one_gpu": "schedule",
+    "schedule_pipelining": "schedule",
+    "schedule_error": "schedule",
     "empty_figure": "style",
     "set_cursor": "style",
     "update_figure": "style",
@@ -102,6 +109,15 @@ if TYPE_CHECKING:
         visit_shares,
         walk_drawing,
         walk_lengths,
+    )
+    from gnnsample_lab.figures.schedule import (
+        schedule_error,
+        schedule_gantt,
+        schedule_one_gpu,
+        schedule_pipelining,
+        schedule_scaling,
+        schedule_splits,
+        schedule_switching,
     )
     from gnnsample_lab.figures.style import empty_figure, set_cursor, update_figure
     from gnnsample_lab.figures.timeline import gantt, sm_activity
@@ -152,6 +168,13 @@ __all__ = [
     "running_tasks",
     "sample_drawing",
     "sample_layout",
+    "schedule_error",
+    "schedule_gantt",
+    "schedule_one_gpu",
+    "schedule_pipelining",
+    "schedule_scaling",
+    "schedule_splits",
+    "schedule_switching",
     "set_cursor",
     "sharing_by_batch",
     "slot_contention",

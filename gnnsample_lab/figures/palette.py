@@ -19,6 +19,11 @@ STAGES = {
     "reorder": "#DDAA33",
     "extract": "#88CCEE",
     "train": "#44AA99",
+    "put": "#999933",
+    "get": "#DDCC77",
+    "update": "#CC6677",
+    "load topology": "#7F7F7F",
+    "load cache": "#AAAAAA",
 }
 
 STRATEGIES = {

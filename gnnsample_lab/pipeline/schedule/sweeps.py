@@ -1,7 +1,7 @@
 """The papers' figures about schedules, modelled from stage times: GNNLab's figures 14, 15 and 17, DSP's figure 12.
 
-Each function returns a :class:`Sweep`, which a function of the same name in ``gnnsample_lab.figures`` draws. They run
-on any machine; every row is modelled, and says so.
+Each function returns a :class:`Sweep`; ``gnnsample_lab.figures.schedule_scaling`` and so on draw it. They run on any
+machine; every row is modelled, and says so.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _systems(name: str, value: Any) -> dict[str, StageTimes]:
 
 
 def _origin(times: Iterable[StageTimes]) -> str:
-    return "modelled from stage times: " + "; ".join(dict.fromkeys(t.source for t in times))
+    sources = list(dict.fromkeys(t.source for t in times))
+    more = f" and {len(sources) - 1} more" if len(sources) > 1 else ""
+    return f"modelled from stage times: {sources[0]}{more}"
 
 
 def _cost_notes(costs: Costs | None) -> tuple[str, ...]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +13,10 @@ from hypothesis import strategies as st
 
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, profit, should_switch, trainer_time
 from gnnsample_lab.pipeline.schedule.simulate import simulate
+from gnnsample_lab.pipeline.schedule.timeline import Timeline
 from gnnsample_lab.pipeline.schedule.times import stage_times
 
+simulate_module = sys.modules[simulate.__module__]
 SECONDS = st.floats(0.001, 10.0)
 
 
@@ -130,13 +135,43 @@ def test_switching_never_lengthens_an_epoch(
     times = stage_times(s, e, t, batches=batches, standby_extract_s=e + slower)
     gpus = samplers + trainers
 
-    def epoch(switching: bool):
+    def epoch(switching: bool) -> Timeline:
         return simulate(
             times, "factored", gpus=gpus, samplers=samplers, capacity=batches, switching=switching, staleness=None,
             pipelined=pipelined,
         )  # fmt: skip
 
     assert epoch(True).epoch_s <= epoch(False).epoch_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_switching_by_profit_against_brute_force_over_the_simulation(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every number of samples that a standby trainer may take is simulated. The rule is never worse than none, and at
+    most a round of the trainers worse than the best number."""
+    rng = random.Random(seed)
+    batches, trainers, s = rng.randint(3, 25), rng.randint(1, 4), rng.uniform(0.01, 0.3)
+    e, t, slower = rng.uniform(0.0, 0.5), rng.uniform(0.3, 1.0), rng.uniform(0.0, 2.0)
+    times = stage_times(s, e, t, batches=batches, standby_extract_s=e + slower)
+
+    def epoch() -> Timeline:
+        return simulate(
+            times, "factored", gpus=trainers + 1, samplers=1, switching=True, staleness=None, pipelined=False
+        )
+
+    by_rule = epoch()
+    forced = {}
+    for most in range(batches + 1):
+        taken = itertools.count()
+        monkeypatch.setattr(
+            simulate_module, "should_switch", lambda *_, most=most, taken=taken: next(taken) < most
+        )
+        found = epoch()
+        forced[found.switched] = found.epoch_s
+    assert forced[by_rule.switched] == pytest.approx(by_rule.epoch_s), "the rule is one of the forced runs"
+    assert min(forced.values()) <= by_rule.epoch_s <= forced[0] * (1 + 1e-9)
+    assert by_rule.epoch_s - min(forced.values()) <= (e + t) * (1 + 1e-9)
 
 
 def test_a_standby_that_ends_late_is_the_danger() -> None:
