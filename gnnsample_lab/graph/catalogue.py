@@ -54,12 +54,12 @@ def entry(name: str) -> Entry:
 def datasets(root: str | os.PathLike[str] | None = None) -> Any:
     """The catalogue as a pandas DataFrame, one row per dataset, indexed by name.
 
-    Columns: ``name``, ``kind`` (ogb, npz, planetoid, musae, snap, synthetic, rmat), ``num_nodes``, ``num_edges``
-    (directed, as loaded by default), ``num_features``, ``num_classes``, ``num_train``, ``splits`` ("source" where the
-    source defines them, "ours" where it does not and we draw them, "generated", or empty), ``directed``, ``licence``,
-    ``papers`` (where its sizes are listed), ``twin`` (the synthetic stand-in), ``local`` (where it lies
-    under ``root``, "generated" for synthetic ones, empty when it would have to be downloaded),
-    ``download_mb``, ``notes``.
+    Columns: ``name``, ``kind`` (ogb, npz, planetoid, musae, snap, synthetic, rmat), ``num_nodes``,
+    ``num_edges`` (directed, as loaded by default; a twin may have a thousandth more or fewer),
+    ``num_features``, ``num_classes``, ``num_train``, ``splits`` ("source" where the source defines them,
+    "ours" where it does not and we draw them, "generated", or empty), ``directed``, ``licence``, ``papers``
+    (where its sizes are listed), ``twin`` (the synthetic stand-in), ``local`` (where it lies under ``root``,
+    "generated" for synthetic ones, empty when it would have to be downloaded), ``download_mb``, ``notes``.
 
     Args:
         root: data root to look in, as for :func:`gnnsample_lab.load`.
