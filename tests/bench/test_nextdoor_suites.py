@@ -90,7 +90,8 @@ def test_eleven_applications_at_the_papers_settings() -> None:
 def test_table3_counts_the_graph(session) -> None:
     (row,) = runner.run("nextdoor-table3", session=session)["rows"]
     assert (row["num_nodes"], row["scale"]) == (500, 0.01)
-    assert row["average_degree"] == pytest.approx(28, rel=0.02)  # degrees are the whole twin's, as far as 500 tell
+    # Degrees are those of the whole twin, as far as 500 vertices tell.
+    assert row["average_degree"] == pytest.approx(28, rel=0.02)
 
 
 def test_weights_are_the_papers(session) -> None:
