@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import re
 import tempfile
+import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator
@@ -880,6 +881,16 @@ def saved() -> Path:
     return lab.distributed.save_parts(small(), divided(), folder)
 
 
+@cache
+def one_rank() -> Any:
+    return lab.distributed.Ranks(1, device="cpu")
+
+
+def _index(rank: Any) -> int:
+    return rank.index
+
+
+FUNCTIONS = [None, 3, "print", [], {}, THING, HOSTILE, Made(lambda: threading.Lock().acquire)]
 RANK, NO_PARTITION = integer(0, 2**15 - 1), [None, 3, "metis", [0, 1], {}, THING, HOSTILE]
 TABLE |= {
     "distributed.partition": Entry(
@@ -925,6 +936,40 @@ TABLE |= {
         lambda: lab.distributed.open_part,
         lambda: {"folder": saved(), "rank": 0},
         {"folder": [*path(), "not there"], "rank": RANK},
+    ),
+    "distributed.run": Entry(
+        lambda: lab.distributed.run,
+        lambda: {"fn": _index, "ranks": 1, "device": "cpu"},
+        {"fn": FUNCTIONS, "ranks": integer(1, 64), "device": choice(), "timeout_s": number(0, -1)},
+        {"args": "go to fn"},
+    ),
+    "distributed.Ranks": Entry(
+        lambda: lab.distributed.Ranks,
+        lambda: {"ranks": 1, "device": "cpu"},
+        {
+            "ranks": integer(1, 64),
+            "device": choice(),
+            "timeout_s": number(0, -1),
+            "collective_timeout_s": number(0, -1, none=True),
+        },
+    ),
+    "distributed.Ranks.run": Entry(
+        lambda: one_rank().run,
+        lambda: {"fn": _index},
+        {"fn": FUNCTIONS, "world": integer(1, 1, none=True), "timeout_s": number(0, -1, none=True)},
+        {"args": "go to fn"},
+    ),
+    "distributed.torchrun_line": Entry(
+        lambda: lab.distributed.torchrun_line,
+        lambda: {"script": "train.py"},
+        {
+            "script": path(),
+            "hosts": integer(1),
+            "ranks_per_host": integer(1, 64),
+            "host": [*text(), "", "two words"],
+            "port": integer(1, 65535),
+        },
+        {"args": "go to the script as text"},
     ),
     "distributed.hottest_lists": Entry(
         lambda: lab.distributed.hottest_lists,
@@ -1176,7 +1221,8 @@ NOT_IN_THE_TABLE = {
     "aggregation_kernels": NO_ARGUMENTS, "systems": NO_ARGUMENTS, "apps": "a module; its classes are in the table",
     "distributed": "a module; its functions are in the table",
     "distributed.Partition": RECORD, "distributed.Part": RECORD, "distributed.HotLists": RECORD,
-    "distributed.UnevenPartsError": ERROR,
+    "distributed.UnevenPartsError": ERROR, "distributed.RankError": ERROR,
+    "distributed.join": "needs what torchrun sets; refused arguments are in tests/distributed/ranks/test_launch.py",
     "schedule": "a module; its functions are in the table",
     "HopPicks": RECORD, "AppResult": RECORD, "MiniBatch": RECORD, "Block": RECORD, "Hotness": RECORD,
     "Footprint": RECORD,

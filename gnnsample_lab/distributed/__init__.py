@@ -21,9 +21,14 @@ _EXPORTS: dict[str, str] = {
     "open_records": "parts.storage",
     "hottest_lists": "parts.hot",
     "HotLists": "parts.hot",
+    "run": "ranks.run",
+    "Ranks": "ranks.run",
+    "RankError": "ranks.errors",
+    "join": "ranks.hosts",
+    "torchrun_line": "ranks.hosts",
 }
 """Public names, and the modules below this one that have them."""
-_MODULES: tuple[str, ...] = ()
+_MODULES = ("coordination",)
 
 __all__ = [*_EXPORTS, *_MODULES]
 

@@ -1,0 +1,171 @@
+"""The processes of one start, as their parent sees them: pipes, threads that read them, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from .backends import environment
+from .wire import KEY_BYTES, Wire, end_mark
+
+LINE_BYTES = 8192
+"""A longer line of output is shown in parts."""
+QUIT_S = 5.0
+"""Seconds that ranks have to leave by themselves before they are killed."""
+
+
+@dataclass(eq=False)
+class Member:
+    """One rank: its process, the pipe of messages, and what the parent knows of it."""
+
+    index: int
+    process: subprocess.Popen[bytes]
+    wire: Wire
+    mark: bytes
+    readers: list[threading.Thread] = field(default_factory=list)
+    stage: str = "start"
+
+
+class Crew:
+    """Processes of one start; ``events`` has what they say, in order: ``(rank, kind, header, body)``."""
+
+    def __init__(self, ranks: int, backend: str, collective_timeout_s: float, limit_bytes: int) -> None:
+        self.events: queue.Queue[tuple[int, str, dict[str, Any], bytes]] = queue.Queue()
+        self.members: list[Member] = []
+        self._owner = os.getpid()
+        self._folder = Path(tempfile.mkdtemp(prefix="lab-ranks-"))
+        self.ended = False
+        try:
+            for index in range(ranks):
+                self.members.append(self._start(index, backend, ranks))
+            for member in self.members:
+                member.wire.send(
+                    "setup", index=member.index, ranks=ranks, backend=backend, path=[p for p in sys.path if p],
+                    rendezvous=(self._folder / "meet").as_uri(), collective_timeout_s=collective_timeout_s,
+                    limit_bytes=limit_bytes,
+                )  # fmt: skip
+        except BaseException:
+            self.end()
+            raise
+
+    def _start(self, index: int, backend: str, ranks: int) -> Member:
+        key = secrets.token_bytes(KEY_BYTES)
+        # A session of its own: Jupyter's and the terminal's interrupts reach the parent alone, which ends all ranks.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gnnsample_lab.distributed.ranks.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(backend, ranks),
+            start_new_session=True,
+        )
+        read, write = cast(BinaryIO, process.stdout), cast(BinaryIO, process.stdin)
+        write.write(key)
+        write.flush()
+        member = Member(index, process, Wire(read, write, key, is_parent=True), end_mark(key))
+        for target in (_read_messages, _read_lines):
+            reader = threading.Thread(target=target, args=(member, self.events), daemon=True)
+            reader.start()
+            member.readers.append(reader)
+        return member
+
+    def send(self, member: Member, kind: str, body: bytes = b"", **header: Any) -> None:
+        """Send without waiting: a rank that does not read its pipe must not hold the parent."""
+
+        def write() -> None:
+            with contextlib.suppress(OSError, ValueError):  # its death is found by its process
+                member.wire.send(kind, body, **header)
+
+        threading.Thread(target=write, daemon=True).start()
+
+    def ask_for_stacks(self) -> None:
+        """Have every rank print the stacks of all its threads, whatever it is at."""
+        if not hasattr(signal, "SIGUSR1"):
+            return
+        for member in self.members:
+            if member.process.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    member.process.send_signal(signal.SIGUSR1)
+
+    def leave(self) -> None:
+        """Let the ranks end by themselves, then end what is left."""
+        for member in self.members:
+            self.send(member, "quit")
+        until = time.monotonic() + QUIT_S
+        try:
+            for member in self.members:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    member.process.wait(max(0.0, until - time.monotonic()))
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Kill the ranks and their children, and wait until they are gone. May be called twice."""
+        if os.getpid() != self._owner:  # a forked child has no ranks
+            return
+        self.ended = True
+        for member in self.members:
+            _kill(member.process)
+        for member in self.members:
+            with contextlib.suppress(subprocess.TimeoutExpired):  # a driver may hold a process for a while
+                member.process.wait(QUIT_S)
+            for reader in member.readers:
+                if reader is not threading.current_thread():
+                    reader.join(1.0)
+            member.wire.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a rank with its children; the group outlives a leader that has ended but was not waited for."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _read_messages(member: Member, events: queue.Queue[tuple[int, str, dict[str, Any], bytes]]) -> None:
+    try:
+        while True:
+            header, body = member.wire.receive()
+            events.put((member.index, header["kind"], header, body))
+    except (EOFError, OSError, ValueError) as error:
+        if not isinstance(error, EOFError):
+            events.put((member.index, "garbled", {"text": str(error)}, b""))
+
+
+def _read_lines(member: Member, events: queue.Queue[tuple[int, str, dict[str, Any], bytes]]) -> None:
+    """Lines of the rank's output, and the marks that end the output of a call."""
+    assert member.process.stderr
+    left = b""
+    while chunk := member.process.stderr.read1(65536):  # type: ignore[attr-defined]
+        *lines, left = (left + chunk).split(b"\n")
+        for line in lines:
+            text, mark, _ = line.partition(member.mark)
+            if text or not mark:
+                events.put((member.index, "line", {"text": _shown(text)}, b""))
+            if mark:
+                events.put((member.index, "said all", {}, b""))
+        if len(left) > LINE_BYTES:  # what stays may be the beginning of a mark
+            events.put((member.index, "line", {"text": _shown(left[: LINE_BYTES // 2])}, b""))
+            left = left[LINE_BYTES // 2 :]
+    if left:
+        events.put((member.index, "line", {"text": _shown(left)}, b""))
+
+
+def _shown(line: bytes) -> str:
+    """A carriage return overwrites, as in a terminal: the last state of a line is shown."""
+    return line.decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2]

@@ -1,0 +1,148 @@
+"""Ranks on several hosts: ``torchrun`` starts a script on each, and the script joins.
+
+No function travels between hosts: each host has the script. ``torchrun`` restarts nothing here and ends all ranks when
+one fails.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+from datetime import timedelta
+from typing import Any
+
+from gnnsample_lab import checks
+
+from .backends import NCCL, choose
+from .rank import Groups, Rank
+from .run import DEVICES, MAX_RANKS, _seconds
+
+_NEEDED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_joined: Rank | None = None
+
+
+def torchrun_line(
+    script: Any, *args: Any, hosts: int = 2, ranks_per_host: int = 2, host: str = "HOST0", port: int = 29500
+) -> str:
+    """Print and return the command that starts ``script`` on every host; the script calls :func:`join`.
+
+    Args:
+        script: path of a Python file that all hosts have.
+        args: arguments of the script.
+        hosts: number of hosts, on each of which the line is to be run.
+        ranks_per_host: ranks of each host, such as its GPUs.
+        host: name or address of one of the hosts, where all meet.
+        port: a free port there.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: an argument out of range.
+    """
+    checks.path("script", script)
+    checks.text("host", host)
+    if not host or any(c.isspace() for c in host):
+        raise ValueError(f"host must be a name or an address (got {host!r})")
+    words = [
+        "torchrun",
+        f"--nnodes={checks.whole('hosts', hosts, 1, 2**16)}",
+        f"--nproc-per-node={checks.whole('ranks_per_host', ranks_per_host, 1, MAX_RANKS)}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={host}:{checks.whole('port', port, 1, 65535)}",
+        "--rdzv-id=lab",
+        os.fspath(script),
+        *map(str, args),
+    ]
+    line = " ".join(shlex.quote(str(word)) for word in words)
+    print(line)
+    return line
+
+
+def join(device: str = "auto", timeout_s: float = 600) -> Rank:
+    """The rank that this process is, in a script that ``torchrun`` started; the same object each time.
+
+    Args:
+        device: ``"auto"`` is NCCL where this host has a GPU for each of its ranks, else Gloo; ``"cpu"``, ``"cuda"``.
+        timeout_s: longest wait for the other ranks, at the start and in collectives, in seconds.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: an argument out of range.
+        RuntimeError: ``torchrun`` did not start this process; ``device="cuda"`` and there are not enough GPUs; the
+            other ranks did not come.
+    """
+    global _joined
+    checks.choice("device", device, DEVICES)
+    seconds = _seconds("timeout_s", timeout_s)
+    missing = [name for name in _NEEDED if name not in os.environ]
+    if missing:
+        raise RuntimeError(
+            f"{missing[0]} is not set: torchrun did not start this process; lab.distributed.torchrun_line(...) gives "
+            "the command"
+        )
+    if _joined is not None:
+        return _joined
+    index, size, local_index, local_size = (int(os.environ[name]) for name in _NEEDED[:4])
+    backend, reason = choose(device, local_size)
+    for name, value in NCCL.items():
+        os.environ.setdefault(name, value)
+    import torch
+    import torch.distributed as dist
+
+    if backend == "gloo":
+        torch.set_num_threads(1)
+        os.environ.setdefault("LAB_DEVICE", "cpu")
+    else:
+        torch.cuda.set_device(local_index)
+        import cupy
+
+        cupy.cuda.Device(local_index).use()
+    if index == 0 and device == "auto":
+        print(f"{size} ranks on {'NCCL' if backend == 'nccl' else 'Gloo, on CPUs'}: {reason}", flush=True)
+    dist.init_process_group(
+        backend, init_method="env://", rank=index, world_size=size, timeout=timedelta(seconds=seconds)
+    )
+    atexit.register(_leave)
+    place = "cpu" if backend == "gloo" else f"cuda:{local_index}"
+    _joined = Rank(
+        index,
+        size,
+        device=place,
+        backend=backend,
+        group=dist.group.WORLD,
+        groups=Groups(index, place, seconds),
+        timeout_s=seconds,
+        tell=_Console(index),
+        local_index=local_index,
+        local_size=local_size,
+    )
+    return _joined
+
+
+def _leave() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+class _Console:
+    """Where no notebook listens: logs and bars go to the terminal, stages are told by tracebacks alone."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._bars: dict[int, Any] = {}
+
+    def __call__(self, kind: str, **header: Any) -> None:
+        if kind == "log":
+            print(f"rank {self._index}: {header['text']}", flush=True)
+        elif kind == "progress":
+            from tqdm.auto import tqdm
+
+            if header["bar"] not in self._bars:
+                text = f"rank {self._index}: {header['text']}".rstrip(": ")
+                self._bars[header["bar"]] = tqdm(total=header["total"], desc=text)
+            bar = self._bars[header["bar"]]
+            bar.update(header["done"] - bar.n)
+            if header["ended"]:
+                self._bars.pop(header["bar"]).close()

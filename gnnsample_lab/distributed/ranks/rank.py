@@ -1,0 +1,225 @@
+"""What a function gets as its first argument: which rank it is, whom it may talk to, and how it is heard."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from datetime import timedelta
+from typing import Any
+
+from gnnsample_lab import checks
+
+PROGRESS_S = 0.1
+"""Least seconds between two reports of one progress bar."""
+
+
+class Rank:
+    """One of the processes that run a function together.
+
+    Attributes:
+        index: 0 to ``world_size - 1``.
+        world_size: ranks that run this function.
+        device: ``"cpu"`` or ``"cuda:<n>"``, the GPU of this rank; torch and CuPy have it as their current one.
+        backend: ``"gloo"`` or ``"nccl"``.
+        group: the process group of these ranks, for ``torch.distributed``'s ``group=``.
+        host: index of this rank's host; 0 where there is one host.
+        local_index: index among the ranks of the host.
+        local_size: ranks of the host.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        world_size: int,
+        *,
+        device: str,
+        backend: str,
+        group: Any,
+        groups: Groups,
+        timeout_s: float,
+        tell: Callable[..., None],
+        local_index: int | None = None,
+        local_size: int | None = None,
+    ) -> None:
+        self.index, self.world_size = index, world_size
+        self.device, self.backend, self.group = device, backend, group
+        self.local_index = index if local_index is None else local_index
+        self.local_size = world_size if local_size is None else local_size
+        self.host = index // self.local_size
+        self._groups, self._timeout_s, self._tell = groups, timeout_s, tell
+        self._parts: dict[tuple[tuple[int, ...], ...], Any] = {}
+        self._stages = threading.local()
+        self._bars = 0
+
+    def __repr__(self) -> str:
+        return f"Rank({self.index} of {self.world_size}, {self.backend}, {self.device})"
+
+    # ---- being heard ------------------------------------------------------------------------------------------
+
+    def log(self, *what: Any) -> None:
+        """Print ``what`` where the user sees it, as ``rank 1: ...``.
+
+        Args:
+            what: anything; printed as by ``print``.
+        """
+        self._tell("log", text=" ".join(map(str, what)))
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Say what this rank is at; an error, a death or a time-out inside names it.
+
+        Args:
+            name: such as ``"sampling"``.
+
+        Raises:
+            TypeError: ``name`` is no string.
+        """
+        checks.text("name", name)
+        stack = self._stages.__dict__.setdefault("names", [])
+        stack.append(name)
+        self._tell("stage", stage=name)
+        try:
+            yield
+        except BaseException as error:
+            if not hasattr(error, "_rank_stage"):
+                with contextlib.suppress(AttributeError):  # a class with slots
+                    error._rank_stage = name  # type: ignore[attr-defined]
+            raise
+        finally:
+            stack.pop()
+        self._tell("stage", stage=stack[-1] if stack else None)
+
+    def progress(self, items: Iterable[Any], total: int | None = None, text: str = "") -> Iterator[Any]:
+        """``items``, one by one, with a progress bar of this rank in the notebook.
+
+        Args:
+            items: what to go through.
+            total: how many they are; ``len(items)`` where they have one.
+            text: stands before the bar.
+
+        Raises:
+            TypeError: ``items`` cannot be iterated, ``total`` is no integer, ``text`` no string.
+            ValueError: ``total`` is negative.
+        """
+        if not isinstance(items, Iterable):
+            raise TypeError(f"items must be something to iterate (got {checks.shown(items)})")
+        checks.text("text", text)
+        checks.optional(checks.whole, "total", total)
+        if total is None and isinstance(items, Sized):
+            total = len(items)
+        self._bars += 1
+        return self._counted(items, {"bar": self._bars, "total": total, "text": text})
+
+    def _counted(self, items: Iterable[Any], bar: dict[str, Any]) -> Iterator[Any]:
+        done, told = 0, -PROGRESS_S
+        try:
+            for item in items:
+                if time.monotonic() - told >= PROGRESS_S:
+                    told = time.monotonic()
+                    self._tell("progress", done=done, ended=False, **bar)
+                yield item
+                done += 1
+        finally:
+            self._tell("progress", done=done, ended=True, **bar)
+
+    # ---- the others -------------------------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """Wait until all ranks of :attr:`group` are here.
+
+        Raises:
+            RuntimeError: not all came in time; with Gloo the message names those that are missing.
+        """
+        import torch.distributed as dist
+
+        if self.backend == "gloo":
+            dist.monitored_barrier(self.group, timedelta(seconds=self._timeout_s), wait_all_ranks=True)
+        else:
+            import torch
+
+            dist.barrier(self.group, device_ids=[torch.device(self.device).index])
+            torch.cuda.synchronize()
+
+    @contextlib.contextmanager
+    def zero_first(self) -> Iterator[None]:
+        """Rank 0 runs the block while the others wait, then they run it: what it compiles or caches is made once.
+
+        Raises:
+            RuntimeError: rank 0 did not get through in time.
+        """
+        if self.index:
+            self.barrier()
+        yield
+        if not self.index:
+            self.barrier()
+        self.barrier()
+
+    def another_group(self, backend: str | None = None) -> Any:
+        """A further process group of these ranks, for a worker with collectives of its own; all ranks call it alike.
+
+        Args:
+            backend: ``"gloo"`` for messages between hosts' memories; None is :attr:`backend`.
+
+        Raises:
+            ValueError: an unknown backend.
+        """
+        checks.choice("backend", backend, (None, "gloo", "nccl"))
+        return self._groups.make([range(self.world_size)], self.group, backend)
+
+    def split(self, parts: Sequence[Sequence[int]]) -> Any:
+        """The process group of the part that this rank is in; every rank calls it with the same ``parts``.
+
+        Args:
+            parts: such as ``[[0, 1], [2, 3]]``: ranks of this world, each in one part.
+
+        Raises:
+            TypeError: a part is no list of integers.
+            ValueError: a rank is in no part or in two, or there is no such rank.
+        """
+        found = [
+            tuple(
+                sorted(checks.whole("parts", r, 0, self.world_size - 1) for r in checks.items("parts", part))
+            )
+            for part in checks.items("parts", parts, "a list of lists of ranks")
+        ]
+        if not all(found) or sorted(r for part in found for r in part) != list(range(self.world_size)):
+            raise ValueError(
+                f"parts must hold each of {self.world_size} ranks once (got {checks.shown(parts)})"
+            )
+        if len(found) == 1:
+            return self.group
+        key = tuple(sorted(found))
+        if key not in self._parts:
+            self._parts[key] = self._groups.make(key, self.group)
+        return self._parts[key]
+
+
+class Groups:
+    """The process groups of one process.
+
+    torch names a group by how many groups its process has made, and members that disagree wait for each other for ever.
+    Only some ranks make the groups of a smaller world, so all agree on the number first.
+    """
+
+    def __init__(self, index: int, device: str, timeout_s: float) -> None:
+        self._index, self._device, self._timeout = index, device, timedelta(seconds=timeout_s)
+        self._made = 0
+
+    def make(self, parts: Sequence[Sequence[int]], among: Any, backend: str | None = None) -> Any:
+        """The group of the part that this rank is in, or None; all ranks of the group ``among`` call it alike."""
+        import torch
+        import torch.distributed as dist
+
+        most = torch.tensor([self._made], device=self._device)
+        dist.all_reduce(most, dist.ReduceOp.MAX, group=among)
+        while self._made < int(most):
+            dist.new_group([0 if self._index else 1])  # of others: it counts and holds nothing
+            self._made += 1
+        mine = None
+        for part in parts:
+            group = dist.new_group(list(part), timeout=self._timeout, backend=backend)
+            self._made += 1
+            mine = group if self._index in part else mine
+        return mine

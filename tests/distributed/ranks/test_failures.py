@@ -1,0 +1,225 @@
+"""However a run ends, no process stays, and one error says which rank it was and at what."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.distributed.ranks.errors import RankError
+from gnnsample_lab.distributed.ranks.run import Ranks
+from tests.distributed.conftest import left_after, runs
+
+torch = pytest.importorskip("torch")
+
+LONG_S = 300
+"""Longer than any of these tests may take."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Ranks]:
+    """Two ranks. Each failure ends them, and the next test's first call starts new ones."""
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240) as ranks:
+        yield ranks
+
+
+def started(ranks: Ranks) -> list[int]:
+    """Process ids of running ranks, each with a child of its own."""
+
+    def pids(rank: Any) -> tuple[int, int]:
+        return os.getpid(), subprocess.Popen(["sleep", str(LONG_S)]).pid
+
+    found = [pid for both in ranks.run(pids) for pid in both]
+    assert all(map(runs, found))
+    return found
+
+
+def test_an_exception_ends_all_with_one_error(pair: Ranks) -> None:
+    pids = started(pair)
+
+    def fail(rank: Any) -> None:
+        with rank.stage("sampling"):
+            if rank.index == 1:
+                raise LookupError("no such vertex")
+            torch.distributed.barrier(rank.group)
+
+    with pytest.raises(RankError) as caught:
+        pair.run(fail)
+    error = caught.value
+    assert (error.rank, error.stage) == (1, "sampling")
+    assert str(error).startswith("rank 1 failed in stage 'sampling': LookupError: no such vertex")
+    assert 'raise LookupError("no such vertex")' in error.remote_traceback
+    assert error.remote_traceback in str(error)
+    assert error.__cause__ is None
+    assert error.__context__ is None
+    assert not left_after(pids)
+    assert pair.pids == ()
+    assert pair.run(lambda rank: rank.index) == [0, 1]  # new ones
+
+
+def test_a_killed_rank_ends_all_with_one_error(pair: Ranks) -> None:
+    pids = started(pair)
+
+    def die(rank: Any) -> None:
+        with rank.stage("loading"):
+            if rank.index == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            torch.distributed.all_reduce(torch.zeros(4), group=rank.group)
+
+    with pytest.raises(
+        RankError, match="rank 1 failed in stage 'loading': its process was ended by SIGKILL"
+    ) as caught:
+        pair.run(die)
+    assert (caught.value.rank, caught.value.stage) == (1, "loading")
+    assert not left_after(pids)
+
+
+def test_a_hang_prints_all_stacks_and_ends(pair: Ranks, capfd: pytest.CaptureFixture[str]) -> None:
+    pids = started(pair)
+
+    def hang_here(rank: Any) -> None:
+        if rank.index == 1:
+            time.sleep(LONG_S)
+        torch.distributed.all_reduce(torch.zeros(4), group=rank.group)
+
+    capfd.readouterr()
+    with pytest.raises(
+        RankError, match=r"no result in time: rank 0 is in stage .*hang_here.*, rank 1 is in"
+    ) as caught:
+        pair.run(hang_here, timeout_s=1)
+    assert "hang_here" in caught.value.stage
+    shown = capfd.readouterr().out
+    for rank in (0, 1):
+        assert [
+            line
+            for line in shown.splitlines()
+            if line.startswith(f"rank {rank}: ") and "in hang_here" in line
+        ]
+    assert not left_after(pids)
+
+
+def test_a_late_collective_prints_all_stacks_and_says_who_was_missing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def come_late(rank: Any) -> None:
+        if rank.index == 1:
+            with rank.stage("dawdling"):
+                time.sleep(LONG_S)
+        rank.barrier()
+
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=30) as ranks:
+        pids = started(ranks)  # the start itself may take more than what follows
+        ranks.run(_shorten)
+        with pytest.raises(RankError, match="rank 1 was still in stage 'dawdling'") as caught:
+            ranks.run(come_late)
+    assert caught.value.rank == 0
+    shown = capfd.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith("rank 1: ") and "in come_late" in line]
+    assert not left_after(pids)
+
+
+def _shorten(rank: Any) -> None:
+    rank._timeout_s = 1.0
+
+
+def test_an_interrupt_ends_all_ranks(pair: Ranks) -> None:
+    pids, parent = started(pair), os.getpid()
+
+    def wait(rank: Any) -> None:
+        if rank.index == 0:
+            os.kill(parent, signal.SIGINT)
+        time.sleep(LONG_S)
+
+    with pytest.raises(KeyboardInterrupt):
+        pair.run(wait)
+    assert not left_after(pids)
+    assert pair.pids == ()
+
+
+@pytest.mark.parametrize(
+    "what", ["cannot be pickled", "20000 bytes", "exit code 3", "could not be read", "broke off"]
+)
+def test_what_a_rank_cannot_give_back_is_named(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnsample_lab.distributed.ranks.run.LIMIT_BYTES", 10_000)
+
+    class Unreadable:
+        def __reduce__(self) -> Any:
+            return int, ("no number",)
+
+    def work(rank: Any, unreadable: Any = None) -> Any:
+        if what == "cannot be pickled":
+            return (n for n in range(3))
+        if what == "exit code 3":
+            os._exit(3)
+        if what == "broke off":  # a stray write into the pipe of messages is no pickle
+            os.write(4, b"x" * 4096)
+            time.sleep(LONG_S)
+        return bytes(20_000 - 40)
+
+    if what == "20000 bytes":
+        monkeypatch.setattr("gnnsample_lab.distributed.ranks.run.LIMIT_BYTES", 19_000)
+        what_is_said = r"ValueError: the result has \d+ bytes, more than the 19000 that may travel"
+    else:
+        what_is_said = what
+    with lab.distributed.Ranks(1, device="cpu", timeout_s=240) as ranks:
+        pids = list(ranks.pids)
+        arguments = [Unreadable()] if what == "could not be read" else []
+        with pytest.raises(RankError, match=f"(?s)rank 0 failed.*{what_is_said}"):
+            ranks.run(work, *arguments)
+    assert not left_after(pids)
+
+
+def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"""
+import os, signal, subprocess, sys, time
+import gnnsample_lab as lab
+
+def work(rank, parent, file):
+    assert "torch" in sys.modules
+    child = subprocess.Popen(["sleep", "{LONG_S}"])
+    with open(file, "w") as out:
+        out.write(f"{{os.getpid()}} {{child.pid}}")
+    os.kill(parent, signal.SIGKILL)
+    time.sleep({LONG_S})
+
+if __name__ == "__main__":
+    assert "torch" not in sys.modules
+    ranks = lab.distributed.Ranks(1, device="cpu")
+    ranks.run(lambda rank: None)
+    assert "torch" not in sys.modules  # a rank needs it, its parent does not
+    ranks.run(work, os.getpid(), {str(tmp_path / "pids")!r})
+"""
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 2
+    assert not left_after(pids)
+
+
+def test_ranks_that_nobody_holds_end() -> None:
+    ranks = lab.distributed.Ranks(2, device="cpu")
+    pids = list(ranks.pids)
+    assert all(map(runs, pids))
+    del ranks
+    gc.collect()
+    assert not left_after(pids)
