@@ -67,11 +67,11 @@ def metis_parts(
         )
     degree = np.diff(indptr)
     # A training vertex weighs as much as an average one beside its edges; 1 keeps isolated vertices from piling up.
-    weight = degree + 1 + is_seed * max(1, round(len(indices) / len(degree)))
+    weight = degree + 1 + is_seed.astype(np.int64) * max(1, round(len(indices) / len(degree)))
     found = pymetis.part_graph(
         num_parts,
         pymetis.CSRAdjacency(begins, lists),
-        vweights=weight.astype(np.int64),
+        vweights=weight,
         options=pymetis.Options(seed=seed % 2**31),  # METIS's is a C int
     )
     owner = np.asarray(found.vertex_part).astype(np.int16)

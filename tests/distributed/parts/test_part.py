@@ -146,3 +146,21 @@ def test_a_partition_of_another_graph_is_refused(graph):
         lab.distributed.part_of(random_graph(2), found, 0)
     with pytest.raises(ValueError, match="rank must be between 0 and 2"):
         lab.distributed.part_of(graph, found, 3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", ["metis", "streaming", "random", "range"])
+def test_a_graph_on_the_gpu_has_the_same_parts(graph, method):
+    there = graph.to("cuda")
+    found, parts = cut(graph, 3, method)
+    again, copies = cut(there, 3, method)
+    assert again.digest() == found.digest() and (again.traffic == found.traffic).all()
+    for part, copy in zip(parts, copies):
+        assert part.arrays().keys() == copy.arrays().keys()
+        for name, array in part.arrays().items():
+            other = getattr(copy, name)
+            assert isinstance(other, np.ndarray) and other.dtype == array.dtype and (other == array).all(), (
+                name
+            )
+    records = lab.distributed.vertex_records(there, again)
+    assert (records == lab.distributed.vertex_records(graph, found)).all()

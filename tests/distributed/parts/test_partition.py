@@ -177,6 +177,11 @@ def test_wide_ids_change_nothing():
         assert (narrow.owner == wide.owner).all()
 
 
+def test_degrees_beyond_a_byte():
+    found = made(cliques(2, 300), 2, seeds=[0, 1])
+    assert found.cut_share < 1e-4 and found.seed_counts.tolist() == [1, 1]
+
+
 def test_the_training_split_is_the_default():
     graph = cliques(2, 10, splits={"train": [3, 1, 7]})
     assert made(graph, 2).seeds.tolist() == [3, 1, 7] and made(cliques(2, 10), 2).seeds.size == 0

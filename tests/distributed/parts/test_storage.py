@@ -151,6 +151,33 @@ def test_another_process_opens_them(graph, tmp_path):
         path.chmod(0o755)
 
 
+SAVES = """
+import sys
+import gnnsample_lab as lab
+from gnnsample_lab.distributed.parts import part, partition, storage
+
+computed, wrote = partition._computed, storage.part_of
+partition._computed = lambda *given: print("computed") or computed(*given)
+storage.part_of = lambda *given, **options: print("wrote") or wrote(*given, **options)
+graph = lab.rmat(2**12, 2**15)
+found = lab.distributed.partition(graph, 4, "streaming")
+print(lab.distributed.save_parts(graph, found))
+"""
+
+
+@pytest.mark.slow
+def test_of_several_processes_one_computes_and_writes():
+    started = [
+        subprocess.Popen([sys.executable, "-c", SAVES], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    said = [process.communicate(timeout=120)[0].split() for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0]
+    words = [word for lines in said for word in lines]
+    assert words.count("computed") == 1 and words.count("wrote") == 4
+    (folder,) = {lines[-1] for lines in said}
+    assert sum(lab.distributed.open_part(folder, rank).num_edges for rank in range(4)) > 2**15
+
+
 def test_what_cannot_be_opened_is_said(graph, tmp_path):
     with pytest.raises(FileNotFoundError, match="save_parts"):
         lab.distributed.open_part(tmp_path, 0)
