@@ -128,9 +128,19 @@ def test_degree_weights_even_out_what_equal_weights_do_not(skewed):
     plain = pymetis.part_graph(2, pymetis.CSRAdjacency(begins, lists), options=pymetis.Options(seed=0))
     edges = np.bincount(plain.vertex_part, weights=skewed.in_degrees())
     assert edges.max() / edges.sum() > 0.85
-    found = made(skewed, 2)
+    found = made(skewed, 2, tolerance=2)  # nothing is repaired
     assert found.edges.max() / found.edges.sum() < 0.55
     assert 0.3 < found.cut_share < 0.55  # METIS buys almost nothing here
+
+
+def test_what_metis_leaves_uneven_is_repaired():
+    graph = lab.rmat(2**14)
+    with pytest.raises(lab.distributed.UnevenPartsError):
+        owner = made(graph, 3, tolerance=3).owner
+        none = np.zeros(graph.num_nodes, np.uint8)
+        loads = balance.loads_of(graph.indptr, none, owner, 3)
+        balance.check_even(loads, balance.limits_of(graph.indptr, none, 3, 1.1), 1.1, "metis")
+    assert max(made(graph, 3).balance.values()) <= 1.1
 
 
 @pytest.mark.parametrize("method", ["metis", "streaming"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -123,6 +124,15 @@ def test_parts_that_are_there_stay(graph):
     assert {path: path.stat().st_ino for path in folder.rglob("*")} == times
     without = lab.distributed.save_parts(graph, found, features=False)
     assert without != folder and lab.distributed.open_part(without, 0).feat is None
+
+
+def test_parts_of_other_features_are_written_again(graph, tmp_path):
+    found = partition(graph, 2, "random", tolerance=2)
+    folder = lab.distributed.save_parts(graph, found, tmp_path / "p")
+    other = dataclasses.replace(graph, feat=graph.feat + 1)
+    lab.distributed.save_parts(other, found, folder)
+    part = lab.distributed.open_part(folder, 0)
+    assert (part.feat == graph.feat[part.vertices] + 1).all()
 
 
 def test_writing_to_a_peers_part_changes_no_file(graph, tmp_path):
