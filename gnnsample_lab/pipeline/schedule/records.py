@@ -86,7 +86,9 @@ def times_of(result: Any, *, batches: int | None = None) -> StageTimes:
 def recorded_runs(folder: Path | str | None = None) -> list[RecordedRun]:
     """Epochs that benchmark records hold with their stage times.
 
-    Reordering counts as sampling; a suite without extraction has none.
+    Reordering counts as sampling; a suite without extraction has none. Rows of several GPUs name ``gpus`` and
+    ``batches``, the mini-batches of all of them together, and may name ``executor``, ``samplers``, ``switching`` and
+    ``staleness``.
 
     Args:
         folder: with benchmark records; None: ``data/measured``, which is shipped.
@@ -120,10 +122,11 @@ def _run(record: Mapping[str, Any], row: Mapping[str, Any]) -> RecordedRun:
         (row["sample_ms"] + row.get("reorder_ms", 0.0)) / 1e3,
         row.get("extract_ms", 0.0) / 1e3,
         row["train_ms"] / 1e3,
-        batches=row["steps_of_an_epoch"],
+        batches=row.get("batches", row["steps_of_an_epoch"]),
         source=f"{suite}: {name}; {origin}",
     )
-    return RecordedRun(name, executor, times, float(row["epoch_s"]), origin)
+    options = {key: row[key] for key in ("samplers", "switching", "staleness") if key in row}
+    return RecordedRun(name, executor, times, float(row["epoch_s"]), origin, row.get("gpus", 1), options)
 
 
 @dataclass(frozen=True)

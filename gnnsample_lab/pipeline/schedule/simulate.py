@@ -143,14 +143,14 @@ class _Run:
 
     def sampling(self, gpu: int, worker: str, out: Queue, extracts: bool = False) -> Process:
         """Samples what is left of the GPU's share and hands it over; closes ``out`` when nothing is."""
-        handed = not extracts and (self.costs.put_s if out.name == GLOBAL else 0.0)
+        put_s = self.costs.put_s if out.name == GLOBAL else 0.0  # within a GPU nothing is copied
         while self.shares[gpu]:
             batch = self.shares[gpu].popleft()
             yield from self.sample(gpu, worker, batch, out)
             if extracts:
                 yield from self.extract(gpu, worker, batch, out)
-            if handed:
-                yield from self.stage(gpu, worker, "put", batch, handed, out)
+            if put_s:
+                yield from self.stage(gpu, worker, "put", batch, put_s, out)
             yield from self.hand_over(gpu, worker, batch, out)
         out.close()
 

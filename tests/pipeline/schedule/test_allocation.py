@@ -174,8 +174,17 @@ def test_switching_by_profit_against_brute_force_over_the_simulation(
     assert by_rule.epoch_s - min(forced.values()) <= (e + t) * (1 + 1e-9)
 
 
-def test_a_standby_that_ends_late_is_the_danger() -> None:
-    """With the longer stage for T_t' the profit is positive where the standby ends after all others."""
-    extract_s, train_s, remaining = 1.0, 1.0, 3
-    by_longest = profit(remaining, 2, 1.0, max(extract_s, train_s))
-    assert by_longest > 0 and profit(remaining, 2, 1.0, extract_s + train_s) < 0
+def test_a_standby_needs_all_its_stages_for_its_first_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the longer stage for T_t' (1.4 s instead of 2.4) P is positive for the last three samples, and the standby
+    trainer ends after all others: 3.30 s instead of 3.18."""
+    times = stage_times(0.18, 0.0, 1.0, batches=5, standby_extract_s=1.4)
+
+    def epoch() -> Timeline:
+        return simulate(
+            times, "factored", gpus=3, samplers=1, switching=True, staleness=None, pipelined=False
+        )
+
+    assert profit(3, 2, 1.0, 1.4) > 0 > profit(3, 2, 1.0, 2.4)
+    assert epoch().switched == 0 and epoch().epoch_s == pytest.approx(3.18)
+    monkeypatch.setattr(simulate_module, "should_switch", lambda m, n, t, _: should_switch(m, n, t, 1.4))
+    assert epoch().switched == 1 and epoch().epoch_s == pytest.approx(3.30)

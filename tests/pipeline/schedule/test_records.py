@@ -76,6 +76,17 @@ def test_reordering_counts_as_sampling(tmp_path: Path) -> None:
     assert "made-up" in run.times.source and "lab, gcn, toy" in run.times.source
 
 
+def test_rows_of_several_gpus_say_how_they_ran(tmp_path: Path) -> None:
+    row = {"graph": "toy", "system": "gnnlab", "steps_of_an_epoch": 5, "batches": 10, "epoch_s": 0.03,
+           "sample_ms": 1.0, "extract_ms": 2.0, "train_ms": 6.0, "gpus": 3, "executor": "factored", "samplers": 1,
+           "switching": True, "staleness": None}  # fmt: skip
+    write(tmp_path, rows=[row])
+    (run,) = recorded_runs(tmp_path)
+    assert (run.executor, run.gpus, run.times.batches) == ("factored", 3, 10)
+    expected = simulate(run.times, "factored", gpus=3, samplers=1, switching=True, staleness=None).epoch_s
+    assert model_error([run]).rows[0].modelled_s == expected
+
+
 def test_what_was_not_measured_is_not_read(tmp_path: Path) -> None:
     write(tmp_path, origin="modelled")
     assert recorded_runs(tmp_path) == []

@@ -211,6 +211,10 @@ def test_collective_stages_wait_for_their_peers() -> None:
     alone = simulate(times, "overlapped", gpus=2, staleness=None)
     peers = simulate(times, "overlapped", gpus=2, staleness=None, collective=True)
     assert alone.epoch_s == pytest.approx(5.1) and peers.epoch_s == pytest.approx(6.1)
+    extract = stage_times(np.zeros(2), [1.0, 3.0], np.ones(2))
+    peers = simulate(extract, "serial", gpus=2, staleness=None, collective=True)
+    trained = {e.gpu: e.start_s for e in peers.events if e.stage == "train"}
+    assert trained == {0: 3.0, 1: 3.0}, "an all-to-all ends on both at once"
 
 
 def test_several_workers_help_where_stages_are_free_and_hurt_where_they_contend() -> None:
