@@ -270,7 +270,7 @@ TABLE: dict[str, Entry] = {
             "name": text(),
             "is_synthetic": flag(),
             "edge_ids": ["ab", 3, [1], [0.5] * 3 * N, np.zeros((3 * N, 2), int), HOSTILE],
-            "version": integer(1, none=True),
+            "version": integer(1, 2**31 - 1, none=True),
             "validate": flag(),
         },
     ),

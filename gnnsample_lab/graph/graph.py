@@ -73,7 +73,7 @@ class Graph:
         if weight is not None and (validate or getattr(weight, "dtype", None) != np.float32):
             self._set("edge_weight", checks.weights(weight, len(indices)))
         if self.version is not None:
-            self._set("version", whole("version", self.version, 1))
+            self._set("version", whole("version", self.version, 1, 2**31 - 1))
         if self.edge_ids is not None:
             self._set("edge_ids", integers("edge_ids", self.edge_ids).astype(np.int64, copy=False))
             if len(self.edge_ids) != len(indices):
