@@ -92,6 +92,7 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
     if backend == "gloo":
         torch.set_num_threads(1)
         os.environ.setdefault("LAB_DEVICE", "cpu")
+        os.environ.setdefault("NUMBA_NUM_THREADS", "1")
     else:
         torch.cuda.set_device(local_index)
         import cupy

@@ -24,6 +24,7 @@ MAX_RANKS = 64
 MAX_TIMEOUT_S = 1e7
 LIMIT_BYTES = 2**29
 """Largest function with its arguments, and largest result: all of it is copied several times on its way."""
+IDLE = "waiting for a function"
 POLL_S = 0.1
 CAUSE_S = 2.0
 """Seconds to wait for the rank that is the cause when a rank complains of its peers."""
@@ -203,12 +204,12 @@ class _Watch:
         self._said_all: set[int] = set()
         self._dead: set[int] = set()
         self._bars: dict[tuple[int, int], Any] = {}
-        self._number = -1
+        self._number, self._name = -1, ""
         self._quiet_since = time.monotonic()
 
     def results(self, number: int, name: str, until: float) -> list[Any]:
         """Results of call ``number`` in rank order."""
-        size, self._number = len(self._waiting), number
+        size, self._number, self._name = len(self._waiting), number, name
         deadline_of_cause = None
         while self._waiting:
             self._step(POLL_S)
@@ -220,9 +221,9 @@ class _Watch:
             if deadline_of_cause is not None and time.monotonic() > deadline_of_cause:
                 break
             if time.monotonic() > until and not self._failures:
-                raise self._late(name)
+                raise self._late()
         if self._failures:
-            raise self._failed(name)
+            raise self._failed()
         return [self._loaded(index, name) for index in range(size)]
 
     def _step(self, timeout_s: float) -> bool:
@@ -236,13 +237,14 @@ class _Watch:
             self._quiet_since = time.monotonic()
             print(f"rank {index}: {header['text']}", flush=True)
         elif kind == "stage":
-            member.stage = header["stage"] or member.stage
+            member.stage = header["stage"] or self._name
         elif kind == "ready":
-            member.stage = "waiting for a function"
+            member.stage = IDLE
         elif kind == "progress":
             self._show(index, header)
         elif kind == "result" and header["number"] == self._number:
             self._bodies[index] = body
+            member.stage = IDLE
         elif kind == "said all":
             self._said_all.add(index)
         elif kind == "failure":
@@ -272,7 +274,7 @@ class _Watch:
         while self._step(0.001):
             pass
 
-    def _failed(self, name: str) -> RankError:
+    def _failed(self) -> RankError:
         if any(failure["timed_out"] for failure in self._failures.values()):
             self._stacks()
         rank, cause = min(self._failures.items(), key=lambda item: (item[1]["of_peers"], item[1]["at"]))
@@ -283,7 +285,7 @@ class _Watch:
         )
         if cause["of_peers"]:  # whoever has not come is the likelier culprit
             others += "".join(
-                f"\nrank {index} was still in stage {self._stage(index, name)!r}"
+                f"\nrank {index} was still in stage {self._crew.members[index].stage!r}"
                 for index in self._waiting
                 if index not in self._failures
             )
@@ -296,9 +298,9 @@ class _Watch:
             trace,
         )
 
-    def _late(self, name: str) -> RankError:
+    def _late(self) -> RankError:
         self._stacks()
-        stages = {i: self._stage(i, name) for i in self._waiting}
+        stages = {i: self._crew.members[i].stage for i in self._waiting}
         rank = min(stages)
         return RankError(
             f"no result in time: {', '.join(f'rank {i} is in stage {stage!r}' for i, stage in stages.items())}. "
@@ -306,10 +308,6 @@ class _Watch:
             rank,
             stages[rank],
         )
-
-    def _stage(self, index: int, name: str) -> str:
-        stage = self._crew.members[index].stage
-        return name if stage == "waiting for a function" else stage
 
     def _stacks(self) -> None:
         """Print the stacks of all ranks that still run."""

@@ -25,6 +25,8 @@ from typing import Any
 from gnnsample_lab.distributed.ranks.rank import Groups, Rank
 from gnnsample_lab.distributed.ranks.wire import KEY_BYTES, Wire, end_mark
 
+PARENT_S = 1.0
+"""Seconds between looks whether the parent is there."""
 _PEERS = re.compile(
     r"gloo/|Connection (closed|reset) by peer|Broken pipe|[Tt]imed out waiting|monitoredBarrier|NCCL|ncclInternal"
 )
@@ -43,6 +45,7 @@ def main() -> None:
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     tasks: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue()
     threading.Thread(target=_listen, args=(wire, tasks), daemon=True, name="messages").start()
+    threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True, name="parent").start()
     setup, _ = tasks.get()
     try:
         worker = _Worker(wire, setup, end_mark(key) + b"\n")
@@ -67,7 +70,15 @@ def _listen(wire: Wire, tasks: queue.Queue[tuple[dict[str, Any], bytes]]) -> Non
     end_this_group()
 
 
+def _watch_parent(parent: int) -> None:
+    """A process that the parent forked keeps the pipe open after the parent's end."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_S)
+    end_this_group()
+
+
 def end_this_group() -> None:
+    """Kill this process and its children."""
     if hasattr(os, "killpg"):
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os._exit(1)
@@ -121,11 +132,13 @@ class _Worker:
         """Run one function and send its result, or what went wrong."""
         number, world, name = header["number"], header["world"], header["name"]
         stage = name
+        self._wire.send("stage", stage=name)
         try:
             if world not in self._worlds:
                 group = self._groups.make([range(world)], self._worlds[self.ranks].group)
                 self._worlds[world] = self._rank(world, group)
             if self.index >= world:
+                self._wire.send("ready")
                 return  # of a smaller world this rank knows the group's number alone
             for file, lines in header["sources"].items():  # cells have no file to read tracebacks' lines from
                 linecache.cache[file] = (sum(map(len, lines)), None, lines, file)

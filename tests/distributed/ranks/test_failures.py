@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.distributed.ranks.worker import _Worker
 from tests.distributed.conftest import left_after, runs
 
 torch = pytest.importorskip("torch")
@@ -146,36 +148,51 @@ def test_an_interrupt_ends_all_ranks(pair: Ranks) -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["cannot be pickled", "20000 bytes", "exit code 3", "could not be read", "broke off"]
+    "what", ["more than the 10000 that may travel", "exit code 3", "could not be read", "broke off"]
 )
 def test_what_a_rank_cannot_give_back_is_named(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnsample_lab.distributed.ranks.run.LIMIT_BYTES", 10_000)
+    big = 20_000
 
     class Unreadable:
         def __reduce__(self) -> Any:
             return int, ("no number",)
 
     def work(rank: Any, unreadable: Any = None) -> Any:
-        if what == "cannot be pickled":
-            return (n for n in range(3))
         if what == "exit code 3":
             os._exit(3)
         if what == "broke off":  # a stray write into the pipe of messages is no pickle
             os.write(4, b"x" * 4096)
             time.sleep(LONG_S)
-        return bytes(20_000 - 40)
+        return bytes(big)
 
-    if what == "20000 bytes":
-        monkeypatch.setattr("gnnsample_lab.distributed.ranks.run.LIMIT_BYTES", 19_000)
-        what_is_said = r"ValueError: the result has \d+ bytes, more than the 19000 that may travel"
-    else:
-        what_is_said = what
     with lab.distributed.Ranks(1, device="cpu", timeout_s=240) as ranks:
         pids = list(ranks.pids)
         arguments = [Unreadable()] if what == "could not be read" else []
-        with pytest.raises(RankError, match=f"(?s)rank 0 failed.*{what_is_said}"):
+        with pytest.raises(RankError, match=f"(?s)rank 0 failed.*{what}") as caught:
             ranks.run(work, *arguments)
+    assert caught.value.stage.endswith("work")
     assert not left_after(pids)
+
+
+def test_a_result_that_cannot_be_pickled_is_named() -> None:
+    with pytest.raises(TypeError, match=r"the result cannot be pickled \(generator: .*\): return arrays"):
+        _Worker._pickled(types.SimpleNamespace(limit_bytes=100), (n for n in range(3)))  # type: ignore[arg-type]
+
+
+def test_a_rank_that_died_between_calls_is_named() -> None:
+    def stages(rank: Any) -> None:
+        with rank.stage("outer"), rank.stage("inner"):
+            pass
+        if rank.world_size == 1:
+            return
+
+    with lab.distributed.Ranks(1, device="cpu", timeout_s=240) as ranks:
+        ranks.run(stages)
+        os.kill(ranks.pids[0], signal.SIGKILL)
+        with pytest.raises(RankError, match="SIGKILL") as caught:
+            ranks.run(stages)
+    assert caught.value.stage == "waiting for a function"
 
 
 def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
@@ -198,6 +215,12 @@ if __name__ == "__main__":
     ranks = lab.distributed.Ranks(1, device="cpu")
     ranks.run(lambda rank: None)
     assert "torch" not in sys.modules  # a rank needs it, its parent does not
+    forked = os.fork()  # has the pipes, too
+    if not forked:
+        os.closerange(1, 3)
+        time.sleep({LONG_S})
+    with open({str(tmp_path / "forked")!r}, "w") as out:
+        out.write(str(forked))
     ranks.run(work, os.getpid(), {str(tmp_path / "pids")!r})
 """
     )
@@ -213,7 +236,10 @@ if __name__ == "__main__":
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
-    assert not left_after(pids)
+    try:
+        assert not left_after(pids)
+    finally:
+        os.kill(int((tmp_path / "forked").read_text()), signal.SIGKILL)
 
 
 def test_ranks_that_nobody_holds_end() -> None:

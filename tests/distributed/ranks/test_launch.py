@@ -22,6 +22,7 @@ torch = pytest.importorskip("torch")
 def test_run_gives_results_by_rank_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("LAB_DEVICE", raising=False)
     monkeypatch.setattr(backends, "nccl_problem", lambda ranks: f"no {ranks} GPUs for a test")
 
     def work(rank: Any, add: int) -> tuple[int, int, int]:
