@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from gnnsample_widgets import QueueExplorer, SampleExplorer, WorkloadExplorer, r
 from gnnsample_widgets.explorer import Explorer
 
 import gnnsample_lab as lab
+from gnnsample_lab.resources import resource_path
 from tests.widgets.checks import check_code, check_controls
 from tests.widgets.oracle import ORACLES, values
 
@@ -194,6 +196,22 @@ def test_a_trace_of_another_graph_is_not_overlaid(graph: lab.Graph, shipped: lab
         values(recorded.overlay(graph))["data"]
         == values(QueueExplorer(graph, device="cpu", source="one").figures["overlay"])["data"]
     )
+
+
+def test_shipped_traces_are_of_the_version_of_the_twin_that_their_record_names() -> None:
+    folder = resource_path(recorded.TRACES)
+    facts = json.loads(folder.with_suffix(".json").read_text(encoding="utf-8"))["graphs"]["arxiv-like"]
+    version = facts.get("version") or 2  # records that name none were made on version 2
+    named = lab.load("arxiv-like", features=False, version=version)
+    traces = [lab.SampleTrace.load(path) for path in recorded.measured_traces().values()]
+    measured = [trace for trace in traces if trace.graph_name == "arxiv-like"]
+    assert len(measured) >= 7
+    for trace in measured:
+        assert recorded.same_sample(named, trace) is not None, trace.strategy
+    assert recorded.overlay(named).data
+    other = lab.load("arxiv-like", features=False, version=5 - version)
+    said = recorded.overlay(other).layout.annotations[0].text
+    assert "Those of arxiv-like were measured on another version" in said
 
 
 def test_without_shipped_traces_it_is_said(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:

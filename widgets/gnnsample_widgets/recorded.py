@@ -149,6 +149,8 @@ def overlay(graph: Any) -> go.Figure:
         names.append(trace.graph_name)
     known = ", ".join(dict.fromkeys(names))
     reason = f"There are some of {known}." if known else "None were shipped with this installation."
+    if graph.name in names:
+        reason = f"Those of {graph.name} were measured on another version, scale or seed of it."
     return figures.empty_figure(
         "Model against measurement", f"No measured trace of {graph.title} is here. {reason}"
     )
