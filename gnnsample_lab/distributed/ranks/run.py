@@ -314,7 +314,7 @@ class _Watch:
         print("stacks of all ranks:", flush=True)
         self._crew.ask_for_stacks()
         until = time.monotonic() + STACKS_S
-        self._quiet_since = time.monotonic() + 0.5  # the first line may take a while on a busy machine
+        self._quiet_since = time.monotonic() + 1.5  # the first line may take a while on a busy machine
         while time.monotonic() < until and time.monotonic() - self._quiet_since < 0.5:
             self._step(POLL_S)
 
