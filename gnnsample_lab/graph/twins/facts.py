@@ -114,7 +114,7 @@ RECIPES: dict[str, Recipe] = {
     "papers100M-like": Recipe(
         pairs=1_614_060_000, average=0.085, into=Law(1.9, 250_000), out=Law(0.9, 5_000, 0.4), homophily=0.6,
         accuracy=0.4724,
-        knobs={"corner": 0.03, "leak": 0.01, "inside_large": 0.75},
+        knobs={"corner": 0.0135, "leak": 0.01, "inside_large": 0.95},
         sources=_sources(
             num_edges=f"{_OGB}, table 2; 0.40 % of the arcs go both ways (size of GNNLab's undirected file)",
             degrees=_CITED.format("0.4", "0.9", "1.9"),
@@ -122,9 +122,11 @@ RECIPES: dict[str, Recipe] = {
             direction="published: size of GNNLab's undirected file; shares assumed, as the degrees",
             labels__homophily="assumed: as arxiv's 0.65, less for 172 classes",
             features__accuracy=f"{_OGB}, table 7: test accuracy of the MLP",
-            training=f"{_OGB}: counts; training papers are of arXiv, about 1.5 million, one corner",
-            corner="assumed: about twice the 1.5 million papers of arXiv", leak="assumed: 1 %",
-            inside_large="assumed: at least the homophily",
+            training=f"{_OGB}: counts; training papers are of arXiv",
+            corner=f"{_OGB}: about 1.5 million papers are of arXiv; assumed: they lie "
+            "together in the largest community",
+            leak="assumed: 1 %",
+            inside_large="assumed: a field cites itself",
         ),
     ),
     "reddit-like": Recipe(

@@ -60,8 +60,8 @@ TARGETS: dict[str, tuple[Target, ...]] = {
         Target("gini", 0.45, 0.8, f"similarity, {_15}"),
     ),
     "papers100M-like": (
-        Target("spread_in", 1.0, 3.0, f"rows, {_15}"),
-        Target("inside_large", 0.4, 0.99, f"hit rate presample 5 %, {_15}"),
+        Target("spread_out", 0.4, 2.5, f"rows, {_15}"),
+        Target("inside_large", 0.4, 0.995, f"hit rate presample 5 %, {_15}"),
     ),
     "twitter-like": (
         Target("spread_in", 0.8, 3.0, f"rows, {_15}"),
