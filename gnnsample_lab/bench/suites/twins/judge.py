@@ -225,8 +225,8 @@ def status_of(
 
 def fitted_to(text: str) -> list[str]:
     """The cells that a source says its parameter was fitted to; none where it was not fitted to samples."""
-    start = "fitted to "
-    if not text.startswith(start):
+    start, structural = "fitted to ", ", by generating"
+    if not text.startswith(start) or text.endswith(structural):
         return []
     return [
         re.sub(r"\s*\((?!\d+(, \d+)*\)).*\)$", "", part.strip()) for part in text[len(start) :].split(";")
