@@ -196,6 +196,36 @@ def load_traces(folder: str | Path) -> list[SampleTrace]:
     return measured
 
 
+def score(model: GpuModel, traces: Iterable[SampleTrace]) -> GpuModel:
+    """The model with the errors that it has on traces which were recorded after it was fitted; no number changes.
+
+    Args:
+        model: fitted before.
+        traces: of the GPU that it was fitted to; those that cannot be compared are left out.
+
+    Returns:
+        A model whose ``fit_error`` holds :func:`errors` of all traces, prefixed ``held_out_``, and ``num_fitted``,
+        ``num_held_out``.
+
+    Raises:
+        ValueError: no trace is left, or one is of another GPU.
+    """
+    unseen = [trace for trace in traces if comparable(trace)]
+    if not unseen or {trace.device_name for trace in unseen} != {model.name}:
+        raise ValueError(
+            f"traces must be of {model.name}, one at least (got {len(unseen)} that can be compared)"
+        )
+    found = {f"held_out_{name}": value for name, value in errors(model, unseen).items()}
+    found["num_fitted"] = model.fit_error.get("num_fitted", 0.0)
+    found["num_held_out"] = float(len(unseen))
+    source = (
+        f"Fitted to {found['num_fitted']:.0f} measured traces of {model.name}. Errors are of {len(unseen)} traces on "
+        f"other graphs that were recorded later: neither the numbers nor the form of the model have seen them. Those "
+        f"are {', '.join(f'{t.strategy} ({t.pick}, {t.graph_name})' for t in unseen)}."
+    )
+    return replace(model, source=source, fit_error=found)
+
+
 def store_preset(model: GpuModel, path: Path = PRESETS_FILE) -> None:
     """Put ``model`` in the presets file under its key, in place of the preset of that name."""
     data = json.loads(path.read_text(encoding="utf-8"))
@@ -213,11 +243,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--base", default="h200", help="preset to start from (default: h200)")
     parser.add_argument("--note", default="", help="what else to say about the numbers, kept with the preset")
     parser.add_argument("--write", action="store_true", help="replace that preset by the result")
+    parser.add_argument(
+        "--score", action="store_true", help="fit nothing: the preset's errors on these traces"
+    )
     options = parser.parse_args(arguments)
     traces = load_traces(options.folder)
-    model = fit(traces, options.base)
+    model = score(get_model(options.base), traces) if options.score else fit(traces, options.base)
     model = replace(model, source=f"{model.source} {options.note}".strip())
-    for row in errors_by_trace(model, split_half(traces)[1]):
+    shown = [t for t in traces if comparable(t)] if options.score else split_half(traces)[1]
+    for row in errors_by_trace(model, shown):
         print(
             f"{row['strategy']:16} {row['pick']:10} {row['graph']:16} {row['batch_size']:6} x ({row['fanouts']})  "
             f"kernel {row['kernel_us']:8.1f} us, model {row['predicted_kernel_us']:8.1f} "
