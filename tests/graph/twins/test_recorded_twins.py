@@ -16,7 +16,15 @@ def recorded():
     return [row for row in record["rows"] if row["digest"] is not None and row["edges"] <= limit]
 
 
-@pytest.mark.parametrize("row", recorded(), ids=lambda row: f"{row['graph']} x {row['scale']:g}")
+def cases():
+    """Those that take a CPU half a minute wait for ``make test-all``."""
+    slow = {"twitter-like", "papers100M-like"}
+    for row in recorded():
+        marks = [pytest.mark.exhaustive] if row["graph"] in slow else []
+        yield pytest.param(row, marks=marks, id=f"{row['graph']} x {row['scale']:g}")
+
+
+@pytest.mark.parametrize("row", cases())
 def test_the_recorded_graph_is_made_again(row):
     made = lab.load(
         row["graph"], scale=row["scale"], seed=row["seed"], device="cpu", features=False, use_cache=False
