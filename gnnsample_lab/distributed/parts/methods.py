@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.splitmix import GOLDEN, finalise
 from gnnsample_lab.graph.csc import indptr_of, rows_of, undirected_union
 
 from .balance import limits_of, loads_of, refine, repair
@@ -25,15 +26,11 @@ _FENNEL = 0.75
 
 def random_order(num_nodes: int, seed: int) -> np.ndarray:
     """Vertices in an order that is a function of ``seed`` alone, ``int64[N]``."""
-    # The finaliser of SplitMix64, over ids; a stable sort makes ties follow the ids.
+    # A hash of the ids; a stable sort makes ties follow the ids.
     key = np.arange(num_nodes, dtype=np.uint64)
-    key += np.uint64((seed * 0x9E3779B97F4A7C15 + 0x9E3779B97F4A7C15) & (2**64 - 1))
-    key *= np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        key ^= key >> np.uint64(shift)
-        key *= np.uint64(factor)
-    key ^= key >> np.uint64(31)
-    return np.argsort(key, kind="stable")
+    key += np.uint64((seed * GOLDEN + GOLDEN) & (2**64 - 1))
+    key *= np.uint64(GOLDEN)
+    return np.argsort(finalise(key), kind="stable")
 
 
 def random_parts(num_nodes: int, num_parts: int, seed: int) -> np.ndarray:

@@ -12,6 +12,7 @@ from gnnsample_lab.checks import choice, shown, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.device.splitmix import GOLDEN, finalise
 from gnnsample_lab.graph.graph import Graph, check_graph
 
 from .footprint import Footprint, footprint, same_length, training_seeds, visits_of
@@ -136,11 +137,7 @@ def hotness(
 
 def _random(num_nodes: int, seed: int) -> np.ndarray:
     """A 53-bit integer hash of (seed, vertex) as the score: the same on all machines, exact in ``float64``."""
-    with np.errstate(over="ignore"):
-        x = np.arange(num_nodes, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
-        x ^= x >> np.uint64(31)
+    x = finalise(np.arange(num_nodes, dtype=np.uint64) * np.uint64(GOLDEN) + np.uint64(seed))
     return (x >> np.uint64(11)).astype(np.float64)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gnnsample_lab.device.splitmix import GOLDEN, finalise
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import key_bits, rows_of
 from gnnsample_lab.graph.edgewise.plan import Plan, first_draws, more_draws
@@ -185,11 +186,5 @@ def _pair_hashes(dst: Any, src: Any, plan: Plan, xp: Any) -> Any:
     low = low << 32
     low |= high
     x = low.view(np.uint64)
-    # The finaliser of SplitMix64 (Steele et al., OOPSLA'14): a bijection on 64 bits.
-    x ^= np.uint64((plan.seed * 0x9E3779B97F4A7C15 + 0x5851F42D4C957F2D) & (2**64 - 1))
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return x
+    x ^= np.uint64((plan.seed * GOLDEN + 0x5851F42D4C957F2D) & (2**64 - 1))
+    return finalise(x)

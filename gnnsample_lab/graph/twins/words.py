@@ -6,25 +6,21 @@ from typing import Any
 
 import numpy as np
 
-_GOLDEN = 0x9E3779B97F4A7C15
+from gnnsample_lab.device.splitmix import GOLDEN, finalise, finalised
+
 _MASK = 2**64 - 1
 
 
 def words(xp: Any, seed: int, stream: int, start: int, stop: int) -> Any:
     """uint64[stop - start]: the words at positions ``[start, stop)`` of a stream.
 
-    The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA'14) over a counter; streams start far from one another.
+    SplitMix64's finaliser over a counter; streams start far from one another.
     """
-    base = _mixed((_mixed((seed + _GOLDEN) & _MASK) + stream * _GOLDEN) & _MASK)
+    base = finalised((finalised((seed + GOLDEN) & _MASK) + stream * GOLDEN) & _MASK)
     x = xp.arange(start, stop, dtype=np.uint64)
-    x *= np.uint64(_GOLDEN)
+    x *= np.uint64(GOLDEN)
     x += np.uint64(base)
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return x
+    return finalise(x)
 
 
 def bits(xp: Any, seed: int, stream: int, start: int, stop: int, count: int) -> Any:
@@ -35,16 +31,5 @@ def bits(xp: Any, seed: int, stream: int, start: int, stop: int, count: int) -> 
 def pair_words(xp: Any, low: Any, high: Any, seed: int) -> Any:
     """int64 in ``[0, 2**32)``: a word for each pair of vertices (int64 below 2**31)."""
     x = (low << 32 | high).view(np.uint64)
-    x ^= np.uint64(_mixed(seed ^ 0x5851F42D4C957F2D))
-    x ^= x >> np.uint64(30)
-    x *= np.uint64(0xBF58476D1CE4E5B9)
-    x ^= x >> np.uint64(27)
-    x *= np.uint64(0x94D049BB133111EB)
-    x ^= x >> np.uint64(31)
-    return (x >> np.uint64(32)).view(np.int64)
-
-
-def _mixed(x: int) -> int:
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
+    x ^= np.uint64(finalised(seed ^ 0x5851F42D4C957F2D))
+    return (finalise(x) >> np.uint64(32)).view(np.int64)
