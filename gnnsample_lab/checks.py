@@ -129,6 +129,16 @@ def flag(name: str, value: Any) -> bool:
     raise TypeError(f"{name} must be True or False (got {shown(value)})")
 
 
+def flag_or(name: str, value: Any, *words: str) -> bool | str:
+    """``value``: True, False or one of ``words``; anything else is a ValueError."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, str) and value in words:
+        return value
+    *first, last = ["True", "False", *map(repr, words)]
+    raise ValueError(f"{name} must be {', '.join(first)} or {last} (got {shown(value)})")
+
+
 def choice(name: str, value: Any, allowed: Collection[Any]) -> Any:
     """``value``, which is one of ``allowed`` (strings, or None); anything else is a ValueError."""
     if (value is None or isinstance(value, str)) and value in allowed:

@@ -10,7 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab.checks import flag, real, shown, text, whole
+from gnnsample_lab.checks import flag, flag_or, real, text, whole
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph import cache, catalogue, locate, roots
@@ -100,8 +100,7 @@ def load(
         flag(argument, given)
     if undirected is not None:
         undirected = flag("undirected", undirected)
-    if not isinstance(features, bool) and not (isinstance(features, str) and features in ("auto", "raw")):
-        raise ValueError(f"features must be True, False, 'auto' or 'raw' (got {shown(features)})")
+    features = flag_or("features", features, "auto", "raw")
     target = runtime.resolve_device(device)
     base = roots.data_root(root)
     kind = _kind(name)

@@ -17,28 +17,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from gnnsample_lab.graph.twins.plan import bin_of
+
 DegreeTable = list[list[int]]
 """``[[degree, count], ...]`` with ascending degrees and positive counts."""
 
 FamilyName = Literal["lognormal", "power_law", "double_pareto"]
 
 MILLION = 1_000_000
-NUM_BINS = 64
 _STEPS_BEYOND = 64
 """A law is followed past the maximum in so many steps, to count the vertices that it would put there."""
-
-
-def degree_bin(degree: int) -> int:
-    """The bin of a degree: one bin a degree below 8, two bins an octave from there on, 63 at most.
-
-    Args:
-        degree: A degree, at least 0.
-    """
-    if degree < 8:
-        return degree
-    octave = degree.bit_length() - 1
-    upper_half = degree * degree >= 1 << (2 * octave + 1)
-    return min(2 * octave + int(upper_half) + 2, NUM_BINS - 1)
 
 
 # --- Laws: logarithms of the probabilities of degrees, up to a constant ---------------------------------------
@@ -295,7 +283,7 @@ def clustering_by_degree(
         flat: The degree from which it falls.
 
     Returns:
-        ``[[bin, clustering in millionths], ...]`` of the bins that hold vertices, bins as in ``degree_bin``.
+        ``[[bin, clustering in millionths], ...]`` of the bins that hold vertices, bins as in :func:`.plan.bin_of`.
 
     Raises:
         ValueError: The average is outside 0 to 1, or higher than vertices with two neighbours or more allow; or
@@ -303,8 +291,9 @@ def clustering_by_degree(
     """
     vertices = sum(count for _, count in table)
     bins: dict[int, list[int]] = {}
-    for degree, count in table:
-        members = bins.setdefault(degree_bin(degree), [0, 0, 0])
+    places = bin_of([degree for degree, _ in table]).tolist()
+    for place, (degree, count) in zip(places, table, strict=True):
+        members = bins.setdefault(place, [0, 0, 0])
         members[0] += count
         members[1] += count * degree
         members[2] += count * degree * (degree - 1)

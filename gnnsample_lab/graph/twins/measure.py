@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device.arrays import to_host
-from gnnsample_lab.graph.csc import rows_of
+from gnnsample_lab.graph.csc import indptr_of, rows_of
 from gnnsample_lab.graph.edgewise.backend_cpu import CpuBackend
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.structure import Skeleton, clustering, communities, skeleton, triangle_sides
@@ -306,9 +306,7 @@ def _as_skeleton(pairs: np.ndarray, n: int, bits: int) -> Skeleton:
     low, high = pairs >> bits, pairs & ((1 << bits) - 1)
     keys = np.concatenate([low << bits | high, high << bits | low])
     keys.sort()
-    indptr = np.zeros(n + 1, dtype=np.int64)
-    np.cumsum(np.bincount(keys >> bits, minlength=n), out=indptr[1:])
-    return Skeleton(indptr, keys & ((1 << bits) - 1))
+    return Skeleton(indptr_of(keys >> bits, n), keys & ((1 << bits) - 1))
 
 
 def _fit_purity(statistics: Mapping[str, Any], scale: float, made: Any) -> int:

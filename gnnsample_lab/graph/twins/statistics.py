@@ -46,26 +46,19 @@ _MAX = 2**31 - 1
 _OPTIONAL = ("direction", "labels", "features", "weights", "training")
 
 
-def check_statistics(value: Any, name: str = "statistics") -> dict[str, Any]:
+def check_statistics(value: Any) -> dict[str, Any]:
     """``value`` as statistics of a graph, made sure of.
-
-    Args:
-        name: of the argument, for errors about it as a whole.
 
     Raises:
         TypeError: no mapping.
         ValueError: a key is missing, or a number is out of its range or does not fit the others; names the key.
     """
     if not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be statistics as lab.twin_statistics returns them (got {shown(value)})")
+        raise TypeError(f"statistics must be as lab.twin_statistics returns them (got {shown(value)})")
     if value.get("format") != FORMAT:
-        raise ValueError(f"{name} must have format {FORMAT} (got {shown(value.get('format'))})")
+        raise ValueError(f"statistics must have format {FORMAT} (got {shown(value.get('format'))})")
     if not isinstance(value.get("name", ""), str):
         raise _fail("name", "a string", value["name"])
-    if value.keys() == {"format"}:
-        raise ValueError(
-            f"{name} must be statistics as lab.twin_statistics returns them (got {shown(dict(value))})"
-        )
     n = _whole(value, "num_nodes", 0, _MAX)
     _whole(value, "num_edges", 0, 2**62)
     if not isinstance(value.get("directed"), bool):

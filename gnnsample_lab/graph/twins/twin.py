@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import real, shown, text
+from gnnsample_lab.checks import flag_or, real, text
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import array_module
@@ -72,9 +72,12 @@ def twin(
     """
     if isinstance(graph_or_statistics, Graph):
         graph_or_statistics = twin_statistics(graph_or_statistics)
-    if not isinstance(features, bool) and not (isinstance(features, str) and features == "auto"):
-        raise ValueError(f"features must be True, False or 'auto' (got {shown(features)})")
-    statistics = check_statistics(graph_or_statistics, "graph_or_statistics")
+    features = flag_or("features", features, "auto")
+    try:
+        statistics = check_statistics(graph_or_statistics)
+    except (TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"graph_or_statistics: {error}") from None
     scale = real("scale", scale, above=0)
     name = f"{statistics.get('name', 'graph')}-twin" if name is None else text("name", name)
     if statistics["num_nodes"] * scale > synthetic.MAX_NODES:

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from gnnsample_lab.graph.twins import families
-from gnnsample_lab.graph.twins.families import clustering_by_degree, compressed, degree_bin, degree_table
+from gnnsample_lab.graph.twins.families import clustering_by_degree, compressed, degree_table
+from gnnsample_lab.graph.twins.plan import bin_of
 
 FAMILIES = ("lognormal", "power_law", "double_pareto")
 PATENTS = {"num_nodes": 3_774_768, "mean": 2 * 16_518_947 / 3_774_768, "maximum": 793}
@@ -31,22 +32,22 @@ def assert_table(table: list[list[int]], num_nodes: int, total: int) -> None:
 
 class TestBins:
     def test_first_degrees_have_bins_of_their_own(self):
-        assert [degree_bin(degree) for degree in range(9)] == list(range(9))
+        assert [bin_of(degree) for degree in range(9)] == list(range(9))
 
     @pytest.mark.parametrize(
         ("degree", "bin_"), [(11, 8), (12, 9), (15, 9), (16, 10), (22, 10), (23, 11), (3_000_000, 45)]
     )
     def test_two_bins_an_octave(self, degree, bin_):
-        assert degree_bin(degree) == bin_
+        assert bin_of(degree) == bin_
 
     def test_bins_ascend_without_gaps(self):
-        bins = [degree_bin(degree) for degree in range(1 << 16)]
+        bins = [bin_of(degree) for degree in range(1 << 16)]
         assert {high - low for low, high in itertools.pairwise(bins)} == {0, 1}
 
     def test_the_last_bin_takes_the_rest(self):
-        assert degree_bin(2**30) == 62
-        assert degree_bin(2**31) == 63
-        assert degree_bin(2**62) == 63
+        assert bin_of(2**30) == 62
+        assert bin_of(2**31) == 63
+        assert bin_of(2**62) == 63
 
 
 class TestExactSums:
@@ -206,12 +207,12 @@ def table():
 class TestClustering:
     def mean(self, table, spectrum):
         by_bin = dict(spectrum)
-        return sum(count * by_bin[degree_bin(degree)] for degree, count in table) / nodes(table) / 1e6
+        return sum(count * by_bin[bin_of(degree)] for degree, count in table) / nodes(table) / 1e6
 
     def overall(self, table, spectrum):
         by_bin = dict(spectrum)
         pairs = sum(count * degree * (degree - 1) for degree, count in table)
-        closed = sum(count * degree * (degree - 1) * by_bin[degree_bin(degree)] for degree, count in table)
+        closed = sum(count * degree * (degree - 1) * by_bin[bin_of(degree)] for degree, count in table)
         return closed / pairs / 1e6
 
     @pytest.mark.parametrize("average", [0.0, 0.085, 0.226, 0.411, 0.7])
@@ -222,9 +223,9 @@ class TestClustering:
 
     def test_flat_first_then_falling(self, table):
         spectrum = dict(clustering_by_degree(table, 0.2))
-        flat = [spectrum[degree_bin(degree)] for degree in range(2, 32)]
+        flat = [spectrum[bin_of(degree)] for degree in range(2, 32)]
         assert len(set(flat)) == 1
-        falling = [value for place, value in sorted(spectrum.items()) if place >= degree_bin(32)]
+        falling = [value for place, value in sorted(spectrum.items()) if place >= bin_of(32)]
         assert falling == sorted(falling, reverse=True) and falling[-1] < falling[0] / 5
 
     def test_vertices_with_one_neighbour_close_nothing(self, table):

@@ -215,7 +215,7 @@ def test_words_are_a_function_of_seed_stream_and_position():
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("directed", [False, True])
-def test_the_gpu_makes_the_same_graph(statistics, directed):
+def test_the_gpu_makes_the_same_graph(statistics, directed, monkeypatch):
     if directed:
         rng = np.random.default_rng(1)
         real = lab.Graph.from_edges(
@@ -224,16 +224,9 @@ def test_the_gpu_makes_the_same_graph(statistics, directed):
         statistics = lab.twin_statistics(real)
     for scale in (0.3, 1, 40):
         on_gpu = lab.twin(statistics, scale=scale, seed=5, device="cuda").to("cpu")
-        import os
-
-        os.environ["LAB_DEVICE"], before = "cpu", os.environ.get("LAB_DEVICE")
-        try:
+        with monkeypatch.context() as patch:
+            patch.setenv("LAB_DEVICE", "cpu")
             on_cpu = lab.twin(statistics, scale=scale, seed=5, device="cpu")
-        finally:
-            if before is None:
-                del os.environ["LAB_DEVICE"]
-            else:
-                os.environ["LAB_DEVICE"] = before
         assert on_gpu.digest() == on_cpu.digest()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
-from gnnsample_lab.graph import load
+from gnnsample_lab.graph import catalogue, load
 from gnnsample_lab.graph.graph import Graph
 
 # Name, scale, seed. Both devices make those up to a hundred million edges; hosts without a GPU check the recorded
@@ -39,7 +39,7 @@ def generating(session: Session) -> dict[str, Any]:
     for name, scale, seed in CASES:
         if session.chosen is not None and name not in session.chosen:
             continue
-        if session.quick and scale * load_entry(name)["num_edges"] > CHECKED_EDGES:
+        if session.quick and scale * catalogue.entry(name)["num_edges"] > CHECKED_EDGES:
             continue
         pool.free_all_blocks()
         pool.set_limit(size=LIMIT_BYTES)
@@ -72,13 +72,6 @@ def generating(session: Session) -> dict[str, Any]:
         "settings": {"limit_bytes": LIMIT_BYTES, "features": False, "checked_edges": CHECKED_EDGES},
         "verification": {"graphs_equal_on_both_devices": compared}, "graphs": {}, "rows": rows,
     }  # fmt: skip
-
-
-def load_entry(name: str) -> dict[str, Any]:
-    """The catalogue's entry of a twin."""
-    from gnnsample_lab.graph import catalogue
-
-    return catalogue.entry(name)
 
 
 def _timed(name: str, scale: float, seed: int, device: str) -> tuple[Graph, float]:
