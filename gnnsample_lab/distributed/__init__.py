@@ -24,6 +24,9 @@ _EXPORTS: dict[str, str] = {
     "run": "ranks.run",
     "Ranks": "ranks.run",
     "RankError": "ranks.errors",
+    "methods": "sampling.methods",
+    "Sampler": "sampling.sampler",
+    "Traffic": "sampling.traffic",
     "join": "ranks.hosts",
     "torchrun_line": "ranks.hosts",
 }

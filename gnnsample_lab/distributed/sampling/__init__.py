@@ -1,0 +1,1 @@
+"""Sampling from a graph in parts: a ladder of methods that draw one and the same sample."""

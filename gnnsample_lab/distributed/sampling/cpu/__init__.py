@@ -1,0 +1,1 @@
+"""Every method on CPU ranks (Gloo), drawn by the Numba twin."""

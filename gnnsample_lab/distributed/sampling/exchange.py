@@ -1,0 +1,130 @@
+"""Collectives of the ladder: the only place that calls them, so that every byte between ranks is counted once.
+
+Arrays are NumPy on Gloo ranks. On NCCL ranks they are CuPy, and what comes back is CuPy; NumPy arrays are staged
+through the GPU. :meth:`Exchange.all_to_all_tensors` takes torch tensors as they are, also inside a capture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.distributed.ranks.rank import Rank
+
+from .traffic import Traffic
+
+
+class Exchange:
+    """Collectives among some ranks of a world: those that hold the parts between them.
+
+    Attributes:
+        group: torch's process group of these ranks.
+        members: these ranks in the world's numbering, ascending: entry p holds part p.
+        index: place of this rank in ``members``: its part.
+        size: how many they are.
+        traffic: where bytes are counted; replaced for each call of the sampler.
+    """
+
+    def __init__(self, rank: Rank, group: Any, members: Sequence[int], hosts: Sequence[int]) -> None:
+        self.rank, self.group, self.members = rank, group, np.array(sorted(members), dtype=np.int64)
+        self.index, self.size = int(np.searchsorted(self.members, rank.index)), len(members)
+        self._hosts = np.asarray(hosts, dtype=np.int64)
+        self.traffic = self.new_traffic()
+
+    def new_traffic(self) -> Traffic:
+        """An empty count for this rank."""
+        return Traffic(self.rank.index, self._hosts)
+
+    # ---- arrays -----------------------------------------------------------------------------------------------
+
+    def sizes(self, counts: Any) -> np.ndarray:
+        """Tell every member one number: ``int64[P]`` each way (8 bytes a peer)."""
+        return self.all_to_all(
+            "sizes", np.asarray(counts, dtype=np.int64), np.ones(self.size, int), np.ones(self.size, int)
+        )
+
+    def all_to_all(self, kind: str, values: Any, send: Any, receive: Any) -> Any:
+        """Send ``send[p]`` entries of ``values``, one after another, to each member p; all members call it.
+
+        Args:
+            kind: of traffic.
+            values: one-dimensional, the entries for member 0 first.
+            send, receive: entries by member, integers ``[P]``; what others send is known.
+
+        Returns:
+            The entries received, member 0's first, of the same dtype.
+        """
+        send, receive = np.asarray(send, dtype=np.int64), np.asarray(receive, dtype=np.int64)
+        if self.size == 1:  # nothing leaves the rank, and a collective of one is a copy
+            return values.copy()
+        given, back = self._tensor(values)
+        out = given.new_empty(int(receive.sum()))
+        self.all_to_all_tensors(kind, out, given, receive, send)
+        return back(out)
+
+    def all_gather(self, kind: str, values: Any) -> list[Any]:
+        """Every member's ``values``, one-dimensional, of lengths that may differ; all members call it."""
+        send = np.full(self.size, values.size, dtype=np.int64)
+        receive = self.sizes(send)
+        every = np.tile(values, self.size) if isinstance(values, np.ndarray) else _tiled(values, self.size)
+        found = self.all_to_all(kind, every, send, receive)
+        ends = np.cumsum(receive)
+        return [found[end - n : end] for end, n in zip(ends.tolist(), receive.tolist())]
+
+    def sum(self, kind: str, values: np.ndarray) -> np.ndarray:
+        """The sum of all members' integers, ``int64[n]``, on every member."""
+        return np.asarray(self._reduced(kind, values, "SUM"))
+
+    def max(self, kind: str, values: np.ndarray) -> np.ndarray:
+        """The largest of all members' integers, entry by entry, ``int64[n]``, on every member."""
+        return np.asarray(self._reduced(kind, values, "MAX"))
+
+    def _reduced(self, kind: str, values: np.ndarray, how: str) -> np.ndarray:
+        import torch.distributed as dist
+
+        values = np.array(values, dtype=np.int64)
+        if self.size == 1:
+            return values
+        given, back = self._tensor(values)
+        dist.all_reduce(given, getattr(dist.ReduceOp, how), group=self.group)
+        # Counted as if every rank told every other; algorithms that move less differ between backends.
+        self._count(kind, np.full(self.size, values.nbytes), np.full(self.size, values.nbytes))
+        return np.asarray(back(given))
+
+    # ---- tensors ----------------------------------------------------------------------------------------------
+
+    def all_to_all_tensors(self, kind: str, out: Any, given: Any, receive: Any, send: Any) -> None:
+        """``torch.distributed.all_to_all_single`` on tensors of the rank's device, with its bytes counted."""
+        import torch.distributed as dist
+
+        send_counts, receive_counts = [int(n) for n in send], [int(n) for n in receive]
+        dist.all_to_all_single(out, given, receive_counts, send_counts, group=self.group)
+        width = given.element_size() * (given[0].numel() if given.ndim > 1 else 1)
+        self._count(kind, np.array(send_counts) * width, np.array(receive_counts) * width)
+
+    def _count(self, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
+        self.traffic.send(kind, self.members, sent)
+        self.traffic.receive(kind, self.members, received)
+        self.traffic.collectives += 1
+
+    def _tensor(self, values: Any) -> tuple[Any, Any]:
+        """``values`` as a tensor where the group's collectives work, and the way back to their library."""
+        import torch
+
+        if is_cuda_array(values):
+            import cupy
+
+            return torch.from_dlpack(cupy.ascontiguousarray(values)), cupy.from_dlpack
+        host = torch.from_numpy(np.ascontiguousarray(values))
+        if self.rank.backend == "nccl":
+            return host.to(self.rank.device), lambda tensor: tensor.cpu().numpy()
+        return host, lambda tensor: tensor.numpy()
+
+
+def _tiled(values: Any, times: int) -> Any:
+    import cupy
+
+    return cupy.tile(values, times)

@@ -1,0 +1,1 @@
+"""Methods on GPU ranks (NCCL). A module here has ``engine(setup)``, as :mod:`..engines` says."""

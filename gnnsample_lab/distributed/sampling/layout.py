@@ -1,0 +1,158 @@
+"""Who holds what: the parts of a graph among ranks, within one host or on each of several."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab import checks
+from gnnsample_lab.distributed.parts.part import Part
+from gnnsample_lab.distributed.parts.partition import Partition
+from gnnsample_lab.distributed.parts.storage import open_part, open_partition, open_records, save_parts
+from gnnsample_lab.distributed.ranks.rank import Rank
+from gnnsample_lab.graph.graph import Graph
+
+from .exchange import Exchange
+
+
+class Layout:
+    """This rank's part, and the ways to the others'.
+
+    Attributes:
+        rank: the rank.
+        part: its part.
+        partition: who owns which vertex.
+        folder: where all parts lie as files, or None.
+        exchange: collectives among the ranks that hold the parts between them.
+        world: collectives among all ranks.
+        hosts: host of each rank of the world, ``int64[P]``.
+        replicated: whether each of several hosts holds all parts.
+    """
+
+    def __init__(self, rank: Rank, part: Part, partition: Partition, folder: Path | None, hosts: Any) -> None:
+        self.rank, self.part, self.partition, self.folder = rank, part, partition, folder
+        self.hosts = hosts
+        of_host = [np.flatnonzero(hosts == h).tolist() for h in np.unique(hosts)]
+        self.replicated = len(of_host) > 1 and partition.num_parts < rank.world_size
+        groups = of_host if self.replicated else [list(range(rank.world_size))]
+        mine = next(group for group in groups if rank.index in group)
+        everyone = list(range(rank.world_size))
+        group = rank.split(groups)
+        self.exchange = Exchange(rank, group, mine, hosts)
+        self.world = self.exchange if not self.replicated else Exchange(rank, rank.group, everyone, hosts)
+
+    @property
+    def num_nodes(self) -> int:
+        return self.partition.num_nodes
+
+    @property
+    def spans_hosts(self) -> bool:
+        """Whether the ranks that hold the parts are on more than one host."""
+        return len(np.unique(self.hosts[self.exchange.members])) > 1
+
+    def rows(self, vertices: np.ndarray, part: int) -> np.ndarray:
+        """Where vertices stand in the part that owns them, ``int64[n]``."""
+        return np.asarray(self.partition.new_of[vertices] - self.partition.boundaries[part], dtype=np.int64)
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """All parts, memory-mapped for reading: one's own and those of the peers."""
+        assert self.folder is not None
+        return [
+            self.part if p == self.part.rank else open_part(self.folder, p)
+            for p in range(self.partition.num_parts)
+        ]
+
+    @cached_property
+    def records(self) -> np.ndarray:
+        """:func:`~gnnsample_lab.distributed.vertex_records`, memory-mapped."""
+        assert self.folder is not None
+        return open_records(self.folder)
+
+
+def make_layout(
+    source: Any, rank: Any, partition: Any, folder: Any, hosts: Any, method: str, is_local: bool
+) -> Layout:
+    """Find parts and check that they fit the ranks; every rank calls it alike.
+
+    Args:
+        source: a folder of ``save_parts``, this rank's :class:`Part`, or the whole graph.
+        rank: the :class:`Rank`.
+        partition: of the graph; with a folder it is read from there.
+        folder: where all parts lie, for a Part whose method reads its peers' files.
+        hosts: ranks of each host, or None for what the rank says.
+        method: of the sampler, for messages.
+        is_local: whether the method works within a host alone.
+    """
+    checks.instance("rank", rank, Rank, "the rank that lab.distributed.run gives a function")
+    host_of = _hosts(rank, hosts)
+    if isinstance(source, Graph):
+        checks.instance("partition", partition, Partition, "the Partition of the graph")
+        with rank.zero_first():
+            folder = save_parts(source, partition, folder)
+        source = folder
+    if isinstance(source, (str, os.PathLike)):
+        folder = checks.path("source", source)
+        found = open_partition(folder)
+        if partition is not None and partition.digest() != found.digest():
+            raise ValueError("partition must be the one that is stored with the parts")
+        partition, part = found, None
+    else:
+        part = checks.instance("source", source, Part, "a folder of save_parts, a Part or a Graph")
+        folder = checks.optional(checks.path, "folder", folder)
+        if partition is None and folder is not None:
+            partition = open_partition(folder)
+        partition = checks.instance("partition", partition, Partition, "the Partition of the parts")
+    index = _part_index(rank, partition.num_parts, host_of)
+    if part is None:
+        part = open_part(folder, index)
+    if part.partition_digest != partition.digest() or part.rank != index:
+        raise ValueError(
+            f"source must be part {index} of the partition on rank {rank.index} (got part {part.rank} of "
+            f"{'this' if part.partition_digest == partition.digest() else 'another'} one)"
+        )
+    layout = Layout(rank, part, partition, folder, host_of)
+    if is_local and layout.spans_hosts:
+        raise ValueError(
+            f"method={method!r} reads its peers' memory, which lies on other hosts here: give each host all parts, or "
+            "take method='csp' or 'csp-fixed'"
+        )
+    if is_local and folder is None:
+        raise ValueError(
+            f"folder must name where save_parts wrote the parts for method={method!r} (got None)"
+        )
+    return layout
+
+
+def _hosts(rank: Rank, hosts: Sequence[Sequence[int]] | None) -> np.ndarray:
+    """Host of each rank."""
+    if hosts is None:
+        return np.arange(rank.world_size) // rank.local_size
+    found = np.full(rank.world_size, -1, dtype=np.int64)
+    for host, members in enumerate(checks.items("hosts", hosts, "a list of lists of ranks")):
+        for member in checks.items("hosts", members, "a list of lists of ranks"):
+            member = checks.whole("hosts", member, 0, rank.world_size - 1)
+            if found[member] >= 0:
+                raise ValueError(f"hosts must hold each rank once (got rank {member} twice)")
+            found[member] = host
+    if found.min() < 0:
+        raise ValueError(f"hosts must hold each of {rank.world_size} ranks once (got {checks.shown(hosts)})")
+    return found
+
+
+def _part_index(rank: Rank, num_parts: int, hosts: np.ndarray) -> int:
+    """Which part this rank holds: its own index, or its place on its host where each host holds all parts."""
+    if num_parts == rank.world_size:
+        return rank.index
+    sizes = np.unique(np.bincount(hosts))
+    if len(sizes) == 1 and sizes[0] == num_parts:
+        return int((hosts[: rank.index] == hosts[rank.index]).sum())
+    raise ValueError(
+        f"parts must be as many as ranks, {rank.world_size}, or as ranks of each host, {np.bincount(hosts).tolist()} "
+        f"(got {num_parts})"
+    )

@@ -1,0 +1,241 @@
+"""``lab.distributed.Sampler``: one mini-batch from a graph in parts, each rank its slice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab import checks
+from gnnsample_lab.device.philox import MAX_BATCH_ID
+from gnnsample_lab.minibatch.epoch import EpochIterator
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
+from gnnsample_lab.sampling.neighbors.spec import make_spec
+
+from .engines import Engine, Setup, make_engine
+from .layout import make_layout
+from .methods import METHODS
+from .traffic import Traffic
+
+SLICES = ("equal", "owner")
+CACHE_BYTES = 2**26
+"""Default of ``cache_bytes``."""
+
+
+class Sampler:
+    """k-hop neighbour sampling from a graph whose parts lie on several ranks (DSP, section 4).
+
+    A global batch has one batch id; each rank samples a slice of its seeds, and the slices together are the sample that
+    one :class:`~gnnsample_lab.NeighborSampler` draws from the whole graph, bit for bit: draws are keyed by original
+    vertex ids, so where a list lies changes no pick. All ranks construct the sampler alike and call it together, those
+    with an empty slice too.
+
+    Ids in mini-batches are original. ``positions`` are slots in the destination's list of in-neighbours, from 0 on:
+    a rank does not know where a remote list begins in the whole graph. They are ``positions - indptr[dst]`` of the
+    whole graph's sample.
+
+    Args:
+        source: a folder that :func:`save_parts` wrote; this rank's :class:`Part`, with ``partition=`` or ``folder=``;
+            or the whole graph with ``partition=``, whose parts are then saved once.
+        fanouts: as of ``NeighborSampler``.
+        method: a name of ``lab.distributed.methods()``. It decides how lists are reached, and changes no pick.
+        rank: the :class:`Rank` that ``lab.distributed.run`` gave.
+        pick, replace, weighted, seed: as of ``NeighborSampler``.
+        expand: ``"frontier"``; there is no other, because a rank does not know what others have reached.
+        partition: who owns which vertex; a folder knows it.
+        folder: where all parts lie, for a Part and a method that reads peers' files.
+        hosts: ranks of each host, such as ``[[0, 1], [2, 3]]``; None takes what ``torchrun`` said. With as many parts
+            as ranks of a host, each host holds the topology and samples by itself (DSP, section 3.2). With as many
+            parts as ranks, parts are spread over the hosts.
+        scratch_bytes: bound of the buffers of ``"csp-fixed"`` and of GPU scratch memory.
+        cache_bytes: for copies of remote lists (``"direct-cached"``).
+        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``; None: as often as it is a
+            source.
+
+    Attributes:
+        part: this rank's part.
+        method: the method's name.
+        spec: the settings of the draw.
+        device: of the rank.
+        total: traffic of all calls (:class:`Traffic`).
+
+    Raises:
+        TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it. ``method`` is named
+            where it reads memory of other hosts.
+        RuntimeError: the method does not run on this kind of device.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        fanouts: Sequence[int],
+        method: str = "csp",
+        *,
+        rank: Any,
+        pick: str = "floyd",
+        replace: bool = False,
+        weighted: bool = False,
+        expand: str = "frontier",
+        seed: int = 0,
+        partition: Any = None,
+        folder: Any = None,
+        hosts: Any = None,
+        scratch_bytes: int | None = None,
+        cache_bytes: int = CACHE_BYTES,
+        visits: Any = None,
+    ) -> None:
+        checks.choice("method", method, METHODS)
+        spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
+        if spec.expand != "frontier":
+            raise ValueError(
+                f"expand must be 'frontier' for a graph in parts: whether a vertex is new depends on what all ranks "
+                f"have reached (got {expand!r})"
+            )
+        scratch_bytes = checks.optional(checks.num_bytes, "scratch_bytes", scratch_bytes, 1)
+        cache_bytes = checks.num_bytes("cache_bytes", cache_bytes)
+        layout = make_layout(
+            source, rank, partition, folder, hosts, method, not METHODS[method].between_hosts
+        )
+        if spec.weighted and layout.part.weights is None:
+            raise ValueError("weighted=True needs a graph with edge_weight")
+        if visits is not None:
+            visits = checks.host_array("visits", visits).astype(np.float64)
+            if visits.shape != (layout.num_nodes,):
+                raise ValueError(f"visits must have shape ({layout.num_nodes},) (got {visits.shape})")
+        self.method, self.spec, self.rank, self._layout = method, spec, rank, layout
+        self.part, self.partition, self.device = layout.part, layout.partition, rank.device
+        self._engine: Engine | None = None
+        self._setup = Setup(method, spec, layout, scratch_bytes, cache_bytes, visits)
+        self._engine = make_engine(self._setup)
+        self.total = layout.exchange.new_traffic()
+        layout.exchange.traffic = layout.exchange.new_traffic()  # of the setup: not a call's
+
+    # What an EpochIterator asks of a sampler's graph is its number of vertices.
+    @property
+    def graph(self) -> Any:
+        return self.part
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        return self.spec.fanouts
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this rank moved in the last call."""
+        return self._layout.exchange.traffic
+
+    def sample(self, seeds: Any, batch_id: int = 0) -> MiniBatch:
+        """This rank's slice of a mini-batch; all ranks call it together with one batch id.
+
+        Args:
+            seeds: vertices of this rank's slice, original ids; may be empty. Duplicates are merged.
+            batch_id: of the whole batch, 0..2**32 - 1.
+
+        Raises:
+            TypeError, ValueError: seeds are not integers, too many, not one-dimensional or out of range.
+            RuntimeError: another rank failed or did not come; the sampler was closed.
+        """
+        return self.sample_many([seeds], checks.whole("batch_id", batch_id, 0, MAX_BATCH_ID))[0]
+
+    def sample_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> list[MiniBatch]:
+        """Several mini-batches, each as if sampled alone; all ranks give the same number of slices.
+
+        Args:
+            seeds: one slice for each mini-batch.
+            first_batch_id: batch id of the first; the others follow on.
+
+        Raises:
+            TypeError, ValueError, RuntimeError: as in :meth:`sample`.
+        """
+        if self._engine is None:
+            raise RuntimeError("the sampler was closed")
+        arrays = [self._checked(s) for s in checks.items("seeds", seeds, "a list of slices")]
+        first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
+        exchange = self._layout.exchange
+        exchange.traffic = exchange.new_traffic()
+        batches = self._engine.sample_many(arrays, first)
+        self.total = self.total + exchange.traffic
+        return batches
+
+    def slice(self, seeds: Any, by: str = "equal") -> np.ndarray:
+        """This rank's share of a global batch's seeds, which all ranks give alike.
+
+        Args:
+            seeds: vertices of the whole batch, original ids.
+            by: ``"equal"``: consecutive seeds, as many for each rank; ``"owner"``: those that this rank owns (DSP,
+                section 3.2), after an equal share for each host where each holds the topology.
+
+        Returns:
+            Seeds in the order given, integers ``[n]``, n may be 0.
+
+        Raises:
+            TypeError, ValueError: no vertices; an unknown ``by``.
+        """
+        checks.choice("by", by, SLICES)
+        array = self._checked(seeds)
+        index, size = self.rank.index, self.rank.world_size
+        if by == "equal":
+            return array[index * array.size // size : (index + 1) * array.size // size]
+        if self._layout.replicated:
+            places = np.unique(self._layout.hosts)
+            host, hosts = int(np.searchsorted(places, self._layout.hosts[index])), len(places)
+            array = array[host * array.size // hosts : (host + 1) * array.size // hosts]
+        return array[self.partition.owner[array] == self.part.rank]
+
+    def epoch(
+        self, seeds: Any, batch_size: int, epoch: int = 0, shuffle: bool = True, drop_last: bool = False, *, by: str
+            = "equal",
+    ) -> Epoch:  # fmt: skip
+        """This rank's slices of an epoch's global batches: the seeds and batch ids of ``NeighborSampler.epoch``.
+
+        Args:
+            seeds: the training vertices, the same on all ranks.
+            batch_size: seeds of a global batch.
+            epoch: number of the epoch.
+            shuffle, drop_last: as of ``NeighborSampler.epoch``.
+            by: as in :meth:`slice`.
+
+        Raises:
+            TypeError, ValueError: an argument that is not allowed; the message names it.
+        """
+        checks.choice("by", by, SLICES)
+        return Epoch(self, seeds, batch_size, epoch, shuffle, drop_last, by)
+
+    def close(self) -> None:
+        """Give back what other ranks may read; all ranks call it together. May be called twice."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def _checked(self, seeds: Any) -> np.ndarray:
+        array = checks.host_integers("seeds", checks.ids("seeds", seeds, self.part.num_nodes))
+        if array.size > MAX_SEEDS:
+            raise ValueError(f"seeds of one mini-batch may be at most {MAX_SEEDS} (got {array.size})")
+        return array
+
+    def __repr__(self) -> str:
+        return f"Sampler({self.part!r}, fanouts={list(self.fanouts)}, method={self.method!r}, {self.rank!r})"
+
+
+class Epoch(EpochIterator):
+    """One epoch's slices of this rank; batches are sampled when they are asked for, by all ranks in step."""
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        seeds: Any,
+        batch_size: int,
+        epoch: int,
+        shuffle: bool,
+        drop_last: bool,
+        by: str,
+    ) -> None:
+        array = checks.host_integers("seeds", seeds)
+        super().__init__(sampler, array, batch_size, epoch, shuffle, drop_last, None, False)
+        self._by = by
+
+    def __iter__(self) -> Iterator[MiniBatch]:
+        for i in range(len(self)):
+            yield self.sampler.sample(self.sampler.slice(self._slice(i), self._by), self.first_batch_id + i)
