@@ -6,9 +6,9 @@ itself costs nothing.
 
 from __future__ import annotations
 
-import importlib
 import time
-from typing import Any
+
+from gnnsample_lab.lazy import exports
 
 __version__ = "0.1.0"
 _imported_at = time.time_ns()
@@ -79,16 +79,4 @@ _MODULES = ("distributed",)
 
 __all__ = [*_EXPORTS, *_MODULES, "__version__"]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    if name in _EXPORTS:
-        value = getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_EXPORTS, *_MODULES})
+__getattr__, __dir__ = exports(__name__, _EXPORTS, _MODULES)

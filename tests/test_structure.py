@@ -20,6 +20,7 @@ WIDGETS = REPOSITORY / "widgets" / "gnnsample_widgets"
 
 # Each may import itself and what stands before it. Single modules of the package's root are layers too.
 LAYERS = (
+    "lazy",
     "resources",
     "files",
     "checks",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from gnnsample_lab.lazy import exports
 
+_EXPORTS = {
+    "list_suites": "runner",
+    "main": "runner",
+    "run": "runner",
+    "comparable": "suites.twins.claims",
+    "titled": "suites.twins.claims",
+    "twins_table": "suites.twins.claims",
+}
 
-def __getattr__(name: str) -> Any:
-    if name in ("list_suites", "main", "run"):
-        from . import runner
-
-        return getattr(runner, name)
-    if name in ("comparable", "titled", "twins_table"):
-        from .suites.twins import claims
-
-        return getattr(claims, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = exports(__name__, _EXPORTS)

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from gnnsample_lab.lazy import exports
 
 _EXPORTS: dict[str, str] = {
     "partition": "parts.partition",
@@ -35,16 +34,4 @@ _MODULES = ("coordination",)
 
 __all__ = [*_EXPORTS, *_MODULES]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    if name in _EXPORTS:
-        value = getattr(importlib.import_module(f".{_EXPORTS[name]}", __name__), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(__name__, _EXPORTS, _MODULES)

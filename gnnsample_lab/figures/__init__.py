@@ -6,10 +6,11 @@ Every figure carries its axis units, the graph's title and the origin label ("me
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-_HOME = {
+from gnnsample_lab.lazy import exports
+
+_EXPORTS = {
     "work_per_hop": "hops",
     "hop_times": "hops",
     "utilisation": "hops",
@@ -196,14 +197,4 @@ __all__ = [
     "work_per_hop",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = exports(__name__, _EXPORTS)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from gnnsample_lab.lazy import exports
 
-
-def __getattr__(name: str) -> Any:
-    if name == "schedule":  # lab.schedule
-        return importlib.import_module(".schedule", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = exports(__name__, {}, modules=["schedule"])  # lab.schedule

@@ -6,11 +6,6 @@ They differ only in how they execute the work; this package makes these executio
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from gnnsample_lab.lazy import exports
 
-
-def __getattr__(name: str) -> Any:
-    if name == "apps":  # lab.apps
-        return importlib.import_module(".apps", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = exports(__name__, {}, modules=["apps"])  # lab.apps

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+
+from gnnsample_lab.lazy import exports
 
 
 class _CallablePackage(types.ModuleType):
@@ -23,10 +24,4 @@ class _CallablePackage(types.ModuleType):
 
 sys.modules[__name__].__class__ = _CallablePackage
 
-
-def __getattr__(name: str) -> Any:
-    if name in ("System", "SYSTEMS"):
-        from . import table
-
-        return getattr(table, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = exports(__name__, {"System": "table", "SYSTEMS": "table"})

@@ -7,10 +7,9 @@ show the figures of :mod:`gnnsample_lab.figures`.
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
+from gnnsample_lab.lazy import exports
 
-_HOME = {
+_EXPORTS = {
     "Explorer": "explorer",
     "SampleExplorer": "sample",
     "WorkloadExplorer": "workload",
@@ -24,10 +23,9 @@ _HOME = {
     "KernelExplorer": "transit_kernels",
     "IndexExplorer": "transit_index",
     "SecondOrderExplorer": "own_sampler",
-    "exercises": "exercises",
-    "recorded": "recorded",
     "show": "panel",
 }
+_MODULES = ("exercises", "recorded")
 __all__ = [
     "AggregationExplorer",
     "CacheExplorer",
@@ -47,13 +45,4 @@ __all__ = [
     "show",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f".{_HOME[name]}", __name__)
-    return module if name in ("exercises", "recorded") else getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = exports(__name__, _EXPORTS, _MODULES)

@@ -143,11 +143,9 @@ def test_join_refuses_bad_arguments(arguments: dict[str, Any], named: str) -> No
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_all_reduce_by_nccl() -> None:
     import cupy
-
-    if cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("needs two GPUs")
 
     def work(rank: Any) -> tuple[str, str, int, int, float, float]:
         x = torch.full((1 << 20,), float(rank.index + 1), device="cuda")
@@ -168,13 +166,9 @@ def test_two_gpus_all_reduce_by_nccl() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("two_gpus")
 def test_a_dead_rank_ends_a_collective_on_gpus() -> None:
     import signal
-
-    import cupy
-
-    if cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("needs two GPUs")
 
     def die(rank: Any) -> None:
         x = torch.ones(4, device="cuda")

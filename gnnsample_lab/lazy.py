@@ -1,0 +1,34 @@
+"""Packages whose names load on their first use, so that importing one costs nothing."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+
+def exports(
+    package: str, homes: Mapping[str, str], modules: Collection[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package.
+
+    Args:
+        package: its full name.
+        homes: public name -> the module below the package that has it.
+        modules: modules right below the package that are public by their own names.
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name in modules:
+            return importlib.import_module(f".{name}", package)
+        if name in homes:
+            value = getattr(importlib.import_module(f".{homes[name]}", package), name)
+            setattr(sys.modules[package], name, value)
+            return value
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes, *modules})
+
+    return __getattr__, __dir__
