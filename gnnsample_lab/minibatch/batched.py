@@ -17,11 +17,23 @@ from .types import MiniBatch
 
 
 class BatchSampler:
-    """Checks seeds and batch ids. A subclass sets ``device``, ``graph`` and ``_engine`` and implements :meth:`_run`."""
+    """Checks seeds and batch ids. A subclass sets the four below and implements :meth:`_run`."""
 
     device: str
     graph: Any
+    spec: Any
     _engine: Any
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        """Most neighbours of a vertex, one number a hop."""
+        found: tuple[int, ...] = self.spec.fanouts
+        return found
+
+    @property
+    def scratch_bytes(self) -> int:
+        """Bytes of scratch memory held now (tables, queues, staging), not counting samples handed out."""
+        return int(self._engine.scratch_bytes)
 
     @property
     def _lock(self) -> Lock:

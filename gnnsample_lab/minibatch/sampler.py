@@ -116,15 +116,6 @@ class NeighborSampler(BatchSampler):
             self._engine = CpuTables(self.graph.num_nodes)
 
     @property
-    def fanouts(self) -> tuple[int, ...]:
-        return self.spec.fanouts
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of scratch memory held now (tables, queues, staging), not counting samples handed out."""
-        return int(self._engine.scratch_bytes)
-
-    @property
     def reason(self) -> str:
         """Why this strategy runs. With ``strategy="auto"`` it gives the strategies' measured times; after calls with
         several mini-batches it also gives the measured times for numbers of mini-batches per launch."""

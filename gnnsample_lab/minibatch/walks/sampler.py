@@ -73,16 +73,6 @@ class PinSAGESampler(BatchSampler):
         else:
             self._engine = CpuTables(self.graph.num_nodes)
 
-    @property
-    def fanouts(self) -> tuple[int, ...]:
-        """``num_neighbors`` once per layer."""
-        return self.spec.fanouts
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes of scratch memory held now."""
-        return int(self._engine.scratch_bytes)
-
     def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
         # Duplicates are merged on the host, on either device.
         return _on_host(items("seeds", seeds, "a list of mini-batches"))
