@@ -4,20 +4,45 @@
 #ifndef LAB_DRAW
 #define LAB_DRAW
 #include "sampling/neighbors/plan.cuh"
+#if LISTS
+#include "lists.cuh"
+#endif
 
 struct Row {
     u64 vertex;
     i64 start;
     int degree;
     int count;
+#if LISTS && RULE >= 3
+    const u64* prefix;
+#endif
 };
+
+// Where a row's prefix sums begin, less its start; and the position that its first edge has in a sample: lists that lie
+// apart have no positions in the graph, so samples from them give the place within the list.
+#if LISTS
+#define LAB_PREFIX(p, row) row.prefix
+#define LAB_FIRST_POSITION(row) 0
+#else
+#define LAB_PREFIX(p, row) p.prefix
+#define LAB_FIRST_POSITION(row) row.start
+#endif
 
 __device__ __forceinline__ Row lab_row(const Plan& p, u64 v, int fanout) {
     Row row;
     row.vertex = v;
+#if LISTS
+    const u64* prefix = nullptr;
+    int available = 0;
+    lab_locate(p, v, row.start, row.degree, prefix, available);
+#else
     row.start = __ldg(p.indptr + v);
     row.degree = (int)(__ldg(p.indptr + v + 1) - row.start);
-#if RULE >= 3
+#endif
+#if LISTS && RULE >= 3
+    row.prefix = prefix;
+    const int choice = available;
+#elif RULE >= 3
     const int choice = __ldg(p.available + v);
 #else
     const int choice = row.degree;
@@ -71,7 +96,7 @@ __device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64
 // taken. `slots` holds these edges in ascending order.
 template <class Slots>
 __device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, const Draws& d, Slots slots, int step) {
-    const u64* prefix = p.prefix + row.start;
+    const u64* prefix = LAB_PREFIX(p, row) + row.start;
     const u64 base = __ldg(prefix);
     u64 total = __ldg(prefix + row.degree) - base;
     for (int i = 0; i < row.count; ++i) {
@@ -82,7 +107,7 @@ __device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, co
             if (target < begin) break;
             target += __ldg(prefix + at + 1) - base - begin;
         }
-        const int position = lab_search(p.prefix, row, base + target);
+        const int position = lab_search(LAB_PREFIX(p, row), row, base + target);
         int slot = i;
         // bounded: by `slot`, which falls
         while (slot > 0 && slots[(slot - 1) * step] > position) {
@@ -140,7 +165,8 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
         if (row.count != row.degree) {
             if (rank == 0)
                 for (int j = 0, slot = 0; j < row.degree; ++j)
-                    if (p.prefix[row.start + j + 1] > p.prefix[row.start + j]) slots[slot++ * step] = j;
+                    if (LAB_PREFIX(p, row)[row.start + j + 1] > LAB_PREFIX(p, row)[row.start + j])
+                        slots[slot++ * step] = j;
             Group::sync();
             return;
         }
@@ -185,8 +211,9 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
     (void)k;
     if (rank == 0) lab_successive(p, row, d, slots, step);
 #else
-    const u64 base = p.prefix[row.start], total = p.prefix[row.start + row.degree] - base;
-    for (int i = rank; i < k; i += size) slots[i * step] = lab_search(p.prefix, row, base + lab_bounded64(d, i, total));
+    const u64 base = LAB_PREFIX(p, row)[row.start], total = LAB_PREFIX(p, row)[row.start + row.degree] - base;
+    for (int i = rank; i < k; i += size)
+        slots[i * step] = lab_search(LAB_PREFIX(p, row), row, base + lab_bounded64(d, i, total));
 #endif
     Group::sync();
 }
@@ -199,7 +226,7 @@ __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int
         int slot = 0;
         for (int j = 0; j < row.degree && slot < row.count; ++j) {
 #if RULE >= 3
-            if (p.prefix[row.start + j + 1] == p.prefix[row.start + j]) continue;
+            if (LAB_PREFIX(p, row)[row.start + j + 1] == LAB_PREFIX(p, row)[row.start + j]) continue;
 #endif
             slots[slot++ * step] = j;
         }
@@ -244,8 +271,9 @@ __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int
     (void)k;
     lab_successive(p, row, d, slots, step);
 #elif RULE == 4
-    const u64 base = p.prefix[row.start], total = p.prefix[row.start + row.degree] - base;
-    for (int i = 0; i < k; ++i) slots[i * step] = lab_search(p.prefix, row, base + lab_bounded64(d, i, total));
+    const u64 base = LAB_PREFIX(p, row)[row.start], total = LAB_PREFIX(p, row)[row.start + row.degree] - base;
+    for (int i = 0; i < k; ++i)
+        slots[i * step] = lab_search(LAB_PREFIX(p, row), row, base + lab_bounded64(d, i, total));
 #endif
 }
 #endif

@@ -71,7 +71,7 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
             row = lab_row(p, p.nodes[(u64)b * p.node_cap + row0 + lane], h.fanout);
             const u64 out = (u64)b * h.row_cap + (row0 - level.begin) + lane;
             h.counts[out] = row.count;
-            h.starts[out] = row.start;
+            h.starts[out] = LAB_FIRST_POSITION(row);
             picked += row.count;
         }
         s.starts[warp][lane] = row.start;
@@ -170,7 +170,7 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
         if (lane == 0) {
             picked += row.count;
             h.counts[out] = row.count;
-            h.starts[out] = row.start;
+            h.starts[out] = LAB_FIRST_POSITION(row);
             if (h.stride == 0) h.offsets[out] = offset;
         }
         offset += (u64)b * h.pick_cap;

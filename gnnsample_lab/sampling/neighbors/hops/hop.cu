@@ -1,7 +1,7 @@
 // Strategies `bsp` and `captured`: kernels for the seeds, then a kernel per hop; the host waits for none of them.
 //
 // Shapes: grid (blocks, mini-batches). Bound: see expand.cuh.
-// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1 KMAX=8,16,32
+// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1 KMAX=8,16,32 LISTS=0,1,2
 #include "begin.cuh"
 #include "expand.cuh"
 
