@@ -47,38 +47,6 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
-def exchanged(rank: Rank, values: Sequence[int]) -> np.ndarray:
-    """A few integers of every rank, ``int64[world_size, len(values)]``; all ranks call it with as many.
-
-    Args:
-        rank: this rank.
-        values: integers of 64 bits.
-
-    Raises:
-        RuntimeError: not all ranks came in time.
-    """
-    import torch
-    import torch.distributed as dist
-
-    mine = torch.tensor(list(values), dtype=torch.int64, device=rank.device)
-    all_of_them = torch.empty((rank.world_size, len(mine)), dtype=torch.int64, device=rank.device)
-    dist.all_gather(list(all_of_them.unbind()), mine, group=rank.group)
-    return np.asarray(all_of_them.cpu())
-
-
-def refuse_hosts(rank: Rank, method: str) -> None:
-    """Raise where ranks are on several hosts.
-
-    Raises:
-        ValueError: they are, naming ``method``.
-    """
-    if rank.local_size < rank.world_size:
-        raise ValueError(
-            f"method={method!r} reads the memory of peers, which works between the ranks of one host "
-            f"(got {rank.world_size} ranks, {rank.local_size} a host)"
-        )
-
-
 class PeerMemory:
     """One block on every rank; each writes its own and reads all. All ranks make it, and close it, together.
 
@@ -88,10 +56,12 @@ class PeerMemory:
         way: ``"symmetric"`` or ``"ipc"`` on GPUs, ``"file"`` on CPUs; ``"auto"`` is ``"symmetric"`` where it works on
             all ranks, else ``"ipc"``.
         method: who needs it, for messages.
+        group: process group of the ranks that share memory, all on one host; None: all ranks of ``rank``'s world.
 
     Attributes:
         way: what it is.
-        sizes: bytes of each rank's block, ``int64[world_size]``.
+        index, size: place of this rank among those that share memory, and how many they are.
+        sizes: bytes of each rank's block, ``int64[size]``.
         pointers: address of each rank's block, valid in this process and, on a GPU, in its kernels.
 
     Raises:
@@ -100,15 +70,24 @@ class PeerMemory:
         PermissionError: on CPUs, no cache folder can be written to.
     """
 
-    def __init__(self, rank: Rank, nbytes: int, way: str = "auto", method: str = "direct") -> None:
+    def __init__(
+        self, rank: Rank, nbytes: int, way: str = "auto", method: str = "direct", group: Any = None
+    ) -> None:
+        import torch.distributed as dist
+
         nbytes = checks.whole("nbytes", nbytes, 0)
         checks.choice("way", way, WAYS)
-        refuse_hosts(rank, method)
         on_gpu = rank.device != "cpu"
         if way != "auto" and (way == "file") == on_gpu:
             raise ValueError(f"way must be one for {rank.device} (got {way!r})")
-        self.rank, self.closed = rank, False
-        self.sizes = exchanged(rank, [nbytes])[:, 0]
+        if group is None and rank.local_size < rank.world_size:
+            raise ValueError(
+                f"method={method!r} reads the memory of peers, which works between the ranks of one host "
+                f"(got {rank.world_size} ranks, {rank.local_size} a host)"
+            )
+        self.rank, self.group, self.closed = rank, rank.group if group is None else group, False
+        self.index, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        self.sizes = self.exchanged([nbytes])[:, 0]
         self.pointers: list[int] = []
         self._owners: list[Any] = []  # per rank: what holds the memory or its mapping
         if not on_gpu:
@@ -118,6 +97,23 @@ class PeerMemory:
             self.way = _shared_on_gpus(self, way)
         _open.add(self)
         self.barrier()
+
+    def exchanged(self, values: Sequence[int]) -> np.ndarray:
+        """A few integers of every rank, ``int64[size, len(values)]``; all ranks call it with as many.
+
+        Args:
+            values: integers of 64 bits.
+
+        Raises:
+            RuntimeError: not all ranks came in time.
+        """
+        import torch
+        import torch.distributed as dist
+
+        mine = torch.tensor(list(values), dtype=torch.int64, device=self.rank.device)
+        every = torch.empty((self.size, len(mine)), dtype=torch.int64, device=self.rank.device)
+        dist.all_gather(list(every.unbind()), mine, group=self.group)
+        return np.asarray(every.cpu())
 
     def array(self, dtype: Any, shape: Any, offset: int = 0) -> Any:
         """A view of this rank's block; CuPy on a GPU, else NumPy.
@@ -130,7 +126,7 @@ class PeerMemory:
         Raises:
             ValueError: it does not fit the block, or the block is closed.
         """
-        return self.array_of(self.rank.index, dtype, shape, offset)
+        return self.array_of(self.index, dtype, shape, offset)
 
     def array_of(self, owner: int, dtype: Any, shape: Any, offset: int = 0) -> Any:
         """A view of the block of rank ``owner``. Those of peers are for reading; NumPy refuses writes.
@@ -142,7 +138,7 @@ class PeerMemory:
         Raises:
             ValueError: there is no such rank, it does not fit the block, or the block is closed.
         """
-        owner = checks.whole("owner", owner, 0, self.rank.world_size - 1)
+        owner = checks.whole("owner", owner, 0, self.size - 1)
         dtype = np.dtype(dtype)
         shape = tuple(int(n) for n in shape) if np.iterable(shape) else (int(shape),)
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -175,7 +171,10 @@ class PeerMemory:
             import cupy
 
             cupy.cuda.runtime.deviceSynchronize()
-        self.rank.barrier()
+        if self.group is self.rank.group:
+            self.rank.barrier()
+        else:
+            self.exchanged([0])
 
     def close(self) -> None:
         """Free the blocks; all ranks call it. Arrays of this memory must not be used any more. May be called twice.
@@ -187,8 +186,8 @@ class PeerMemory:
             return
         self.barrier()  # all reads are done
         self.closed = True
-        mine = self.rank.index
-        for owner in range(self.rank.world_size):
+        mine = self.index
+        for owner in range(self.size):
             if owner != mine:
                 _let_go(self.way, self.pointers[owner])
                 self._owners[owner] = None
@@ -209,7 +208,7 @@ class PeerMemory:
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
-        return f"PeerMemory({self.way}: {int(self.sizes.sum()):,} bytes of {self.rank.world_size} ranks{state})"
+        return f"PeerMemory({self.way}: {int(self.sizes.sum()):,} bytes of {self.size} ranks{state})"
 
 
 def _let_go(way: str, pointer: int) -> None:
@@ -219,9 +218,9 @@ def _let_go(way: str, pointer: int) -> None:
         cupy.cuda.runtime.ipcCloseMemHandle(pointer)
 
 
-def _agreed(rank: Rank, problem: str | None) -> bool:
+def _agreed(memory: PeerMemory, problem: Any) -> bool:
     """Whether no rank has a problem."""
-    return not exchanged(rank, [problem is not None]).any()
+    return not memory.exchanged([problem is not None]).any()
 
 
 # ---- GPUs -------------------------------------------------------------------------------------------------------
@@ -229,7 +228,6 @@ def _agreed(rank: Rank, problem: str | None) -> bool:
 
 def _shared_on_gpus(memory: PeerMemory, way: str) -> str:
     """Make the blocks and open the peers'; returns the way that worked on all ranks."""
-    rank = memory.rank
     problems = []
     for name, make in (("symmetric", _symmetric), ("ipc", _ipc)):
         if way not in ("auto", name):
@@ -239,12 +237,12 @@ def _shared_on_gpus(memory: PeerMemory, way: str) -> str:
             make(memory)
         except Exception as error:  # whatever an unstable interface raises
             problem = f"{type(error).__name__}: {error}"
-        if _agreed(rank, problem):
+        if _agreed(memory, problem):
             return name
         memory.pointers, memory._owners = [], []
         problems.append(f"{name}: {problem or 'it failed on another rank'}")
     raise RuntimeError(
-        f"the GPUs of {rank.world_size} ranks cannot read each other's memory ({'; '.join(problems)})"
+        f"the GPUs of {memory.size} ranks cannot read each other's memory ({'; '.join(problems)})"
     )
 
 
@@ -253,21 +251,20 @@ def _symmetric(memory: PeerMemory) -> None:
     import torch.distributed as dist
     from torch._C._distributed_c10d import _SymmetricMemory
 
-    rank = memory.rank
     problem = None
-    if rank.world_size != dist.get_world_size():
+    if memory.size != dist.get_world_size():
         problem = "symmetric memory is for all processes of a start"
     elif any(os.environ.get(name) != value for name, value in NCCL.items()):
         problem = f"NVLink multicast is not switched off ({', '.join(NCCL)})"
-    if not _agreed(rank, problem):  # a rank that raised alone would leave its peers at the rendezvous
+    if not _agreed(memory, problem):  # a rank that raised alone would leave its peers at the rendezvous
         raise RuntimeError(problem or "another rank cannot")
     group: Any = dist.group.WORLD
     size = _block_bytes(memory.sizes.max())  # one size for all, as its name says
     # Not symmetric_memory.empty, which newer versions serve from a pool.
-    block = _SymmetricMemory.empty_strided_p2p((size,), (1,), torch.uint8, torch.device(rank.device))
+    block = _SymmetricMemory.empty_strided_p2p((size,), (1,), torch.uint8, torch.device(memory.rank.device))
     handle = _SymmetricMemory.rendezvous(block, group.group_name)
     memory.pointers = [int(pointer) for pointer in handle.buffer_ptrs]
-    memory._owners = [(block, handle)] * rank.world_size
+    memory._owners = [(block, handle)] * memory.size
 
 
 def _ipc(memory: PeerMemory) -> None:
@@ -275,30 +272,30 @@ def _ipc(memory: PeerMemory) -> None:
     import torch
     import torch.distributed as dist
 
-    rank, runtime = memory.rank, cupy.cuda.runtime
+    runtime, device = cupy.cuda.runtime, memory.rank.device
     mine, handle, problem = 0, bytes(_HANDLE_BYTES), None
     try:
-        mine = runtime.malloc(_block_bytes(memory.sizes[rank.index]))
+        mine = runtime.malloc(_block_bytes(memory.sizes[memory.index]))
         handle = bytes(runtime.ipcGetMemHandle(mine))
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-    given = torch.frombuffer(bytearray(handle), dtype=torch.uint8).to(rank.device)
-    found = torch.empty((rank.world_size, _HANDLE_BYTES), dtype=torch.uint8, device=rank.device)
-    dist.all_gather(list(found.unbind()), given, group=rank.group)
-    pointers = [0] * rank.world_size
-    if _agreed(rank, problem):
+    given = torch.frombuffer(bytearray(handle), dtype=torch.uint8).to(device)
+    found = torch.empty((memory.size, _HANDLE_BYTES), dtype=torch.uint8, device=device)
+    dist.all_gather(list(found.unbind()), given, group=memory.group)
+    pointers = [0] * memory.size
+    if _agreed(memory, problem):
         try:
             for owner, row in enumerate(found.cpu().numpy()):
-                pointers[owner] = mine if owner == rank.index else runtime.ipcOpenMemHandle(row.tobytes())
+                pointers[owner] = mine if owner == memory.index else runtime.ipcOpenMemHandle(row.tobytes())
         except Exception as error:
             problem = f"{type(error).__name__}: {error}"
-        if _agreed(rank, problem):
-            memory.pointers, memory._owners = pointers, [None] * rank.world_size
+        if _agreed(memory, problem):
+            memory.pointers, memory._owners = pointers, [None] * memory.size
             return
     for owner, pointer in enumerate(pointers):
-        if pointer and owner != rank.index:
+        if pointer and owner != memory.index:
             runtime.ipcCloseMemHandle(pointer)
-    rank.barrier()
+    memory.exchanged([0])  # all have let go
     if mine:
         runtime.free(mine)
     raise RuntimeError(problem or "it failed on another rank")
@@ -313,8 +310,7 @@ def _block_bytes(nbytes: int) -> int:
 
 def _shared_on_cpus(memory: PeerMemory) -> None:
     """Blocks as files of the cache folder; once all ranks have mapped them the files have no name any more."""
-    rank = memory.rank
-    token = exchanged(rank, [secrets.randbits(62)])[0, 0]
+    token = int(memory.exchanged([secrets.randbits(62)])[0, 0])
     base, problem = roots.data_root(), None
     place = roots.cache_folder(base)
     folder = None if place is None else place / f"peer-memory-{token:x}"
@@ -322,23 +318,23 @@ def _shared_on_cpus(memory: PeerMemory) -> None:
         if folder is None:
             raise PermissionError(f"root {str(base)!r} has no cache folder that can be written to")
         folder.mkdir(exist_ok=True)
-        with _path(folder, rank.index).open("xb") as file:
-            file.truncate(max(1, int(memory.sizes[rank.index])))
+        with _path(folder, memory.index).open("xb") as file:
+            file.truncate(max(1, int(memory.sizes[memory.index])))
     except OSError as error:
         problem = error
     try:
-        if not _agreed(rank, None if problem is None else str(problem)):
+        if not _agreed(memory, problem):
             raise problem or RuntimeError("another rank could not write its file into the cache folder")
         assert folder is not None
         maps = [
-            np.memmap(_path(folder, owner), np.uint8, "r+" if owner == rank.index else "r")
-            for owner in range(rank.world_size)
+            np.memmap(_path(folder, owner), np.uint8, "r+" if owner == memory.index else "r")
+            for owner in range(memory.size)
         ]
-        rank.barrier()  # all have mapped all
+        memory.barrier()  # all have mapped all
     finally:
         if folder is not None:
             with contextlib.suppress(OSError):
-                _path(folder, rank.index).unlink()
+                _path(folder, memory.index).unlink()
             with contextlib.suppress(OSError):  # the last one succeeds
                 folder.rmdir()
     memory.pointers, memory._owners = [mapped.ctypes.data for mapped in maps], list(maps)

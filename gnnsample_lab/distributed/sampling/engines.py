@@ -28,6 +28,7 @@ class Setup:
         scratch_bytes: bound of the buffers of ``"csp-fixed"``, and of a GPU's scratch memory; None is the default.
         cache_bytes: for copies of hot lists (``"direct-cached"``).
         visits: how often each vertex is expanded, ``float64[N]``, or None for the engine's estimate.
+        count_reads: whether engines whose kernels read other memory by themselves count what was read.
     """
 
     method: str
@@ -36,6 +37,7 @@ class Setup:
     scratch_bytes: int | None = None
     cache_bytes: int = 0
     visits: Any = None
+    count_reads: bool = False
 
     @property
     def exchange(self) -> Exchange:

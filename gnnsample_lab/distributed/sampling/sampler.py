@@ -53,6 +53,9 @@ class Sampler:
         cache_bytes: for copies of remote lists (``"direct-cached"``).
         visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``; None: as often as it is a
             source.
+        count_reads: on GPUs, count what ``"direct"``, ``"direct-cached"`` and ``"uva"`` read. Their kernels keep no
+            account, so that each sample is gone through once more, on the host. On CPU ranks, and for all other
+            methods, bytes are always counted.
 
     Attributes:
         part: this rank's part.
@@ -85,6 +88,7 @@ class Sampler:
         scratch_bytes: int | None = None,
         cache_bytes: int = CACHE_BYTES,
         visits: Any = None,
+        count_reads: bool = False,
     ) -> None:
         checks.choice("method", method, METHODS)
         spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
@@ -95,6 +99,7 @@ class Sampler:
             )
         scratch_bytes = checks.optional(checks.num_bytes, "scratch_bytes", scratch_bytes, 1)
         cache_bytes = checks.num_bytes("cache_bytes", cache_bytes)
+        count_reads = checks.flag("count_reads", count_reads)
         layout = make_layout(
             source, rank, partition, folder, hosts, method, not METHODS[method].between_hosts
         )
@@ -107,7 +112,7 @@ class Sampler:
         self.method, self.spec, self.rank, self._layout = method, spec, rank, layout
         self.part, self.partition, self.device = layout.part, layout.partition, rank.device
         self._engine: Engine | None = None
-        self._setup = Setup(method, spec, layout, scratch_bytes, cache_bytes, visits)
+        self._setup = Setup(method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads)
         self._engine = make_engine(self._setup)
         self.total = layout.exchange.new_traffic()
         layout.exchange.traffic = layout.exchange.new_traffic()  # of the setup: not a call's
@@ -116,6 +121,17 @@ class Sampler:
     @property
     def graph(self) -> Any:
         return self.part
+
+    @property
+    def engine(self) -> Engine:
+        """What samples: the method on this kind of device. Those that read memory take seeds in CuPy arrays too.
+
+        Raises:
+            RuntimeError: the sampler was closed.
+        """
+        if self._engine is None:
+            raise RuntimeError("the sampler was closed")
+        return self._engine
 
     @property
     def fanouts(self) -> tuple[int, ...]:
@@ -149,13 +165,12 @@ class Sampler:
         Raises:
             TypeError, ValueError, RuntimeError: as in :meth:`sample`.
         """
-        if self._engine is None:
-            raise RuntimeError("the sampler was closed")
+        engine = self.engine
         arrays = [self._checked(s) for s in checks.items("seeds", seeds, "a list of slices")]
         first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
         exchange = self._layout.exchange
         exchange.traffic = exchange.new_traffic()
-        batches = self._engine.sample_many(arrays, first)
+        batches = engine.sample_many(arrays, first)
         self.total = self.total + exchange.traffic
         return batches
 

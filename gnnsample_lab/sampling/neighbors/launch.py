@@ -73,6 +73,7 @@ class Launcher:
         self.spec, self.strategy, self.traced, self.knobs = spec, strategy, traced, knobs
         self.id_type = "int" if graph.indices.dtype.itemsize == 4 else "long"
         self.wide_ids = self.id_type == "long"
+        self.lists: int = getattr(graph, "lists", 0)  # a ListsGraph says where its lists lie
         self.sms = runtime.num_sms()
         self.resident_workers = 0  # blocks of the queue kernel that run at once, for traces
         self._occupancy: dict[int, int] = {}
@@ -85,6 +86,8 @@ class Launcher:
         }  # fmt: skip
         if kmax is not None:
             chosen["KMAX"] = kmax
+        if self.lists:
+            chosen["LISTS"] = self.lists
         return chosen
 
     def kernel(self, source: str, name: str, table: int, kmax: int | None) -> Any:

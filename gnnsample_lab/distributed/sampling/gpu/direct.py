@@ -1,0 +1,266 @@
+"""``direct``, ``direct-cached`` and ``uva`` on GPUs: the sampling kernel reads lists where they lie.
+
+One mechanism serves all three: the kernels of the strategy ``captured``, with the ID map in the sampler and several
+mini-batches to a launch, compiled to look up rows that may lie in any memory (``sampling/neighbors/hops/lists.cuh``).
+A call has no collective, so that ranks need not call in step.
+
+- ``direct``: lists and their records stay with their owners. This GPU keeps owner and row of each vertex (4 bytes).
+- ``direct-cached``: records of all vertices (8 bytes) are here, and copies of the lists that save most reads.
+- ``uva``: records and all lists, one's own too, are in pinned host memory.
+
+Ranks must not write to what others sample from; nothing here does after the setup.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import pinned, runtime, streams
+from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.distributed.parts.hot import HotLists, hottest_lists
+from gnnsample_lab.minibatch.gpu.run import GpuEngine
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.lists import ListsGraph, Place
+from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
+
+from ...peer_memory import PeerMemory
+from ..engines import Setup
+from .lists import (
+    Copies,
+    copy_lists,
+    fill,
+    graph_by_local_records,
+    graph_by_owners_records,
+    own_records,
+    room_for,
+)
+
+_STRATEGY, _FETCH_SIZE = "captured", 5
+
+
+class DirectEngine:
+    """Samples on one GPU from lists in several memories.
+
+    Attributes:
+        memory: the blocks of all ranks; None for ``uva``.
+        copies: hot lists on this GPU; None without a cache.
+        graph: as kernels see it.
+        topology_bytes: bytes on this GPU by what they are, the scratch memory of calls apart.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup, self.spec, self.layout = setup, setup.spec, setup.layout
+        self.part, self.partition = setup.layout.part, setup.layout.partition
+        self.exchange, self.method = setup.layout.exchange, setup.method
+        self.memory: PeerMemory | None = None
+        self.copies: Copies | None = None
+        self.topology_bytes: dict[str, int] = {}
+        self.id_dtype = self.part.indices.dtype
+        with streams.call(), runtime.lock:
+            self.graph = self._in_host_memory() if self.method == "uva" else self._in_peer_memory()
+            self.gpu: GpuEngine | None = lists_engine(self.graph, setup.spec, setup.scratch_bytes)
+
+    # ---- where lists are ----------------------------------------------------------------------------------------
+
+    def _in_peer_memory(self) -> ListsGraph:
+        part, weighted, cached = self.part, self.spec.weighted, self.method == "direct-cached"
+        records = None if cached else own_records(part)
+        shape = (part.num_edges, len(part.vertices), 0 if records is None else len(records))
+        room = room_for(*shape, self.id_dtype.itemsize, weighted)
+        exchange = self.exchange
+        memory = self.memory = PeerMemory(
+            exchange.rank, room.nbytes, method=self.method, group=exchange.group
+        )
+        shapes = memory.exchanged(shape)
+        fill(part, room, records, weighted, lambda dtype, n, at: memory.array(dtype, n, at))
+        memory.barrier()
+        places = [
+            room_for(*(int(n) for n in row), self.id_dtype.itemsize, weighted).place(base)
+            for row, base in zip(shapes, memory.pointers, strict=True)
+        ]
+        self.topology_bytes["part"] = room.nbytes
+        if not cached:
+            most = int(memory.exchanged([int(np.diff(part.indptr).max(initial=0))]).max())
+            graph = graph_by_owners_records(
+                self.partition, places, self.id_dtype, most, weighted, keep=(memory,)
+            )
+            self.topology_bytes["owners"] = int(graph.keep[-1].nbytes)
+            return graph
+        table = self.layout.records
+        hot = hot_lists(self.setup)
+        self.copies = copy_lists(hot, places, self.partition.owner, table[:, 0], self.id_dtype, weighted)
+        memory.barrier()  # copies are made; what follows reads no more than draws do
+        graph = graph_by_local_records(
+            self.partition, table, places, self.id_dtype, self._available(), self.copies, keep=(memory,)
+        )
+        self.topology_bytes["copies"] = self.copies.nbytes
+        self.topology_bytes["records"] = _record_bytes(graph)
+        return graph
+
+    def _in_host_memory(self) -> ListsGraph:
+        """Lists page-locked where they lie, if the host allows that for its files; else each rank has a copy."""
+        held: list[np.ndarray] = []
+
+        def address(array: np.ndarray | None) -> int:
+            if array is None or not len(array):
+                return 0
+            held.append(pinned.locked(array))
+            held.append(array)  # the copy, if it is one, lives as long as what it was made of
+            return pinned.device_address(held[-2])
+
+        places = [
+            Place(address(part.indices), address(part.prefix) if self.spec.weighted else 0)
+            for part in self.layout.parts
+        ]
+
+        def put(array: np.ndarray) -> Any:
+            copy = pinned.empty(array.nbytes).view(array.dtype)
+            copy[:] = array
+            return pinned.mapped(copy)
+
+        return graph_by_local_records(
+            self.partition, self.layout.records, places, self.id_dtype, self._available(), put=put,
+            keep=(tuple(held),),
+        )  # fmt: skip
+
+    def _available(self) -> np.ndarray | None:
+        """In-edges of positive weight of every vertex, for weighted rules."""
+        if not self.spec.weighted:
+            return None
+        found = np.empty(self.partition.num_nodes, dtype=np.int32)
+        for part in self.layout.parts:
+            found[part.vertices] = part.available
+        return found
+
+    # ---- sampling -----------------------------------------------------------------------------------------------
+
+    def sample(self, seeds: Any, batch_id: int) -> MiniBatch:
+        return self.sample_many([seeds], batch_id)[0]
+
+    def sample_many(self, seeds: list[Any], first_batch_id: int) -> list[MiniBatch]:
+        """As :class:`~..engines.Engine` says; seeds may be CuPy arrays, which are read where they are."""
+        if self.gpu is None:
+            raise RuntimeError("the sampler was closed")
+        with streams.call(), runtime.lock:
+            if all(array.size for array in seeds):
+                batches = self.gpu.sample_many(seeds, first_batch_id)
+            else:
+                batches = [self._one(array, first_batch_id + i) for i, array in enumerate(seeds)]
+        if self.setup.count_reads:
+            for batch in batches:
+                self.count(batch)
+        else:
+            self.exchange.traffic.label = "reads were not counted: count_reads=False"
+        return batches
+
+    def _one(self, seeds: Any, batch_id: int) -> MiniBatch:
+        if not seeds.size:
+            return empty_batch(self.graph, self.spec, batch_id)
+        assert self.gpu is not None
+        return self.gpu.sample_many([seeds], batch_id)[0]
+
+    def close(self) -> None:
+        """Free what peers read, together with them; batches that were handed out stay."""
+        if self.gpu is None:
+            return
+        self.gpu = None
+        if self.memory is not None:
+            self.memory.close()
+
+    # ---- counting -----------------------------------------------------------------------------------------------
+
+    def count(self, batch: MiniBatch) -> None:
+        """Add what a sample read of other memory than this GPU's to the traffic, from the sample itself.
+
+        Sectors of 32 bytes, each once a row, as :mod:`..sectors` says; records of 8 bytes are one each.
+        """
+        from ..sectors import list_sectors, weight_sectors
+
+        host, owner, me = batch.to_cpu(), np.asarray(self.partition.owner), self.part.rank
+        traffic, weighted, id_bytes = self.exchange.traffic, self.spec.weighted, self.id_dtype.itemsize
+        records, is_copied = self.layout.records, None
+        if self.copies is not None:
+            is_copied = np.zeros(self.partition.num_nodes, dtype=bool)
+            is_copied[self.copies.hot.ids] = True
+        for hop, picks in enumerate(host.picks):
+            of = owner[picks.frontier]
+            traffic.ideal += picks.num_picks * id_bytes
+            traffic.ideal_remote += int(picks.counts[of != me].sum()) * id_bytes
+            for p in range(self.partition.num_parts):
+                if p == me and self.method != "uva":
+                    continue
+                chosen = of == p
+                if is_copied is not None:
+                    chosen &= ~is_copied[picks.frontier]
+                begins, degrees = records[picks.frontier[chosen]].T.astype(np.int64)
+                counts = picks.counts[chosen]
+                offsets = offsets_of(counts)
+                positions = picks.positions[np.repeat(chosen, picks.counts)] + np.repeat(begins, counts)
+                sectors = {"lists": list_sectors(offsets, positions, id_bytes)}
+                if self.method == "direct":  # the record, and with weights the number of positive ones
+                    sectors["records"] = counts.size * (1 + weighted)
+                elif self.method == "uva":  # and where prefix sums begin
+                    sectors["records"] = counts.size * (1 + 2 * weighted)
+                if weighted:
+                    sectors["weights"] = weight_sectors(
+                        offsets, positions, begins, degrees, self.spec.fanouts[hop], self.spec.replace
+                    )
+                for kind, n in sectors.items():
+                    if self.method == "uva":
+                        traffic.read_host(kind, n)
+                    else:
+                        traffic.read(kind, self.exchange.members[p], n)
+
+
+def lists_engine(graph: ListsGraph, spec: SampleSpec, scratch_bytes: int | None = None) -> GpuEngine:
+    """The sampling engine for lists in several memories; its samples have slots for positions.
+
+    Args:
+        graph: where the lists are.
+        spec: settings of the draw.
+        scratch_bytes: bound of its buffers; None is the default of every sampler.
+    """
+    weights = graph.weights if spec.weighted else None
+    return GpuEngine(
+        graph, spec, weights, _STRATEGY, "exact", _FETCH_SIZE, False, scratch_bytes, id_map="in-sampler"
+    )
+
+
+def hot_lists(setup: Setup) -> HotLists:
+    """The remote lists that this rank copies; all ranks call it together.
+
+    Without ``visits`` a vertex is assumed to be expanded as often as it is a source, over all parts: it is expanded
+    after it was picked.
+    """
+    layout, spec = setup.layout, setup.spec
+    part, visits = layout.part, setup.visits
+    if visits is None:
+        visits = layout.exchange.sum("records", np.bincount(part.indices, minlength=part.num_nodes))
+    return hottest_lists(
+        visits, layout.records[:, 1], spec.fanouts[-1], setup.cache_bytes, owner=layout.partition.owner,
+        rank=part.rank, entry_bytes=part.indices.dtype.itemsize + 8 * spec.weighted,
+    )  # fmt: skip
+
+
+def empty_batch(graph: Any, spec: SampleSpec, batch_id: int) -> MiniBatch:
+    """The mini-batch of no seeds, CuPy."""
+    import cupy
+
+    ids, none = cupy.empty(0, graph.indices.dtype), cupy.empty(0, np.int32)
+    picks = HopPicks(ids, none, ids, cupy.empty(0, np.int64), cupy.zeros(1, np.int64))
+    hops = spec.num_hops
+    return MiniBatch(
+        ids, (0,) * (hops + 1), (picks,) * hops, (none,) * hops, cupy.empty(0, np.int64), batch_id, spec, graph,
+        ready=streams.Ready(),
+    )  # fmt: skip
+
+
+def _record_bytes(graph: ListsGraph) -> int:
+    weights = 0 if graph.weights is None else graph.weights.prefix.nbytes + graph.weights.available.nbytes
+    return int(graph.indptr.nbytes + weights)
+
+
+def engine(setup: Setup) -> DirectEngine:
+    return DirectEngine(setup)

@@ -1,0 +1,260 @@
+"""On GPUs: lists that lie in several memories give the CPU twin's sample.
+
+On one GPU all parts are blocks of its own memory, which kernels reach by the same tables of addresses as a peer's.
+Two GPUs read each other's blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench.configurations import configurations
+from gnnsample_lab.bench.configurations import test_graph as drawn_graph
+from gnnsample_lab.distributed.parts.hot import hottest_lists
+from gnnsample_lab.distributed.parts.part import part_of, vertex_records
+from gnnsample_lab.distributed.sampling.gpu import lists as gpu_lists
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.lists import WIDE, ListsGraph, Place
+from gnnsample_lab.sampling.weights import integer_weights
+
+pytestmark = pytest.mark.gpu
+
+KINDS = ("owners", "local", "copied", "host")
+RULES: tuple[dict[str, Any], ...] = (
+    {"pick": "floyd"}, {"pick": "reservoir"}, {"replace": True}, {"weighted": True},
+    {"weighted": True, "replace": True},
+)  # fmt: skip
+
+
+def with_slots(batch: MiniBatch, indptr: np.ndarray) -> MiniBatch:
+    """A sample of the whole graph, with places in lists for positions."""
+    host = batch.to_cpu()
+    picks = tuple(
+        replace(p, positions=p.positions - np.repeat(indptr[p.frontier], p.counts), known_offsets=None)
+        for p in host.picks
+    )
+    return replace(host, picks=picks)
+
+
+def put_on_host(array: np.ndarray) -> Any:
+    from gnnsample_lab.device import pinned
+
+    copy = pinned.empty(array.nbytes).view(array.dtype)
+    copy[:] = array
+    return pinned.mapped(copy)
+
+
+def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGraph:
+    """The graph in parts, each in a block of its own on this GPU or, for ``"host"``, in pinned memory."""
+    import cupy
+
+    partition = lab.distributed.partition(graph, parts, "random", tolerance=parts, use_cache=False)
+    cut = [part_of(graph, partition, p) for p in range(parts)]
+    dtype, places, keep = graph.indices.dtype, [], []
+    for part in cut:
+        records = gpu_lists.own_records(part) if kind == "owners" else None
+        words = 0 if records is None else len(records)
+        room = gpu_lists.room_for(part.num_edges, len(part.vertices), words, dtype.itemsize, weighted)
+        if kind == "host":
+            block = put_on_host(np.zeros(max(room.nbytes, 256), np.uint8))
+        else:
+            block = cupy.zeros(max(room.nbytes, 256), cupy.uint8)
+
+        def view(of: Any, shape: Any, at: int, block: Any = block) -> Any:
+            return block[at : at + int(shape[0]) * np.dtype(of).itemsize].view(of)
+
+        gpu_lists.fill(part, room, records, weighted, view)
+        places.append(Place(*room.place(block.data.ptr)))
+        keep.append(block)
+    weights = integer_weights(graph.indptr, graph.edge_weight) if weighted else None
+    if kind == "owners":
+        return gpu_lists.graph_by_owners_records(
+            partition, places, dtype, graph.max_in_degree, weighted, keep=tuple(keep)
+        )
+    records, copies = vertex_records(graph, partition), None
+    if kind == "copied":
+        degrees = np.diff(graph.indptr)
+        hot = hottest_lists(degrees + 1, degrees, 10, graph.num_edges, owner=partition.owner, rank=0)
+        assert 0 < len(hot.ids) < graph.num_nodes
+        copies = gpu_lists.copy_lists(hot, places, partition.owner, records[:, 0], dtype, weighted)
+        for block, part in zip(keep[1:], cut[1:]):  # what was copied is not read at its owner any more
+            entries = block[: part.num_edges * dtype.itemsize].view(dtype)
+            for start, degree in records[hot.ids]:
+                entries[int(start) : int(start + degree)] = 0
+    return gpu_lists.graph_by_local_records(
+        partition, records, places, dtype, None if weights is None else weights.available, copies,
+        put=put_on_host if kind == "host" else None, keep=tuple(keep),
+    )  # fmt: skip
+
+
+def engine_for(graph: Any, sampler: Any, kind: str, parts: int = 2) -> Any:
+    from gnnsample_lab.distributed.sampling.gpu.direct import lists_engine
+
+    return lists_engine(lists_of(graph, kind, sampler.spec.weighted, parts), sampler.spec)
+
+
+def same(graph: Any, sampler: Any, engine: Any, groups: list[np.ndarray], first: int = 0) -> None:
+    for i, (seeds, found) in enumerate(zip(groups, engine.sample_many(groups, first), strict=True)):
+        expected = with_slots(sampler.sample(seeds, first + i), graph.indptr)
+        assert found.canonical() == expected.canonical()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_every_configuration(kind: str, rule: dict[str, Any]) -> None:
+    """All graphs and fanouts of the recorded samples: dead ends, hubs, parallel edges, wide hops, all neighbours."""
+    checked = 0
+    for config in configurations():
+        options = config.sampler_options()
+        chosen = {name: options.get(name, False) for name in ("replace", "weighted")}
+        wanted = {"replace": rule.get("replace", False), "weighted": rule.get("weighted", False)}
+        if options["expand"] != "frontier" or chosen != wanted or options.get("pick") != rule.get("pick"):
+            continue
+        graph = drawn_graph(config.graph)
+        sampler = lab.NeighborSampler(graph, device="cpu", **options)
+        same(graph, sampler, engine_for(graph, sampler, kind), [config.seeds()], config.batch_id)
+        checked += 1
+    assert checked == 24
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_wide_ids_and_three_parts(kind: str, rule: dict[str, Any]) -> None:
+    wide = replace_indices(drawn_graph("hubs"))
+    sampler = lab.NeighborSampler(wide, [6, 5, 4], device="cpu", seed=5, **rule)
+    engine = engine_for(wide, sampler, kind, 3)
+    groups = [np.arange(i, 6000, 17) for i in range(3)]
+    same(wide, sampler, engine, groups, 40)
+    assert engine.sample_many(groups[:1], 0)[0].node_ids.dtype == np.int64
+
+
+def replace_indices(graph: Any) -> Any:
+    """The same graph with ids of 64 bits, which smaller graphs do not have by themselves."""
+    src = graph.indices.astype(np.int64)
+    dst = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    wide = lab.Graph.from_edges(src, dst, graph.num_nodes, edge_weight=graph.edge_weight, name="wide")
+    wide._set("indices", wide.indices.astype(np.int64))
+    return wide
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_batches_share_launches(kind: str) -> None:
+    graph = drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, [10, 10], device="cpu")
+    engine = engine_for(graph, sampler, kind)
+    groups = [np.arange(i, 6000, 60) for i in range(40)]
+    for first in (0, 100, 200):  # later calls launch more at a time
+        same(graph, sampler, engine, groups, first)
+
+
+@pytest.mark.parametrize("kind", ["owners", "local"])
+@pytest.mark.parametrize("pick", ["floyd", "reservoir"])
+def test_a_hub_beyond_the_degree_field(kind: str, pick: str) -> None:
+    many = WIDE + 1000
+    rng = np.random.default_rng(0)
+    src = np.concatenate([rng.integers(0, 5000, many), rng.integers(0, 5000, 20_000)])
+    dst = np.concatenate([np.full(many, 4321), rng.integers(0, 5000, 20_000)])
+    graph = lab.Graph.from_edges(src, dst, 5000, name="hub")
+    assert graph.max_in_degree > WIDE
+    sampler = lab.NeighborSampler(graph, [9, 7], device="cpu", pick=pick)
+    same(graph, sampler, engine_for(graph, sampler, kind), [np.array([4321, 3, 4321, 17])])
+
+
+def test_seeds_out_of_range_and_an_overflow_of_buffers() -> None:
+    from gnnsample_lab.distributed.sampling.gpu.direct import empty_batch, lists_engine
+
+    graph = drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, [10, 10, 10], device="cpu")
+    lists = lists_of(graph, "owners", False)
+    engine = lists_engine(lists, sampler.spec, 3 << 20)
+    with pytest.raises(ValueError, match="seeds must be vertex ids in 0..5999"):
+        engine.sample_many([np.array([6000])], 0)
+    same(graph, sampler, engine, [np.arange(0, 6000, 40)])
+    none = empty_batch(lists, sampler.spec, 3)
+    expected = with_slots(sampler.sample(np.array([1]), 3), graph.indptr)
+    assert (none.num_nodes, none.num_edges, len(none.blocks)) == (0, 0, len(expected.blocks))
+    assert [b.indptr.get().tolist() for b in none.blocks] == [[0]] * 3
+
+
+# ---- ranks ------------------------------------------------------------------------------------------------------
+
+
+def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], cache_bytes: int) -> Any:
+    sampler = lab.distributed.Sampler(
+        folder, [10, 5, 3], method, rank=rank, seed=9, cache_bytes=cache_bytes, count_reads=True, **options
+    )  # fmt: skip
+    everything = np.arange(0, 6000, 13)
+    found = []
+    for by in ("equal", "owner"):
+        for i, batch in enumerate(
+            sampler.sample_many([sampler.slice(everything + j, by) for j in range(3)], 7)
+        ):
+            host = batch.to_cpu()
+            found.append((by, i, [(p.frontier, p.counts, p.neighbors, p.positions) for p in host.picks]))
+    empty = sampler.sample(np.empty(0, np.int64) if rank.index else np.arange(5), 3)
+    traffic = sampler.traffic
+    total = sampler.total
+    kinds, volume = total.by_kind, total.volume
+    sampler.close()
+    return {
+        "found": found, "empty": empty.num_nodes, "kinds": kinds, "volume": volume,
+        "peer": total.by_peer.tolist(), "host": total.host_requests, "label": traffic.label,
+    }  # fmt: skip
+
+
+def edges_of(picks: list[Any]) -> list[set[tuple[int, int, int]]]:
+    """Per hop: destination, slot and source of all edges."""
+    return [set(zip(np.repeat(f, c).tolist(), at.tolist(), u.tolist(), strict=True)) for f, c, u, at in picks]
+
+
+def check_ranks(tmp_path: Path, ranks: int, method: str, options: dict[str, Any], cache_bytes: int) -> Any:
+    graph = drawn_graph("hubs")
+    partition = lab.distributed.partition(graph, ranks, "random", tolerance=2, use_cache=False)
+    folder = str(lab.distributed.save_parts(graph, partition, tmp_path / "parts"))
+    results = lab.distributed.run(
+        drawn_by_rank, folder, method, options, cache_bytes, ranks=ranks, device="cuda", timeout_s=300
+    )
+    sampler = lab.NeighborSampler(graph, [10, 5, 3], device="cpu", seed=9, **options)
+    everything = np.arange(0, 6000, 13)
+    for n, (_, i, _) in enumerate(results[0]["found"]):
+        whole = with_slots(sampler.sample(everything + i, 7 + i), graph.indptr)
+        expected = edges_of([(p.frontier, p.counts, p.neighbors, p.positions) for p in whole.picks])
+        union = [edges_of(result["found"][n][2]) for result in results]
+        assert [set().union(*hop) for hop in zip(*union, strict=True)] == expected
+    assert results[-1]["empty"] == (0 if ranks > 1 else results[0]["empty"])
+    return results
+
+
+@pytest.mark.parametrize("method", ["direct", "direct-cached", "uva"])
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_two_ranks_draw_what_one_draws(
+    two_gpus: None, tmp_path: Path, method: str, rule: dict[str, Any]
+) -> None:
+    results = check_ranks(tmp_path, 2, method, rule, 40_000)
+    for rank, result in enumerate(results):
+        if method == "uva":
+            assert result["volume"] == 50 * result["host"] > 0
+        else:
+            assert result["peer"][rank] == 0 < result["peer"][1 - rank] == result["volume"]
+        assert ("records" in result["kinds"]) == (method != "direct-cached")
+        assert result["label"] == ""
+
+
+def test_a_larger_cache_reads_less(two_gpus: None, tmp_path: Path) -> None:
+    volumes = [
+        check_ranks(tmp_path, 2, "direct-cached", {}, budget)[0]["volume"] for budget in (0, 30_000, 10**6)
+    ]
+    assert volumes[0] > volumes[1] > volumes[2] == 0
+
+
+@pytest.mark.parametrize("method", ["direct", "direct-cached", "uva"])
+def test_one_rank_alone(tmp_path: Path, method: str) -> None:
+    (result,) = check_ranks(tmp_path, 1, method, {}, 40_000)
+    assert result["volume"] == 50 * result["host"]
+    assert (result["volume"] > 0) == (method == "uva")
