@@ -261,7 +261,7 @@ def open_folder(
         return None
 
 
-def _open(target: Path, stamp: str) -> Graph | None:
+def _open(target: Path, stamp: str | None) -> Graph | None:
     found = open_folder(target, FORMAT, VERSION, stamp)
     if found is None:
         return None
@@ -278,6 +278,20 @@ def _open(target: Path, stamp: str) -> Graph | None:
         return graph
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def open_graph(folder: Path) -> Graph | None:
+    """The graph of a folder that :func:`write` wrote, memory-mapped; None where it is missing or invalid."""
+    return _open(folder, None)
+
+
+def folder_of(graph: Graph) -> Path | None:
+    """The cache folder that all arrays of ``graph`` are mapped from, for other processes; None where there is none."""
+    arrays = [graph.indptr, graph.indices, graph.edge_weight, graph.feat, graph.label, *graph.splits.values()]
+    files = {getattr(array, "filename", None) for array in arrays if array is not None}
+    folders = {None if name is None else Path(name).parent for name in files}
+    folder = folders.pop() if len(folders) == 1 else None
+    return folder if folder is not None and open_graph(folder) is not None else None
 
 
 def cached(root: Path, name: str, stamp: str, build: Callable[[], Graph], use: bool = True) -> Graph:

@@ -75,14 +75,15 @@ class EpochIterator:
 
         return iter(tqdm(batches, total=len(self), desc=f"epoch {self.epoch}", unit="batch"))
 
-    def _slice(self, i: int) -> Any:
+    def batch_seeds(self, i: int) -> Any:
+        """Seeds of mini-batch ``i`` of this epoch, in its order."""
         return self._seeds[i * self.batch_size : (i + 1) * self.batch_size]
 
     def _fused(self) -> Iterator[MiniBatch]:
         for begin in range(0, self._length, self.prefetch):
             group = range(begin, min(begin + self.prefetch, self._length))
             for batch in self.sampler.sample_many(
-                [self._slice(i) for i in group], self.first_batch_id + begin
+                [self.batch_seeds(i) for i in group], self.first_batch_id + begin
             ):
                 batch.ready.order()  # the consumer may have changed streams since the batch was sampled
                 yield batch
@@ -99,7 +100,9 @@ class EpochIterator:
         with ThreadPoolExecutor(1, thread_name_prefix="sampler") as pool:
             try:
                 for i in range(self._length):
-                    waiting.append(pool.submit(self.sampler.sample, self._slice(i), self.first_batch_id + i))
+                    waiting.append(
+                        pool.submit(self.sampler.sample, self.batch_seeds(i), self.first_batch_id + i)
+                    )
                     if len(waiting) >= self.prefetch:
                         yield oldest()
                 while waiting:

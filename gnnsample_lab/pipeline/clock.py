@@ -2,43 +2,88 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+from .records import StageEvent
+
+
+@dataclass
+class Noted:
+    """A stage that is being timed; ``batch`` may be set before it ends, where it is not known before."""
+
+    worker: str
+    name: str
+    batch: int
 
 
 class StageClock:
-    """Adds up the time of named stages, each on the stream that is current when it is entered.
+    """Notes when named stages ran, each on the stream that is current when it is entered.
 
-    Stages may be entered from several threads, each stage from one at a time.
+    Stages may be entered from several threads. All ranks of a host read the same clock.
 
     Args:
         device: ``"cuda"`` records a pair of events a stage, ``"cpu"`` reads the clock.
+        rank: of the events.
+
+    Attributes:
+        begin_s: when the clock was made, in seconds of the host's monotonic clock.
+        events: after :meth:`finish`, by start; times in microseconds since ``begin_s``.
     """
 
-    def __init__(self, device: str) -> None:
-        self.device = device
-        self._spent: defaultdict[str, float] = defaultdict(float)
-        self._pairs: list[tuple[str, Any, Any]] = []
-        self._begin = time.perf_counter()
+    def __init__(self, device: str, rank: int = 0) -> None:
+        self.device, self.rank = device, rank
+        self.events: list[StageEvent] = []
+        self._notes: list[tuple[Noted, Any, Any]] = []
+        self._here = threading.local()
+        self._origin: Any = None
+        if device == "cuda":
+            import torch
+
+            self._origin = torch.cuda.Event(enable_timing=True)
+            self._origin.record()
+            self._origin.synchronize()
+        self.begin_s = time.perf_counter()
+
+    def now_us(self) -> float:
+        """Microseconds since :attr:`begin_s`."""
+        return (time.perf_counter() - self.begin_s) * 1e6
+
+    def work_as(self, worker: str) -> None:
+        """From now on the calling thread's stages are those of ``worker``."""
+        self._here.worker = worker
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time what the block does (on a GPU: what it enqueues) as part of stage ``name``."""
+    def stage(self, name: str, batch: int = -1) -> Iterator[Noted]:
+        """Time what the block does (on a GPU: what it enqueues) as stage ``name`` of mini-batch ``batch``."""
+        noted = Noted(getattr(self._here, "worker", "worker"), name, batch)
+        first = self._mark()
+        try:
+            yield noted
+        except Exception as error:
+            if not hasattr(error, "_rank_stage"):
+                with contextlib.suppress(AttributeError):  # a class with slots
+                    error._rank_stage = name  # type: ignore[attr-defined]
+            raise
+        self._notes.append((noted, first, self._mark()))
+
+    def _mark(self) -> Any:
         if self.device == "cpu":
-            begin = time.perf_counter()
-            yield
-            self._spent[name] += (time.perf_counter() - begin) * 1e6
-            return
+            return self.now_us()
         import torch
 
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        first.record()
-        yield
-        last.record()
-        self._pairs.append((name, first, last))
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def _us(self, mark: Any) -> float:
+        return mark if self.device == "cpu" else self._origin.elapsed_time(mark) * 1e3
 
     def finish(self) -> tuple[dict[str, float], float]:
         """Wait for the device. Returns stage times and the wall time since construction, in microseconds."""
@@ -46,8 +91,15 @@ class StageClock:
             import torch
 
             torch.cuda.synchronize()
-        wall_us = (time.perf_counter() - self._begin) * 1e6
-        for name, first, last in self._pairs:
-            self._spent[name] += first.elapsed_time(last) * 1e3
-        self._pairs.clear()
-        return dict(self._spent), wall_us
+        wall_us = self.now_us()
+        spent: defaultdict[str, float] = defaultdict(float)
+        for noted, first, last in self._notes:
+            start_us, end_us = self._us(first), self._us(last)
+            if noted.batch >= 0:
+                self.events.append(
+                    StageEvent(self.rank, noted.worker, noted.name, noted.batch, start_us, end_us)
+                )
+            spent[noted.name] += end_us - start_us
+        self._notes.clear()
+        self.events.sort(key=lambda event: event.start_us)
+        return dict(spent), wall_us

@@ -1,4 +1,4 @@
-"""How the stages of consecutive mini-batches overlap: not at all, by a second thread, or by streams alone.
+"""How the stages of consecutive mini-batches overlap: not at all, by threads, or by streams alone.
 
 Each executor is a generator of :class:`Ready` mini-batches for the training loop, and is told through
 ``Ready.done`` when the device has finished with one. All take the same steps in the same order, so the losses do not
@@ -17,26 +17,35 @@ import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import islice
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from gnnsample_lab.device.streams import DONE, torch_stream
 
 from .batches import Order, to_gpu
 from .clock import StageClock
+from .plan import EpochPlan, NoBatch
+from .queues import StageQueue, Stopped
 
-EXECUTORS = ("serial", "thread", "streams")
+EXECUTORS = ("serial", "thread", "streams", "overlapped")
 SWITCH_S = 0.0005
 WAIT_S = 0.1
 """Seconds between a waiting thread's checks whether the other thread has stopped."""
 
 
+class Sampled(NamedTuple):
+    """A mini-batch, where its cached rows are, and its place in the order of training."""
+
+    batch: Any
+    marks: Any
+    place: int
+
+
 @dataclass(eq=False)
 class Ready:
-    """A mini-batch with its features: ``x`` is a tensor ``[len(batch.node_ids), F]``.
+    """A mini-batch with its features: ``x`` is a tensor ``[len(batch.node_ids), F]``; None for an empty slice.
 
     ``arrived`` is an event that the training stream has to wait for, or None; the training loop sets ``done``, an event
     behind the last kernel that reads ``x`` or ``batch``.
@@ -49,43 +58,57 @@ class Ready:
     done: Any = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Stages:
     """What an executor runs: one epoch's mini-batches, and how features are found for them.
 
     Attributes:
-        batches: the epoch's mini-batches in the order of their ids; advancing it samples.
+        plan: the epoch's mini-batches.
         features: a :class:`~.features.FeatureSource`.
-        clock: adds up stage times.
+        clock: notes stage times.
         ahead: mini-batches sampled together.
         window: mini-batches to put in order at a time; with ``order`` None the same as ``ahead``.
         order: order of a window, or None.
         upload: whether the samples are made on the CPU for a model on the GPU.
+        device: "cpu" or "cuda".
+        workers: samplers, and loaders, of the overlapped executor.
+        capacity: mini-batches that its queues hold; None for a whole epoch.
+        queues: name -> depth over time, filled in by the executor.
     """
 
-    batches: Iterator[Any]
+    plan: EpochPlan
     features: Any
     clock: StageClock
     ahead: int
     window: int
     order: Order | None
     upload: bool
+    device: str = "cuda"
+    workers: int = 1
+    capacity: int | None = 2
+    queues: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
-    def sample_window(self) -> list[Any]:
+    def sample_window(self, sampler: int = 0) -> list[Sampled]:
         """The next mini-batches in the order to train on; empty at the end of the epoch."""
-        with self.clock.stage("sample"):
-            window = list(islice(self.batches, self.window if self.order else self.ahead))
+        places = self.plan.take(self.window if self.order else self.ahead)
+        if not places:
+            return []
+        with self.clock.stage("sample", self.plan.batch_ids[places.start]):
+            window = self.plan.sample(places, sampler)
             if self.upload:
-                window = [to_gpu(batch) for batch in window]
-            window_marks = [(batch, self.features.mark(batch)) for batch in window]
-        if self.order is None or not window:
-            return window_marks
-        with self.clock.stage("reorder"):
-            return [window_marks[i] for i in self.order(window)]
+                window = [to_gpu(batch) if batch.num_edges or len(batch.seeds) else batch for batch in window]
+            marks = [None if isinstance(b, NoBatch) else self.features.mark(b) for b in window]
+        order: Any = range(len(window))
+        if self.order is not None:
+            with self.clock.stage("reorder", window[0].batch_id):
+                order = self.order(window)
+        return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
 
-    def extract(self, marked: Any) -> Ready:
-        batch, marks = marked
-        with self.clock.stage("extract"):
+    def extract(self, marked: Sampled) -> Ready:
+        batch, marks, _ = marked
+        if isinstance(batch, NoBatch):
+            return Ready(batch, None, None)
+        with self.clock.stage("extract", int(batch.batch_id)):
             x, stats = self.features.extract(batch, marks)
         return Ready(batch, x, stats)
 
@@ -270,6 +293,133 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
         kept.clear()
 
 
+class _Worker:
+    """A worker of one stage: a thread, on a GPU with a stream of its own, and what it has to keep until it was read."""
+
+    def __init__(self, name: str, device: str) -> None:
+        self.name = name
+        self.stream: Any = side_stream(name) if device == "cuda" else None
+        self.trained: queue.SimpleQueue[tuple[Ready, Any]] = queue.SimpleQueue()
+        self._held = Held()
+
+    def place(self) -> AbstractContextManager[Any]:
+        return ExitStack() if self.stream is None else on_stream(self.stream)
+
+    def release(self, keep: int) -> None:
+        """Let go of what training has read, but for the ``keep`` newest."""
+        while not self.trained.empty():
+            self._held.add(*self.trained.get())
+        if self.stream is not None:
+            self._held.release(keep, self.stream)
+        else:
+            self._held = Held()
+
+    def arrived(self) -> Any:
+        """An event behind what the worker's stream has been given; None on a CPU."""
+        if self.stream is None:
+            return None
+        import torch
+
+        event = torch.cuda.Event()
+        event.record(self.stream)
+        return event
+
+
+def overlapped(stages: Stages) -> Iterator[Ready]:
+    """A worker a stage with queues between them (DSP, section 5): sampler, loader, and the training loop.
+
+    With several ``workers`` there are as many samplers and loaders, the variant that DSP rejects: more mini-batches in
+    memory, and more that compete for it. Mini-batches are trained in the same order whoever prepares them.
+    """
+    count, now_us = stages.workers, stages.clock.now_us
+    sampled, loaded = (StageQueue(stages.capacity, count, now_us) for _ in range(2))
+    suffixes = [""] if count == 1 else [f" {i + 1}" for i in range(count)]
+    samplers = [_Worker(f"sampling{suffix}", stages.device) for suffix in suffixes]
+    loaders = [_Worker(f"extraction{suffix}", stages.device) for suffix in suffixes]
+
+    def sample(number: int) -> None:
+        worker = samplers[number]
+        stages.clock.work_as(f"sampler{suffixes[number]}")
+        with worker.place():
+            while True:
+                worker.release(1)
+                window = stages.sample_window(number)
+                if not window:
+                    break
+                event = worker.arrived()
+                for marked in window:
+                    sampled.put(marked.place, (marked, event, worker))
+        sampled.close()
+
+    def load(number: int) -> None:
+        worker = loaders[number]
+        stages.clock.work_as(f"loader{suffixes[number]}")
+        with worker.place():
+            while (item := sampled.get()) is not None:
+                worker.release(1)
+                marked, event, sampler = item
+                if event is not None:
+                    worker.stream.wait_event(event)
+                ready = stages.extract(marked)
+                ready.arrived = worker.arrived()
+                loaded.put(marked.place, (ready, marked, sampler, worker))
+                del item, marked, ready
+        loaded.close()
+
+    def guarded(work: Callable[[int], None], number: int) -> None:
+        try:
+            work(number)
+        except Stopped:
+            pass
+        except BaseException as error:  # the training loop raises it
+            for between in (loaded, sampled):
+                between.stop(error)
+
+    main = None
+    if stages.device == "cuda":
+        import torch
+
+        main = torch.cuda.current_stream()
+        for worker in (*samplers, *loaders):
+            worker.stream.wait_stream(main)
+    threads = [
+        threading.Thread(target=guarded, args=(work, i), name=f"{work.__name__} {i}", daemon=True)
+        for work in (sample, load)
+        for i in range(count)
+    ]
+    stages.clock.work_as("trainer")
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    for thread_ in threads:
+        thread_.start()
+    try:
+        while (item := loaded.get()) is not None:
+            ready, marked, sampler, loader = item
+            del item
+            yield ready
+            sampler.trained.put((ready, marked))
+            loader.trained.put((ready, ready.x))
+            ready.x = ready.batch = None
+            del ready, marked
+    finally:
+        for between in (sampled, loaded):
+            between.stop()
+        for thread_ in threads:
+            thread_.join()
+        sys.setswitchinterval(interval)
+        stages.queues.update({"loader queue": sampled.depths, "trainer queue": loaded.depths})
+        if main is not None:
+            for worker in (*samplers, *loaders):
+                main.wait_stream(worker.stream)
+            main.synchronize()  # what is dropped now is read by nobody
+        for between in (sampled, loaded):
+            between.clear()
+        for worker in (*samplers, *loaders):
+            worker.release(0)
+
+
 def run(executor: str, stages: Stages) -> Iterator[Ready]:
     """The mini-batches of an epoch by one of :data:`EXECUTORS`."""
-    return {"serial": serial, "thread": thread, "streams": streams}[executor](stages)
+    return {"serial": serial, "thread": thread, "streams": streams, "overlapped": overlapped}[executor](
+        stages
+    )

@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+
+class StageEvent(NamedTuple):
+    """A stage of one mini-batch: who ran it when.
+
+    ``worker``: "worker" runs all stages; else "sampler", "loader", "trainer", "standby", numbered where a rank has
+    several. ``batch``: its id, of several that were sampled together the first one's. Times: microseconds since the
+    epoch began, on one clock for all ranks.
+    """
+
+    rank: int
+    worker: str
+    stage: str
+    batch: int
+    start_us: float
+    end_us: float
 
 
 @dataclass(frozen=True)
@@ -26,7 +43,12 @@ class EpochRecord:
         num_edges: sampled edges of all mini-batches.
         num_batches: training steps.
         peak_bytes: the most device memory that PyTorch's and CuPy's pools held up to the end of the epoch, the graph
-            and the cache included; 0 on a CPU.
+            and the cache included; 0 on a CPU. Of several ranks: of the one that held most.
+        tasks: mini-batches of all ranks together, a rank's slice of one counted by itself: stage times are sums over
+            so many.
+        events: stages of all ranks by their start, for a Gantt chart.
+        queues: name -> ``(time_us, mini-batches that wait)``, whenever that changed.
+        begin_s: when the epoch began, in seconds of the host's monotonic clock.
     """
 
     sample_us: float
@@ -41,6 +63,15 @@ class EpochRecord:
     num_edges: int = 0
     num_batches: int = 0
     peak_bytes: int = 0
+    tasks: int = 0
+    events: tuple[StageEvent, ...] = field(default=(), repr=False, compare=False)
+    queues: Mapping[str, list[tuple[float, int]]] = field(default_factory=dict, repr=False, compare=False)
+    begin_s: float = field(default=0.0, repr=False, compare=False)
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """The fields that are single numbers."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.compare}
 
     @property
     def stage_us(self) -> dict[str, float]:
@@ -53,9 +84,47 @@ class EpochRecord:
         }
 
 
+def merged(records: Sequence[EpochRecord]) -> EpochRecord:
+    """One epoch of several ranks: sums of what they did, the time from the first begin to the last end."""
+    begin_s = min(r.begin_s for r in records)
+    shift_us = [(r.begin_s - begin_s) * 1e6 for r in records]
+    asked = [r.rows - r.reused_rows for r in records]
+    looked_up = sum(n for n, r in zip(asked, records, strict=True) if r.hit_rate == r.hit_rate)
+    hits = sum(n * r.hit_rate for n, r in zip(asked, records, strict=True) if r.hit_rate == r.hit_rate)
+    sums = {
+        name: sum(getattr(r, name) for r in records)
+        for name in (
+            "sample_us", "extract_us", "train_us", "reorder_us", "bytes_moved", "reused_rows", "rows", "num_edges",
+            "tasks",
+        )
+    }  # fmt: skip
+    events = [
+        e._replace(start_us=e.start_us + shift, end_us=e.end_us + shift)
+        for shift, r in zip(shift_us, records, strict=True)
+        for e in r.events
+    ]
+    queues = {
+        name if len(records) == 1 or name.startswith("global") else f"{name} of rank {index}": [
+            (us + shift, depth) for us, depth in depths
+        ]
+        for index, (shift, r) in enumerate(zip(shift_us, records, strict=True))
+        for name, depths in r.queues.items()
+    }
+    return EpochRecord(
+        **sums,
+        total_us=max(shift + r.total_us for shift, r in zip(shift_us, records, strict=True)),
+        hit_rate=hits / looked_up if looked_up else float("nan"),
+        num_batches=max(r.num_batches for r in records),
+        peak_bytes=max(r.peak_bytes for r in records),
+        events=tuple(sorted(events, key=lambda e: e.start_us)),
+        queues=queues,
+        begin_s=begin_s,
+    )
+
+
 @dataclass(frozen=True)
 class TrainResult:
-    """One training run.
+    """One training run, of one rank or of several together.
 
     Attributes:
         system: name in ``lab.systems()``.
@@ -73,6 +142,8 @@ class TrainResult:
         notes: where the run departs from the system's description (on a CPU, for example).
         settings: the arguments that the run depends on.
         network: the trained ``torch.nn.Module``.
+        ranks: processes that trained together.
+        resumed: the first so many of ``losses`` and ``batch_ids`` are those of the run that was resumed.
     """
 
     system: str
@@ -90,6 +161,8 @@ class TrainResult:
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict, repr=False)
     network: Any = field(default=None, repr=False, compare=False)
+    ranks: int = 1
+    resumed: int = 0
 
     @property
     def steady(self) -> EpochRecord:
@@ -100,11 +173,11 @@ class TrainResult:
         """A pandas DataFrame with a row an epoch: the record's fields, mean loss and accuracy."""
         import pandas as pd
 
-        rows, at = [], 0
+        rows, at = [], self.resumed
         for number, epoch in enumerate(self.epochs):
             losses = self.losses[at : at + epoch.num_batches]
             at += epoch.num_batches
-            row = {"system": self.system, "model": self.model, "epoch": number, **asdict(epoch)}
+            row = {"system": self.system, "model": self.model, "epoch": number, **epoch.numbers}
             row["loss"] = sum(losses) / len(losses) if losses else float("nan")
             row["accuracy"] = self.accuracy[number] if number < len(self.accuracy) else float("nan")
             rows.append(row)

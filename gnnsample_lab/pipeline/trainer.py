@@ -1,7 +1,10 @@
-"""The training loop on one device: sample, order, extract, train; times, losses, accuracy."""
+"""The training loop of one rank: sample, order, extract, train; times, losses, accuracy."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,10 +14,12 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
 
-from . import executors
+from . import checkpoint, executors
 from .batches import Order, match_order, to_gpu
 from .clock import StageClock
+from .exchange import SliceExchange
 from .features import totals
+from .plan import EpochPlan, NoBatch, copies_of
 from .records import EpochRecord
 
 EVALUATION_BATCHES = 2**31
@@ -40,13 +45,24 @@ class Trainer:
         lr: learning rate of Adam, when no ``optimizer`` is given.
         optimizer: over the parameters of ``model``.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        executor: ``"serial"``, ``"thread"`` or ``"streams"``, see :mod:`.executors`; always serial on a CPU, and
-            ``"thread"`` is where the caller holds the sampler's lock (``runtime.lock``).
+        executor: ``"serial"``, ``"thread"``, ``"streams"`` or ``"overlapped"``, see :mod:`.executors`. On a CPU there
+            are no streams, and all but ``"overlapped"`` are serial; those with threads are serial where the caller
+            holds the lock of a sampler on the GPU (``runtime.lock``).
         reorder: method of ``lab.reorder`` by which a window of mini-batches is put in order, or None.
         window: mini-batches to a window, with ``reorder``.
         ahead: mini-batches sampled together on a GPU; default by batch size. One in serial and thread executors.
         plain_features: source for evaluation where ``features`` depends on the order of batches; default ``features``.
         progress: show a tqdm progress bar an epoch.
+        workers: samplers, and loaders, of ``"overlapped"``; 1 where mini-batches are reordered.
+        capacity: mini-batches that each of its queues holds.
+        rank: one of several ranks that train together: each samples its slice of every mini-batch and all make the
+            same update, that of one device. Nothing is reordered, since ranks would not agree on an order.
+
+    Attributes:
+        losses, batch_ids: of all steps.
+        settings: what checkpoints are written with, and what :meth:`resume` compares.
+        checkpoint: path to write checkpoints to; None for none.
+        checkpoint_steps: mini-batches between two of them; there is also one at the end of each epoch.
 
     Raises:
         ValueError: the graph has no labels, or an argument is not allowed; the message names it.
@@ -70,6 +86,9 @@ class Trainer:
         ahead: int | None = None,
         plain_features: Any = None,
         progress: bool = False,
+        workers: int = 1,
+        capacity: int = 2,
+        rank: Any = None,
     ) -> None:
         import torch
 
@@ -82,7 +101,15 @@ class Trainer:
         self.graph, self.sampler, self.features = graph, sampler, features
         self.plain_features = plain_features or features
         self.model = model.to(self.device)
-        self.executor = executor if self.device == "cuda" else "serial"
+        self.executor = executor if self.device == "cuda" or executor == "overlapped" else "serial"
+        self.workers = whole("workers", workers, 1, 64)
+        self.capacity = whole("capacity", capacity, 1, 2**31 - 1)
+        self.rank = rank if rank is not None and rank.world_size > 1 else None
+        if self.rank is not None and getattr(sampler.spec, "expand", "frontier") != "frontier":
+            raise ValueError(
+                "ranks: slices of a mini-batch need a sampler with expand='frontier' "
+                f"(got expand={sampler.spec.expand!r})"
+            )
         self.batch_size = whole("batch_size", batch_size, 1, 2**31 - 1)
         self.window = whole("window", window, 1, 1024)
         self.ahead = 1
@@ -90,7 +117,10 @@ class Trainer:
             self.ahead = max(2, min(16, SEEDS_AHEAD // self.batch_size))
         if ahead is not None:
             self.ahead = whole("ahead", ahead, 1, 1024)
-        self.order: Order | None = None if reorder is None else match_order(reorder)
+        self.order: Order | None = None if reorder is None or self.rank is not None else match_order(reorder)
+        if self.order is not None or features is not self.plain_features:
+            self.workers = 1  # rows of the mini-batch before are reused: one loader, in order
+        self._samplers = copies_of(sampler, self.workers if self.executor == "overlapped" else 1)
         self.progress, lr = flag("progress", progress), real("lr", lr, 0)
         self.seeds = _split(graph, "train") if seeds is None else seeds
         # One kernel for all parameters instead of a dozen: the step of a small model is launches and nothing else.
@@ -100,6 +130,13 @@ class Trainer:
         self.multi_label = self.labels.ndim == 2
         self.losses: list[float] = []
         self.batch_ids: list[int] = []
+        self.resumed = 0
+        self.settings: dict[str, Any] = {}
+        self.checkpoint: Path | None = None
+        self.checkpoint_steps = 0
+        self._exchange = None
+        if self.rank is not None:
+            self._exchange = SliceExchange(self.model, self.optimizer, self.rank.group)
 
     def loss(self, logits: Any, seeds: Any) -> Any:
         """Mean cross entropy of the seeds (label -1 is left out); binary cross entropy for multi-label data."""
@@ -112,11 +149,37 @@ class Trainer:
 
     def step(self, batch: Any, x: Any) -> Any:
         """One optimizer step; returns the loss, a tensor on the device (nothing is waited for)."""
+        if self._exchange is not None:
+            return self._exchange.step(*self.gradients(batch, x))
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.model(batch.blocks, x), batch.seeds)
         loss.backward()
         self.optimizer.step()
         return loss.detach()
+
+    def gradients(self, batch: Any, x: Any) -> tuple[Any, Any]:
+        """Leave the gradients of the sum of the seeds' losses in the model, none where there are no seeds.
+
+        Returns:
+            ``(sum, seeds with a label)``, tensors on the device.
+        """
+        import torch
+        import torch.nn.functional as F
+
+        self.optimizer.zero_grad(set_to_none=True)
+        if isinstance(batch, NoBatch):
+            zero = next(self.model.parameters()).new_zeros(())
+            return zero, zero
+        logits = self.model(batch.blocks, x)
+        target = self.labels[tensor(batch.seeds).long()]
+        if self.multi_label:
+            each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none")
+            total, weight = each.mean(dim=1).sum(), torch.tensor(len(target), device=logits.device)
+        else:
+            total = F.cross_entropy(logits, target, ignore_index=-1, reduction="sum")
+            weight = (target >= 0).sum()
+        total.backward()
+        return total.detach(), weight
 
     def epoch(self, number: int = 0) -> EpochRecord:
         """Train on every seed once; losses and batch ids are appended to :attr:`losses` and :attr:`batch_ids`.
@@ -132,41 +195,106 @@ class Trainer:
 
         self.model.train()
         self.features.reset()
-        plan = self.sampler.epoch(self.seeds, self.batch_size, epoch=number, prefetch=self.ahead)
+        plan = self.plan(number)
         if self.device == "cuda":
             torch.cuda.synchronize()  # what was left over from before is not this epoch's time
-        clock = StageClock(self.device)
+        if self.rank is not None:
+            self.rank.barrier()
+        clock = StageClock(self.device, 0 if self.rank is None else self.rank.index)
         upload = self.device == "cuda" and self.sampler.device == "cpu"
         stages = executors.Stages(
-            iter(plan), self.features, clock, self.ahead, self.window, self.order, upload
+            plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
+            self.capacity,
         )  # fmt: skip
-        losses, stats, edges = [], [], 0
-        bar = _progress(self.progress, len(plan), number)
+        stats, edges, before = [], 0, len(self.batch_ids)
+        losses: list[Any] = []
         executor = self.executor
-        if executor == "thread" and runtime.lock_is_held():
+        threaded = executor == "thread" or (executor == "overlapped" and self.device == "cuda")
+        if threaded and runtime.lock_is_held():
             executor = "serial"  # the thread would wait for the lock that we hold, and we for the thread
-        for ready in executors.run(executor, stages):
-            if ready.arrived is not None:
-                torch.cuda.current_stream().wait_event(ready.arrived)
-            with clock.stage("train"):
-                losses.append(self.step(ready.batch, ready.x))
-            if ready.arrived is not None:
-                ready.done = torch.cuda.Event()
-                ready.done.record()
-            stats.append(ready.stats)
-            self.batch_ids.append(int(ready.batch.batch_id))
-            edges += int(ready.batch.num_edges)
-            bar.update()
+
+        def keep() -> None:
+            if losses:
+                self.losses += torch.stack(losses).tolist()
+                losses.clear()
+
+        with contextlib.closing(executors.run(executor, stages)) as run:  # type: ignore[type-var]
+            for ready in self._shown(run, len(plan), number):
+                if ready.arrived is not None:
+                    torch.cuda.current_stream().wait_event(ready.arrived)
+                batch_id = int(ready.batch.batch_id)
+                with clock.stage("train", batch_id):
+                    losses.append(self.step(ready.batch, ready.x))
+                if ready.arrived is not None:
+                    ready.done = torch.cuda.Event()
+                    ready.done.record()
+                if ready.stats is not None:
+                    stats.append(ready.stats)
+                self.batch_ids.append(batch_id)
+                edges += int(ready.batch.num_edges)
+                if self.checkpoint_steps and len(self.batch_ids) % self.checkpoint_steps == 0:
+                    keep()
+                    self.save()
         spent, wall_us = clock.finish()
-        bar.close()
-        if losses:
-            self.losses += torch.stack(losses).tolist()
+        keep()
+        self.save()
         return EpochRecord(
             sample_us=spent.get("sample", 0.0), extract_us=spent.get("extract", 0.0),
             train_us=spent.get("train", 0.0), reorder_us=spent.get("reorder", 0.0), total_us=wall_us,
-            num_edges=edges, num_batches=len(losses), peak_bytes=pool_bytes(self.device),
+            num_edges=edges, num_batches=len(self.batch_ids) - before, peak_bytes=pool_bytes(self.device),
+            tasks=len(plan), events=tuple(clock.events), queues=stages.queues, begin_s=clock.begin_s,
             **totals(stats, self.features.cached),
         )  # fmt: skip
+
+    def plan(self, number: int) -> EpochPlan:
+        """The mini-batches of epoch ``number`` that have not been trained on."""
+        epoch = self.sampler.epoch(self.seeds, self.batch_size, epoch=number)
+        index, count = (0, 1) if self.rank is None else (self.rank.index, self.rank.world_size)
+        return EpochPlan(epoch, self._samplers, index, count, without=self.batch_ids[: self.resumed])
+
+    def _shown(self, run: Any, steps: int, number: int) -> Iterator[Any]:
+        """``run`` with a progress bar."""
+        if self.rank is not None:
+            if self.progress and self.rank.index == 0:
+                run = self.rank.progress(run, steps, f"epoch {number}")
+            yield from run
+            return
+        bar = _progress(self.progress, steps, number)
+        for ready in run:
+            yield ready
+            bar.update()
+        bar.close()
+
+    def save(self) -> None:
+        """Write the checkpoint, if one is asked for; of several ranks the first one does."""
+        if self.checkpoint is None or (self.rank is not None and self.rank.index):
+            return
+        import torch
+
+        checkpoint.save(self.checkpoint, {
+            "settings": self.settings, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
+            "batch_ids": torch.tensor(self.batch_ids, dtype=torch.int64),
+            "losses": torch.tensor(self.losses, dtype=torch.float64),
+            "generator": torch.get_rng_state(),
+            "device_generator": torch.cuda.get_rng_state() if self.device == "cuda" else None,
+        })  # fmt: skip
+
+    def resume(self, path: Path) -> None:
+        """Go on from a checkpoint: mini-batches that it has seen are not trained on again.
+
+        Raises:
+            FileNotFoundError, CorruptDataError, ValueError: as :func:`.checkpoint.load`.
+        """
+        import torch
+
+        state = checkpoint.load(path, self.settings)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.batch_ids, self.losses = state["batch_ids"].tolist(), state["losses"].tolist()
+        self.resumed = len(self.batch_ids)
+        torch.set_rng_state(state["generator"])
+        if self.device == "cuda" and state["device_generator"] is not None:
+            torch.cuda.set_rng_state(state["device_generator"])
 
     def evaluate(self, split: str | Any = "valid") -> float:
         """Share of right classes (multi-label: micro F1) of a split, by sampled inference.
@@ -186,6 +314,8 @@ class Trainer:
         scores = torch.zeros(3, dtype=torch.float64, device=self.device)
         with executors.shared_stream(self.device), torch.no_grad():
             for number, begin in enumerate(range(0, len(seeds), self.batch_size)):
+                if self.rank is not None and number % self.rank.world_size != self.rank.index:
+                    continue  # another rank's
                 batch = self.sampler.sample(
                     seeds[begin : begin + self.batch_size], EVALUATION_BATCHES + number
                 )
@@ -194,6 +324,8 @@ class Trainer:
                 x, _ = self.plain_features.extract(batch, self.plain_features.mark(batch))
                 target = self.labels[tensor(batch.seeds).long()]
                 scores += self._score(self.model(batch.blocks, x), target)
+            if self.rank is not None:
+                torch.distributed.all_reduce(scores, group=self.rank.group)
         right, wrong, labelled = scores.tolist()
         if not labelled:
             raise ValueError(f"split must have labelled vertices (got {split!r} without any)")

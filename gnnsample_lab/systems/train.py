@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import inspect
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gnnsample_lab.checks import choice, flag, instance, num_bytes, optional, real, share, shown, whole
+from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.compute.aggregation.ladder import KERNELS
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
+from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
 from gnnsample_lab.graph.graph import Graph, check_graph
-from gnnsample_lab.pipeline.executors import shared_stream
-from gnnsample_lab.pipeline.records import TrainResult
+from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
+from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
+from . import ranks as several
 from .features import Sizing, feature_sources, host_features
 from .table import System, find
 
@@ -25,6 +32,12 @@ CPU_NOTE = (
     "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, "
     "and the stages run one after the other"
 )
+QUEUE_CAPACITY = 2
+"""Mini-batches that a queue of the overlapped executor holds (DSP, section 5)."""
+RUN_S = 1e7
+"""Longest run of several ranks, in seconds."""
+COLLECTIVE_S = 1800.0
+"""Longest wait of a rank for its peers. A rank that dies ends the run at once; this is for one that hangs."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +81,21 @@ def prepare(
     sampler: Any = None,
     pick: str | None = None,
     kernel: str | None = None,
+    executor: str | None = None,
+    workers: int = 1,
+    capacity: int | None = None,
+    rank: Any = None,
     **model_options: Any,
 ) -> Prepared:
-    """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments."""
+    """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
+
+    ``rank``: one of several that each run this and train together.
+    """
     import torch
 
     chosen, pick = find(system), optional(choice, "pick", pick, PICKS)
+    choice("executor", executor, (None, *EXECUTORS))
+    workers, capacity = whole("workers", workers, 1, 64), optional(whole, "capacity", capacity, 1, 2**31 - 1)
     check_graph(graph)
     device = runtime.resolve_device(device)
     _check_data(graph)
@@ -98,7 +120,7 @@ def prepare(
     if device == "cuda":
         reset_pools()
     begin = time.perf_counter()
-    notes = [CPU_NOTE] if device == "cpu" else []
+    notes = [_cpu_note(executor)] if device == "cpu" else []
     name = model if isinstance(model, str) else type(model).__name__
     if sampler is None:
         sampler = make_sampler(graph, name, chosen, fanouts, device, seed, weighted, pick)
@@ -108,17 +130,8 @@ def prepare(
         )
     torch.manual_seed(seed)
     if isinstance(model, str):
-        from gnnsample_lab.compute.models import make_model
-
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
-        model = make_model(
-            model, graph.num_features, hidden, graph.num_classes, num_layers=len(sampler.fanouts), kernel=kernel,
-            **model_options,
-        )  # fmt: skip
-    elif model_options or kernel:
-        unknown = ", ".join([*model_options, *(["kernel"] if kernel else [])])
-        raise ValueError(f"{unknown} apply to models chosen by name (got a {type(model).__name__})")
-    model = model.to(device)
+    model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
     sizing = Sizing(cache_ratio, capacity_bytes)
     sources = feature_sources(
@@ -130,12 +143,23 @@ def prepare(
         order = None if reorder == "none" else reorder
     trainer = Trainer(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
-        executor=chosen.executor, reorder=order, window=window, plain_features=sources.plain, progress=progress,
+        executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
+        progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
     )  # fmt: skip
+    if order is not None and trainer.order is None:
+        notes.append("mini-batches keep their order: several ranks would not agree on another one")
+    if workers > trainer.workers:
+        notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
     settings = {
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
-        "reorder": order, "window": window, "match": sources.matched, "kernel": kernel,
+        "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
         "executor": trainer.executor, "transfer": sources.transfer,
+        "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
+    }  # fmt: skip
+    trainer.settings = {
+        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
+        "batch_size": batch_size, "fanouts": list(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
+        "train": len(trainer.seeds),
     }  # fmt: skip
     setup_us = (time.perf_counter() - begin) * 1e6
     return Prepared(chosen, trainer, setup_us, sources.ratio, tuple(notes), settings)
@@ -160,13 +184,23 @@ def train(
     progress: bool = True,
     weighted: bool = False,
     sampler: Any = None,
+    executor: str | None = None,
+    ranks: int | Ranks = 1,
+    workers: int = 1,
+    capacity: int | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_steps: int | None = None,
+    resume: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> TrainResult:
-    """Train a model by sampling on one device, as one of ``lab.systems()`` does.
+    """Train a model by sampling, as one of ``lab.systems()`` does, on one device or on several ranks.
 
     For the same ``seed`` every system trains on the same seeds with the same batch ids from the same initial weights;
     with the same ``pick`` the samples are the same too. Loss curves then differ by floating-point noise only (and, for
-    systems that reorder, by the order within a window).
+    systems that reorder, by the order within a window). The executor decides only what overlaps.
+
+    Several ranks take slices of every mini-batch, sample them from the whole graph, and add up their gradients: a step
+    is that of one device, up to rounding (without dropout, whose masks differ).
 
     Args:
         graph: with ``feat``, ``label`` and ``splits["train"]``; the features may stay in host memory.
@@ -188,40 +222,172 @@ def train(
         progress: show progress bars.
         weighted: draw neighbours in proportion to ``graph.edge_weight``.
         sampler: a sampler of one's own; its seed and fanouts count then.
+        executor: how stages overlap; None for what the system does. ``"serial"``; ``"thread"`` (one that prepares) and
+            ``"streams"``, on a GPU; ``"overlapped"``: a worker a stage and queues between them (DSP, section 5), on a
+            CPU too.
+        ranks: processes to start, each with a GPU where there are as many, else on CPUs; or warm
+            ``lab.distributed.Ranks``, which keep their device.
+        workers: of ``"overlapped"``: samplers, and loaders (DSP rejects more than 1, section 5).
+        capacity: of ``"overlapped"``: mini-batches that a queue holds; None for 2.
+        checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
+        checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
+        resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
+            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
 
     Raises:
         TypeError: an argument of the wrong kind; the message names it.
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed.
         LookupError: no such system.
-        RuntimeError: ``device="cuda"`` without a usable GPU.
+        RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
+        RankError: a rank failed or died; all have ended, and the message names rank and stage.
+        FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
-    import torch
 
     check_graph(graph)
     _check_data(graph)
-    epochs = whole("epochs", epochs, 1, 2**20)
+    given = {
+        "model": model, "system": system, "batch_size": batch_size, "fanouts": fanouts, "hidden": hidden, "lr": lr,
+        "seed": seed, "cache_ratio": cache_ratio, "capacity_bytes": capacity_bytes, "reorder": reorder,
+        "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
+        "workers": workers, "capacity": capacity, **options,
+    }  # fmt: skip
+    saving = optional(checked_path, "checkpoint", checkpoint)
+    source = optional(checked_path, "resume", resume)
+    steps = optional(whole, "checkpoint_steps", checkpoint_steps, 1, 2**31 - 1)
+    saving = source if saving is None else saving
+    if steps is not None and saving is None:
+        raise ValueError(f"checkpoint_steps needs checkpoint, the file to write to (got {steps})")
     split = _evaluation_split(graph, evaluate)
+    job: dict[str, Any] = {
+        "given": given, "epochs": whole("epochs", epochs, 1, 2**20), "split": split,
+        "checkpoint": None if saving is None else saving.resolve(), "checkpoint_steps": steps or 0,
+        "resume": None if source is None else source.resolve(),
+    }  # fmt: skip
+    if isinstance(ranks, Ranks) or whole("ranks", ranks, 1, MAX_RANKS) > 1:
+        return _train_on_ranks(graph, job, ranks, device)
     device = runtime.resolve_device(device)
-    generators = range(torch.cuda.device_count()) if device == "cuda" else ()
-    with torch.random.fork_rng(devices=generators), shared_stream(device):
-        ready = prepare(
-            graph, model, system, batch_size=batch_size, fanouts=fanouts, hidden=hidden, lr=lr, seed=seed,
-            device=device, cache_ratio=cache_ratio, capacity_bytes=capacity_bytes, reorder=reorder, window=window,
-            progress=progress, weighted=weighted, sampler=sampler, **options,
-        )  # fmt: skip
-        trainer, records, accuracy = ready.trainer, [], []
-        torch.manual_seed(seed)  # dropout does not depend on what the preparation drew
-        for number in range(epochs):
-            records.append(trainer.epoch(number))
-            if split:
-                accuracy.append(trainer.evaluate(split))
+    ready, records, accuracy = run_epochs(graph, {**job, "device": device})
+    trainer = ready.trainer
     place = runtime.device_name() if device == "cuda" else "the CPU"
     return TrainResult(
-        ready.system.name, model if isinstance(model, str) else type(model).__name__, graph.title, device,
-        f"measured on {place}", trainer.losses, trainer.batch_ids, accuracy, split or "", records, ready.setup_us,
-        ready.cache_ratio, ready.notes, ready.settings, trainer.model,
+        ready.system.name, _name(model), graph.title, device, f"measured on {place}", trainer.losses,
+        trainer.batch_ids, accuracy, job["split"] or "", records, ready.setup_us, ready.cache_ratio, ready.notes,
+        ready.settings, trainer.model, resumed=trainer.resumed,
     )  # fmt: skip
+
+
+def run_epochs(
+    graph: Graph, job: dict[str, Any], rank: Any = None
+) -> tuple[Prepared, list[EpochRecord], list[float]]:
+    """Prepare a system and train it as ``job`` says, on this process's device; one of several ranks, or alone."""
+    import torch
+
+    given, device = job["given"], job["device"]
+    seed = checked_seed(given["seed"])
+    generators = range(torch.cuda.device_count()) if device == "cuda" else ()
+    records: list[EpochRecord] = []
+    accuracy: list[float] = []
+    with torch.random.fork_rng(devices=generators), shared_stream(device):
+        ready = prepare(graph, device=device, rank=rank, **given)
+        trainer = ready.trainer
+        torch.manual_seed(seed)  # dropout does not depend on what the preparation drew
+        if job["resume"] is not None:
+            trainer.resume(job["resume"])
+        trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
+        for number in range(job["epochs"]):
+            if not len(trainer.plan(number)):
+                continue  # the run that is resumed had done all of it
+            records.append(trainer.epoch(number))
+            if job["split"]:
+                accuracy.append(trainer.evaluate(job["split"]))
+    if not records:
+        raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
+    return ready, records, accuracy
+
+
+def _train_on_ranks(graph: Graph, job: dict[str, Any], ranks: int | Ranks, device: str) -> TrainResult:
+    given = job["given"]
+    model = given["model"]
+    _check_for_ranks(graph, given)
+    with contextlib.ExitStack() as stack:
+        if isinstance(ranks, Ranks):
+            crew = ranks
+        else:
+            choice("device", device, DEVICES)
+            crew = stack.enter_context(
+                Ranks(ranks, device=device, timeout_s=RUN_S, collective_timeout_s=COLLECTIVE_S)
+            )
+        folder = stack.enter_context(several.shared_graph(graph))
+        parts = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
+    first = parts[0]
+    place = "cpu" if crew.backend == "gloo" else "cuda"
+    where = f"{crew.ranks} CPU processes" if place == "cpu" else f"{crew.ranks} x {runtime.device_name()}"
+    kernel = first["settings"]["kernel"]
+    if isinstance(model, str):
+        layers = len(first["settings"]["fanouts"])
+        network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given))
+    else:
+        network = model
+    network.load_state_dict(first["weights"])
+    return TrainResult(
+        find(given["system"]).name, _name(model), graph.title, place, f"measured on {where}", first["losses"],
+        first["batch_ids"], first["accuracy"], job["split"] or "", several.merged_epochs(parts),
+        max(part["setup_us"] for part in parts), first["ratio"], first["notes"], first["settings"], network,
+        ranks=crew.ranks, resumed=first["resumed"],
+    )  # fmt: skip
+
+
+def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
+    """Name wrong arguments here, before any rank starts."""
+    if given["sampler"] is not None:
+        expand = getattr(getattr(given["sampler"], "spec", None), "expand", "frontier")
+        if expand != "frontier":
+            raise ValueError(
+                f"ranks: slices of a mini-batch need expand='frontier' (got a sampler with expand={expand!r})"
+            )
+        raise ValueError(
+            "sampler cannot be given with several ranks: each makes its own (set fanouts, pick, weighted)"
+        )
+    small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "progress": False}
+    if given["capacity_bytes"] is not None:
+        num_bytes("capacity_bytes", given["capacity_bytes"])
+    Sizing(given["cache_ratio"], given["capacity_bytes"])
+    if not isinstance(given["model"], str):
+        small["model"] = copy.deepcopy(given["model"])
+    prepare(graph.to("cpu") if graph.device != "cpu" else graph, device="cpu", **small)
+
+
+def _model_options(given: dict[str, Any]) -> dict[str, Any]:
+    named = set(inspect.signature(prepare).parameters)
+    return {name: value for name, value in given.items() if name not in named}
+
+
+def _name(model: Any) -> str:
+    return model if isinstance(model, str) else type(model).__name__
+
+
+def built_model(
+    model: Any, graph: Any, hidden: int, num_layers: int, kernel: str | None, options: dict[str, Any]
+) -> Any:
+    """The model of that name, or ``model`` itself."""
+    if isinstance(model, str):
+        from gnnsample_lab.compute.models import make_model
+
+        return make_model(
+            model, graph.num_features, hidden, graph.num_classes, num_layers=num_layers, kernel=kernel or "auto",
+            **options,
+        )  # fmt: skip
+    if options or kernel:
+        unknown = ", ".join([*options, *(["kernel"] if kernel else [])])
+        raise ValueError(f"{unknown} apply to models chosen by name (got a {type(model).__name__})")
+    return model
+
+
+def _cpu_note(executor: str | None) -> str:
+    if executor == "overlapped":
+        return "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, and threads share the cores"
+    return CPU_NOTE
 
 
 def make_sampler(

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab import Graph
+from gnnsample_lab.distributed.ranks.run import Ranks
 
 
 def learnable_graph(num_nodes: int = 600, num_classes: int = 4, multi_label: bool = False) -> Graph:
@@ -48,3 +50,10 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def three_ranks() -> Iterator[Ranks]:
+    """Three Gloo ranks for the tests of a process; one that fails ends them, and the next starts new ones."""
+    with lab.distributed.Ranks(3, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
+        yield ranks

@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gnnsample_lab.pipeline import executors  # noqa: E402
-from gnnsample_lab.pipeline.executors import Ready  # noqa: E402
+from gnnsample_lab.pipeline.clock import StageClock  # noqa: E402
+from gnnsample_lab.pipeline.executors import Ready, Sampled  # noqa: E402
 
 
 class Books:
@@ -66,6 +67,8 @@ class Memory:
 class FakeStages:
     """Ten mini-batches in windows of up to ``ahead``."""
 
+    device, workers, capacity = "cuda", 1, 2
+
     def __init__(
         self, books: Books, main: FakeStream, count: int = 10, ahead: int = 4, fail_at: int = -1
     ) -> None:
@@ -76,17 +79,18 @@ class FakeStages:
             ahead,
             fail_at,
         )
+        self.clock, self.queues = StageClock("cpu"), {}
 
     def allocate(self) -> Memory:
         return Memory(self.books, getattr(self.books.here, "stream", self.main), self.main)
 
-    def sample_window(self) -> list[Any]:
+    def sample_window(self, sampler: int = 0) -> list[Any]:
         window, self.left = self.left[: self.ahead], self.left[self.ahead :]
         made = []
         for number in window:
             batch = self.allocate()
             batch.number = number  # type: ignore[attr-defined]
-            made.append((batch, None))
+            made.append(Sampled(batch, None, number))
         return made
 
     def extract(self, marked: Any) -> Ready:
@@ -140,14 +144,14 @@ def test_every_batch_arrives_once_and_in_order(name, ahead, world):
 
 
 @pytest.mark.parametrize("stop_after", [None, 1, 5])
-@pytest.mark.parametrize("name", ["thread", "streams"])
+@pytest.mark.parametrize("name", ["thread", "streams", "overlapped"])
 def test_nothing_is_freed_while_a_training_step_may_read_it(name, stop_after, world):
     consume(name, world, FakeStages(*world, ahead=3), stop_after)
     if stop_after is None:  # else the test itself holds the last one
         assert world[0].violations == []
 
 
-@pytest.mark.parametrize("name", ["thread", "streams"])
+@pytest.mark.parametrize("name", ["thread", "streams", "overlapped"])
 def test_the_books_would_show_a_missing_wait(name, world, monkeypatch):
     def careless(self, keep, stream):
         while len(self._entries) > keep:

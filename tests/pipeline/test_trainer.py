@@ -175,7 +175,7 @@ def test_no_second_thread_while_the_lock_of_the_sampler_is_held(graph, monkeypat
 
     def run(name, stages):
         asked.append(name)
-        return iter(())
+        return (nothing for nothing in ())
 
     monkeypatch.setattr(executors, "run", run)
     trainer = make_trainer(graph)

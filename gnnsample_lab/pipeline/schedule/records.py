@@ -73,12 +73,13 @@ def times_of(result: Any, *, batches: int | None = None) -> StageTimes:
         raise TypeError(f"result must be a training run with an epoch (got {checks.shown(result)})")
     if epoch.num_batches < 1:
         raise ValueError(f"result must have trained on mini-batches (got {epoch.num_batches})")
-    count = 1e6 * epoch.num_batches
+    tasks = getattr(epoch, "tasks", 0) or epoch.num_batches  # of several ranks: slices
+    count = 1e6 * tasks
     return stage_times(
         (epoch.sample_us + epoch.reorder_us) / count,
         epoch.extract_us / count,
         epoch.train_us / count,
-        batches=epoch.num_batches if batches is None else batches,
+        batches=tasks if batches is None else batches,
         source=f"{result.system}, {result.model}, {result.graph}; {result.origin}",
     )
 

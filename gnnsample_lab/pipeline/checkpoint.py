@@ -1,0 +1,57 @@
+"""Where a run that ended early goes on: weights, optimiser, and which mini-batches they have seen."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnsample_lab.graph.errors import CorruptDataError
+
+FORMAT, VERSION = "gnnsample_lab checkpoint", 1
+
+
+def save(path: Path, state: Mapping[str, Any]) -> None:
+    """Write ``state`` (tensors, numbers, text, lists and dicts of them) as ``path``, which is whole at all times."""
+    import torch
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a checkpoint that was written under the same settings; nothing but data is unpickled.
+
+    Raises:
+        FileNotFoundError: no such file.
+        CorruptDataError: it is no checkpoint.
+        ValueError: it was written under other settings; the message names the first.
+    """
+    import torch
+
+    if not path.is_file():
+        raise FileNotFoundError(f"resume: there is no checkpoint {path}")
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if (state["format"], state["version"]) != (FORMAT, VERSION):
+            raise ValueError("another format")
+        found = dict(state["settings"])
+    except Exception as error:
+        raise CorruptDataError(f"{path} is no checkpoint of this library ({error})") from error
+    for name, value in settings.items():
+        if found.get(name) != value:
+            raise ValueError(
+                f"resume: {path} was written with {name}={found.get(name)!r}, and this run has {name}={value!r}"
+            )
+    return dict(state)

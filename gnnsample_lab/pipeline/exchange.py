@@ -1,0 +1,158 @@
+"""Gradients of several ranks added up, so that a step is that of one device on all of their seeds.
+
+Each rank computes the gradient of the *sum* of its seeds' losses. Sums of gradients, losses and seeds travel in one
+all-reduce; their quotient is the gradient of the mean, however many seeds each rank has. A rank without seeds joins
+with zeros. All replicas of the model make the same update and stay equal, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Round(NamedTuple):
+    """An update: batch ids, and beside each the sum of its losses and the seeds in it, a tensor ``[len(ids), 2]``."""
+
+    batch_ids: list[int]
+    sums: Any
+
+
+class Gradients:
+    """Sums over the ranks of a process group.
+
+    Args:
+        model: whose gradients; all ranks have the same parameters.
+        group: process group on the device of the model.
+    """
+
+    def __init__(self, model: Any, group: Any) -> None:
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.group = group
+
+    def pack(self, loss_sum: Any, weight: Any, index: int = 0, count: int = 1) -> Any:
+        """One flat tensor of what this rank has: gradients; sum of losses and seeds at place ``index`` of ``count``."""
+        import torch
+
+        sums = torch.zeros(count, 2, dtype=loss_sum.dtype, device=loss_sum.device)
+        sums[index, 0], sums[index, 1] = loss_sum.detach(), weight
+
+        parts = [
+            (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(loss_sum.dtype)
+            for p in self.parameters
+        ]
+        return torch.cat([*parts, sums.reshape(-1)])
+
+    def unpack(self, flat: Any, count: int = 1) -> Any:
+        """Put the gradients of the mean in place; returns the sums of losses and seeds, ``[count, 2]``."""
+        sums = flat[len(flat) - 2 * count :].view(count, 2)
+        weight = sums[:, 1].sum().clamp(min=1)
+        at = 0
+        for p in self.parameters:
+            p.grad = (flat[at : at + p.numel()] / weight).view_as(p).to(p.dtype)
+            at += p.numel()
+        return sums
+
+
+class SliceExchange:
+    """Synchronous steps of ranks that train on slices of the same mini-batches.
+
+    Args:
+        model, optimizer: of this rank. group: process group on their device.
+    """
+
+    def __init__(self, model: Any, optimizer: Any, group: Any) -> None:
+        self._gradients, self._optimizer = Gradients(model, group), optimizer
+
+    def step(self, loss_sum: Any, weight: Any) -> Any:
+        """An update with the gradients that the model has; the loss over all ranks, a tensor."""
+        import torch.distributed as dist
+
+        flat = self._gradients.pack(loss_sum, weight)
+        dist.all_reduce(flat, group=self._gradients.group)
+        sums = self._gradients.unpack(flat)
+        self._optimizer.step()
+        return sums[0, 0] / sums[0, 1].clamp(min=1)
+
+
+class RoundExchange:
+    """Updates of trainers each of which trains on mini-batches of its own, as they come.
+
+    In a round each trainer contributes a mini-batch or nothing. With ``staleness`` 0 a trainer goes on when all have
+    contributed. Else it may be so many rounds ahead of the slowest: updates arrive later, in the same order everywhere.
+    None sets no bound; all updates are made at the end of the epoch at the latest.
+
+    Args:
+        model, optimizer: of this rank.
+        group: process group of the trainers on the model's device.
+        control: their Gloo group, for who trained on what.
+        index, count: of this trainer, of how many.
+        staleness: see above.
+        applied: is told of each update that was made.
+    """
+
+    def __init__(
+        self, model: Any, optimizer: Any, group: Any, control: Any, index: int, count: int,
+        staleness: int | None = 0, applied: Callable[[Round], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._gradients, self._optimizer, self._control = Gradients(model, group), optimizer, control
+        self._index, self._count, self.staleness = index, count, staleness
+        self._applied = applied or (lambda _: None)
+        self._pending: deque[tuple[Any, Any, Any, Any]] = deque()
+        self._like = self._gradients.parameters[0]
+
+    def step(self, batch_id: int, loss_sum: Any, weight: Any) -> None:
+        """Contribute mini-batch ``batch_id``, whose gradients the model has."""
+        self._start(batch_id, loss_sum, weight, False)
+        while self._pending and (
+            (self.staleness is not None and len(self._pending) > self.staleness) or self._is_done()
+        ):
+            self._apply()
+
+    def idle(self, ended: bool) -> bool:
+        """Contribute nothing. True when all trainers have ended: then all updates have been made.
+
+        Args:
+            ended: this trainer will contribute no more.
+        """
+        zero = self._like.new_zeros(())
+        for p in self._gradients.parameters:
+            p.grad = None
+        self._start(-1, zero, zero, ended)
+        over = False
+        while self._pending:
+            over = self._apply()
+        return over
+
+    def drain(self) -> None:
+        """Make all updates that are under way; all trainers call it after the same round."""
+        while self._pending:
+            self._apply()
+
+    def _start(self, batch_id: int, loss_sum: Any, weight: Any, ended: bool) -> None:
+        import torch
+        import torch.distributed as dist
+
+        flat = self._gradients.pack(loss_sum, weight, self._index, self._count)
+        work = dist.all_reduce(flat, group=self._gradients.group, async_op=True)
+        told = torch.zeros(self._count, 2, dtype=torch.int64)
+        told[self._index] = torch.tensor([batch_id + 1, int(ended)])
+        told_work = dist.all_reduce(told, group=self._control, async_op=True)
+        self._pending.append((work, flat, told_work, told))
+
+    def _is_done(self) -> bool:
+        work, _, told_work, _ = self._pending[0]
+        return bool(work.is_completed() and told_work.is_completed())
+
+    def _apply(self) -> bool:
+        """Make the oldest update. True when all trainers had ended."""
+        work, flat, told_work, told = self._pending.popleft()
+        told_work.wait()
+        work.wait()
+        here = told[:, 0] > 0
+        if bool(here.any()):
+            sums = self._gradients.unpack(flat, self._count)
+            self._optimizer.step()
+            self._applied(Round((told[here, 0] - 1).tolist(), sums[here.to(sums.device)]))
+        return int(told[:, 1].sum()) == self._count

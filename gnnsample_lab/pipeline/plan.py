@@ -1,0 +1,118 @@
+"""Which mini-batches of an epoch a rank samples: all of each, or its slice of the seeds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import streams
+from gnnsample_lab.device.arrays import merge_duplicates
+
+
+@dataclass(frozen=True, eq=False)
+class NoBatch:
+    """A rank's slice of a mini-batch where the slice has no seed: nothing is sampled, and the rank goes along."""
+
+    batch_id: int
+    node_ids: Any = ()
+    seeds: Any = ()
+    num_edges: int = 0
+    ready: Any = streams.DONE
+
+
+def equal_slice(seeds: Any, index: int, count: int) -> Any:
+    """Slice ``index`` of ``count`` of distinct seeds; sizes differ by one at most, and some may be empty."""
+    distinct = merge_duplicates(seeds)[0]
+    begin, end = (len(distinct) * i // count for i in (index, index + 1))
+    return distinct[begin:end]
+
+
+class EpochPlan:
+    """Hands out the mini-batches of an epoch, in order, to whoever is to sample the next.
+
+    A mini-batch of several ranks has one batch id. Each rank samples its slice of the seeds, and what the ranks sample
+    together is the sample of one device, since picks depend on batch id and vertex alone.
+
+    Args:
+        epoch: an :class:`~gnnsample_lab.minibatch.epoch.EpochIterator`.
+        samplers: each is used by one worker.
+        index, count: which of how many slices of each mini-batch; one slice is all of it.
+        without: batch ids to leave out, such as those that have been trained.
+
+    Attributes:
+        batch_ids: of the mini-batches, in order.
+    """
+
+    def __init__(
+        self,
+        epoch: Any,
+        samplers: Sequence[Any],
+        index: int = 0,
+        count: int = 1,
+        without: Collection[int] = (),
+    ) -> None:
+        self._epoch, self._samplers, self._index, self._count = epoch, samplers, index, count
+        first, left_out = epoch.first_batch_id, set(without)
+        self.batch_ids = [first + i for i in range(len(epoch)) if first + i not in left_out]
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.batch_ids)
+
+    def take(self, count: int) -> range:
+        """Places of the next ``count`` mini-batches; fewer, then none, at the end."""
+        with self._lock:
+            first = self._taken
+            self._taken = min(first + count, len(self.batch_ids))
+            return range(first, self._taken)
+
+    def seeds(self, batch_id: int) -> Any:
+        """Seeds that this rank samples for; may be empty."""
+        seeds = self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)
+        return seeds if self._count == 1 else equal_slice(seeds, self._index, self._count)
+
+    def sample(self, places: range, sampler: int = 0) -> list[Any]:
+        """Mini-batches at ``places``, with consecutive batch ids sampled together."""
+        found: list[Any] = []
+        tasks = [(batch_id, self.seeds(batch_id)) for batch_id in self.batch_ids[places.start : places.stop]]
+        for is_some, group in _runs(tasks):
+            if is_some:
+                found += self._samplers[sampler].sample_many([seeds for _, seeds in group], group[0][0])
+            else:
+                found += [NoBatch(batch_id) for batch_id, _ in group]
+        for batch in found:
+            batch.ready.order()
+        return found
+
+
+def _runs(tasks: Sequence[tuple[int, Any]]) -> Iterator[tuple[bool, list[tuple[int, Any]]]]:
+    """Tasks with consecutive ids, all of which have seeds or none."""
+    for (_, is_some), run in groupby(enumerate(tasks), key=lambda at: (at[1][0] - at[0], len(at[1][1]) > 0)):
+        yield is_some, [task for _, task in run]
+
+
+def copies_of(sampler: Any, count: int) -> list[Any]:
+    """``sampler`` and ``count - 1`` like it, each with scratch memory of its own where it can be made anew."""
+    from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+    if type(sampler) is not NeighborSampler:
+        return [sampler] * count
+    s, spec = sampler, sampler.spec
+    return [sampler] + [
+        NeighborSampler(
+            s.graph, spec.fanouts, strategy=s.strategy, pick=spec.pick, weighted=spec.weighted,
+            replace=spec.replace, expand=spec.expand, device=s.device, seed=spec.seed, id_map=s.id_map,
+        )
+        for _ in range(count - 1)
+    ]  # fmt: skip
+
+
+def labelled(label: Any, seeds: Any) -> int:
+    """How many of the seeds a loss counts: those with a label, all of them for multi-label data."""
+    return len(seeds) if label.ndim == 2 else int(np.count_nonzero(np.asarray(label[seeds]) >= 0))

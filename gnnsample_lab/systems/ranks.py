@@ -1,0 +1,65 @@
+"""``lab.train`` on several ranks: the graph as files that all of them map, one job for each, one result."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gnnsample_lab.graph import cache, roots
+from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.pipeline.records import EpochRecord, merged
+
+Part = dict[str, Any]
+"""What a rank hands back: records, losses, weights."""
+
+
+@contextlib.contextmanager
+def shared_graph(graph: Graph) -> Iterator[Path]:
+    """A folder from which every process of this host maps ``graph``: its cache folder, else a copy for the while."""
+    folder = cache.folder_of(graph)
+    if folder is not None:
+        yield folder
+        return
+    place = roots.cache_folder(roots.data_root())
+    base = Path(tempfile.mkdtemp(prefix="lab-train-", dir=place))
+    try:
+        on_host = graph.to("cpu") if graph.device != "cpu" else graph
+        cache.write(base / "graph", on_host, "")
+        yield base / "graph"
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def open_shared(folder: Path) -> Graph:
+    """The graph of :func:`shared_graph`, in a rank."""
+    graph = cache.open_graph(folder)
+    if graph is None:
+        raise RuntimeError(f"the graph that the ranks share is not in {folder} any more")
+    return graph
+
+
+def train_slices(rank: Any, folder: Path, job: dict[str, Any]) -> Part:
+    """On a rank: train on its slices of all mini-batches."""
+    from .train import run_epochs
+
+    graph = open_shared(folder)
+    device = "cpu" if rank.backend == "gloo" else "cuda"
+    with rank.stage("train"):
+        ready, records, accuracy = run_epochs(graph, {**job, "device": device}, rank)
+    trainer = ready.trainer
+    first = rank.index == 0
+    return {
+        "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
+        "settings": ready.settings, "losses": trainer.losses if first else [],
+        "batch_ids": trainer.batch_ids if first else [], "accuracy": accuracy, "resumed": trainer.resumed,
+        "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
+    }  # fmt: skip
+
+
+def merged_epochs(parts: list[Part]) -> list[EpochRecord]:
+    """One record an epoch of what all ranks recorded."""
+    return [merged(list(epochs)) for epochs in zip(*(part["records"] for part in parts), strict=True)]

@@ -1,0 +1,198 @@
+"""Several ranks train as one device does: gradients, losses, accuracy; checkpoints and their resumption."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
+from gnnsample_lab.graph.errors import CorruptDataError
+from gnnsample_lab.pipeline.features import CachedSource
+from gnnsample_lab.pipeline.trainer import Trainer
+from gnnsample_lab.systems import ranks as several
+from tests.pipeline.conftest import learnable_graph
+
+torch = pytest.importorskip("torch")
+
+QUICK: dict[str, Any] = {
+    "system": "gnnlab", "fanouts": (3, 4), "hidden": 16, "batch_size": 64, "lr": 0.01, "device": "cpu",
+    "progress": False,
+}  # fmt: skip
+
+
+def few_seeds(count: int, unlabelled: int = 0) -> Graph:
+    graph = learnable_graph()
+    label = graph.label.copy()
+    label[graph.splits["train"][:unlabelled]] = -1
+    splits = {**graph.splits, "train": graph.splits["train"][:count]}
+    return Graph(graph.indptr, graph.indices, feat=graph.feat, label=label, splits=splits, name="few")
+
+
+def double_trainer(graph: Graph, model: str, rank: Any = None) -> Trainer:
+    class Double(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = make_model(model, graph.num_features, 16, graph.num_classes, num_layers=2).double()
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            return self.inner(blocks, x.double())
+
+    sampler = NeighborSampler(graph, [3, 4], device="cpu", seed=2)
+    cache = FeatureCache(graph.feat, graph.out_degrees(), ratio=0.3, device="cpu")
+    torch.manual_seed(0)
+    # Plain descent: Adam divides by the gradient's size, so that it would blow up the noise of tiny ones.
+    network = Double()
+    return Trainer(
+        graph, sampler, CachedSource(cache), network, batch_size=len(graph.splits["train"]), device="cpu",
+        optimizer=torch.optim.SGD(network.parameters(), lr=0.1), rank=rank,
+    )  # fmt: skip
+
+
+def one_step(graph: Graph, model: str, rank: Any = None) -> tuple[float, list[np.ndarray]]:
+    trainer = double_trainer(graph, model, rank)
+    trainer.epoch(0)
+    return trainer.losses[0], [p.grad.numpy() for p in trainer.model.parameters()]
+
+
+def step_on_rank(rank: Any, seeds: int, model: str) -> tuple[float, list[np.ndarray], int]:
+    with rank.zero_first():
+        graph = few_seeds(seeds, unlabelled=1)
+    loss, gradients = one_step(graph, model, rank)
+    return loss, gradients, rank.world_size
+
+
+@pytest.mark.parametrize(("seeds", "world", "model"), [(60, 3, "sage"), (5, 2, "gat"), (2, 3, "gcn")])
+def test_a_step_has_the_gradients_of_one_device(three_ranks, seeds, world, model):
+    loss, expected = one_step(few_seeds(seeds, unlabelled=1), model)
+    found = three_ranks.run(step_on_rank, seeds, model, world=world)
+    assert [size for _, _, size in found] == [world] * world
+    for at, gradients, _ in found:
+        assert at == pytest.approx(loss, abs=1e-10)
+        for mine, theirs in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
+            assert np.abs(theirs).max() > 1e-6
+
+
+@pytest.mark.parametrize("executor", ["serial", "overlapped"])
+def test_losses_and_accuracy_of_an_epoch_are_those_of_one_device(graph, three_ranks, executor):
+    expected = lab.train(graph, epochs=2, **QUICK)
+    found = lab.train(graph, epochs=2, ranks=three_ranks, executor=executor, **QUICK)
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+    assert found.accuracy == pytest.approx(expected.accuracy, abs=0.02)
+    assert found.ranks == 3 and found.settings["ranks"] == 3 and "3 CPU processes" in found.origin
+    record = found.epochs[0]
+    assert (record.num_batches, record.tasks) == (5, 15)
+    assert {(e.rank, e.batch) for e in record.events if e.stage == "train"} == {
+        (r, b) for r in range(3) for b in range(5)
+    }
+    assert record.num_edges >= expected.epochs[0].num_edges  # what two slices reach is sampled twice
+    for mine, theirs in zip(found.network.parameters(), expected.network.parameters(), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-3, rtol=0)
+
+
+def test_ranks_without_seeds_go_along(three_ranks):
+    few = few_seeds(7)
+    options = {**QUICK, "batch_size": 2, "evaluate": False}
+    expected = lab.train(few, **options)
+    found = lab.train(few, ranks=three_ranks, **options)
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def test_a_system_that_reorders_keeps_the_order_on_ranks(graph, three_ranks):
+    found = lab.train(graph, ranks=three_ranks, evaluate=False, **{**QUICK, "system": "fastgl"})
+    assert found.batch_ids == list(range(5))
+    assert any("keep their order" in note for note in found.notes)
+
+
+def test_what_ranks_cannot_do_is_named(graph, three_ranks):
+    union = NeighborSampler(graph, [3, 4], device="cpu", expand="new")
+    with pytest.raises(ValueError, match=r"expand='frontier' \(got a sampler with expand='new'\)"):
+        lab.train(graph, sampler=union, ranks=2, **QUICK)
+    with pytest.raises(ValueError, match="kernel must be one of"):
+        lab.train(graph, kernel="nope", ranks=2, **QUICK)
+    with pytest.raises(ValueError, match="ranks must be"):
+        lab.train(graph, ranks=0, **QUICK)
+
+
+# ---- checkpoints -------------------------------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    step, done = Trainer.step, []
+
+    def counted(self: Trainer, batch: Any, x: Any) -> Any:
+        if len(done) == steps:
+            raise Interrupted
+        done.append(1)
+        return step(self, batch, x)
+
+    monkeypatch.setattr(Trainer, "step", counted)
+
+
+@pytest.mark.parametrize("executor", ["serial", "overlapped"])
+def test_a_resumed_run_ends_as_one_that_was_not_interrupted(graph, tmp_path, monkeypatch, executor):
+    options = {**QUICK, "epochs": 3, "executor": executor, "dropout": 0.2}
+    expected = lab.train(graph, **options)
+    file = tmp_path / "run" / "checkpoint.pt"
+    with monkeypatch.context() as patch:
+        stop_after(patch, 9)
+        with pytest.raises(Interrupted):
+            lab.train(graph, checkpoint=file, checkpoint_steps=3, **options)
+    found = lab.train(graph, resume=file, **options)
+    assert found.resumed == 9
+    assert found.batch_ids == expected.batch_ids  # each once
+    assert found.losses == pytest.approx(expected.losses, abs=1e-12)
+    assert found.accuracy == expected.accuracy[1:]
+    assert found.to_frame()["loss"].iloc[-1] == pytest.approx(expected.to_frame()["loss"].iloc[-1])
+    more = lab.train(graph, resume=file, **{**options, "epochs": 4})
+    assert more.resumed == 15 and more.batch_ids == list(range(20))
+    with pytest.raises(ValueError, match="epochs must be more"):
+        lab.train(graph, resume=file, **options)
+
+
+def test_ranks_resume_too(graph, tmp_path, three_ranks):
+    file = tmp_path / "checkpoint.pt"
+    options = {**QUICK, "evaluate": False}
+    lab.train(graph, epochs=1, ranks=three_ranks, checkpoint=file, **options)
+    found = lab.train(graph, epochs=2, ranks=three_ranks, resume=file, **options)
+    expected = lab.train(graph, epochs=2, **options)
+    assert found.batch_ids == expected.batch_ids and found.resumed == 5
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
+    file = tmp_path / "checkpoint.pt"
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        lab.train(graph, resume=file, **QUICK)
+    lab.train(graph, checkpoint=file, evaluate=False, **QUICK)
+    with pytest.raises(ValueError, match="was written with lr=0.01, and this run has lr=0.02"):
+        lab.train(graph, epochs=2, resume=file, **{**QUICK, "lr": 0.02})
+    for content in (b"", b"no checkpoint", file.read_bytes()[:200]):
+        file.write_bytes(content)
+        with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
+            lab.train(graph, resume=file, **QUICK)
+    torch.save({"format": print}, file)  # nothing but data is unpickled
+    with pytest.raises(CorruptDataError):
+        lab.train(graph, resume=file, **QUICK)
+    with pytest.raises(ValueError, match="checkpoint_steps needs checkpoint"):
+        lab.train(graph, checkpoint_steps=2, **QUICK)
+
+
+def test_ranks_map_one_copy_of_the_graph(graph, tmp_path, monkeypatch):
+    monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
+    with several.shared_graph(graph) as folder:
+        assert folder.is_relative_to(tmp_path)
+        mapped = several.open_shared(folder)
+        assert isinstance(mapped.feat, np.memmap) and mapped.digest() == graph.digest()
+        with several.shared_graph(mapped) as again:
+            assert again == folder  # nothing is written anew
+    assert not folder.exists()

@@ -1,0 +1,133 @@
+"""The overlapped executor on a CPU: workers of its own, the same training, and its record."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.pipeline.executors import Sampled, Stages
+from gnnsample_lab.pipeline.plan import EpochPlan, NoBatch, equal_slice
+
+torch = pytest.importorskip("torch")
+
+QUICK: dict[str, Any] = {
+    "system": "gnnlab", "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cpu",
+    "progress": False, "evaluate": False,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def serial(graph):
+    return lab.train(graph, epochs=2, **QUICK)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_it_trains_as_the_serial_one_does(graph, serial, workers):
+    before = threading.active_count()
+    found = lab.train(graph, epochs=2, executor="overlapped", workers=workers, **QUICK)
+    assert found.batch_ids == serial.batch_ids == list(range(20))
+    assert found.losses == serial.losses
+    assert found.epochs[1].rows == serial.epochs[1].rows
+    assert found.settings["executor"] == "overlapped" and found.settings["workers"] == workers
+    assert threading.active_count() == before
+
+
+def test_a_system_that_reuses_rows_keeps_one_loader(graph):
+    options = {**QUICK, "system": "lab", "window": 3}
+    reference = lab.train(graph, **options)
+    found = lab.train(graph, executor="overlapped", workers=2, **options)
+    assert found.losses == reference.losses and found.batch_ids == reference.batch_ids
+    assert found.epochs[0].reused_rows == reference.epochs[0].reused_rows > 0
+    assert found.settings["workers"] == 1 and any("one loader" in note for note in found.notes)
+
+
+def test_its_record_says_who_did_what_when(graph):
+    record = lab.train(graph, executor="overlapped", capacity=1, **QUICK).epochs[0]
+    ids = list(range(10))
+    for stage, worker in (("sample", "sampler"), ("extract", "loader"), ("train", "trainer")):
+        mine = [e for e in record.events if e.stage == stage]
+        assert [e.batch for e in mine] == ids and {e.worker for e in mine} == {worker}
+        assert all(a.end_us <= b.start_us for a, b in itertools.pairwise(mine))
+        assert sum(e.end_us - e.start_us for e in mine) == pytest.approx(record.stage_us[stage])
+    begins = {(e.stage, e.batch): e for e in record.events}
+    for i in ids:
+        assert begins["sample", i].end_us <= begins["extract", i].start_us
+        assert begins["extract", i].end_us <= begins["train", i].start_us
+    assert max(e.end_us for e in record.events) <= record.total_us
+    assert set(record.queues) == {"loader queue", "trainer queue"}
+    for depths in record.queues.values():
+        assert max(d for _, d in depths) == 1 and depths[-1][1] == 0
+    assert lab.schedule.times_of(lab.train(graph, **QUICK)).batches == 10
+
+
+def test_stages_do_overlap(graph, monkeypatch):
+    """The loader of a mini-batch is at work while the mini-batch before is trained on, and waits for its end."""
+    training, extracting = threading.Event(), threading.Event()
+    extract = Stages.extract
+
+    def watched(self: Stages, marked: Sampled) -> Any:
+        if marked.place == 1:
+            extracting.set()
+            assert training.wait(60), "training did not begin while the next mini-batch was extracted"
+        return extract(self, marked)
+
+    class Model(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = lab.make_model("gcn", 10, 8, 4, num_layers=2)
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            assert extracting.wait(60)
+            training.set()
+            return self.inner(blocks, x)
+
+    monkeypatch.setattr(Stages, "extract", watched)
+    assert len(lab.train(graph, Model(), executor="overlapped", **QUICK).losses) == 10
+
+
+@pytest.mark.parametrize("stage", ["sample", "extract", "train"])
+def test_an_error_ends_all_workers(graph, monkeypatch, stage):
+    before = threading.active_count()
+    calls = []
+
+    def fail(*_: Any, **__: Any) -> Any:
+        calls.append(1)
+        raise ArithmeticError(f"in {stage}")
+
+    target = {
+        "sample": (EpochPlan, "sample"), "extract": (lab.FeatureCache, "extract"),
+        "train": (torch.optim.Adam, "step"),
+    }[stage]  # fmt: skip
+    monkeypatch.setattr(*target, fail)
+    with pytest.raises(ArithmeticError, match=f"in {stage}"):
+        lab.train(graph, executor="overlapped", **QUICK)
+    assert calls
+    assert threading.active_count() == before
+
+
+def test_slices_are_all_of_a_mini_batch():
+    seeds = np.array([5, 3, 5, 9, 1, 3, 7])
+    for count in (1, 2, 3, 8):
+        slices = [equal_slice(seeds, i, count) for i in range(count)]
+        assert np.concatenate(slices).tolist() == [5, 3, 9, 1, 7]
+        assert max(map(len, slices)) - min(map(len, slices)) <= 1
+
+
+def test_a_plan_leaves_out_and_goes_along(graph):
+    sampler = lab.NeighborSampler(graph, [3], device="cpu", seed=1)
+    epoch = sampler.epoch(graph.splits["train"][:10], 2, epoch=1)
+    plan = EpochPlan(epoch, [sampler], 0, 3, without=[6, 8])
+    assert plan.batch_ids == [5, 7, 9]
+    found = plan.sample(plan.take(2)) + plan.sample(plan.take(2))
+    assert [b.batch_id for b in found] == [5, 7, 9] and plan.take(2) == range(3, 3)
+    assert all(isinstance(b, NoBatch) for b in found)  # two seeds for three ranks: none for the first
+    whole = EpochPlan(epoch, [sampler], without=[6])
+    batches = whole.sample(whole.take(4))
+    for batch in batches:
+        again = sampler.sample(epoch.batch_seeds(batch.batch_id - 5), batch.batch_id)
+        assert batch.canonical() == again.canonical()

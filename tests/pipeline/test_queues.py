@@ -1,0 +1,87 @@
+"""The queue between workers: bounded, ordered, and never in the way of the item that all wait for."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from gnnsample_lab.pipeline.queues import StageQueue, Stopped
+
+LONG_S = 30.0
+
+
+def put_in_thread(queue: StageQueue, *numbers: int) -> threading.Thread:
+    def work() -> None:
+        for number in numbers:
+            queue.put(number, f"item {number}")
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def until_depth(queue: StageQueue, depth: int) -> None:
+    end = time.monotonic() + LONG_S
+    while queue.depths[-1][1] != depth and time.monotonic() < end:
+        time.sleep(0.001)
+    assert queue.depths[-1][1] == depth
+
+
+def test_a_full_queue_holds_its_producer_up() -> None:
+    queue = StageQueue(2)
+    thread = put_in_thread(queue, 0, 1, 2, 3)
+    until_depth(queue, 2)
+    thread.join(0.2)
+    assert thread.is_alive()
+    assert [queue.get() for _ in range(4)] == [f"item {n}" for n in range(4)]
+    thread.join(LONG_S)
+    assert not thread.is_alive()
+    assert max(depth for _, depth in queue.depths) == 2
+
+
+def test_items_leave_in_order_and_the_next_may_always_come_in() -> None:
+    queue = StageQueue(2, producers=2)
+    ahead = put_in_thread(queue, 1, 2, 3)
+    until_depth(queue, 2)  # full, and what is needed has not come
+    late = put_in_thread(queue, 0)
+    late.join(LONG_S)
+    assert not late.is_alive()
+    assert [queue.get() for _ in range(4)] == [f"item {n}" for n in range(4)]
+    ahead.join(LONG_S)
+    queue.close()
+    queue.close()
+    assert queue.get() is None
+
+
+def test_the_end_comes_when_all_producers_have_closed() -> None:
+    queue = StageQueue(2, producers=2)
+    queue.close()
+    put_in_thread(queue, 0).join()
+    queue.close()
+    assert queue.get() == "item 0"
+    assert queue.get() is None
+    assert queue.get() is None
+
+
+def test_whoever_waits_goes_home_when_the_pipeline_stops() -> None:
+    full, empty, seen = StageQueue(1), StageQueue(1), []
+    full.put(0, "item 0")
+
+    def wait(at: StageQueue, put: bool) -> None:
+        try:
+            at.put(1, "item 1") if put else at.get()
+        except (Stopped, ArithmeticError) as error:
+            seen.append(type(error))
+
+    threads = [threading.Thread(target=wait, args=a, daemon=True) for a in ((full, True), (empty, False))]
+    for thread in threads:
+        thread.start()
+    full.stop()
+    empty.stop(ArithmeticError("no rows"))
+    for thread in threads:
+        thread.join(LONG_S)
+    assert sorted(kind.__name__ for kind in seen) == ["ArithmeticError", "Stopped"]
+    with pytest.raises(ArithmeticError):
+        empty.get()
