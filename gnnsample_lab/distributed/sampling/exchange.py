@@ -46,13 +46,17 @@ class Exchange:
             "sizes", np.asarray(counts, dtype=np.int64), np.ones(self.size, int), np.ones(self.size, int)
         )
 
-    def all_to_all(self, kind: str, values: Any, send: Any, receive: Any) -> Any:
+    def all_to_all(
+        self, kind: str, values: Any, send: Any, receive: Any, used: tuple[Any, Any] | None = None
+    ) -> Any:
         """Send ``send[p]`` entries of ``values``, one after another, to each member p; all members call it.
 
         Args:
             kind: of traffic.
             values: one-dimensional, the entries for member 0 first.
             send, receive: entries by member, integers ``[P]``; what others send is known.
+            used: for buffers of fixed size, how many of the entries sent, and a function that tells from what was
+                received how many of those, mean something, integers ``[P]``; the others are counted as padding.
 
         Returns:
             The entries received, member 0's first, of the same dtype.
@@ -62,8 +66,18 @@ class Exchange:
             return values.copy()
         given, back = self._tensor(values)
         out = given.new_empty(int(receive.sum()))
-        self.all_to_all_tensors(kind, out, given, receive, send)
-        return back(out)
+        if used is None:
+            self.all_to_all_tensors(kind, out, given, receive, send)
+            return back(out)
+        self.all_to_all_tensors(None, out, given, receive, send)
+        found, width = back(out), values.dtype.itemsize
+        filled = np.asarray(used[0]), np.asarray(used[1](found))
+        for name, sent, got in ((kind, *filled), ("padding", send - filled[0], receive - filled[1])):
+            self.traffic.send(name, self.members, sent * width, is_message=False)
+            self.traffic.receive(name, self.members, got * width)
+        self.traffic.messages(self.members, send > 0)
+        self.traffic.collectives += 1
+        return found
 
     def all_gather(self, kind: str, values: Any) -> list[Any]:
         """Every member's ``values``, one-dimensional, of lengths that may differ; all members call it."""
@@ -94,15 +108,49 @@ class Exchange:
         self._count(kind, np.full(self.size, values.nbytes), np.full(self.size, values.nbytes))
         return np.asarray(back(given))
 
+    # ---- messages, for "csp-async" ----------------------------------------------------------------------------
+
+    def post(self, kind: str, member: int, values: np.ndarray, tag: int) -> Any:
+        """Send ``values`` to a member without waiting; what is returned has ``wait()``. NumPy on Gloo ranks alone."""
+        import torch
+        import torch.distributed as dist
+
+        self.traffic.send(kind, self.members[member], values.nbytes)
+        tensor = torch.from_numpy(np.ascontiguousarray(values))
+        return _Sent(dist.isend(tensor, int(self.members[member]), group=self.group, tag=tag), tensor)
+
+    def fetch(self, kind: str, member: int, out: np.ndarray, tag: int) -> np.ndarray:
+        """Wait for a member's message and return it, in ``out``."""
+        import torch
+        import torch.distributed as dist
+
+        dist.recv(torch.from_numpy(out), int(self.members[member]), group=self.group, tag=tag)
+        self.traffic.receive(kind, self.members[member], out.nbytes)
+        return out
+
+    def receive_any(self, kind: str, out: np.ndarray, tag: int) -> int:
+        """Wait for the first message of any member, into ``out``; returns the member."""
+        import torch
+        import torch.distributed as dist
+
+        source = dist.recv(torch.from_numpy(out), None, group=self.group, tag=tag)
+        self.traffic.receive(kind, source, out.nbytes)
+        return int(np.searchsorted(self.members, source))
+
     # ---- tensors ----------------------------------------------------------------------------------------------
 
-    def all_to_all_tensors(self, kind: str, out: Any, given: Any, receive: Any, send: Any) -> None:
-        """``torch.distributed.all_to_all_single`` on tensors of the rank's device, with its bytes counted."""
+    def all_to_all_tensors(self, kind: str | None, out: Any, given: Any, receive: Any, send: Any) -> None:
+        """``torch.distributed.all_to_all_single`` on tensors of the rank's device.
+
+        Its bytes are counted as ``kind``; with None the caller counts, as for a captured collective that is replayed.
+        """
         import torch.distributed as dist
 
         send_counts, receive_counts = [int(n) for n in send], [int(n) for n in receive]
         dist.all_to_all_single(out, given, receive_counts, send_counts, group=self.group)
-        width = given.element_size() * (given[0].numel() if given.ndim > 1 else 1)
+        if kind is None:
+            return
+        width = given.element_size() * int(np.prod(given.shape[1:], dtype=np.int64))
         self._count(kind, np.array(send_counts) * width, np.array(receive_counts) * width)
 
     def _count(self, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
@@ -114,14 +162,27 @@ class Exchange:
         """``values`` as a tensor where the group's collectives work, and the way back to their library."""
         import torch
 
+        # Backends do not know unsigned integers of 32 and 64 bits; they move bytes.
+        own = values.dtype
+        moved = values.view(own.str.replace("u", "i")) if own.kind == "u" and own.itemsize > 1 else values
         if is_cuda_array(values):
             import cupy
 
-            return torch.from_dlpack(cupy.ascontiguousarray(values)), cupy.from_dlpack
-        host = torch.from_numpy(np.ascontiguousarray(values))
+            return torch.from_dlpack(cupy.ascontiguousarray(moved)), lambda t: cupy.from_dlpack(t).view(own)
+        host = torch.from_numpy(np.ascontiguousarray(moved))
         if self.rank.backend == "nccl":
-            return host.to(self.rank.device), lambda tensor: tensor.cpu().numpy()
-        return host, lambda tensor: tensor.numpy()
+            return host.to(self.rank.device), lambda tensor: tensor.cpu().numpy().view(own)
+        return host, lambda tensor: tensor.numpy().view(own)
+
+
+class _Sent:
+    """A message under way, with the memory that it is sent from."""
+
+    def __init__(self, work: Any, tensor: Any) -> None:
+        self._work, self._tensor = work, tensor
+
+    def wait(self) -> None:
+        self._work.wait()
 
 
 def _tiled(values: Any, times: int) -> Any:

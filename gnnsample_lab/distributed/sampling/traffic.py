@@ -71,11 +71,20 @@ class Traffic:
 
     # ---- counting, for engines --------------------------------------------------------------------------------
 
-    def send(self, kind: str, peers: Any, nbytes: Any) -> None:
-        """Count messages: ``nbytes[i]`` to ``peers[i]``, ranks of the world; empty ones are no requests."""
+    def send(self, kind: str, peers: Any, nbytes: Any, is_message: bool = True) -> None:
+        """Count messages: ``nbytes[i]`` to ``peers[i]``, ranks of the world; empty ones are no requests.
+
+        ``is_message``: False for bytes that travel in a message that is counted already.
+        """
         peers, amount = self._others(peers, nbytes)
         np.add.at(self._of(self.sent, kind), peers, amount)
-        np.add.at(self.requests, peers, amount > 0)
+        if is_message:
+            np.add.at(self.requests, peers, amount > 0)
+
+    def messages(self, peers: Any, sent: Any) -> None:
+        """Count messages alone: ``sent[i]`` to ``peers[i]``."""
+        peers, amount = self._others(peers, sent)
+        np.add.at(self.requests, peers, amount)
 
     def receive(self, kind: str, peers: Any, nbytes: Any) -> None:
         """Count what messages brought: ``nbytes[i]`` from ``peers[i]``."""

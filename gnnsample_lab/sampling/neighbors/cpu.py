@@ -109,13 +109,13 @@ def _count(frontier, indptr, available, k, rule, counts):
 
 
 @njit(parallel=True, cache=True)
-def _draw(frontier, indptr, indices, prefix, k, rule, batch, hop, seed, offsets, positions, neighbors):
-    rows = frontier.size
-    for chunk in prange((rows + _CHUNK - 1) // _CHUNK):
-        for i in range(chunk * _CHUNK, min(rows, (chunk + 1) * _CHUNK)):
-            v = frontier[i]
-            start = indptr[v]
-            degree = indptr[v + 1] - start
+def _draw(vertices, rows, indptr, indices, prefix, k, rule, batch, hop, seed, offsets, positions, neighbors):
+    count = vertices.size
+    for chunk in prange((count + _CHUNK - 1) // _CHUNK):
+        for i in range(chunk * _CHUNK, min(count, (chunk + 1) * _CHUNK)):
+            v = vertices[i]
+            start = indptr[rows[i]]
+            degree = indptr[rows[i] + 1] - start
             out = positions[offsets[i] : offsets[i + 1]]
             m = out.size
             if m == 0:
@@ -139,7 +139,9 @@ def _draw(frontier, indptr, indices, prefix, k, rule, batch, hop, seed, offsets,
                 _weighted(out, k, degree, start, prefix, v, batch, hop, seed, rule == 4)
             for slot in range(m):
                 out[slot] += start
-                neighbors[offsets[i] + slot] = indices[out[slot]]
+            if neighbors.size > 0:
+                for slot in range(m):
+                    neighbors[offsets[i] + slot] = indices[out[slot]]
 
 
 @njit(cache=True)
@@ -185,16 +187,44 @@ def draw_hop(
         weights: needed when ``spec.weighted``.
         hop: which hop; it selects the fanout and is part of the draw's counter.
     """
+    return draw_rows(frontier, frontier, indptr, indices, weights, spec, batch_id, hop)
+
+
+def draw_rows(
+    vertices: Any,
+    rows: Any,
+    indptr: Any,
+    indices: Any,
+    weights: IntegerWeights | None,
+    spec: SampleSpec,
+    batch_id: int,
+    hop: int,
+    neighbors: bool = True,
+) -> HopPicks:
+    """As :func:`draw_hop`, from lists that stand anywhere: draws are keyed by ``vertices``, lists found by ``rows``.
+
+    Args:
+        vertices: vertices to expand, original ids ``[n]``.
+        rows: where their lists are: that of ``vertices[i]`` is ``indices[indptr[rows[i]]:indptr[rows[i] + 1]]``.
+        indptr, indices: lists, ``int64`` and ids.
+        weights: of these lists, when ``spec.weighted``; ``available`` by row.
+        hop: which hop.
+        neighbors: False leaves the neighbours empty, for lists whose lengths alone are known; not when
+            ``spec.weighted``.
+
+    Returns:
+        Picks whose positions are indices into ``indices``.
+    """
     k = spec.fanouts[hop]
-    counts = np.empty(frontier.size, dtype=np.int32)
+    counts = np.empty(vertices.size, dtype=np.int32)
     available = weights.available if weights is not None else _NO_AVAILABLE
     prefix = weights.prefix if weights is not None else _NO_PREFIX
-    _count(frontier, indptr, available, k, spec.rule, counts)
+    _count(rows, indptr, available, k, spec.rule, counts)
     offsets = offsets_of(counts)
     positions = np.empty(offsets[-1], dtype=np.int64)
-    neighbors = np.empty(offsets[-1], dtype=indices.dtype)
+    found = np.empty(offsets[-1] if neighbors else 0, dtype=indices.dtype)
     _draw(
-        frontier, indptr, indices, prefix, k, spec.rule, np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed),
-        offsets, positions, neighbors,
+        vertices, rows, indptr, indices, prefix, k, spec.rule, np.uint64(batch_id), np.uint64(hop),
+        np.uint64(spec.seed), offsets, positions, found,
     )  # fmt: skip
-    return HopPicks(frontier, counts, neighbors, positions, offsets)
+    return HopPicks(vertices, counts, found, positions, offsets)

@@ -1,0 +1,137 @@
+"""``direct``, ``direct-cached`` and ``uva``: the sampler reads lists where they lie, and nobody has to answer.
+
+On CPU ranks the peers' parts are memory-mapped files of the cache folder, opened for reading; on a GPU they would be
+peers' memory over NVLink, or pinned host memory. Bytes are those that a GPU would read, in sectors of 32 bytes, and
+labelled so.
+
+- ``direct``: the record of a remote list (where it begins and its degree, 8 bytes: one sector) is read from its owner,
+  then the picked entries.
+- ``direct-cached``: records are replicated, and the hottest remote lists were copied within ``cache_bytes``.
+- ``uva``: all lists, one's own too, lie in host memory. Each sector is a request of 50 bytes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.distributed.parts.hot import HotLists, hottest_lists
+from gnnsample_lab.distributed.parts.part import gather_lists
+from gnnsample_lab.sampling.neighbors.spec import HopPicks
+from gnnsample_lab.sampling.weights import IntegerWeights
+
+from ..engines import Setup
+from ..sectors import list_sectors, weight_sectors
+from .base import CpuEngine, Rows, by_owner, draw, in_order
+
+LABELS = {"uva": "CPU: mapped files for pinned host memory"}
+_NO_NVLINK = "CPU: no NVLink"
+
+
+class Direct(CpuEngine):
+    """Reads all parts.
+
+    Attributes:
+        hot: the copied lists; None without a cache.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.method = setup.method
+        self.hot: HotLists | None = None
+        self._hot_row = np.empty(0, np.int32)
+        if self.method == "direct-cached":
+            self._copy_hot_lists()
+
+    def _copy_hot_lists(self) -> None:
+        setup, records, owner, me = self.setup, self.layout.records, self.partition.owner, self.part.rank
+        visits = setup.visits
+        if (
+            visits is None
+        ):  # a vertex is expanded after it was picked: as often as it is a source, over all parts
+            counts = np.bincount(self.part.indices, minlength=self.part.num_nodes)
+            visits = self.exchange.sum("records", counts)
+        entry_bytes = self.id_bytes + 8 * setup.spec.weighted
+        hot = hottest_lists(
+            visits, records[:, 1], setup.spec.fanouts[-1], setup.cache_bytes, owner=owner, rank=me,
+            entry_bytes=entry_bytes,
+        )  # fmt: skip
+        self.hot, self._hot_row = hot, np.full(self.part.num_nodes, -1, dtype=np.int32)
+        self._hot_row[hot.ids] = np.arange(hot.ids.size)
+        lengths = np.diff(hot.offsets)
+        self._lists = np.empty(int(hot.offsets[-1]), self.part.indices.dtype)
+        amounts = np.zeros(self._lists.size if setup.spec.weighted else 0, dtype=np.uint64)
+        available = np.zeros(hot.ids.size, dtype=np.int32)
+        for p, peer in enumerate(self.layout.parts):
+            at = np.flatnonzero(owner[hot.ids] == p)
+            rows = self.layout.rows(hot.ids[at], p)
+            into = np.repeat(hot.offsets[at], lengths[at]) + _within(lengths[at])
+            self._lists[into] = gather_lists(peer.indptr[rows], offsets_of(lengths[at]), peer.indices)
+            if setup.spec.weighted:
+                amounts[into] = gather_lists(peer.indptr[rows], offsets_of(lengths[at]), np.diff(peer.prefix))
+                available[at] = peer.available[rows]
+        prefix = np.zeros(amounts.size + 1, dtype=np.uint64)
+        np.cumsum(amounts, out=prefix[1:])
+        self._list_weights = IntegerWeights(prefix, available) if setup.spec.weighted else None
+
+    def hop(self, frontier: np.ndarray, batch_id: int, hop: int) -> HopPicks:
+        parts = self.layout.parts
+        place = self.partition.owner[frontier].astype(np.int64)
+        if self.hot is not None:
+            place[self._hot_row[frontier] >= 0] = len(parts)
+        asked, found = by_owner(frontier, place, len(parts) + 1), []
+        bounds, spec = asked.bounds, self.spec
+        self.exchange.traffic.label = LABELS.get(self.method, _NO_NVLINK)
+        for p in range(len(parts) + 1):
+            vertices = asked.vertices[bounds[p] : bounds[p + 1]]
+            if p == len(parts):
+                if not vertices.size:
+                    continue
+                rows = self._hot_row[vertices].astype(np.int64)
+                indptr, indices, weights = self.hot_indptr, self._lists, self._list_weights
+            else:
+                rows = self.layout.rows(vertices, p)
+                indptr, indices = parts[p].indptr, parts[p].indices
+                weights = parts[p].weights if spec.weighted else None
+            answer = draw(vertices, rows, indptr, indices, weights, spec, batch_id, hop)
+            found.append(answer)
+            if p < len(parts) and (p != self.part.rank or self.method == "uva"):
+                self._count(p, indptr[rows], answer, spec.fanouts[hop])
+        counts, neighbors, slots = (
+            np.concatenate([getattr(f, name) for f in found]) for name in ("counts", "neighbors", "slots")
+        )
+        return in_order(frontier, asked.order, counts, neighbors, slots)
+
+    @property
+    def hot_indptr(self) -> np.ndarray:
+        assert self.hot is not None
+        return self.hot.offsets
+
+    def _count(self, p: int, begins: np.ndarray, answer: Rows, fanout: int) -> None:
+        """Count what a GPU would read of lists of part ``p``."""
+        offsets = offsets_of(answer.counts)
+        positions = answer.slots + np.repeat(begins, answer.counts)
+        sectors = {"lists": list_sectors(offsets, positions, self.id_bytes)}
+        if self.method != "direct-cached":
+            # A record of 8 bytes, and with weights the number of positive ones.
+            sectors["records"] = answer.counts.size * (1 + self.spec.weighted)
+        if self.spec.weighted:
+            sectors["weights"] = weight_sectors(
+                offsets, positions, begins, answer.degrees.astype(np.int64), fanout, self.spec.replace
+            )
+        traffic = self.exchange.traffic
+        for kind, n in sectors.items():
+            if self.method == "uva":
+                traffic.read_host(kind, n)
+            else:
+                traffic.read(kind, self.exchange.members[p], n)
+
+
+def _within(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ... inside each of consecutive runs."""
+    offsets = offsets_of(lengths)
+    return np.asarray(np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], lengths))
+
+
+def engine(setup: Setup) -> Direct:
+    return Direct(setup)

@@ -1,0 +1,79 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
+"""How many sectors of 32 bytes a GPU reads to draw from lists that lie elsewhere.
+
+One warp draws a row, and its cache keeps what the row has read: a sector counts once a row. Arrays begin at a sector.
+A uniform draw reads the picked entries alone. A weighted draw finds each pick by bisection in the list's prefix sums;
+which sums that reads follows from where it ends.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnsample_lab.device.jit import njit
+
+from .traffic import SECTOR_BYTES
+
+_SECTOR = SECTOR_BYTES
+
+
+@njit(cache=True)
+def list_sectors(offsets, positions, entry_bytes):
+    """Sectors of the picked entries, each counted once a row.
+
+    Args:
+        offsets: where each row's picks begin, ``int64[n + 1]``.
+        positions: entries read, indices into the array of lists, ``int64[m]``.
+        entry_bytes: of an entry.
+    """
+    found = 0
+    for i in range(offsets.size - 1):
+        row = positions[offsets[i] : offsets[i + 1]] * entry_bytes // _SECTOR
+        row.sort()
+        for j in range(row.size):
+            if j == 0 or row[j] != row[j - 1]:
+                found += 1
+    return found
+
+
+@njit(cache=True)
+def weight_sectors(offsets, positions, starts, degrees, fanout, replace):
+    """Sectors of the prefix sums, ``uint64``, that weighted draws read, each counted once a row.
+
+    Args:
+        offsets, positions: picks, as for :func:`list_sectors`.
+        starts, degrees: where rows' lists begin, and their lengths, ``int64[n]``.
+        fanout: draws of a row, -1 for all.
+        replace: whether with replacement.
+    """
+    found = 0
+    for i in range(offsets.size - 1):
+        picks = positions[offsets[i] : offsets[i + 1]]
+        start, degree = starts[i], degrees[i]
+        if picks.size == 0:
+            continue
+        if not replace and (fanout < 0 or picks.size < fanout or picks.size == degree):
+            # All are taken that have weight: every sum is looked at.
+            found += (start + degree) * 8 // _SECTOR - start * 8 // _SECTOR + 1
+            continue
+        probes = np.empty(2 + picks.size * 66, np.int64)
+        probes[0], probes[1], n = start, start + degree, 2
+        for p in picks:
+            low, high = start, start + degree
+            while high - low > 1:
+                mid = (low + high) >> 1
+                probes[n] = mid
+                n += 1
+                if mid <= p:
+                    low = mid
+                else:
+                    high = mid
+            if not replace:  # what was taken is stepped over
+                probes[n], probes[n + 1] = p, p + 1
+                n += 2
+        row = probes[:n] * 8 // _SECTOR
+        row.sort()
+        for j in range(n):
+            if j == 0 or row[j] != row[j - 1]:
+                found += 1
+    return found
