@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.run import Ranks
-from tests.minibatch.conftest import random_graph, with_wide_ids
+from tests.minibatch.conftest import random_graph
 
 pytest.importorskip("torch")
 
