@@ -14,7 +14,7 @@ from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.structure import Skeleton, clustering, communities, skeleton, triangle_sides
 from gnnsample_lab.graph.twins.nodes import community_classes
 from gnnsample_lab.graph.twins.pairs import skeleton as make_skeleton
-from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, bin_of, octave_of
+from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, bin_of, octave_of, role_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, WEIGHT_QUANTILES, plan_of
 
 MAX_COMMUNITIES = 4096
@@ -183,30 +183,38 @@ def _direction(
     at = np.minimum(np.searchsorted(keys, back), len(keys) - 1)
     both = keys[at] == back
     pairs = len(links.indices) // 2
-    one_in = np.bincount(dst[~both], minlength=n)
-    one_way = one_in + np.bincount(src[~both], minlength=n)
-    share = np.divide(one_in, one_way, out=np.full(n, 0.5), where=one_way > 0)
-    role = np.minimum((ROLES * share).astype(np.int64), ROLES - 1)
-    group = octaves * ROLES + role
+    into, out = np.bincount(dst, minlength=n), np.bincount(src, minlength=n)
+    links_of, rarer = into + out, np.minimum(into, out)
+    share = np.divide(into, links_of, out=np.full(n, 0.5), where=links_of > 0)
+    mutual = np.divide(np.bincount(dst[both], minlength=n), rarer, out=np.zeros(n), where=rarer > 0)
+    group = octaves * ROLES + role_of(share)
     count = num_octaves * ROLES
-    everywhere = np.quantile(share[one_way > 0], np.linspace(0, 1, QUANTILES))
-    rows = []
-    for g in range(count):
-        own = share[(group == g) & (one_way > 0)]
-        rows.append(np.quantile(own, np.linspace(0, 1, QUANTILES)) if len(own) else everywhere)
     of_dst, of_src = rows_of(links.indptr), links.indices
     mixing = np.bincount(group[of_dst] * count + group[of_src], minlength=count**2)
     towards = np.bincount(group[src[~both]] * count + group[dst[~both]], minlength=count**2)
+    mixed_both = np.bincount(group[src[both]] * count + group[dst[both]], minlength=count**2)
     direction = {
         "reciprocity": round(ONE * int(both.sum()) / 2 / pairs),
-        "in_share": np.rint(ONE * np.array(rows)).astype(np.int64).tolist(),
+        "in_share": _quantiles(share, group, count, links_of > 0),
+        "mutual": _quantiles(mutual, group, count, rarer > 0),
         "roles": {
             "vertices": np.bincount(group, minlength=count).reshape(num_octaves, ROLES).tolist(),
             "mixing": mixing.reshape(count, count).tolist(),
             "towards": towards.reshape(count, count).tolist(),
+            "both": mixed_both.reshape(count, count).tolist(),
         },
     }
     return direction, len(keys)
+
+
+def _quantiles(values: np.ndarray, group: np.ndarray, count: int, known: np.ndarray) -> list[list[int]]:
+    """Of each group's known values; where it has none, of all."""
+    at = np.linspace(0, 1, QUANTILES)
+    everywhere = np.quantile(values[known], at) if known.any() else np.zeros(QUANTILES)
+    order = np.argsort(group[known], kind="stable")
+    parts = np.split(values[known][order], np.searchsorted(group[known][order], np.arange(1, count)))
+    rows = [np.quantile(own, at) if len(own) else everywhere for own in parts]
+    return np.rint(ONE * np.array(rows)).astype(np.int64).tolist()  # type: ignore[no-any-return]
 
 
 def _labels(graph: Graph, links: Skeleton, dst: np.ndarray) -> dict[str, Any] | None:

@@ -10,7 +10,10 @@ Every vertex has as many half-edges as its degree. In this order
 5. half-edges that found no partner break up an edge and take its ends.
 
 Loops and links that exist already are no links: their half-edges go to the next step. A step draws for what is left, so
-that shares and mixing are those asked for after all steps, as far as the degrees allow.
+that shares and mixing are those asked for after all steps, as far as the degrees allow. Where a plan says so, no step
+links groups that the mixing never links, unless half-edges are left that no other link would take: two vertices that
+nobody points to are then no neighbours, in cliques either. Links inside small communities also keep to what the mixing
+has left. Those of cliques do not: they would lose half of the triangles.
 
 The code runs on NumPy and CuPy alike and computes with integers only, so the skeleton is the same on both. Half-edges
 of a large graph are sorted in segments whose bounds depend on the plan alone.
@@ -43,6 +46,7 @@ SEGMENT = 1 << 28
 
 # Streams of words; a round takes three.
 _NOISE, _CLIQUE_LIST, _CLIQUE_ORDER, _ROLE, _CLIQUE_SIZE, _ROUNDS, _SWAPS = 1, 2, 3, 4, 16, 64, 256
+_KEPT = 40
 _LEVEL_BITS = (len(CLIQUE_SIZES) - 1).bit_length()
 _ORDER_BITS = 20
 
@@ -63,6 +67,8 @@ def skeleton(plan: Plan, xp: Any, chunk: int = 1 << 24, segment: int = SEGMENT) 
     maker.cliques()
     maker.rounds()
     maker.swaps()
+    if plan.keeps_mixing:
+        maker.rest()
     return Skeleton(maker.links.all(), maker.small, maker.group, int(maker.left.sum()))
 
 
@@ -139,6 +145,7 @@ class _Maker:
         self.inside_aim = self._aims(ends)
         self.inside = [xp.zeros(self.num_small, np.int64), xp.zeros(self.num_large, np.int64)]
         self.mixed = np.zeros_like(plan.mixing)
+        self.strict = plan.keeps_mixing
 
     # ---- vertices -----------------------------------------------------------------------------------------
 
@@ -165,6 +172,8 @@ class _Maker:
         xp, plan = self.xp, self.plan
         octave = xp.asarray(octave_of(plan.degrees))
         out = xp.empty(self.n, dtype=np.int16)
+        if plan.roles is not None and plan.keeps_mixing:
+            return self._exact_groups(out, octave_of(plan.degrees), plan.roles)
         if plan.roles is not None:
             ends = np.cumsum(plan.roles, axis=1)
             shares = ends * ONE // np.maximum(ends[:, -1:], 1) + np.arange(len(ends))[:, None] * ONE
@@ -176,6 +185,27 @@ class _Maker:
                 role = xp.searchsorted(shares, own * ONE + u, side="right") - own * ROLES
                 own = own * ROLES + xp.minimum(role, ROLES - 1)
             out[start:stop] = own
+        return out
+
+    def _exact_groups(self, out: Any, octaves: np.ndarray, roles: np.ndarray) -> Any:
+        """As many vertices of each octave in each role as there are to be; by chance, small octaves would miss some."""
+        xp, plan = self.xp, self.plan
+        size = np.bincount(octaves, plan.counts, len(roles)).astype(np.int64)
+        ends = np.cumsum(roles, axis=1)
+        # In whole numbers that do not overflow: roles count fewer than 2**31 vertices, and so do sizes.
+        ends = (ends * size[:, None] + ends[:, -1:] // 2) // np.maximum(ends[:, -1:], 1)
+        ends = xp.asarray((ends + (np.cumsum(size) - size)[:, None]).ravel())
+        octave = xp.asarray(octaves)
+        keys = xp.empty(self.n, dtype=np.int64)
+        for start, stop in self._spans(self.n):
+            u = bits(xp, plan.seed, _ROLE, start, stop, 57 - self.bits)
+            own = octave[self.degree_class[start:stop]]
+            keys[start:stop] = (own << 57 - self.bits | u) << self.bits | xp.arange(start, stop)
+        keys.sort()  # ranks ascend with degrees, so that an octave keeps its places
+        for start, stop in self._spans(self.n):
+            own = keys[start:stop] >> 57
+            role = xp.searchsorted(ends, xp.arange(start, stop), side="right") - own * ROLES
+            out[keys[start:stop] & self.mask] = own * ROLES + xp.clip(role, 0, ROLES - 1)
         return out
 
     def _communities(self) -> Any:
@@ -218,9 +248,42 @@ class _Maker:
         keys = self.xp.minimum(a, b) << self.bits | self.xp.maximum(a, b)
         return keys[a != b]
 
-    def _take(self, keys: Any) -> None:
-        """Add the pairs that are new, and account for them."""
-        self._count(self.links.missing(keys))
+    def _take(self, keys: Any, stream: int | None = None) -> None:
+        """Add the pairs that are new, and account for them; with a ``stream`` those that the mixing has room for."""
+        keys = self.links.missing(keys)
+        if stream is not None and self.plan.keeps_mixing:
+            keys = self._within_mixing(keys, stream)
+        self._count(keys)
+
+    def _within_mixing(self, keys: Any, stream: int) -> Any:
+        """Of the pairs of each two groups no more than these still lack, any of them."""
+        xp, groups = self.xp, len(self.mixed)
+        count = xp.zeros(groups * groups, dtype=np.int64)
+        for start, stop in self._spans(len(keys)):
+            count += xp.bincount(self._cell(keys[start:stop]), minlength=groups * groups)
+        need = np.maximum(self.plan.mixing - self.mixed, 0)
+        need[np.diag_indices(groups)] //= 2  # a link within a group has both its ends there
+        share = xp.asarray(np.minimum(need.ravel() * ONE // np.maximum(_host(count), 1), ONE))
+        keep = xp.empty(len(keys), dtype=bool)
+        for start, stop in self._spans(len(keys)):
+            u = bits(xp, self.plan.seed, stream, start, stop, 16)
+            keep[start:stop] = u < share[self._cell(keys[start:stop])]
+        return keys[keep]
+
+    def _possible(self, keys: Any) -> Any:
+        """bool: which pairs are of groups that are linked at all, where links keep to the mixing."""
+        if not self.strict:
+            return self.xp.ones(len(keys), dtype=bool)
+        some = self.xp.asarray(self.plan.mixing.ravel() > 0)
+        out = self.xp.empty(len(keys), dtype=bool)
+        for start, stop in self._spans(len(keys)):
+            out[start:stop] = some[self._cell(keys[start:stop])]
+        return out
+
+    def _cell(self, keys: Any) -> Any:
+        """The groups of both ends of each pair, lower group first, as one number."""
+        a, b = self._group(keys >> self.bits), self._group(keys & self.mask)
+        return self.xp.minimum(a, b) * len(self.mixed) + self.xp.maximum(a, b)
 
     def _count(self, keys: Any) -> None:
         xp, groups = self.xp, len(self.mixed)
@@ -285,7 +348,8 @@ class _Maker:
         ]
         found = [self._runs(k, order, lists) for k in self._segments(spans, lists, 0, keys)]
         if found:
-            self._take(xp.concatenate(found))
+            pairs = xp.concatenate(found)
+            self._take(pairs[self._possible(pairs)])
 
     def _corners(self) -> tuple[list[Any], list[Any]]:
         """Corners of each vertex, int32[N], and the place of their size in CLIQUE_SIZES, int8[N]; for each part."""
@@ -379,20 +443,20 @@ class _Maker:
         for turn, (scope, mixing) in enumerate(steps):
             if int(self.left.sum()) < 2:
                 return
-            stream = _ROUNDS + 3 * turn
             if scope == 2:
-                self._round(None, None, mixing, stream)
+                self._round(None, None, mixing, turn)
                 continue
             waiting = xp.bincount(self.small, self.left, self.num_small).astype(np.int64)
             if scope == 1:
                 waiting = self._sum_large(waiting)
             need = xp.maximum(self.inside_aim[scope] - self.inside[scope], 0)
             chosen = xp.minimum(_share_of(xp, need, ONE, xp.maximum(waiting, 1)), ONE)
-            self._round(scope, chosen, mixing, stream)
+            self._round(scope, chosen, mixing, turn)
 
-    def _round(self, scope: int | None, chosen: Any, mixing: bool, stream: int) -> None:
+    def _round(self, scope: int | None, chosen: Any, mixing: bool, turn: int) -> None:
         """Shuffle the chosen share of what is left, within communities or among all, and link those side by side."""
         xp, seed, groups = self.xp, self.plan.seed, len(self.mixed)
+        stream = _ROUNDS + 3 * turn
         offsets = self._offsets(self.left)
         total = int(offsets[-1])
         lists = {0: self.num_small, 1: self.num_large, None: 1}[scope]
@@ -432,7 +496,10 @@ class _Maker:
             cell = sorted_keys >> (self.bits + order)
             del sorted_keys
             found.append(self._by_mixing(v, cell, group_bits) if mixing else self._in_order(v, cell))
-        self._take(xp.concatenate(found))
+        pairs = xp.concatenate(found)
+        if scope is None:
+            pairs = pairs[self._possible(pairs)]
+        self._take(pairs, None if mixing or scope is None else _KEPT + turn)
 
     def _partners(self) -> Any:
         """int64[G * G], ascending: where in ``own * ONE + [0, ONE)`` each group of partners ends, by what lacks."""
@@ -500,12 +567,20 @@ class _Maker:
             both.sort()
             yield both
 
+    def rest(self) -> None:
+        """Link half-edges that no group is left for, whatever their groups."""
+        self.strict = False
+        if int(self.left.sum()) > 1:
+            self._round(None, None, False, SMALL_ROUNDS + LARGE_ROUNDS + OPEN_ROUNDS + FREE_ROUNDS)
+            self.swaps()
+
     # ---- 5: swaps -----------------------------------------------------------------------------------------
 
     def swaps(self) -> None:
         """Step 5: half-edges of a and b break up a link x - y, and become a - x and b - y."""
         xp, seed = self.xp, self.plan.seed
-        for turn in range(SWAP_ROUNDS):
+        middle = SWAP_ROUNDS // 2 if self.plan.keeps_mixing else SWAP_ROUNDS
+        for turn in range(middle) if self.strict else range(middle % SWAP_ROUNDS, SWAP_ROUNDS):
             total = int(self.left.sum())
             if total < 2 or not self.links.runs:
                 return
@@ -527,7 +602,10 @@ class _Maker:
             x, y = run[at] >> self.bits, run[at] & self.mask
             one = xp.minimum(a, x) << self.bits | xp.maximum(a, x)
             two = xp.minimum(b, y) << self.bits | xp.maximum(b, y)
-            good = xp.flatnonzero(once & (a != x) & (b != y))
+            good = once & (a != x) & (b != y)
+            if self.strict:
+                good &= self._possible(one) & self._possible(two)
+            good = xp.flatnonzero(good)
             # The second is looked up where the first is new, which in the last turns few are.
             for keys in (one, two):
                 good = good[~self.links.contains(keys[good])]

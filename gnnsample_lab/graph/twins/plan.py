@@ -49,6 +49,7 @@ class Plan:
         mixing: int64[G, G], edge ends by the groups of the vertices at both ends; symmetric. A group is an octave of
             degree (:func:`octave_of`) or, in directed graphs that have them, an octave and a role.
         roles: int64[octaves, ROLES] or None, vertices of each octave by role.
+        keeps_mixing: whether no step links groups that the mixing never links, and small communities keep to it too.
         seed: which graph.
     """
 
@@ -67,6 +68,7 @@ class Plan:
     clique_large: int
     mixing: np.ndarray
     roles: np.ndarray | None = None
+    keeps_mixing: bool = False
     seed: int = 0
 
     @property
@@ -103,6 +105,13 @@ def octave_of(degrees: Any) -> np.ndarray:
             break
         log += above
     return log
+
+
+def role_of(share: Any) -> np.ndarray:
+    """int64 role of each share of in-links among all links: the first at 0, the last at 1, between them by quarters."""
+    s = np.asarray(share)
+    inner = 1 + np.minimum((s * (ROLES - 2)).astype(np.int64), ROLES - 3)
+    return np.where(s <= 0, 0, np.where(s >= 1, ROLES - 1, inner))
 
 
 def scaled_counts(degrees: np.ndarray, counts: np.ndarray, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:

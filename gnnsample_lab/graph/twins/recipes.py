@@ -33,7 +33,7 @@ from gnnsample_lab.graph.twins.families import (
     table_of,
 )
 from gnnsample_lab.graph.twins.measure import CLIQUE_SHARE, fit
-from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, octave_of
+from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, octave_of, role_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, check_statistics
 from gnnsample_lab.graph.twins.twin import twin_statistics
 from gnnsample_lab.resources import resource_path
@@ -106,7 +106,9 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
     reciprocity = mutual / recipe.pairs
     if recipe.into and recipe.out:
         into, out = _with(recipe.into, knobs.get("spread_in")), _with(recipe.out, knobs.get("spread_out"))
-        joint = _Joint(into, out, knobs.get("together", recipe.together), edges / n, reciprocity)
+        joint = _Joint(
+            into, out, knobs.get("together", recipe.together), edges / n, reciprocity, recipe.pairs_alike
+        )
         if recipe.maximum is None:
             degrees = joint.table(n, recipe.pairs)
         else:
@@ -202,14 +204,32 @@ class _Joint:
 
     Args:
         into, out: the laws.
-        together: correlation of the scores.
+        together: correlation of the scores, at least; it is raised where vertices' rarer directions have too few links
+            for the reciprocity.
         mean: in- and out-degree.
         reciprocity: share of linked pairs that are linked both ways.
+        alike: whether these are any pairs; else a share ``mutual``, the same for all vertices, of the links of each
+            vertex's rarer direction has its reverse.
     """
 
     _STEP, _END = 0.01, 6.5
+    _MOST_MUTUAL = 0.9
 
-    def __init__(self, into: Law, out: Law, together: float, mean: float, reciprocity: float) -> None:
+    def __init__(
+        self, into: Law, out: Law, together: float, mean: float, reciprocity: float, alike: bool = False
+    ) -> None:
+        self.alike = alike
+        self._draw(into, out, together, mean, reciprocity)
+        if alike or self.mutual <= self._MOST_MUTUAL:
+            return
+        low, high = together, 0.995
+        for _ in range(10):
+            middle = (low + high) / 2
+            self._draw(into, out, middle, mean, reciprocity)
+            low, high = (middle, high) if self.mutual > self._MOST_MUTUAL else (low, middle)
+        self._draw(into, out, high, mean, reciprocity)
+
+    def _draw(self, into: Law, out: Law, together: float, mean: float, reciprocity: float) -> None:
         z = np.arange(-self._END, self._END + self._STEP / 2, self._STEP)
         weight = np.exp(-z * z / 2)
         weight /= weight.sum()
@@ -223,10 +243,18 @@ class _Joint:
         self.into, self.out = np.repeat(one, len(z)), np.tile(two, len(z))
         alone = self.into + self.out < 1
         self.out = np.where(alone, 1.0, self.out)  # an edge list names no vertex without links
-        self.degree = np.maximum((self.into + self.out) / (1 + reciprocity), 1)
-        both = reciprocity * self.degree
-        one_way = np.maximum(self.degree - both, 1e-9)
-        self.share = np.clip((self.into - both) / one_way, 0, 1)
+        links = self.into + self.out
+        if self.alike:
+            self.degree = np.maximum(links / (1 + reciprocity), 1)
+            self.both = reciprocity * self.degree
+            self.share = np.clip((self.into - self.both) / np.maximum(self.degree - self.both, 1e-9), 0, 1)
+            return
+        rarer = np.minimum(self.into, self.out)
+        wanted = reciprocity / (1 + reciprocity) * float((self.weight * links).sum())
+        self.mutual = wanted / max(float((self.weight * rarer).sum()), 1e-9)
+        self.both = min(self.mutual, 1.0) * rarer
+        self.degree = np.maximum(links - self.both, 1)
+        self.share = self.into / links
 
     @staticmethod
     def _degrees(z: np.ndarray, weight: np.ndarray, law: Law, mean: float) -> np.ndarray:
@@ -257,29 +285,39 @@ class _Joint:
         """
         table = np.array(degrees, dtype=np.int64)
         octaves = len(mixed)
-        octave, role = octave_of(np.rint(self.degree).astype(np.int64)), (ROLES * self.share).astype(np.int64)
-        group, count = octave * ROLES + np.minimum(role, ROLES - 1), octaves * ROLES
-        held = [np.bincount(group, self.weight * x, count)[:count].reshape(octaves, ROLES) for x in (
-            np.ones_like(self.share), self.share * self.degree, (1 - self.share) * self.degree
-        )]  # fmt: skip
+        octave = octave_of(np.rint(self.degree).astype(np.int64))
+        if self.alike:
+            role = np.minimum((ROLES * self.share).astype(np.int64), ROLES - 1)
+            one_way = (self.share * self.degree, (1 - self.share) * self.degree)
+        else:
+            role = role_of(self.share)
+            one_way = (self.into - self.both, self.out - self.both)
+        group, count = octave * ROLES + role, octaves * ROLES
+        held = [
+            np.bincount(group, self.weight * x, count)[:count].reshape(octaves, ROLES)
+            for x in (np.ones_like(self.share), *one_way, self.both)
+        ]
         for o in range(1, octaves):
             # Degrees beyond those that the laws reach take the roles of the octave below.
             if held[0][o].sum() < 1e-12:
                 for part in held:
                     part[o] = part[o - 1]
-        vertices, into, out = held
+        vertices, into, out, mutual = held
         wanted = np.bincount(octave_of(table[:, 0]), table[:, 0] * table[:, 1], octaves)
-        ends = into + out
+        ends = into + out if self.alike else into + out + mutual
         factor = np.divide(wanted, ends.sum(axis=1), out=np.zeros(octaves), where=ends.sum(axis=1) > 0)[
             :, None
         ]
-        into, out, ends = (
-            x.ravel() * np.repeat(factor.ravel(), ROLES) for x in (into.ravel(), out.ravel(), ends.ravel())
+        into, out, mutual, ends = (
+            x.ravel() * np.repeat(factor.ravel(), ROLES) for x in (into, out, mutual, ends)
         )
         towards = np.outer(out, into / max(into.sum(), 1e-9))
         one_way = towards + towards.T
-        both = np.outer(ends, ends / max(ends.sum(), 1e-9))
-        cells = (1 - reciprocity) * one_way + reciprocity * both
+        if self.alike:
+            both = np.outer(ends, ends / max(ends.sum(), 1e-9))
+            cells = (1 - reciprocity) * one_way + reciprocity * both
+        else:
+            cells = one_way + np.outer(mutual, mutual / max(mutual.sum(), 1e-9))
         blocks = cells.reshape(octaves, ROLES, octaves, ROLES)
         whole = blocks.sum(axis=(1, 3))
         blocks *= np.divide(np.array(mixed), whole, out=np.zeros_like(whole), where=whole > 0)[
@@ -289,8 +327,9 @@ class _Joint:
         share = np.divide(towards, one_way, out=np.full_like(towards, 0.5), where=one_way > 0)
         counts = np.bincount(octave_of(table[:, 0]), table[:, 1], octaves)[:, None]
         filled = np.maximum(vertices.sum(axis=1, keepdims=True), 1e-300)
+        alone = {} if self.alike else {"mutual": [[round(ONE * min(self.mutual, 1.0))] * QUANTILES]}
         return {
-            "reciprocity": round(ONE * reciprocity), "in_share": self._shares(group, count),
+            "reciprocity": round(ONE * reciprocity), **alone, "in_share": self._shares(group, count),
             "roles": {
                 "vertices": np.rint(vertices / filled * counts).astype(np.int64).tolist(),
                 "mixing": cells.astype(np.int64).tolist(),
@@ -300,13 +339,14 @@ class _Joint:
         }  # fmt: skip
 
     def _shares(self, group: np.ndarray, count: int) -> list[list[int]]:
-        """Quantiles of the share of in-links among one-way links, for each group."""
+        """Quantiles of the share of in-links, for each group."""
         at = np.linspace(0, 1, QUANTILES)
         rows: list[list[int]] = []
         for g in range(count):
             own = group == g
             if not self.weight[own].sum() > 1e-15:
-                middle = round(ONE * (g % ROLES + 0.5) / ROLES)
+                inner = 0 if self.alike else 1
+                middle = round(ONE * min(max((g % ROLES - inner + 0.5) / (ROLES - 2 * inner), 0), 1))
                 rows.append([middle] * QUANTILES)
                 continue
             order = np.argsort(self.share[own], kind="stable")

@@ -13,10 +13,13 @@
                           ranks about the level, ``clique_small`` and ``clique_large`` (share of triangles inside)
 ``mixing``                edge ends by the octaves of the degrees at both ends, a symmetric matrix
 ``direction``             of directed graphs: ``reciprocity`` (share of linked pairs linked both ways); ``in_share``, by
-                          group 17 quantiles of in / (in + out) over links that go one way; ``roles``, None where
-                          groups are octaves of degree alone, else six groups to an octave, by sixths of the in-share:
-                          ``vertices`` by octave and role, ``mixing`` as above but by group, ``towards`` (links one way
-                          from a group to a group)
+                          group 17 quantiles of in / (in + out) over all links; ``mutual``, by group (or one row for
+                          all) 17 quantiles of the share of the rarer direction's links that have their reverse;
+                          ``roles``, None where groups are octaves of degree alone, else six groups to an octave, by
+                          the in-share (:func:`.plan.role_of`): ``vertices`` by octave and role, ``mixing`` as above
+                          but by group, ``towards`` (links one way from a group to a group) and, where they are known,
+                          ``both`` (ends of links both ways, by the groups at both ends). Without ``mutual`` all pairs
+                          are linked both ways alike, and in-shares are of links that go one way
 ``labels``                ``sizes`` of the classes, ``homophily`` (share of links within one), ``purity`` (fitted)
 ``features``              ``count``, ``accuracy`` of the nearest class centroid, ``signal`` (fitted)
 ``weights``               65 quantiles of the edge weights
@@ -107,13 +110,14 @@ def plan_of(statistics: Mapping[str, Any], scale: float = 1.0, seed: int = 0) ->
     if statistics.get("direction") and statistics["direction"].get("roles"):
         mixing = statistics["direction"]["roles"]["mixing"]
         roles = np.array(statistics["direction"]["roles"]["vertices"], dtype=np.int64)
+    keeps_mixing = roles is not None and statistics["direction"].get("mutual") is not None
     plan = Plan(
         degrees=degrees, counts=counts, cliques=np.array(statistics["cliques"], dtype=np.int64),
         clique_share=int(statistics["clique_share"]), size=size, large=parts["large"][kept],
         level=parts["level"][kept], spread=int(parts["spread"]), factor=parts["clustering"][kept],
         inside=parts["inside"][kept], inside_large=parts["inside_large"],
         clique_small=int(parts["clique_small"]), clique_large=int(parts["clique_large"]),
-        mixing=_scaled_mixing(mixing, num_nodes, n), roles=roles, seed=seed,
+        mixing=_scaled_mixing(mixing, num_nodes, n), roles=roles, keeps_mixing=keeps_mixing, seed=seed,
     )  # fmt: skip
     return plan, kept
 
@@ -209,9 +213,18 @@ def _check_direction(value: Any, small: int, groups: int) -> None:
         if np.any(mixing != mixing.T):
             raise _fail("mixing", "symmetric", "one that is not")
         _integers(roles, "towards", (groups, groups), 0, 2**46)
-    shares = _integers(value, "in_share", (groups, QUANTILES), 0, ONE)
-    if np.any(np.diff(shares, axis=1) < 0):
-        raise _fail("in_share", "ascending quantiles", "a falling row")
+        if roles.get("both") is not None:
+            both = _integers(roles, "both", (groups, groups), 0, 2**46)
+            if np.any(both != both.T):
+                raise _fail("both", "symmetric", "one that is not")
+    tables = {"in_share": _integers(value, "in_share", (groups, QUANTILES), 0, ONE)}
+    if value.get("mutual") is not None:
+        tables["mutual"] = _integers(value, "mutual", (None, QUANTILES), 0, ONE)
+        if len(tables["mutual"]) not in (1, groups):
+            raise _fail("mutual", f"1 or {groups} rows of quantiles", len(tables["mutual"]))
+    for key, shares in tables.items():
+        if np.any(np.diff(shares, axis=1) < 0):
+            raise _fail(key, "ascending quantiles", "a falling row")
 
 
 def _check_labels(value: Any, small: int, groups: int) -> None:

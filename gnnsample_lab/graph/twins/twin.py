@@ -183,12 +183,14 @@ def _module(on_gpu: bool) -> Any:
 def _bytes_needed(plan: Plan, statistics: Mapping[str, Any], feature_bytes: int) -> int:
     """Peak of memory: pairs twice while they are merged, half-edges of a segment with their sort, the graph itself."""
     pairs, edges = plan.num_pairs, 2 * plan.num_pairs
+    more = 0
     if statistics.get("direction"):
+        more = 32 * plan.num_nodes if statistics["direction"].get("mutual") is not None else 0
         edges = pairs + pairs * int(statistics["direction"]["reciprocity"]) // 65536
     segment = min(2 * pairs, SEGMENT)
     growing = 26 * pairs + 56 * segment
     building = 8 * pairs + 5 * edges + 40 * min(edges, SEGMENT)
-    return max(growing, building, 5 * edges + feature_bytes) + 72 * plan.num_nodes + 2**26
+    return max(growing, building, 5 * edges + feature_bytes) + 72 * plan.num_nodes + more + 2**26
 
 
 def _place(

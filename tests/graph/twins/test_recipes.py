@@ -103,6 +103,27 @@ def test_directed_twins_have_the_in_degrees_of_their_law():
     assert graph.num_edges == pytest.approx(0.3 * 1_166_243, rel=0.02)
 
 
+def test_readers_that_nobody_points_to_are_in_the_twin_of_a_graph_with_links_both_ways():
+    recipe, made = recipes.RECIPES["patents-like"], stored("patents-like")
+    edges = round(1.2 * recipe.pairs)
+    joint = recipes._Joint(recipe.into, recipe.out, recipe.together, edges / made["num_nodes"], 0.2)
+    made["direction"], made["num_edges"] = joint.direction(made["degrees"], made["mixing"], 0.2), edges
+    graph = lab.twin(made, scale=0.01, device="cpu")
+    assert graph.num_edges == pytest.approx(0.01 * edges, rel=0.01)
+    unread = float(joint.weight[joint.into == 0].sum())
+    assert unread > 0.2
+    assert np.mean(graph.in_degrees() == 0) == pytest.approx(unread, abs=0.04)
+
+
+def test_directions_lie_closer_where_more_links_go_both_ways_than_their_laws_leave_room_for():
+    law = recipes.Law(1.5, 10_000)
+    loose, close = (recipes._Joint(law, law, 0.2, 10.0, share) for share in (0.05, 0.6))
+    assert loose.mutual < close.mutual == pytest.approx(0.9, abs=0.01)
+    for joint, share in ((loose, 0.05), (close, 0.6)):
+        links, both = ((joint.weight * x).sum() for x in (joint.degree, joint.both))
+        assert both / links == pytest.approx(share, rel=0.03)
+
+
 def test_mixing_adds_up_and_leans_as_asked():
     table = families.degree_table("lognormal", 100_000, 12, 900, gini=0.6)
     neutral, leaning = recipes.mixing(table), recipes.mixing(table, 0.1)

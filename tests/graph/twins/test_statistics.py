@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.graph.twins.plan import ONE, ROLES, bin_of, octave_of, scaled_counts, scaled_sizes
+from gnnsample_lab.graph.twins.plan import ONE, ROLES, bin_of, octave_of, role_of, scaled_counts, scaled_sizes
 from gnnsample_lab.graph.twins.statistics import check_statistics, plan_of
 
 
@@ -79,11 +79,16 @@ def test_directed_graphs_state_reciprocity_and_in_shares():
     assert found["num_edges"] == 10
     assert found["direction"]["reciprocity"] == round(ONE / 9)
     roles = found["direction"]["roles"]
-    hub, leaf = octave_of(9) * ROLES, ROLES - 1  # one points, eight are pointed to, and vertex 9 does both
-    assert roles["vertices"][octave_of(9)][0] == 1 and roles["vertices"][0][ROLES - 1] == 8
-    assert found["direction"]["in_share"][hub] == [0] * 17
+    # One points and has one link back, eight are pointed to alone, and vertex 9 does both.
+    hub, leaf, mutual = octave_of(9) * ROLES + 1, ROLES - 1, 3
+    assert roles["vertices"][octave_of(9)][1] == 1
+    assert roles["vertices"][0][ROLES - 1] == 8 and roles["vertices"][0][mutual] == 1
+    assert found["direction"]["in_share"][hub] == [round(0.1 * ONE)] * 17
     assert found["direction"]["in_share"][leaf] == [ONE] * 17
+    # Of the one link to the hub, and of the two of vertex 9, all have their reverse.
+    assert found["direction"]["mutual"][hub] == found["direction"]["mutual"][mutual] == [ONE] * 17
     assert roles["towards"][hub][leaf] == 8 and np.sum(roles["towards"]) == 8
+    assert roles["both"][hub][mutual] == roles["both"][mutual][hub] == 1 and np.sum(roles["both"]) == 2
     assert np.sum(roles["mixing"]) == 18
 
 
@@ -117,6 +122,28 @@ def test_wrong_communities_are_refused_by_name(found, part, wrong):
     broken["communities"][part] = wrong
     with pytest.raises(ValueError, match="statistics"):
         check_statistics(broken)
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong"),
+    [("mutual", [[0] * 16]), ("mutual", [[0] * 17] * 2), ("mutual", [[5, *[0] * 16]]), ("mutual", [[-1] * 17]),
+     ("mutual", "x"), ("both", [[1]]), ("both", None)],
+)  # fmt: skip
+def test_wrong_directions_are_refused_by_name(key, wrong):
+    found = lab.twin_statistics(lab.Graph.from_edges([0] * 9 + [9], [*range(1, 10), 0], 10))
+    broken = copy.deepcopy(found)
+    owner = broken["direction"]["roles"] if key == "both" else broken["direction"]
+    owner[key] = wrong
+    if wrong is None:
+        check_statistics(broken)  # may be left out
+        assert lab.twin(broken, device="cpu").num_edges == 10
+        owner[key] = np.triu(found["direction"]["roles"]["both"]).tolist()
+    with pytest.raises(ValueError, match=key):
+        check_statistics(broken)
+
+
+def test_roles_tell_vertices_without_links_of_a_direction():
+    assert role_of([0, 1e-9, 0.24, 0.25, 0.5, 0.75, 1 - 1e-9, 1]).tolist() == [0, 1, 1, 2, 3, 4, 4, 5]
 
 
 def test_bins_and_groups_of_degrees():
