@@ -25,6 +25,8 @@ _EXPORTS: dict[str, str] = {
     "RankError": "ranks.errors",
     "methods": "sampling.methods",
     "Sampler": "sampling.sampler",
+    "LayerSampler": "sampling.layer",
+    "Walker": "sampling.walker",
     "Traffic": "sampling.traffic",
     "join": "ranks.hosts",
     "torchrun_line": "ranks.hosts",

@@ -59,6 +59,26 @@ class Layout:
         """Where vertices stand in the part that owns them, ``int64[n]``."""
         return np.asarray(self.partition.new_of[vertices] - self.partition.boundaries[part], dtype=np.int64)
 
+    def shares(self, vertices: np.ndarray, by: str) -> np.ndarray:
+        """Whose share each entry is of what all ranks have alike, ranks of the world, ``int64[n]``.
+
+        ``by``: ``"equal"``: consecutive entries, as many for each rank; ``"owner"``: the rank that owns the vertex,
+        after an equal share for each host where each holds all parts.
+        """
+        if by == "equal":
+            return _consecutive(vertices.size, self.rank.world_size)
+        owner = self.partition.owner[vertices].astype(np.int64)
+        if not self.replicated:
+            return owner
+        every = np.unique(self.hosts)
+        members = np.stack([np.flatnonzero(self.hosts == host) for host in every])
+        found: np.ndarray = members[_consecutive(vertices.size, len(every)), owner]
+        return found
+
+    def share(self, vertices: np.ndarray, by: str) -> np.ndarray:
+        """Places of this rank's share, ascending, ``int64[n]``; as :meth:`shares`."""
+        return np.flatnonzero(self.shares(vertices, by) == self.rank.index)
+
     @cached_property
     def parts(self) -> list[Part]:
         """All parts, memory-mapped for reading: one's own and those of the peers."""
@@ -127,6 +147,12 @@ def make_layout(
             f"folder must name where save_parts wrote the parts for method={method!r} (got None)"
         )
     return layout
+
+
+def _consecutive(number: int, size: int) -> np.ndarray:
+    """Which of ``size`` equal consecutive shares each of ``number`` entries is in, ``int64[number]``."""
+    bounds = np.arange(size + 1) * number // size
+    return np.repeat(np.arange(size), np.diff(bounds))
 
 
 def _hosts(rank: Rank, hosts: Sequence[Sequence[int]] | None) -> np.ndarray:

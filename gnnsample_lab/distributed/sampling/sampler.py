@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
-from gnnsample_lab.device.philox import MAX_BATCH_ID
+from gnnsample_lab.device.philox import MAX_BATCH_ID, MAX_DEGREE
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
@@ -105,6 +105,10 @@ class Sampler:
         )
         if spec.weighted and layout.part.weights is None:
             raise ValueError("weighted=True needs a graph with edge_weight")
+        most = int(np.diff(layout.part.indptr).max(initial=0))
+        most = int(layout.exchange.max("sizes", np.array([most]))[0])  # all ranks refuse alike
+        if most > MAX_DEGREE:
+            raise ValueError(f"source has a vertex of in-degree {most}; at most {MAX_DEGREE} works")
         if visits is not None:
             visits = checks.host_array("visits", visits).astype(np.float64)
             if visits.shape != (layout.num_nodes,):
@@ -190,14 +194,7 @@ class Sampler:
         """
         checks.choice("by", by, SLICES)
         array = self._checked(seeds)
-        index, size = self.rank.index, self.rank.world_size
-        if by == "equal":
-            return array[index * array.size // size : (index + 1) * array.size // size]
-        if self._layout.replicated:
-            places = np.unique(self._layout.hosts)
-            host, hosts = int(np.searchsorted(places, self._layout.hosts[index])), len(places)
-            array = array[host * array.size // hosts : (host + 1) * array.size // hosts]
-        return array[self.partition.owner[array] == self.part.rank]
+        return array[self._layout.share(array, by)]
 
     def epoch(
         self, seeds: Any, batch_size: int, epoch: int = 0, shuffle: bool = True, drop_last: bool = False, *, by: str

@@ -29,11 +29,17 @@ class Layer(SamplingApp):
         final_size: vertices of a sample; 2000 in NextDoor's evaluation.
         step_size: vertices that a step adds; 1000 there.
         weighted: draw edges in proportion to the graph's weights, if it has any, not each alike.
+        replace: False has the vertices of a layer distinct: one that the layer has already is drawn anew.
     """
 
-    def __init__(self, final_size: int = 2000, step_size: int = 1000, weighted: bool = False) -> None:
+    def __init__(
+        self, final_size: int = 2000, step_size: int = 1000, weighted: bool = False, replace: bool = True
+    ) -> None:
         self.final_size, self.step_size = size("final_size", final_size), size("step_size", step_size)
-        self.weighted = flag("weighted", weighted)
+        self.weighted, self.replace = flag("weighted", weighted), flag("replace", replace)
+
+    def unique(self, step: int) -> bool:
+        return not self.replace
 
     def prepare(self, graph: Any) -> None:
         self.choose = _weighted if self.weighted and self.edge_weights(graph) is not None else _uniform

@@ -143,3 +143,71 @@ def test_all_methods_draw_the_sample_of_one(
                 given = np.concatenate([s["given"] for s in slices])
                 assert sorted(given.tolist()) == sorted(seeds.tolist())
                 assert {s["id"] for s in slices} == {BATCH}
+
+
+# ---- layers and walks ---------------------------------------------------------------------------------------------
+
+LAYERS: dict[str, dict[str, Any]] = {
+    "replace": {"final_size": 60, "step_size": 17},
+    "distinct": {"final_size": 70, "step_size": 25, "replace": False},
+    "weighted": {"final_size": 60, "step_size": 17, "weighted": True},
+    "weighted distinct": {"final_size": 40, "step_size": 12, "weighted": True, "replace": False},
+}
+WALKS: dict[str, Any] = {
+    "uniform": lambda: lab.apps.DeepWalk(9, weighted=False),
+    "weighted": lambda: lab.apps.DeepWalk(6),
+    "stopped": lambda: lab.apps.PPR(0.2, weighted=False),
+    "restarts": lambda: lab.apps.PinSAGEWalk(3, 5, 0.4),
+}
+
+
+def layers_and_walks(rank: Any, folder: Path, by: str) -> Any:
+    layers, walks = {}, {}
+    for name, options in LAYERS.items():
+        sampler = lab.distributed.LayerSampler(folder, rank=rank, seed=5, **options)
+        for seeds_name, seeds in SEEDS.items():
+            layers[name, seeds_name] = sampler.sample(seeds, BATCH, by).layers
+    for name, make in WALKS.items():
+        walker = lab.distributed.Walker(folder, make(), rank=rank, seed=5)
+        found = walker.walk(SEEDS["repeated"], 100, by)
+        walks[name] = found.mine, found.collect(), (found.walks, found.steps, found.vertices)
+    return layers, walks
+
+
+@pytest.mark.parametrize(
+    ("world", "how", "by"), [(1, "random", "equal"), (3, "metis", "equal"), (4, "random", "owner")]
+)
+def test_layers_and_walks_are_those_of_one(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], world: int, how: str, by: str
+) -> None:
+    every = four_ranks.run(layers_and_walks, folders[world, how], by, world=world)
+    for name, options in LAYERS.items():
+        for seeds_name, seeds in SEEDS.items():
+            whole = lab.run_app(
+                graph, lab.apps.Layer(**options), seeds[None], device="cpu", seed=5, first_sample=BATCH
+            )
+            slices = [layers[name, seeds_name] for layers, _ in every]
+            assert {len(layers) for layers in slices} == {len(whole.steps)}
+            for step, expected in enumerate(whole.steps):
+                union = np.full(expected.shape[1], -1)
+                parts = [layers[step] for layers in slices]
+                assert sum(part.slots.size for part in parts) == (expected >= 0).sum()
+                for part in parts:
+                    union[part.slots] = part.vertices
+                assert union.tolist() == expected[0].tolist()
+                before = seeds if step == 0 else whole.steps[step - 1][0]
+                for part in parts:  # each vertex was picked from the list of the vertex that it says
+                    for vertex, transit in zip(part.vertices.tolist(), part.transits.tolist()):
+                        assert vertex in graph.indices[slice(*graph.indptr[before[transit] :][:2])]
+    for name, make in WALKS.items():
+        app, roots = make(), SEEDS["repeated"]
+        whole = lab.run_app(graph, app, roots, device="cpu", seed=5, first_sample=100)
+        stacked = np.stack(whole.steps, axis=1)
+        found = np.full(stacked.shape, -2)
+        for mine, paths, _ in (walks[name] for _, walks in every):
+            found[mine] = paths
+        assert (found == stacked).all()
+        assert (
+            sum(vertices.size for _, walks in every for vertices in [walks[name][2][2]])
+            == (stacked >= 0).sum()
+        )

@@ -1,0 +1,242 @@
+"""``lab.distributed.LayerSampler``: layer-wise sampling from a graph in parts (DSP, section 4.2).
+
+A layer is drawn for the whole batch from the neighbours of all its vertices together. DSP's equation 2 splits that in
+two: a vertex of the last layer is chosen by the total weight of its list, then a neighbour from that list. Here the
+ranks tell each other the totals of their vertices, 16 bytes a vertex, so that each can lay them end to end. Then each
+rank draws all slots of the layer (keyed draws: the same on all ranks), keeps those that fall on its own vertices, and
+asks the owners of the lists for the neighbours there. No list travels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab import checks
+from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.device.philox import MAX_BATCH_ID
+from gnnsample_lab.sampling.apps.layer import Layer
+from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
+
+from .asking import ask_owners
+from .layout import Layout, make_layout
+from .sampler import SLICES
+from .traffic import Traffic
+from .words import find_weights, layer_draws
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSlice:
+    """What one rank found of a layer.
+
+    Attributes:
+        slots: places in the layer, ascending, ``int64[n]``.
+        vertices: the vertices there, original ids ``[n]``.
+        transits: place in the last layer of the vertex whose list each was drawn from, ``int64[n]``; for the first
+            layer the place in the batch's seeds.
+        size: places of the layer, filled or not, on all ranks together.
+    """
+
+    slots: np.ndarray
+    vertices: np.ndarray
+    transits: np.ndarray
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBatch:
+    """One rank's slices of a layer-wise sample.
+
+    Attributes:
+        seeds: this rank's seeds, original ids ``[n]``, and their places in the batch, ``seed_slots``, ``int64[n]``.
+        layers: the layers, the one drawn from the seeds' neighbours first.
+        batch_id: of the draw.
+    """
+
+    seeds: np.ndarray
+    seed_slots: np.ndarray
+    layers: tuple[LayerSlice, ...]
+    batch_id: int
+
+
+class LayerSampler:
+    """Layers of bounded size, drawn for the whole batch; the ranks' slices together are one GPU's sample, bit for bit.
+
+    That one is ``lab.run_app(graph, lab.apps.Layer(final_size, step_size, weighted, replace), [seeds],
+    first_sample=batch_id, seed=seed)``.
+
+    Args:
+        source: as of :class:`Sampler`.
+        final_size, step_size, weighted, replace: as of :class:`lab.apps.Layer <gnnsample_lab.sampling.apps.Layer>`.
+        rank: the :class:`Rank`.
+        seed: 64-bit key of the draws.
+        partition, folder, hosts: as of :class:`Sampler`. Where each host holds the topology, ranks ask within their
+            host, and the layers' totals go between hosts as well: the batch is one.
+
+    Raises:
+        TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        final_size: int = 2000,
+        step_size: int = 1000,
+        *,
+        rank: Any,
+        weighted: bool = False,
+        replace: bool = True,
+        seed: int = 0,
+        partition: Any = None,
+        folder: Any = None,
+        hosts: Any = None,
+    ) -> None:
+        self.app = Layer(final_size, step_size, weighted, replace)
+        self.seed = checks.seed(seed)
+        self._layout: Layout = make_layout(source, rank, partition, folder, hosts, "csp", False)
+        self.part, self.rank = self._layout.part, rank
+        # As on one GPU, a graph without weights is drawn from uniformly.
+        self._weights = self.part.weights if self.app.weighted else None
+        self.traffic: Traffic = self._layout.exchange.new_traffic()
+
+    def sample(self, seeds: Any, batch_id: int = 0, by: str = "equal") -> LayerBatch:
+        """This rank's slices of a batch's layers; all ranks call it together with the same arguments.
+
+        Args:
+            seeds: the whole batch's seeds, original ids ``[n]``; repeated ones count as often.
+            batch_id: 0..2**32 - 1.
+            by: which seeds are this rank's, as in :meth:`Sampler.slice`.
+
+        Raises:
+            TypeError, ValueError: no vertices, a batch id out of range, an unknown ``by``.
+            RuntimeError: another rank failed or did not come; no end after 10,000 layers.
+        """
+        every = checks.host_integers("seeds", checks.ids("seeds", seeds, self.part.num_nodes))
+        batch_id = checks.whole("batch_id", batch_id, 0, MAX_BATCH_ID)
+        layout = self._layout
+        slots = layout.share(every, checks.choice("by", by, SLICES))
+        self.traffic = layout.exchange.traffic = layout.world.traffic = layout.world.new_traffic()
+        mine = every[slots].astype(self.part.indices.dtype)
+        batch: list[LayerSlice] = []
+        total, before, vertices = every.size, slots, mine
+        while total < self.app.final_size:
+            if len(batch) == UNBOUNDED_STEPS:
+                raise RuntimeError(f"the sample did not end within {UNBOUNDED_STEPS} layers")
+            found = self._layer(before, vertices, batch_id, len(batch), total)
+            if found is None:
+                break
+            layer, added = found
+            batch.append(layer)
+            before, vertices, total = layer.slots, layer.vertices, total + added
+        return LayerBatch(mine, slots, tuple(batch), batch_id)
+
+    def _layer(
+        self, before: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, total: int
+    ) -> tuple[LayerSlice, int] | None:
+        """One layer and how many vertices it has on all ranks; None where no rank has a vertex to go on from."""
+        world, app = self._layout.world, self.app
+        amounts = ask_owners(self._layout, vertices, [], self._totals, "weights", np.dtype(np.int64))
+        places = np.concatenate(world.all_gather("weights", before.astype(np.int64)))
+        sums = np.concatenate(world.all_gather("weights", amounts))
+        if not places.size:
+            return None
+        order = np.argsort(places)
+        places, starts = places[order], offsets_of(sums[order])
+        is_mine = np.isin(places, before)
+        vertex_at = np.full(places.size, -1, dtype=self.part.indices.dtype)
+        vertex_at[is_mine] = vertices[np.argsort(before)]
+        # NextDoor's rule: a layer is cut where the sample is full.
+        wanted = np.arange(min(app.step_size, app.final_size - total))
+        if starts[-1] == 0:
+            wanted = wanted[:0]
+        held: dict[int, tuple[int, int]] = {}
+
+        def drawn(slots: np.ndarray, attempt: int) -> None:
+            """Draw slots; this rank finds the vertices of those that fall on its own."""
+            at = np.empty(slots.size, dtype=np.int64)
+            layer_draws(slots, int(starts[-1]), batch_id, step, app.step_size, attempt, self._key, at)
+            transit = np.searchsorted(starts, at, side="right") - 1
+            here = is_mine[transit]
+            for slot in slots.tolist():
+                held.pop(slot, None)
+            inner = (at - starts[transit])[here]
+            inner = inner if self._weights is not None else inner.astype(np.int32)
+            names = ask_owners(
+                self._layout, vertex_at[transit[here]], [inner], self._neighbors, "picks",
+                self.part.indices.dtype,
+            )  # fmt: skip
+            held.update(zip(slots[here].tolist(), zip(names.tolist(), places[transit[here]].tolist())))
+            self.traffic.ideal += names.nbytes
+            owner = self._layout.partition.owner[vertex_at[transit[here]]]
+            self.traffic.ideal_remote += int((owner != self.part.rank).sum()) * names.itemsize
+
+        drawn(wanted, 0)
+        added = wanted.size
+        if not app.replace:
+            added = self._distinct(wanted, held, drawn)
+        slots = np.array(sorted(held), dtype=np.int64)
+        found = np.array([held[s] for s in slots.tolist()], dtype=np.int64).reshape(-1, 2)
+        return LayerSlice(slots, found[:, 0].astype(vertices.dtype), found[:, 1], app.step_size), added
+
+    def _distinct(self, wanted: np.ndarray, held: dict[int, tuple[int, int]], drawn: Any) -> int:
+        """Draw repeated vertices anew, in rounds, as ``unique`` does on one GPU; returns how many are left.
+
+        Of equal vertices the one of an earlier round stays, else that of the lowest slot.
+        """
+        kept: set[int] = set()
+        missing, attempt = self._repeated(wanted, held, kept), 1
+        while missing.size and attempt <= self.app.max_redraws:
+            drawn(missing, attempt)
+            missing = self._repeated(missing, held, kept)
+            attempt += 1
+        for slot in missing.tolist():
+            held.pop(slot, None)
+        return len(kept)
+
+    def _repeated(self, slots: np.ndarray, held: dict[int, tuple[int, int]], kept: set[int]) -> np.ndarray:
+        """Those of ``slots`` whose vertex the layer has already; the others' vertices join ``kept``."""
+        world = self._layout.world
+        mine = [slot for slot in slots.tolist() if slot in held]
+        names = np.array([held[slot][0] for slot in mine], dtype=self.part.indices.dtype)
+        every = np.concatenate(world.all_gather("picks", np.array(mine, dtype=np.int64)))
+        vertices = np.concatenate(world.all_gather("picks", names))
+        missing = []
+        for slot, vertex in sorted(zip(every.tolist(), vertices.tolist())):
+            if vertex in kept:
+                missing.append(slot)
+            kept.add(vertex)
+        return np.array(missing, dtype=np.int64)
+
+    # ---- at the owner -----------------------------------------------------------------------------------------
+
+    def _totals(self, vertices: np.ndarray) -> np.ndarray:
+        """Total weight of each list: its length where edges count alike."""
+        rows, indptr = self._layout.rows(vertices, self.part.rank), self.part.indptr
+        if self._weights is None:
+            return np.asarray(indptr[rows + 1] - indptr[rows])
+        prefix = self._weights.prefix
+        return np.asarray((prefix[indptr[rows + 1]] - prefix[indptr[rows]]).astype(np.int64))
+
+    def _neighbors(self, vertices: np.ndarray, inner: np.ndarray) -> np.ndarray:
+        """The neighbour of each list in whose interval of the list's weight ``inner`` lies."""
+        rows, indptr = self._layout.rows(vertices, self.part.rank), self.part.indptr
+        at = indptr[rows] + inner
+        if self._weights is not None:
+            at = np.empty(rows.size, dtype=np.int64)
+            find_weights(self._weights.prefix, indptr[rows], indptr[rows + 1], inner, at)
+        return np.asarray(self.part.indices[at])
+
+    @property
+    def _key(self) -> np.int64:
+        return np.int64(np.uint64(self.seed).astype(np.int64))
+
+    def close(self) -> None:
+        """There is nothing to give back; as of the other samplers."""
+
+    def __repr__(self) -> str:
+        a = self.app
+        return (
+            f"LayerSampler({self.part!r}, final_size={a.final_size}, step_size={a.step_size}, {self.rank!r})"
+        )

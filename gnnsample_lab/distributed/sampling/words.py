@@ -1,0 +1,110 @@
+# mypy: allow-untyped-defs, no-disallow-incomplete-defs
+"""Random numbers of sampling applications outside an application: the words that ``next`` would draw (``run_app``)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnsample_lab.device.jit import njit
+from gnnsample_lab.sampling.apps.choices import TRIALS
+from gnnsample_lab.sampling.engine.cpu import memory as mem
+from gnnsample_lab.sampling.engine.cpu.memory import as_pointer, put
+from gnnsample_lab.sampling.engine.cpu.stream import lab_below, lab_chance, start_stream
+
+UNIFORM, WEIGHTED = 0, 1
+
+
+@njit(inline="always")
+def _call(ctx, k, j, attempt, for_transits):
+    put(ctx, mem.K, np.int64(k))
+    put(ctx, mem.J, np.int64(j))
+    put(ctx, mem.ATTEMPT, np.int64(attempt))
+    start_stream(ctx, for_transits)
+
+
+@njit(cache=True)
+def layer_draws(slots, bound, sample, step, size, attempt, seed, out):
+    """``rng.below(bound)`` of the given slots of a collective step of ``size`` slots, into ``out``, ``int64[n]``."""
+    own = np.zeros(mem.SLOTS, np.int64)
+    ctx = as_pointer(np.int64(own.ctypes.data))
+    own[mem.SAMPLE], own[mem.STEP], own[mem.M], own[mem.SEED] = sample, step, size, seed
+    for i in range(slots.size):
+        _call(ctx, 0, slots[i], attempt, 0)
+        out[i] = lab_below(ctx, bound, 0)
+    own[0] += out.size * 0  # both live until here: ctx is the one's address
+
+
+@njit(cache=True)
+def restarts(samples, walks, step, probability, seed, out):
+    """Whether walks set out from their roots at ``step``: ``rng.chance`` of ``step_transits``, into ``bool[n]``."""
+    own = np.zeros(mem.SLOTS, np.int64)
+    ctx = as_pointer(np.int64(own.ctypes.data))
+    own[mem.STEP], own[mem.M], own[mem.SEED] = step, 1, seed
+    for i in range(samples.size):
+        put(ctx, mem.SAMPLE, np.int64(samples[i]))
+        _call(ctx, walks[i], 0, 0, 1)
+        out[i] = lab_chance(ctx, probability) != 0
+    own[0] += out.size * 0
+
+
+@njit(cache=True)
+def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termination, seed, out):
+    """Where walks come to that stand at the lists ``rows``; -1 where they end. Into ``out``, ids ``[n]``.
+
+    Args:
+        samples, walks: keys of the draws, ``int64[n]``: the sample and the transit of each.
+        rows: of the lists, ``int64[n]``.
+        indptr, indices: lists.
+        prefix, most: of their integer weights, ``uint64``, and each row's largest, ``int64``; read when ``rule`` is
+            WEIGHTED.
+        rule: UNIFORM or WEIGHTED, as ``choices.uniform_edge`` and ``choices.weighted_edge``.
+        termination: probability with which a walk ends before its step; negative where it is not asked.
+    """
+    own = np.zeros(mem.SLOTS, np.int64)
+    ctx = as_pointer(np.int64(own.ctypes.data))
+    own[mem.STEP], own[mem.M], own[mem.SEED] = step, 1, seed
+    for i in range(samples.size):
+        put(ctx, mem.SAMPLE, np.int64(samples[i]))
+        _call(ctx, walks[i], 0, 0, 0)
+        out[i] = -1
+        if termination >= 0 and lab_chance(ctx, termination) != 0:
+            continue
+        begin = indptr[rows[i]]
+        count = indptr[rows[i] + 1] - begin
+        if count == 0:
+            continue
+        if rule == UNIFORM:
+            out[i] = indices[begin + lab_below(ctx, count, 0)]
+            continue
+        heaviest = most[rows[i]]
+        if heaviest == 0:
+            continue
+        found = np.int64(-1)
+        for _ in range(TRIALS):
+            e = lab_below(ctx, count, 0)
+            if lab_below(ctx, heaviest, 0) < np.int64(prefix[begin + e + 1] - prefix[begin + e]):
+                found = e
+                break
+        if found < 0:
+            left = np.uint64(lab_below(ctx, np.int64(prefix[begin + count] - prefix[begin]), 0))
+            for e in range(count):
+                if prefix[begin + e + 1] - prefix[begin] > left:
+                    found = e
+                    break
+        out[i] = indices[begin + found]
+    own[0] += out.size * 0
+
+
+@njit(cache=True)
+def find_weights(prefix, begins, ends, targets, out):
+    """The last position whose sum is at most ``targets`` above the list's begin, as an index into the list."""
+    for i in range(begins.size):
+        low, high = begins[i], ends[i]
+        base = prefix[begins[i]]
+        while high - low > 1:
+            mid = (low + high) >> 1
+            if prefix[mid] - base <= np.uint64(targets[i]):
+                low = mid
+            else:
+                high = mid
+        out[i] = low
