@@ -28,6 +28,10 @@ _EXPORTS: dict[str, str] = {
     "LayerSampler": "sampling.layer",
     "Walker": "sampling.walker",
     "Traffic": "sampling.traffic",
+    "FeatureCache": "features.cache",
+    "presample": "features.ranking",
+    "split_memory": "features.split",
+    "MemorySplit": "features.split",
     "join": "ranks.hosts",
     "torchrun_line": "ranks.hosts",
 }

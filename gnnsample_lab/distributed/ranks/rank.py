@@ -156,17 +156,19 @@ class Rank:
             self.barrier()
         self.barrier()
 
-    def another_group(self, backend: str | None = None) -> Any:
+    def another_group(self, backend: str | None = None, parts: Sequence[Sequence[int]] | None = None) -> Any:
         """A further process group of these ranks, for a worker with collectives of its own; all ranks call it alike.
 
         Args:
             backend: ``"gloo"`` for messages between hosts' memories; None is :attr:`backend`.
+            parts: as in :meth:`split`: the group of the part that this rank is in; None for one group of all.
 
         Raises:
-            ValueError: an unknown backend.
+            TypeError, ValueError: an unknown backend; parts that do not hold each rank once.
         """
         checks.choice("backend", backend, (None, "gloo", "nccl"))
-        return self._groups.make([range(self.world_size)], self.group, backend)
+        found = [range(self.world_size)] if parts is None else self._checked_parts(parts)
+        return self._groups.make(found, self.group, backend)
 
     def split(self, parts: Sequence[Sequence[int]]) -> Any:
         """The process group of the part that this rank is in; every rank calls it with the same ``parts``.
@@ -178,6 +180,15 @@ class Rank:
             TypeError: a part is no list of integers.
             ValueError: a rank is in no part or in two, or there is no such rank.
         """
+        found = self._checked_parts(parts)
+        if len(found) == 1:
+            return self.group
+        key = tuple(sorted(found))
+        if key not in self._parts:
+            self._parts[key] = self._groups.make(key, self.group)
+        return self._parts[key]
+
+    def _checked_parts(self, parts: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
         found = [
             tuple(
                 sorted(checks.whole("parts", r, 0, self.world_size - 1) for r in checks.items("parts", part))
@@ -188,12 +199,7 @@ class Rank:
             raise ValueError(
                 f"parts must hold each of {self.world_size} ranks once (got {checks.shown(parts)})"
             )
-        if len(found) == 1:
-            return self.group
-        key = tuple(sorted(found))
-        if key not in self._parts:
-            self._parts[key] = self._groups.make(key, self.group)
-        return self._parts[key]
+        return found
 
 
 class Groups:

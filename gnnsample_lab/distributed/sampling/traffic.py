@@ -10,17 +10,23 @@ import numpy as np
 
 KINDS = {
     "sizes": "how many entries a message will have",
-    "ids": "vertices whose lists are asked for, or walkers",
+    "ids": "vertices whose lists or rows are asked for, or walkers",
     "records": "where lists begin, and degrees",
     "picks": "drawn neighbours, and their places where these are sent",
     "lists": "whole lists and their weights",
     "weights": "sums of weights that are searched, and those of a layer's candidates",
+    "positions": "where feature rows lie",
+    "rows": "feature rows",
     "flags": "whether all may go on",
     "padding": "buffer that carries nothing",
 }
 """Kinds of traffic."""
 SECTOR_BYTES = 32
 """What a GPU reads at a time, from its own memory, a peer's or the host's."""
+LINE_BYTES = 128
+"""The most that one request to host memory asks for."""
+HEADER_BYTES = 18
+"""Header of a request on PCIe (DSP, section 1)."""
 REQUEST_BYTES = 50
 """Bytes on PCIe for a sector from host memory: 32 and a header of 18 (DSP, section 1)."""
 
@@ -38,13 +44,13 @@ class Traffic:
         hosts: host of each rank, ``int64[P]``.
         sent: by kind, bytes sent to each rank, ``int64[P]``.
         received: by kind, bytes that came from each rank, or were read from it, ``int64[P]``.
-        host: by kind, bytes read from pinned host memory, headers included (``"uva"`` alone).
+        host: by kind, bytes read from pinned host memory, headers included (``"uva"`` and cold rows).
         requests: messages sent to each rank that were not empty, or sectors read from it, ``int64[P]``.
-        host_requests: sectors read from host memory.
+        host_requests: requests to host memory: for a sector each, of rows for a line each.
         collectives: calls that all ranks make together.
         ideal: bytes of the picked ids alone, each read once from elsewhere: DSP's Ideal (figure 1), for which all lists
-            are remote. A method with local lists may need less.
-        ideal_remote: those of them that other ranks own.
+            are remote. A method with local lists may need less. Of features: bytes of the rows asked for.
+        ideal_remote: those of them that other ranks own; of features, that other ranks cache.
         label: what the bytes are where they are not a GPU's own, such as ``"CPU: no NVLink"``.
     """
 
@@ -102,6 +108,14 @@ class Traffic:
         _known(kind)
         self.host[kind] = self.host.get(kind, 0) + int(sectors) * REQUEST_BYTES
         self.host_requests += int(sectors)
+
+    def read_host_lines(self, kind: str, sectors: int, lines: int) -> None:
+        """Count whole rows read from pinned host memory: neighbouring sectors of a line share a request."""
+        _known(kind)
+        self.host[kind] = (
+            self.host.get(kind, 0) + int(sectors) * SECTOR_BYTES + int(lines) * HEADER_BYTES
+        )
+        self.host_requests += int(lines)
 
     def _others(self, peers: Any, amounts: Any) -> tuple[np.ndarray, np.ndarray]:
         ranks, values = np.broadcast_arrays(
