@@ -898,6 +898,27 @@ def _index(rank: Any) -> int:
     return rank.index
 
 
+@cache
+def alone() -> Any:
+    """A rank of a world of its own, in this process: nothing of it needs a process group."""
+    from gnnsample_lab.distributed.ranks.rank import Rank
+
+    return Rank(
+        0, 1, device="cpu", backend="gloo", group=None, groups=None, timeout_s=1, tell=lambda *_, **__: None
+    )  # type: ignore[arg-type]
+
+
+@cache
+def undivided() -> Path:
+    one = lab.distributed.partition(small(), 1, "range", use_cache=False)
+    return lab.distributed.save_parts(small(), one, Path(tempfile.mkdtemp()) / "parts")
+
+
+@cache
+def rank_cache() -> Any:
+    return lab.distributed.FeatureCache(undivided(), ratio=0.5, rank=alone(), transport="all-to-all")
+
+
 FUNCTIONS = [None, 3, "print", [], {}, THING, HOSTILE, Made(lambda: threading.Lock().acquire)]
 RANK, NO_PARTITION = integer(0, 2**15 - 1), [None, 3, "metis", [0, 1], {}, THING, HOSTILE]
 TABLE |= {
@@ -991,6 +1012,58 @@ TABLE |= {
             "rank": RANK,
             "ranking": choice("visits"),
             "entry_bytes": [*integer(), 0, 5, 32],
+        },
+    ),
+    "distributed.FeatureCache": Entry(
+        lambda: lab.distributed.FeatureCache,
+        lambda: {"source": undivided(), "ratio": 0.5, "rank": alone(), "transport": "all-to-all"},
+        {
+            "source": [None, 3, [0, 1], {}, THING, HOSTILE],
+            "hotness": [None, 3, "hot", b"degree", [1.0], ["a"] * N, [NAN] * N, {}, HOSTILE],
+            "ratio": number(-0.1, 1.1), "rank": [None, 3, "0", THING, HOSTILE], "kind": choice("cached"),
+            "transport": choice("nccl"), "positions": choice("here"), "partition": [3, "metis", [0, 1], THING, HOSTILE],
+            "hosts": [3, "ab", [[1]], [[0, 0]], [[0], [0]], [3], [["0"]], [[0.0]], {0: [0]}, THING, HOSTILE],
+            "knobs": [3, "ab", {}, THING, HOSTILE],
+        },
+        {"capacity_bytes": "goes with no ratio", "folder": "is the source"},
+    ),
+    "distributed.FeatureCache.mark": Entry(
+        lambda: rank_cache().mark, lambda: {"node_ids": [1]}, {"node_ids": ids(empty=True)}
+    ),
+    "distributed.FeatureCache.extract": Entry(
+        lambda: rank_cache().extract,
+        lambda: {"node_ids": [1]},
+        {
+            "node_ids": ids(empty=True), "marks": [3, "ab", [1], THING, HOSTILE],
+            "out": [3, "ab", [1.0], np.empty(3), np.empty((1, 3), np.int8), THING, HOSTILE],
+        },
+    ),
+    "distributed.FeatureCache.extract_arrived": Entry(
+        lambda: rank_cache().extract_arrived,
+        lambda: {"node_ids": [1]},
+        {"node_ids": ids(empty=True), "marks": [3, "ab", [1], THING, HOSTILE]},
+    ),
+    "distributed.FeatureCache.extract_many": Entry(
+        lambda: rank_cache().extract_many,
+        lambda: {"node_ids": [[1], [2]]},
+        {"node_ids": [None, 3, "ab", [3], [["a"]], [[0.5]], [[N]], {}, THING, HOSTILE]},
+    ),
+    "distributed.split_memory": Entry(
+        lambda: lab.distributed.split_memory,
+        lambda: {
+            "budget_bytes": 100, "partition": divided(), "degrees": [3] * N, "fanouts": 2, "list_visits": [1] * N,
+            "row_visits": [1] * N, "row_bytes": 8,
+        },
+        {
+            "budget_bytes": integer(0, 2**62), "partition": NO_PARTITION, "degrees": [*ids(bound=None), [-1] * N, [3]],
+            "row_visits": ["ab", 3, None, [1.0], ["a"] * N, [NAN] * N, [INF] * N, [-1] * N, {}, HOSTILE],
+            "row_bytes": integer(1, 2**62), "kind": choice("cached"),
+            "shares": [None, 3, "ab", [2], ["a"], {}, HOSTILE], "remote_gbps": number(0, -1),
+            "hotness": ["ab", 3, [1.0], ["a"] * N, [NAN] * N, HOSTILE], "host_gbps": number(0, -1),
+        },
+        {
+            "fanouts": "as of hottest_lists, which checks them", "entry_bytes": "as of hottest_lists",
+            "list_visits": "the visits of hottest_lists",
         },
     ),
 }  # fmt: skip
@@ -1231,6 +1304,8 @@ NOT_IN_THE_TABLE = {
     "distributed.Partition": RECORD, "distributed.Part": RECORD, "distributed.HotLists": RECORD,
     "distributed.UnevenPartsError": ERROR, "distributed.RankError": ERROR,
     "distributed.join": "needs what torchrun sets; refused arguments are in tests/distributed/ranks/test_launch.py",
+    "distributed.presample": "a function of ranks; its arguments are in tests/distributed/features/test_features.py",
+    "distributed.MemorySplit": RECORD,
     "schedule": "a module; its functions are in the table",
     "HopPicks": RECORD, "AppResult": RECORD, "MiniBatch": RECORD, "Block": RECORD, "Hotness": RECORD,
     "Footprint": RECORD,

@@ -139,9 +139,7 @@ class FeatureCache:
         if ratio is not None:
             return sizing.rows_of_ratio(float(ratio), self.num_nodes)
         listed = self.num_nodes if self.positions == "everywhere" else int(layout.partition.vertices.max())
-        return min(
-            self.num_nodes, max(0, int(capacity_bytes) - sizing.SLOT_BYTES * listed) // self.row_bytes
-        )
+        return min(self.num_nodes, max(0, int(capacity_bytes) - sizing.SLOT_BYTES * listed) // self.row_bytes)
 
     def _placed(self, layout: Layout, hotness: Any, rows: int) -> Placement:
         needed = 0 < rows < self.num_nodes
@@ -162,7 +160,9 @@ class FeatureCache:
         if problem is not None:
             raise problem
         if lowest != highest:
-            raise ValueError("hotness and the size of the caches must be the same on all ranks (got different ones)")
+            raise ValueError(
+                "hotness and the size of the caches must be the same on all ranks (got different ones)"
+            )
         return found
 
     def _exchanges(self, layout: Layout) -> tuple[Exchange, Exchange]:
@@ -243,7 +243,9 @@ class FeatureCache:
         with streams.call(self.device != "cpu"), self._lock:
             return self._marked(ids)
 
-    def extract(self, node_ids: Any, marks: RankMarks | None = None, out: Any = None) -> tuple[Any, RankStats]:
+    def extract(
+        self, node_ids: Any, marks: RankMarks | None = None, out: Any = None
+    ) -> tuple[Any, RankStats]:
         """Rows of a batch: ``x[i]`` is ``feat[node_ids[i]]``, bit for bit.
 
         With ``"all-to-all-unordered"`` the rows are put in order afterwards; :meth:`extract_arrived` leaves them.
@@ -260,7 +262,7 @@ class FeatureCache:
             TypeError, ValueError: ids as in :meth:`mark`, marks of another batch, an ``out`` that does not fit.
             RuntimeError: another rank failed or did not come; the cache was closed.
         """
-        x, index, stats = self._extract(node_ids, marks, out, self.transport != "all-to-all-unordered")
+        x, index, stats = self._extract(node_ids, marks, out)
         if index is None:
             return x, stats
         if out is None:
@@ -283,7 +285,7 @@ class FeatureCache:
         Raises:
             TypeError, ValueError, RuntimeError: as in :meth:`extract`.
         """
-        return self._extract(node_ids, marks, None, self.transport != "all-to-all-unordered")
+        return self._extract(node_ids, marks, None)
 
     def extract_many(self, node_ids: Iterable[Any]) -> tuple[list[Any], RankStats]:
         """Rows of several samples of one step, each vertex's fetched once (DSP's loader, section 3.2).
@@ -306,7 +308,7 @@ class FeatureCache:
         with streams.results(self.device != "cpu"):
             ids = [a.astype(np.int64, copy=False) for a in given] or [xp.empty(0, np.int64)]
             merged, where = xp.unique(xp.concatenate(ids), return_inverse=True)
-        rows, index, stats = self._extract(merged, None, None, self.transport != "all-to-all-unordered")
+        rows, index, stats = self._extract(merged, None, None)
         with streams.results(self.device != "cpu"):
             where = where.reshape(-1) if index is None else index[where.reshape(-1)]
             ends = np.cumsum([a.size for a in given]).tolist()
@@ -345,8 +347,10 @@ class FeatureCache:
         places, positions, *more = self._engine.find(ids)
         return RankMarks(int(ids.size), places, positions, *more)
 
-    def _extract(self, node_ids: Any, marks: Any, out: Any, ordered: bool) -> tuple[Any, Any, RankStats]:
+    def _extract(self, node_ids: Any, marks: Any, out: Any) -> tuple[Any, Any, RankStats]:
+        """Rows, where each is if they are not in order, and stats; ``out`` is written to where they are."""
         self._check_open()
+        ordered = self.transport != "all-to-all-unordered"
         on_gpu = self.device != "cpu"
         with streams.call(on_gpu), self._lock:
             ids = self._ids(node_ids)
@@ -354,7 +358,9 @@ class FeatureCache:
                 checks.instance("marks", marks, RankMarks, "what mark() returned")
                 if marks.rows != ids.size:
                     raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
-            rows = self._output(out if ordered else None, int(ids.size))
+            if out is not None:
+                self._check_output(out, int(ids.size))
+            rows = self._output(int(ids.size)) if out is None or not ordered else out
             traffic = self._setup.begin()
             began = time.perf_counter()
             if marks is None:
@@ -373,19 +379,19 @@ class FeatureCache:
             self.last = RankStats(int(ids.size), self._setup, f"measured on {where}", count, traffic, ready)
             return rows, index, self.last
 
-    def _output(self, out: Any, rows: int) -> Any:
+    def _output(self, rows: int) -> Any:
+        if self.device == "cpu":
+            return np.empty((rows, self.num_features), self.dtype)
+        return streams.empty((rows, self.num_features), self.dtype, streams.Ready())
+
+    def _check_output(self, out: Any, rows: int) -> None:
         shape = (rows, self.num_features)
-        if out is None:
-            if self.device == "cpu":
-                return np.empty(shape, self.dtype)
-            return streams.empty(shape, self.dtype, streams.Ready())
         if is_cuda_array(out) != (self.device != "cpu") or not hasattr(out, "flags"):
             raise TypeError(f"out must be an array on {self.device} (got {checks.shown(out)})")
         if tuple(out.shape) != shape or out.dtype != self.dtype or not out.flags.c_contiguous:
             raise ValueError(
                 f"out must be row-major {self.dtype}{list(shape)} (got {out.dtype}{list(out.shape)})"
             )
-        return out
 
     def __repr__(self) -> str:
         return (

@@ -164,7 +164,13 @@ class CpuEngine:
         return (time.perf_counter() - began) * 1e6
 
     def _exchange(
-        self, exchange: Exchange, peers: np.ndarray, rows: np.ndarray, to: np.ndarray, out: np.ndarray, serve: Any
+        self,
+        exchange: Exchange,
+        peers: np.ndarray,
+        rows: np.ndarray,
+        to: np.ndarray,
+        out: np.ndarray,
+        serve: Any,
     ) -> None:
         asked, order, send, receive = asked_of(exchange, peers, rows.astype(np.int32))
         width = self.setup.row_bytes

@@ -43,7 +43,9 @@ def by_degree(layout: Layout, policy: str) -> Hotness:
     return Hotness(policy, label, score, np.argsort(-score, kind="stable"), took_us)
 
 
-def presample(sampler: Any, seeds: Any, batch_size: int = 1024, epochs: int = 1, *, by: str = "equal") -> Hotness:
+def presample(
+    sampler: Any, seeds: Any, batch_size: int = 1024, epochs: int = 1, *, by: str = "equal"
+) -> Hotness:
     """Rank vertices by the visits of a few epochs on all ranks: PreSC#K (GNNLab, section 6); all ranks call it alike.
 
     A vertex counts once in the slice of each rank, since each rank loads its row. On one rank these are the counts of

@@ -85,7 +85,9 @@ class Setup:
         return traffic
 
 
-def asked_of(exchange: Exchange, peers: np.ndarray, keys: Any) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
+def asked_of(
+    exchange: Exchange, peers: np.ndarray, keys: Any
+) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
     """Send each of ``keys`` to the member that ``peers`` names; all members call it. Host arrays.
 
     Returns:

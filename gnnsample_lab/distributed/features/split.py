@@ -102,13 +102,15 @@ def split_memory(
         raise ValueError(f"degrees must have one entry per vertex, {n} (got {len(degree)})")
     loads = checks.host_array("row_visits", checks.numbers("row_visits", row_visits)).astype(np.float64)
     if loads.shape != (n,) or not (np.isfinite(loads).all() and (loads >= 0).all()):
-        raise ValueError(f"row_visits must be {n} finite numbers, none negative (got {checks.shown(row_visits)})")
+        raise ValueError(
+            f"row_visits must be {n} finite numbers, none negative (got {checks.shown(row_visits)})"
+        )
     given = [checks.share("shares", s) for s in checks.items("shares", shares, "a list of numbers")]
     remote_gbps = checks.real("remote_gbps", remote_gbps, above=0)
     host_gbps = checks.real("host_gbps", host_gbps, above=0)
-    # One call checks the arguments of lists; its reads are those of every list.
+    # One call checks what concerns lists alone.
     hottest_lists(list_visits, degree, fanouts, 0, entry_bytes=entry_bytes)
-    lists = _Lists(np.asarray(checks.host_array("list_visits", list_visits)), degree, fanouts, entry_bytes, owner)
+    lists = _Lists(checks.host_array("list_visits", list_visits), degree, fanouts, entry_bytes, owner)
     reads = lists.reads()
     rate = np.array([remote_gbps, host_gbps]) * 1e9 * parts
     host_row_bytes = row_bytes + HEADER_BYTES * -(-row_bytes // LINE_BYTES)
@@ -177,5 +179,11 @@ class _Lists:
     def _hottest(self, visits: np.ndarray, budget: int, part: int | None = None) -> Any:
         owner = None if part is None else self.owner
         return hottest_lists(
-            visits, self.degree, self.fanouts, budget, owner=owner, rank=part or 0, entry_bytes=self.entry_bytes
+            visits,
+            self.degree,
+            self.fanouts,
+            budget,
+            owner=owner,
+            rank=part or 0,
+            entry_bytes=self.entry_bytes,
         )

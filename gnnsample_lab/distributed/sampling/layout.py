@@ -119,6 +119,9 @@ def make_layout(
     if isinstance(source, (str, os.PathLike)):
         folder = checks.path("source", source)
         found = open_partition(folder)
+        partition = checks.optional(
+            checks.instance, "partition", partition, Partition, "the Partition of the parts"
+        )
         if partition is not None and partition.digest() != found.digest():
             raise ValueError("partition must be the one that is stored with the parts")
         partition, part = found, None

@@ -250,4 +250,6 @@ class Epoch(EpochIterator):
 
     def __iter__(self) -> Iterator[MiniBatch]:
         for i in range(len(self)):
-            yield self.sampler.sample(self.sampler.slice(self._slice(i), self._by), self.first_batch_id + i)
+            yield self.sampler.sample(
+                self.sampler.slice(self.batch_seeds(i), self._by), self.first_batch_id + i
+            )

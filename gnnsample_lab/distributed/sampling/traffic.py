@@ -112,9 +112,7 @@ class Traffic:
     def read_host_lines(self, kind: str, sectors: int, lines: int) -> None:
         """Count whole rows read from pinned host memory: neighbouring sectors of a line share a request."""
         _known(kind)
-        self.host[kind] = (
-            self.host.get(kind, 0) + int(sectors) * SECTOR_BYTES + int(lines) * HEADER_BYTES
-        )
+        self.host[kind] = self.host.get(kind, 0) + int(sectors) * SECTOR_BYTES + int(lines) * HEADER_BYTES
         self.host_requests += int(lines)
 
     def _others(self, peers: Any, amounts: Any) -> tuple[np.ndarray, np.ndarray]:

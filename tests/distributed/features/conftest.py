@@ -12,12 +12,11 @@ import gnnsample_lab as lab
 N = 90
 
 
-def featured(width: int = 6, dtype: str = "float32") -> lab.Graph:
+def featured(width: int = 6) -> lab.Graph:
     """A skewed graph of 90 vertices; rows hold every bit pattern, NaN with its payload too."""
     rng = np.random.default_rng(3)
     src, dst = (rng.integers(0, N, 700) * rng.random(700)).astype(int), rng.integers(0, N, 700)
-    size = np.dtype(dtype).itemsize
-    bits = rng.integers(0, 256, (N, width * size), dtype=np.uint8).view(dtype)
+    bits = rng.integers(0, 256, (N, 4 * width), dtype=np.uint8).view(np.float32)
     return lab.Graph.from_edges(src, dst, N, feat=bits, name="featured")
 
 

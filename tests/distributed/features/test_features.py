@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,3 +182,177 @@ def test_rows_and_traffic(four_ranks: Ranks, graph: lab.Graph, folders: dict[int
                 for ids, x in zip(asked(rank)[:4], calls[-1][0]):
                     assert (x.view(np.uint8) == bits[ids]).all()
                 assert calls[-1][1] == len(np.unique(np.concatenate(asked(rank)[:4])))
+
+
+# ---- other shapes, sources and rankings -------------------------------------------------------------------------
+
+
+def extract_widths(rank: Any, folders: dict[Any, Path]) -> Any:
+    found = {}
+    for width, folder in folders.items():
+        for transport in TRANSPORTS:
+            budget = 4 * N + 20 * 4 * width
+            cache = lab.distributed.FeatureCache(
+                folder, rank=rank, transport=transport, positions="everywhere", capacity_bytes=budget
+            )
+            out = np.empty((N, width), np.float32)
+            x, stats = cache.extract(np.arange(N), out=out)
+            assert x is out
+            found[width, transport] = x, cache.num_cached, cache.nbytes, told(stats.traffic)["host"]
+            cache.close()
+    return found
+
+
+def test_rows_of_any_width(four_ranks: Ranks, tmp_path: Path) -> None:
+    graphs = {width: featured(width) for width in [1, 5, 7, 100]}
+    folders = {width: saved(g, 2, tmp_path / str(width)) for width, g in graphs.items()}
+    for found in four_ranks.run(extract_widths, folders, world=2):
+        for (width, _), (x, cached, nbytes, host) in found.items():
+            row = 4 * width
+            assert (x.view(np.uint8) == graphs[width].feat.view(np.uint8)).all()
+            assert cached == 20 and nbytes == 20 * row + 4 * N
+            begins = row * np.arange(N - 40)
+            sectors = ((begins + row - 1) // 32 - begins // 32 + 1).sum()
+            lines = ((begins + row - 1) // 128 - begins // 128 + 1).sum()
+            assert host == {"rows": 32 * sectors + 18 * lines}
+
+
+def rank_all(rank: Any, folder: Path, seeds: np.ndarray, world: int) -> Any:
+    sampler = lab.distributed.Sampler(folder, [3, 2], rank=rank, seed=5)
+    hot = lab.distributed.presample(sampler, seeds, 16, epochs=2)
+    for wrong in ({"sampler": 3}, {"batch_size": 0}, {"epochs": 0}, {"by": "nobody"}, {"seeds": [N]}):
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+            lab.distributed.presample(**{"sampler": sampler, "seeds": seeds, **wrong})
+    owners = [lab.distributed.presample(sampler, seeds, 16, by=by).score for by in ("owner", "equal")]
+    sampler.close()
+    ids = {}
+    for name, hotness in (("presample", hot), ("degree", "degree"), ("scores", -np.arange(N))):
+        cache = lab.distributed.FeatureCache(folder, hotness, ratio=0.1, rank=rank, kind="replicated")
+        ids[name] = cache.cached_ids
+        cache.close()
+    return hot, owners, ids
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_rankings(four_ranks: Ranks, graph: lab.Graph, folders: dict[int, Path], world: int) -> None:
+    seeds = np.random.default_rng(0).permutation(N)[:50]
+    ranks = four_ranks.run(rank_all, folders[world], seeds, world, world=world)
+    sampler = lab.NeighborSampler(graph, [3, 2], seed=5, device="cpu")
+    alone = lab.hotness(graph, "presample", sampler, seeds, batch_size=16, epochs=2)
+    degrees = np.diff(graph.indptr), np.bincount(graph.indices, minlength=N)
+    for hot, owners, ids in ranks:
+        assert hot.label == "PreSC#2" and (hot.score == ranks[0][0].score).all()
+        assert (hot.order == np.lexsort((-degrees[1], -hot.score))).all()
+        if world == 1:
+            assert (hot.score == alone.score).all() and (hot.order == alone.order).all()
+        # A vertex counts once in each slice that reached it.
+        assert (hot.score >= alone.score).all() and (hot.score <= world * alone.score).all()
+        assert all((score > 0).any() for score in owners)
+        assert ids["presample"].tolist() == hot.order[:9].tolist()
+        assert ids["degree"].tolist() == np.argsort(-degrees[1], kind="stable")[:9].tolist()
+        assert ids["scores"].tolist() == list(range(9))
+
+
+def other_sources(rank: Any, graph: lab.Graph, folder: Path, spare: Path) -> Any:
+    partition = lab.distributed.open_partition(folder)
+    part = lab.distributed.part_of(graph, partition, rank.index)
+    half = replace(part, feat=part.feat[:, :3].astype(np.float16))
+    ids, found = np.arange(0, N, 3), []
+    for source, options in (
+        (graph, {"partition": partition, "folder": spare}),
+        (part, {"folder": folder, "kind": "replicated", "ratio": 0.2}),
+        (part, {"partition": partition, "ratio": 1.0}),  # nothing is cold: no file is needed
+        (half, {"partition": partition, "ratio": 1.0, "transport": "all-to-all"}),
+    ):
+        cache = lab.distributed.FeatureCache(source, rank=rank, **{"ratio": 0.1, **options})
+        found.append(cache.extract(ids)[0])
+        cache.close()
+    problems = []
+    bare = lab.distributed.part_of(graph, partition, rank.index, features=False)
+    unequal = np.arange(N) * (rank.index + 1) % 7
+    for source, arguments in (
+        (part, {"partition": partition, "ratio": 0.1}),
+        (bare, {"partition": partition, "ratio": 0.1}),
+        (folder, {"ratio": 0.1, "hotness": unequal}),
+        (folder, {"ratio": 0.1, "hotness": None}),
+        (folder, {"ratio": 0.1, "hotness": [1.0] * (N if rank.index else 3)}),
+        (folder, {"ratio": 0.1, "hotness": "hot"}),
+        (folder, {"ratio": 0.1, "kind": "replicated", "positions": "owner"}),
+        (folder, {"ratio": 0.1, "capacity_bytes": 5}),
+        (folder, {}),
+        (folder, {"ratio": 0.1, "kind": "copied"}),
+        (folder, {"ratio": 0.1, "transport": "post"}),
+        (folder, {"ratio": 0.1, "positions": "nowhere"}),
+        (folder, {"ratio": 0.1, "knobs": 3}),
+    ):
+        try:
+            cache = lab.distributed.FeatureCache(source, rank=rank, **arguments)
+            cache.extract(np.arange(N))
+        except (TypeError, ValueError) as error:
+            problems.append(f"{type(error).__name__}: {error}")
+        else:
+            problems.append("none")
+            cache.close()
+    cache = lab.distributed.FeatureCache(folder, ratio=0.1, rank=rank)
+    for call in (
+        lambda: cache.extract([N]),
+        lambda: cache.extract([0.5]),
+        lambda: cache.mark([[1]]),
+        lambda: cache.extract([1], cache.mark([1, 2])),
+        lambda: cache.extract([1], marks=3),
+        lambda: cache.extract([1], out=np.empty((1, 2), np.float32)),
+        lambda: cache.extract([1], out=[1]),
+        lambda: cache.extract_many(3),
+    ):
+        try:
+            call()
+        except (TypeError, ValueError) as error:
+            problems.append(f"{type(error).__name__}: {error}")
+        else:
+            problems.append("none")
+    cache.close()
+    try:
+        cache.extract([1])
+    except RuntimeError as error:
+        problems.append(str(error))
+    return found, problems
+
+
+def test_sources_and_refusals(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[int, Path], tmp_path: Path
+) -> None:
+    for found, problems in four_ranks.run(other_sources, graph, folders[2], tmp_path / "spare", world=2):
+        for x in found[:-1]:
+            assert (x.view(np.uint8) == graph.feat[::3].view(np.uint8)).all()
+        assert (found[-1].view(np.uint8) == graph.feat[::3, :3].astype(np.float16).view(np.uint8)).all()
+        words = (
+            "folder must", "source must", "hotness and the size", "hotness must", "hotness", "hotness must",
+            "positions must", "give exactly one of ratio", "give exactly one of ratio", "kind must", "transport must",
+            "positions must", "knobs must", "node_ids must", "node_ids must", "node_ids must", "marks must",
+            "marks must", "out must", "out must", "node_ids must", "the cache was closed",
+        )  # fmt: skip
+        assert [word for word, problem in zip(words, problems) if word not in problem] == []
+        assert len(words) == len(problems)
+
+
+def train_on_ranks(rank: Any, graph: lab.Graph, folder: Path) -> Any:
+    """The cache as the training loop's source of features."""
+    from gnnsample_lab.pipeline.features import CachedSource
+
+    sampler = lab.distributed.Sampler(folder, [3, 2], rank=rank, seed=5)
+    cache = lab.distributed.FeatureCache(folder, ratio=0.2, rank=rank)
+    source, equal = CachedSource(cache), []
+    for batch in sampler.epoch(np.arange(40), 16):
+        marks = source.mark(batch)
+        assert (marks is None) == cache.all_cached
+        x, stats = source.extract(batch, marks)
+        equal.append(bool((x.numpy().view(np.uint8) == graph.feat[batch.node_ids].view(np.uint8)).all()))
+        assert stats.rows == len(batch.node_ids) and stats.local + stats.remote + stats.misses == stats.rows
+    source.reset()
+    sampler.close()
+    cache.close()
+    return equal
+
+
+def test_a_source_for_training(four_ranks: Ranks, graph: lab.Graph, folders: dict[int, Path]) -> None:
+    assert four_ranks.run(train_on_ranks, graph, folders[2], world=2) == [[True] * 3] * 2
