@@ -24,6 +24,8 @@ from gnnsample_lab.traces import (
     queue_depth_series,
 )
 
+ErrorRow = dict[str, str | int | float]
+
 # Largest time in us between the end of a parent and the queueing of its task.
 _MAX_LAG_US = 4.0
 
@@ -193,9 +195,9 @@ def _queue_peak(timeline: Timeline) -> int:
     ).peak
 
 
-def errors_by_trace(model: GpuModel, traces: Sequence[SampleTrace]) -> list[dict[str, str | int | float]]:
+def errors_by_trace(model: GpuModel, traces: Sequence[SampleTrace]) -> list[ErrorRow]:
     """One row per trace: what it is, measured and predicted kernel time (us) and queue peak, relative errors."""
-    rows: list[dict[str, str | int | float]] = []
+    rows: list[ErrorRow] = []
     for trace in traces:
         expected, peak = predict(model, trace), trace.queue.peak
         measured = kernel_time(trace)
@@ -223,7 +225,11 @@ def errors(model: GpuModel, traces: Sequence[SampleTrace]) -> dict[str, float]:
     Keys: ``kernel_time_mean``, ``kernel_time_max``, and, if a trace has a queue, ``queue_peak_mean``,
     ``queue_peak_max``.
     """
-    rows = errors_by_trace(model, traces)
+    return summary(errors_by_trace(model, traces))
+
+
+def summary(rows: Sequence[ErrorRow]) -> dict[str, float]:
+    """Mean and largest errors of the rows of :func:`errors_by_trace`, with the keys of :func:`errors`."""
     result: dict[str, float] = {}
     for name in ("kernel_time", "queue_peak"):
         values = np.array([row[f"{name}_error"] for row in rows], dtype=np.float64)

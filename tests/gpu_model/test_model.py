@@ -143,8 +143,9 @@ def test_more_of_a_resource_never_costs_less_than_its_price():
             "queue_latency_us",
         ):
             dearer = dataclasses.replace(base, **{field: getattr(base, field) * 10})
-            # Scheduling anomalies exist, but not of more than a few percent here.
-            assert total(dearer, strategy) >= total(base, strategy) * 0.97
+            # Scheduling anomalies exist, but not of more than a few percent here: tiles that wait longer for the
+            # counter find more tasks behind it, and take more of them at once.
+            assert total(dearer, strategy) >= total(base, strategy) * 0.95
         slower = dataclasses.replace(base, copy_bandwidth_gbps=base.copy_bandwidth_gbps / 1000)
         assert total(slower, strategy) > total(base, strategy)
 
@@ -215,24 +216,68 @@ def test_halves_do_not_share_traces(other_gpu):
     assert {t.strategy for t in one} == {t.strategy for t in two}
 
 
-def test_shipped_preset_predicts_the_shipped_traces_that_it_was_not_fitted_to():
-    model = get_model("h200")
-    unseen = [t for t in load_traces(resource_path("data/measured/traces")) if comparable(t)]
-    assert len(unseen) == model.fit_error["num_held_out"] == 10
+def shipped_traces() -> list[SampleTrace]:
+    return [t for t in load_traces(resource_path("data/measured/traces")) if comparable(t)]
+
+
+def test_shipped_preset_predicts_the_shipped_traces():
+    model, traces = get_model("h200"), shipped_traces()
+    assert len(traces) == model.fit_error["num_held_out"] == 10
     # Queues, hops behind barriers, both rules of the draw and both graphs.
-    assert {t.pick for t in unseen} == {"floyd", "reservoir"}
-    assert {t.is_fused for t in unseen} == {True, False}
-    assert len({t.graph_name for t in unseen}) == 2
-    assert {t.device_name for t in unseen} == {model.name}
-    for name, error in errors(model, unseen).items():
-        assert error == pytest.approx(model.fit_error[f"held_out_{name}"], abs=1e-3), (
+    assert {t.pick for t in traces} == {"floyd", "reservoir"}
+    assert {t.is_fused for t in traces} == {True, False}
+    assert len({t.graph_name for t in traces}) == 2
+    assert {t.device_name for t in traces} == {model.name}
+    for name, error in errors(model, traces).items():
+        assert error == pytest.approx(model.fit_error[f"fitted_{name}"], abs=1e-3), (
             f"{name} is not what the preset says"
         )
-    # The two persistent kernels on the smaller graph are 28 and 29 % off; a refit on half of these traces does worse.
-    assert model.fit_error["held_out_kernel_time_max"] <= 0.30
-    assert model.fit_error["held_out_kernel_time_mean"] <= 0.15
+    assert model.fit_error["held_out_kernel_time_max"] <= 0.25
+    assert model.fit_error["held_out_kernel_time_mean"] <= 0.11
     assert model.fit_error["held_out_queue_peak_max"] <= 0.25
-    assert model_fit.score(model, unseen).fit_error == pytest.approx(model.fit_error, abs=1e-3)
+
+
+@pytest.mark.exhaustive
+def test_shipped_preset_is_refined_and_scored_on_graphs_that_were_left_out():
+    model, traces = get_model("h200"), shipped_traces()
+    # Refining again does not begin where the first time did: its start is the preset before.
+    before = dataclasses.replace(model, queue_latency_us=0.7, publish_us=0.378, poll_us=1.248912)
+    again, rows = model_fit.refine(traces, before)
+    assert [row["graph"] for row in rows] == sorted(t.graph_name for t in traces)
+    assert again.fit_error == pytest.approx(model.fit_error, abs=1e-3)
+    for name in ("queue_latency_us", "publish_us", "poll_us"):
+        assert getattr(again, name) == pytest.approx(getattr(model, name))
+    # It was worth it: numbers of the preset before were fitted to neither graph.
+    assert errors(before, traces)["kernel_time_mean"] > model.fit_error["held_out_kernel_time_mean"] + 0.01
+    assert errors(before, traces)["kernel_time_max"] > model.fit_error["held_out_kernel_time_max"] + 0.03
+
+
+def test_refining_moves_latencies_of_the_queue_alone_and_scores_what_it_left_out():
+    start = dataclasses.replace(get_model("h200"), num_sms=8)
+    slow = dataclasses.replace(start, queue_latency_us=2 * start.queue_latency_us, poll_us=2 * start.poll_us)
+    traces = traces_of(slow, ("persistent",))[:3] + traces_of(slow, ("captured",))[:2]
+    traces = [dataclasses.replace(t, graph_name=f"graph {i % 2}") for i, t in enumerate(traces)]
+    model, rows = model_fit.refine(traces, start)
+    kept = {k: v for k, v in vars(model).items() if getattr(start, k) == v}
+    assert set(vars(model)) - set(kept) <= {
+        "queue_latency_us",
+        "publish_us",
+        "poll_us",
+        "source",
+        "fit_error",
+    }
+    assert errors(model, traces)["kernel_time_mean"] < errors(start, traces)["kernel_time_mean"]
+    # Rows of a graph come from a model that has seen the other alone.
+    seen = [t for t in traces if t.graph_name == "graph 1"]
+    without = model_fit.refine(
+        [dataclasses.replace(t, graph_name=f"{i}") for i, t in enumerate(seen)], start
+    )[0]
+    expected = errors_by_trace(without, [t for t in traces if t.graph_name == "graph 0"])
+    assert [r["predicted_kernel_us"] for r in rows if r["graph"] == "graph 0"] == [
+        r["predicted_kernel_us"] for r in expected
+    ]
+    with pytest.raises(ValueError, match="two graphs at least"):
+        model_fit.refine(traces[::2], start)
 
 
 def test_a_score_needs_traces_of_the_models_gpu(other_gpu):
