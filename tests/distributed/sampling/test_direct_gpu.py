@@ -54,6 +54,8 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
     """The graph in parts, each in a block of its own on this GPU or, for ``"host"``, in pinned memory."""
     import cupy
 
+    from gnnsample_lab.device import pinned
+
     partition = lab.distributed.partition(graph, parts, "random", tolerance=parts, use_cache=False)
     cut = [part_of(graph, partition, p) for p in range(parts)]
     dtype, places, keep = graph.indices.dtype, [], []
@@ -62,7 +64,7 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
         words = 0 if records is None else len(records)
         room = gpu_lists.room_for(part.num_edges, len(part.vertices), words, dtype.itemsize, weighted)
         if kind == "host":
-            block = put_on_host(np.zeros(max(room.nbytes, 256), np.uint8))
+            block: Any = pinned.empty(max(room.nbytes, 256))
         else:
             block = cupy.zeros(max(room.nbytes, 256), cupy.uint8)
 
@@ -70,6 +72,7 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
             return block[at : at + int(shape[0]) * np.dtype(of).itemsize].view(of)
 
         gpu_lists.fill(part, room, records, weighted, view)
+        block = pinned.mapped(block) if kind == "host" else block
         places.append(Place(*room.place(block.data.ptr)))
         keep.append(block)
     weights = integer_weights(graph.indptr, graph.edge_weight) if weighted else None
@@ -83,9 +86,9 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
         hot = hottest_lists(degrees + 1, degrees, 10, graph.num_edges, owner=partition.owner, rank=0)
         assert 0 < len(hot.ids) < graph.num_nodes
         copies = gpu_lists.copy_lists(hot, places, partition.owner, records[:, 0], dtype, weighted)
-        for block, part in zip(keep[1:], cut[1:]):  # what was copied is not read at its owner any more
-            entries = block[: part.num_edges * dtype.itemsize].view(dtype)
-            for start, degree in records[hot.ids]:
+        for p in range(1, parts):  # what was copied is not read at its owner any more
+            entries = keep[p][: cut[p].num_edges * dtype.itemsize].view(dtype)
+            for start, degree in records[hot.ids[partition.owner[hot.ids] == p]]:
                 entries[int(start) : int(start + degree)] = 0
     return gpu_lists.graph_by_local_records(
         partition, records, places, dtype, None if weights is None else weights.available, copies,

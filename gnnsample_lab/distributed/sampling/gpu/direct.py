@@ -27,6 +27,7 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 
 from ...peer_memory import PeerMemory
 from ..engines import Setup
+from ..sectors import list_sectors, weight_sectors
 from .lists import (
     Copies,
     copy_lists,
@@ -176,8 +177,6 @@ class DirectEngine:
 
         Sectors of 32 bytes, each once a row, as :mod:`..sectors` says; records of 8 bytes are one each.
         """
-        from ..sectors import list_sectors, weight_sectors
-
         host, owner, me = batch.to_cpu(), np.asarray(self.partition.owner), self.part.rank
         traffic, weighted, id_bytes = self.exchange.traffic, self.spec.weighted, self.id_dtype.itemsize
         records, is_copied = self.layout.records, None

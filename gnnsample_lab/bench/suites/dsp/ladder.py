@@ -1,0 +1,459 @@
+"""Sampling from a graph in parts: every method of the ladder, one rank and several, against one GPU with all of it.
+
+A row is one method, graph, partition and number of ranks. All ranks sample at the same time, each its own seeds; a
+pass begins at a barrier. Throughput is compared with one rank that holds the whole graph and samples alone, by the
+fastest strategy. A method is timed only after its samples were compared with those of the whole graph.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench.record import graph_facts, scaled
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import array_module, to_host
+from gnnsample_lab.graph import load
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+WHOLE, REPLICATED = "one, whole graph", "each, whole graph"
+SETTINGS = ((1024, 10, 3), (8192, 15, 3))
+"""Seeds of a rank, fanout, hops."""
+BUDGETS = (2.5, 5.0, 10.0, 25.0, 100.0)
+"""Percent of the topology's bytes that a rank copies beside its part; with 100 all remote lists that are visited."""
+SAVED = 80.0
+"""Percent of the remote reads that the copies of one further row save, as the visits of other batches say."""
+SLOW = ("pull", "uva", "csp-async")
+"""Methods that a quick run measures at the first setting alone."""
+BATCHES, VISITED, TOGETHER = 8, 48, 8
+"""Batches in rotation; further batches whose visits rank lists; batches of a call of ``sample_many``."""
+PASSES = 15
+PASS_S = 0.02
+MOST_S = 2.0
+"""Seconds of a pass, and of all passes of a row."""
+_kept: dict[Any, Any] = {}
+"""What a rank keeps between calls: graphs, baselines' checksums, visits."""
+
+
+def ladder(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    from gnnsample_lab import distributed
+
+    on_gpu = runtime.cuda_available() and runtime.resolve_device("auto") == "cuda"
+    ranks = min(2, _gpus()) if on_gpu else 2
+    names = session.graphs(*(("rmat",) if session.quick else ("rmat", "products-like")))
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    checked, facts = 0, {}
+    with (
+        tempfile.TemporaryDirectory(prefix="lab-ladder-") as place,
+        distributed.Ranks(
+            ranks, device="cuda" if on_gpu else "cpu", timeout_s=300, collective_timeout_s=60
+        ) as pool,
+    ):
+        for name in names:
+            graph = session.host_graph(name) if on_gpu else session.graph(name, "cpu")
+            facts[name] = graph_facts(graph)
+            for how in _partitions(session, name):
+                folders = {}
+                for world in sorted({1, ranks}):
+                    began = time.perf_counter()
+                    cut = distributed.partition(
+                        graph, world, how, seeds=np.zeros(0, np.int64), tolerance=world
+                    )
+                    folders[world] = str(
+                        distributed.save_parts(
+                            graph, cut, Path(place) / f"{len(rows)}-{how}-{world}", features=False
+                        )
+                    )
+                    session.say(f"{name}, {how}, {world} parts: {time.perf_counter() - began:.1f} s")
+                for setting in _settings(session, graph):
+                    for replace in (False, True):
+                        task = {"graph": name, "partition": how, "replace": replace, **setting}
+                        found = _rows_of(session, pool, task, folders, ranks)
+                        checked += sum("error" not in row for row in found)
+                        rows += found
+                        for row in found:
+                            session.say(_line(row))
+    return {
+        "settings": {
+            "ranks": ranks, "device": "cuda" if on_gpu else "CPU: no NVLink", "batches": BATCHES,
+            "us": "wall time of one mini-batch, batches one after another, all ranks at once; median of passes of the "
+            "slowest rank, with its 10th and 90th percentile",
+            "many_us": f"the same in calls of sample_many with {TOGETHER} batches",
+            "x_one": "sum over ranks of (one rank with the whole graph, alone and at its fastest) / (rank), both one "
+            "by one",
+            "x_many": "the same, both by sample_many",
+            "rows": "vertices of a mini-batch of rank 0", "passes": PASSES,
+            "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
+        },
+        "verification": {"methods_equal_to_whole_graph": checked},
+        "graphs": facts, "rows": rows, "notes": notes,
+    }  # fmt: skip
+
+
+def _gpus() -> int:
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def _partitions(session: Session, name: str) -> tuple[str, ...]:
+    # On R-MAT graphs METIS cuts hardly less than chance, which takes a minute to find out.
+    return ("random",) if session.quick or name.startswith("rmat") else ("random", "metis")
+
+
+def _settings(session: Session, graph: Any) -> list[dict[str, Any]]:
+    found = []
+    for seeds, fanout, hops in SETTINGS:
+        found.append({
+            "batch_size": min(seeds, max(1, graph.num_nodes // 8)), "fanout": fanout, "hops": hops,
+            "is_first": (seeds, fanout, hops) == SETTINGS[0], "quick": session.quick,
+        })  # fmt: skip
+    return found
+
+
+def _line(row: dict[str, Any]) -> str:
+    what = f"{row['graph']}, {row['partition']}, {row['world']} ranks, {row['batch_size']} x {row['fanout']}"
+    what += f"{' with' if row['replace'] else ' without'} replacement, {row['method']}"
+    if row.get("budget_percent") is not None:
+        what += f" + {row['budget_percent']:.3g} %"
+    if "error" in row:
+        return f"{what}: {row['error'][:200]}"
+    ratios = "" if row.get("x_one") is None else f", x{row['x_one']:.2f} and x{row['x_many']:.2f}"
+    return f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{ratios}"
+
+
+def _rows_of(
+    session: Session, pool: Any, task: dict[str, Any], folders: dict[int, str], ranks: int
+) -> list[dict[str, Any]]:
+    """The rows of one setting, the baseline first."""
+    from gnnsample_lab import distributed
+
+    base = _row(pool, task | {"method": WHOLE, "world": 1, "folder": folders[1]}, None)
+    rows = [base]
+    for world in sorted(folders):
+        here = task | {"world": world, "folder": folders[world]}
+        if world > 1:
+            rows.append(_row(pool, here | {"method": REPLICATED}, base))
+        for method in distributed.methods():
+            if task["quick"] and method in SLOW and not task["is_first"]:
+                continue
+            if world == 1 and (task["quick"] or world != ranks) and method not in ("direct", "csp", "uva"):
+                continue
+            if world == 1 and task["quick"] and method != "direct":
+                continue
+            if method != "direct-cached":
+                rows.append(_row(pool, here | {"method": method}, base))
+                continue
+            for budget in BUDGETS:
+                rows.append(_row(pool, here | {"method": method, "budget_percent": budget}, base))
+            rows.append(_row(pool, here | {"method": method, "saved_percent": SAVED}, base))
+    return rows
+
+
+def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
+    """One row; a method that fails has ``error`` in place of its numbers."""
+    row = {
+        name: task.get(name)
+        for name in (
+            "graph", "partition", "world", "method", "budget_percent", "batch_size", "fanout", "hops", "replace",
+        )
+    }  # fmt: skip
+    try:
+        results = pool.run(measured, task, world=task["world"])
+    except Exception as error:  # the ranks have ended; the next call starts new ones
+        text = str(error).strip().splitlines() or [type(error).__name__]
+        return row | {"error": text[0]}
+    if any("different" in result for result in results):
+        raise VerificationError(
+            f"{row['method']} on {row['graph']}: {[r.get('different') for r in results]}; nothing is timed"
+        )
+    if (errors := [result["error"] for result in results if "error" in result]) != []:
+        return row | {"error": errors[0]}
+    slowest = max(results, key=lambda result: result["one"][1])
+    slowest_many = max(results, key=lambda result: result["many"][1])
+    row |= {
+        "p10": slowest["one"][0], "us": slowest["one"][1], "p90": slowest["one"][2],
+        "many_p10": slowest_many["many"][0], "many_us": slowest_many["many"][1],
+        "many_p90": slowest_many["many"][2], "one_by_rank": [r["one"][1] for r in results],
+        "many_by_rank": [r["many"][1] for r in results], **results[0]["facts"],
+    }  # fmt: skip
+    if base is not None and "us" in base:
+        row["x_one"] = sum(base["us"] / result["one"][1] for result in results)
+        row["x_many"] = sum(base["many_us"] / result["many"][1] for result in results)
+    return row
+
+
+# ---- on the ranks -----------------------------------------------------------------------------------------------
+
+
+def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """Check and time one method on one rank.
+
+    Returns:
+        ``one`` and ``many`` (10th percentile, median and 90th, us of a batch) and ``facts``; or ``different``, or
+        ``error`` where the method is not there for this kind of rank.
+    """
+    graph = _graph(rank, task["graph"])
+    if task["method"] == REPLICATED or task["method"] == WHOLE:
+        return _timed(rank, _Whole(rank, task, graph), {})
+    expected = _expected(rank, task, graph)
+    try:
+        way = _Parts(rank, task, graph)
+    except RuntimeError as error:
+        if "does not run on ranks" in str(error):  # on all alike, before any of them waits for another
+            return {"error": str(error)}
+        raise
+    try:
+        found = checksum(way.one(0), None)
+        if not _all(rank, found == expected):
+            return {"different": f"rank {rank.index}: {found} and not {expected}"}
+        return _timed(rank, way, way.facts())
+    finally:
+        way.sampler.close()
+
+
+def _timed(rank: Any, way: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    batch = way.one(0)
+    facts = {"rows": int(batch.num_nodes), "edges": int(batch.num_edges), **facts}
+    del batch
+    return {
+        "one": _passes(rank, lambda i: way.one(i % BATCHES), 1),
+        "many": _passes(rank, lambda i: way.many(), TOGETHER),
+        "facts": facts,
+    }
+
+
+def _passes(rank: Any, work: Callable[[int], Any], batches: int) -> list[float]:
+    """Microseconds of a batch: 10th percentile, median, 90th percentile over passes."""
+    for i in range(6):  # `sample_many` tries how many to launch at once; the first ones compile
+        work(i)
+    _wait(rank)
+    began = time.perf_counter()
+    work(0)
+    _wait(rank)
+    took = time.perf_counter() - began
+    count = _most(rank, max(1, min(math.ceil(PASS_S / took), 500)))
+    passes = _most(rank, max(3, min(PASSES, int(MOST_S / (took * count)))))
+    times = []
+    for _ in range(passes):
+        _wait(rank)
+        rank.barrier()
+        began = time.perf_counter()
+        for i in range(count):
+            kept = work(i)
+        _wait(rank)
+        times.append((time.perf_counter() - began) * 1e6 / count / batches)
+        del kept
+    return [float(value) for value in np.percentile(times, [10, 50, 90])]
+
+
+def _wait(rank: Any) -> None:
+    if rank.device != "cpu":
+        import cupy
+
+        cupy.cuda.runtime.deviceSynchronize()
+
+
+def _most(rank: Any, value: int) -> int:
+    """The largest of all ranks' values: methods with collectives need as many calls on all."""
+    import torch
+    import torch.distributed as dist
+
+    found = torch.tensor([value], device=rank.device)
+    dist.all_reduce(found, dist.ReduceOp.MAX, group=rank.group)
+    return int(found)
+
+
+def _all(rank: Any, value: bool) -> bool:
+    return not _most(rank, int(not value))
+
+
+def _graph(rank: Any, name: str) -> Any:
+    if name not in _kept:
+        for key in list(_kept):
+            del _kept[key]
+        base, scale = scaled(name)
+        device = "cpu" if rank.device == "cpu" else "cuda"
+        with rank.zero_first():
+            _kept[name] = load(base, scale=scale, device=device, features=False)
+    return _kept[name]
+
+
+def _seeds(rank: Any, task: dict[str, Any], first: int, count: int) -> list[np.ndarray]:
+    """This rank's seeds of some batches: distinct vertices with in-neighbours, ``int64``."""
+    key = (task["graph"], "candidates")
+    if key not in _kept:
+        degrees = np.diff(to_host(_kept[task["graph"]].indptr))
+        _kept[key] = np.flatnonzero(degrees > 0)
+    found = []
+    for i in range(first, first + count):
+        rng = np.random.Generator(np.random.PCG64([task["batch_size"], rank.index, i]))
+        found.append(
+            rng.choice(_kept[key], min(task["batch_size"], len(_kept[key])), replace=False, shuffle=False)
+        )
+    return found
+
+
+def _on_device(rank: Any, arrays: Sequence[np.ndarray]) -> list[Any]:
+    if rank.device == "cpu":
+        return list(arrays)
+    import cupy
+
+    return [cupy.asarray(array) for array in arrays]
+
+
+def _fanouts(task: dict[str, Any]) -> list[int]:
+    return [task["fanout"]] * task["hops"]
+
+
+class _Whole:
+    """The baseline: this rank holds the whole graph."""
+
+    def __init__(self, rank: Any, task: dict[str, Any], graph: Any) -> None:
+        device = "cpu" if rank.device == "cpu" else "cuda"
+        self.sampler = NeighborSampler(
+            graph, _fanouts(task), strategy="auto", replace=task["replace"], device=device
+        )
+        self.seeds = _on_device(rank, _seeds(rank, task, 0, BATCHES))
+
+    def one(self, i: int) -> Any:
+        return self.sampler.sample(self.seeds[i], i)
+
+    def many(self) -> Any:
+        return self.sampler.sample_many(self.seeds[:TOGETHER])
+
+
+class _Parts:
+    """One method of the ladder."""
+
+    def __init__(self, rank: Any, task: dict[str, Any], graph: Any) -> None:
+        from gnnsample_lab.distributed import Sampler, open_partition
+
+        self.rank, self.task = rank, task
+        self.partition = open_partition(task["folder"])
+        options: dict[str, Any] = {}
+        self.topology = graph.num_edges * graph.indices.dtype.itemsize
+        if task["method"] == "direct-cached":
+            visits = _visits(rank, task, graph)
+            if "saved_percent" in task:
+                budget = self._budget(graph, visits, task["saved_percent"] / 100)
+            else:
+                budget = int(self.topology * task["budget_percent"] / 100)
+            options = {"cache_bytes": budget, "visits": visits}
+        self.budget = options.get("cache_bytes")
+        self.sampler = Sampler(
+            task["folder"], _fanouts(task), task["method"], rank=rank, replace=task["replace"], **options
+        )
+        self.host_seeds = _seeds(rank, task, 0, BATCHES)
+        # Methods with collectives take seeds from the host, where they are sorted by owner or sent on.
+        reads = task["method"] in ("direct", "direct-cached", "uva")
+        self.seeds = _on_device(rank, self.host_seeds) if reads else self.host_seeds
+
+    def one(self, i: int) -> Any:
+        return self.sampler.engine.sample(self.seeds[i], i)
+
+    def many(self) -> Any:
+        return self.sampler.engine.sample_many(self.seeds[:TOGETHER], 0)
+
+    def _budget(self, graph: Any, visits: np.ndarray, share: float) -> int:
+        """Bytes of the hottest lists that save ``share`` of the remote reads."""
+        from gnnsample_lab.distributed import hottest_lists
+
+        degrees, width = np.diff(to_host(graph.indptr)), graph.indices.dtype.itemsize
+        fanout, owner, me = self.task["fanout"], self.partition.owner, self.rank.index
+        everything = hottest_lists(
+            visits, degrees, fanout, self.topology, owner=owner, rank=me, entry_bytes=width
+        )
+        reads = visits[everything.ids] * np.minimum(degrees[everything.ids], fanout)
+        enough = int(np.searchsorted(np.cumsum(reads), share * everything.reads_remote)) + 1
+        return int(everything.offsets[min(enough, len(everything.ids))]) * width
+
+    def facts(self) -> dict[str, Any]:
+        """Bytes of a batch by kind, what is kept on this rank, and what share of its reads is remote."""
+        engine: Any = self.sampler.engine
+        batch = self.sampler.sample(self.host_seeds[0], 0)
+        if self.rank.device != "cpu" and hasattr(engine, "count"):
+            engine.count(batch)
+        traffic = self.sampler.traffic
+        host = batch.to_cpu()
+        copies = getattr(engine, "copies", None)
+        hot = getattr(engine, "hot", None) if copies is None else copies.hot
+        is_remote = np.asarray(self.partition.owner) != self.rank.index
+        remote = sum(int(p.counts[is_remote[p.frontier]].sum()) for p in host.picks)
+        if hot is not None:
+            is_remote[hot.ids] = False
+        read = sum(int(p.counts[is_remote[p.frontier]].sum()) for p in host.picks)
+        return {
+            "volume": traffic.volume, "by_kind": traffic.by_kind, "ideal": traffic.ideal,
+            "kept_bytes": dict(getattr(engine, "topology_bytes", {})),
+            "budget_percent": None if self.budget is None else 100 * self.budget / self.topology,
+            "remote_share": read / max(1, host.num_edges),
+            "saved_share": None if hot is None else 1 - read / max(1, remote),
+            "copied_bytes": None if hot is None else hot.nbytes,
+        }  # fmt: skip
+
+
+def _visits(rank: Any, task: dict[str, Any], graph: Any) -> np.ndarray:
+    """How often vertices were expanded in other batches of this rank, plus a hundredth of its out-degree, at most 1."""
+    key = (task["graph"], "visits", task["batch_size"], task["fanout"], task["hops"], task["replace"])
+    if key not in _kept:
+        sampler = NeighborSampler(
+            graph, _fanouts(task), strategy="captured", replace=task["replace"],
+            device="cpu" if rank.device == "cpu" else "cuda",
+        )  # fmt: skip
+        xp = array_module(graph.indptr)
+        found = xp.minimum(xp.bincount(graph.indices, minlength=graph.num_nodes) * 0.01, 1.0)
+        for i, seeds in enumerate(_seeds(rank, task, BATCHES, VISITED)):
+            for picks in sampler.sample(seeds, BATCHES + i).picks:
+                found[picks.frontier] += 1  # a frontier's vertices are distinct
+        _kept[key] = to_host(found)
+    visits: np.ndarray = _kept[key]
+    return visits
+
+
+def _expected(rank: Any, task: dict[str, Any], graph: Any) -> list[int]:
+    """:func:`checksum` of the first batch, drawn from the whole graph."""
+    key = (task["graph"], "sum", task["batch_size"], task["fanout"], task["hops"], task["replace"])
+    if key not in _kept:
+        sampler = NeighborSampler(
+            graph, _fanouts(task), strategy="captured", replace=task["replace"],
+            device="cpu" if rank.device == "cpu" else "cuda",
+        )  # fmt: skip
+        _kept[key] = checksum(sampler.sample(_seeds(rank, task, 0, 1)[0], 0), graph.indptr)
+    found: list[int] = _kept[key]
+    return found
+
+
+def checksum(batch: Any, indptr: Any) -> list[int]:
+    """Of each hop: vertices, edges, and the sum of a hash of (destination, slot, source), whatever their order.
+
+    Args:
+        batch: a mini-batch on either device.
+        indptr: of the whole graph where positions are those of its edges; None where they are slots.
+    """
+    batch.ready.order()
+    found = []
+    for picks in batch.picks:
+        xp = array_module(picks.frontier)
+        edges = int(picks.neighbors.size)
+        row = xp.searchsorted(picks.offsets[1:], xp.arange(edges), side="right")
+        dst = picks.frontier[row]
+        slots = picks.positions if indptr is None else picks.positions - indptr[dst]
+        word = dst.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        word += picks.neighbors.astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
+        word += slots.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
+        word ^= word >> np.uint64(29)
+        word *= np.uint64(0x94D049BB133111EB)
+        word ^= word >> np.uint64(32)
+        found += [int(picks.frontier.size), edges, int(word.sum()) if edges else 0]
+    return found

@@ -1,0 +1,54 @@
+"""What sampling from a graph in parts aims at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gnnsample_lab.bench.targets import Point, Target, at_least, at_most
+
+_CSP = ("csp", "csp-async", "csp-fixed")
+
+
+def ladder(record: dict[str, Any]) -> list[Target]:
+    """On two GPUs: with lists copied that save 80 % of the remote reads, and `direct` against collective sampling."""
+    if record["settings"]["device"] != "cuda":
+        return []
+    rows = [r for r in record["rows"] if "us" in r and r["world"] == 2]
+    random = [r for r in rows if r["graph"].startswith("rmat") and r["partition"] == "random"]
+    cached = [r for r in random if r["method"] == "direct-cached" and 0.78 <= (r["saved_share"] or 0) <= 0.83]
+    found = []
+    for seeds, fanout, limit in ((1024, 10, 1.85), (8192, 15, 1.75)):
+        chosen = [r for r in cached if (r["batch_size"], r["fanout"]) == (seeds, fanout)]
+        found += at_least(
+            f"two GPUs, random parts, 80 % of remote reads cached, {seeds} x {fanout}, over one with the whole graph",
+            limit, "x", [(max(r["x_one"], r["x_many"]), _where(r)) for r in chosen],
+        )  # fmt: skip
+    found += at_least(
+        "direct over the fastest collective method, 1 024 seeds", 2.0, "x", _over_csp(rows, 1024)
+    )
+    found += at_least(
+        "direct over the fastest collective method, 8 192 seeds", 1.0, "x", _over_csp(rows, 8192)
+    )
+    csp = [
+        (r["us"], _where(r)) for r in random if r["method"] == "csp" and (r["batch_size"], r["fanout"]) == (1024, 10)
+    ]  # fmt: skip
+    return found + at_most("csp on two GPUs, 1 024 x 10, 3 hops", 700.0, "us", csp)
+
+
+def _over_csp(rows: Iterable[dict[str, Any]], seeds: int) -> list[Point]:
+    """How many times as fast ``direct`` is as the fastest collective method, where both were measured."""
+    groups: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if row["batch_size"] == seeds and row["method"] in ("direct", *_CSP):
+            groups.setdefault(_where(row), {})[row["method"]] = min(row["us"], row["many_us"])
+    return [
+        (min(us[m] for m in _CSP if m in us) / us["direct"], where)
+        for where, us in groups.items()
+        if "direct" in us and any(m in us for m in _CSP)
+    ]
+
+
+def _where(row: dict[str, Any]) -> str:
+    draws = "with replacement" if row["replace"] else "without replacement"
+    return f"{row['graph']}, {row['partition']} parts, {row['batch_size']} x {row['fanout']}, {draws}"
