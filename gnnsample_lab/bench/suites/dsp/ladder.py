@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,8 @@ SLOW = ("pull", "uva", "csp-async")
 """Methods that a quick run measures at the first setting alone."""
 BATCHES, VISITED, TOGETHER = 8, 48, 8
 """Batches in rotation; further batches whose visits rank lists; batches of a call of ``sample_many``."""
-PASSES = 15
-PASS_S = 0.02
-MOST_S = 2.0
+PASSES, QUICK_PASSES = 15, 9
+PASS_S, MOST_S = 0.02, 2.0
 """Seconds of a pass, and of all passes of a row."""
 _kept: dict[Any, Any] = {}
 """What a rank keeps between calls: graphs, baselines' checksums, visits."""
@@ -63,25 +62,21 @@ def ladder(session: Session) -> dict[str, Any]:
             graph = session.host_graph(name) if on_gpu else session.graph(name, "cpu")
             facts[name] = graph_facts(graph)
             for how in _partitions(session, name):
-                folders = {}
-                for world in sorted({1, ranks}):
-                    began = time.perf_counter()
-                    cut = distributed.partition(
-                        graph, world, how, seeds=np.zeros(0, np.int64), tolerance=world
-                    )
-                    folders[world] = str(
-                        distributed.save_parts(
-                            graph, cut, Path(place) / f"{len(rows)}-{how}-{world}", features=False
-                        )
-                    )
-                    session.say(f"{name}, {how}, {world} parts: {time.perf_counter() - began:.1f} s")
+                try:
+                    folders = _saved(session, graph, how, sorted({1, ranks}), Path(place) / f"{name}-{how}")
+                except (ImportError, ValueError) as error:  # no METIS here, or a graph too large for it
+                    notes.append(f"{name}, parts by {how}: {error}")
+                    session.say(notes[-1])
+                    continue
                 for setting in _settings(session, graph):
                     for replace in (False, True):
                         task = {"graph": name, "partition": how, "replace": replace, **setting}
-                        found = _rows_of(session, pool, task, folders, ranks)
-                        checked += sum("error" not in row for row in found)
-                        rows += found
-                        for row in found:
+                        base = None
+                        for more in _tasks(task, folders):
+                            row = _row(pool, task | more, base)
+                            base = base or row
+                            checked += "error" not in row
+                            rows.append(row)
                             session.say(_line(row))
     return {
         "settings": {
@@ -92,12 +87,25 @@ def ladder(session: Session) -> dict[str, Any]:
             "x_one": "sum over ranks of (one rank with the whole graph, alone and at its fastest) / (rank), both one "
             "by one",
             "x_many": "the same, both by sample_many",
-            "rows": "vertices of a mini-batch of rank 0", "passes": PASSES,
+            "rows": "vertices of a mini-batch of rank 0", "passes": QUICK_PASSES if session.quick else PASSES,
             "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
         },
         "verification": {"methods_equal_to_whole_graph": checked},
         "graphs": facts, "rows": rows, "notes": notes,
     }  # fmt: skip
+
+
+def _saved(session: Session, graph: Any, how: str, worlds: Sequence[int], place: Path) -> dict[int, str]:
+    """Folders of the graph's parts for each number of ranks."""
+    from gnnsample_lab.distributed import partition, save_parts
+
+    folders = {}
+    for world in worlds:
+        began = time.perf_counter()
+        cut = partition(graph, world, how, seeds=np.zeros(0, np.int64), tolerance=world)
+        folders[world] = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False))
+        session.say(f"{graph.name}, {how}, {world} parts: {time.perf_counter() - began:.1f} s")
+    return folders
 
 
 def _gpus() -> int:
@@ -117,6 +125,7 @@ def _settings(session: Session, graph: Any) -> list[dict[str, Any]]:
         found.append({
             "batch_size": min(seeds, max(1, graph.num_nodes // 8)), "fanout": fanout, "hops": hops,
             "is_first": (seeds, fanout, hops) == SETTINGS[0], "quick": session.quick,
+            "passes": QUICK_PASSES if session.quick else PASSES,
         })  # fmt: skip
     return found
 
@@ -132,32 +141,31 @@ def _line(row: dict[str, Any]) -> str:
     return f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{ratios}"
 
 
-def _rows_of(
-    session: Session, pool: Any, task: dict[str, Any], folders: dict[int, str], ranks: int
-) -> list[dict[str, Any]]:
-    """The rows of one setting, the baseline first."""
+def _tasks(task: dict[str, Any], folders: dict[int, str]) -> Iterator[dict[str, Any]]:
+    """What the rows of one setting measure, the baseline first. A quick run leaves out what targets do not need."""
     from gnnsample_lab import distributed
 
-    base = _row(pool, task | {"method": WHOLE, "world": 1, "folder": folders[1]}, None)
-    rows = [base]
-    for world in sorted(folders):
-        here = task | {"world": world, "folder": folders[world]}
+    quick = task["quick"]
+    yield {"method": WHOLE, "world": 1, "folder": folders[1]}
+    for world, folder in sorted(folders.items()):
+        here = {"world": world, "folder": folder}
         if world > 1:
-            rows.append(_row(pool, here | {"method": REPLICATED}, base))
+            yield here | {"method": REPLICATED}
         for method in distributed.methods():
-            if task["quick"] and method in SLOW and not task["is_first"]:
-                continue
-            if world == 1 and (task["quick"] or world != ranks) and method not in ("direct", "csp", "uva"):
-                continue
-            if world == 1 and task["quick"] and method != "direct":
+            if (
+                world == 1
+                and len(folders) > 1
+                and method not in (("direct",) if quick else ("uva", "csp", "direct"))
+            ):
+                continue  # without peers there is nothing to fetch; what a method costs by itself is seen
+            if quick and method in SLOW and not (task["is_first"] and task["replace"]):
                 continue
             if method != "direct-cached":
-                rows.append(_row(pool, here | {"method": method}, base))
+                yield here | {"method": method}
                 continue
-            for budget in BUDGETS:
-                rows.append(_row(pool, here | {"method": method, "budget_percent": budget}, base))
-            rows.append(_row(pool, here | {"method": method, "saved_percent": SAVED}, base))
-    return rows
+            for budget in BUDGETS if task["replace"] or not quick else ():
+                yield here | {"method": method, "budget_percent": budget}
+            yield here | {"method": method, "saved_percent": SAVED}
 
 
 def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
@@ -165,7 +173,8 @@ def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[s
     row = {
         name: task.get(name)
         for name in (
-            "graph", "partition", "world", "method", "budget_percent", "batch_size", "fanout", "hops", "replace",
+            "graph", "partition", "world", "method", "budget_percent", "saved_percent", "batch_size", "fanout", "hops",
+            "replace",
         )
     }  # fmt: skip
     try:
@@ -205,7 +214,7 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     """
     graph = _graph(rank, task["graph"])
     if task["method"] == REPLICATED or task["method"] == WHOLE:
-        return _timed(rank, _Whole(rank, task, graph), {})
+        return _timed(rank, _Whole(rank, task, graph), {}, task["passes"])
     expected = _expected(rank, task, graph)
     try:
         way = _Parts(rank, task, graph)
@@ -217,23 +226,23 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
         found = checksum(way.one(0), None)
         if not _all(rank, found == expected):
             return {"different": f"rank {rank.index}: {found} and not {expected}"}
-        return _timed(rank, way, way.facts())
+        return _timed(rank, way, way.facts(), task["passes"])
     finally:
         way.sampler.close()
 
 
-def _timed(rank: Any, way: Any, facts: dict[str, Any]) -> dict[str, Any]:
+def _timed(rank: Any, way: Any, facts: dict[str, Any], most: int) -> dict[str, Any]:
     batch = way.one(0)
     facts = {"rows": int(batch.num_nodes), "edges": int(batch.num_edges), **facts}
     del batch
     return {
-        "one": _passes(rank, lambda i: way.one(i % BATCHES), 1),
-        "many": _passes(rank, lambda i: way.many(), TOGETHER),
+        "one": _passes(rank, lambda i: way.one(i % BATCHES), 1, most),
+        "many": _passes(rank, lambda i: way.many(), TOGETHER, most),
         "facts": facts,
     }
 
 
-def _passes(rank: Any, work: Callable[[int], Any], batches: int) -> list[float]:
+def _passes(rank: Any, work: Callable[[int], Any], batches: int, most: int) -> list[float]:
     """Microseconds of a batch: 10th percentile, median, 90th percentile over passes."""
     for i in range(6):  # `sample_many` tries how many to launch at once; the first ones compile
         work(i)
@@ -243,7 +252,7 @@ def _passes(rank: Any, work: Callable[[int], Any], batches: int) -> list[float]:
     _wait(rank)
     took = time.perf_counter() - began
     count = _most(rank, max(1, min(math.ceil(PASS_S / took), 500)))
-    passes = _most(rank, max(3, min(PASSES, int(MOST_S / (took * count)))))
+    passes = _most(rank, max(3, min(most, int(MOST_S / (took * count)))))
     times = []
     for _ in range(passes):
         _wait(rank)
@@ -279,13 +288,13 @@ def _all(rank: Any, value: bool) -> bool:
 
 
 def _graph(rank: Any, name: str) -> Any:
-    if name not in _kept:
-        for key in list(_kept):
-            del _kept[key]
+    if not _all(rank, name in _kept):  # another world may have loaded it on some ranks
         base, scale = scaled(name)
         device = "cpu" if rank.device == "cpu" else "cuda"
         with rank.zero_first():
-            _kept[name] = load(base, scale=scale, device=device, features=False)
+            if name not in _kept:
+                _kept.clear()
+                _kept[name] = load(base, scale=scale, device=device, features=False)
     return _kept[name]
 
 
@@ -396,7 +405,7 @@ class _Parts:
         return {
             "volume": traffic.volume, "by_kind": traffic.by_kind, "ideal": traffic.ideal,
             "kept_bytes": dict(getattr(engine, "topology_bytes", {})),
-            "budget_percent": None if self.budget is None else 100 * self.budget / self.topology,
+            "budget_percent": None if self.budget is None else round(100 * self.budget / self.topology, 2),
             "remote_share": read / max(1, host.num_edges),
             "saved_share": None if hot is None else 1 - read / max(1, remote),
             "copied_bytes": None if hot is None else hot.nbytes,
