@@ -1,0 +1,229 @@
+// Collective sampling, at the owner: draw for all requests of all ranks in one launch, a grid row for each rank.
+//
+// Draws are keyed by original ids; `new_of` leads to the row of the part, whose lists keep the order of the whole graph.
+// With PULLED=1 the same kernels draw from lists that were fetched whole: the baseline without collective sampling.
+//
+//   draw, draw_ragged    a lane per row up to KMAX picks, else a warp per row
+//   count_tasks          ragged: picks of each row
+//   copy_lists           PULLED=0: whole lists for a rank that pulls them
+//
+// Shapes: grid (blocks, ranks). Bound: as sampling/neighbors/hops/expand.cuh, with one more dependent read per row.
+// @variants ID_T=int,long RULE=0,1,2,3,4 PULLED=0,1 KMAX=0,8,16,32
+#if KMAX == 0
+#undef KMAX
+#endif
+#include "csp.cuh"
+#include "sampling/neighbors/hops/draw.cuh"
+
+#define DRAW_WARPS (sizeof(ID_T) == 4 ? 8 : 4)
+
+struct Tasks {
+    const ID_T* ids;      // requests of other ranks
+    const ID_T* own_ids;  // those of this rank to itself
+    char* replies;
+    char* own_reply;
+    const ID_T* new_of;
+    i64 lower;            // new id of the part's first vertex
+    const i64* offsets;   // PULLED: [row + 1] where each fetched list begins; rows are packed rank after rank
+    const ID_T* lists;    // PULLED: fetched lists
+    const u64* sums;      // PULLED and weighted: prefix sums of their weights, one more entry than list entries per row
+    u64* seen;            // fixed capacities: [rank] requests that came, null for exact sizes
+    int self;
+    int fanout;
+    u64 stride;
+    u64 begin[MAX_PEERS];     // where the requests of a rank begin in `ids`, and its rows among all rows
+    u64 rows[MAX_PEERS];      // requests of a rank; with fixed capacities the most, and ids below 0 fill the rest
+    u64 reply_at[MAX_PEERS];  // bytes
+};
+
+struct Task {
+    Row row;
+    Plan source;  // the arrays that the row refers to; only those that draw.cuh reads are set
+};
+
+// `warp`: all lanes ask for the same row and may share the work.
+template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, const Tasks& t, int rank, u64 i, ID_T v) {
+    Task task;
+    task.source.seed = p.seed;
+#if PULLED
+    if (rank != t.self) {
+        const u64 packed = t.begin[rank] + i;
+        Row& row = task.row;
+        row.start = t.offsets[packed];
+        row.degree = (int)(t.offsets[packed + 1] - row.start);
+        row.vertex = (u64)v;
+        task.source.indices = t.lists;
+        task.source.prefix = t.sums + packed;
+        int choice = row.degree;
+#if RULE >= 3
+        choice = 0;
+        const u64* sums = task.source.prefix + row.start;
+        for (int j = warp ? lab_lane() : 0; j < row.degree; j += warp ? 32 : 1) choice += sums[j + 1] > sums[j];
+        if (warp)
+#pragma unroll
+            for (int apart = 16; apart; apart >>= 1) choice += __shfl_xor_sync(0xFFFFFFFFu, choice, apart);
+#endif
+#if RULE == 2 || RULE == 4
+        row.count = t.fanout < 0 ? choice : (choice > 0 ? t.fanout : 0);
+#else
+        row.count = t.fanout < 0 ? choice : min(choice, t.fanout);
+#endif
+        return task;
+    }
+#endif
+    task.source.indptr = p.indptr;
+    task.source.indices = p.indices;
+    task.source.prefix = p.prefix;
+    task.source.available = p.available;
+    task.row = lab_row(p, (u64)(__ldg(t.new_of + v) - t.lower), t.fanout);
+    task.row.vertex = (u64)v;
+    return task;
+}
+
+__device__ __forceinline__ const ID_T* requests_of(const Tasks& t, int rank) {
+    return rank == t.self ? t.own_ids : t.ids + t.begin[rank];
+}
+
+// Fixed capacities: requests fill the front of a message, and the last of them says how many they are.
+__device__ __forceinline__ void note_last(const Tasks& t, const ID_T* ids, int rank, u64 i) {
+    if (t.seen && (i + 1 == t.rows[rank] || ids[i + 1] < 0)) t.seen[rank] = i + 1;
+}
+
+extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw(const __grid_constant__ Plan p,
+                                                                   const __grid_constant__ Tasks t, int hop) {
+    const int rank = blockIdx.y;
+    const u64 n = t.rows[rank];
+    const u32 lane = lab_lane(), warp = threadIdx.x >> 5;
+    const ID_T* ids = requests_of(t, rank);
+    char* reply = rank == t.self ? t.own_reply : t.replies + t.reply_at[rank];
+    ID_T* neighbors = (ID_T*)reply_neighbors(reply, 0, t.stride);
+    int* slots = (int*)reply_slots(reply, n, 0, t.stride);
+    const u32 batch_id = p.batches[0].batch_id, k = (u32)t.stride;
+#ifdef KMAX
+    // A warp draws for up to 32 rows at once, one per lane, and then spreads their picks over its lanes.
+    __shared__ int drawn[DRAW_WARPS][KMAX * 33];
+    __shared__ i64 starts[DRAW_WARPS][32];
+    __shared__ int counts[DRAW_WARPS][32];
+    __shared__ const ID_T* lists[DRAW_WARPS][32];
+    const u64 warps = (u64)gridDim.x * DRAW_WARPS;
+    const u32 per_warp = rows_per_warp(n, warps);
+    for (u64 row0 = ((u64)blockIdx.x * DRAW_WARPS + warp) * per_warp; row0 < n; row0 += warps * per_warp) {
+        const u32 mine = (u32)min((u64)per_warp, n - row0);
+        Task task;
+        task.row = Row{0, 0, 0, 0};
+        task.source.indices = p.indices;
+        const ID_T v = lane < mine ? ids[row0 + lane] : (ID_T)-1;
+        if (v >= 0) {
+            note_last(t, ids, rank, row0 + lane);
+            task = task_of<false>(p, t, rank, row0 + lane, v);
+#if RULE != 1
+            lab_draw_lane(task.source, task.row, t.fanout, batch_id, hop, drawn[warp] + lane, 33);
+#endif
+        }
+        starts[warp][lane] = task.row.start;
+        counts[warp][lane] = task.row.count;
+        lists[warp][lane] = task.source.indices;
+        __syncwarp();
+#if RULE == 1
+        // The reservoir's work grows with the degree: the warp shares each row.
+        for (u32 i = 0; i < mine; ++i) {
+            const ID_T u = ids[row0 + i];
+            if (u < 0) continue;
+            const Task shared = task_of<true>(p, t, rank, row0 + i, u);
+            lab_draw_group<WarpGroup>(shared.source, shared.row, t.fanout, batch_id, hop, drawn[warp] + i, 33);
+        }
+#endif
+        for (u32 e = lane; e < mine * k; e += 32) {
+            const u32 i = e / k, slot = e - i * k;
+            const bool valid = (int)slot < counts[warp][i];
+            const int at = valid ? drawn[warp][slot * 33 + i] : 0;
+            neighbors[row0 * k + e] = valid ? __ldg(lists[warp][i] + starts[warp][i] + at) : (ID_T)-1;
+            slots[row0 * k + e] = at;
+        }
+        __syncwarp();
+    }
+#else
+    for (u64 i = (u64)blockIdx.x * DRAW_WARPS + warp; i < n; i += (u64)gridDim.x * DRAW_WARPS) {
+        const ID_T v = ids[i];
+        if (v < 0) break;  // requests fill the front
+        if (lane == 0) note_last(t, ids, rank, i);
+        const Task task = task_of<true>(p, t, rank, i, v);
+        int* mine = slots + i * t.stride;
+        lab_draw_group<WarpGroup>(task.source, task.row, t.fanout, batch_id, hop, mine, 1);
+        for (u32 j = lane; j < k; j += 32) {
+            const bool valid = (int)j < task.row.count;
+            neighbors[i * t.stride + j] =
+                valid ? __ldg(task.source.indices + task.row.start + __ldcg(mine + j)) : (ID_T)-1;
+            if (!valid) mine[j] = 0;
+        }
+    }
+#endif
+}
+
+// Where results of ragged rows go: those for this rank itself, and those for the others.
+struct Ragged {
+    int* counts;            // of other ranks' rows, packed rank after rank without this rank
+    int* own_counts;
+    const i64* offsets;     // their exclusive scans
+    const i64* own_offsets;
+    ID_T* neighbors;        // offsets lead into these
+    int* slots;
+    ID_T* own_neighbors;
+    int* own_slots;
+    u64* sums;              // copy_lists, weighted: prefix sums of other ranks' lists
+    int degrees;            // count all entries of a list, whatever the rule
+    int unused;
+};
+
+// Picks of each row, or list entries. Warp per row.
+extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) count_tasks(const __grid_constant__ Plan p,
+                                                                          const __grid_constant__ Tasks t,
+                                                                          const __grid_constant__ Ragged g) {
+    const int rank = blockIdx.y;
+    const ID_T* ids = requests_of(t, rank);
+    int* counts = rank == t.self ? g.own_counts : g.counts + t.begin[rank];
+    for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
+        const Task task = task_of<true>(p, t, rank, i, ids[i]);
+        if (lab_lane() == 0) counts[i] = g.degrees ? task.row.degree : task.row.count;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw_ragged(const __grid_constant__ Plan p,
+                                                                          const __grid_constant__ Tasks t,
+                                                                          const __grid_constant__ Ragged g, int hop) {
+    const int rank = blockIdx.y;
+    const ID_T* ids = requests_of(t, rank);
+    const bool own = rank == t.self;
+    const i64* offsets = own ? g.own_offsets : g.offsets + t.begin[rank];
+    const u32 batch_id = p.batches[0].batch_id;
+    for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
+        const Task task = task_of<true>(p, t, rank, i, ids[i]);
+        const i64 at = offsets[i];
+        int* slots = (own ? g.own_slots : g.slots) + at;
+        ID_T* neighbors = (own ? g.own_neighbors : g.neighbors) + at;
+        lab_draw_group<WarpGroup>(task.source, task.row, t.fanout, batch_id, hop, slots, 1);
+        for (int j = lab_lane(); j < task.row.count; j += 32)
+            neighbors[j] = __ldg(task.source.indices + task.row.start + __ldcg(slots + j));
+    }
+}
+
+#if !PULLED
+// Whole lists of other ranks' rows, and the prefix sums of their weights.
+extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) copy_lists(const __grid_constant__ Plan p,
+                                                                         const __grid_constant__ Tasks t,
+                                                                         const __grid_constant__ Ragged g) {
+    const int rank = blockIdx.y;
+    if (rank == t.self) return;
+    const ID_T* ids = requests_of(t, rank);
+    for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
+        const u64 local = (u64)(__ldg(t.new_of + ids[i]) - t.lower);
+        const i64 start = __ldg(p.indptr + local), degree = __ldg(p.indptr + local + 1) - start;
+        const u64 packed = t.begin[rank] + i;
+        const i64 at = g.offsets[packed];
+        for (i64 j = lab_lane(); j < degree; j += 32) g.neighbors[at + j] = __ldg(p.indices + start + j);
+#if RULE >= 3
+        for (i64 j = lab_lane(); j <= degree; j += 32) g.sums[at + packed + j] = __ldg(p.prefix + start + j);
+#endif
+    }
+}
+#endif

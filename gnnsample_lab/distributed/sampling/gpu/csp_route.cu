@@ -1,0 +1,120 @@
+// Collective sampling, before the exchange: which rank owns each vertex of the frontier, and where its request goes.
+//
+//   bucket      owner, count and place of every new vertex in one pass, without a sort
+//   report      all sizes of a hop, to and from every peer, for the one read of the host
+//   tell_flag, take_flag   fixed capacities: the overflow flag, before and after the ranks reduce it
+//
+// A frontier begins with the frontier before, so buckets grow: a hop appends the vertices that the hop before reached.
+// Bound: bucket reads a vertex and a random sector of `new_of`, and writes 12 to 16 bytes, per new vertex.
+// @variants ID_T=int,long
+#include "csp.cuh"
+
+struct Route {
+    const ID_T* new_of;     // [num_nodes] ids that are consecutive within a part
+    const i64* boundaries;  // [parts + 1] new ids of part p begin at boundaries[p]
+    ID_T* send;             // requests, original ids
+    u64* counts;            // [parts] rows of each bucket so far
+    u64* places;            // [row] owner << 32 | place in its bucket
+    int parts;
+    int unused;
+    u64 begin[MAX_PEERS];   // where each bucket begins in `send`
+    u64 cap[MAX_PEERS];     // rows that it has room for
+};
+
+#define BUCKET_ITEMS 4
+#define NOBODY 0xFFFFFFFFu
+
+extern "C" __global__ void __launch_bounds__(CSP_THREADS) bucket(const __grid_constant__ Plan p,
+                                                                 const __grid_constant__ Route r, int hop) {
+    __shared__ i64 bounds[MAX_PEERS + 1];
+    __shared__ u32 found[MAX_PEERS];
+    __shared__ u64 first[MAX_PEERS];
+    u32* counters = lab_counters(p, 0);
+    const u64 begin = hop ? lab_levels(p, counters, hop - 1).end : 0;
+    const u64 end = min(lab_levels(p, counters, hop).end, p.node_cap);
+    for (int o = threadIdx.x; o <= r.parts; o += CSP_THREADS) bounds[o] = r.boundaries[o];
+    const u32 lane = lab_lane();
+    bool overflow = false;
+    const u64 tile = (u64)CSP_THREADS * BUCKET_ITEMS;
+    for (u64 at = begin + blockIdx.x * tile; at < end; at += gridDim.x * tile) {
+        if (threadIdx.x < MAX_PEERS) found[threadIdx.x] = 0;
+        __syncthreads();
+        ID_T v[BUCKET_ITEMS], renumbered[BUCKET_ITEMS];
+        u32 owner[BUCKET_ITEMS], place[BUCKET_ITEMS];
+        // All loads of a step are in flight together.
+#pragma unroll
+        for (int j = 0; j < BUCKET_ITEMS; ++j) {
+            const u64 i = at + j * CSP_THREADS + threadIdx.x;
+            v[j] = i < end ? p.nodes[i] : (ID_T)-1;
+        }
+#pragma unroll
+        for (int j = 0; j < BUCKET_ITEMS; ++j) renumbered[j] = v[j] >= 0 ? __ldg(r.new_of + v[j]) : (ID_T)0;
+#pragma unroll
+        for (int j = 0; j < BUCKET_ITEMS; ++j) {
+            int low = 0, high = r.parts;
+            while (high - low > 1) {
+                const int mid = (low + high) >> 1;
+                if (bounds[mid] <= renumbered[j]) low = mid;
+                else high = mid;
+            }
+            owner[j] = v[j] >= 0 ? (u32)low : NOBODY;
+            // The lanes with the same owner take their places by one addition.
+            const u32 alike = __match_any_sync(0xFFFFFFFFu, owner[j]);
+            const int leader = __ffs(alike) - 1;
+            u32 base = 0;
+            if ((int)lane == leader && owner[j] != NOBODY) base = atomicAdd(&found[owner[j]], (u32)__popc(alike));
+            place[j] = __shfl_sync(0xFFFFFFFFu, base, leader) + __popc(alike & ((1u << lane) - 1));
+        }
+        __syncthreads();
+        if ((int)threadIdx.x < r.parts && found[threadIdx.x])
+            first[threadIdx.x] = atomicAdd(r.counts + threadIdx.x, (u64)found[threadIdx.x]);
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < BUCKET_ITEMS; ++j) {
+            if (owner[j] == NOBODY) continue;
+            const u64 to = first[owner[j]] + place[j];
+            if (to < r.cap[owner[j]]) r.send[r.begin[owner[j]] + to] = v[j];
+            else overflow = true;
+            r.places[at + j * CSP_THREADS + threadIdx.x] = (u64)owner[j] << 32 | to;
+        }
+        __syncthreads();
+    }
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+}
+
+#define REPORT_LEVEL 1   // words of a report: [0] tag, written last; [1] vertices of the frontier; [2] status;
+#define REPORT_STATUS 2  // from [8] on rows for each peer, from [8 + MAX_PEERS] on rows from each peer
+#define REPORT_SENT 8
+
+// out: pinned host memory, which the host polls. One block.
+extern "C" __global__ void __launch_bounds__(MAX_PEERS) report(const __grid_constant__ Plan p, const u64* sent,
+                                                               const u64* received, i64* out, int parts, int hop,
+                                                               i64 tag) {
+    const u32* counters = lab_counters(p, 0);
+    if ((int)threadIdx.x < parts) {
+        out[REPORT_SENT + threadIdx.x] = (i64)__ldcg(sent + threadIdx.x);
+        out[REPORT_SENT + MAX_PEERS + threadIdx.x] = (i64)__ldcg(received + threadIdx.x);
+    }
+    if (threadIdx.x == 0) {
+        out[REPORT_LEVEL] = (i64)lab_levels(p, counters, hop).end;
+        out[REPORT_STATUS] = lab_read(counters + CTR_STATUS);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        *(volatile i64*)out = tag;
+    }
+}
+
+// Before the ranks reduce the flag: this rank's status, or an overflow that the host asks for. The sizes go to the host.
+extern "C" __global__ void __launch_bounds__(CSP_THREADS) tell_flag(const __grid_constant__ Plan p, const int* forced,
+                                                                    int* flag, const u64* sizes, i64* out, int words) {
+    for (int i = threadIdx.x; i < words; i += CSP_THREADS) out[i] = (i64)__ldcg(sizes + i);
+    if (threadIdx.x == 0)
+        *flag = (int)lab_read(lab_counters(p, 0) + CTR_STATUS) | (*(volatile const int*)forced ? STATUS_OVERFLOW : 0);
+}
+
+// After it: an error of any rank is one of all.
+extern "C" __global__ void take_flag(const __grid_constant__ Plan p, const int* flag) {
+    if (threadIdx.x == 0 && *flag) atomicOr(lab_counters(p, 0) + CTR_STATUS, STATUS_OVERFLOW);
+}
