@@ -7,13 +7,14 @@
 #define MAX_PEERS 64
 #define CSP_THREADS 256
 
-// A reply holds the picks of all rows that one rank asked another for: first all neighbours, then all slots. Each row
-// has `stride` places of both; a neighbour below 0 fills a place without a pick.
-__device__ __forceinline__ const ID_T* reply_neighbors(const char* reply, u64 row, u64 stride) {
-    return (const ID_T*)reply + row * stride;
-}
-__device__ __forceinline__ const int* reply_slots(const char* reply, u64 rows, u64 row, u64 stride) {
-    return (const int*)(reply + rows * stride * sizeof(ID_T)) + row * stride;
+// A reply holds what the owner tells of the rows that one rank asked for, in three pieces that begin at multiples of 16
+// bytes: a head for each row; `stride` neighbours for each row; for weighted rules their slots. A head is the length of
+// the row's list, from which its picks and, because draws are keyed, their slots follow. For weighted rules it is the
+// number of picks. Places beyond a row's picks are padding.
+__device__ __forceinline__ int* reply_heads(char* reply) { return (int*)reply; }
+__device__ __forceinline__ ID_T* reply_neighbors(char* reply, u64 rows) { return (ID_T*)(reply + (rows + 3) / 4 * 16); }
+__device__ __forceinline__ int* reply_slots(char* reply, u64 rows, u64 stride) {
+    return (int*)(reply_neighbors(reply, rows) + rows * stride);
 }
 
 // An even share of `rows` rows for each of `warps` warps, at most 32 at a time.

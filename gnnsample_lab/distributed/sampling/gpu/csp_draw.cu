@@ -5,7 +5,7 @@
 //
 //   draw, draw_ragged    a lane per row up to KMAX picks, else a warp per row
 //   count_tasks          ragged: picks of each row
-//   copy_lists           PULLED=0: whole lists for a rank that pulls them
+//   copy_lists           PULLED=0: whole lists and their weights for a rank that pulls them
 //
 // Shapes: grid (blocks, ranks). Bound: as sampling/neighbors/hops/expand.cuh, with one more dependent read per row.
 // @variants ID_T=int,long RULE=0,1,2,3,4 PULLED=0,1 KMAX=0,8,16,32
@@ -26,8 +26,9 @@ struct Tasks {
     i64 lower;            // new id of the part's first vertex
     const i64* offsets;   // PULLED: [row + 1] where each fetched list begins; rows are packed rank after rank
     const ID_T* lists;    // PULLED: fetched lists
-    const u64* sums;      // PULLED and weighted: prefix sums of their weights, one more entry than list entries per row
-    u64* seen;            // fixed capacities: [rank] requests that came, null for exact sizes
+    const u64* sums;      // PULLED and weighted: prefix sums of their weights
+    u64* seen;            // [rank] requests that came; null where the host knows
+    u64* given;           // [rank] picks for each rank are added
     int self;
     int fanout;
     u64 stride;
@@ -47,13 +48,13 @@ template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, cons
     task.source.seed = p.seed;
 #if PULLED
     if (rank != t.self) {
-        const u64 packed = t.begin[rank] + i;
+        const u64 packed = t.begin[rank] + i;  // the own rank's rows, which have no fetched lists, count among them
         Row& row = task.row;
         row.start = t.offsets[packed];
         row.degree = (int)(t.offsets[packed + 1] - row.start);
         row.vertex = (u64)v;
         task.source.indices = t.lists;
-        task.source.prefix = t.sums + packed;
+        task.source.prefix = t.sums;
         int choice = row.degree;
 #if RULE >= 3
         choice = 0;
@@ -80,6 +81,27 @@ template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, cons
     return task;
 }
 
+// What the owner tells of a row, see csp.cuh.
+__device__ __forceinline__ int head_of(const Row& row) {
+#if RULE >= 3
+    return row.count;
+#else
+    return row.degree;
+#endif
+}
+
+// Add the picks of all lanes of the block to those of a rank; the last thing that a block does.
+__device__ __forceinline__ void add_given(const Tasks& t, int rank, u32 picks) {
+    __shared__ u32 sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+#pragma unroll
+    for (int apart = 16; apart; apart >>= 1) picks += __shfl_xor_sync(0xFFFFFFFFu, picks, apart);
+    if (lab_lane() == 0 && picks) atomicAdd(&sum, picks);
+    __syncthreads();
+    if (threadIdx.x == 0 && sum) atomicAdd(t.given + rank, (u64)sum);
+}
+
 __device__ __forceinline__ const ID_T* requests_of(const Tasks& t, int rank) {
     return rank == t.self ? t.own_ids : t.ids + t.begin[rank];
 }
@@ -96,9 +118,13 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw(const __grid_
     const u32 lane = lab_lane(), warp = threadIdx.x >> 5;
     const ID_T* ids = requests_of(t, rank);
     char* reply = rank == t.self ? t.own_reply : t.replies + t.reply_at[rank];
-    ID_T* neighbors = (ID_T*)reply_neighbors(reply, 0, t.stride);
-    int* slots = (int*)reply_slots(reply, n, 0, t.stride);
+    int* heads = reply_heads(reply);
+    ID_T* neighbors = reply_neighbors(reply, n);
     const u32 batch_id = p.batches[0].batch_id, k = (u32)t.stride;
+    u32 picked = 0;
+#if RULE >= 3
+    int* slots = reply_slots(reply, n, t.stride);
+#endif
 #ifdef KMAX
     // A warp draws for up to 32 rows at once, one per lane, and then spreads their picks over its lanes.
     __shared__ int drawn[DRAW_WARPS][KMAX * 33];
@@ -120,6 +146,8 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw(const __grid_
             lab_draw_lane(task.source, task.row, t.fanout, batch_id, hop, drawn[warp] + lane, 33);
 #endif
         }
+        if (lane < mine) heads[row0 + lane] = head_of(task.row);
+        picked += task.row.count;
         starts[warp][lane] = task.row.start;
         counts[warp][lane] = task.row.count;
         lists[warp][lane] = task.source.indices;
@@ -137,27 +165,42 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw(const __grid_
             const u32 i = e / k, slot = e - i * k;
             const bool valid = (int)slot < counts[warp][i];
             const int at = valid ? drawn[warp][slot * 33 + i] : 0;
-            neighbors[row0 * k + e] = valid ? __ldg(lists[warp][i] + starts[warp][i] + at) : (ID_T)-1;
+            if (!valid) continue;
+            neighbors[row0 * k + e] = __ldg(lists[warp][i] + starts[warp][i] + at);
+#if RULE >= 3
             slots[row0 * k + e] = at;
+#endif
         }
         __syncwarp();
     }
 #else
+    // A warp per row. Slots are drawn where the neighbours will be: an id is at least as wide.
     for (u64 i = (u64)blockIdx.x * DRAW_WARPS + warp; i < n; i += (u64)gridDim.x * DRAW_WARPS) {
         const ID_T v = ids[i];
         if (v < 0) break;  // requests fill the front
-        if (lane == 0) note_last(t, ids, rank, i);
         const Task task = task_of<true>(p, t, rank, i, v);
-        int* mine = slots + i * t.stride;
-        lab_draw_group<WarpGroup>(task.source, task.row, t.fanout, batch_id, hop, mine, 1);
-        for (u32 j = lane; j < k; j += 32) {
-            const bool valid = (int)j < task.row.count;
-            neighbors[i * t.stride + j] =
-                valid ? __ldg(task.source.indices + task.row.start + __ldcg(mine + j)) : (ID_T)-1;
-            if (!valid) mine[j] = 0;
+        if (lane == 0) {
+            note_last(t, ids, rank, i);
+            heads[i] = head_of(task.row);
+            picked += task.row.count;
+        }
+        ID_T* mine = neighbors + i * t.stride;
+#if RULE >= 3
+        int* drawn = slots + i * t.stride;
+#else
+        int* drawn = (int*)mine + (sizeof(ID_T) / 4 - 1) * k;  // the last k words: those before are read already
+#endif
+        lab_draw_group<WarpGroup>(task.source, task.row, t.fanout, batch_id, hop, drawn, 1);
+        for (int j0 = 0; j0 < task.row.count; j0 += 32) {
+            const int j = j0 + (int)lane;
+            const int at = j < task.row.count ? __ldcg(drawn + j) : 0;
+            __syncwarp();
+            if (j < task.row.count) mine[j] = __ldg(task.source.indices + task.row.start + at);
+            __syncwarp();
         }
     }
 #endif
+    add_given(t, rank, picked);
 }
 
 // Where results of ragged rows go: those for this rank itself, and those for the others.
@@ -170,9 +213,9 @@ struct Ragged {
     int* slots;
     ID_T* own_neighbors;
     int* own_slots;
-    u64* sums;              // copy_lists, weighted: prefix sums of other ranks' lists
+    void* amounts;          // copy_lists, weighted: the weights of other ranks' lists as integers
     int degrees;            // count all entries of a list, whatever the rule
-    int unused;
+    int wide;               // amounts have 64 bits, else 32
 };
 
 // Picks of each row, or list entries. Warp per row.
@@ -222,7 +265,11 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) copy_lists(const _
         const i64 at = g.offsets[packed];
         for (i64 j = lab_lane(); j < degree; j += 32) g.neighbors[at + j] = __ldg(p.indices + start + j);
 #if RULE >= 3
-        for (i64 j = lab_lane(); j <= degree; j += 32) g.sums[at + packed + j] = __ldg(p.prefix + start + j);
+        for (i64 j = lab_lane(); j < degree; j += 32) {
+            const u64 amount = __ldg(p.prefix + start + j + 1) - __ldg(p.prefix + start + j);
+            if (g.wide) ((u64*)g.amounts)[at + j] = amount;
+            else ((u32*)g.amounts)[at + j] = (u32)amount;
+        }
 #endif
     }
 }
