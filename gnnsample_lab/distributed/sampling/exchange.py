@@ -153,6 +153,40 @@ class Exchange:
         width = given.element_size() * int(np.prod(given.shape[1:], dtype=np.int64))
         self._count(kind, np.array(send_counts) * width, np.array(receive_counts) * width)
 
+    def swap(self, out: Sequence[Any], given: Sequence[Any]) -> None:
+        """``torch.distributed.all_to_all``: ``given[p]`` goes to member p, ``out[p]`` comes from it.
+
+        This method and the three below take tensors of the rank's device as they are, also inside a capture, and leave
+        the counting to the caller, who may replay what is captured.
+        """
+        import torch.distributed as dist
+
+        dist.all_to_all(list(out), list(given), group=self.group)
+
+    def swap_evenly(self, out: Any, given: Any) -> None:
+        """The same with as many entries for each member."""
+        import torch.distributed as dist
+
+        dist.all_to_all_single(out, given, group=self.group)
+
+    def swap_pair(self, to: int, given: Any, source: int, out: Any) -> None:
+        """Two messages, one to a member and one from a member, that nobody else waits for; empty ones do not travel."""
+        import torch.distributed as dist
+
+        posted = []
+        if given.numel():
+            posted.append(dist.P2POp(dist.isend, given, int(self.members[to]), self.group))
+        if out.numel():
+            posted.append(dist.P2POp(dist.irecv, out, int(self.members[source]), self.group))
+        for work in dist.batch_isend_irecv(posted) if posted else ():
+            work.wait()  # on a GPU the stream waits, not the host
+
+    def reduce_max(self, values: Any) -> None:
+        """The largest of all members' values, entry by entry, in place."""
+        import torch.distributed as dist
+
+        dist.all_reduce(values, dist.ReduceOp.MAX, group=self.group)
+
     def _count(self, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
         self.traffic.send(kind, self.members, sent)
         self.traffic.receive(kind, self.members, received)

@@ -116,6 +116,22 @@ class Sizer:
             margin *= 2
         raise self.too_small()
 
+    def largest_shape(self, seed_cap: int) -> Shape:
+        """Capacities that no mini-batch of up to ``seed_cap`` seeds exceeds, for callers that cannot draw it again.
+
+        Ragged hops get no room for picks: the caller finds it. The table is direct or a bitmap.
+
+        Raises:
+            MemoryError: the buffers do not fit ``scratch_bytes``.
+        """
+        shape = self._shape(1, seed_cap, 1.0, self.scratch_bytes)
+        picks = tuple(cap if stride else 1 for cap, stride in zip(shape.pick_caps, shape.strides, strict=True))
+        shape = replace(shape, pick_caps=picks)
+        shape = replace(shape, table=min(self._table(shape, self.scratch_bytes), 1))
+        if self.num_bytes(shape) > self.scratch_bytes or shape.row_total > MAX_ROWS:
+            raise self.too_small()
+        return shape
+
     def too_small(self) -> MemoryError:
         """The error that names the bound."""
         return MemoryError(

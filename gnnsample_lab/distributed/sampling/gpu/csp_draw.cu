@@ -36,6 +36,7 @@ struct Tasks {
     u64 rows[MAX_PEERS];      // requests of a rank; with fixed capacities the most, and ids below 0 fill the rest
     u64 reply_at[MAX_PEERS];  // bytes
 };
+static_assert(sizeof(Tasks) == 1640, "csp_kernels.py packs the same structure");
 
 struct Task {
     Row row;
@@ -217,6 +218,7 @@ struct Ragged {
     int degrees;            // count all entries of a list, whatever the rule
     int wide;               // amounts have 64 bits, else 32
 };
+static_assert(sizeof(Ragged) == 80, "csp_kernels.py packs the same structure");
 
 // Picks of each row, or list entries. Warp per row.
 extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) count_tasks(const __grid_constant__ Plan p,

@@ -29,6 +29,7 @@ struct Replies {
     u64 at[MAX_PEERS];    // bytes: where the reply of each owner begins; ragged: its rows among all rows
     u64 rows[MAX_PEERS];  // rows that the reply has room for
 };
+static_assert(sizeof(Replies) == 1104, "csp_kernels.py packs the same structure");
 
 // A row of the frontier as its owner told of it.
 __device__ __forceinline__ Row told_row(ID_T v, int head, int fanout) {

@@ -20,6 +20,7 @@ struct Route {
     u64 begin[MAX_PEERS];   // where each bucket begins in `send`
     u64 cap[MAX_PEERS];     // rows that it has room for
 };
+static_assert(sizeof(Route) == 1072, "csp_kernels.py packs the same structure");
 
 #define BUCKET_ITEMS 4
 #define NOBODY 0xFFFFFFFFu

@@ -1,0 +1,677 @@
+"""One rank's share of collective sampling on a GPU (DSP, section 4.1), as steps between which ranks exchange.
+
+What a rank does is a generator: it launches kernels and yields a :class:`Swap` wherever ranks meet. Whoever drives it
+moves the bytes: NCCL between processes (:mod:`.csp`), copies between the generators of one process in tests.
+
+A mini-batch lies in the same buffers as a sampler's on one GPU (:class:`~gnnsample_lab.sampling.neighbors.workspace.
+Workspace`), with the same ID map, and the same kernels make it compact. In place of a hop's one kernel there are
+
+* ``bucket``: each new vertex of the frontier goes to the bucket of its owner,
+* a swap of sizes and the host's one read of a hop,
+* a swap of ids, ``draw`` for all ranks in one launch, a swap of replies,
+* ``merge``: picks in the frontier's order, and new vertices for the next one.
+
+Frontiers grow, so buckets do: an id stays in its place from hop to hop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.minibatch.gpu.finish import Finisher
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher
+from gnnsample_lab.sampling.neighbors.plan import NARROW
+from gnnsample_lab.sampling.neighbors.sizes import Sizer, power_of_two, seed_capacity
+from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
+from gnnsample_lab.sampling.neighbors.workspace import Workspace
+from gnnsample_lab.sampling.weights import IntegerWeights
+
+from .csp_kernels import (
+    MAX_PEERS,
+    RAGGED,
+    REPLIES,
+    REPORT_SENT,
+    REPORT_WORDS,
+    ROUTE,
+    TASKS,
+    Argument,
+    Modules,
+    kmax_of,
+    pinned_words,
+    reply_bytes,
+)
+
+_POLLS = 4_000_000
+_BUCKET_ROWS = 1024
+"""Rows that a block of ``bucket`` takes at a time."""
+_BLOCKS_PER_SM = 4
+Steps = Generator["Swap | Reduce", None, Any]
+
+
+class DevicePart:
+    """A part on the GPU, and what its rank knows of the whole graph.
+
+    Attributes:
+        index: which part.
+        parts: how many there are.
+        indptr, indices, weights: of the part, as :class:`~gnnsample_lab.distributed.Part` has them; CuPy.
+        new_of: ids that are consecutive within a part, by original id, ids ``[N]``.
+        boundaries: new ids of part p are ``boundaries[p]:boundaries[p + 1]``; ``on_host`` is the same in NumPy.
+        num_nodes, num_edges, max_in_degree: of the whole graph, the same on all ranks.
+    """
+
+    def __init__(self, part: Any, partition: Any, num_edges: int, max_in_degree: int) -> None:
+        import cupy
+
+        if part.num_parts > MAX_PEERS:
+            raise ValueError(f"parts on GPUs may be at most {MAX_PEERS} (got {part.num_parts})")
+        self.index, self.parts = part.rank, part.num_parts
+        self.num_nodes, self.num_edges, self.max_in_degree = part.num_nodes, num_edges, max_in_degree
+        self.indptr, self.indices = cupy.asarray(part.indptr), cupy.asarray(part.indices)
+        self.weights: IntegerWeights | None = None
+        if part.weights is not None:
+            self.weights = IntegerWeights(cupy.asarray(part.prefix), cupy.asarray(part.available))
+        self.new_of = cupy.asarray(partition.new_of).astype(self.indices.dtype, copy=False)
+        self.on_host = np.asarray(partition.boundaries, dtype=np.int64)
+        self.boundaries = cupy.asarray(self.on_host)
+
+    @property
+    def lower(self) -> int:
+        return int(self.on_host[self.index])
+
+
+class Buffer:
+    """Device memory that grows. What it held is lost when it does."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = np.dtype(dtype)
+        self.array: Any = None
+        self._tensor: Any = None
+
+    def room(self, entries: int) -> Buffer:
+        """At least ``entries`` entries."""
+        if self.array is None or self.array.size < entries:
+            import cupy
+
+            self.array = self._tensor = None  # back to the pool first
+            self.array = cupy.empty(power_of_two(max(entries, 64)), self.dtype)
+        return self
+
+    @property
+    def ptr(self) -> int:
+        return 0 if self.array is None else int(self.array.data.ptr)
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.array is None else int(self.array.nbytes)
+
+    @property
+    def tensor(self) -> Any:
+        """The same memory as a torch tensor."""
+        if self._tensor is None:
+            import torch
+
+            self._tensor = torch.from_dlpack(self.room(1).array)
+        return self._tensor
+
+
+@dataclass
+class Swap:
+    """Ranks exchange: entries ``give[p]`` of ``given`` go to rank p, what it gives goes to entries ``take[p]``.
+
+    Attributes:
+        given, out: the buffers.
+        give, take: ``(begin, end)`` for each rank; None for one entry for each rank.
+        pair: only ranks ``(to, source)`` are given to and taken from, by two messages that no other rank waits for.
+    """
+
+    given: Buffer
+    out: Buffer
+    give: Sequence[tuple[int, int]] | None = None
+    take: Sequence[tuple[int, int]] | None = None
+    pair: tuple[int, int] | None = None
+
+
+@dataclass
+class Reduce:
+    """All ranks get the largest of their values, entry by entry."""
+
+    values: Buffer
+    entries: int
+
+
+@dataclass
+class Moved:
+    """What a mini-batch moved, ``int64[hops, P]`` each; the own column does not leave the rank.
+
+    Attributes:
+        asked, served: rows that this rank asked each rank for, and was asked for.
+        taken, given: picks in replies from and to each rank.
+        lists_in, lists_out: list entries from and to each rank (``"pull"``).
+        ragged: by hop, whether replies had exact sizes.
+    """
+
+    asked: np.ndarray
+    served: np.ndarray
+    taken: np.ndarray
+    given: np.ndarray
+    lists_in: np.ndarray
+    lists_out: np.ndarray
+    ragged: list[bool]
+
+    @staticmethod
+    def nothing(hops: int, parts: int) -> Moved:
+        return Moved(*(np.zeros((hops, parts), dtype=np.int64) for _ in range(6)), [False] * hops)
+
+
+class Core:
+    """The buffers and the steps of one rank.
+
+    Args:
+        part: this rank's part.
+        spec: settings of the draw, ``expand="frontier"``.
+        scratch_bytes: bound of the mini-batch's buffers; None is 5 % of the free memory.
+        knobs: launch shapes, for tests.
+    """
+
+    def __init__(
+        self, part: DevicePart, spec: SampleSpec, scratch_bytes: int | None = None, knobs: Knobs | None = None
+    ) -> None:
+        self.part, self.spec, self.me, self.parts = part, spec, part.index, part.parts
+        self.weights = part.weights if spec.weighted else None
+        self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
+        self.id_bytes = part.indices.dtype.itemsize
+        self.sizer = Sizer(part, spec, self.scratch_limit, False, False)
+        self.sizer.strides = self.strides = tuple(map(self._stride, spec.fanouts))
+        self.launcher = Launcher(part, spec, "captured", False, knobs or Knobs())
+        self.finisher = Finisher(self.launcher, False)
+        self.sms = self.launcher.sms
+        self.turns = streams.Turns()
+        self.ws: Workspace | None = None
+        ids, parts, hops = part.indices.dtype, self.parts, spec.num_hops
+        self.send, self.requests = Buffer(ids), Buffer(ids)
+        self.replies, self.back = Buffer(np.uint8), Buffer(np.uint8)
+        self.places = Buffer(np.uint64)
+        self.state_words = parts * (1 + 4 * hops)
+        self.state = Buffer(np.int64).room(self.state_words)
+        self.arrived = Buffer(np.int64).room(parts)
+        self.flag = Buffer(np.int32).room(1)
+        self._route, self._tasks = Argument(*ROUTE), Argument(*TASKS)
+        self._ragged, self._replies = Argument(*RAGGED), Argument(*REPLIES)
+        self._report_memory, words = pinned_words(REPORT_WORDS)
+        self._report_view: Any = memoryview(words)  # type: ignore[arg-type]
+        self._notes_memory, self.notes = pinned_words(self.state_words)
+        self._forced_memory, self.forced = pinned_words(1)
+        self._tag = 0
+        self._seeds_memory: Any = None
+        self.moved = Moved.nothing(hops, parts)
+        self.wide_amounts = False  # whether integer weights need more than 32 bits, alike on all ranks
+        self._kept: list[Any] = []
+
+    def _stride(self, fanout: int) -> int:
+        """Places of a row in a reply; 0 where rows have any length."""
+        most = self.part.max_in_degree
+        if fanout < 0:
+            return most if most <= 2 * NARROW else 0
+        return fanout if self.spec.replace else min(fanout, most)
+
+    # ---- a mini-batch -----------------------------------------------------------------------------------------
+
+    def exact(self, seeds: np.ndarray, batch_id: int, graph: Any) -> Steps:
+        """``csp``: messages have exactly the sizes that they need; the host reads once a hop."""
+        return self._steps(seeds, batch_id, graph, self.hop)
+
+    def one_by_one(self, seeds: np.ndarray, batch_id: int, graph: Any) -> Steps:
+        """``csp-async``: each request is sent, drawn and answered by itself; no rank waits for all others."""
+        return self._steps(seeds, batch_id, graph, self.hop_one_by_one)
+
+    def pull(self, seeds: np.ndarray, batch_id: int, graph: Any) -> Steps:
+        """``pull``: lists come whole, and are drawn from here."""
+        return self._steps(seeds, batch_id, graph, self.hop_pull)
+
+    def _steps(self, seeds: np.ndarray, batch_id: int, graph: Any, hop_of: Any) -> Steps:
+        ws = self.workspace(int(seeds.size))
+        self._kept.clear()
+        self.moved = Moved.nothing(self.spec.num_hops, self.parts)
+        self.lay_out_send([ws.shape.row_caps[-1]] * self.parts)
+        self.places.room(ws.shape.row_caps[-1])
+        self.stage(ws, seeds, batch_id)
+        self.begin(ws)
+        for hop in range(self.spec.num_hops):
+            yield from hop_of(ws, hop)
+        self.take_notes()
+        self.finisher.scan(ws)
+        status = self.await_totals(ws)
+        if status:
+            raise RuntimeError(
+                f"collective sampling failed with status {status}: other work on the GPU has overwritten its memory"
+            )
+        return self.emit(ws, seeds, batch_id, graph)
+
+    def workspace(self, num_seeds: int) -> Workspace:
+        """Buffers that no mini-batch of ``num_seeds`` seeds exceeds.
+
+        Raises:
+            MemoryError: they do not fit ``scratch_bytes``.
+        """
+        cap = seed_capacity(max(1, num_seeds))
+        if self.ws is None or self.ws.shape.seed_cap < cap:
+            self.ws = None
+            shape = self.sizer.largest_shape(cap)
+            import cupy
+
+            with streams.leasing(self.turns):
+                self.ws = Workspace(self.part, self.spec, self.weights, shape, False, False, 1, False)
+                self.seeds = cupy.empty(cap, np.int64)
+            self._seeds_memory, self.seeds_on_host = pinned_words(cap)
+            self.modules = Modules(self.launcher.id_type, self.spec.rule, shape.table)
+        return self.ws
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        held = (self.send, self.requests, self.replies, self.back, self.places, self.state)
+        return sum(b.nbytes for b in held) + (0 if self.ws is None else self.ws.num_bytes)
+
+    def stage(self, ws: Workspace, seeds: np.ndarray, batch_id: int) -> None:
+        """Write what the first kernel reads. The last mini-batch's totals are known, so nothing reads the old words."""
+        n = int(seeds.size)
+        if n:
+            self.seeds_on_host[:n] = seeds
+            self.seeds.data.copy_from_host_async(self._seeds_memory.ptr, 8 * n)
+        base, tag = ws.stamp()
+        ws.write_batch(0, self.seeds.data.ptr, n, True, batch_id, base, tag)
+
+    def begin(self, ws: Workspace) -> None:
+        """Merge the seeds, and empty tables and counts."""
+        next(self.launcher.phases(ws)).launch()
+        self.state.array.data.memset_async(0, 8 * self.state_words)
+
+    def take_notes(self) -> None:
+        """Copy all counts to the host, asynchronously: they are there when the totals are."""
+        self.state.array.data.copy_to_host_async(self._notes_memory.ptr, 8 * self.state_words)
+
+    def noted(self) -> np.ndarray:
+        """Asked rows, picks taken, picks given and rows served, ``int64[hops, 4, P]``; a view."""
+        return self.notes[self.parts :].reshape(self.spec.num_hops, 4, self.parts)
+
+    def state_at(self, hop: int, which: int) -> int:
+        """Address of a row of :meth:`noted` on the device."""
+        return self.state.ptr + 8 * self.parts * (1 + 4 * hop + which)
+
+    def await_totals(self, ws: Workspace) -> int:
+        """Wait for the sizes of the mini-batch; returns its status."""
+        self._poll(ws.totals_view, 63, ws.last_base)
+        return int(ws.totals_view[0])
+
+    def _poll(self, view: Any, at: int, flag: int) -> None:
+        for _ in range(_POLLS):
+            if view[at] == flag:
+                return
+        import cupy
+
+        cupy.cuda.get_current_stream().synchronize()  # raises an error of a kernel, or waits for a slow peer
+        if view[at] != flag:
+            raise RuntimeError("the kernels of collective sampling did not report their sizes")
+
+    def emit(self, ws: Workspace, seeds: np.ndarray, batch_id: int, graph: Any) -> MiniBatch:
+        """The mini-batch, compact; asynchronous. Notes what it moved."""
+        noted, moved = self.noted(), self.moved
+        moved.asked[:], moved.taken[:], moved.given[:] = noted[:, 0], noted[:, 1], noted[:, 2]
+        if not seeds.size:
+            return empty_batch(self.part.indices.dtype, self.spec, batch_id, graph)
+        return self.finisher.emit(ws, [seeds], batch_id, graph)[0]
+
+    # ---- steps of a hop ---------------------------------------------------------------------------------------
+
+    def lay_out_send(self, caps: Sequence[int]) -> None:
+        """Where each bucket begins in ``send``, with room for ``caps[p]`` ids."""
+        ends = np.cumsum(caps).tolist()
+        self.send_at, self.send_caps = [0, *ends[:-1]], list(caps)
+        self.send.room(ends[-1])
+
+    def bucket(self, ws: Workspace, hop: int, caps: Sequence[int]) -> None:
+        route = self._route.pack(
+            (self.part.new_of.data.ptr, self.part.boundaries.data.ptr, self.send.ptr, self.state.ptr, self.places.ptr,
+             self.parts, 0), self.send_at, caps,
+        )  # fmt: skip
+        rows = ws.shape.row_caps[hop] - (ws.shape.row_caps[hop - 1] // 2 if hop else 0)
+        grid = (max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // _BUCKET_ROWS))),)
+        self.modules.route("bucket")(grid, (256,), (ws.args, route, np.int32(hop)))
+
+    def report(self, ws: Workspace, hop: int) -> tuple[int, list[int], list[int]]:
+        """The host's read: vertices of the frontier, rows that this rank asks each rank for, and is asked for."""
+        self._tag += 1
+        args = (
+            ws.args, np.uint64(self.state.ptr), np.uint64(self.arrived.ptr), np.uint64(self._report_memory.ptr),
+            np.int32(self.parts), np.int32(hop), np.int64(self._tag),
+        )  # fmt: skip
+        self.modules.route("report")((1,), (MAX_PEERS,), args)
+        view = self._report_view
+        self._poll(view, 0, self._tag)
+        if view[2]:
+            raise RuntimeError(f"collective sampling failed with status {view[2]} before hop {hop}")
+        at = REPORT_SENT
+        sent = view[at : at + self.parts].tolist()
+        got = view[at + MAX_PEERS : at + MAX_PEERS + self.parts].tolist()
+        got[self.me] = 0
+        self.moved.served[hop] = got
+        return view[1], sent, got
+
+    def request_ranges(
+        self, sent: Sequence[int], got: Sequence[int]
+    ) -> tuple[list[Any], list[Any], list[int]]:
+        """Where requests are sent from, where they go, and where each rank's begin there; own ones stay."""
+        give = [(at, at + n) for at, n in zip(self.send_at, sent)]
+        give[self.me] = (0, 0)
+        take, begins = _packed(got)
+        self.requests.room(take[-1][1])
+        return give, take, begins
+
+    def draw(
+        self, ws: Workspace, hop: int, rows: Sequence[int], begins: Sequence[int], replies: int,
+        reply_at: Sequence[int], own_reply: int, *, seen: int = 0, pulled: Any = None,
+    ) -> None:  # fmt: skip
+        """Draw for all ranks into replies; ``rows`` and ``begins`` as in the kernel's ``Tasks``."""
+        stride, kmax = self.strides[hop], kmax_of(self.strides[hop])
+        if pulled and self.spec.weighted:
+            kmax = 0  # the warp counts which fetched weights are positive
+        tasks = self._pack_tasks(hop, rows, begins, replies, reply_at, own_reply, seen, pulled, stride)
+        warps = 8 if self.id_bytes == 4 else 4
+        kernel = self.modules.draw("draw", kmax, bool(pulled))
+        kernel(self._grid(max(rows), warps), (warps * 32,), (ws.args, tasks, np.int32(hop)))
+
+    def _pack_tasks(
+        self, hop: int, rows: Sequence[int], begins: Sequence[int], replies: int, reply_at: Sequence[int],
+        own_reply: int, seen: int, pulled: Any, stride: int,
+    ) -> Any:  # fmt: skip
+        part, ids = self.part, self.requests.ptr
+        offsets = lists = sums = 0
+        if pulled is not None:
+            ids, offsets, lists, sums = pulled
+        own_ids = self.send.ptr + self.send_at[self.me] * self.id_bytes
+        return self._tasks.pack(
+            (ids, own_ids, replies, own_reply, part.new_of.data.ptr, part.lower, offsets, lists, sums, seen,
+             self.state_at(hop, 2), self.me, self.spec.fanouts[hop], stride), begins, rows, reply_at,
+        )  # fmt: skip
+
+    def _grid(self, rows: int, warps: int) -> tuple[int, int]:
+        most = max(1, _BLOCKS_PER_SM * self.sms // self.parts)
+        return max(1, min(most, -(-rows // warps))), self.parts
+
+    def merge(
+        self, ws: Workspace, hop: int, rows: int, at: Sequence[int], room: Sequence[int], only: int = -1,
+        offsets: int = 0, heads: int = 0,
+    ) -> None:  # fmt: skip
+        """Merge the replies of all owners, or of one, for a frontier of up to ``rows`` vertices."""
+        ragged = bool(offsets)
+        replies = self._replies.pack(
+            (self.places.ptr, self.back.ptr, offsets, heads, self.state.ptr, self.state_at(hop, 0),
+             self.state_at(hop, 1), self.parts, only, self.spec.fanouts[hop], 0, self.strides[hop]), at, room,
+        )  # fmt: skip
+        warps = 8 if self.id_bytes == 4 else 4
+        kernel = self.modules.merge("merge_ragged" if ragged else "merge", kmax_of(self.strides[hop]))
+        grid = (max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // warps))),)
+        kernel(grid, (warps * 32,), (ws.args, replies, np.int32(hop)))
+
+    def reply_size(self, hop: int, rows: int) -> int:
+        return reply_bytes(rows, self.strides[hop], self.id_bytes, self.spec.weighted)
+
+    def reply_ranges(
+        self, hop: int, sent: Sequence[int], got: Sequence[int]
+    ) -> tuple[list[Any], list[Any], list[int], list[int]]:
+        """Where replies are sent from and where they go, both in bytes, and where each rank's begin."""
+        give, given_at = _packed([self.reply_size(hop, n) for n in got])
+        take, taken_at = _packed([self.reply_size(hop, n) for n in sent])
+        self.replies.room(give[-1][1])
+        self.back.room(take[-1][1])
+        take[self.me] = (0, 0)
+        return give, take, given_at, taken_at
+
+    # ---- csp --------------------------------------------------------------------------------------------------
+
+    def hop(self, ws: Workspace, hop: int) -> Steps:
+        """One hop with exact sizes."""
+        self.bucket(ws, hop, self.send_caps)
+        yield Swap(self.state, self.arrived)
+        n, sent, got = self.report(ws, hop)
+        give, take, begins = self.request_ranges(sent, got)
+        yield Swap(self.send, self.requests, give, take)
+        if not self.strides[hop]:
+            yield from self._ragged_replies(ws, hop, n, sent, got, begins)
+            return
+        give, take, given_at, taken_at = self.reply_ranges(hop, sent, got)
+        rows = list(got)
+        rows[self.me] = sent[self.me]
+        self.draw(ws, hop, rows, begins, self.replies.ptr, given_at, self.back.ptr + taken_at[self.me])
+        yield Swap(self.replies, self.back, give, take)
+        self.merge(ws, hop, n, taken_at, sent)
+
+    def _ragged_replies(
+        self, ws: Workspace, hop: int, n: int, sent: list[int], got: list[int], begins: list[int]
+    ) -> Steps:
+        """Rows of any length: heads come first, and the host reads once more to know how long messages are."""
+        import cupy
+
+        rows = list(got)
+        rows[self.me] = sent[self.me]
+        (give, _), (take, taken_at) = _packed(got), _packed(sent)
+        heads_out, heads = self._fresh(np.int32, sum(got)), self._fresh(np.int32, sum(sent))
+        own = taken_at[self.me]
+        tasks = self._pack_tasks(hop, rows, begins, 0, (), 0, 0, None, 0)
+        ragged = self._ragged.pack((heads_out.ptr, heads.ptr + 4 * own, 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        warps = 8 if self.id_bytes == 4 else 4
+        grid = self._grid(max(rows), warps)
+        self.modules.draw("count_tasks", 0)(grid, (warps * 32,), (ws.args, tasks, ragged))
+        take[self.me] = (0, 0)
+        yield Swap(heads_out, heads, give, take)
+        # Under "all neighbours" a head is a row's picks, for every rule.
+        offsets_out, offsets = offsets_of(heads_out.array[: sum(got)]), offsets_of(heads.array[: sum(sent)])
+        ends_out, ends = _at_ends(offsets_out, got), _at_ends(offsets, sent)
+        neighbors_out, slots_out = (
+            self._fresh(t, ends_out[-1][1]) for t in (self.part.indices.dtype, np.int32)
+        )
+        neighbors, slots = (self._fresh(t, ends[-1][1]) for t in (self.part.indices.dtype, np.int32))
+        ragged = self._ragged.pack(
+            (0, 0, offsets_out.data.ptr, offsets.data.ptr + 8 * own, neighbors_out.ptr, slots_out.ptr, neighbors.ptr,
+             slots.ptr, 0, 0, 0),
+        )  # fmt: skip
+        self.modules.draw("draw_ragged", 0)(grid, (warps * 32,), (ws.args, tasks, ragged, np.int32(hop)))
+        ends[self.me] = (0, 0)
+        yield Swap(neighbors_out, neighbors, ends_out, ends)
+        if self.spec.weighted:
+            yield Swap(slots_out, slots, ends_out, ends)
+        self.moved.ragged[hop] = True
+        self._note_given(hop, ends_out)
+        self._merge_ragged(ws, hop, n, taken_at, sent, offsets, heads, neighbors, slots)
+        self._kept += [offsets_out, offsets, cupy]
+
+    def _merge_ragged(
+        self, ws: Workspace, hop: int, n: int, taken_at: list[int], sent: list[int], offsets: Any, heads: Buffer,
+        neighbors: Buffer, slots: Buffer,
+    ) -> None:  # fmt: skip
+        entry = ws.plan["hops"][0, hop]
+        # Arguments are copied at a launch: from here on kernels see the new arrays.
+        entry["neighbors"], entry["slots"] = neighbors.ptr, slots.ptr
+        self.merge(ws, hop, n, taken_at, sent, offsets=offsets.data.ptr, heads=heads.ptr)
+
+    def _fresh(self, dtype: Any, entries: int) -> Buffer:
+        """A buffer for this mini-batch alone."""
+        made = Buffer(dtype).room(entries)
+        self._kept.append(made)
+        return made
+
+    def _note_given(self, hop: int, ends: Sequence[tuple[int, int]]) -> None:
+        """Ragged draws are counted by the host, which knows their totals."""
+        import cupy
+
+        given = cupy.asarray([end - begin for begin, end in ends], dtype=np.int64)
+        at = self.parts * (1 + 4 * hop + 2)
+        self.state.array[at : at + self.parts] = given
+
+    # ---- csp-async --------------------------------------------------------------------------------------------
+
+    def hop_one_by_one(self, ws: Workspace, hop: int) -> Steps:
+        """One hop, rank by rank: a message, a kernel and a reply for each. Rows of any length go as in ``csp``."""
+        if not self.strides[hop]:
+            yield from self.hop(ws, hop)
+            return
+        self.bucket(ws, hop, self.send_caps)
+        n, sent, _ = self.report(ws, hop)
+        served = [0] * self.parts
+        _, taken_at = _packed([self.reply_size(hop, m) for m in sent])
+        self.back.room(taken_at[-1] + self.reply_size(hop, sent[-1]))
+        none = [0] * self.parts
+        for step in range(self.parts):
+            to, source = (self.me + step) % self.parts, (self.me - step) % self.parts
+            rows = list(none)
+            if not step:
+                rows[self.me] = sent[self.me]
+                self.draw(ws, hop, rows, none, self.replies.ptr, none, self.back.ptr + taken_at[self.me])
+                self.merge(ws, hop, n, taken_at, sent, only=self.me)
+                continue
+            one = [(p, p + 1) for p in range(self.parts)]
+            pair = (to, source)
+            yield Swap(self.state, self.arrived, one, one, pair)
+            got = self.report(ws, hop)[2][source]
+            served[source] = rows[source] = got
+            self.requests.room(got)
+            begin = self.send_at[to]
+            give = [(begin, begin + sent[to])] * self.parts
+            yield Swap(self.send, self.requests, give, [(0, got)] * self.parts, pair)
+            nbytes, mine = self.reply_size(hop, got), self.reply_size(hop, sent[to])
+            self.replies.room(nbytes)
+            self.draw(ws, hop, rows, none, self.replies.ptr, none, 0)
+            take = [(taken_at[to], taken_at[to] + mine)] * self.parts
+            yield Swap(self.replies, self.back, [(0, nbytes)] * self.parts, take, (source, to))
+            self.merge(ws, hop, n, taken_at, sent, only=to)
+        self.moved.served[hop] = served
+
+    # ---- pull -------------------------------------------------------------------------------------------------
+
+    def hop_pull(self, ws: Workspace, hop: int) -> Steps:
+        """One hop whose remote lists are fetched whole: sizes, ids, lengths, lists; the host reads twice."""
+        import cupy
+
+        self.bucket(ws, hop, self.send_caps)
+        yield Swap(self.state, self.arrived)
+        n, sent, got = self.report(ws, hop)
+        give, take, begins = self.request_ranges(sent, got)
+        yield Swap(self.send, self.requests, give, take)
+        remote = list(sent)
+        remote[self.me] = 0
+        lengths_out, lengths = self._fresh(np.int32, sum(got)), self._fresh(np.int32, sum(remote))
+        tasks = self._pack_tasks(hop, got, begins, 0, (), 0, 0, None, 0)
+        warps = 8 if self.id_bytes == 4 else 4
+        grid, block = self._grid(max(got), warps), (warps * 32,)
+        ragged = self._ragged.pack((lengths_out.ptr, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0))
+        self.modules.draw("count_tasks", 0)(grid, block, (ws.args, tasks, ragged))
+        (give, _), (take, taken_at) = _packed(got), _packed(remote)
+        yield Swap(lengths_out, lengths, give, take)
+        offsets_out, offsets = (
+            offsets_of(lengths_out.array[: sum(got)]),
+            offsets_of(lengths.array[: sum(remote)]),
+        )
+        ends_out, ends = _at_ends(offsets_out, got), _at_ends(offsets, remote)
+        ids, amounts = self.part.indices.dtype, np.uint64 if self.wide_amounts else np.uint32
+        lists_out, lists = self._fresh(ids, ends_out[-1][1]), self._fresh(ids, ends[-1][1])
+        sums_out = self._fresh(amounts, ends_out[-1][1] if self.spec.weighted else 0)
+        ragged = self._ragged.pack(
+            (0, 0, offsets_out.data.ptr, 0, lists_out.ptr, 0, 0, 0, sums_out.ptr, 0, int(self.wide_amounts))
+        )
+        self.modules.draw("copy_lists", 0)(grid, block, (ws.args, tasks, ragged))
+        yield Swap(lists_out, lists, ends_out, ends)
+        sums: Any = 0
+        if self.spec.weighted:
+            fetched = self._fresh(amounts, ends[-1][1])
+            yield Swap(sums_out, fetched, ends_out, ends)
+            summed = cupy.zeros(ends[-1][1] + 1, np.uint64)
+            cupy.cumsum(fetched.array[: ends[-1][1]], dtype=np.uint64, out=summed[1:])
+            self._kept.append(summed)
+            sums = summed.data.ptr
+        self.moved.lists_in[hop] = [end - begin for begin, end in ends]
+        self.moved.lists_out[hop] = [end - begin for begin, end in ends_out]
+        asked = self._fresh(ids, sum(remote))  # requests without gaps, as the lists lie
+        for p, count in enumerate(remote):
+            if count:
+                begin = self.send_at[p]
+                asked.array[taken_at[p] : taken_at[p] + count] = self.send.array[begin : begin + count]
+        pulled = (asked.ptr, offsets.data.ptr, lists.ptr, sums)
+        self._kept += [offsets_out, offsets]
+        if self.strides[hop]:
+            _, at = _packed([self.reply_size(hop, m) for m in sent])
+            self.back.room(at[-1] + self.reply_size(hop, sent[-1]))
+            self.draw(ws, hop, sent, taken_at, self.back.ptr, at, self.back.ptr + at[self.me], pulled=pulled)
+            self.merge(ws, hop, n, at, sent)
+            return
+        # All neighbours: fetched lists, and own ones, which are drawn as every list is.
+        tasks = self._pack_tasks(hop, sent, taken_at, 0, (), 0, 0, pulled, 0)
+        total = sum(sent)
+        heads = self._fresh(np.int32, total)
+        _, at = _packed(sent)
+        grid = self._grid(max(sent), warps)
+        counts = self._fresh(np.int32, sum(remote))
+        ragged = self._ragged.pack((counts.ptr, heads.ptr + 4 * at[self.me], 0, 0, 0, 0, 0, 0, 0, 0, 0))
+        self.modules.draw("count_tasks", 0, True)(grid, block, (ws.args, tasks, ragged))
+        for p, count in enumerate(remote):
+            if count:
+                heads.array[at[p] : at[p] + count] = counts.array[taken_at[p] : taken_at[p] + count]
+        offsets = offsets_of(heads.array[:total])
+        picks = int(offsets[-1])
+        neighbors, slots = self._fresh(ids, picks), self._fresh(np.int32, picks)
+        # Offsets of remote rows without the own ones between them.
+        apart = cupy.empty(max(1, sum(remote)), np.int64)
+        for p, count in enumerate(remote):
+            apart[taken_at[p] : taken_at[p] + count] = offsets[at[p] : at[p] + count]
+        ragged = self._ragged.pack(
+            (0, 0, apart.data.ptr, offsets.data.ptr + 8 * at[self.me], neighbors.ptr, slots.ptr, neighbors.ptr,
+             slots.ptr, 0, 0, 0)
+        )  # fmt: skip
+        self.modules.draw("draw_ragged", 0, True)(grid, block, (ws.args, tasks, ragged, np.int32(hop)))
+        self.moved.ragged[hop] = True
+        self._kept += [apart, offsets]
+        self._merge_ragged(ws, hop, n, at, sent, offsets, heads, neighbors, slots)
+
+
+def _packed(counts: Sequence[int]) -> tuple[list[Any], list[int]]:
+    """``(begin, end)`` of consecutive pieces of ``counts[p]`` entries, and the begins alone."""
+    ranges, end = [], 0
+    for count in counts:
+        ranges.append((end, end + count))
+        end += count
+    return ranges, [begin for begin, _ in ranges]
+
+
+def _at_ends(offsets: Any, rows: Sequence[int]) -> list[Any]:
+    """``(begin, end)`` of each rank's entries, where rank p has ``rows[p]`` rows of ``offsets``; the host waits."""
+    import cupy
+
+    ends = np.concatenate([[0], np.cumsum(rows)]).astype(np.int64)
+    found = offsets[cupy.asarray(ends)].get().tolist()
+    return [(begin, end) for begin, end in pairwise(found)]
+
+
+def empty_batch(ids: Any, spec: SampleSpec, batch_id: int, graph: Any) -> MiniBatch:
+    """The mini-batch of no seeds."""
+    import cupy
+
+    def picks(_: int) -> HopPicks:
+        return HopPicks(
+            cupy.empty(0, ids), cupy.empty(0, np.int32), cupy.empty(0, ids), cupy.empty(0, np.int64),
+            cupy.zeros(1, np.int64),
+        )  # fmt: skip
+
+    hops = range(spec.num_hops)
+    return MiniBatch(
+        cupy.empty(0, ids), (0,) * (spec.num_hops + 1), tuple(map(picks, hops)),
+        tuple(cupy.empty(0, np.int32) for _ in hops), cupy.empty(0, np.int64), batch_id, spec, graph,
+        ready=streams.Ready(),
+    )  # fmt: skip

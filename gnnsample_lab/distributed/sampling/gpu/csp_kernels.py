@@ -1,0 +1,100 @@
+"""The arguments of the kernels of collective sampling, packed as ``csp_*.cu`` declare them, and their modules."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import kernels
+from gnnsample_lab.minibatch.id_map.gpu import raw_argument
+from gnnsample_lab.sampling.neighbors.plan import NARROW
+from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+MAX_PEERS = 64
+"""Most ranks that share a graph on GPUs."""
+REPORT_WORDS = 8 + 2 * MAX_PEERS
+"""Words in pinned host memory of a report; the kernel ``report`` says what they hold."""
+REPORT_SENT = 8
+FOLDER = "distributed/sampling/gpu/"
+_PEERS = struct.Struct(f"={MAX_PEERS}Q")
+
+
+class Argument:
+    """One kernel argument: fields, then one or more tables with an entry for each peer.
+
+    Attributes:
+        bytes: the argument, for a launch.
+    """
+
+    def __init__(self, fields: str, tables: int) -> None:
+        self._fields = struct.Struct("=" + fields)
+        self.size = self._fields.size + tables * _PEERS.size
+        self._memory, self.bytes = raw_argument(self.size)
+
+    def pack(self, fields: Sequence[int], *tables: Sequence[int]) -> Any:
+        """Fill the argument and return it; entries of peers that do not exist keep what they had."""
+        self._fields.pack_into(self._memory, 0, *fields)
+        at = self._fields.size
+        for table in tables:
+            struct.pack_into(f"={len(table)}Q", self._memory, at, *table)
+            at += _PEERS.size
+        return self.bytes
+
+
+ROUTE, TASKS, RAGGED, REPLIES = ("5Q2i", 2), ("5Qq5Q2iQ", 3), ("9Q2i", 0), ("7Q4iQ", 2)
+"""Fields and tables of the structures ``Route``, ``Tasks``, ``Ragged`` and ``Replies``."""
+
+
+def reply_bytes(rows: int, stride: int, id_bytes: int, weighted: bool) -> int:
+    """Bytes of a reply for ``rows`` rows: heads, neighbours, and slots of weighted rules; see ``csp.cuh``."""
+    if not rows:
+        return 0
+    return (rows + 3) // 4 * 16 + (rows * stride * (id_bytes + 4 * weighted) + 15) // 16 * 16
+
+
+def kmax_of(stride: int) -> int:
+    """``KMAX`` for rows of ``stride`` places: 8, 16 or 32, and 0 for wider and for ragged rows."""
+    return power_of_two(stride, 8) if 0 < stride <= NARROW else 0
+
+
+class Modules:
+    """The kernels for one graph and one rule, by name, compiled on first use."""
+
+    def __init__(self, id_type: str, rule: int, table: int) -> None:
+        self._id_type, self._rule, self._table = id_type, rule, table
+        self._found: dict[tuple[str, str, int, int], Any] = {}
+
+    def route(self, name: str) -> Any:
+        return self._kernel("csp_route.cu", name, 0, 0)
+
+    def draw(self, name: str, kmax: int, pulled: bool = False) -> Any:
+        return self._kernel("csp_draw.cu", name, kmax, int(pulled))
+
+    def merge(self, name: str, kmax: int) -> Any:
+        return self._kernel("csp_merge.cu", name, kmax, 0)
+
+    def _kernel(self, source: str, name: str, kmax: int, pulled: int) -> Any:
+        key = (source, name, kmax, pulled)
+        if key not in self._found:
+            macros: dict[str, int | str] = {"ID_T": self._id_type}
+            if source == "csp_draw.cu":
+                macros |= {"RULE": self._rule, "PULLED": pulled, "KMAX": kmax}
+            elif source == "csp_merge.cu":
+                macros |= {"RULE": self._rule, "TABLE_KIND": self._table, "KMAX": kmax}
+            module = kernels.load_module(FOLDER + source, macros)
+            # The driver's function launches with half the overhead of CuPy's wrapper.
+            self._found[key] = module.get_function(name).kernel
+        return self._found[key]
+
+
+def pinned_words(count: int) -> tuple[Any, np.ndarray]:
+    """``count`` integers of 64 bits in pinned host memory, zeros: the memory to keep, and the array."""
+    import cupy
+
+    memory = cupy.cuda.alloc_pinned_memory(8 * count)
+    words = np.frombuffer(memory, np.int64, count)
+    words[:] = 0
+    return memory, words
