@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -116,16 +117,20 @@ class Sizer:
             margin *= 2
         raise self.too_small()
 
-    def largest_shape(self, seed_cap: int) -> Shape:
+    def largest_shape(self, seed_cap: int, places: Sequence[int]) -> Shape:
         """Capacities that no mini-batch of up to ``seed_cap`` seeds exceeds, for callers that cannot draw it again.
 
-        Ragged hops get no room for picks: the caller finds it. The table is direct or a bitmap.
+        The table is direct or a bitmap.
+
+        Args:
+            seed_cap: given seeds, duplicates included.
+            places: pick places per row of each hop; 0 where the caller finds room for picks itself.
 
         Raises:
             MemoryError: the buffers do not fit ``scratch_bytes``.
         """
         shape = self._shape(1, seed_cap, 1.0, self.scratch_bytes)
-        picks = tuple(cap if stride else 1 for cap, stride in zip(shape.pick_caps, shape.strides, strict=True))
+        picks = tuple(max(1, rows * each) for rows, each in zip(shape.row_caps, places, strict=True))
         shape = replace(shape, pick_caps=picks)
         shape = replace(shape, table=min(self._table(shape, self.scratch_bytes), 1))
         if self.num_bytes(shape) > self.scratch_bytes or shape.row_total > MAX_ROWS:

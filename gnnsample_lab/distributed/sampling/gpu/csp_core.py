@@ -190,7 +190,9 @@ class Core:
         self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
         self.id_bytes = part.indices.dtype.itemsize
         self.sizer = Sizer(part, spec, self.scratch_limit, False, False)
-        self.sizer.strides = self.strides = tuple(map(self._stride, spec.fanouts))
+        self.strides = tuple(map(self._stride, spec.fanouts))
+        # Kernels that make a mini-batch compact expect few places a row; more are stored as rows of any length.
+        self.sizer.strides = tuple(s if s <= 2 * NARROW else 0 for s in self.strides)
         self.launcher = Launcher(part, spec, "captured", False, knobs or Knobs())
         self.finisher = Finisher(self.launcher, False)
         self.sms = self.launcher.sms
@@ -265,7 +267,7 @@ class Core:
         cap = seed_capacity(max(1, num_seeds))
         if self.ws is None or self.ws.shape.seed_cap < cap:
             self.ws = None
-            shape = self.sizer.largest_shape(cap)
+            shape = self.sizer.largest_shape(cap, self.strides)
             import cupy
 
             with streams.leasing(self.turns):

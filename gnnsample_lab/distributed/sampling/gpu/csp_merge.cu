@@ -202,7 +202,7 @@ template <bool ragged> __device__ __forceinline__ void merge_wide(const Plan& p,
         if (lane == 0) {
             h.counts[i] = row.count;
             h.starts[i] = 0;
-            if (ragged) h.offsets[i] = out;
+            if (!h.stride) h.offsets[i] = out;
             picked += row.count;
             if (row.count) atomicAdd(&taken[owner], (u32)row.count);
         }
