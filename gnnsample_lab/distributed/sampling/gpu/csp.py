@@ -43,9 +43,9 @@ class CspEngine:
         self.core.wide_amounts = int(most_amount) >= 2**32
         self.fixed: FixedCore | None = None
         if setup.method == "csp-fixed":
-            self.fixed = FixedCore(
-                self.core, setup.scratch_bytes, lambda values: self.exchange.max("flags", values)
-            )
+            # All ranks have one bound, so that they find together that messages exceed it.
+            limit = -int(self.exchange.max("flags", np.array([-self.core.scratch_limit]))[0])
+            self.fixed = FixedCore(self.core, limit, lambda values: self.exchange.max("flags", values))
         self._steps = {"pull": self.core.pull, "csp-async": self.core.one_by_one}.get(
             setup.method, self.core.exact
         )

@@ -19,7 +19,7 @@ from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.plan import STATUS_OVERFLOW
 from gnnsample_lab.sampling.neighbors.workspace import Workspace
 
-from ..capacities import SCRATCH_BYTES, WARM_UP, Capacities, capacities_for
+from ..capacities import WARM_UP, Capacities, capacities_for
 from .csp_core import Core, Reduce, Steps, Swap
 
 
@@ -37,7 +37,7 @@ class FixedCore:
 
     Args:
         core: whose buffers are used.
-        scratch_bytes: bound of the messages' buffers; None is the default of :mod:`..capacities`.
+        scratch_bytes: bound of the messages' buffers, the same on all ranks.
         largest: largest entries over all ranks of an ``int64[n]``; a collective.
 
     Attributes:
@@ -45,16 +45,13 @@ class FixedCore:
         redone: mini-batches that were sampled again, so far.
     """
 
-    def __init__(
-        self, core: Core, scratch_bytes: int | None, largest: Callable[[np.ndarray], np.ndarray]
-    ) -> None:
+    def __init__(self, core: Core, scratch_bytes: int, largest: Callable[[np.ndarray], np.ndarray]) -> None:
         if not all(core.strides):
             raise ValueError(
                 "fanouts must not take all neighbours (-1) of lists of more than 64 with method='csp-fixed', whose "
                 "messages have a fixed size: take method='csp'"
             )
-        self.core, self._largest = core, largest
-        self._limit = SCRATCH_BYTES if scratch_bytes is None else scratch_bytes
+        self.core, self._largest, self._limit = core, largest, scratch_bytes
         self.capacities: Capacities | None = None
         self.redone = self.measured = 0
         self._most = np.zeros((core.spec.num_hops, core.parts, core.parts), dtype=np.int64)

@@ -1,0 +1,272 @@
+"""Collective sampling on GPUs gives the CPU twin's sample.
+
+On one GPU the ranks are generators of one process that go in step, and copies stand for the messages: buckets, draws
+and merges are those of ranks. Two GPUs run the engines over NCCL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench.configurations import configurations
+from gnnsample_lab.bench.configurations import test_graph as drawn_graph
+from gnnsample_lab.distributed.parts.part import part_of
+from tests.distributed.sampling.test_direct_gpu import RULES, edges_of, replace_indices, with_slots
+
+pytestmark = pytest.mark.gpu
+
+METHODS = {"csp": "exact", "csp-async": "one_by_one", "pull": "pull"}
+SCRATCH = 1 << 30
+
+
+def in_step(steps: list[Iterator[Any]]) -> list[Any]:
+    """Run the ranks' steps side by side, and copy where they meet."""
+    from gnnsample_lab.distributed.sampling.gpu.csp_core import Reduce
+
+    results: list[Any] = [None] * len(steps)
+    while True:
+        meetings = []
+        for i, rank in enumerate(steps):
+            try:
+                meetings.append(next(rank))
+            except StopIteration as stop:
+                results[i] = stop.value
+        if not meetings:
+            return results
+        assert len(meetings) == len(steps)
+        if isinstance(meetings[0], Reduce):
+            largest = max(int(m.values.array[0]) for m in meetings)
+            for m in meetings:
+                assert m.entries == 1
+                m.values.array[:1] = largest
+            continue
+        for r, given in enumerate(meetings):
+            for p, taken in enumerate(meetings):
+                if given.pair is not None and p != given.pair[0]:
+                    continue
+                begin, end = (p, p + 1) if given.give is None else given.give[p]
+                at, until = (r, r + 1) if taken.take is None else taken.take[r]
+                assert end - begin == until - at
+                if end > begin:
+                    taken.out.array[at:until] = given.given.array[begin:end]
+
+
+def ranks_of(graph: Any, spec: Any, parts: int) -> tuple[list[Any], list[Any]]:
+    from gnnsample_lab.distributed.sampling.gpu.csp_core import Core, DevicePart
+
+    partition = lab.distributed.partition(graph, parts, "random", tolerance=parts, use_cache=False)
+    cut = [part_of(graph, partition, p) for p in range(parts)]
+    degree = int(np.diff(graph.indptr).max())
+    return cut, [Core(DevicePart(p, partition, graph.num_edges, degree), spec, SCRATCH) for p in cut]
+
+
+def slices(seeds: np.ndarray, parts: int) -> list[np.ndarray]:
+    return [seeds[p * seeds.size // parts : (p + 1) * seeds.size // parts] for p in range(parts)]
+
+
+def check(graph: Any, sampler: Any, found: list[Any], given: list[np.ndarray], batch_id: int) -> None:
+    for seeds, batch in zip(given, found, strict=True):
+        if seeds.size:
+            assert batch.canonical() == with_slots(sampler.sample(seeds, batch_id), graph.indptr).canonical()
+        else:
+            assert (batch.num_nodes, batch.num_edges) == (0, 0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_every_configuration(method: str, rule: dict[str, Any]) -> None:
+    """All graphs and fanouts of the recorded samples: dead ends, hubs, parallel edges, wide hops, all neighbours."""
+    checked = 0
+    for config in configurations():
+        options = config.sampler_options()
+        chosen = {name: options.get(name, False) for name in ("replace", "weighted")}
+        wanted = {"replace": rule.get("replace", False), "weighted": rule.get("weighted", False)}
+        if options["expand"] != "frontier" or chosen != wanted or options.get("pick") != rule.get("pick"):
+            continue
+        graph = drawn_graph(config.graph)
+        sampler = lab.NeighborSampler(graph, device="cpu", **options)
+        for parts in (1, 3):
+            cut, cores = ranks_of(graph, sampler.spec, parts)
+            given = slices(config.seeds(), parts)
+            steps = [getattr(c, METHODS[method])(s, config.batch_id, p) for c, s, p in zip(cores, given, cut)]
+            check(graph, sampler, in_step(steps), given, config.batch_id)
+        checked += 1
+    assert checked == 24
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("fanouts", [[6, 5, 4], [20, 3], [40, 2], [300], [-1, 2]], ids=str)
+def test_wide_ids(method: str, rule: dict[str, Any], fanouts: list[int]) -> None:
+    wide = replace_indices(drawn_graph("hubs"))
+    sampler = lab.NeighborSampler(wide, fanouts, device="cpu", seed=5, **rule)
+    cut, cores = ranks_of(wide, sampler.spec, 4)
+    for batch_id in (40, 41):
+        given = slices(np.arange(batch_id, 6000, 97), 4)
+        given[2] = given[2][:0]  # a rank without seeds serves the others
+        steps = [getattr(c, METHODS[method])(s, batch_id, p) for c, s, p in zip(cores, given, cut)]
+        found = in_step(steps)
+        check(wide, sampler, found, given, batch_id)
+        assert found[0].node_ids.dtype == np.int64
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize("fanouts", [[6, 5, 4], [40, 3]], ids=str)
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_fixed_messages_and_an_overflow_on_one_rank(
+    rule: dict[str, Any], fanouts: list[int], is_wide: bool
+) -> None:
+    from gnnsample_lab.distributed.sampling.capacities import WARM_UP
+    from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore
+
+    graph = replace_indices(drawn_graph("hubs")) if is_wide else drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, fanouts, device="cpu", seed=5, **rule)
+    parts = 3
+    cut, cores = ranks_of(graph, sampler.spec, parts)
+    # What the ranks would reduce: the copy that a rank gets when all have measured.
+    told = np.zeros(len(fanouts) * parts * parts, np.int64)
+    fixed = [FixedCore(core, SCRATCH, lambda _: told.copy()) for core in cores]
+
+    def exact(given: list[np.ndarray], batch_id: int) -> None:
+        found = in_step([c.exact(s, batch_id, p) for c, s, p in zip(cores, given, cut)])
+        check(graph, sampler, found, given, batch_id)
+        for core in cores:
+            rows = told.reshape(-1, parts, parts)[:, core.me]
+            np.maximum(rows, core.moved.asked, out=rows)
+        for each, core in zip(fixed, cores):
+            each.measure(core.moved.asked)
+
+    def fixed_batch(given: list[np.ndarray], batch_id: int) -> bool:
+        spaces = [f.prepare(s, batch_id) for f, s in zip(fixed, given)]
+        in_step([f.steps(ws) for f, ws in zip(fixed, spaces)])
+        found = [f.result(ws, s, batch_id, p) for f, ws, s, p in zip(fixed, spaces, given, cut)]
+        if None in found:
+            assert found == [None] * parts  # all of them know
+            return False
+        check(graph, sampler, found, given, batch_id)
+        return True
+
+    everything = np.arange(0, 6000, 61)
+    for batch_id in range(WARM_UP):
+        assert fixed[0].capacities is None
+        exact(slices(everything + batch_id, parts), batch_id)
+    assert fixed[0].capacities is not None
+    first = fixed[0].capacities.ids.copy()
+    for batch_id in range(20, 24):
+        assert fixed_batch(slices(everything, parts), batch_id)
+    some = slices(everything, parts)
+    assert fixed_batch([some[0], some[1][:0], some[2][:1]], 25)
+    cores[1].forced[0] = 1
+    assert not fixed_batch(some, 26)
+    assert fixed_batch(some, 27)  # it was not for ever
+    many = [some[0], np.arange(0, 6000, 2), some[2]]  # more than one rank's buffers have room for
+    assert not fixed_batch(many, 28)
+    exact(many, 28)
+    assert (fixed[0].capacities.ids >= first).all() and (fixed[0].capacities.ids > first).any()
+    assert fixed_batch(many, 28)
+    assert [f.redone for f in fixed] == [2] * parts
+
+
+def test_the_host_reads_what_moved() -> None:
+    """Rows asked for are those served, and picks taken those given."""
+    graph = drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, [6, 5, 4], device="cpu", seed=5)
+    cut, cores = ranks_of(graph, sampler.spec, 3)
+    given = slices(np.arange(0, 6000, 61), 3)
+    found = in_step([c.exact(s, 1, p) for c, s, p in zip(cores, given, cut)])
+    for r, core in enumerate(cores):
+        moved = core.moved
+        for p, other in enumerate(cores):
+            if p != r:
+                assert (moved.asked[:, p] == other.moved.served[:, r]).all()
+                assert (moved.taken[:, p] == other.moved.given[:, r]).all()
+        assert moved.asked.sum(1).tolist() == list(found[r].level_sizes[:-1])
+        assert moved.taken.sum(1).tolist() == [p.num_picks for p in found[r].picks]
+
+
+# ---- ranks ------------------------------------------------------------------------------------------------------
+
+NAMES = ["csp", "csp-async", "csp-fixed", "pull"]
+
+
+def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) -> Any:
+    sampler = lab.distributed.Sampler(folder, [10, 5, 3], method, rank=rank, seed=9, **options)
+    everything, found, traffic = np.arange(0, 6000, 13), [], []
+    for i in range(12):  # eight are the warm-up of "csp-fixed"
+        if method == "csp-fixed" and i == 10 and rank.index == 0:
+            sampler.engine.core.forced[0] = 1  # an overflow on one rank
+        batch = sampler.sample(sampler.slice(everything + i, "owner" if i % 2 else "equal"), 7 + i).to_cpu()
+        found.append([(p.frontier, p.counts, p.neighbors, p.positions) for p in batch.picks])
+        traffic.append((sampler.traffic.by_kind, sampler.traffic.by_peer.tolist(), sampler.traffic.ideal))
+    empty = sampler.sample(np.empty(0, np.int64) if rank.index else np.arange(5), 3)
+    redone = sampler.engine.fixed.redone if method == "csp-fixed" else 0
+    sampler.close()
+    return {"found": found, "empty": empty.num_nodes, "traffic": traffic, "redone": redone}
+
+
+def check_ranks(
+    tmp_path: Path, ranks: int, method: str, options: dict[str, Any], device: str = "cuda"
+) -> Any:
+    graph = drawn_graph("hubs")
+    partition = lab.distributed.partition(graph, ranks, "random", tolerance=2, use_cache=False)
+    folder = str(lab.distributed.save_parts(graph, partition, tmp_path / "parts"))
+    results = lab.distributed.run(
+        drawn_by_rank, folder, method, options, ranks=ranks, device=device, timeout_s=300
+    )
+    sampler = lab.NeighborSampler(graph, [10, 5, 3], device="cpu", seed=9, **options)
+    for i in range(12):
+        whole = with_slots(sampler.sample(np.arange(0, 6000, 13) + i, 7 + i), graph.indptr)
+        expected = edges_of([(p.frontier, p.counts, p.neighbors, p.positions) for p in whole.picks])
+        union = [edges_of(result["found"][i]) for result in results]
+        assert [set().union(*hop) for hop in zip(*union, strict=True)] == expected
+    assert results[-1]["empty"] == (0 if ranks > 1 else results[0]["empty"])
+    return results
+
+
+@pytest.mark.parametrize("method", NAMES)
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_two_ranks_draw_what_one_draws(
+    two_gpus: None, tmp_path: Path, method: str, rule: dict[str, Any]
+) -> None:
+    results = check_ranks(tmp_path, 2, method, rule)
+    for rank, result in enumerate(results):
+        assert result["redone"] == (method == "csp-fixed")
+        for _, by_peer, ideal in result["traffic"]:
+            assert by_peer[rank] == 0 < by_peer[1 - rank] and ideal > 0
+
+
+@pytest.mark.parametrize("method", ["csp", "pull"])
+@pytest.mark.parametrize("rule", [{}, {"weighted": True}], ids=str)
+def test_gpus_move_the_bytes_that_cpus_move(
+    two_gpus: None, tmp_path: Path, method: str, rule: dict[str, Any]
+) -> None:
+    """Kind by kind; rows of fixed length add padding on GPUs."""
+    gpu = check_ranks(tmp_path, 2, method, rule)
+    folder = str(tmp_path / "parts")
+    twin = lab.distributed.run(bytes_by_rank, folder, method, rule, ranks=2, device="cpu", timeout_s=300)
+    for mine, theirs in zip(gpu, twin, strict=True):
+        for (kinds, _, ideal), (expected, expected_ideal) in zip(mine["traffic"], theirs, strict=True):
+            assert {k: n for k, n in kinds.items() if k != "padding"} == expected
+            assert ideal == expected_ideal
+
+
+def bytes_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) -> Any:
+    sampler = lab.distributed.Sampler(folder, [10, 5, 3], method, rank=rank, seed=9, **options)
+    found = []
+    for i in range(12):
+        sampler.sample(sampler.slice(np.arange(0, 6000, 13) + i, "owner" if i % 2 else "equal"), 7 + i)
+        found.append((sampler.traffic.by_kind, sampler.traffic.ideal))
+    sampler.close()
+    return found
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_one_rank_alone(tmp_path: Path, method: str) -> None:
+    (result,) = check_ranks(tmp_path, 1, method, {})
+    assert all(by_peer == [0] for _, by_peer, _ in result["traffic"])

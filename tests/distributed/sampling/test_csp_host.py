@@ -1,0 +1,134 @@
+"""What collective sampling on GPUs decides on the host: sizes of messages, capacities, and how ranks grow together."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.device.kernels import PACKAGE_ROOT
+from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.distributed.sampling.capacities import WARM_UP, Capacities
+from gnnsample_lab.distributed.sampling.gpu import csp_kernels as packing
+from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore, rows_of
+from gnnsample_lab.sampling.neighbors.plan import PLAN
+
+STRUCTS = {
+    "Route": packing.ROUTE, "Tasks": packing.TASKS, "Ragged": packing.RAGGED, "Replies": packing.REPLIES,
+}  # fmt: skip
+
+
+def test_packed_arguments_are_as_long_as_the_kernels_structures() -> None:
+    folder = PACKAGE_ROOT / packing.FOLDER
+    sources = "".join(path.read_text(encoding="utf-8") for path in folder.glob("csp*.cu"))
+    declared = {
+        name: int(size) for name, size in re.findall(r"static_assert\(sizeof\((\w+)\) == (\d+)", sources)
+    }
+    assert {name: packing.Argument(*struct).size for name, struct in STRUCTS.items()} == declared
+    assert f"#define MAX_PEERS {packing.MAX_PEERS}" in (folder / "csp.cuh").read_text(encoding="utf-8")
+    # A launch takes 4 KiB of arguments on all architectures.
+    tasks, ragged = declared["Tasks"], declared["Ragged"]
+    assert PLAN.itemsize + tasks + ragged + 64 <= 4096
+
+
+def test_an_argument_keeps_fields_and_tables_apart() -> None:
+    argument = packing.Argument("2Qi", 2)
+    packed = argument.pack((1, 2, -3), [7, 8], [9])
+    raw = np.frombuffer(packed.tobytes(), np.uint8)
+    assert raw[:16].view(np.uint64).tolist() == [1, 2]
+    assert raw[16:20].view(np.int32).tolist() == [-3]
+    tables = raw[20:].copy().view(np.uint64).reshape(2, packing.MAX_PEERS)
+    assert tables[0, :3].tolist() == [7, 8, 0]
+    assert tables[1, :2].tolist() == [9, 0]
+
+
+def test_pieces_of_a_reply_begin_at_multiples_of_sixteen() -> None:
+    assert packing.reply_bytes(0, 10, 4, False) == 0
+    assert packing.reply_bytes(1, 1, 4, False) == 16 + 16
+    assert packing.reply_bytes(5, 10, 4, False) == 32 + 208
+    assert packing.reply_bytes(5, 10, 8, True) == 32 + 608
+    for rows in range(1, 40):
+        for stride in (1, 3, 10):
+            found = packing.reply_bytes(rows, stride, 8, True)
+            assert found % 16 == 0
+            assert 0 <= found - rows * (4 + 12 * stride) < 32
+
+
+@pytest.mark.parametrize(("stride", "kmax"), [(0, 0), (1, 8), (8, 8), (9, 16), (17, 32), (32, 32), (33, 0)])
+def test_lanes_draw_narrow_rows(stride: int, kmax: int) -> None:
+    assert packing.kmax_of(stride) == kmax
+
+
+def test_room_for_buckets_never_shrinks_from_hop_to_hop() -> None:
+    ids = np.array([[[4, 8], [2, 2]], [[2, 16], [8, 1]]])
+    asked, served = rows_of(Capacities(ids, ids), 0)
+    assert asked.tolist() == [[4, 8], [4, 16]]
+    assert served.tolist() == [[4, 2], [4, 8]]
+
+
+def stub(index: int, ranks: int) -> Any:
+    """What :class:`FixedCore` reads of a core to agree on capacities."""
+    spec = SimpleNamespace(num_hops=2, weighted=False)
+    return SimpleNamespace(me=index, parts=ranks, strides=(3, 2), spec=spec, id_bytes=4)
+
+
+def agree(rank: Any, rows: list[list[list[int]]], later: list[list[int]], limit: int) -> Any:
+    """Warm up with ``rows[rank]``, then grow after a mini-batch with ``later[rank]`` rows in each hop."""
+    import torch
+    import torch.distributed as dist
+
+    calls = []
+
+    def largest(values: np.ndarray) -> np.ndarray:
+        calls.append(values.size)
+        tensor = torch.from_numpy(np.array(values, dtype=np.int64))
+        dist.all_reduce(tensor, dist.ReduceOp.MAX, group=rank.group)
+        return tensor.numpy()
+
+    fixed = FixedCore(stub(rank.index, rank.world_size), limit, largest)
+    try:
+        for i in range(WARM_UP):
+            assert fixed.capacities is None
+            fixed.measure(np.array(rows[rank.index]) - (i != 5))  # one mini-batch was the largest
+        first = fixed.capacities
+        assert first is not None
+        fixed._graph = fixed._layout = "captured"
+        fixed.measure(np.array([later[rank.index]] * 2))
+        grown = fixed.capacities
+    except RuntimeError as error:
+        return str(error)
+    assert grown is not None and fixed._graph is None and fixed._layout is None
+    return first.ids.tolist(), first.picks.tolist(), grown.ids.tolist(), len(calls)
+
+
+def test_ranks_agree_on_capacities_and_grow_together(four_ranks: Ranks) -> None:
+    rows = [[[1, 10, 100], [20, 11, 50]], [[5, 6, 7], [50, 60, 70]], [[0, 1, 2], [3, 4, 5]]]
+    later = [[1, 1, 1], [1, 1, 1], [1, 500, 1]]  # only the last rank asks for more
+    results = four_ranks.run(agree, rows, later, 10**6, world=3)
+    assert results[0] == results[1] == results[2]
+    ids, picks, grown, collectives = results[0]
+    assert collectives == 2
+    assert ids[0] == [[2, 16, 128], [8, 8, 16], [1, 2, 4]]
+    assert ids[1] == [[32, 16, 128], [64, 128, 128], [4, 8, 8]]
+    assert picks[0] == [[3 * n for n in each] for each in ids[0]]
+    assert picks[1] == [[2 * n for n in each] for each in ids[1]]
+    assert grown[0][2] == [1, 1024, 4]
+    assert grown[0][:2] == ids[0][:2] and grown[1][:2] == ids[1][:2]
+    assert grown[1][2] == [4, 1024, 8]
+
+
+def test_messages_that_do_not_fit_are_an_error_on_all_ranks(four_ranks: Ranks) -> None:
+    rows = [[[1, 10], [20, 11]], [[5, 6], [50, 6000]]]
+    results = four_ranks.run(agree, rows, [[1, 1], [1, 1]], 20_000, world=2)
+    assert results[0] == results[1]
+    assert "csp-fixed" in results[0] and "scratch_bytes=20,000" in results[0]
+
+
+def test_all_neighbours_of_long_lists_have_no_fixed_size() -> None:
+    core = stub(0, 2)
+    core.strides = (3, 0)
+    with pytest.raises(ValueError, match="fanouts must not take all neighbours"):
+        FixedCore(core, 10**6, lambda values: values)
