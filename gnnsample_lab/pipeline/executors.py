@@ -29,7 +29,9 @@ from .clock import StageClock
 from .plan import EpochPlan, NoBatch
 from .queues import StageQueue, Stopped
 
-EXECUTORS = ("serial", "thread", "streams", "overlapped")
+EXECUTORS = ("serial", "thread", "streams", "overlapped", "factored")
+ON_CPU = ("serial", "overlapped", "factored")
+"""Executors that a CPU has, which has no streams."""
 SWITCH_S = 0.0005
 WAIT_S = 0.1
 """Seconds between a waiting thread's checks whether the other thread has stopped."""
@@ -333,46 +335,77 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
     """
     count, now_us = stages.workers, stages.clock.now_us
     sampled, loaded = (StageQueue(stages.capacity, count, now_us) for _ in range(2))
-    suffixes = [""] if count == 1 else [f" {i + 1}" for i in range(count)]
-    samplers = [_Worker(f"sampling{suffix}", stages.device) for suffix in suffixes]
-    loaders = [_Worker(f"extraction{suffix}", stages.device) for suffix in suffixes]
 
-    def sample(number: int) -> None:
-        worker = samplers[number]
-        stages.clock.work_as(f"sampler{suffixes[number]}")
-        with worker.place():
-            while True:
-                worker.release(1)
-                window = stages.sample_window(number)
-                if not window:
-                    break
-                event = worker.arrived()
-                for marked in window:
-                    sampled.put(marked.place, (marked, event, worker))
+    def sample(worker: _Worker, number: int) -> None:
+        while True:
+            worker.release(1)
+            window = stages.sample_window(number)
+            if not window:
+                break
+            event = worker.arrived()
+            for marked in window:
+                sampled.put(marked.place, (marked, event, worker))
         sampled.close()
 
-    def load(number: int) -> None:
-        worker = loaders[number]
-        stages.clock.work_as(f"loader{suffixes[number]}")
-        with worker.place():
-            while (item := sampled.get()) is not None:
-                worker.release(1)
-                marked, event, sampler = item
-                if event is not None:
-                    worker.stream.wait_event(event)
-                ready = stages.extract(marked)
-                ready.arrived = worker.arrived()
-                loaded.put(marked.place, (ready, marked, sampler, worker))
-                del item, marked, ready
+    def load(worker: _Worker, _: int) -> None:
+        while (item := sampled.get()) is not None:
+            worker.release(1)
+            marked, event, sampler = item
+            if event is not None:
+                worker.stream.wait_event(event)
+            ready = stages.extract(marked)
+            ready.arrived = worker.arrived()
+            loaded.put(marked.place, (ready, marked, sampler, worker))
+            del item, marked, ready
         loaded.close()
 
-    def guarded(work: Callable[[int], None], number: int) -> None:
+    return _pipeline(
+        stages, {"loader queue": sampled, "trainer queue": loaded}, {"sampler": sample, "loader": load}, count
+    )
+
+
+def ahead(stages: Stages) -> Iterator[Ready]:
+    """One worker prepares mini-batches while the training loop is at work; one that is ready may wait.
+
+    A trainer of the factored design: its worker fetches samples from the global queue and extracts (GNNLab, section
+    5.2).
+    """
+    loaded = StageQueue(1, 1, stages.clock.now_us)
+
+    def load(worker: _Worker, _: int) -> None:
+        while window := stages.sample_window():
+            for marked in window:
+                worker.release(1)
+                ready = stages.extract(marked)
+                ready.arrived = worker.arrived()
+                loaded.put(marked.place, (ready, marked, worker, worker))
+                del marked, ready
+            del window
+        loaded.close()
+
+    return _pipeline(stages, {"trainer queue": loaded}, {"loader": load}, 1)
+
+
+def _pipeline(
+    stages: Stages, queues: dict[str, StageQueue], work: dict[str, Callable[[_Worker, int], None]], count: int
+) -> Iterator[Ready]:
+    """Run ``count`` workers of each kind in threads; yields what the last queue has."""
+    crew = [
+        (_Worker(f"{_STREAMS[kind]} {i}" if i else _STREAMS[kind], stages.device), kind, i)
+        for kind in work
+        for i in range(count)
+    ]
+    loaded = list(queues.values())[-1]
+
+    def run_worker(worker: _Worker, kind: str, number: int) -> None:
+        stages.clock.work_as(f"{kind} {number + 1}" if count > 1 else kind)
         try:
-            work(number)
+            with worker.place():
+                work[kind](worker, number)
         except Stopped:
             pass
         except BaseException as error:  # the training loop raises it
-            for between in (loaded, sampled):
+            for between in reversed(queues.values()):
                 between.stop(error)
 
     main = None
@@ -380,18 +413,18 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
         import torch
 
         main = torch.cuda.current_stream()
-        for worker in (*samplers, *loaders):
+        for worker, _, _ in crew:
             worker.stream.wait_stream(main)
     threads = [
-        threading.Thread(target=guarded, args=(work, i), name=f"{work.__name__} {i}", daemon=True)
-        for work in (sample, load)
-        for i in range(count)
+        threading.Thread(target=run_worker, args=member, name=f"{member[1]} {member[2]}", daemon=True)
+        for member in crew
     ]
     stages.clock.work_as("trainer")
     interval = sys.getswitchinterval()
+    # Threads do little but launch kernels: the usual 5 ms before one yields to another are a whole mini-batch.
     sys.setswitchinterval(SWITCH_S)
-    for thread_ in threads:
-        thread_.start()
+    for worker_thread in threads:
+        worker_thread.start()
     try:
         while (item := loaded.get()) is not None:
             ready, marked, sampler, loader = item
@@ -402,24 +435,30 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
             ready.x = ready.batch = None
             del ready, marked
     finally:
-        for between in (sampled, loaded):
+        for between in queues.values():
             between.stop()
-        for thread_ in threads:
-            thread_.join()
+        for worker_thread in threads:
+            worker_thread.join()
         sys.setswitchinterval(interval)
-        stages.queues.update({"loader queue": sampled.depths, "trainer queue": loaded.depths})
+        stages.queues.update({name: between.depths for name, between in queues.items()})
         if main is not None:
-            for worker in (*samplers, *loaders):
+            for worker, _, _ in crew:
                 main.wait_stream(worker.stream)
             main.synchronize()  # what is dropped now is read by nobody
-        for between in (sampled, loaded):
+        for between in queues.values():
             between.clear()
-        for worker in (*samplers, *loaders):
+        for worker, _, _ in crew:
             worker.release(0)
 
 
+_STREAMS = {"sampler": "sampling", "loader": "extraction"}
+
+
 def run(executor: str, stages: Stages) -> Iterator[Ready]:
-    """The mini-batches of an epoch by one of :data:`EXECUTORS`."""
-    return {"serial": serial, "thread": thread, "streams": streams, "overlapped": overlapped}[executor](
-        stages
-    )
+    """The mini-batches of an epoch by one of :data:`EXECUTORS`, or by :func:`ahead`."""
+    if executor == "factored":
+        from .factored.one import whole_epoch
+
+        return whole_epoch(stages)
+    known = {"serial": serial, "thread": thread, "streams": streams, "overlapped": overlapped, "ahead": ahead}
+    return known[executor](stages)

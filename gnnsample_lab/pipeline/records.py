@@ -143,6 +143,8 @@ class TrainResult:
         settings: the arguments that the run depends on.
         network: the trained ``torch.nn.Module``.
         ranks: processes that trained together.
+        update_sizes: mini-batches of each update, in the order of ``batch_ids``, where each trainer has its own; empty:
+            an update each.
         resumed: the first so many of ``losses`` and ``batch_ids`` are those of the run that was resumed.
     """
 
@@ -163,6 +165,7 @@ class TrainResult:
     network: Any = field(default=None, repr=False, compare=False)
     ranks: int = 1
     resumed: int = 0
+    update_sizes: list[int] = field(default_factory=list, repr=False)
 
     @property
     def steady(self) -> EpochRecord:

@@ -45,8 +45,9 @@ class Trainer:
         lr: learning rate of Adam, when no ``optimizer`` is given.
         optimizer: over the parameters of ``model``.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
-        executor: ``"serial"``, ``"thread"``, ``"streams"`` or ``"overlapped"``, see :mod:`.executors`. On a CPU there
-            are no streams, and all but ``"overlapped"`` are serial; those with threads are serial where the caller
+        executor: ``"serial"``, ``"thread"``, ``"streams"``, ``"overlapped"`` or ``"factored"`` (on one device: an
+            epoch is sampled, then trained on), see :mod:`.executors`. On a CPU there are no streams: ``"thread"`` and
+            ``"streams"`` are serial. Those with threads are serial where the caller
             holds the lock of a sampler on the GPU (``runtime.lock``).
         reorder: method of ``lab.reorder`` by which a window of mini-batches is put in order, or None.
         window: mini-batches to a window, with ``reorder``.
@@ -101,7 +102,7 @@ class Trainer:
         self.graph, self.sampler, self.features = graph, sampler, features
         self.plain_features = plain_features or features
         self.model = model.to(self.device)
-        self.executor = executor if self.device == "cuda" or executor == "overlapped" else "serial"
+        self.executor = executor if self.device == "cuda" or executor in executors.ON_CPU else "serial"
         self.workers = whole("workers", workers, 1, 64)
         self.capacity = whole("capacity", capacity, 1, 2**31 - 1)
         self.rank = rank if rank is not None and rank.world_size > 1 else None
@@ -209,7 +210,7 @@ class Trainer:
         stats, edges, before = [], 0, len(self.batch_ids)
         losses: list[Any] = []
         executor = self.executor
-        threaded = executor == "thread" or (executor == "overlapped" and self.device == "cuda")
+        threaded = executor == "thread" or (executor in ("overlapped", "factored") and self.device == "cuda")
         if threaded and runtime.lock_is_held():
             executor = "serial"  # the thread would wait for the lock that we hold, and we for the thread
 
@@ -326,6 +327,10 @@ class Trainer:
                 scores += self._score(self.model(batch.blocks, x), target)
             if self.rank is not None:
                 torch.distributed.all_reduce(scores, group=self.rank.group)
+        return self.accuracy_of(scores, split)
+
+    def accuracy_of(self, scores: Any, split: Any) -> float:
+        """What :meth:`evaluate` returns, of the sums of :meth:`_score`."""
         right, wrong, labelled = scores.tolist()
         if not labelled:
             raise ValueError(f"split must have labelled vertices (got {split!r} without any)")

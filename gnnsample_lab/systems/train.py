@@ -6,9 +6,11 @@ import contextlib
 import copy
 import inspect
 import os
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gnnsample_lab.checks import choice, flag, instance, num_bytes, optional, real, share, shown, whole
@@ -20,11 +22,14 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
+from gnnsample_lab.pipeline.factored.roles import Split
+from gnnsample_lab.pipeline.factored.service import QueueService
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from . import ranks as several
+from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, host_features
 from .table import System, find
 
@@ -188,6 +193,10 @@ def train(
     ranks: int | Ranks = 1,
     workers: int = 1,
     capacity: int | None = None,
+    samplers: int | None = None,
+    switching: bool | None = None,
+    staleness: int | None = 0,
+    pipelined: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -224,11 +233,21 @@ def train(
         sampler: a sampler of one's own; its seed and fanouts count then.
         executor: how stages overlap; None for what the system does. ``"serial"``; ``"thread"`` (one that prepares) and
             ``"streams"``, on a GPU; ``"overlapped"``: a worker a stage and queues between them (DSP, section 5), on a
-            CPU too.
+            CPU too; ``"factored"``: ranks that sample and ranks that train (GNNLab, section 5), on one device first the
+            one, then the other for a whole epoch.
         ranks: processes to start, each with a GPU where there are as many, else on CPUs; or warm
             ``lab.distributed.Ranks``, which keep their device.
         workers: of ``"overlapped"``: samplers, and loaders (DSP rejects more than 1, section 5).
-        capacity: of ``"overlapped"``: mini-batches that a queue holds; None for 2.
+        capacity: mini-batches that a queue holds. None: 2 in ``"overlapped"`` (DSP, section 5); in ``"factored"`` an
+            epoch with switching, two a trainer without.
+        samplers: of ``"factored"``: ranks that sample; None: N_s = ceil(N_g / (K + 1)) from stage times that a trial
+            measures (GNNLab, section 5.3).
+        switching: of ``"factored"``: samplers that have sampled all train while their profit is positive (GNNLab,
+            section 5.3). None: where all ranks sample.
+        staleness: of ``"factored"``: updates that a trainer may be ahead of the slowest; 0: all update together; None:
+            no bound. Each trainer trains on mini-batches of its own, so that an update is that of as many
+            mini-batches as there are trainers.
+        pipelined: of ``"factored"``: whether trainers extract while they train.
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
@@ -259,12 +278,26 @@ def train(
     if steps is not None and saving is None:
         raise ValueError(f"checkpoint_steps needs checkpoint, the file to write to (got {steps})")
     split = _evaluation_split(graph, evaluate)
+    samplers = optional(whole, "samplers", samplers, 1, MAX_RANKS)
+    factored = {
+        "samplers": samplers, "switching": optional(flag, "switching", switching),
+        "staleness": optional(whole, "staleness", staleness, 0, 2**20), "pipelined": flag("pipelined", pipelined),
+        "capacity": capacity,
+    }  # fmt: skip
     job: dict[str, Any] = {
+        "factored": factored, "batches": -(-len(graph.splits["train"]) // whole("batch_size", batch_size, 1)),
         "given": given, "epochs": whole("epochs", epochs, 1, 2**20), "split": split,
         "checkpoint": None if saving is None else saving.resolve(), "checkpoint_steps": steps or 0,
         "resume": None if source is None else source.resolve(),
     }  # fmt: skip
-    if isinstance(ranks, Ranks) or whole("ranks", ranks, 1, MAX_RANKS) > 1:
+    count = ranks.ranks if isinstance(ranks, Ranks) else whole("ranks", ranks, 1, MAX_RANKS)
+    if samplers is not None and samplers > count - (switching is False and count > 1):
+        raise ValueError(
+            f"samplers must leave a rank to train, unless samplers switch (got {samplers} of {count} ranks)"
+        )
+    if isinstance(ranks, Ranks) or count > 1:
+        if samplers is not None and executor == "factored":
+            Split(count, samplers, switching is not False, capacity=capacity).check_capacity(job["batches"])
         return _train_on_ranks(graph, job, ranks, device)
     device = runtime.resolve_device(device)
     ready, records, accuracy = run_epochs(graph, {**job, "device": device})
@@ -319,8 +352,19 @@ def _train_on_ranks(graph: Graph, job: dict[str, Any], ranks: int | Ranks, devic
                 Ranks(ranks, device=device, timeout_s=RUN_S, collective_timeout_s=COLLECTIVE_S)
             )
         folder = stack.enter_context(several.shared_graph(graph))
-        parts = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
-    first = parts[0]
+        if given["executor"] == "factored":
+            service = stack.enter_context(QueueService())
+            slots = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-slots-")))
+            parts = crew.run(train_factored, folder, job, service.address, slots, timeout_s=RUN_S)
+            first = next(part for part in parts if part["is_first"])
+            depths = [phase.depths for name, phase in service.phases.items() if name.startswith("epoch")]
+            records = [
+                with_queue(record, depth)
+                for record, depth in zip(several.merged_epochs(parts), depths, strict=True)
+            ]
+        else:
+            parts = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
+            first, records = parts[0], several.merged_epochs(parts)
     place = "cpu" if crew.backend == "gloo" else "cuda"
     where = f"{crew.ranks} CPU processes" if place == "cpu" else f"{crew.ranks} x {runtime.device_name()}"
     kernel = first["settings"]["kernel"]
@@ -332,9 +376,9 @@ def _train_on_ranks(graph: Graph, job: dict[str, Any], ranks: int | Ranks, devic
     network.load_state_dict(first["weights"])
     return TrainResult(
         find(given["system"]).name, _name(model), graph.title, place, f"measured on {where}", first["losses"],
-        first["batch_ids"], first["accuracy"], job["split"] or "", several.merged_epochs(parts),
+        first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in parts), first["ratio"], first["notes"], first["settings"], network,
-        ranks=crew.ranks, resumed=first["resumed"],
+        ranks=crew.ranks, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
     )  # fmt: skip
 
 
@@ -385,7 +429,7 @@ def built_model(
 
 
 def _cpu_note(executor: str | None) -> str:
-    if executor == "overlapped":
+    if executor in ("overlapped", "factored"):
         return "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, and threads share the cores"
     return CPU_NOTE
 

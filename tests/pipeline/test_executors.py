@@ -15,6 +15,9 @@ from gnnsample_lab.pipeline import executors  # noqa: E402
 from gnnsample_lab.pipeline.clock import StageClock  # noqa: E402
 from gnnsample_lab.pipeline.executors import Ready, Sampled  # noqa: E402
 
+KINDS = ("serial", "thread", "streams", "overlapped", "ahead")
+"""All that take mini-batches as they are; the factored one packs real ones, and runs "ahead"."""
+
 
 class Books:
     """Which training steps the streams have waited for, and what was freed too early."""
@@ -138,20 +141,20 @@ def consume(name: str, world: Any, stages: FakeStages, stop_after: int | None = 
 
 
 @pytest.mark.parametrize("ahead", [1, 3, 4, 20])
-@pytest.mark.parametrize("name", executors.EXECUTORS)
+@pytest.mark.parametrize("name", KINDS)
 def test_every_batch_arrives_once_and_in_order(name, ahead, world):
     assert consume(name, world, FakeStages(*world, ahead=ahead)) == list(range(10))
 
 
 @pytest.mark.parametrize("stop_after", [None, 1, 5])
-@pytest.mark.parametrize("name", ["thread", "streams", "overlapped"])
+@pytest.mark.parametrize("name", ["thread", "streams", "overlapped", "ahead"])
 def test_nothing_is_freed_while_a_training_step_may_read_it(name, stop_after, world):
     consume(name, world, FakeStages(*world, ahead=3), stop_after)
     if stop_after is None:  # else the test itself holds the last one
         assert world[0].violations == []
 
 
-@pytest.mark.parametrize("name", ["thread", "streams", "overlapped"])
+@pytest.mark.parametrize("name", ["thread", "streams", "overlapped", "ahead"])
 def test_the_books_would_show_a_missing_wait(name, world, monkeypatch):
     def careless(self, keep, stream):
         while len(self._entries) > keep:
@@ -162,7 +165,7 @@ def test_the_books_would_show_a_missing_wait(name, world, monkeypatch):
     assert world[0].violations
 
 
-@pytest.mark.parametrize("name", executors.EXECUTORS)
+@pytest.mark.parametrize("name", KINDS)
 def test_an_error_of_a_stage_reaches_the_training_loop(name, world):
     before = threading.active_count()
     with pytest.raises(ArithmeticError, match="no rows"):

@@ -1,0 +1,332 @@
+"""What samplers and trainers do in an epoch: sample and hand over, fetch and train, stand by and switch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gnnsample_lab.minibatch.export import tensor
+from gnnsample_lab.pipeline import executors
+from gnnsample_lab.pipeline.clock import StageClock
+from gnnsample_lab.pipeline.exchange import Round, RoundExchange
+from gnnsample_lab.pipeline.executors import Ready, Sampled, Stages
+from gnnsample_lab.pipeline.features import totals
+from gnnsample_lab.pipeline.plan import EpochPlan
+from gnnsample_lab.pipeline.records import EpochRecord
+from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer, pool_bytes
+
+from .service import Client
+from .slots import HostSlots, pack, unpack
+
+
+@dataclass(frozen=True)
+class Split:
+    """How ranks are divided and what they agree on.
+
+    Attributes:
+        ranks: of them, ranks 0 to ``samplers - 1`` sample.
+        switching: samplers that are done train while that pays; with no other trainers, always.
+        staleness: rounds that a trainer may be ahead of the slowest; None for no bound.
+        pipelined: trainers extract while they train.
+        capacity: mini-batches that the global queue holds; None for an epoch.
+    """
+
+    ranks: int
+    samplers: int
+    switching: bool
+    staleness: int | None = 0
+    pipelined: bool = True
+    capacity: int | None = None
+
+    @property
+    def trainers(self) -> int:
+        """Ranks that train all the time."""
+        return self.ranks - self.samplers
+
+    @property
+    def replicas(self) -> list[int]:
+        """Ranks with a model: trainers, and samplers that may switch."""
+        return list(range(0 if self.switching else self.samplers, self.ranks))
+
+    def queue_capacity(self) -> int | None:
+        """Mini-batches that the global queue holds; None for an epoch, which the paper stores where samplers switch."""
+        if self.capacity is not None or self.switching:
+            return self.capacity
+        return 2 * self.trainers
+
+    def check_capacity(self, batches: int) -> None:
+        """Raises ValueError where all ranks sample first, and the queue does not hold what they sample."""
+        if not self.trainers and self.capacity is not None and self.capacity < batches:
+            raise ValueError(
+                f"capacity must hold all {batches} mini-batches where sampling ends before training begins "
+                f"(got {self.capacity})"
+            )
+
+
+@dataclass(eq=False)
+class Fetched(Stages):
+    """Stages of a trainer: sampling is fetching what samplers have put into the global queue."""
+
+    client: Client | None = None
+    slots: HostSlots | None = None
+    fetched: int = 0
+
+    def sample_window(self, sampler: int = 0) -> list[Sampled]:
+        assert self.client is not None
+        item = self.client.get()
+        return [] if item is None else [self.fetch(item)]
+
+    def fetch(self, item: dict[str, Any]) -> Sampled:
+        """The mini-batch of a slot, on this device; its slot is free again."""
+        assert self.client is not None and self.slots is not None
+        with self.clock.stage("get", 0) as noted:
+            arrays = self.slots.read(item["slot"], item["header"])
+            self.client.free(item["slot"])
+            batch, marks = unpack(arrays, self.device)
+            noted.batch = int(batch.batch_id)
+        self.fetched += 1
+        return Sampled(batch, marks, self.fetched - 1)
+
+
+class Member:
+    """One rank of a factored run.
+
+    Args:
+        rank: of the run. split: agreed by all.
+        trainer: with model, optimiser, cache, and on samplers a sampler with the topology on this rank's device.
+        marker: marks rows that the trainers' caches hold; None where nothing is to be marked.
+        groups: ``(gradients, control)``: process groups of the ranks with a model.
+        address: of the global queue. folder: of the slots.
+    """
+
+    def __init__(
+        self, rank: Any, split: Split, trainer: Trainer, marker: Any, groups: tuple[Any, Any],
+        address: tuple[Any, bytes], folder: Path,
+    ) -> None:  # fmt: skip
+        self.rank, self.split, self.trainer, self.marker = rank, split, trainer, marker
+        self.samples = rank.index < split.samplers
+        self.has_model = rank.index in split.replicas
+        self.groups, self.slots = groups, HostSlots(folder)
+        self.lines = [Client(address, rank.index) for _ in range(2)]  # one a thread
+        self.rounds: list[Round] = []
+        self.update_sizes: list[int] = []
+        self._unsaved = 0
+
+    def close(self) -> None:
+        for line in self.lines:
+            line.close()
+
+    # ---- an epoch -------------------------------------------------------------------------------------------------
+
+    def epoch(self, number: int) -> EpochRecord:
+        """Sample and train epoch ``number``, whatever this rank's part in it."""
+        trainer = self.trainer
+        trainer.model.train()
+        plan = trainer.plan(number)
+        self._begin(f"epoch {number}", len(plan), self.split.queue_capacity())
+        clock = StageClock(trainer.device, self.rank.index)
+        stages = self._stages(plan, clock)
+        stats: list[Any] = []
+        counts = {"edges": 0, "tasks": 0}
+        exchange: Any = None
+        if self.has_model:
+            index = self.split.replicas.index(self.rank.index)
+            exchange = RoundExchange(
+                trainer.model, trainer.optimizer, *self.groups, index, len(self.split.replicas),
+                self.split.staleness, self._applied,
+            )  # fmt: skip
+
+        def train(ready: Ready) -> None:
+            with clock.stage("train", int(ready.batch.batch_id)):
+                exchange.step(int(ready.batch.batch_id), *trainer.gradients(ready.batch, ready.x))
+            stats.append(ready.stats)
+            counts["tasks"] += 1
+
+        if not self.samples:
+            self._train_all(stages, train, exchange)
+        elif not self.split.switching:
+            counts["edges"] = self._sample_all(plan, clock)
+        elif not self.split.trainers:  # the profit is infinite, once all is sampled
+            counts["edges"] = self._sample_all(plan, clock)
+            self._train_all(stages, train, exchange)
+        else:
+            counts["edges"] = self._sample_and_stand_by(plan, clock, stages, train, exchange)
+        spent, wall_us = clock.finish()
+        self._keep()
+        if self._is_first:
+            trainer.save()
+        return EpochRecord(
+            sample_us=spent.get("sample", 0.0), extract_us=spent.get("extract", 0.0),
+            train_us=spent.get("train", 0.0), total_us=wall_us, num_edges=counts["edges"],
+            num_batches=len(plan) if self._is_first else 0, tasks=counts["tasks"],
+            peak_bytes=pool_bytes(trainer.device), events=tuple(clock.events), queues=stages.queues,
+            begin_s=clock.begin_s, **totals(stats, trainer.features.cached),
+        )  # fmt: skip
+
+    def _begin(self, phase: str, total: int, capacity: int | None) -> None:
+        for line in self.lines:
+            line.begin(phase, total, capacity, self.split.trainers)
+        self.rank.barrier()
+
+    def _stages(self, plan: EpochPlan, clock: StageClock) -> Fetched:
+        return Fetched(
+            plan, self.trainer.plain_features, clock, 1, 1, None, False, self.trainer.device,
+            client=self.lines[0], slots=self.slots,
+        )  # fmt: skip
+
+    def _sample_all(self, plan: EpochPlan, clock: StageClock) -> int:
+        """Sample what the scheduler gives, and hand it over; returns the number of edges."""
+        line, edges = self.lines[0], 0
+        clock.work_as("sampler")
+        with self.rank.stage("sample"):
+            while places := line.task():
+                batch_id = plan.batch_ids[places.start]
+                with clock.stage("sample", batch_id):
+                    batch = plan.sample(places)[0]
+                    marks = None if self.marker is None else self.marker.mark(batch.node_ids)
+                slot = line.room()
+                with clock.stage("put", batch_id):
+                    line.put(places.start, slot, self.slots.write(slot, pack(batch, marks)))
+                edges += int(batch.num_edges)
+        return edges
+
+    def _train_all(self, stages: Fetched, train: Callable[[Ready], None], exchange: Any) -> None:
+        """Train on what comes out of the global queue until nothing will."""
+        with self.rank.stage("train"):
+            for ready in self._prepared(stages):
+                train(ready)
+                self._trained(ready)
+            while not exchange.idle(ended=True):
+                pass
+
+    def _prepared(self, stages: Fetched) -> Any:
+        """Mini-batches with their features; the current stream may read them."""
+        run = executors.run("ahead" if self.split.pipelined else "serial", stages)
+        with ExitStack() as stack:
+            stack.callback(run.close)  # type: ignore[attr-defined]
+            for ready in run:
+                if ready.arrived is not None:
+                    import torch
+
+                    torch.cuda.current_stream().wait_event(ready.arrived)
+                yield ready
+
+    @staticmethod
+    def _trained(ready: Ready) -> None:
+        if ready.arrived is not None:
+            import torch
+
+            ready.done = torch.cuda.Event()
+            ready.done.record()
+
+    def _sample_and_stand_by(
+        self,
+        plan: EpochPlan,
+        clock: StageClock,
+        stages: Fetched,
+        train: Callable[[Ready], None],
+        exchange: Any,
+    ) -> int:
+        """Sample; beside it the standby trainer takes part in all updates, and in training while that pays.
+
+        Its model must be the trainers' when it begins, hence it joins their rounds from the start, with nothing.
+        """
+        sampling, failed = threading.Event(), list[BaseException]()
+        sampling.set()
+
+        def stand_by() -> None:
+            clock.work_as("standby")
+            line = self.lines[1]
+            mine = replace(stages, client=line)
+            try:
+                with self._place():
+                    while True:
+                        item = line.get_if_worth(sampling.is_set())
+                        if item:
+                            marked = mine.fetch(item)
+                            # Its own cache is smaller than the one that the marks are of.
+                            train(mine.extract(marked._replace(marks=None)))
+                        elif exchange.idle(ended=item is None):
+                            return
+            except BaseException as error:
+                failed.append(error)
+
+        standby = threading.Thread(target=stand_by, name="standby", daemon=True)
+        standby.start()
+        edges = self._sample_all(plan, clock)
+        sampling.clear()
+        with self.rank.stage("standby"):
+            standby.join()
+        if failed:
+            raise failed[0]
+        return edges
+
+    def _place(self) -> Any:
+        if self.trainer.device == "cpu":
+            return ExitStack()
+        return executors.on_stream(executors.side_stream("standby"))
+
+    # ---- what was trained -----------------------------------------------------------------------------------------
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether this is the rank that writes checkpoints and reports losses."""
+        return bool(self.rank.index == self.split.replicas[0])
+
+    def _applied(self, update: Round) -> None:
+        self.rounds.append(update)
+        self._unsaved += len(update.batch_ids)
+        steps = self.trainer.checkpoint_steps
+        if steps and self._unsaved >= steps and self._is_first:
+            self._keep()
+            self.trainer.save()
+
+    def _keep(self) -> None:
+        """Losses of all mini-batches that were trained, in the order of their updates."""
+        for update in self.rounds:
+            self.update_sizes.append(len(update.batch_ids))
+            for batch_id, (loss_sum, weight) in zip(update.batch_ids, update.sums.tolist(), strict=True):
+                self.trainer.batch_ids.append(batch_id)
+                self.trainer.losses.append(loss_sum / weight if weight else float("nan"))
+        self.rounds.clear()
+        self._unsaved = 0
+
+    # ---- evaluation -----------------------------------------------------------------------------------------------
+
+    def evaluate(self, split: str, number: int) -> float:
+        """As :meth:`~gnnsample_lab.pipeline.trainer.Trainer.evaluate`, on the same way as training."""
+        import torch
+
+        trainer = self.trainer
+        trainer.model.eval()
+        scores = torch.zeros(3, dtype=torch.float64, device=trainer.device)
+        clock = StageClock(trainer.device, self.rank.index)
+        seeds = trainer.graph.splits[split]
+        size = trainer.batch_size
+        count = -(-len(seeds) // size)
+        self._begin(
+            f"evaluation {number}", count, self.split.queue_capacity() if self.split.trainers else None
+        )
+        if self.samples:
+            line = self.lines[0]
+            with self.rank.stage("sample"):
+                while places := line.task():
+                    at = places.start
+                    batch = trainer.sampler.sample(
+                        seeds[at * size : (at + 1) * size], EVALUATION_BATCHES + at
+                    )
+                    slot = line.room()
+                    line.put(at, slot, self.slots.write(slot, pack(batch, None)))
+        if not self.samples or not self.split.trainers:
+            empty: Any = None
+            with self.rank.stage("evaluate"), torch.no_grad():
+                for ready in self._prepared(self._stages(empty, clock)):
+                    target = trainer.labels[tensor(ready.batch.seeds).long()]
+                    scores += trainer._score(trainer.model(ready.batch.blocks, ready.x), target)
+                    self._trained(ready)
+        torch.distributed.all_reduce(scores, group=self.rank.group)
+        return trainer.accuracy_of(scores, split)

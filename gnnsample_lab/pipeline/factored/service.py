@@ -1,0 +1,266 @@
+"""The global queue and its scheduler: which mini-batch who samples, who trains on it, when a sampler switches.
+
+One service in the process that started the ranks; the ranks ask it over sockets of this host. A message is a line of
+JSON between ends that have proved to know the key of the run (``multiprocessing.connection``, bytes alone: nothing is
+pickled); samples do not pass here, they lie in slots.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import tempfile
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from multiprocessing.connection import Client as connect
+from multiprocessing.connection import Connection, Listener
+from pathlib import Path
+from typing import Any
+
+from gnnsample_lab.pipeline.schedule.allocation import should_switch
+
+KEY_BYTES = 32
+
+
+@dataclass(eq=False)
+class Phase:
+    """One pass over mini-batches: an epoch, or its evaluation.
+
+    Attributes:
+        total: mini-batches. capacity: how many may wait in the queue, None for all.
+        trainers: ranks that train all the time.
+        given: mini-batches handed out for sampling. taken: by trainers, as places, in order.
+        depths: ``(seconds of the host's monotonic clock, mini-batches that wait)``.
+        switched: mini-batches that standby trainers took.
+        busy: by trainer, ``[seconds between two requests for work, how often]``: T_t is their mean.
+    """
+
+    total: int
+    capacity: int | None
+    trainers: int
+    given: int = 0
+    put: set[int] = field(default_factory=set)
+    waiting: deque[dict[str, Any]] = field(default_factory=deque)
+    taken: list[int] = field(default_factory=list)
+    free: list[int] = field(default_factory=list)
+    slots: int = 0
+    depths: list[tuple[float, int]] = field(default_factory=list)
+    switched: int = 0
+    busy: dict[int, list[float]] = field(default_factory=dict)
+    standby_busy: dict[int, list[float]] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all has been put and taken."""
+        return len(self.put) == self.total and not self.waiting
+
+    def mean_s(self, busy: dict[int, list[float]]) -> float:
+        seconds, count = (sum(column) for column in zip(*busy.values(), strict=True)) if busy else (0.0, 0)
+        return seconds / count if count else 0.0
+
+
+class QueueService:
+    """Serves the ranks of one run; use it as a context.
+
+    Attributes:
+        address: what clients are given: ``(path or address, key)``.
+        phases: name -> :class:`Phase`.
+    """
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="lab-queue-")
+        key = secrets.token_bytes(KEY_BYTES)
+        family = "AF_UNIX" if hasattr(__import__("socket"), "AF_UNIX") else None
+        place = str(Path(self._folder.name) / "queue") if family else None
+        self._listener = Listener(place, family, backlog=64, authkey=key)
+        self.address = (self._listener.address, key)
+        self.phases: dict[str, Phase] = {}
+        self._changed = threading.Condition()
+        self._ended = False
+        self._connections: list[Connection] = []
+        threading.Thread(target=self._accept, daemon=True, name="global queue").start()
+
+    def __enter__(self) -> QueueService:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        with contextlib.suppress(OSError):
+            self._listener.close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.close()
+        self._folder.cleanup()
+
+    def _accept(self) -> None:
+        while not self._ended:
+            try:
+                connection = self._listener.accept()
+            except Exception:  # a stranger without the key, or the listener was closed
+                if self._ended:
+                    return
+                continue
+            self._connections.append(connection)
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                request = json.loads(connection.recv_bytes())
+                try:
+                    answer = getattr(self, f"_{request.pop('ask')}")(**request)
+                except Exception as error:
+                    answer = {"error": f"{type(error).__name__}: {error}"}
+                connection.send_bytes(json.dumps(answer).encode())
+
+    def _begin(self, phase: str, total: int, capacity: int | None, trainers: int) -> dict[str, Any]:
+        with self._changed:
+            if phase not in self.phases:
+                self.phases[phase] = made = Phase(total, capacity, trainers)
+                made.depths.append((time.perf_counter(), 0))
+            return {}
+
+    def _task(self, phase: str, count: int) -> dict[str, Any]:
+        """The next mini-batches to sample, whoever asks (GNNLab, section 5.2)."""
+        with self._changed:
+            now = self.phases[phase]
+            first, now.given = now.given, min(now.given + count, now.total)
+            return {"first": first, "last": now.given}
+
+    def _room(self, phase: str) -> dict[str, Any]:
+        """A slot to write to; waits while the queue is full."""
+        with self._changed:
+            now = self.phases[phase]
+            self._wait(lambda: bool(now.free) or now.capacity is None or now.slots < now.capacity)
+            if not now.free:
+                now.slots += 1
+                now.free.append(now.slots - 1)
+            return {"slot": now.free.pop()}
+
+    def _put(self, phase: str, place: int, slot: int, header: list[Any]) -> dict[str, Any]:
+        with self._changed:
+            now = self.phases[phase]
+            if place in now.put or place >= now.given:
+                raise ValueError(f"mini-batch {place} was sampled twice, or by nobody's order")
+            now.put.add(place)
+            now.waiting.append({"place": place, "slot": slot, "header": header})
+            self._note(now)
+            return {}
+
+    def _get(self, phase: str, rank: int, busy_s: float | None) -> dict[str, Any]:
+        """The mini-batch that waits longest; none when there will be no more."""
+        with self._changed:
+            now = self.phases[phase]
+            _add(now.busy, rank, busy_s)
+            self._wait(lambda: bool(now.waiting) or now.is_over)
+            return self._taken(now)
+
+    def _get_if_worth(self, phase: str, rank: int, busy_s: float | None, sampling: bool) -> dict[str, Any]:
+        """For a standby trainer, that never waits: a mini-batch if its profit is positive (section 5.3)."""
+        with self._changed:
+            now = self.phases[phase]
+            _add(now.standby_busy, rank, busy_s)
+            if now.is_over:
+                return {"over": True}
+            trainer_s = now.mean_s(now.busy)
+            # Before it has trained one: its pipeline is empty, so both stages count.
+            standby_s = now.mean_s(now.standby_busy) or 2 * trainer_s
+            if sampling or not should_switch(len(now.waiting), now.trainers, trainer_s, standby_s):
+                return {}
+            now.switched += 1
+            return self._taken(now)
+
+    def _free(self, phase: str, slot: int) -> dict[str, Any]:
+        with self._changed:
+            self.phases[phase].free.append(slot)
+            self._changed.notify_all()
+            return {}
+
+    def _taken(self, now: Phase) -> dict[str, Any]:
+        if not now.waiting:
+            return {"over": True}
+        item = now.waiting.popleft()
+        now.taken.append(item["place"])
+        self._note(now)
+        return item
+
+    def _note(self, now: Phase) -> None:
+        now.depths.append((time.perf_counter(), len(now.waiting)))
+        self._changed.notify_all()
+
+    def _wait(self, until: Any) -> None:
+        self._changed.wait_for(lambda: self._ended or until())
+        if self._ended:
+            raise EOFError("the run has ended")
+
+
+def _add(busy: dict[int, list[float]], rank: int, seconds: float | None) -> None:
+    if seconds is not None:
+        entry = busy.setdefault(rank, [0.0, 0])
+        entry[0] += seconds
+        entry[1] += 1
+
+
+class Client:
+    """One rank's line to the service, for one thread.
+
+    Args:
+        address: of the service. rank: index.
+    """
+
+    def __init__(self, address: tuple[Any, bytes], rank: int) -> None:
+        self._connection = connect(address[0], authkey=address[1])
+        self._rank, self._phase = rank, ""
+        self._since: float | None = None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def begin(self, phase: str, total: int, capacity: int | None, trainers: int) -> None:
+        """Join a phase; all ranks say the same."""
+        self._phase, self._since = phase, None
+        self._ask("begin", total=total, capacity=capacity, trainers=trainers)
+
+    def task(self, count: int = 1) -> range:
+        """Places of the next mini-batches to sample; empty when all have been handed out."""
+        answer = self._ask("task", count=count)
+        return range(answer["first"], answer["last"])
+
+    def room(self) -> int:
+        """A slot to write to; waits while the queue is full."""
+        return int(self._ask("room")["slot"])
+
+    def put(self, place: int, slot: int, header: list[Any]) -> None:
+        """What was written is a mini-batch that may be trained on."""
+        self._ask("put", place=place, slot=slot, header=header)
+
+    def get(self) -> dict[str, Any] | None:
+        """The next mini-batch to train on; waits for one; None when there will be none."""
+        answer = self._ask("get", rank=self._rank, busy_s=self._busy())
+        self._since = time.perf_counter()
+        return None if "over" in answer else answer
+
+    def get_if_worth(self, sampling: bool) -> dict[str, Any] | None:
+        """For a standby trainer: as :meth:`get`, but ``{}`` where it should not take one now."""
+        answer = self._ask("get_if_worth", rank=self._rank, busy_s=self._busy(), sampling=sampling)
+        self._since = time.perf_counter() if "slot" in answer else None
+        return None if "over" in answer else answer
+
+    def free(self, slot: int) -> None:
+        """A slot has been read."""
+        self._ask("free", slot=slot)
+
+    def _busy(self) -> float | None:
+        return None if self._since is None else time.perf_counter() - self._since
+
+    def _ask(self, what: str, **request: Any) -> dict[str, Any]:
+        self._connection.send_bytes(json.dumps({"ask": what, "phase": self._phase, **request}).encode())
+        answer: dict[str, Any] = json.loads(self._connection.recv_bytes())
+        if "error" in answer:
+            raise RuntimeError(f"the global queue refused {what!r}: {answer['error']}")
+        return answer

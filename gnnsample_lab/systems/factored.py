@@ -1,0 +1,283 @@
+"""A system on samplers and trainers of their own: what each rank holds, and how many ranks do what."""
+
+from __future__ import annotations
+
+import copy
+import time
+import weakref
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import is_memory_mapped, to_host
+from gnnsample_lab.features.caching.cache import FeatureCache
+from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
+from gnnsample_lab.pipeline.clock import StageClock
+from gnnsample_lab.pipeline.executors import Stages, shared_stream
+from gnnsample_lab.pipeline.factored.roles import Member, Split
+from gnnsample_lab.pipeline.features import CachedSource
+from gnnsample_lab.pipeline.plan import EpochPlan
+from gnnsample_lab.pipeline.records import EpochRecord
+from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
+from gnnsample_lab.pipeline.trainer import Trainer
+
+from .features import CPU_RATIO, _hotness, host_features
+from .ranks import Part, open_shared
+from .table import System, find
+
+TRIAL_STEPS = 4
+"""Mini-batches by which stage times are measured, after one that compiles what there is to compile."""
+FREE_SHARE = 0.6
+"""Share of the free memory that a trainer's cache takes on a GPU: a trial step would need the topology there."""
+_groups: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = weakref.WeakKeyDictionary()
+
+
+def train_factored(
+    rank: Any, folder: Path, job: dict[str, Any], address: tuple[Any, bytes], slots: Path
+) -> Part:
+    """On a rank: sample or train, as the split of the ranks has it."""
+    import torch
+
+    graph = open_shared(folder)
+    device = "cpu" if rank.backend == "gloo" else "cuda"
+    given, options = job["given"], job["factored"]
+    seed = checked_seed(given["seed"])
+    records: list[EpochRecord] = []
+    accuracy: list[float] = []
+    devices = [torch.cuda.current_device()] if device == "cuda" else ()
+    with torch.random.fork_rng(devices=devices), shared_stream(device):
+        begin = time.perf_counter()
+        with rank.stage("prepare"):
+            times = _measured(rank, graph, given, device, options["samplers"])
+            split = _split(rank.world_size, options, times)
+            split.check_capacity(job["batches"])
+            member, ratio, notes = _member(rank, graph, given, device, split, address, slots)
+        trainer = member.trainer
+        torch.manual_seed(
+            seed + 1 + rank.index
+        )  # masks of dropout differ from those of one device, and by rank
+        if job["resume"] is not None:
+            trainer.resume(job["resume"])
+        trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
+        setup_us = (time.perf_counter() - begin) * 1e6
+        for number in range(job["epochs"]):
+            if not len(trainer.plan(number)):
+                continue
+            records.append(member.epoch(number))
+            if job["split"]:
+                accuracy.append(member.evaluate(job["split"], number))
+        member.close()
+    if not records:
+        raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
+    first = member._is_first
+    settings = {
+        "batch_size": trainer.batch_size, "fanouts": tuple(trainer.sampler.fanouts), "hidden": given["hidden"],
+        "lr": given["lr"], "seed": seed, "reorder": None, "window": given["window"], "match": False,
+        "kernel": trainer.settings["kernel"], "executor": "factored", "transfer": trainer.features.cache.transfer,
+        "ranks": rank.world_size, "samplers": split.samplers, "switching": split.switching,
+        "staleness": split.staleness, "pipelined": split.pipelined, "capacity": split.queue_capacity(),
+        "trial_us": None if times is None else [t * 1e6 for t in times],
+    }  # fmt: skip
+    return {
+        "records": records, "setup_us": setup_us, "ratio": ratio, "notes": notes, "settings": settings,
+        "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
+        "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
+        "update_sizes": member.update_sizes,
+        "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
+    }  # fmt: skip
+
+
+def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Split:
+    samplers, switching = options["samplers"], options["switching"]
+    if samplers is None:
+        assert times is not None
+        sample_s, extract_s, train_s = times
+        trainer_s = trainer_time(extract_s, train_s, options["pipelined"])
+        samplers = num_samplers(ranks, sample_s, trainer_s, keep_trainer=not switching)
+    if switching is None:
+        switching = samplers == ranks
+    return Split(ranks, samplers, switching, options["staleness"], options["pipelined"], options["capacity"])
+
+
+def _measured(
+    rank: Any, graph: Any, given: dict[str, Any], device: str, samplers: int | None
+) -> list[float] | None:
+    """Mean seconds of sampling, extraction and training a mini-batch, by a trial on rank 0; None where not needed."""
+    if samplers is not None:
+        return None
+    import torch
+    import torch.distributed as dist
+
+    times = torch.zeros(3, dtype=torch.float64, device=rank.device)
+    if rank.index == 0:
+        times += torch.tensor(trial_times(graph, given, device), dtype=torch.float64)
+    dist.all_reduce(times, group=rank.group)
+    found: list[float] = times.tolist()
+    return found
+
+
+def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
+    """Mean seconds of the three stages, one after the other on this process's device, on a copy of the model."""
+    from .train import prepare
+
+    small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
+    trainer = prepare(graph, device=device, **small).trainer
+    trainer.model.train()
+    for steps in (1, TRIAL_STEPS):
+        clock = StageClock(device)
+        epoch = trainer.sampler.epoch(trainer.seeds, trainer.batch_size)
+        stages = Stages(
+            EpochPlan(epoch, [trainer.sampler]), trainer.plain_features, clock, 1, 1, None,
+            device == "cuda" and trainer.sampler.device == "cpu", device,
+        )  # fmt: skip
+        done = 0
+        while done < steps and (window := stages.sample_window()):
+            for marked in window:
+                ready = stages.extract(marked)
+                with clock.stage("train"):
+                    trainer.step(ready.batch, ready.x)
+                done += 1
+        spent, _ = clock.finish()
+    return [spent.get(stage, 0.0) / 1e6 / max(done, 1) for stage in ("sample", "extract", "train")]
+
+
+def _member(
+    rank: Any, graph: Any, given: dict[str, Any], device: str, split: Split, address: tuple[Any, bytes], slots: Path
+) -> tuple[Member, float, tuple[str, ...]]:  # fmt: skip
+    """This rank with what its part needs; the share of cached vertices on trainers; notes."""
+    import torch
+
+    from .train import _cpu_note, _model_options, _name, built_model, make_sampler
+
+    chosen, model = find(given["system"]), given["model"]
+    name, samples = _name(model), rank.index < split.samplers
+    seed = checked_seed(given["seed"])
+    # A trainer's device has no topology: its sampler stays on the host and only numbers mini-batches.
+    sampler = make_sampler(
+        graph, name, chosen, given["fanouts"], device if samples else "cpu", seed, given["weighted"], given.get("pick")
+    )  # fmt: skip
+    notes = [_cpu_note("overlapped")] if device == "cpu" else []
+    if chosen.match != "never" or chosen.reorder is not None:
+        notes.append("rows of the mini-batch before are not reused: trainers take mini-batches as they come")
+    torch.manual_seed(seed)
+    kernel = None
+    if isinstance(model, str):
+        kernel = given.get("kernel") or (chosen.kernel if device == "cuda" else "auto")
+    else:
+        model = copy.deepcopy(model)
+    layers = len(sampler.fanouts)
+    network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
+    table = host_features(graph)
+    ratio, standby = _ratios(rank, chosen, graph, table, given, device, split)
+    order = None
+    if 0 < rows_of_ratio(ratio, len(table)) < len(table):
+        order = _hottest(rank, chosen, graph, sampler, given["batch_size"], seed, slots)
+    transfer = "auto" if chosen.transfer != "auto" and is_memory_mapped(table) else chosen.transfer
+    has_model = rank.index in split.replicas
+    mine = (standby if samples else ratio) if has_model else 0.0
+    cache = FeatureCache(
+        table, _scores(order, len(table), mine), ratio=mine, device=device, transfer=transfer
+    )
+    marked = ratio if split.trainers else standby
+    marker = None
+    if samples and 0 < rows_of_ratio(marked, len(table)) < len(table):
+        # Only the look-up table is wanted: rows of a table that is one number wide are all but nothing.
+        narrow = np.zeros((len(table), 1), dtype=np.float16)
+        place = sampler.device
+        scores = _scores(order, len(table), marked)
+        marker = FeatureCache(narrow, scores, ratio=marked, device=place, transfer="staged")
+    trainer = Trainer(
+        graph, sampler, CachedSource(cache, chosen.cache is not None), network, batch_size=given["batch_size"],
+        lr=given["lr"], device=device,
+    )  # fmt: skip
+    trainer.settings = {
+        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
+        "batch_size": trainer.batch_size, "fanouts": list(sampler.fanouts), "hidden": given["hidden"],
+        "lr": float(given["lr"]), "seed": seed, "train": len(trainer.seeds), "kernel": kernel,
+    }  # fmt: skip
+    if standby < ratio and split.switching:
+        notes.append(
+            f"caches of standby trainers hold {standby:.0%} of the vertices: the topology is there, too"
+        )
+    return (
+        Member(rank, split, trainer, marker, _model_groups(rank, split), address, slots),
+        marked,
+        tuple(notes),
+    )
+
+
+def _ratios(
+    rank: Any, chosen: System, graph: Any, table: np.ndarray, given: dict[str, Any], device: str, split: Split
+) -> tuple[float, float]:  # fmt: skip
+    """Shares of the vertices that the caches of trainers and of standby trainers hold, the same on all ranks."""
+    import torch
+    import torch.distributed as dist
+
+    if chosen.cache is None:
+        return 0.0, 0.0
+    row_bytes, n = table.shape[1] * table.itemsize, len(table)
+    topology = int(graph.indptr.nbytes) + int(graph.indices.nbytes)
+    if given["cache_ratio"] is not None:
+        ratio = float(given["cache_ratio"])
+    elif given["capacity_bytes"] is not None:
+        ratio = rows_in(given["capacity_bytes"], n, row_bytes) / max(n, 1)
+    elif device == "cpu":
+        ratio = CPU_RATIO
+    else:
+        free = int(runtime.gpu_memory()[0] * FREE_SHARE)
+        if rank.index < split.samplers and split.trainers:
+            free = 2**62  # trainers decide
+        ratio = min(1.0, rows_in(free, n, row_bytes) / max(n, 1))
+    # The standby trainer has a trainer's memory less the topology.
+    standby = rows_in(max(0, int(ratio * n * row_bytes) - topology), n, row_bytes) / max(n, 1)
+    if ratio >= 1 and device == "cuda" and given["cache_ratio"] is None:
+        standby = min(1.0, rows_in(int(runtime.gpu_memory()[0] * FREE_SHARE), n, row_bytes) / max(n, 1))
+    agreed = torch.tensor([ratio, min(standby, ratio)], dtype=torch.float64, device=rank.device)
+    dist.all_reduce(agreed, dist.ReduceOp.MIN, group=rank.group)
+    found = agreed.tolist()
+    return found[0], found[1]
+
+
+def _hottest(
+    rank: Any, chosen: System, graph: Any, sampler: Any, batch_size: int, seed: int, slots: Path
+) -> np.ndarray:  # fmt: skip
+    """All vertices, hottest first: rank 0, which samples, finds out and tells the others."""
+    file = slots / "hottest.npy"
+    if rank.index == 0:
+        assert chosen.cache is not None
+        found = hottest_first(_hotness(chosen.cache, graph, sampler, batch_size, seed), graph.num_nodes)
+        np.save(file, to_host(found).astype(np.int64))
+    rank.barrier()
+    order: np.ndarray = np.load(file, allow_pickle=False)
+    return order
+
+
+def _scores(order: np.ndarray | None, num_nodes: int, ratio: float) -> np.ndarray | None:
+    """Scores whose ranking is ``order``; None where a cache of that size needs none."""
+    if order is None or not 0 < rows_of_ratio(ratio, num_nodes) < num_nodes:
+        return None
+    scores = np.empty(num_nodes, dtype=np.float64)
+    scores[order] = np.arange(num_nodes, 0, -1)
+    return scores
+
+
+def _model_groups(rank: Any, split: Split) -> tuple[Any, Any]:
+    """Process groups of the ranks with a model: for gradients, and for who trained on what. Kept by warm ranks."""
+    kept = _groups.setdefault(rank, {})
+    replicas = tuple(split.replicas)
+    if replicas not in kept:
+        others = [r for r in range(rank.world_size) if r not in replicas]
+        parts = [replicas, others] if others else [replicas]
+        kept[replicas] = tuple(rank.another_group(backend, parts=parts) for backend in (None, "gloo"))
+    found: tuple[Any, Any] = kept[replicas]
+    return found
+
+
+def with_queue(record: EpochRecord, depths: list[tuple[float, int]]) -> EpochRecord:
+    """The record with the depth of the global queue, on the clock of its events."""
+    queue = [(max(0.0, (at - record.begin_s) * 1e6), depth) for at, depth in depths]
+    return replace(record, queues={"global queue": queue, **record.queues})

@@ -1,0 +1,318 @@
+"""Samplers and trainers as ranks of their own: every mini-batch once, the updates of one device, failures."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.distributed.ranks.errors import RankError
+from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.pipeline.factored.service import Client, QueueService
+from gnnsample_lab.pipeline.factored.slots import HostSlots, pack, unpack
+from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
+from tests.distributed.conftest import left_after
+from tests.pipeline import ranked
+
+torch = pytest.importorskip("torch")
+
+QUICK: dict[str, Any] = {
+    "system": "gnnlab", "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cpu",
+    "progress": False,
+}  # fmt: skip
+LONG_S = 60.0
+
+
+def workers(record: Any, stage: str) -> Counter[tuple[int, str]]:
+    return Counter((e.rank, e.worker) for e in record.events if e.stage == stage)
+
+
+# ---- slots and the queue ------------------------------------------------------------------------------------------
+
+
+def test_a_sample_survives_its_slot(graph, tmp_path):
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu", seed=1)
+    cache = lab.FeatureCache(graph.feat, graph.out_degrees(), ratio=0.3, device="cpu")
+    write, read = HostSlots(tmp_path), HostSlots(tmp_path)
+    for seeds in (graph.splits["train"][:3], graph.splits["train"][:90], graph.splits["train"][:5]):
+        batch = sampler.sample(seeds, 8)
+        header = write.write(0, pack(batch, cache.mark(batch.node_ids)))
+        found, marks = unpack(read.read(0, header), "cpu")
+        assert (found.batch_id, found.num_edges) == (8, batch.num_edges)
+        np.testing.assert_array_equal(found.seeds, batch.seeds)
+        for mine, theirs in zip(found.blocks, batch.blocks, strict=True):
+            for name in ("src", "dst", "indptr", "indices"):
+                np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
+        x, stats = cache.extract(found.node_ids, marks)
+        np.testing.assert_array_equal(x, graph.feat[batch.node_ids])
+        assert stats.misses == cache.extract(batch.node_ids)[1].misses > 0
+
+
+@pytest.mark.parametrize(
+    "wrong", [["a", "object", [2], 0], ["a", "int64", [10**9], 0], ["a", "int64", [-1], 0]]
+)
+def test_a_header_that_does_not_fit_is_refused(tmp_path, wrong):
+    slots = HostSlots(tmp_path)
+    slots.write(0, {"a": np.arange(4)})
+    with pytest.raises(ValueError, match="slot 0"):
+        HostSlots(tmp_path).read(0, [wrong])
+
+
+def test_the_queue_holds_samplers_up_and_ends():
+    with QueueService() as service:
+        sampler, trainer = Client(service.address, 0), Client(service.address, 1)
+        for client in (sampler, trainer):
+            client.begin("epoch 0", 3, 1, 1)
+
+        def sample() -> None:
+            while places := sampler.task():
+                sampler.put(places.start, sampler.room(), [])
+
+        thread = threading.Thread(target=sample, daemon=True)
+        thread.start()
+        seen = []
+        while (item := trainer.get()) is not None:
+            thread.join(0.05)
+            assert service.phases["epoch 0"].slots == 1
+            seen.append(item["place"])
+            trainer.free(item["slot"])
+        thread.join(LONG_S)
+        assert seen == [0, 1, 2] and max(d for _, d in service.phases["epoch 0"].depths) == 1
+        with pytest.raises(RuntimeError, match="refused 'put'.*sampled twice"):
+            sampler.put(0, 0, [])
+
+
+def test_a_standby_trainer_takes_what_pays():
+    with QueueService() as service:
+        line = Client(service.address, 0)
+        line.begin("epoch 0", 10, None, 2)
+        line.task(10)
+        for place in range(10):
+            line.put(place, line.room(), [])
+        now = service.phases["epoch 0"]
+        assert line.get_if_worth(sampling=False) == {}  # nobody knows how long training takes
+        now.busy[1] = [2.0, 2]  # T_t = 1 s; T_t' is taken for 2 s: worth it beyond 4 samples
+        assert line.get_if_worth(sampling=True) == {}
+        taken = []
+        while item := line.get_if_worth(sampling=False):
+            taken.append(item["place"])
+            now.standby_busy, line._since = {0: [6.0, 2]}, None  # T_t' = 3 s: beyond 6 samples
+        assert taken == [0, 1, 2, 3] and now.switched == 4
+        now.trainers = 0
+        assert line.get_if_worth(sampling=False)["place"] == 4
+
+
+def test_strangers_are_not_served():
+    with QueueService() as service:
+        with pytest.raises(Exception, match="digest"):
+            Client((service.address[0], b"another key"), 0)
+        line = Client(service.address, 0)  # the service goes on
+        line.begin("epoch 0", 1, None, 1)
+        assert line.task() == range(1)
+
+
+# ---- one device ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["gcn", "pinsage"])
+def test_on_one_device_the_epoch_is_sampled_first(graph, model):
+    expected = lab.train(graph, model, epochs=2, **QUICK)
+    found = lab.train(graph, model, epochs=2, executor="factored", **QUICK)
+    assert found.batch_ids == expected.batch_ids and found.losses == expected.losses
+    record = found.epochs[1]
+    assert record.hit_rate == pytest.approx(expected.epochs[1].hit_rate)
+    sampled = max(e.end_us for e in record.events if e.stage == "sample")
+    assert sampled <= min(e.start_us for e in record.events if e.stage in ("get", "extract", "train"))
+    assert max(d for _, d in record.queues["global queue"]) == 10
+
+
+# ---- ranks --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("batch_ids", [[0, 1, 2], [4, 9], [3]])
+def test_an_update_has_the_gradients_of_one_device(graph, three_ranks, batch_ids):
+    loss, expected = ranked.gradient_of(ranked.double_trainer(graph), batch_ids)
+    for gradients, told in three_ranks.run(ranked.round_on_rank, graph, batch_ids):
+        for mine, theirs in zip(gradients, expected, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-10)
+        [(ids, sums)] = told
+        assert ids == batch_ids
+        assert np.sum(sums, axis=0)[0] / np.sum(sums, axis=0)[1] == pytest.approx(loss, abs=1e-10)
+
+
+@pytest.mark.parametrize(("staleness", "ahead"), [(0, 0), (2, 2), (None, 100)])
+def test_updates_are_the_same_everywhere_and_as_stale_as_allowed(three_ranks, staleness, ahead):
+    steps = [4, 7, 9]
+    found = three_ranks.run(ranked.race_on_rank, staleness, steps)
+    weights, updates, _ = found[0]
+    assert all(w == weights and u == updates for w, u, _ in found)
+    assert sorted(i for ids in updates for i in ids) == sorted(
+        10 * n + r for r, count in enumerate(steps) for n in range(count)
+    )
+    assert max(most for _, _, most in found) <= ahead
+    if staleness != 0:
+        assert max(most for _, _, most in found) > 0
+
+
+def replayed(graph: Any, batch_ids: list[int], update_sizes: list[int]) -> list[float]:
+    """Losses of mini-batches when one device makes the same updates."""
+    trainer = ranked.double_trainer(graph)
+    torch.manual_seed(0)
+    model = lab.make_model("gcn", 10, 16, 4, num_layers=2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu", seed=0)
+    losses, at = [], 0
+    for size in update_sizes:
+        total: Any = 0
+        weight = 0
+        for batch_id in batch_ids[at : at + size]:
+            epoch, number = divmod(batch_id, 10)
+            seeds = sampler.epoch(trainer.seeds, 32, epoch=epoch).batch_seeds(number)
+            batch = sampler.sample(seeds, batch_id)
+            logits = model(batch.blocks, torch.from_numpy(graph.feat[batch.node_ids]))
+            labels = torch.from_numpy(graph.label[batch.seeds])
+            loss = torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+            losses.append(float(loss.detach()) / len(seeds))
+            total, weight = total + loss, weight + len(seeds)
+        optimizer.zero_grad()
+        (total / weight).backward()
+        optimizer.step()
+        at += size
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("options", "sampled", "trained"),
+    [
+        ({"samplers": 1, "capacity": 1}, {0}, {1, 2}),
+        ({"samplers": 2, "pipelined": False}, {0, 1}, {2}),
+        ({"samplers": 3}, {0, 1, 2}, {0, 1, 2}),
+    ],
+)
+def test_ranks_make_the_updates_of_one_device(graph, three_ranks, options, sampled, trained):
+    found = lab.train(graph, epochs=2, executor="factored", ranks=three_ranks, **options, **QUICK)
+    assert sorted(found.batch_ids[:10]) == list(range(10))
+    assert sorted(found.batch_ids[10:]) == list(range(10, 20))
+    assert sum(found.update_sizes) == 20 and max(found.update_sizes) <= len(trained)
+    np.testing.assert_allclose(found.losses, replayed(graph, found.batch_ids, found.update_sizes), atol=1e-4)
+    record = found.epochs[1]
+    assert (record.num_batches, record.tasks) == (10, 10)
+    assert {rank for rank, _ in workers(record, "sample")} <= sampled
+    assert {rank for rank, _ in workers(record, "train")} <= trained
+    assert sum(workers(record, "sample").values()) == sum(workers(record, "train").values()) == 10
+    once = {stage: Counter(e.batch for e in record.events if e.stage == stage) for stage in ("put", "get")}
+    assert all(count == Counter(range(10, 20)) for count in once.values())
+    depths = [d for _, d in record.queues["global queue"]]
+    assert depths[0] == depths[-1] == 0 and max(depths) <= (options.get("capacity") or 10)
+    model, graph_ = found.network, lab.train(graph, **QUICK)
+    assert found.accuracy[-1] > 0.5 and len(found.accuracy) == 2 and graph_.accuracy
+    assert found.settings["samplers"] == options["samplers"] and not any(
+        p.isnan().any() for p in model.parameters()
+    )
+    # Rows were marked for the trainers' caches: they hold a quarter, or what the topology leaves of it.
+    assert 0.2 < record.hit_rate < 0.6 if options["samplers"] < 3 else record.hit_rate == 0
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_a_sampler_switches_while_that_pays(graph, three_ranks, staleness):
+    found = lab.train(
+        graph, ranked.Slow(0.05), executor="factored", ranks=three_ranks, samplers=1, switching=True,
+        staleness=staleness, **{**QUICK, "batch_size": 10},
+    )  # fmt: skip
+    assert sorted(found.batch_ids) == list(range(30))
+    record = found.epochs[0]
+    trained = workers(record, "train")
+    assert set(trained) == {(0, "standby"), (1, "trainer"), (2, "trainer")}
+    last = max(e.end_us for e in record.events if e.worker == "sampler")
+    assert all(e.start_us >= last for e in record.events if e.worker == "standby" and e.stage == "get")
+    assert found.settings["capacity"] is None and max(d for _, d in record.queues["global queue"]) > 6
+
+
+def test_the_number_of_samplers_follows_the_stage_times(graph, three_ranks):
+    found = lab.train(
+        graph, ranked.Slow(0.1), executor="factored", ranks=three_ranks, evaluate=False, **QUICK
+    )
+    sample_s, extract_s, train_s = (us / 1e6 for us in found.settings["trial_us"])
+    assert train_s > 0.1
+    rule = num_samplers(3, sample_s, trainer_time(extract_s, train_s), keep_trainer=True)
+    assert found.settings["samplers"] == rule
+
+
+def test_a_stall_loses_nothing(graph, three_ranks, monkeypatch):
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.stall)
+    found = lab.train(graph, executor="factored", ranks=three_ranks, samplers=1, evaluate=False, **QUICK)
+    assert sorted(found.batch_ids) == list(range(10))
+
+
+def test_what_cannot_be_split_is_named(graph):
+    for options, message in (
+        ({"samplers": 2, "ranks": 2, "switching": False}, r"samplers must leave a rank to train"),
+        ({"samplers": 3, "ranks": 2}, r"samplers must leave a rank to train"),
+        ({"samplers": 2, "ranks": 2, "capacity": 9}, r"capacity must hold all 10 mini-batches"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lab.train(graph, executor="factored", **options, **QUICK)
+
+
+# ---- failures -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Ranks]:
+    """Two ranks. Each failure ends them, and the next run starts new ones."""
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
+        yield ranks
+
+
+@pytest.mark.parametrize(
+    ("kill", "rank", "stage"), [(ranked.kill_sampler, 0, "sample"), (ranked.kill_trainer, 1, "train")]
+)
+def test_a_lost_rank_ends_the_run_and_another_goes_on(
+    graph, pair: Ranks, tmp_path: Path, monkeypatch, kill, rank, stage
+):
+    options = {**QUICK, "evaluate": False, "executor": "factored", "samplers": 1}
+    file = tmp_path / "checkpoint.pt"
+    pair.run(_ready)
+    pids = list(pair.pids)
+    with monkeypatch.context() as patch:
+        patch.setattr("gnnsample_lab.systems.train.train_factored", kill)
+        with pytest.raises(RankError, match=f"rank {rank} failed in stage '{stage}'.*SIGKILL") as caught:
+            lab.train(graph, ranks=pair, checkpoint=file, checkpoint_steps=2, **options)
+    assert (caught.value.rank, caught.value.stage) == (rank, stage)
+    assert not left_after(pids)
+    assert time.monotonic() - float((tmp_path / "died").read_text()) < 30
+    found = lab.train(graph, ranks=pair, resume=file, **options)
+    expected = lab.train(graph, **{**options, "executor": "serial", "samplers": None})
+    assert 2 <= found.resumed < 10 and found.resumed % 2 == 0
+    assert found.batch_ids == expected.batch_ids  # one sampler, one trainer: in order, each once
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def test_an_interrupt_ends_all_ranks_and_another_run_goes_on(graph, pair: Ranks, tmp_path: Path, monkeypatch):
+    options = {**QUICK, "evaluate": False, "executor": "factored", "samplers": 1}
+    file = tmp_path / "checkpoint.pt"
+    pair.run(_ready)
+    pids = list(pair.pids)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("gnnsample_lab.systems.train.train_factored", ranked.interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                lab.train(graph, ranks=pair, checkpoint=file, checkpoint_steps=2, **options)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not left_after(pids) and pair.pids == ()
+    found = lab.train(graph, ranks=pair, resume=file, **options)
+    assert found.batch_ids == list(range(10)) and found.resumed % 2 == 0
+
+
+def _ready(rank: Any) -> None:
+    rank.barrier()
