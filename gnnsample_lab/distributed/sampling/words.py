@@ -87,9 +87,9 @@ def move(samples, walks, rows, indptr, indices, prefix, most, step, rule, termin
                 break
         if found < 0:
             left = np.uint64(lab_below(ctx, np.int64(prefix[begin + count] - prefix[begin]), 0))
-            for e in range(count):
-                if prefix[begin + e + 1] - prefix[begin] > left:
-                    found = e
+            for other in range(count):
+                if prefix[begin + other + 1] - prefix[begin] > left:
+                    found = np.int64(other)
                     break
         out[i] = indices[begin + found]
     own[0] += out.size * 0

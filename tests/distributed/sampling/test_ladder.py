@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.run import Ranks
-from tests.minibatch.conftest import random_graph
+from gnnsample_lab.distributed.sampling import methods as table
+from gnnsample_lab.distributed.sampling.sectors import weight_sectors
+from gnnsample_lab.sampling.weights import integer_weights
+from tests.minibatch.conftest import random_graph, with_wide_ids
 
 pytest.importorskip("torch")
 
@@ -111,7 +115,7 @@ def check_union(slices: list[Any], whole: Any) -> None:
 
 
 def sample_all(rank: Any, folder: Path, methods: list[str], kinds: dict[str, Any], by: str) -> Any:
-    """Every kind of draw with every method on one rank: its slices, and their traffic."""
+    """Every kind of draw with every method on one rank: its slices."""
     found = {}
     for method in methods:
         for name, options in kinds.items():
@@ -121,24 +125,36 @@ def sample_all(rank: Any, folder: Path, methods: list[str], kinds: dict[str, Any
             )
             for seeds_name, seeds in SEEDS.items():
                 mine = sampler.slice(seeds, by)
-                found[method, name, seeds_name] = shortened(sampler.sample(mine, BATCH)), sampler.traffic
+                found[method, name, seeds_name] = shortened(sampler.sample(mine, BATCH))
             sampler.close()
     return found
 
 
 @pytest.mark.parametrize(
-    ("world", "how", "by"),
-    [(1, "random", "equal"), (2, "metis", "owner"), (3, "random", "equal"), (4, "metis", "equal")],
+    ("world", "how", "by", "names"),
+    [
+        (1, "random", "equal", list(KINDS)),  # the first: alone, it compiles for the others
+        (2, "metis", "owner", ["reservoir", "all-weighted"]),
+        (3, "random", "equal", list(KINDS)),
+        (4, "metis", "equal", ["floyd", "weighted-replace"]),
+    ],
 )
 def test_all_methods_draw_the_sample_of_one(
-    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], world: int, how: str, by: str
+    four_ranks: Ranks,
+    graph: lab.Graph,
+    folders: dict[Any, Path],
+    world: int,
+    how: str,
+    by: str,
+    names: list[str],
 ) -> None:
-    every = four_ranks.run(sample_all, folders[world, how], METHODS, KINDS, by, world=world)
-    for name, options in KINDS.items():
+    kinds = {name: KINDS[name] for name in names}
+    every = four_ranks.run(sample_all, folders[world, how], METHODS, kinds, by, world=world)
+    for name, options in kinds.items():
         for seeds_name, seeds in SEEDS.items():
             whole = reference(graph, seeds, options)
             for method in METHODS:
-                slices = [found[method, name, seeds_name][0] for found in every]
+                slices = [found[method, name, seeds_name] for found in every]
                 check_union(slices, whole)
                 given = np.concatenate([s["given"] for s in slices])
                 assert sorted(given.tolist()) == sorted(seeds.tolist())
@@ -211,3 +227,378 @@ def test_layers_and_walks_are_those_of_one(
             sum(vertices.size for _, walks in every for vertices in [walks[name][2][2]])
             == (stacked >= 0).sum()
         )
+
+
+# ---- bytes ------------------------------------------------------------------------------------------------------
+
+COUNTED = {"floyd": KINDS["floyd"], "weighted": KINDS["weighted"]}
+
+
+def sample_and_count(rank: Any, folder: Path, kinds: dict[str, Any], seeds: np.ndarray) -> Any:
+    found = {}
+    for method in METHODS:
+        for name, options in kinds.items():
+            given = dict(options)
+            sampler = lab.distributed.Sampler(
+                folder, given.pop("fanouts"), method, rank=rank, seed=5, cache_bytes=300, **given
+            )
+            batch = sampler.sample(sampler.slice(seeds), BATCH)
+            found[method, name] = shortened(batch), sampler.traffic
+            hot = getattr(sampler._engine, "hot", None)
+            if hot is not None:
+                found["hot", name] = hot.ids
+    return found
+
+
+def in_parts(graph: lab.Graph, partition: Any) -> dict[int, int]:
+    """Where each vertex's list begins in its owner's ``indices``."""
+    begins, ends = {}, [0] * partition.num_parts
+    for v in range(graph.num_nodes):
+        begins[v] = ends[partition.owner[v]]
+        ends[partition.owner[v]] += int(graph.indptr[v + 1] - graph.indptr[v])
+    return begins
+
+
+def expected_bytes(
+    graph: lab.Graph, partition: Any, method: str, hops: list[list[Any]], me: int, weighted: bool
+) -> dict[str, dict[int, int]]:
+    """Bytes that come to rank ``me`` by kind and peer, one entry at a time; ``hops[rank]`` are all ranks' picks."""
+    out: dict[str, dict[int, int]] = {}
+
+    def add(kind: str, peer: int, amount: int) -> None:
+        if peer != me and amount:
+            out.setdefault(kind, dict.fromkeys(range(len(hops)), 0))[peer] += amount
+
+    begins = in_parts(graph, partition)
+    for hop in range(len(hops[me])):
+        for asker, ranks_hops in enumerate(hops):
+            if method in ("csp", "pull", "csp-async"):
+                add("sizes", asker, 8)
+            for v, picks in rows_of(ranks_hops[hop]).items():
+                owner, degree = int(partition.owner[v]), int(graph.indptr[v + 1] - graph.indptr[v])
+                if owner == me and method in ("csp", "pull", "csp-async"):
+                    add("ids", asker, 4)  # a peer asks this rank
+                if asker != me:
+                    continue
+                if method in ("csp", "csp-async"):
+                    add("records", owner, 4)
+                    add("picks", owner, len(picks) * (8 if weighted else 4))
+                elif method == "pull":
+                    add("records", owner, 4)
+                    add("lists", owner, degree * (8 if weighted else 4))
+                elif method == "direct":
+                    add("records", owner, 64 if weighted else 32)
+                    add("lists", owner, 32 * len({(begins[v] + slot) * 4 // 32 for slot, _ in picks}))
+    return out
+
+
+def test_bytes_are_those_of_the_sample(four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path]) -> None:
+    seeds = SEEDS["mixed"]
+    folder = folders[3, "random"]
+    partition = lab.distributed.open_partition(folder)
+    every = four_ranks.run(sample_and_count, folder, COUNTED, seeds, world=3)
+    for name, options in COUNTED.items():
+        weighted = options.get("weighted", False)
+        hops = [found["csp", name][0]["hops"] for found in every]
+        for me, found in enumerate(every):
+            picks = sum(len(p) for hop in hops[me] for p in rows_of(hop).values())
+            for method in METHODS:
+                traffic = found[method, name][1]
+                assert traffic.ideal == picks * 4
+                assert traffic.rank == me and traffic.by_peer[me] == 0
+                assert traffic.volume == sum(traffic.by_kind.values()) and traffic.between == 0
+            for method in ("csp", "pull", "csp-async", "direct"):
+                traffic = found[method, name][1]
+                expected = expected_bytes(graph, partition, method, hops, me, weighted)
+                counted = {k: v for k, v in traffic.received.items() if v.any() and k != "weights"}
+                assert {k: list(v.values()) for k, v in expected.items()} == {
+                    k: v.tolist() for k, v in counted.items()
+                }, (method, name, me)
+            direct, cached, uva = (found[m, name][1] for m in ("direct", "direct-cached", "uva"))
+            assert "records" not in cached.received and 0 < cached.volume < direct.volume
+            assert (direct.requests * 32 == direct.by_peer).all() and direct.label == "CPU: no NVLink"
+            owner = partition.owner[found["hot", name]]
+            assert owner.size and (owner != me).all()
+            rows = sum(len(rows_of(hop)) for hop in hops[me])
+            assert uva.by_peer.sum() == 0 and uva.volume == 50 * uva.host_requests
+            assert uva.host["records"] == 50 * rows * (2 if weighted else 1)
+        # What is sent arrives, by peer and kind.
+        for method in ("csp", "pull", "csp-async", "csp-fixed"):
+            for a, one in enumerate(every):
+                for b, other in enumerate(every):
+                    sent, got = one[method, name][1].sent, other[method, name][1].received
+                    assert {k: v[b] for k, v in sent.items()} == {k: v[a] for k, v in got.items()}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_weighted_draws_read_the_sums_that_their_bisection_looks_at(graph: lab.Graph, replace: bool) -> None:
+    prefix = integer_weights(graph.indptr, graph.edge_weight).prefix
+    batch = lab.NeighborSampler(graph, [3], device="cpu", weighted=True, replace=replace).sample(np.arange(N))
+    picks, expected = batch.picks[0], 0
+    starts = graph.indptr[picks.frontier]
+    degrees = graph.indptr[picks.frontier.astype(np.int64) + 1] - starts
+    for i in range(picks.frontier.size):
+        row = picks.positions[picks.offsets[i] : picks.offsets[i + 1]].tolist()
+        begin, end = int(starts[i]), int(starts[i] + degrees[i])
+        read = {begin, end} if row else set()
+        if row and not replace and (len(row) < 3 or len(row) == end - begin):
+            read = set(range(begin, end + 1))  # all that have weight are taken
+        for position in row:
+            low, high, target = begin, end, prefix[position]
+            while high - low > 1:
+                mid = (low + high) // 2
+                read.add(mid)
+                low, high = (mid, high) if prefix[mid] <= target else (low, mid)
+            assert low == position
+            read |= set() if replace else {position, position + 1}
+        expected += len({at * 8 // 32 for at in read})
+    found = weight_sectors(picks.offsets, picks.positions, starts, degrees, 3, replace)
+    assert found == expected > 0
+
+
+def volumes(rank: Any, folder: Path, fanout: int, num_nodes: int) -> list[int]:
+    out = []
+    for method in ("csp", "pull"):
+        sampler = lab.distributed.Sampler(folder, [fanout], method, rank=rank, replace=True)
+        sampler.sample(sampler.slice(np.arange(num_nodes)))
+        out.append(sampler.traffic.volume)
+    return out
+
+
+@pytest.mark.parametrize(("degree", "fanout"), [(24, 6), (3, 6)])
+def test_csp_moves_less_than_pull_where_degrees_exceed_the_fanout(
+    four_ranks: Ranks, tmp_path: Path, degree: int, fanout: int
+) -> None:
+    n = 60
+    dst = np.repeat(np.arange(n), degree)
+    src = (dst * 7 + np.tile(np.arange(degree), n) * 11 + 1) % n
+    graph = lab.Graph.from_edges(src, dst, n, name="regular")
+    partition = lab.distributed.partition(graph, 2, "random", use_cache=False)
+    folder = lab.distributed.save_parts(graph, partition, tmp_path / "parts")
+    found = np.sum(four_ranks.run(volumes, folder, fanout, n, world=2), axis=0)
+    csp, pull = found.tolist()
+    assert (csp < pull) == (degree > fanout)
+    # Each remote entry of a list is worth as much as each pick.
+    remote = sum(int((partition.owner[s] != r).sum()) for r, s in enumerate(np.split(np.arange(n), 2)))
+    assert pull - csp == 4 * remote * (degree - fanout)
+
+
+# ---- fixed capacities -------------------------------------------------------------------------------------------
+
+
+def overflow_one_rank(rank: Any, folder: Path, options: dict[str, Any]) -> Any:
+    given = dict(options)
+    fanouts = given.pop("fanouts")
+    sampler = lab.distributed.Sampler(folder, fanouts, "csp-fixed", rank=rank, seed=5, **given)
+    engine: Any = sampler._engine
+    few = np.array([10 + rank.index])
+    for batch_id in range(8):
+        assert engine.capacities is None
+        sampler.sample(few, batch_id)
+    before = engine.capacities
+    quiet = shortened(sampler.sample(few, 8)), sampler.traffic
+    redone = engine.redone
+    many = np.arange(rank.index * 50, 50) if rank.index == 0 else few
+    loud = shortened(sampler.sample(many, BATCH))
+    again = engine.redone
+    sampler.sample(many, BATCH + 1)  # the buffers have grown
+    small = lab.distributed.Sampler(
+        folder, fanouts, "csp-fixed", rank=rank, seed=5, scratch_bytes=64, **given
+    )
+    error = ""
+    try:
+        small.sample_many([few] * 8)
+    except RuntimeError as caught:
+        error = str(caught)
+    ids = before.ids, engine.capacities.ids
+    return quiet, loud, (redone, again), ids, error
+
+
+@pytest.mark.parametrize("name", ["floyd", "weighted"])
+def test_one_rank_over_its_capacity_has_all_grow_and_sample_again(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], name: str
+) -> None:
+    every = four_ranks.run(overflow_one_rank, folders[3, "random"], KINDS[name], world=3)
+    quiet = reference(graph, np.array([10, 11, 12]), KINDS[name], 8)
+    loud = reference(graph, np.concatenate([np.arange(50), [11, 12]]), KINDS[name])
+    check_union([found[0][0] for found in every], quiet)
+    check_union([found[1] for found in every], loud)
+    assert len({found[2] for found in every}) == 1
+    (redone, again) = every[0][2]
+    assert again > redone
+    for _, _, _, (before, after), error in every:
+        assert (before == every[0][3][0]).all() and (after == every[0][3][1]).all()
+        assert (after >= before).all() and (after[:, 0] > before[:, 0]).any()
+        assert all(n & (n - 1) == 0 for n in after.ravel().tolist())
+        assert "scratch_bytes=64" in error and error == every[0][4]
+    traffic = every[0][0][1]
+    assert "sizes" not in traffic.received and traffic.by_kind["padding"] > 0
+
+
+# ---- hosts ------------------------------------------------------------------------------------------------------
+
+HOSTS = [[0, 1], [2, 3]]
+
+
+def on_hosts(rank: Any, replicated: Path, spread: Path) -> Any:
+    seeds, out = SEEDS["mixed"], {}
+    for where, folder, methods in (
+        ("replicated", replicated, METHODS),
+        ("spread", spread, ["csp", "csp-fixed", "pull"]),
+    ):
+        for method in methods:
+            for by in ("equal", "owner"):
+                sampler = lab.distributed.Sampler(folder, [3, 2], method, rank=rank, seed=5, hosts=HOSTS)
+                out[where, method, by] = (
+                    shortened(sampler.sample(sampler.slice(seeds, by), BATCH)), sampler.traffic
+                )  # fmt: skip
+    layers = lab.distributed.LayerSampler(replicated, 60, 17, rank=rank, seed=5, hosts=HOSTS)
+    out["layers"] = layers.sample(seeds, BATCH).layers, layers.traffic
+    walker = lab.distributed.Walker(replicated, lab.apps.PPR(0.2), rank=rank, seed=5, hosts=HOSTS)
+    walks = walker.walk(seeds, 100, "owner")
+    out["walks"] = walks.mine, walks.collect(), walker.traffic
+    for method in ("direct", "direct-cached", "uva"):
+        try:
+            lab.distributed.Sampler(spread, [3, 2], method, rank=rank, hosts=HOSTS)
+        except ValueError as error:
+            out["refused", method] = str(error)
+    return out
+
+
+def test_hosts_hold_the_topology_or_share_it(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path]
+) -> None:
+    seeds = SEEDS["mixed"]
+    every = four_ranks.run(on_hosts, folders[2, "metis"], folders[4, "random"])
+    whole = reference(graph, seeds, {"fanouts": [3, 2]})
+    for key in [key for key in every[0] if key[0] in ("replicated", "spread")]:
+        check_union([found[key][0] for found in every], whole)
+        given = np.concatenate([found[key][0]["given"] for found in every])
+        assert sorted(given.tolist()) == sorted(seeds.tolist())
+        within, between = (sum(getattr(f[key][1], n) for f in every) for n in ("within", "between"))
+        if key[0] == "replicated":
+            assert between == 0 and (within > 0) == (key[1] not in ("uva", "direct-cached"))
+        else:
+            assert between > 0 and within > 0
+    for method in ("direct", "direct-cached", "uva"):
+        assert all(f"method={method!r}" in found["refused", method] for found in every)
+    layers = lab.run_app(graph, lab.apps.Layer(60, 17), seeds[None], device="cpu", seed=5, first_sample=BATCH)
+    for step, expected in enumerate(layers.steps):
+        union = np.full(expected.shape[1], -1)
+        for found in every:
+            union[found["layers"][0][step].slots] = found["layers"][0][step].vertices
+        assert union.tolist() == expected[0].tolist()
+    assert all(found["layers"][1].between > 0 for found in every)  # the batch is one
+    walks = np.stack(
+        lab.run_app(graph, lab.apps.PPR(0.2), seeds, device="cpu", seed=5, first_sample=100).steps, 1
+    )
+    for found in every:
+        mine, paths, traffic = found["walks"]
+        longest = paths.shape[1]
+        assert (paths == walks[mine, :longest]).all() and (walks[mine, longest:] == -1).all()
+        assert traffic.between == 0
+    assert sorted(np.concatenate([found["walks"][0] for found in every]).tolist()) == list(range(seeds.size))
+
+
+# ---- the rest of the sampler ------------------------------------------------------------------------------------
+
+
+def other_ways(
+    rank: Any, graph: lab.Graph, wide: lab.Graph, partition: Any, wide_partition: Any, folder: Path
+) -> Any:
+    """Other sources, several batches at a time, an epoch, and what is refused."""
+    options = {"rank": rank, "seed": 5}
+    whole = lab.distributed.Sampler(graph, [3, 2], "csp", partition=partition, folder=folder, **options)
+    part = lab.distributed.open_part(folder, rank.index)
+    of_part = lab.distributed.Sampler(part, [3, 2], "pull", partition=partition, **options)
+    both = [
+        [shortened(b) for b in s.sample_many([s.slice(x) for x in (SEEDS["mixed"], SEEDS["one"])], BATCH)]
+        for s in (whole, of_part)
+    ]
+    total = whole.total.volume, whole.traffic.volume
+    epoch = whole.epoch(np.arange(50), 16, epoch=2, by="owner")
+    batches = [shortened(batch) for batch in epoch]
+    wides = {}
+    for method in METHODS:
+        sampler = lab.distributed.Sampler(
+            wide, [3, 2], method, partition=wide_partition, folder=folder / "wide", weighted=True, **options
+        )
+        batch = sampler.sample(sampler.slice(SEEDS["mixed"]), BATCH)
+        assert batch.node_ids.dtype == np.int64
+        wides[method] = shortened(batch)
+    errors = {}
+
+    def refused(name: str, *args: Any, **more: Any) -> None:
+        try:
+            lab.distributed.Sampler(*args, **{**options, **more})
+        except (TypeError, ValueError, RuntimeError) as error:
+            errors[name] = f"{type(error).__name__}: {error}"
+
+    refused("expand", folder, [3], expand="new")
+    refused("method", folder, [3], "push")
+    refused("rank", folder, [3], rank=0)
+    refused("source", 7, [3])
+    refused("folder", part, [3], "direct", partition=partition)
+    refused("hosts", folder, [3], hosts=[[0], [0, 1]])
+    refused("partition", graph, [3])
+    refused("visits", folder, [3], "direct-cached", visits=[1.0])
+    refused("weighted", of_part.part, [3], partition=partition, weighted="yes")
+    try:
+        whole.sample([N])
+    except ValueError as error:
+        errors["seeds"] = str(error)
+    try:
+        whole.slice([1], by="chance")
+    except ValueError as error:
+        errors["by"] = str(error)
+    whole.close()
+    whole.close()
+    try:
+        whole.sample([1])
+    except RuntimeError as error:
+        errors["closed"] = str(error)
+    try:
+        lab.distributed.Walker(folder, lab.apps.Node2Vec(3), rank=rank)
+    except TypeError as error:
+        errors["app"] = str(error)
+    with mock.patch.object(rank, "device", "cuda:0"):
+        nowhere = table.Method("", "", "", True, "", "gpu.nothing")
+        with mock.patch.dict(table.METHODS, {"pull": nowhere}):
+            refused("device", folder, [3], "pull")
+    return both, total, (len(epoch), epoch.first_batch_id, batches), wides, errors
+
+
+def test_sources_epochs_and_refusals(four_ranks: Ranks, graph: lab.Graph, tmp_path: Path) -> None:
+    wide = with_wide_ids(graph)
+    partition, wide_partition = (
+        lab.distributed.partition(g, 2, "random", tolerance=2, use_cache=False) for g in (graph, wide)
+    )
+    every = four_ranks.run(other_ways, graph, wide, partition, wide_partition, tmp_path / "parts", world=2)
+    two = [reference(graph, SEEDS[n], {"fanouts": [3, 2]}, BATCH + i) for i, n in enumerate(("mixed", "one"))]
+    for source in range(2):
+        for number, whole in enumerate(two):
+            check_union([found[0][source][number] for found in every], whole)
+    assert all(total > last > 0 or total == last for _, (total, last), *_ in every)
+    epoch = lab.NeighborSampler(graph, [3, 2], device="cpu", seed=5).epoch(np.arange(50), 16, epoch=2)
+    assert all(found[2][:2] == (len(epoch), epoch.first_batch_id) for found in every)
+    for i, batch in enumerate(epoch):
+        whole = reference(graph, batch.seeds, {"fanouts": [3, 2]}, batch.batch_id)
+        check_union([found[2][2][i] for found in every], whole)
+    whole = reference(wide, SEEDS["mixed"], {"fanouts": [3, 2], "weighted": True})
+    for method in METHODS:
+        check_union([found[3][method] for found in every], whole)
+    for *_, errors in every:
+        for name, text in errors.items():
+            assert {"closed": "closed", "device": "method='pull'"}.get(name, name) in text, (name, text)
+        assert errors["rank"].startswith("TypeError") and errors["device"].startswith("RuntimeError")
+        assert len(errors) == 14, sorted(errors)
+
+
+def test_the_table_of_methods() -> None:
+    assert METHODS == ["pull", "uva", "csp", "csp-async", "csp-fixed", "direct", "direct-cached"]
+    assert all("\n" not in line for line in lab.distributed.methods().values())
+    assert [name for name, m in table.METHODS.items() if not m.between_hosts] == [
+        "uva",
+        "direct",
+        "direct-cached",
+    ]
