@@ -228,6 +228,11 @@ def _agreed(memory: PeerMemory, problem: Any) -> bool:
 
 def _shared_on_gpus(memory: PeerMemory, way: str) -> str:
     """Make the blocks and open the peers'; returns the way that worked on all ranks."""
+    if memory.size == 1 and way != "symmetric":  # nobody to share with
+        import cupy
+
+        memory.pointers, memory._owners = [cupy.cuda.runtime.malloc(_block_bytes(memory.sizes[0]))], [None]
+        return "ipc"
     problems = []
     for name, make in (("symmetric", _symmetric), ("ipc", _ipc)):
         if way not in ("auto", name):

@@ -190,7 +190,23 @@ def test_two_gpus_read_each_other(two_gpus: None, way: str) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("way", ["symmetric", "ipc"])
+@pytest.mark.parametrize("way", ["auto", "ipc"])
 def test_one_gpu_alone(way: str) -> None:
     (result,) = lab.distributed.run(read_all, way, ranks=1, device="cuda", timeout_s=180)
-    assert result["found"] == [True]
+    assert (result["found"], result["way"]) == ([True], "ipc")
+
+
+def wait_for_a_dead_peer(rank: Any) -> None:
+    memory = PeerMemory(rank, 1 << 20)
+    if rank.index == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    memory.close()
+
+
+@pytest.mark.gpu
+def test_a_rank_that_dies_ends_the_run_on_gpus(two_gpus: None) -> None:
+    began = time.monotonic()
+    with pytest.raises(RankError) as caught:
+        lab.distributed.run(wait_for_a_dead_peer, ranks=2, device="cuda", timeout_s=180)
+    assert caught.value.rank == 1
+    assert time.monotonic() - began < 120  # 30 s after the death, and the start before it

@@ -105,9 +105,9 @@ def where_rows(owner: np.ndarray, rows: np.ndarray, num_places: int) -> tuple[np
     """
     bits = max(0, num_places - 1).bit_length()
     most = int(rows.max()) if len(rows) else 0
-    dtype = np.uint32 if most << bits < 2**32 - 2**bits else np.uint64
-    where = (rows.astype(dtype) << dtype(bits)) | owner.astype(dtype)
-    return where.astype(dtype, copy=False), bits
+    dtype: Any = np.uint32 if most << bits < 2**32 - 2**bits else np.uint64
+    where: np.ndarray = (rows.astype(dtype) << dtype(bits)) | owner.astype(dtype)
+    return where, bits
 
 
 @dataclass(frozen=True, eq=False)

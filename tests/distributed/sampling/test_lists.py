@@ -18,6 +18,7 @@ from gnnsample_lab.device.kernels import PACKAGE_ROOT
 from gnnsample_lab.distributed.parts.hot import hottest_lists
 from gnnsample_lab.distributed.parts.part import Part, part_of, vertex_records
 from gnnsample_lab.distributed.parts.partition import Partition
+from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling.gpu.lists import (
     Copies,
     fill,
@@ -109,21 +110,30 @@ class Held:
 
 
 @pytest.fixture(scope="module")
-def locate(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
-    """``locate(graph, v)`` -> start, degree, address of the prefix sums, in-edges of positive weight."""
+def host(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the look-up, compiled for the host: one library for each way to keep records and kind of rule."""
     compiler = shutil.which("g++")
     if compiler is None:
         absent("THE LOOK-UP OF LISTS WAS NOT COMPILED FOR THE HOST: install g++")
-    folder, built = tmp_path_factory.mktemp("lists"), {}
+    folder = tmp_path_factory.mktemp("lists")
     header = (PACKAGE_ROOT / "sampling/neighbors/hops/lists.cuh").read_text()
     (folder / "lists.cuh").write_text(header.replace('#include "sampling/neighbors/plan.cuh"', ""))
     (folder / "lists.cpp").write_text(_HOST.replace("HEADER", "lists.cuh"))
     for lists in (1, 2):
         for rule in (0, 4):
-            target = folder / f"lists{lists}{rule}.so"
             flags = [f"-DLISTS={lists}", f"-DRULE={rule}", "-O1", "-fwrapv", "-shared", "-fPIC"]
-            subprocess.run([compiler, *flags, str(folder / "lists.cpp"), "-o", str(target)], check=True)
-            built[lists, rule] = ctypes.CDLL(str(target)).locate
+            target = str(folder / f"lists{lists}{rule}.so")
+            subprocess.run([compiler, *flags, str(folder / "lists.cpp"), "-o", target], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def locate(host: Path) -> Callable[..., Any]:
+    return calling(host)
+
+
+def calling(folder: Path) -> Callable[..., Any]:
+    """``locate(graph, v)`` -> start, degree, address of the prefix sums, in-edges of positive weight."""
 
     def call(graph: ListsGraph, v: int) -> tuple[int, int, int, int]:
         out = np.zeros(4, dtype=np.uint64)
@@ -133,9 +143,9 @@ def locate(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
             if weights
             else [graph.indptr.ptr, 0, 0]
         )
-        rule = 4 if weights else 0
+        library = ctypes.CDLL(str(folder / f"lists{graph.lists}{4 if weights else 0}.so"))
         arguments = [ctypes.c_void_p(p) for p in pointers]
-        built[graph.lists, rule](*arguments, ctypes.c_uint64(v), ctypes.c_void_p(out.ctypes.data))
+        library.locate(*arguments, ctypes.c_uint64(v), ctypes.c_void_p(out.ctypes.data))
         return tuple(int(word) for word in out)  # type: ignore[return-value]
 
     return call
@@ -247,6 +257,61 @@ def test_a_hub_beyond_the_degree_field(locate: Callable[..., Any], monkeypatch: 
     )
     records = vertex_records(graph, partition)
     check(locate, graph, graph_by_local_records(partition, records, places, dtype, put=Held), dtype, None)
+
+
+def found_by_rank(rank: Any, folder: str, method: str, weighted: bool, host: str) -> tuple[list[Any], int]:
+    """The engine of GPUs, set up on CPU ranks: what its addresses lead to in this process, by vertex."""
+    from contextlib import nullcontext
+
+    from gnnsample_lab.distributed.sampling.engines import Setup
+    from gnnsample_lab.distributed.sampling.gpu import direct, lists
+    from gnnsample_lab.distributed.sampling.layout import make_layout
+    from gnnsample_lab.sampling.neighbors.spec import SampleSpec
+
+    def copied(source: np.ndarray, begins: np.ndarray, dtype: np.dtype) -> Held:
+        runs = [read(int(a), int(n), dtype) for a, n in zip(source, np.diff(begins), strict=True)]
+        return Held(np.concatenate([*runs, np.zeros(1, dtype)]))
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(lists, "_on_this_gpu", Held)
+    patch.setattr(lists, "copied_words", copied)
+    patch.setattr(direct, "lists_engine", lambda *args: object())
+    patch.setattr(direct.streams, "call", nullcontext)
+    try:
+        layout = make_layout(folder, rank, None, None, None, method, True)
+        spec = SampleSpec((3, 2), weighted=weighted)
+        engine = direct.engine(Setup(method, spec, layout, cache_bytes=20_000 * (1 + 2 * weighted)))
+    finally:
+        patch.undo()
+    graph, locate, found = engine.graph, calling(Path(host)), []
+    for v in range(graph.num_nodes):
+        start, degree, prefix, available = locate(graph, v)
+        sums = read(prefix, degree + 1, np.uint64) if weighted and degree else None
+        found.append((read(start * 4, degree, np.int32), sums, available))
+    assert engine.memory is not None
+    rank.barrier()
+    engine.close()
+    return found, 0 if engine.copies is None else len(engine.copies.hot.ids)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("method", ["direct", "direct-cached"])
+def test_ranks_find_every_list_in_each_others_memory(
+    four_ranks: Ranks, locate: Callable[..., Any], tmp_path: Path, host: Path, method: str, weighted: bool
+) -> None:
+    pytest.importorskip("torch")
+    graph = drawn_graph("hubs")
+    partition, _ = divided(graph, 3)
+    folder = str(lab.distributed.save_parts(graph, partition, tmp_path / "parts"))
+    weights = lab.sampling.weights.integer_weights(graph.indptr, graph.edge_weight)
+    for found, copied in four_ranks.run(found_by_rank, folder, method, weighted, str(host), world=3):
+        assert (copied > 0) == (method == "direct-cached")
+        for v, (neighbors, sums, available) in enumerate(found):
+            begin, end = int(graph.indptr[v]), int(graph.indptr[v + 1])
+            assert np.array_equal(neighbors, graph.indices[begin:end])
+            if weighted:
+                assert available == weights.available[v]
+                assert sums is None or np.array_equal(np.diff(sums), np.diff(weights.prefix[begin : end + 1]))
 
 
 def test_header_and_python_agree() -> None:

@@ -78,8 +78,8 @@ class DirectEngine:
         fill(part, room, records, weighted, lambda dtype, n, at: memory.array(dtype, n, at))
         memory.barrier()
         places = [
-            room_for(*(int(n) for n in row), self.id_dtype.itemsize, weighted).place(base)
-            for row, base in zip(shapes, memory.pointers, strict=True)
+            room_for(entries, rows, words, self.id_dtype.itemsize, weighted).place(base)
+            for (entries, rows, words), base in zip(shapes.tolist(), memory.pointers, strict=True)
         ]
         self.topology_bytes["part"] = room.nbytes
         if not cached:
@@ -144,6 +144,8 @@ class DirectEngine:
         """As :class:`~..engines.Engine` says; seeds may be CuPy arrays, which are read where they are."""
         if self.gpu is None:
             raise RuntimeError("the sampler was closed")
+        if not seeds:
+            return []
         with streams.call(), runtime.lock:
             if all(array.size for array in seeds):
                 batches = self.gpu.sample_many(seeds, first_batch_id)

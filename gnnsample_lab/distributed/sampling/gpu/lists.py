@@ -130,24 +130,34 @@ def copy_lists(
     degrees = np.diff(hot.offsets)
 
     def copied(bases: list[int], lengths: np.ndarray, kind: np.dtype) -> Any:
-        import cupy
-
-        begins = offsets_of(lengths)
-        out = cupy.empty(max(1, int(begins[-1])), kind)
-        if len(ids):
-            words = kind.itemsize // 4
-            source = np.array(bases, dtype=np.uint64)[of] + (at * kind.itemsize).astype(np.uint64)
-            kernel = kernels.load_module("distributed/sampling/gpu/lists.cu").get_function("copy_lists")
-            args = (cupy.asarray(source), cupy.asarray(begins * words), np.uint64(len(ids)), out)
-            kernel((8 * runtime.num_sms(),), (256,), args)
-            cupy.cuda.get_current_stream().synchronize()
-        return out
+        source = np.array(bases, dtype=np.uint64)[of] + (at * kind.itemsize).astype(np.uint64)
+        return copied_words(source, offsets_of(lengths), kind)
 
     indices = copied([place.indices for place in places], degrees, dtype)
     prefix = None
     if weighted:
         prefix = copied([place.prefix for place in places], degrees + (degrees > 0), np.dtype(np.uint64))
     return Copies(hot, indices, prefix)
+
+
+def copied_words(source: np.ndarray, begins: np.ndarray, dtype: np.dtype) -> Any:
+    """Runs of entries, copied to this GPU: ``[begins[-1]]`` of ``dtype``, at least one, CuPy.
+
+    Args:
+        source: address of each run, ``uint64[n]``.
+        begins: where each begins among the copies, ``int64[n + 1]``.
+        dtype: of entries, of 4 or 8 bytes.
+    """
+    import cupy
+
+    out = cupy.empty(max(1, int(begins[-1])), dtype)
+    if len(source):
+        kernel = kernels.load_module("distributed/sampling/gpu/lists.cu").get_function("copy_lists")
+        words = begins * (dtype.itemsize // 4)
+        args = (cupy.asarray(source), cupy.asarray(words), np.uint64(len(source)), out)
+        kernel((8 * runtime.num_sms(),), (256,), args)
+        cupy.cuda.get_current_stream().synchronize()  # the arguments may go
+    return out
 
 
 def graph_by_local_records(
