@@ -52,7 +52,9 @@ class CpuEngine:
         if setup.transport == "direct" and self.placement.kind == "partitioned":
             nbytes = aligned(len(ids) * setup.row_bytes)
             listed = self._positions.nbytes if setup.positions == "owner" else 0
-            self._peers = PeerMemory(self.layout.rank, nbytes + listed)
+            self._peers = PeerMemory(
+                self.layout.rank, nbytes + listed, method="direct", group=self.layout.exchange.group
+            )
             self.mine = self._peers.array(setup.dtype, shape)
             if listed:
                 self._peers.array(np.int32, len(self._positions), nbytes)[:] = self._positions
@@ -67,16 +69,12 @@ class CpuEngine:
         listed = self._positions if self.setup.positions == "owner" else self.placement.place_of
         return int(self.mine.nbytes + listed.nbytes)
 
-    def _member(self, part: int) -> int:
-        """The rank that has a part, where peers' memory is read."""
-        return int(self.setup.exchange.members[part])
-
     def _rows_of(self, part: int) -> np.ndarray:
         if part == self.setup.me:
             return self.mine
         assert self._peers is not None
         shape = (len(self.placement.cached[part]), self.setup.num_features)
-        return np.asarray(self._peers.array_of(self._member(part), self.setup.dtype, shape))
+        return np.asarray(self._peers.array_of(part, self.setup.dtype, shape))
 
     # ---- positions --------------------------------------------------------------------------------------------
 
@@ -96,8 +94,10 @@ class CpuEngine:
         places = np.empty(ids.size, np.int32)
         here, there = np.flatnonzero(owner == me), np.flatnonzero(owner != me)
         places[here] = self._positions[self.layout.rows(ids[here], me)]
-        asked, order, send, receive = asked_of(exchange, owner[there], ids[there])
-        answers = self._positions[self.layout.rows(asked, me)]
+        bounds = self.layout.partition.boundaries
+        listed = (self.layout.partition.new_of[ids[there]] - bounds[owner[there]]).astype(np.int32)
+        asked, order, send, receive = asked_of(exchange, owner[there], listed)
+        answers = self._positions[asked]
         places[there[order]] = exchange.all_to_all("positions", answers, receive, send)
         return places, none
 
@@ -107,9 +107,7 @@ class CpuEngine:
         assert self._peers is not None
         bounds = self.layout.partition.boundaries
         begin = aligned(len(self.placement.cached[part]) * self.setup.row_bytes)
-        return np.asarray(
-            self._peers.array_of(self._member(part), np.int32, int(bounds[part + 1] - bounds[part]), begin)
-        )
+        return np.asarray(self._peers.array_of(part, np.int32, int(bounds[part + 1] - bounds[part]), begin))
 
     # ---- rows -------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,9 @@
 // the same header. So lanes sweep *lines* of the source (the first and last may be partial), not lines of the row:
 // without that, a row that starts inside a line has every line asked for twice, in two parts. Loads of ROWS rows are
 // issued before the first store; 55 GB/s at 1 to 2 us are 55 to 110 kB in flight, less than 1 kB a multiprocessor.
-// @variants ID_T=int,long VEC=2,4,8,16 ROWS=1,4 LOAD=0,2
+// With PEERS rows come from peers' memory, too. NVLink is bound alike: 340 GB/s at 0.9 us are 300 kB in flight, 2.3 kB a
+// multiprocessor, which two rows of 512 bytes in each of a few warps exceed.
+// @variants ID_T=int,long VEC=2,4,8,16 ROWS=1,4 LOAD=0,2 PEERS=0,1
 #include "gather.cuh"
 
 #ifndef ALIGNED
@@ -53,22 +55,33 @@ __device__ __forceinline__ Unit load(const char* p) {
 
 // counts[0] grows by the rows that were not on the device, unless `locations` (whose maker has counted) is given.
 // order: u32[n], the order in which rows are taken up (null: as they come), see order.cu.
+#if PEERS
+// split: rows of the order that lie in host memory come first, *split of them; `hot` takes the others. Null: all rows.
+extern "C" __global__ void extract(const int* locations, u64 n, const u32* order, const u32* split, int hot,
+                                   const u64* bases, u32 shift, const char* host, u64 host_stride, u32 row_bytes,
+                                   char* out) {
+    const Sources s = {locations, nullptr, nullptr, nullptr, host, host_stride, bases, shift};
+    const ID_T* ids = nullptr;
+    const u64 begin = split && hot ? *split : 0, end = split && !hot ? *split : n;
+#else
 extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, const int* locations, const int* row_of,
                                    const char* cache, const char* previous, const char* host, u64 host_stride,
                                    u32 row_bytes, char* out, u64* counts) {
     const Sources s = {locations, row_of, cache, previous, host, host_stride};
+    const u64 begin = 0, end = n;
+#endif
     const u32 lane = threadIdx.x & 31, units = row_bytes / VEC;
     const u64 warps = (u64)gridDim.x * (blockDim.x >> 5);
     u32 missed = 0;
-    for (u64 first = (blockIdx.x * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < n;
+    for (u64 first = begin + (blockIdx.x * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < end;
          first += warps * ROWS) {
         const char* from[ROWS];
         char* to[ROWS];
         u32 skip[ROWS], most = 0;
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
-            const u64 i = order && first + r < n ? order[first + r] : first + r;
-            from[r] = first + r < n ? source_of(s, ids, i, row_bytes, missed) : nullptr;
+            const u64 i = order && first + r < end ? order[first + r] : first + r;
+            from[r] = first + r < end ? source_of(s, ids, i, row_bytes, missed) : nullptr;
             to[r] = out + i * row_bytes;
             skip[r] = ALIGNED ? (u32)((u64)from[r] % LINE) / VEC : 0;
             if (from[r]) most = max(most, units + skip[r]);
@@ -84,7 +97,9 @@ extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, con
                     *(Unit*)(to[r] + (u64)(at - skip[r]) * VEC) = v[r];
         }
     }
+#if !PEERS
     if (lane == 0 && missed && !locations) atomicAdd(counts, (u64)missed);
+#endif
 }
 
 // Rows of a chunk that came from the host to their places: row i to row to[i] of `out`.

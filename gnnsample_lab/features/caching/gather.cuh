@@ -4,6 +4,12 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
+// With PEERS rows may lie in the memory of several GPUs; locations[i] is then a position (distributed/features/placement.py):
+// the part above `shift` bits of the row in its cache, or -1 - c for row c of the host's table.
+#ifndef PEERS
+#define PEERS 0
+#endif
+
 // Where the rows lie. A null `cache` means that nothing is cached; with a cache and neither `locations` nor `row_of`,
 // row v of the cache is vertex v. A null `host` leaves missing rows alone: someone else brings them.
 struct Sources {
@@ -13,10 +19,20 @@ struct Sources {
     const char* previous;
     const char* host;
     u64 host_stride;
+#if PEERS
+    const u64* bases;  // where each part's cache begins, in this process; null leaves its rows alone
+    u32 shift;
+#endif
 };
 
 __device__ __forceinline__ const char* source_of(const Sources& s, const ID_T* ids, u64 i, u32 row_bytes, u32& missed) {
     i64 at;
+#if PEERS
+    at = s.locations[i];
+    if (at < 0) return s.host ? s.host + (u64)(-1 - at) * s.host_stride : nullptr;
+    const u64 base = s.bases ? __ldg(s.bases + (at >> s.shift)) : 0;
+    return base ? (const char*)base + (u64)(at & ((1ll << s.shift) - 1)) * row_bytes : nullptr;
+#endif
     if (s.locations)
         at = s.locations[i];
     else if (s.row_of)

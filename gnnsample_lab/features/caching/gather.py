@@ -96,8 +96,9 @@ def _match_kernel(name: str, ids: str) -> Any:
 
 
 @functools.cache
-def _order_kernel(name: str, ids: str) -> Any:
-    return kernels.load_module("features/caching/order.cu", {"ID_T": ids}).get_function(name).kernel
+def _order_kernel(name: str, ids: str, peers: int = 0) -> Any:
+    macros: dict[str, int | str] = {"ID_T": ids, "PEERS": peers}
+    return kernels.load_module("features/caching/order.cu", macros).get_function(name).kernel
 
 
 def blocks_for(n: int, threads: int = 256) -> tuple[int]:
@@ -117,19 +118,50 @@ class GpuRows:
     num_nodes: int = 0
 
 
+@dataclass(eq=False)
+class PeerTable:
+    """Caches of several GPUs, and the host's table (``gather.cuh``, PEERS).
+
+    Attributes:
+        bases: where each part's cache begins, ``uint64[parts]`` on this GPU; 0 for one that is out of reach.
+        shift: bits of a row in a position.
+        alignment: of all caches, in bytes.
+        host_address, host_stride: of the host's table; address 0 if there is none.
+    """
+
+    bases: Any
+    shift: int
+    alignment: int = 256
+    host_address: int = 0
+    host_stride: int = 0
+
+
+@dataclass(eq=False)
+class Order:
+    """The order of rows, with how many of them lie in host memory, ``uint32`` on the GPU."""
+
+    work: Any
+
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Of the order, and of the number."""
+        begin = int(self.work.data.ptr)
+        return begin + 4 * (_PAGES + 1), begin + 4 * (_PAGES - 1)
+
+
 class GpuExtractor:
     """Launches the extraction kernels for rows of one size."""
 
     def __init__(self, row_bytes: int, knobs: ExtractKnobs) -> None:
         self.row_bytes, self.knobs = row_bytes, knobs
-        self._kernels: dict[tuple[str, str, int], Any] = {}
+        self._kernels: dict[tuple[str, str, int, int], Any] = {}
 
-    def _kernel(self, name: str, ids: str, vector: int) -> Any:
-        key = (name, ids, vector)
+    def _kernel(self, name: str, ids: str, vector: int, peers: int = 0) -> Any:
+        key = (name, ids, vector, peers)
         if key not in self._kernels:
             knobs = self.knobs
             macros: dict[str, int | str] = {
-                "ID_T": ids, "VEC": vector, "ROWS": knobs.rows_per_warp, "LOAD": knobs.load,
+                "ID_T": ids, "VEC": vector, "ROWS": knobs.rows_per_warp, "LOAD": knobs.load, "PEERS": peers,
             }  # fmt: skip
             if not knobs.aligned:
                 macros["ALIGNED"] = 0
@@ -140,9 +172,9 @@ class GpuExtractor:
     def _vector(self, *addresses: int) -> int:
         return min(vector_bytes(self.row_bytes, *addresses), self.knobs.vector_bytes or 16)
 
-    def _grid(self, rows: int, rows_per_warp: int) -> tuple[int]:
+    def _grid(self, rows: int, rows_per_warp: int, blocks_per_sm: float | None = None) -> tuple[int]:
         warps = self.knobs.block_threads // 32
-        most = int(self.knobs.blocks_per_sm * runtime.num_sms())
+        most = int((self.knobs.blocks_per_sm if blocks_per_sm is None else blocks_per_sm) * runtime.num_sms())
         return (max(1, min(most, -(-rows // (warps * rows_per_warp)))),)
 
     def extract(self, ids: Any, locations: Any, rows: GpuRows, out: Any, counts: Any) -> None:
@@ -162,6 +194,48 @@ class GpuExtractor:
         )  # fmt: skip
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
         self._kernel("extract", id_type(ids), vector)(grid, (self.knobs.block_threads,), args)
+
+    def extract_placed(
+        self, places: Any, table: PeerTable, out: Any, order: Any = None, hot: bool = True
+    ) -> None:
+        """Rows by their positions in the memories of several GPUs and of the host, in one launch.
+
+        Args:
+            places: ``int32[n]``, positions as in ``gather.cuh``.
+            table: where the caches begin. Rows of a memory whose address is 0 are left alone.
+            out: ``[n, F]``.
+            order: what :meth:`order_placed` gave: take the rows that lie on GPUs (``hot``), or those of the host.
+        """
+        n = int(places.size)
+        if n == 0:
+            return
+        vector = self._vector(table.alignment, table.host_address, table.host_stride, out.data.ptr)
+        where, split = (np.uint64(0), np.uint64(0)) if order is None else map(np.uint64, order.addresses)
+        bases = np.uint64(table.bases.data.ptr if hot else 0)
+        host = np.uint64(0 if order is not None and hot else table.host_address)
+        args = (
+            places, np.uint64(n), where, split, np.int32(hot), bases, np.uint32(table.shift), host,
+            np.uint64(table.host_stride), np.uint32(self.row_bytes), out,
+        )  # fmt: skip
+        # Reads of the host need few warps, and leave the others to the rows on GPUs.
+        grid = self._grid(n, self.knobs.rows_per_warp, None if hot else 1)
+        self._kernel("extract", "int", vector, 1)(grid, (self.knobs.block_threads,), args)
+
+    def order_placed(self, places: Any, host_rows: int) -> Order:
+        """Rows in host memory first, by page range, then the others; asynchronous."""
+        import cupy
+
+        n = int(places.size)
+        work = cupy.empty(_PAGES + 1 + n, np.uint32)
+        bins, order = work[: _PAGES + 1], work[_PAGES + 1 :]
+        bins.data.memset_async(0, bins.nbytes)
+        shift = np.uint32(max(0, (max(1, host_rows) - 1).bit_length() - _PAGES.bit_length() + 1))
+        args, block = (np.uint64(0), np.uint64(n), places, np.uint64(0), shift, bins), (512,)
+        grid = (max(1, -(-n // _ROW_TILE)),)
+        _order_kernel("count_pages", "int", 1)(grid, block, args)
+        _order_kernel("scan_pages", "int", 1)((1,), block, (bins,))
+        _order_kernel("place_rows", "int", 1)(grid, block, (*args, order))
+        return Order(work)
 
     def _order(self, ids: Any, locations: Any, row_of: Any, num_nodes: int) -> Any:
         """Rows in host memory by page range, then the others (``order.cu``): ``uint32[n]``, asynchronous."""

@@ -5,8 +5,10 @@
 // more than it saves. Rows on the device come last.
 //
 // ids: ID_T[n]; order: u32[n], a permutation of 0..n-1, free within a range; bins: u32[PAGES + 1], zeroed.
+// With PEERS rows are grouped by their place in the host's table, which `locations` says. bins[PAGES - 1] is in the end how
+// many rows lie in host memory.
 // Bound: two passes of 4 to 8 bytes a row, and an atomic per row and pass in shared memory.
-// @variants ID_T=int,long
+// @variants ID_T=int,long PEERS=0,1
 #include "gather.cuh"
 
 #define PAGES 2048  // ranges of ids; PAGES itself stands for rows on the device
@@ -14,6 +16,10 @@
 #define ROW_TILE 4096  // rows of a block
 
 __device__ __forceinline__ u32 bin_of(const ID_T* ids, const int* locations, const int* row_of, u64 i, u32 shift) {
+#if PEERS
+    const i64 place = locations[i];
+    return place < 0 ? (u32)((u64)(-1 - place) >> shift) : PAGES;
+#endif
     const int at = locations ? locations[i] : row_of ? row_of[ids[i]] : -1;
     return at == -1 ? (u32)((u64)ids[i] >> shift) : PAGES;
 }

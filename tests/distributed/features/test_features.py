@@ -128,9 +128,9 @@ def expected_traffic(
                         add(received, "positions", owner[v], 32)
                 if transport == "direct":
                     continue
-                # Collectives: a request of 8 bytes and an answer of 4 for a position; 4 bytes and a row for a row.
+                # Collectives: a request of 4 bytes, for a position of 4 and for a row.
                 for what, ask, answer, there, wanted in (
-                    ("positions", 8, 4, owner[v], positions == "owner"),
+                    ("positions", 4, 4, owner[v], positions == "owner"),
                     ("rows", 4, row_bytes, peer, v in hot),
                 ):
                     if not wanted or there == reader:

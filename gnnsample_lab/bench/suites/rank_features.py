@@ -1,0 +1,221 @@
+"""Feature rows between GPUs: what each transport reaches, beside the copy that a kernel makes of a peer's memory.
+
+``measure(ranks=2)`` makes its own graph, checks every transport's rows, and returns one record for each measurement.
+All ranks read at once; a rate is one rank's, the slowest.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gnnsample_lab as lab
+
+ROWS = 300_000
+"""Rows that a rank asks for at once."""
+VERTICES = 1 << 20
+"""Vertices of each part: their rows exceed the L2 cache several times."""
+COPY_BYTES = 1 << 29
+WIDTHS = (100, 128)
+"""Floats of a row: 400 bytes, and 512."""
+_WARM, _TIMED = 5, 20
+
+
+def measure(
+    ranks: int = 2,
+    device: str = "cuda",
+    widths: tuple[int, ...] = WIDTHS,
+    vertices: int = VERTICES,
+    rows: int = ROWS,
+    sweep: bool = False,
+) -> list[dict[str, Any]]:
+    """Measure all transports.
+
+    Args:
+        ranks: number of GPUs.
+        device: ``"cuda"``; ``"cpu"`` runs the same code on mapped files, to see that it runs.
+        widths: floats of a row.
+        vertices: of each part.
+        rows: asked for by each rank at once.
+        sweep: try launch shapes of the direct kernel.
+
+    Returns:
+        Records with ``what``, ``transport``, ``row_bytes``, ``us`` and ``gbps`` (bytes asked for, or copied, by one
+        rank), and ``of_copy``, the share of the peer copy of the same run.
+    """
+    found: list[dict[str, Any]] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        lab.distributed.Ranks(ranks, device=device, timeout_s=600) as crew,
+    ):
+        for width in widths:
+            rng = np.random.default_rng(width)
+            n = vertices * ranks
+            v = np.arange(n)
+            graph = lab.Graph.from_edges(
+                v, (v + 1) % n, n, feat=rng.random((n, width), dtype=np.float32), name=f"ring-{width}"
+            )
+            partition = lab.distributed.partition(graph, ranks, "random", use_cache=False)
+            place = lab.distributed.save_parts(graph, partition, Path(folder) / str(width))
+            found += merged(crew.run(_on_rank, place, width, rows, sweep))
+    copies = [record["gbps"] for record in found if record["what"] == "peer copy"]
+    return [{**r, "of_copy": r["gbps"] / max(copies) if copies else float("nan")} for r in found]
+
+
+def merged(by_rank: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The slowest rank's record of each measurement."""
+    return [max(same, key=lambda record: record["us"]) for same in zip(*by_rank, strict=True)]
+
+
+def _on_rank(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> list[dict[str, Any]]:
+    return list(_records(rank, folder, width, rows, sweep))
+
+
+def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Iterator[dict[str, Any]]:
+    partition = lab.distributed.open_partition(folder)
+    rng = np.random.default_rng(rank.index)
+    there = np.flatnonzero(partition.owner != rank.index)
+    row_bytes = 4 * width
+    wanted = {"any": rng.integers(0, partition.num_nodes, rows)}
+    if there.size:
+        yield _peer_copy(rank)
+        wanted = {"remote": rng.choice(there, rows), **wanted}
+
+    def record(what: str, transport: str, us: float, nbytes: int, **more: Any) -> dict[str, Any]:
+        gbps = nbytes / us / 1e3
+        return {"what": what, "transport": transport, "row_bytes": row_bytes, "us": us, "gbps": gbps, **more}
+
+    for transport in ("direct", "all-to-all", "all-to-all-unordered"):
+        cache = lab.distributed.FeatureCache(
+            folder, ratio=1.0, rank=rank, transport=transport, positions="everywhere"
+        )
+        for what, ids in wanted.items():
+            given = _on_device(rank, ids)
+            _check(cache, folder, ids)
+            marks = cache.mark(given)
+            out = cache.extract(given)[0]
+            nbytes = rows * row_bytes
+            # Look-up and rows, then rows alone.
+            yield record(what, transport, _timed(rank, cache.extract_arrived, given), nbytes)
+            if transport == "direct":
+                us = _timed(rank, cache.extract, given, marks, out)
+                yield record(f"{what}, marked", transport, us, nbytes)
+        cache.close()
+    if sweep and rank.device != "cpu":
+        yield from _sweep(rank, folder, wanted, record)
+    # Half of the rows cold: PCIe alone, NVLink and HBM alone, both at once.
+    cache = lab.distributed.FeatureCache(folder, ratio=0.5 / rank.world_size, rank=rank, transport="direct")
+    hot = cache.placement.place_of >= 0
+    some = rng.choice(np.flatnonzero(hot), rows // 2), rng.choice(np.flatnonzero(~hot), rows // 10)
+    for what, ids in (("hot", some[0]), ("cold", some[1]), ("hot and cold", np.concatenate(some))):
+        given = _on_device(rank, rng.permutation(ids))
+        _check(cache, folder, ids)
+        marks = cache.mark(given)
+        out = cache.extract(given)[0]
+        us = _timed(rank, cache.extract, given, marks, out)
+        yield record(what, "direct", us, ids.size * row_bytes)
+    cache.close()
+
+
+def _sweep(rank: Any, folder: Path, wanted: Any, record: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+    from gnnsample_lab.features.caching.gather import ExtractKnobs
+
+    ids = wanted.get("remote", wanted["any"])
+    for per_warp in (1, 2, 4, 8):
+        for load in (0, 2):
+            for blocks in (2, 4, 8):
+                knobs = ExtractKnobs(rows_per_warp=per_warp, load=load, blocks_per_sm=blocks)
+                cache = lab.distributed.FeatureCache(
+                    folder, ratio=1.0, rank=rank, transport="direct", knobs=knobs
+                )
+                given = _on_device(rank, ids)
+                marks, out = cache.mark(given), cache.extract(given)[0]
+                us = _timed(rank, cache.extract, given, marks, out)
+                shape = {"rows_per_warp": per_warp, "load": load, "blocks_per_sm": blocks}
+                yield record("sweep", "direct", us, out.nbytes, **shape)
+                cache.close()
+
+
+def _peer_copy(rank: Any) -> dict[str, Any]:
+    """A kernel copies a peer's block in order, all ranks at once."""
+    from gnnsample_lab.distributed.peer_memory import PeerMemory
+
+    nbytes = COPY_BYTES if rank.device != "cpu" else 1 << 16
+    peers = PeerMemory(rank, nbytes)
+    peers.array(np.uint8, nbytes)[...] = rank.index
+    peers.barrier()
+    peer = (rank.index + 1) % rank.world_size
+    source = peers.array_of(peer, np.uint8, nbytes)
+    if rank.device == "cpu":
+        target = np.empty(nbytes, np.uint8)
+
+        def copy() -> None:
+            target[...] = source
+    else:
+        import cupy
+
+        from gnnsample_lab.device import runtime
+        from gnnsample_lab.distributed.features import gpu
+
+        target, kernel = cupy.empty(nbytes, np.uint8), gpu._kernel("copy", "int")
+        grid = (8 * runtime.num_sms(),)
+
+        def copy() -> None:
+            kernel(grid, (256,), (np.uint64(peers.pointers[peer]), np.uint64(nbytes // 16), target))
+
+    us = _timed(rank, copy)
+    if not bool((target == peer).all()):
+        raise RuntimeError("the copy of a peer's memory is not what the peer has written")
+    peers.close()
+    return {"what": "peer copy", "transport": "kernel", "row_bytes": 0, "us": us, "gbps": nbytes / us / 1e3}
+
+
+def _on_device(rank: Any, ids: np.ndarray) -> Any:
+    if rank.device == "cpu":
+        return ids
+    import cupy
+
+    return cupy.asarray(ids)
+
+
+def _check(cache: Any, folder: Path, ids: np.ndarray) -> None:
+    """Rows of some of the ids are those of the parts, bit for bit; all ranks call it."""
+    few = ids[:4096]
+    x, _ = cache.extract(few)
+    partition = lab.distributed.open_partition(folder)
+    part, position = partition.place(few)
+    for p in range(partition.num_parts):
+        own = lab.distributed.open_part(folder, p).feat[position[part == p]]
+        got = x[part == p] if isinstance(x, np.ndarray) else x.get()[part == p]
+        if not np.array_equal(own.view(np.uint32), got.view(np.uint32)):
+            raise RuntimeError(f"{cache!r} gives rows that are not the features of part {p}")
+
+
+def _timed(rank: Any, call: Callable[..., Any], *arguments: Any) -> float:
+    """Microseconds of a call, the median of some, all ranks at work at once."""
+    import time
+
+    if rank.device != "cpu":
+        import cupy
+    times = []
+    for number in range(_WARM + _TIMED):
+        if number % 5 == 0:
+            rank.barrier()
+        if rank.device == "cpu":
+            began = time.perf_counter()
+            call(*arguments)
+            us = (time.perf_counter() - began) * 1e6
+        else:
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record()
+            call(*arguments)
+            end.record()
+            end.synchronize()
+            us = cupy.cuda.get_elapsed_time(begin, end) * 1e3
+        if number >= _WARM:
+            times.append(us)
+    return float(np.median(times))

@@ -1,0 +1,292 @@
+"""Rows on GPU ranks: over NVLink from peers' memory, by NCCL, and over PCIe from the host at the same time."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gnnsample_lab.device import kernels, pinned, runtime, streams
+from gnnsample_lab.distributed.peer_memory import PeerMemory, aligned
+from gnnsample_lab.features.caching.gather import GpuExtractor, GpuRows, PeerTable, id_type
+
+from .hostrows import cold_rows
+from .parts import PartRows
+from .setup import Setup
+from .tally import Tally
+
+MAX_PARTS = 64
+"""Parts of a host, as in ``places.cu``."""
+_BUILD_BYTES = 64 << 20
+_THREADS = 256
+
+
+@functools.cache
+def _kernel(name: str, ids: str) -> Any:
+    return kernels.load_module("distributed/features/places.cu", {"ID_T": ids}).get_function(name).kernel
+
+
+def launch(name: str, n: int, args: tuple[Any, ...], ids: str = "int") -> None:
+    """A kernel of ``places.cu`` over ``n`` rows, on the current stream."""
+    if n:
+        blocks = max(1, min(-(-n // _THREADS), 8 * runtime.num_sms()))
+        _kernel(name, ids)((blocks,), (_THREADS,), args)
+
+
+@contextlib.contextmanager
+def _on_torch_stream() -> Iterator[None]:
+    """Collectives run on torch's current stream: it becomes CuPy's, after the work of CuPy's and before its next."""
+    here = cupy.cuda.get_current_stream()
+    before = here.record()
+    with streams.torch_stream() as there:
+        if there.ptr != here.ptr:
+            there.wait_event(before)
+        yield
+        if there.ptr != here.ptr:
+            here.wait_event(there.record())
+
+
+class GpuEngine:
+    """The rows of one GPU rank.
+
+    Attributes:
+        mine: rows of this rank's cache, ``[rows, F]`` on the GPU.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup, self.placement, self.layout = setup, setup.placement, setup.layout
+        self.num_parts = setup.placement.num_parts
+        if self.num_parts > MAX_PARTS:
+            raise ValueError(f"source must have at most {MAX_PARTS} parts on GPUs (got {self.num_parts})")
+        if setup.asks_hosts:
+            raise RuntimeError(
+                "hosts: on GPUs cold rows cannot come from other hosts in this version; make capacity_bytes or ratio "
+                "large enough for all rows, or run ranks of device='cpu'"
+            )
+        self.parts = PartRows(setup.layout)
+        self._extractor = GpuExtractor(setup.row_bytes, setup.knobs)
+        self._side = cupy.cuda.Stream(non_blocking=True)
+        partition, me = self.layout.partition, setup.me
+        positions = self.placement.place_of[self.layout.part.vertices]
+        self._owned = setup.positions == "owner"
+        self._peers: PeerMemory | None = None
+        reads_peers = setup.transport == "direct" and self.placement.kind == "partitioned"
+        shape = (len(self.placement.cached[me]), setup.num_features)
+        self._places: Any = cupy.asarray(positions if self._owned else self.placement.place_of)
+        self._new_of = cupy.asarray(partition.new_of.astype(np.int32)) if self._owned else None
+        self._boundaries = cupy.asarray(np.asarray(partition.boundaries))
+        bases, lists = np.zeros(self.num_parts, np.uint64), np.zeros(self.num_parts, np.uint64)
+        if reads_peers:
+            begins = [aligned(len(ids) * setup.row_bytes) for ids in self.placement.cached]
+            listed = positions.nbytes if self._owned else 0
+            self._peers = PeerMemory(self.layout.rank, begins[me] + listed, group=self.layout.exchange.group)
+            self.mine = self._peers.array(setup.dtype, shape)
+            bases[:] = self._peers.pointers
+            lists[:] = [pointer + begin for pointer, begin in zip(self._peers.pointers, begins)]
+            if listed:
+                target = self._peers.array(np.int32, len(positions), begins[me])
+                target[...] = self._places
+                self._places = target
+        else:
+            self.mine = cupy.empty(shape, setup.dtype)
+            bases[0 if self.placement.kind == "replicated" else me] = self.mine.data.ptr
+        self._fill()
+        self._lists = cupy.asarray(lists)
+        cold = cold_rows(setup, self.parts)
+        self._cold = cold
+        self._table = PeerTable(cupy.asarray(bases), self.placement.shift)
+        if cold is not None:
+            self._table.host_address, self._table.host_stride = pinned.device_address(cold), setup.row_bytes
+        cupy.cuda.runtime.deviceSynchronize()
+        if self._peers is not None:
+            self._peers.barrier()
+
+    def _fill(self) -> None:
+        ids = self.placement.cached[self.setup.me]
+        step = max(1, _BUILD_BYTES // self.setup.row_bytes)
+        for first in range(0, len(ids), step):
+            some = ids[first : first + step]
+            rows = np.empty((len(some), self.setup.num_features), self.setup.dtype)
+            self.parts.read(some, np.arange(len(some)), rows)
+            self.mine[first : first + step].set(rows)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.mine.nbytes + self._places.nbytes)
+
+    # ---- positions --------------------------------------------------------------------------------------------
+
+    def find(self, ids: Any) -> tuple[Any, Any, Any, Any]:
+        """Positions, those read in peers' memory, the order of reading, and an event behind all that."""
+        with streams.leasing() as ready:
+            streams.order(ids)
+            n, parts = int(ids.size), self.num_parts
+            places, read = cupy.empty(n, np.int32), cupy.zeros(parts, np.uint64)
+            if self._owned and self._peers is None:
+                with _on_torch_stream():
+                    self._fetch_places(ids, places)
+            else:
+                everywhere = np.uint64(0 if self._owned else self._places.data.ptr)
+                new_of = np.uint64(0 if self._new_of is None else self._new_of.data.ptr)
+                args = (
+                    ids, np.uint64(n), everywhere, new_of, self._boundaries, self._lists, np.int32(parts), places, read
+                )  # fmt: skip
+                launch("find", n, args, id_type(ids))
+            order = None
+            if self._cold is not None and n:
+                order = self._extractor.order_placed(places, len(self._cold))
+        return places, read, order, ready
+
+    def _fetch_places(self, ids: Any, places: Any) -> None:
+        """Ask the owners for positions (DSP, section 6)."""
+        exchange, me, n = self.setup.exchange, self.setup.me, int(ids.size)
+        owner, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
+        args = (ids, np.uint64(n), self._new_of, self._boundaries, np.int32(self.num_parts), owner, row)
+        launch("owners", n, args, id_type(ids))
+        counts = self._counts(owner, n)
+        sent, back, _ = self._buckets(owner, row, n, counts)
+        send = counts[: self.num_parts].copy()
+        peers, send[me] = n - int(send[me]), 0
+        receive = exchange.sizes(send)
+        asked = exchange.all_to_all("ids", sent[:peers], send, receive)
+        answers = exchange.all_to_all("positions", self._places[asked], receive, send)
+        places[back[:peers]] = answers
+        places[back[peers:]] = self._places[sent[peers:]]
+
+    def _counts(self, holder: Any, n: int) -> np.ndarray:
+        """Rows of each part and of the host, ``int64[parts + 1]``: the host waits for the GPU."""
+        counts = cupy.zeros(self.num_parts + 1, np.uint64)
+        launch("count", n, (holder, np.uint64(n), np.int32(self.num_parts + 1), counts))
+        return np.asarray(counts.get().astype(np.int64))
+
+    def _buckets(self, holder: Any, value: Any, n: int, counts: np.ndarray) -> tuple[Any, Any, Any]:
+        """``value`` by holder: peers, oneself, the host; with whence each came, and where each went."""
+        me, size = self.setup.me, self.num_parts + 1
+        last = [p for p in range(self.num_parts) if p != me] + [me, self.num_parts]
+        begins = np.zeros(size, np.uint64)
+        begins[last] = np.concatenate([[0], np.cumsum(counts[last])[:-1]])
+        with streams.leasing():  # the index is the caller's
+            sent, back, index = (cupy.empty(n, np.int32) for _ in range(3))
+        args = (holder, value, np.uint64(n), np.int32(size), cupy.asarray(begins), sent, back, index)
+        launch("bucket", n, args)
+        return sent, back, index
+
+    # ---- rows -------------------------------------------------------------------------------------------------
+
+    def gather(self, ids: Any, marks: Any, out: Any, ordered: bool) -> tuple[Any, Callable[[], Any], Any]:
+        """Rows of ``ids`` into ``out``, asynchronous but for the sizes of exact messages.
+
+        Returns:
+            ``(index, count, ready)``: without ``ordered``, ``out[index[i]]`` is the row of ``ids[i]``; ``count()``
+            waits and tells tally, time and stages; an event behind the rows.
+        """
+        marks.ready.order()
+        n, parts, setup = int(ids.size), self.num_parts, self.setup
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        with streams.leasing() as counted:
+            counts = cupy.zeros(2 * (parts + 1) + 1, np.uint64)
+        only = setup.me if self.placement.kind == "replicated" else -1
+        address = int(counts.data.ptr)
+        args = (
+            marks.places, np.uint64(n), np.int32(parts), np.uint32(self.placement.shift), np.int32(only),
+            np.uint32(setup.row_bytes), *(np.uint64(address + 8 * k * (parts + 1)) for k in range(3)),
+        )  # fmt: skip
+        launch("tally", n, args)
+        index = None
+        if setup.transport == "direct" or self.placement.kind == "replicated":
+            self._read(marks.places, marks.more, out)
+        else:
+            with _on_torch_stream():
+                index = self._exchange(marks, counts, out, ordered)
+        end.record()
+        read = marks.positions  # not the marks: stats may be kept for an epoch
+
+        def count() -> tuple[Tally, float, dict[str, float]]:
+            end.synchronize()
+            counted.order()
+            found = np.append(counts.get(), 0).astype(np.int64)
+            rows, sectors = (np.append(found[k * (parts + 1) :][: parts + 1], 0) for k in (0, 1))
+            lines = int(found[2 * (parts + 1)])
+            tally = Tally(rows, sectors, lines, read.get().astype(np.int64))
+            return tally, cupy.cuda.get_elapsed_time(begin, end) * 1e3, {}
+
+        return index, count, streams.ready_of(out) or streams.Ready()
+
+    def _read(self, places: Any, order: Any, out: Any) -> None:
+        """What this GPU can read by itself: rows on GPUs on the current stream, the host's on another."""
+        if order is None:
+            self._extractor.extract_placed(places, self._table, out)
+            return
+        main = cupy.cuda.get_current_stream()
+        self._side.wait_event(main.record())
+        try:
+            with self._side:
+                self._extractor.extract_placed(places, self._table, out, order, hot=False)
+            self._extractor.extract_placed(places, self._table, out, order)
+        finally:
+            main.wait_event(self._side.record())
+
+    def _exchange(self, marks: Any, counts: Any, out: Any, ordered: bool) -> Any:
+        """Rows of peers by all-to-all, the others meanwhile; returns the index of unordered rows."""
+        setup, exchange, me, parts = self.setup, self.setup.exchange, self.setup.me, self.num_parts
+        n, width = int(marks.places.size), self.setup.row_bytes
+        holder, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
+        shift = np.uint32(self.placement.shift)
+        launch("holders", n, (marks.places, np.uint64(n), np.int32(parts), shift, holder, row))
+        if ordered:  # the caches of peers are out of reach, and their rows are left alone
+            self._read(marks.places, marks.more, out)
+        found = counts[: parts + 1].get().astype(np.int64)  # the one wait for this GPU
+        value = row if ordered else marks.places
+        sent, back, index = self._buckets(holder, value, n, found)
+        local, peers = int(found[me]), n - int(found[me] + found[parts])
+        if not ordered:
+            self._read_grouped(sent, out, peers, local)
+            sent = sent[:peers] & ((1 << self.placement.shift) - 1)
+        send = found[:parts].copy()
+        send[me] = 0
+        receive = exchange.sizes(send)
+        asked = exchange.all_to_all("ids", sent[:peers], send, receive)
+        answers = cupy.empty((int(receive.sum()), setup.num_features), setup.dtype)
+        if len(answers):
+            unused = cupy.zeros(2, np.uint64)
+            self._extractor.extract(asked, asked, GpuRows(cache=self.mine), answers, unused)
+        given = answers.view(np.uint8).reshape(-1)
+        if exchange.size == 1:
+            return None if ordered else index
+        import torch
+
+        arrived = cupy.empty(peers * width, np.uint8) if ordered else out[:peers].view(np.uint8).reshape(-1)
+        exchange.all_to_all_tensors(
+            "rows", torch.from_dlpack(arrived), torch.from_dlpack(given), send * width, receive * width
+        )
+        if not ordered:
+            return index
+        if peers:
+            self._extractor.place(arrived, back[:peers], peers, out)
+        return None
+
+    def _read_grouped(self, places: Any, out: Any, peers: int, local: int) -> None:
+        """Rows of one's own and of the host, which stand together behind those of the peers."""
+        middle = peers + local
+        main = cupy.cuda.get_current_stream()
+        self._side.wait_event(main.record())
+        try:
+            with self._side:
+                self._extractor.extract_placed(places[middle:], self._table, out[middle:], hot=False)
+            table = replace(self._table, host_address=0)
+            self._extractor.extract_placed(places[peers:middle], table, out[peers:middle])
+        finally:
+            main.wait_event(self._side.record())
+
+    def close(self) -> None:
+        cupy.cuda.runtime.deviceSynchronize()
+        peers, self._peers = self._peers, None
+        if peers is not None:
+            self.mine = self._places = cupy.empty(0, self.setup.dtype)
+            peers.close()

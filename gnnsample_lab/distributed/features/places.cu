@@ -1,0 +1,170 @@
+// Feature rows over ranks, before any row moves: where each lies, how many lie where, and buckets of requests by peer.
+//
+//   find        positions of vertices, from the whole list or from their owners' lists in peers' memory
+//   owners      owner of each vertex and its place in that owner's list, to ask for positions
+//   tally       rows, sectors and lines by holder
+//   holders     holder of each row and its row there
+//   count, bucket   requests of equal peer one after another, without a sort
+//
+// A position is `part << shift | row`, or -1 - c for cold row c (placement.py). Holder `parts` is this host's memory.
+// Shapes: n rows; parts <= MAX_PARTS. Bound: a random sector of 4 bytes a row, then streams of 4 to 12 bytes a row.
+// @variants ID_T=int,long
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+#define MAX_PARTS 64
+#define THREADS 256
+#define ITEMS 4
+
+#define EACH(i) for (u64 i = blockIdx.x * (u64)THREADS + threadIdx.x; i < n; i += (u64)gridDim.x * THREADS)
+
+// Part whose new ids include `v`: boundaries i64[parts + 1].
+__device__ __forceinline__ int part_of(const i64* boundaries, int parts, i64 v) {
+    int low = 0, high = parts;
+    while (high - low > 1) {
+        const int mid = (low + high) >> 1;
+        if (__ldg(boundaries + mid) <= v) low = mid;
+        else high = mid;
+    }
+    return low;
+}
+
+// everywhere: int[N], or null: then lists[p] is the address of the list of part p, int[vertices of p].
+// positions: u64[parts], grows by the positions read in each part's memory.
+extern "C" __global__ void __launch_bounds__(THREADS) find(const ID_T* ids, u64 n, const int* everywhere,
+                                                           const int* new_of, const i64* boundaries, const u64* lists,
+                                                           int parts, int* places, u64* positions) {
+    __shared__ u32 found[MAX_PARTS];
+    if (threadIdx.x < MAX_PARTS) found[threadIdx.x] = 0;
+    __syncthreads();
+    EACH(i) {
+        if (everywhere) {
+            places[i] = __ldg(everywhere + ids[i]);
+            continue;
+        }
+        const i64 v = __ldg(new_of + ids[i]);
+        const int part = part_of(boundaries, parts, v);
+        places[i] = __ldg((const int*)__ldg(lists + part) + (v - __ldg(boundaries + part)));
+        atomicAdd(found + part, 1u);
+    }
+    __syncthreads();
+    if (!everywhere && (int)threadIdx.x < parts && found[threadIdx.x])
+        atomicAdd(positions + threadIdx.x, (u64)found[threadIdx.x]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) owners(const ID_T* ids, u64 n, const int* new_of,
+                                                             const i64* boundaries, int parts, int* owner, int* row) {
+    EACH(i) {
+        const i64 v = __ldg(new_of + ids[i]);
+        const int part = part_of(boundaries, parts, v);
+        owner[i] = part;
+        row[i] = (int)(v - __ldg(boundaries + part));
+    }
+}
+
+// One's own part where the cache is replicated (`only` >= 0).
+__device__ __forceinline__ int holder_of(i64 place, int parts, u32 shift, int only) {
+    return place < 0 ? parts : only >= 0 ? only : (int)(place >> shift);
+}
+
+__device__ __forceinline__ i64 row_of(i64 place, u32 shift) {
+    return place < 0 ? -1 - place : place & ((1ll << shift) - 1);
+}
+
+// rows, sectors: u64[parts + 1]; lines: u64[1], of the host's rows.
+extern "C" __global__ void __launch_bounds__(THREADS) tally(const int* places, u64 n, int parts, u32 shift, int only,
+                                                            u32 row_bytes, u64* rows, u64* sectors, u64* lines) {
+    __shared__ u32 found[2 * (MAX_PARTS + 1) + 1];
+    for (int k = threadIdx.x; k < 2 * (MAX_PARTS + 1) + 1; k += THREADS) found[k] = 0;
+    __syncthreads();
+    EACH(i) {
+        const i64 place = places[i];
+        const int holder = holder_of(place, parts, shift, only);
+        const u64 first = (u64)row_of(place, shift) * row_bytes, last = first + row_bytes - 1;
+        atomicAdd(found + holder, 1u);
+        atomicAdd(found + MAX_PARTS + 1 + holder, (u32)(last / 32 - first / 32 + 1));
+        if (holder == parts) atomicAdd(found + 2 * (MAX_PARTS + 1), (u32)(last / 128 - first / 128 + 1));
+    }
+    __syncthreads();
+    for (int k = threadIdx.x; k <= parts; k += THREADS) {
+        if (!found[k]) continue;
+        atomicAdd(rows + k, (u64)found[k]);
+        atomicAdd(sectors + k, (u64)found[MAX_PARTS + 1 + k]);
+    }
+    if (threadIdx.x == 0 && found[2 * (MAX_PARTS + 1)]) atomicAdd(lines, (u64)found[2 * (MAX_PARTS + 1)]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) holders(const int* places, u64 n, int parts, u32 shift,
+                                                              int* holder, int* row) {
+    EACH(i) {
+        holder[i] = holder_of(places[i], parts, shift, -1);
+        row[i] = (int)row_of(places[i], shift);
+    }
+}
+
+// counts: u64[buckets], zeroed.
+extern "C" __global__ void __launch_bounds__(THREADS) count(const int* bucket, u64 n, int buckets, u64* counts) {
+    __shared__ u32 found[MAX_PARTS + 1];
+    if (threadIdx.x <= MAX_PARTS) found[threadIdx.x] = 0;
+    __syncthreads();
+    EACH(i) atomicAdd(found + bucket[i], 1u);
+    __syncthreads();
+    if ((int)threadIdx.x < buckets && found[threadIdx.x]) atomicAdd(counts + threadIdx.x, (u64)found[threadIdx.x]);
+}
+
+// next: u64[buckets], where each bucket begins; grows. sent[pos] = value[i], back[pos] = i, index[i] = pos.
+extern "C" __global__ void __launch_bounds__(THREADS) bucket(const int* which, const int* value, u64 n, int buckets,
+                                                             u64* next, int* sent, int* back, int* index) {
+    __shared__ u32 found[MAX_PARTS + 1];
+    __shared__ u64 first[MAX_PARTS + 1];
+    const u32 lane = threadIdx.x & 31;
+    const u64 tile = (u64)THREADS * ITEMS;
+    for (u64 at = blockIdx.x * tile; at < n; at += gridDim.x * tile) {
+        if (threadIdx.x <= MAX_PARTS) found[threadIdx.x] = 0;
+        __syncthreads();
+        int peer[ITEMS];
+        u32 place[ITEMS];
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j) {
+            const u64 i = at + j * THREADS + threadIdx.x;
+            peer[j] = i < n ? which[i] : -1;
+        }
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j) {
+            // The lanes with the same peer take their places by one addition.
+            const u32 alike = __match_any_sync(0xFFFFFFFFu, peer[j]);
+            const int leader = __ffs(alike) - 1;
+            u32 base = 0;
+            if ((int)lane == leader && peer[j] >= 0) base = atomicAdd(found + peer[j], (u32)__popc(alike));
+            place[j] = __shfl_sync(0xFFFFFFFFu, base, leader) + __popc(alike & ((1u << lane) - 1));
+        }
+        __syncthreads();
+        if ((int)threadIdx.x < buckets && found[threadIdx.x])
+            first[threadIdx.x] = atomicAdd(next + threadIdx.x, (u64)found[threadIdx.x]);
+        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j) {
+            if (peer[j] < 0) continue;
+            const u64 i = at + j * THREADS + threadIdx.x, to = first[peer[j]] + place[j];
+            sent[to] = value[i];
+            back[to] = (int)i;
+            index[i] = (int)to;
+        }
+        __syncthreads();
+    }
+}
+
+// What peers' memory can give at most: a copy of its bytes in order, many loads of 16 bytes in flight.
+extern "C" __global__ void __launch_bounds__(THREADS) copy(const uint4* from, u64 n, uint4* to) {
+    const u64 threads = (u64)gridDim.x * THREADS;
+    for (u64 first = blockIdx.x * (u64)THREADS + threadIdx.x; first < n; first += threads * ITEMS) {
+        uint4 v[ITEMS];
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j)
+            if (first + j * threads < n) v[j] = from[first + j * threads];
+#pragma unroll
+        for (int j = 0; j < ITEMS; ++j)
+            if (first + j * threads < n) to[first + j * threads] = v[j];
+    }
+}
