@@ -17,7 +17,7 @@ from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.sampling.layout import Layout, make_layout
 from gnnsample_lab.distributed.sampling.traffic import Traffic
 from gnnsample_lab.features.caching import sizing
-from gnnsample_lab.features.caching.gather import ExtractKnobs, device_ids
+from gnnsample_lab.features.caching.gather import ExtractKnobs, device_ids, library
 
 from . import ranking
 from .parts import PartRows
@@ -301,10 +301,7 @@ class FeatureCache:
         """
         self._check_open()
         given = [self._ids(ids) for ids in checks.items("node_ids", node_ids, "a list of arrays of ids")]
-        if self.device == "cpu":
-            xp: Any = np
-        else:
-            import cupy as xp
+        xp = library("cpu" if self.device == "cpu" else "cuda")
         with streams.results(self.device != "cpu"):
             ids = [a.astype(np.int64, copy=False) for a in given] or [xp.empty(0, np.int64)]
             merged, where = xp.unique(xp.concatenate(ids), return_inverse=True)

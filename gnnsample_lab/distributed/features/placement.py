@@ -45,7 +45,7 @@ class Placement:
     @cached_property
     def digest(self) -> int:
         """A checksum, by which ranks find out that their lists differ."""
-        return zlib.crc32(self.place_of) << 16 | self.num_parts
+        return zlib.crc32(self.place_of.tobytes()) << 16 | self.num_parts
 
     def holders(self, places: np.ndarray, me: int) -> np.ndarray:
         """Part whose cache has each row, for a rank of part ``me``, ``int64[n]``; ``num_parts`` for cold rows."""

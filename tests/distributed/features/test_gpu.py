@@ -159,7 +159,10 @@ def share_memory(rank: Any) -> Any:
 
     everyone = list(range(rank.world_size))
     memory = shared_memory(Exchange(rank, rank.group, everyone, np.zeros(rank.world_size)), 1000)
-    assert memory is not None and not memory.any()
+    assert memory is not None, "this system gives processes no memory without a name"
+    rank.barrier()
+    assert not memory.any()
+    rank.barrier()
     memory[rank.index] = rank.index + 1
     rank.barrier()
     found = memory[: rank.world_size + 1].tolist()
