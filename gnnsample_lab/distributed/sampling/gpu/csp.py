@@ -46,13 +46,17 @@ class CspEngine:
             # All ranks have one bound, so that they find together that messages exceed it.
             limit = -int(self.exchange.max("flags", np.array([-self.core.scratch_limit]))[0])
             self.fixed = FixedCore(self.core, limit, lambda values: self.exchange.max("flags", values))
+        self._exact: list[Moved] = []  # what mini-batches of this call moved, not counted yet
+        self._fixed: list[Moved | None] = []
         self._steps = {"pull": self.core.pull, "csp-async": self.core.one_by_one}.get(
             setup.method, self.core.exact
         )
 
     def sample_many(self, seeds: list[np.ndarray], first_batch_id: int) -> list[MiniBatch]:
         with runtime.lock, streams.call(), one_stream():
-            return [self._sample(each, first_batch_id + i) for i, each in enumerate(seeds)]
+            found = [self._sample(each, first_batch_id + i) for i, each in enumerate(seeds)]
+            self._count_waiting()
+            return found
 
     def sample(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         return self.sample_many([seeds], batch_id)[0]
@@ -61,18 +65,26 @@ class CspEngine:
         self.core.turns.take()
         fixed, batch = self.fixed, None
         if fixed is not None and fixed.capacities is not None:
+            self.core.moved = Moved.nothing(self.spec.num_hops, self.core.parts)
             ws = fixed.prepare(seeds, batch_id)
             fixed.replay(self._drive, ws, lambda: fixed.prepare(seeds, batch_id))
             batch = fixed.result(ws, seeds, batch_id, self.graph)
-            self._count_fixed(fixed, is_kept=batch is not None)
+            self._fixed.append(None if batch is None else self.core.moved)
         if batch is None:
             batch = self._drive(self._steps(seeds, batch_id, self.graph))
-            self._count(self.core.moved)
+            self._exact.append(self.core.moved)
             if fixed is not None:
+                self._count_waiting()  # before capacities change
                 fixed.measure(self.core.moved.asked)
         self.core.turns.leave()
         found: MiniBatch = batch
         return found
+
+    def _count_waiting(self) -> None:
+        if self.fixed is not None:
+            self._count_fixed(self.fixed, self._fixed)
+        self._count(self._exact)
+        self._exact, self._fixed = [], []
 
     def _drive(self, steps: Steps) -> Any:
         return drive(steps, self.exchange)
@@ -83,84 +95,94 @@ class CspEngine:
 
     # ---- traffic ----------------------------------------------------------------------------------------------
 
-    def _count(self, moved: Moved) -> None:
-        """Count a mini-batch with exact messages."""
-        weighted, ids = self.spec.weighted, self.core.id_bytes
-        pick_bytes, pairs = ids + 4 * weighted, self.method == "csp-async"
-        for hop, stride in enumerate(self.core.strides):
-            asked, served = moved.asked[hop], moved.served[hop]
-            sizes = np.full(self.core.parts, 8)
-            self._both("sizes", sizes, sizes)
-            self._both("ids", asked * ids, served * ids)
-            messages = 1 + (asked > 0)
-            if self.method == "pull":
-                entry_bytes = ids + weighted * (8 if self.core.wide_amounts else 4)
-                self._both("records", served * 4, asked * 4)
-                self._both("lists", moved.lists_out[hop] * entry_bytes, moved.lists_in[hop] * entry_bytes)
-                messages += (served > 0) + (moved.lists_out[hop] > 0) * (1 + weighted)
-            else:
-                self._both("records", served * 4, asked * 4)
-                self._both("picks", moved.given[hop] * pick_bytes, moved.taken[hop] * pick_bytes)
-                if moved.ragged[hop]:
-                    messages += (served > 0) + (moved.given[hop] > 0) * (1 + weighted)
-                else:
-                    self._both(
-                        "padding",
-                        self._replies(served, stride) - served * 4 - moved.given[hop] * pick_bytes,
-                        self._replies(asked, stride) - asked * 4 - moved.taken[hop] * pick_bytes,
-                    )
-                    messages += served > 0
-            self._messages(messages, 0 if pairs and stride else 4 if self.method == "pull" else 3)
-            if moved.ragged[hop]:
-                self.exchange.traffic.collectives += 1 + weighted
-        self._count_ideal(moved)
-
-    def _count_fixed(self, fixed: FixedCore, is_kept: bool) -> None:
-        """Count a mini-batch with fixed messages; all of one that overflowed is padding."""
-        core, moved = self.core, self.core.moved
-        weighted, ids = self.spec.weighted, core.id_bytes
-        pick_bytes = ids + 4 * weighted
-        for hop, stride in enumerate(core.strides):
-            to, source = fixed.rows[0][hop], fixed.rows[1][hop]
-            asked, served, given, taken = (
-                (moved.asked[hop], moved.served[hop], moved.given[hop], moved.taken[hop])
-                if is_kept
-                else (np.zeros_like(to),) * 4
+    def _count(self, batches: list[Moved]) -> None:
+        """Count mini-batches with exact messages; all of a call at once, because counting takes the host's time."""
+        if not batches:
+            return
+        weighted, ids, hops = self.spec.weighted, self.core.id_bytes, self.spec.num_hops
+        each = {name: np.stack([getattr(m, name) for m in batches]) for name in vars(batches[0])}
+        asked, served = each["asked"], each["served"]
+        sizes = np.full(self.core.parts, 8 * hops * len(batches))
+        self._both("sizes", sizes, sizes)
+        self._both("ids", asked * ids, served * ids)
+        self._both("records", served * 4, asked * 4)
+        messages = 1 + (asked > 0) + (served > 0)
+        if self.method == "pull":
+            entry_bytes = ids + weighted * (8 if self.core.wide_amounts else 4)
+            self._both("lists", each["lists_out"] * entry_bytes, each["lists_in"] * entry_bytes)
+            messages += (each["lists_out"] > 0) * (1 + weighted)
+            collectives = np.full(each["ragged"].shape, 4 + weighted)
+        else:
+            pick_bytes, ragged = ids + 4 * weighted, each["ragged"]
+            self._both("picks", each["given"] * pick_bytes, each["taken"] * pick_bytes)
+            used_out, used_in = (
+                served * 4 + each["given"] * pick_bytes,
+                asked * 4 + each["taken"] * pick_bytes,
             )
-            self._both("ids", asked * ids, served * ids)
-            self._both("records", served * 4, asked * 4)
-            self._both("picks", given * pick_bytes, taken * pick_bytes)
-            used_out = asked * ids + served * 4 + given * pick_bytes
-            used_in = served * ids + asked * 4 + taken * pick_bytes
             self._both(
                 "padding",
-                to * ids + self._replies(source, stride) - used_out,
-                source * ids + self._replies(to, stride) - used_in,
+                np.where(ragged, 0, each["replies_out"] - used_out),
+                np.where(ragged, 0, each["replies_in"] - used_in),
             )
-            self._messages(np.full(core.parts, 2), 2)
-        flag = np.full(core.parts, 4)
-        self._both("flags", flag, flag)
-        self._messages(np.ones(core.parts, dtype=np.int64), 1)
-        if is_kept:
-            self._count_ideal(moved)
+            messages += ragged * (each["given"] > 0) * (1 + weighted)
+            together = 0 if self.method == "csp-async" else 3
+            collectives = np.where(ragged, 4 + weighted, together)
+        self._messages(messages, int(collectives.sum()))
+        self._count_ideal(each["taken"])
 
-    def _replies(self, rows: np.ndarray, stride: int) -> np.ndarray:
-        found = [reply_bytes(n, stride, self.core.id_bytes, self.spec.weighted) for n in rows.tolist()]
+    def _count_fixed(self, fixed: FixedCore, batches: list[Moved | None]) -> None:
+        """Count mini-batches with fixed messages. None is one that overflowed: all of it is padding."""
+        if not batches:
+            return
+        core, weighted, ids = self.core, self.spec.weighted, self.core.id_bytes
+        pick_bytes, (to, source), count = ids + 4 * weighted, fixed.rows, len(batches)
+        nothing = Moved.nothing(self.spec.num_hops, core.parts)
+        kept = [nothing if m is None else m for m in batches]
+        asked, served, given, taken = (
+            sum(getattr(m, name) for m in kept) for name in ("asked", "served", "given", "taken")
+        )
+        self._both("ids", asked * ids, served * ids)
+        self._both("records", served * 4, asked * 4)
+        self._both("picks", given * pick_bytes, taken * pick_bytes)
+        used_out = asked * ids + served * 4 + given * pick_bytes
+        used_in = served * ids + asked * 4 + taken * pick_bytes
+        padding_out = count * (to * ids + self._replies(source)) - used_out
+        padding_in = count * (source * ids + self._replies(to)) - used_in
+        self._both("padding", padding_out, padding_in)
+        flag = np.full(core.parts, 4 * count)
+        self._both("flags", flag, flag)
+        meetings = 2 * self.spec.num_hops + 1
+        self._messages(np.full((1, core.parts), meetings * count), meetings * count)
+        self._count_ideal(taken)
+
+    def _replies(self, rows: np.ndarray) -> np.ndarray:
+        """Bytes of replies of fixed stride, ``int64[hops, P]``."""
+        weighted, ids = self.spec.weighted, self.core.id_bytes
+        found = [
+            [reply_bytes(n, stride, ids, weighted) for n in of_hop]
+            for of_hop, stride in zip(rows.tolist(), self.core.strides, strict=True)
+        ]
         return np.array(found, dtype=np.int64)
 
     def _both(self, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
+        """Count bytes by peer; axes before the last are summed."""
         traffic, members = self.exchange.traffic, self.exchange.members
-        traffic.send(kind, members, sent, is_message=False)
-        traffic.receive(kind, members, received)
+        traffic.send(kind, members, _by_peer(sent), is_message=False)
+        traffic.receive(kind, members, _by_peer(received))
 
     def _messages(self, messages: np.ndarray, collectives: int) -> None:
-        self.exchange.traffic.messages(self.exchange.members, messages)
+        self.exchange.traffic.messages(self.exchange.members, _by_peer(messages))
         self.exchange.traffic.collectives += collectives
 
-    def _count_ideal(self, moved: Moved) -> None:
-        traffic, taken = self.exchange.traffic, moved.taken.sum(0) * self.core.id_bytes
-        traffic.ideal += int(taken.sum())
-        traffic.ideal_remote += int(taken.sum() - taken[self.core.me])
+    def _count_ideal(self, taken: np.ndarray) -> None:
+        traffic, by_peer = self.exchange.traffic, _by_peer(taken) * self.core.id_bytes
+        traffic.ideal += int(by_peer.sum())
+        traffic.ideal_remote += int(by_peer.sum() - by_peer[self.core.me])
+
+
+def _by_peer(amounts: np.ndarray) -> np.ndarray:
+    found: np.ndarray = amounts.reshape(-1, amounts.shape[-1]).sum(0)
+    return found
 
 
 def drive(steps: Steps, exchange: Exchange) -> Any:

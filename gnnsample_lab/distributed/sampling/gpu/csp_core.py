@@ -115,11 +115,14 @@ class Buffer:
 
     @property
     def tensor(self) -> Any:
-        """The same memory as a torch tensor."""
+        """The same memory as a torch tensor; unsigned integers, which NCCL does not know, as signed ones."""
         if self._tensor is None:
             import torch
 
-            self._tensor = torch.from_dlpack(self.room(1).array)
+            array = self.room(1).array
+            if self.dtype.kind == "u" and self.dtype.itemsize > 1:
+                array = array.view(np.dtype(f"i{self.dtype.itemsize}"))
+            self._tensor = torch.from_dlpack(array)
         return self._tensor
 
 
@@ -156,7 +159,8 @@ class Moved:
         asked, served: rows that this rank asked each rank for, and was asked for.
         taken, given: picks in replies from and to each rank.
         lists_in, lists_out: list entries from and to each rank (``"pull"``).
-        ragged: by hop, whether replies had exact sizes.
+        replies_in, replies_out: bytes of replies of fixed stride from and to each rank, padding included.
+        ragged: by hop, whether replies had exact sizes, ``bool[hops, 1]``.
     """
 
     asked: np.ndarray
@@ -165,11 +169,14 @@ class Moved:
     given: np.ndarray
     lists_in: np.ndarray
     lists_out: np.ndarray
-    ragged: list[bool]
+    replies_in: np.ndarray
+    replies_out: np.ndarray
+    ragged: np.ndarray
 
     @staticmethod
     def nothing(hops: int, parts: int) -> Moved:
-        return Moved(*(np.zeros((hops, parts), dtype=np.int64) for _ in range(6)), [False] * hops)
+        counts = np.zeros((8, hops, parts), dtype=np.int64)
+        return Moved(*list(counts), ragged=np.zeros((hops, 1), dtype=bool))  # type: ignore[misc]
 
 
 class Core:
@@ -431,8 +438,9 @@ class Core:
         self, hop: int, sent: Sequence[int], got: Sequence[int]
     ) -> tuple[list[Any], list[Any], list[int], list[int]]:
         """Where replies are sent from and where they go, both in bytes, and where each rank's begin."""
-        give, given_at = _packed([self.reply_size(hop, n) for n in got])
-        take, taken_at = _packed([self.reply_size(hop, n) for n in sent])
+        bytes_out, bytes_in = ([self.reply_size(hop, n) for n in rows] for rows in (got, sent))
+        self.moved.replies_out[hop], self.moved.replies_in[hop] = bytes_out, bytes_in
+        (give, given_at), (take, taken_at) = _packed(bytes_out), _packed(bytes_in)
         self.replies.room(give[-1][1])
         self.back.room(take[-1][1])
         take[self.me] = (0, 0)
@@ -529,8 +537,10 @@ class Core:
         self.bucket(ws, hop, self.send_caps)
         n, sent, _ = self.report(ws, hop)
         served = [0] * self.parts
-        _, taken_at = _packed([self.reply_size(hop, m) for m in sent])
-        self.back.room(taken_at[-1] + self.reply_size(hop, sent[-1]))
+        bytes_in = [self.reply_size(hop, m) for m in sent]
+        _, taken_at = _packed(bytes_in)
+        self.moved.replies_in[hop] = bytes_in
+        self.back.room(sum(bytes_in))
         none = [0] * self.parts
         for step in range(self.parts):
             to, source = (self.me + step) % self.parts, (self.me - step) % self.parts
@@ -549,7 +559,8 @@ class Core:
             begin = self.send_at[to]
             give = [(begin, begin + sent[to])] * self.parts
             yield Swap(self.send, self.requests, give, [(0, got)] * self.parts, pair)
-            nbytes, mine = self.reply_size(hop, got), self.reply_size(hop, sent[to])
+            nbytes, mine = self.reply_size(hop, got), bytes_in[to]
+            self.moved.replies_out[hop, source] = nbytes
             self.replies.room(nbytes)
             self.draw(ws, hop, rows, none, self.replies.ptr, none, 0)
             take = [(taken_at[to], taken_at[to] + mine)] * self.parts

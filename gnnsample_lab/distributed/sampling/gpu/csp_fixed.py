@@ -167,7 +167,7 @@ class FixedCore:
         core.moved.served[:, core.me] = 0
         return batch
 
-    def replay(self, drive: Callable[[Steps], Any], ws: Workspace, restage: Callable[[], None]) -> None:
+    def replay(self, drive: Callable[[Steps], Any], ws: Workspace, restage: Callable[[], Any]) -> None:
         """Run :meth:`steps` as one CUDA graph; the first time all ranks capture it together.
 
         Args:
