@@ -193,15 +193,17 @@ def test_the_host_reads_what_moved() -> None:
 # ---- ranks ------------------------------------------------------------------------------------------------------
 
 NAMES = ["csp", "csp-async", "csp-fixed", "pull"]
+SEEDS = np.arange(0, 5980, 13)
 
 
 def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) -> Any:
     sampler = lab.distributed.Sampler(folder, [10, 5, 3], method, rank=rank, seed=9, **options)
-    everything, found, traffic = np.arange(0, 6000, 13), [], []
+    found: list[Any] = []
+    traffic: list[Any] = []
     for i in range(12):  # eight are the warm-up of "csp-fixed"
         if method == "csp-fixed" and i == 10 and rank.index == 0:
             sampler.engine.core.forced[0] = 1  # an overflow on one rank
-        batch = sampler.sample(sampler.slice(everything + i, "owner" if i % 2 else "equal"), 7 + i).to_cpu()
+        batch = sampler.sample(sampler.slice(SEEDS + i, "owner" if i % 2 else "equal"), 7 + i).to_cpu()
         found.append([(p.frontier, p.counts, p.neighbors, p.positions) for p in batch.picks])
         traffic.append((sampler.traffic.by_kind, sampler.traffic.by_peer.tolist(), sampler.traffic.ideal))
     empty = sampler.sample(np.empty(0, np.int64) if rank.index else np.arange(5), 3)
@@ -221,7 +223,7 @@ def check_ranks(
     )
     sampler = lab.NeighborSampler(graph, [10, 5, 3], device="cpu", seed=9, **options)
     for i in range(12):
-        whole = with_slots(sampler.sample(np.arange(0, 6000, 13) + i, 7 + i), graph.indptr)
+        whole = with_slots(sampler.sample(SEEDS + i, 7 + i), graph.indptr)
         expected = edges_of([(p.frontier, p.counts, p.neighbors, p.positions) for p in whole.picks])
         union = [edges_of(result["found"][i]) for result in results]
         assert [set().union(*hop) for hop in zip(*union, strict=True)] == expected
@@ -236,7 +238,7 @@ def test_two_ranks_draw_what_one_draws(
 ) -> None:
     results = check_ranks(tmp_path, 2, method, rule)
     for rank, result in enumerate(results):
-        assert result["redone"] == (method == "csp-fixed")
+        assert (result["redone"] > 0) == (method == "csp-fixed")
         for _, by_peer, ideal in result["traffic"]:
             assert by_peer[rank] == 0 < by_peer[1 - rank] and ideal > 0
 
@@ -260,7 +262,7 @@ def bytes_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) 
     sampler = lab.distributed.Sampler(folder, [10, 5, 3], method, rank=rank, seed=9, **options)
     found = []
     for i in range(12):
-        sampler.sample(sampler.slice(np.arange(0, 6000, 13) + i, "owner" if i % 2 else "equal"), 7 + i)
+        sampler.sample(sampler.slice(SEEDS + i, "owner" if i % 2 else "equal"), 7 + i)
         found.append((sampler.traffic.by_kind, sampler.traffic.ideal))
     sampler.close()
     return found
