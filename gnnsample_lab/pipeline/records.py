@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class StageEvent(NamedTuple):
     """A stage of one mini-batch: who ran it when.
@@ -123,6 +125,25 @@ def merged(records: Sequence[EpochRecord]) -> EpochRecord:
 
 
 @dataclass(frozen=True)
+class MeasuredTimeline:
+    """An epoch that ran, as the figures of the schedule model draw it; see :class:`.schedule.timeline.Timeline`."""
+
+    executor: str
+    gpus: int
+    roles: tuple[str, ...]
+    events: tuple[Any, ...]
+    waits: tuple[Any, ...]
+    queues: Mapping[str, Any]
+    epoch_s: float
+    origin: str
+
+    @property
+    def switched(self) -> int:
+        """Mini-batches that standby trainers trained on."""
+        return sum(e.stage == "train" and e.worker == "standby" for e in self.events)
+
+
+@dataclass(frozen=True)
 class TrainResult:
     """One training run, of one rank or of several together.
 
@@ -171,6 +192,49 @@ class TrainResult:
     def steady(self) -> EpochRecord:
         """The fastest epoch: the first one compiles kernels, captures graphs and fills memory pools."""
         return min(self.epochs, key=lambda epoch: epoch.total_us)
+
+    def row(self) -> dict[str, Any]:
+        """The fastest epoch as a row of a benchmark record, as ``lab.schedule.recorded_runs`` reads it."""
+        best = self.steady
+        tasks = max(best.tasks or best.num_batches, 1)
+        row = {
+            "system": self.system, "model": self.model, "graph": self.graph, "executor": self.settings["executor"],
+            "gpus": self.ranks, "batches": tasks, "steps_of_an_epoch": best.num_batches,
+            "sample_ms": best.sample_us / 1e3 / tasks, "reorder_ms": best.reorder_us / 1e3 / tasks,
+            "extract_ms": best.extract_us / 1e3 / tasks, "train_ms": best.train_us / 1e3 / tasks,
+            "epoch_s": best.total_us / 1e6,
+        }  # fmt: skip
+        split = {
+            name: self.settings[name]
+            for name in ("samplers", "switching", "staleness")
+            if name in self.settings
+        }
+        return row | split
+
+    def timeline(self, epoch: int = -1) -> MeasuredTimeline:
+        """Who did what when in an epoch, for ``gnnsample_lab.figures.schedule.schedule_gantt``.
+
+        Args:
+            epoch: index in :attr:`epochs`.
+        """
+        from .schedule.timeline import Event, QueueDepth
+
+        record = self.epochs[epoch]
+        events = tuple(
+            Event(e.rank, e.worker, e.stage, e.batch, e.start_us / 1e6, e.end_us / 1e6, -1)
+            for e in record.events
+        )
+        queues = {}
+        for name, depths in record.queues.items():
+            time_s = np.array([us / 1e6 for us, _ in depths])
+            depth = np.array([d for _, d in depths], dtype=np.int64)
+            queues[name] = QueueDepth(time_s, depth, self.settings.get("capacity"), int(depth.max()))
+        samplers = self.settings.get("samplers", 0)
+        roles = ["sampler"] * samplers + [("trainer" if samplers else "all stages")] * (self.ranks - samplers)
+        end_s = max([record.total_us / 1e6, *(e.end_s for e in events)])
+        return MeasuredTimeline(
+            self.settings["executor"], self.ranks, tuple(roles), events, (), queues, end_s, self.origin
+        )
 
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row an epoch: the record's fields, mean loss and accuracy."""

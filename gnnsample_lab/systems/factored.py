@@ -25,7 +25,7 @@ from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer
 
-from .features import CPU_RATIO, _hotness, host_features
+from .features import CPU_RATIO, _hotness, host_features, topology_bytes, within_budget
 from .ranks import Part, open_shared
 from .table import System, find
 
@@ -68,6 +68,9 @@ def train_factored(
             if not len(trainer.plan(number)):
                 continue
             records.append(member.epoch(number))
+            if given["budget_gb"] is not None:
+                peak = records[-1].peak_bytes
+                within_budget("the peak of graph, cache and pools", peak, int(given["budget_gb"] * 1e9))
             if job["split"]:
                 accuracy.append(member.evaluate(job["split"], number))
         member.close()
@@ -220,15 +223,20 @@ def _ratios(
     if chosen.cache is None:
         return 0.0, 0.0
     row_bytes, n = table.shape[1] * table.itemsize, len(table)
-    topology = int(graph.indptr.nbytes) + int(graph.indices.nbytes)
+    topology = topology_bytes(graph)
+    budget = None if given["budget_gb"] is None else int(given["budget_gb"] * 1e9)
+    if budget is not None and rank.index < split.samplers:
+        within_budget("the topology", topology, budget)
     if given["cache_ratio"] is not None:
         ratio = float(given["cache_ratio"])
     elif given["capacity_bytes"] is not None:
         ratio = rows_in(given["capacity_bytes"], n, row_bytes) / max(n, 1)
     elif device == "cpu":
-        ratio = CPU_RATIO
+        ratio = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
     else:
         free = int(runtime.gpu_memory()[0] * FREE_SHARE)
+        if budget is not None:
+            free = min(free, int(budget * FREE_SHARE))
         if rank.index < split.samplers and split.trainers:
             free = 2**62  # trainers decide
         ratio = min(1.0, rows_in(free, n, row_bytes) / max(n, 1))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
@@ -30,10 +31,11 @@ TRIAL_BATCHES = 2**31 + 2**30
 
 @dataclass(frozen=True)
 class Sizing:
-    """How large a cache is to be; with neither, what a trial step leaves free."""
+    """How large a cache is to be; with neither, what a trial step leaves free (of the budget, where there is one)."""
 
     ratio: float | None = None
     capacity_bytes: int | None = None
+    budget_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.ratio is not None and self.capacity_bytes is not None:
@@ -88,6 +90,20 @@ def host_features(graph: Any) -> np.ndarray:
     return _tables[graph]
 
 
+def topology_bytes(graph: Any) -> int:
+    """Bytes of what sampling needs of a graph."""
+    weights = 0 if graph.edge_weight is None else int(graph.edge_weight.nbytes)
+    return int(graph.indptr.nbytes) + int(graph.indices.nbytes) + weights
+
+
+def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
+    """Raises MemoryError, naming ``what``, where it takes more than the budget."""
+    if num_bytes > budget_bytes:
+        raise MemoryError(
+            f"budget_gb={budget_bytes / 1e9:g} is less than {what}: {num_bytes / 1e9:.3g} GB (10^9 bytes)"
+        )
+
+
 def feature_sources(
     system: System, graph: Any, table: np.ndarray, sampler: Any, model: Any, batch_size: int, window: int,
     sizing: Sizing, seed: int, device: str,
@@ -109,7 +125,15 @@ def feature_sources(
         if 0 < rows_of_ratio(ratio, len(table)) < len(table):  # else there is nothing to choose
             hot = _hotness(system.cache, graph, sampler, batch_size, seed)
         cache = FeatureCache(table, hot, ratio=ratio, device=device, transfer=transfer)
-        if sizing.ratio is None and sizing.capacity_bytes is None and device == "cpu":
+        if sizing.budget_bytes is not None:
+            held = cache.nbytes + (topology_bytes(sampler.graph) if sampler.device == device else 0)
+            within_budget("the topology and the cache", held, sizing.budget_bytes)
+        if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
+            notes.append(
+                f"on the CPU budget_gb sizes the cache: {cache.ratio:.0%} of the vertices fit beside the topology; "
+                "what training needs is not counted"
+            )
+        if sizing == Sizing() and device == "cpu":
             notes.append(
                 f"on the CPU the cache holds {CPU_RATIO:.0%} of the vertices: no device memory is left over"
             )
@@ -134,8 +158,14 @@ def _sized(
     if sizing.capacity_bytes is not None:
         return rows_in(sizing.capacity_bytes, len(table), row_bytes)
     if device == "cpu":
-        return CPU_RATIO
+        if sizing.budget_bytes is None:
+            return CPU_RATIO
+        return rows_in(sizing.budget_bytes - topology_bytes(sampler.graph), len(table), row_bytes)
     left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
+    if sizing.budget_bytes is not None:
+        used = runtime.gpu_memory()[1] - left
+        within_budget("a training step (graph, samples, activations)", used, sizing.budget_bytes)
+        left = min(left, sizing.budget_bytes - used)
     return rows_in(left, len(table), row_bytes)
 
 

@@ -19,6 +19,7 @@ from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.compute.aggregation.ladder import KERNELS
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
@@ -30,7 +31,7 @@ from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from . import ranks as several
 from .factored import train_factored, with_queue
-from .features import Sizing, feature_sources, host_features
+from .features import Sizing, feature_sources, host_features, topology_bytes, within_budget
 from .table import System, find
 
 CPU_NOTE = (
@@ -90,6 +91,7 @@ def prepare(
     workers: int = 1,
     capacity: int | None = None,
     rank: Any = None,
+    budget_gb: float | None = None,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -138,7 +140,9 @@ def prepare(
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
-    sizing = Sizing(cache_ratio, capacity_bytes)
+    sizing = Sizing(cache_ratio, capacity_bytes, _budget(budget_gb))
+    if sizing.budget_bytes is not None and sampler.device == device:
+        within_budget("the topology", topology_bytes(sampler.graph), sizing.budget_bytes)
     sources = feature_sources(
         chosen, graph, host_features(graph), sampler, model, batch_size, window, sizing, seed, device
     )
@@ -197,6 +201,7 @@ def train(
     switching: bool | None = None,
     staleness: int | None = 0,
     pipelined: bool = True,
+    budget_gb: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -248,6 +253,8 @@ def train(
             no bound. Each trainer trains on mini-batches of its own, so that an update is that of as many
             mini-batches as there are trainers.
         pipelined: of ``"factored"``: whether trainers extract while they train.
+        budget_gb: 10^9 bytes of device memory that each rank may take, a smaller card: graph, cache and pools. It
+            sizes the cache, and a peak beyond it is an error. On a CPU the cache gets what the topology leaves of it.
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
@@ -259,6 +266,7 @@ def train(
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
+        MemoryError: ``budget_gb`` is too little; the message names what does not fit.
         RankError: a rank failed or died; all have ended, and the message names rank and stage.
         FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
@@ -269,7 +277,7 @@ def train(
         "model": model, "system": system, "batch_size": batch_size, "fanouts": fanouts, "hidden": hidden, "lr": lr,
         "seed": seed, "cache_ratio": cache_ratio, "capacity_bytes": capacity_bytes, "reorder": reorder,
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
-        "workers": workers, "capacity": capacity, **options,
+        "workers": workers, "capacity": capacity, "budget_gb": budget_gb, **options,
     }  # fmt: skip
     saving = optional(checked_path, "checkpoint", checkpoint)
     source = optional(checked_path, "resume", resume)
@@ -332,6 +340,8 @@ def run_epochs(
             if not len(trainer.plan(number)):
                 continue  # the run that is resumed had done all of it
             records.append(trainer.epoch(number))
+            if (budget := _budget(given["budget_gb"])) is not None:
+                within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
             if job["split"]:
                 accuracy.append(trainer.evaluate(job["split"]))
     if not records:
@@ -396,10 +406,17 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "progress": False}
     if given["capacity_bytes"] is not None:
         num_bytes("capacity_bytes", given["capacity_bytes"])
-    Sizing(given["cache_ratio"], given["capacity_bytes"])
+    Sizing(given["cache_ratio"], given["capacity_bytes"], _budget(given["budget_gb"]))
+    small["budget_gb"] = None
+    if is_memory_mapped(graph.feat):
+        return  # the ranks find out: reading all features for a check would take longer
     if not isinstance(given["model"], str):
         small["model"] = copy.deepcopy(given["model"])
     prepare(graph.to("cpu") if graph.device != "cpu" else graph, device="cpu", **small)
+
+
+def _budget(budget_gb: float | None) -> int | None:
+    return None if budget_gb is None else int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9)
 
 
 def _model_options(given: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.figures.schedule import schedule_gantt
 from gnnsample_lab.pipeline.executors import Sampled, Stages
 from gnnsample_lab.pipeline.plan import EpochPlan, NoBatch, equal_slice
+from gnnsample_lab.pipeline.schedule.records import _run
 
 torch = pytest.importorskip("torch")
 
@@ -131,3 +133,26 @@ def test_a_plan_leaves_out_and_goes_along(graph):
     for batch in batches:
         again = sampler.sample(epoch.batch_seeds(batch.batch_id - 5), batch.batch_id)
         assert batch.canonical() == again.canonical()
+
+
+def test_a_budget_sizes_the_cache_or_names_what_does_not_fit(graph):
+    topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
+    found = lab.train(graph, budget_gb=(topology + 4 * 600 + 100 * 40) / 1e9, **QUICK)
+    assert found.cache_ratio == pytest.approx(100 / 600, abs=0.002)
+    assert any("budget_gb sizes the cache" in note for note in found.notes)
+    with pytest.raises(MemoryError, match="less than the topology: "):
+        lab.train(graph, budget_gb=(topology - 1) / 1e9, **QUICK)
+    with pytest.raises(MemoryError, match="less than the topology and the cache"):
+        lab.train(graph, budget_gb=(topology + 4 * 600) / 1e9, cache_ratio=0.5, **QUICK)
+
+
+def test_a_run_is_drawn_and_compared_with_the_model(graph):
+    found = lab.train(graph, executor="overlapped", **QUICK)
+    timeline = found.timeline()
+    assert len(timeline.events) == 30 and timeline.origin == "measured on the CPU"
+    figure = schedule_gantt(timeline)
+    assert {"sample", "extract", "train"} <= {trace.name for trace in figure.data}
+    record = {"suite": "none", "environment": {"cpu": "a CPU"}}
+    [compared] = lab.schedule.model_error([_run(record, found.row())]).rows
+    assert (compared.executor, compared.gpus) == ("overlapped", 1)
+    assert compared.measured_s == pytest.approx(found.epochs[0].total_us / 1e6)

@@ -237,13 +237,14 @@ class Member:
         """
         sampling, failed = threading.Event(), list[BaseException]()
         sampling.set()
+        place = self._place()  # here: a new thread does not know this rank's GPU
 
         def stand_by() -> None:
             clock.work_as("standby")
             line = self.lines[1]
             mine = replace(stages, client=line)
             try:
-                with self._place():
+                with place:
                     while True:
                         item = line.get_if_worth(sampling.is_set())
                         if item:

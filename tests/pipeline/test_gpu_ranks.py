@@ -1,0 +1,59 @@
+"""On two GPUs: executors over ranks train as one GPU does, and a trainer's GPU has no sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from tests.distributed.conftest import two_gpus  # noqa: F401
+
+pytestmark = pytest.mark.gpu
+
+QUICK: dict[str, Any] = {
+    "system": "gnnlab", "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cuda",
+    "progress": False, "cache_ratio": 0.5, "epochs": 2,
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("executor", ["serial", "streams", "overlapped"])
+def test_two_gpus_make_the_steps_of_one(graph, executor):
+    expected = lab.train(graph, **QUICK)
+    found = lab.train(graph, ranks=2, executor=executor, **QUICK)
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+    assert {e.rank for e in found.epochs[0].events} == {0, 1}
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize("staleness", [0, 1])
+@pytest.mark.parametrize(("samplers", "switching"), [(1, False), (1, True), (2, True)])
+def test_samplers_and_trainers_on_gpus_of_their_own(graph, samplers, switching, staleness):
+    found = lab.train(
+        graph,
+        ranks=2,
+        executor="factored",
+        samplers=samplers,
+        switching=switching,
+        staleness=staleness,
+        **QUICK,
+    )
+    assert sorted(found.batch_ids) == list(range(20))
+    assert np.isfinite(found.losses).all() and found.accuracy[-1] > 0.4
+    if samplers == 1:
+        assert {e.rank for e in found.epochs[0].events if e.stage == "sample"} == {0}
+    if samplers == 1 and not switching and not staleness:
+        expected = lab.train(graph, **QUICK)
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+@pytest.mark.parametrize("executor", ["overlapped", "factored"])
+def test_one_gpu(graph, executor):
+    expected = lab.train(graph, executor="serial", **QUICK)
+    found = lab.train(graph, executor=executor, **QUICK)
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+    with pytest.raises(MemoryError, match="budget_gb"):
+        lab.train(graph, executor=executor, **{**QUICK, "budget_gb": 1e-6})
