@@ -151,7 +151,7 @@ def test_a_cached_twin_is_made_again_when_its_statistics_change(tmp_path, monkey
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     before = load("flickr-like", tmp_path, scale=SMALL)
     changed = copy.deepcopy(recipes.stored("flickr-like"))
-    changed["labels"]["purity"] = 65536 - changed["labels"]["purity"]
+    changed["labels"]["purity"] = [65536 - p for p in changed["labels"]["purity"]]
     monkeypatch.setattr(recipes, "stored", lambda name: changed)
     after = load("flickr-like", tmp_path, scale=SMALL)
     assert not np.array_equal(after.label, before.label)

@@ -12,10 +12,11 @@ from gnnsample_lab.graph.csc import indptr_of, rows_of
 from gnnsample_lab.graph.edgewise.backend_cpu import CpuBackend
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.structure import Skeleton, clustering, communities, skeleton, triangle_sides
-from gnnsample_lab.graph.twins.nodes import community_classes
+from gnnsample_lab.graph.twins import nodes
 from gnnsample_lab.graph.twins.pairs import skeleton as make_skeleton
 from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, bin_of, octave_of, role_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, WEIGHT_QUANTILES, plan_of
+from gnnsample_lab.graph.twins.words import bits
 
 MAX_COMMUNITIES = 4096
 CLIQUE_SHARE = ONE // 2
@@ -24,6 +25,9 @@ FIT_PAIRS = 1_500_000
 """A larger graph is fitted on a smaller one of the same statistics."""
 _SEPARABLE = 4096
 """Vertices that the difficulty of features is measured on."""
+LABEL_TURNS = 5
+STEEPEST = 3.0
+"""Natural logarithm of the odds of purity that an octave of degree gains or loses, at most."""
 
 
 def measure(graph: Graph) -> dict[str, Any]:
@@ -65,16 +69,45 @@ def measure(graph: Graph) -> dict[str, Any]:
 
 def fit(statistics: Mapping[str, Any]) -> dict[str, Any]:
     """The statistics with ``cliques``, ``labels.purity`` and ``features.signal`` such that a twin has the clustering,
-    the homophily and the accuracy that they state. Nothing is sampled."""
+    the homophily, the share of labels that are told, and the accuracy that they state. Nothing is sampled."""
     made = {**statistics, "sources": dict(statistics.get("sources", {}))}
     made["cliques"] = [round(ONE * c) for c in made["clustering"]]
-    pairs = sum(d * c for d, c in made["degrees"]) // 2
-    scale = min(1.0, FIT_PAIRS / max(pairs, 1))
+    scale = _fit_scale(made, FIT_PAIRS)
     made["cliques"], seen = _fit_cliques(made, scale)
     made["sources"]["cliques"] = "fitted to clustering, by generating"
+    return _with_classes(made, scale, seen, by_neighbours=True)
+
+
+def fit_classes(statistics: Mapping[str, Any], pairs: int) -> dict[str, Any]:
+    """The statistics, whose cliques are known, with ``labels.purity`` and ``features.signal`` fitted.
+
+    Here ``labels.told`` is of the vertices of the test set, and told is what their communities tell.
+
+    Args:
+        pairs: a larger graph is fitted on a smaller one with so many links. In it communities are smaller, and fewer
+            of the links stay inside.
+    """
+    made = {**statistics, "sources": dict(statistics.get("sources", {}))}
+    scale = _fit_scale(made, pairs)
+    plan, _ = plan_of(made, scale)
+    seen = make_skeleton(plan, np, chunk=1 << 22) if made.get("labels") else None
+    return _with_classes(made, scale, seen, by_neighbours=False)
+
+
+def _fit_scale(statistics: Mapping[str, Any], pairs: int) -> float:
+    return min(1.0, pairs / max(sum(d * c for d, c in statistics["degrees"]) // 2, 1))
+
+
+def _with_classes(made: dict[str, Any], scale: float, seen: Any, *, by_neighbours: bool) -> dict[str, Any]:
     if made.get("labels"):
-        made["labels"] = {**made["labels"], "purity": _fit_purity(made, scale, seen)}
-        made["sources"]["labels.purity"] = "fitted to labels.homophily, by generating"
+        if made["labels"].get("told") is None:
+            purity: Any = _fit_purity(made, scale, seen)
+            source = "fitted to labels.homophily, by generating"
+        else:
+            purity = _Purities(made, scale, seen, by_neighbours=by_neighbours).fitted()
+            source = "fitted to labels.homophily and labels.told, by generating"
+        made["labels"] = {**made["labels"], "purity": purity}
+        made["sources"]["labels.purity"] = source
     if made.get("features"):
         made["features"] = {**made["features"], "signal": _fit_signal(made)}
         made["sources"]["features.signal"] = "fitted to features.accuracy, by generating"
@@ -225,7 +258,27 @@ def _labels(graph: Graph, links: Skeleton, dst: np.ndarray) -> dict[str, Any] | 
     known = (label[dst] >= 0) & (label[links.indices] >= 0)
     same = label[dst] == label[links.indices]
     homophily = float(same[known].mean()) if known.any() else 1 / len(sizes)
-    return {"sizes": sizes.tolist(), "homophily": round(homophily, 6)}
+    told = _told_by_neighbours(dst[known], label[links.indices][known], label)
+    return {"sizes": sizes.tolist(), "homophily": round(homophily, 6), "told": round(told, 6)}
+
+
+def _told_by_neighbours(dst: np.ndarray, theirs: np.ndarray, label: np.ndarray) -> float:
+    """Share of the vertices with neighbours whose label most of these have, in part where several labels lead.
+
+    Args:
+        dst, theirs: for each neighbour, the vertex that has it, and its label.
+    """
+    if not len(dst):
+        return 1.0
+    classes = int(label.max()) + 1
+    keys, counts = np.unique(dst * classes + theirs, return_counts=True)
+    vertex = keys // classes
+    most = np.zeros(len(label), dtype=np.int64)
+    np.maximum.at(most, vertex, counts)
+    leads = counts == most[vertex]
+    leaders = np.bincount(vertex[leads], minlength=len(label))
+    own = vertex[leads & (keys % classes == label[vertex])]
+    return float((1 / leaders[own]).sum() / np.count_nonzero(most))
 
 
 def _features(graph: Graph) -> dict[str, Any] | None:
@@ -321,7 +374,7 @@ def _fit_purity(statistics: Mapping[str, Any], scale: float, made: Any) -> int:
     """A link is within a class if both ends follow their communities and these agree, or by chance."""
     plan, _ = plan_of(statistics, scale)
     sizes = np.array(statistics["labels"]["sizes"], dtype=np.int64)
-    of_vertex = community_classes(plan, sizes)[made.small]
+    of_vertex = nodes.community_classes(plan, sizes)[made.small]
     low, high = made.pairs >> plan.bits, made.pairs & ((1 << plan.bits) - 1)
     agree = float((of_vertex[low] == of_vertex[high]).mean()) if len(low) else 0.0
     chance = float(((sizes / sizes.sum()) ** 2).sum())
@@ -329,6 +382,107 @@ def _fit_purity(statistics: Mapping[str, Any], scale: float, made: Any) -> int:
         return ONE
     share = (statistics["labels"]["homophily"] - chance) / (agree - chance)
     return round(ONE * min(max(share, 0.0), 1.0) ** 0.5)
+
+
+class _Purities:
+    """Purity by octave of degree such that a twin has the homophily and the share of told labels asked for.
+
+    Vertices that do not follow their communities take links out of classes, the more the higher their degrees. So two
+    numbers are free: how many there are, which ``told`` decides, and how much rarer they are among high degrees, which
+    the homophily decides. The odds of purity change by the same factor from octave to octave.
+
+    Args:
+        statistics: with the homophily and the share that is told.
+        scale: at which ``made``, the skeleton, was generated.
+        by_neighbours: told is what most neighbours say, over all vertices; else what the community says, over the
+            vertices of the test set.
+    """
+
+    def __init__(
+        self, statistics: Mapping[str, Any], scale: float, made: Any, *, by_neighbours: bool
+    ) -> None:
+        self.by_neighbours = by_neighbours
+        self.homophily, self.told = (float(statistics["labels"][key]) for key in ("homophily", "told"))
+        self.sizes = np.array(statistics["labels"]["sizes"], dtype=np.int64)
+        self.octaves = len(statistics["mixing"])
+        self.plan, kept = plan_of(statistics, scale)
+        self.ids = np.arange(self.plan.num_nodes)  # the label of a rank does not depend on its id
+        self.small = made.small
+        self.low, self.high = made.pairs >> self.plan.bits, made.pairs & ((1 << self.plan.bits) - 1)
+        self.look = nodes.community_classes(self.plan, self.sizes)[self.small]
+        octave = np.repeat(octave_of(self.plan.degrees), self.plan.counts)
+        agree = self.look[self.low] == self.look[self.high]
+        place = octave[self.low] * self.octaves + octave[self.high]
+        shape = self.octaves, self.octaves
+        self.linked = np.bincount(place, minlength=self.octaves**2).reshape(shape)
+        self.agreeing = np.bincount(place[agree], minlength=self.octaves**2).reshape(shape)
+        self.asked = np.arange(self.plan.num_nodes)
+        training = statistics.get("training")
+        if by_neighbours:
+            self.asked = np.unique(np.concatenate([self.low, self.high]))
+        elif training and training["test"]:
+            total = int(statistics["num_nodes"])
+            self.asked = nodes.splits(
+                self.plan, self.small, self.ids, training, kept, total, np, chunk=1 << 22
+            )["test"]
+        self.counts = np.bincount(octave[self.asked], minlength=self.octaves)
+
+    def fitted(self) -> list[int]:
+        """Purities in 1/ONE. Where the structure leaves no room for both, the share of told labels comes first."""
+        told, homophily = self.told, self.homophily
+        best: tuple[float, list[int]] | None = None
+        for _ in range(LABEL_TURNS):
+            found = np.rint(ONE * self._solved(told, homophily)).astype(np.int64).tolist()
+            got_told, got_homophily = self._generated(found)
+            off = abs(got_told - self.told) + min(abs(got_homophily - self.homophily), 0.2)
+            if best is None or off < best[0]:
+                best = off, found
+            told = min(max(told + self.told - got_told, 0.0), 1.0)
+            homophily = min(max(homophily + self.homophily - got_homophily, 0.0), 1.0)
+        assert best is not None
+        return best[1]
+
+    def _solved(self, told: float, homophily: float) -> np.ndarray:
+        """Purities that have both in expectation, with the least change from octave to octave that does it."""
+        low, high = -STEEPEST, STEEPEST
+        for _ in range(20):
+            middle = (low + high) / 2
+            pure = self._with_slope(middle, told)
+            low, high = (middle, high) if self._expected(pure) < homophily else (low, middle)
+        return self._with_slope(high, told)
+
+    def _with_slope(self, slope: float, told: float) -> np.ndarray:
+        octaves = np.arange(self.octaves)
+        mistaken = nodes.mistaken(self.sizes)
+        total = max(int(self.counts.sum()), 1)
+
+        def purity(level: float) -> np.ndarray:
+            return 0.5 * (1 + np.tanh((slope * octaves + level) / 2))
+
+        low, high = -60.0 - abs(slope) * self.octaves, 60.0 + abs(slope) * self.octaves
+        for _ in range(50):
+            level = (low + high) / 2
+            pure = purity(level)
+            got = float((self.counts * (pure + (1 - pure) * mistaken)).sum()) / total
+            low, high = (level, high) if got < told else (low, level)
+        return purity(high)
+
+    def _expected(self, pure: np.ndarray) -> float:
+        chance = float(((self.sizes / self.sizes.sum()) ** 2).sum())
+        both = np.outer(pure, pure)
+        expected: float = (self.agreeing * both + self.linked * (1 - both) * chance).sum()
+        return expected / max(int(self.linked.sum()), 1)
+
+    def _generated(self, purity: list[int]) -> tuple[float, float]:
+        """``(told, homophily)`` of the skeleton with labels of these purities."""
+        label = nodes.labels(self.plan, self.small, self.ids, self.sizes, purity, np, chunk=1 << 22)
+        same = label[self.low] == label[self.high]
+        homophily = float(same.mean()) if len(same) else 1.0
+        if not self.by_neighbours:
+            told = label[self.asked] == self.look[self.asked]
+            return float(told.mean()) if len(told) else 1.0, homophily
+        dst, src = np.concatenate([self.low, self.high]), np.concatenate([self.high, self.low])
+        return _told_by_neighbours(dst, label[src], label), homophily
 
 
 def _fit_signal(statistics: Mapping[str, Any]) -> int:
@@ -340,17 +494,30 @@ def _fit_signal(statistics: Mapping[str, Any]) -> int:
     sizes = np.array(labels["sizes"], dtype=np.int64)
     # As many vertices of each class as it has by size, in an order without structure.
     ends = np.cumsum(sizes) / sizes.sum()
-    count = _SEPARABLE
+    # Centroids of few vertices are blurred, which a signal that is too strong would make good.
+    count = _SEPARABLE if isinstance(labels["purity"], int) else 4 * _SEPARABLE
     drawn = np.searchsorted(ends, (np.arange(count) * 0.6180339887498949) % 1.0, side="right")
     drawn = np.minimum(drawn, len(sizes) - 1).astype(np.int64)
+    label = drawn if isinstance(labels["purity"], int) else _mislabelled(drawn, statistics)
     backend = CpuBackend()
     columns = int(statistics["features"]["count"])
     low, high = 0, 256
     while low < high:
         middle = (low + high) // 2
         rows = backend.features(drawn, len(sizes), columns, 0, signal=middle)
-        if _centroid_accuracy(rows, drawn) >= aim:
+        if _centroid_accuracy(rows, label) >= aim:
             high = middle
         else:
             low = middle + 1
     return low
+
+
+def _mislabelled(look: np.ndarray, statistics: Mapping[str, Any]) -> np.ndarray:
+    """Labels of vertices that look like ``look``, of which as many are others as in the graph."""
+    sizes = np.array(statistics["labels"]["sizes"], dtype=np.int64)
+    table = np.array(statistics["degrees"], dtype=np.int64)
+    pure = np.array(statistics["labels"]["purity"])[octave_of(table[:, 0])]
+    share = float((pure * table[:, 1]).sum()) / max(int(table[:, 1].sum()), 1) / ONE
+    place, step, chance = (bits(np, 0, stream, 0, len(look), 31) for stream in range(3))
+    other = nodes.confused(look, sizes, place >> 1, step, np)
+    return np.where(chance < share * 2**31, look, other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,11 @@ from gnnsample_lab.graph.csc import rows_of
 from gnnsample_lab.graph.twins.plan import ONE, Plan, octave_of
 from gnnsample_lab.graph.twins.words import bits
 
-_PURE, _CLASS, _TRAIN, _ORDER = 910, 911, 912, 913
+_PURE, _CLASS, _TRAIN, _ORDER, _PLACE, _STEP = 910, 911, 912, 913, 914, 915
+_CIRCLE = 32
+"""Bits of the circle on which classes lie, each an arc as long as the class is large."""
+_NEAR = 4
+"""Classes that one is confused with lie within 2**-_NEAR of the circle on either side."""
 
 
 def community_classes(plan: Plan, sizes: np.ndarray) -> np.ndarray:
@@ -35,20 +39,78 @@ def community_classes(plan: Plan, sizes: np.ndarray) -> np.ndarray:
     return out
 
 
-def labels(plan: Plan, small: Any, ids: Any, sizes: np.ndarray, purity: int, xp: Any, chunk: int) -> Any:
-    """int64[N] by vertex id: its community's class with probability ``purity``, else any class by size."""
+def labels(
+    plan: Plan, small: Any, ids: Any, sizes: np.ndarray, purity: int | Sequence[int], xp: Any, chunk: int
+) -> Any:
+    """int64[N] by vertex id: its community's class with probability ``purity``, else another.
+
+    Args:
+        purity: of all vertices, and others have any class by size; or by octave of degree, and others have one of the
+            few that theirs is confused with (:func:`confused`).
+    """
     of_small = xp.asarray(community_classes(plan, sizes))
-    ends = np.cumsum(sizes)
-    ends = xp.asarray(np.array([int(e) * (1 << 32) // int(ends[-1]) for e in ends], dtype=np.int64))
+    even = isinstance(purity, int)
+    ends = xp.asarray(_ends(sizes))
     out = xp.empty(plan.num_nodes, dtype=np.int64)
+    pure = xp.asarray(np.full(1, purity) if even else np.array(purity)[octave_of(plan.degrees)])
+    offsets = xp.asarray(np.concatenate([[0], np.cumsum(plan.counts)]))
     for start in range(0, plan.num_nodes, chunk):
         stop = min(start + chunk, plan.num_nodes)
-        any_class = xp.searchsorted(ends, bits(xp, plan.seed, _CLASS, start, stop, 32), side="right")
-        pure = bits(xp, plan.seed, _PURE, start, stop, 16) < purity
-        out[ids[start:stop]] = xp.where(
-            pure, of_small[small[start:stop]], xp.minimum(any_class, len(sizes) - 1)
-        )
+        own = of_small[small[start:stop]]
+        if even:
+            drawn = xp.searchsorted(ends, bits(xp, plan.seed, _CLASS, start, stop, _CIRCLE), side="right")
+            other, chance = xp.minimum(drawn, len(sizes) - 1), pure
+        else:
+            place = bits(xp, plan.seed, _PLACE, start, stop, 30)
+            other = confused(own, sizes, place, bits(xp, plan.seed, _STEP, start, stop, 31), xp)
+            chance = pure[rows_of(offsets, start, stop)]
+        out[ids[start:stop]] = xp.where(bits(xp, plan.seed, _PURE, start, stop, 16) < chance, own, other)
     return out
+
+
+def looks(plan: Plan, small: Any, ids: Any, sizes: np.ndarray, xp: Any, chunk: int) -> Any:
+    """int64[N] by vertex id: the class of its community, which its features follow whatever its label."""
+    of_small = xp.asarray(community_classes(plan, sizes))
+    out = xp.empty(plan.num_nodes, dtype=np.int64)
+    for start in range(0, plan.num_nodes, chunk):
+        out[ids[start : start + chunk]] = of_small[small[start : start + chunk]]
+    return out
+
+
+def confused(own: Any, sizes: np.ndarray, place: Any, step: Any, xp: Any) -> Any:
+    """int64: a class that each class ``own`` is confused with.
+
+    Classes are arcs of a circle. A place in the own arc (``place``, 30 bits) is moved, either way, by a step (``step``,
+    31 bits) that leaves every arc, and the step's length varies little: so few classes are reached. A step that does
+    not depend on the place keeps the sizes of the classes. A class of almost half the vertices cannot be left so; then
+    the step has any length, and the class drawn may be the own one.
+    """
+    length, away, width = _step(sizes)
+    ends = _ends(sizes)
+    first, arc = xp.asarray(ends - length), xp.asarray(length)
+    at = first[own] + (place * arc[own] >> 30)
+    far = away + ((step >> 1) * width >> 30)
+    at = xp.where(step & 1 == 1, at + far, at - far) & ((1 << _CIRCLE) - 1)
+    return xp.minimum(xp.searchsorted(xp.asarray(ends), at, side="right"), len(sizes) - 1)
+
+
+def mistaken(sizes: np.ndarray) -> float:
+    """The chance that the class drawn by :func:`confused` is the own one all the same."""
+    length, away, _width = _step(sizes)
+    return 0.0 if away else float(((length / 2.0**_CIRCLE) ** 2).sum())
+
+
+def _ends(sizes: np.ndarray) -> np.ndarray:
+    """int64[C]: where the arc of each class ends."""
+    ends = np.cumsum(sizes)
+    return np.array([int(e) * (1 << _CIRCLE) // int(ends[-1]) for e in ends], dtype=np.int64)
+
+
+def _step(sizes: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """``(length of the arcs, shortest step, by how much it may be longer)``."""
+    length = np.diff(_ends(sizes), prepend=np.int64(0))
+    most, width = int(length.max()), 1 << _CIRCLE - _NEAR
+    return (length, most, width) if 2 * most + width <= 1 << _CIRCLE else (length, 0, 1 << _CIRCLE)
 
 
 def splits(
@@ -95,12 +157,16 @@ def splits(
     if wanted["train"]:
         result["train"] = xp.sort(ids[keys[: wanted["train"]]].astype(np.int64))
     rest = keys[wanted["train"] :]
+    if training.get("ranked") and wanted["valid"]:
+        # Validation vertices follow the training vertices in the order that chose these.
+        result["valid"] = xp.sort(ids[rest[: wanted["valid"]]].astype(np.int64))
+        rest = rest[len(result["valid"]) :]
     u = bits(xp, plan.seed, _ORDER, 0, len(rest), 62 - plan.bits)
     rest = u << plan.bits | rest
     rest.sort()
     rest &= (1 << plan.bits) - 1
     at = 0
-    for name in ("valid", "test"):
+    for name in [name for name in ("valid", "test") if name not in result]:
         part = rest[at : at + wanted[name]]
         at += len(part)
         if len(part):

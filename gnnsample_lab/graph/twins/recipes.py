@@ -6,7 +6,8 @@ has published is assumed: the middle of five real graphs (Epinions, ogbl-ddi, MU
 form that grows with the graph. Nothing is sampled here. *Knobs* are the numbers of a recipe that may be fitted to
 published samples; ``gnnsample_lab.bench.suites.twins.fitting`` does that and stores them beside the statistics.
 
-``python -m gnnsample_lab.graph.twins.recipes [name ...]`` writes ``data/twins/<name>.json``.
+``python -m gnnsample_lab.graph.twins.recipes [name ...]`` writes ``data/twins/<name>.json``; with ``--labels`` it keeps
+the edges that these files give, and fits labels and features anew.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import shown
+from gnnsample_lab.checks import real, shown
 from gnnsample_lab.files import read_json
 from gnnsample_lab.graph import catalogue
 from gnnsample_lab.graph.twins.facts import RECIPES, Law, Recipe
@@ -32,7 +33,7 @@ from gnnsample_lab.graph.twins.families import (
     degree_table,
     table_of,
 )
-from gnnsample_lab.graph.twins.measure import CLIQUE_SHARE, fit
+from gnnsample_lab.graph.twins.measure import CLIQUE_SHARE, fit, fit_classes
 from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, octave_of, role_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, check_statistics
 from gnnsample_lab.graph.twins.twin import twin_statistics
@@ -53,6 +54,8 @@ KNOBS = {"inside_small": 0.55, "inside_large": 0.65, "corner": 1.0, "leak": 0.0}
 """Inside shares are 0.40 to 0.71 and 0.43 to 0.87 in the five."""
 CLIQUE_SMALL, CLIQUE_LARGE = 0.07, 0.04
 """How much more of the triangles than of the links lie within communities, in the five on average."""
+LABEL_PAIRS = 20_000_000
+"""Labels of a larger graph are fitted on a smaller one of so many links."""
 _OF_FIVE = "assumed: the middle of five real graphs"
 
 
@@ -76,19 +79,52 @@ def build(
     recipe, entry = RECIPES[name], catalogue.entry(name)
     given = {key: {"value": value, "source": _OF_FIVE} for key, value in KNOBS.items()}
     given |= {k: {"value": v, "source": recipe.sources.get(k, "assumed")} for k, v in recipe.knobs.items()}
-    known = {*given, "gini", "spread_in", "spread_out", "together"}
+    known = {*given, "gini", "spread_in", "spread_out", "together", "told"}
     for key, value in (knobs or {}).items():
         if key not in known:
             raise ValueError(f"knob {shown(key)} of {name} is none of {', '.join(sorted(known))}")
         given[key] = dict(value)
     made = _made(name, recipe, entry, given)
-    if kept is None:
+    if kept is not None:
+        made["cliques"] = list(kept["cliques"])
+        for part, key in (("labels", "purity"), ("features", "signal")):
+            if made[part]:
+                made[part] = {**made[part], key: kept[part][key]}
+        return made
+    if "told" not in given:
         return fit(made)
-    made["cliques"] = list(kept["cliques"])
-    for part, key in (("labels", "purity"), ("features", "signal")):
-        if made[part]:
-            made[part] = {**made[part], key: kept[part][key]}
-    return made
+    bare = fit({**made, "labels": None, "features": None})
+    return _with_classes({**bare, "labels": made["labels"], "features": made["features"]})
+
+
+def relabelled(name: str, told: float | None = None) -> dict[str, Any]:
+    """The stored statistics of a twin whose labels and features, and not its edges, are made anew from its recipe.
+
+    Args:
+        name: of a twin whose recipe has the knob ``told``.
+        told: another value of it. Accuracies rise with it, by nearly as much.
+
+    Raises:
+        ValueError: no twin has this name, or its recipe not the knob.
+    """
+    kept = stored(name)
+    if name not in RECIPES or "told" not in RECIPES[name].knobs:
+        raise ValueError(f"name {shown(name)} has no knob 'told': its labels follow its homophily alone")
+    knobs = _fitted_knobs(kept)
+    if told is not None:
+        knobs["told"] = {"value": real("told", told, 0, 1), "source": "assumed: chosen"}
+    made = build(name, knobs, kept)
+    parts = ("labels", "features", "training")
+    owned = {k: v for k, v in made["sources"].items() if k.split(".")[0] in parts}
+    knobs = {**kept["knobs"], "told": made["knobs"]["told"]}
+    return _with_classes({
+        **kept, **{key: made[key] for key in parts}, "sources": dict(sorted({**kept["sources"], **owned}.items())),
+        "knobs": dict(sorted(knobs.items())),
+    })  # fmt: skip
+
+
+def _with_classes(made: Mapping[str, Any]) -> dict[str, Any]:
+    return fit_classes(made, LABEL_PAIRS)
 
 
 def twins() -> list[str]:
@@ -135,6 +171,8 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
         made["labels"] = {
             "sizes": class_sizes(n, entry["num_classes"]), "homophily": recipe.homophily,
         }  # fmt: skip
+        if "told" in knobs:
+            made["labels"]["told"] = knobs["told"]
     if entry["num_features"]:
         made["features"] = {"count": entry["num_features"], "accuracy": recipe.accuracy}
     if entry["num_train"]:
@@ -144,6 +182,8 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
             "by_community": region(parts, n, knobs["corner"], knobs["leak"]) if knobs["corner"] < 1 else None,
             "by_degree": reads or training_by_degree(degrees, entry["num_train"], recipe.train_degree),
         }  # fmt: skip
+        if recipe.valid_ranked:
+            made["training"]["ranked"] = True
     for key, value in given.items():
         sources[_OF_KNOB.get(key, f"communities.{key}")] = value["source"]
     sources.setdefault(
@@ -172,7 +212,7 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
 _OF_KNOB = {
     "gini": "degrees", "spread_in": "degrees.in", "spread_out": "degrees.out", "together": "degrees.together",
     "corner": "training.by_community",
-    "leak": "training.leak",
+    "leak": "training.leak", "told": "labels.told",
 }  # fmt: skip
 
 
@@ -573,19 +613,24 @@ def write(name: str, statistics: Mapping[str, Any]) -> Path:
 def rebuilt(name: str) -> dict[str, Any]:
     """The statistics that the recipe gives with the knobs that are stored, where any were fitted."""
     try:
-        kept = stored(name).get("knobs", {})
+        fitted = _fitted_knobs(stored(name))
     except (FileNotFoundError, ValueError):
-        kept = {}
-    fitted = {key: value for key, value in kept.items() if value["source"].startswith("fitted to ")}
+        fitted = {}
     return build(name, fitted)
+
+
+def _fitted_knobs(kept: Mapping[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in kept.get("knobs", {}).items() if v["source"].startswith("fitted to ")}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write ``data/twins``; graphs that are measured are read from the data root."""
     parser = argparse.ArgumentParser(prog="recipes", description=main.__doc__)
     parser.add_argument("names", nargs="*", help="twins; all by default")
-    for name in parser.parse_args(arguments).names or twins():
-        path = write(name, rebuilt(name))
+    parser.add_argument("--labels", action="store_true", help="keep the edges: fit labels and features anew")
+    given = parser.parse_args(arguments)
+    for name in given.names or twins():
+        path = write(name, relabelled(name) if given.labels else rebuilt(name))
         print(f"{path}: {path.stat().st_size:,} bytes", flush=True)
 
 

@@ -20,11 +20,15 @@
                           but by group, ``towards`` (links one way from a group to a group) and, where they are known,
                           ``both`` (ends of links both ways, by the groups at both ends). Without ``mutual`` all pairs
                           are linked both ways alike, and in-shares are of links that go one way
-``labels``                ``sizes`` of the classes, ``homophily`` (share of links within one), ``purity`` (fitted)
+``labels``                ``sizes`` of the classes, ``homophily`` (share of links within one), ``told`` (optional: share
+                          of the vertices whose label those around them tell), ``purity`` (fitted: share of the vertices
+                          that have their community's class; by octave of degree where ``told`` is known, and then
+                          features are the community's too)
 ``features``              ``count``, ``accuracy`` of the nearest class centroid, ``signal`` (fitted)
 ``weights``               65 quantiles of the edge weights
 ``training``              ``train``, ``valid``, ``test``: vertices; ``by_community``, ``by_degree``: how likely a vertex
-                          of a small community, of an octave of degree, is in the training set
+                          of a small community, of an octave of degree, is in the training set; ``ranked`` (optional):
+                          the validation set follows the training set in that order, else it is drawn from the rest
 ``sources``               where each parameter comes from, in words
 ========================  =======================================================================================
 
@@ -34,7 +38,7 @@ None where the graph has none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -232,7 +236,13 @@ def _check_labels(value: Any, small: int, groups: int) -> None:
     sizes = _integers(value, "sizes", (None,), 0, _MAX)
     if not sizes.sum():
         raise _fail("sizes", "sizes of classes, not all 0", value.get("sizes"))
-    _whole(value, "purity", 0, ONE)
+    told = value.get("told", 0.0)
+    if isinstance(told, bool) or not isinstance(told, (int, float)) or not 0 <= told <= 1:
+        raise _fail("told", "a number from 0 to 1", told)
+    if isinstance(value.get("purity"), Sequence) and not isinstance(value["purity"], str):
+        _integers(value, "purity", (groups,), 0, ONE)
+    else:
+        _whole(value, "purity", 0, ONE)
 
 
 def _check_features(value: Any, small: int, groups: int) -> None:
@@ -251,6 +261,8 @@ def _check_training(value: Any, small: int, groups: int) -> None:
     value = _mapping("training", value)
     for key in ("train", "valid", "test"):
         _whole(value, key, 0, _MAX)
+    if not isinstance(value.get("ranked", False), bool):
+        raise _fail("ranked", "True or False", value["ranked"])
     if value.get("by_community") is not None:
         _integers(value, "by_community", (small,), 0, ONE)
     if value.get("by_degree") is not None:

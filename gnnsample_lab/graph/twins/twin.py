@@ -125,13 +125,16 @@ def _generate(
     chunk = max(1 << 20, min(n, 1 << 24)) if xp is np else 1 << 26
     made = skeleton(plan, xp, chunk)
     ids = vertex_ids(plan, xp, chunk)
-    label = feat = None
+    label = look = feat = None
     splits: dict[str, Any] = {}
     classes = 0
     if statistics.get("labels") and n:
         sizes = np.array(statistics["labels"]["sizes"], dtype=np.int64)
         classes = len(sizes)
-        label = nodes.labels(plan, made.small, ids, sizes, int(statistics["labels"]["purity"]), xp, chunk)
+        purity = statistics["labels"]["purity"]
+        label = nodes.labels(plan, made.small, ids, sizes, purity, xp, chunk)
+        if with_features:
+            look = label if isinstance(purity, int) else nodes.looks(plan, made.small, ids, sizes, xp, chunk)
     if statistics.get("training") and n:
         splits = nodes.splits(
             plan, made.small, ids, statistics["training"], kept, int(statistics["num_nodes"]), xp, chunk
@@ -145,7 +148,7 @@ def _generate(
     del pairs, ids, group, edges
     if with_features:
         backend = synthetic.backend_of(xp)
-        of_vertex = xp.zeros(n, dtype=np.int64) if label is None else label
+        of_vertex = xp.zeros(n, dtype=np.int64) if look is None else look
         feat = backend.features(
             of_vertex, max(classes, 1), int(statistics["features"]["count"]), plan.seed,
             signal=int(statistics["features"]["signal"]),
