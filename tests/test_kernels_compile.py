@@ -1,9 +1,10 @@
 """Every kernel compiles for sm_70 to sm_120, on a machine without a GPU.
 
 A source has up to a few hundred variants, at a second or more each and architecture. So the oldest and the newest
-architecture, where support ends, get the fewest variants that hold every macro value; those between take turns.
-``LAB_ALL_VARIANTS=1`` compiles every variant for every one (hours). What has compiled once is remembered in
-pytest's cache by the hash of source, options and compiler.
+architecture, where support ends and every branch on the architecture is taken, get the fewest variants that hold every
+macro value. Those between take turns at them, and wait for ``make test-all``. ``LAB_ALL_VARIANTS=1`` compiles every
+variant for every one (hours). What has compiled once is remembered in pytest's cache by the hash of source, options and
+compiler.
 """
 
 from __future__ import annotations
@@ -76,7 +77,15 @@ def test_there_are_kernels() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda number: f"sm_{number}")
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        pytest.param(
+            number, marks=[] if number in (OLDEST, NEWEST) else [pytest.mark.exhaustive], id=f"sm_{number}"
+        )
+        for number in ARCHITECTURES
+    ],
+)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
 def test_kernels_compile(source: Path, architecture: int, nvrtc: Nvrtc, pytestconfig: pytest.Config) -> None:
     assert architecture in nvrtc.architectures
