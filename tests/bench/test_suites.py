@@ -264,7 +264,7 @@ def test_the_explorers_suite_sets_values_that_controls_allow(monkeypatch) -> Non
         explorer.close()
 
 
-@pytest.mark.slow  # twelve explorers compile what they draw with
+@pytest.mark.exhaustive  # twelve explorers compile what they draw with; their own tests move every control
 def test_the_explorers_suite_runs() -> None:
     record = runner.run("explorers", quick=True, graphs=["arxiv-like@0.1"])
     from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES

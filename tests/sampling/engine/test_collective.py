@@ -141,7 +141,7 @@ def test_an_index_where_sharing_pays():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
 @pytest.mark.parametrize("app", APPS, ids=NAMES)
 def test_kernels_link(app, arch):
     if problem := link.missing():

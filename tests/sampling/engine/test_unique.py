@@ -102,7 +102,7 @@ def test_memory_of_a_set(width, id_bytes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
 @pytest.mark.parametrize("global_table", [0, 1])
 def test_kernels_link(arch, global_table):
     if problem := link.missing():
