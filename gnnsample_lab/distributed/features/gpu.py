@@ -210,7 +210,7 @@ class GpuEngine:
         def count() -> tuple[Tally, float, dict[str, float]]:
             end.synchronize()
             counted.order()
-            found = np.append(counts.get(), 0).astype(np.int64)
+            found = counts.get().astype(np.int64)
             rows, sectors = (np.append(found[k * (parts + 1) :][: parts + 1], 0) for k in (0, 1))
             lines = int(found[2 * (parts + 1)])
             tally = Tally(rows, sectors, lines, read.get().astype(np.int64))
