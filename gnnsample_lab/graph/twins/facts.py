@@ -37,8 +37,8 @@ class Recipe:
         train_degree: mean degree of the training vertices over that of all; None for any vertex.
         train_reads: only vertices with in-neighbours train.
         knobs: of :data:`KNOBS`, where this graph's are others; and ``gini``, ``spread_in``, ``spread_out``,
-            ``together``, and ``told``: share of the test set whose labels their communities tell. GNNs learn a little
-            less than that.
+            ``together``, ``clique_share``, ``clique_small``, ``clique_large``, and ``told``: share of the test set
+            whose labels their communities tell. GNNs learn a little less than that.
     """
 
     sources: Mapping[str, str]
@@ -262,14 +262,14 @@ RECIPES: dict[str, Recipe] = {
         ),
     ),
     "uk-like": Recipe(
-        pairs=2_372_000_000, average=0.6, into=Law(1.7, 1_000_000), out=Law(1.1, 20_000), together=0.3,
+        pairs=2_695_600_000, average=0.6, into=Law(1.7, 1_000_000), out=Law(1.1, 20_000), together=0.3,
         homophily=0.6, accuracy=0.6, train_reads=True, knobs={"inside_small": 0.75, "inside_large": 0.9},
         sources=_sources(
-            num_edges="published: LAW, arcs; assumed: a quarter of the links goes both ways",
+            num_edges="published: LAW, arcs; assumed: a tenth of the links goes both ways",
             degrees="assumed: lognormal in both directions, spreads 1.7 and 1.1; highest degrees 1,000,000 "
             "and 20,000",
             clustering="assumed: 0.6, as web graphs have it",
-            direction="assumed: a quarter of the links goes both ways; shares as the degrees",
+            direction="assumed: a tenth of the links goes both ways; shares as the degrees",
             inside_small="assumed: most links of a page stay on its host",
             inside_large="assumed: most links of a page stay near",
             labels__homophily=_LEARNT, features__accuracy=_ACCURACY,

@@ -13,6 +13,7 @@ from gnnsample_lab.graph.edgewise.backend_cpu import CpuBackend
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.structure import Skeleton, clustering, communities, skeleton, triangle_sides
 from gnnsample_lab.graph.twins import nodes
+from gnnsample_lab.graph.twins.pairs import cliques_alone
 from gnnsample_lab.graph.twins.pairs import skeleton as make_skeleton
 from gnnsample_lab.graph.twins.plan import BINS, ONE, ROLES, bin_of, octave_of, role_of
 from gnnsample_lab.graph.twins.statistics import FORMAT, QUANTILES, WEIGHT_QUANTILES, plan_of
@@ -348,12 +349,15 @@ def _fit_cliques(statistics: Mapping[str, Any], scale: float) -> tuple[list[int]
     best: tuple[float, list[int], Any] | None = None
     for _ in range(FIT_TURNS if aim.any() else 1):
         tried = np.rint(ONE * asked).astype(np.int64).tolist()
-        plan, _ = plan_of({**statistics, "cliques": tried}, scale)
+        plan, kept = plan_of({**statistics, "cliques": tried}, scale)
         made = make_skeleton(plan, np, chunk=1 << 20)
         links = _as_skeleton(made.pairs, plan.num_nodes, plan.bits)
         bins = bin_of(links.degrees)
         weight = np.bincount(bins, minlength=BINS)
-        got = _by_bin(links.degrees, clustering(links))
+        local = clustering(links)
+        if scale < 1:
+            local = _at_full_size(local, links.degrees, plan, made, statistics["communities"]["size"], kept)
+        got = _by_bin(links.degrees, local)
         off = float((weight * np.abs(got - aim)).sum() + abs((weight * (got - aim)).sum()))
         if best is None or off < best[0]:
             best = off, tried, made
@@ -361,6 +365,21 @@ def _fit_cliques(statistics: Mapping[str, Any], scale: float) -> tuple[list[int]
         asked = np.clip(asked, 0, 1)
     assert best is not None
     return best[1], best[2]
+
+
+def _at_full_size(
+    local: np.ndarray, degrees: np.ndarray, plan: Any, made: Any, size: Any, kept: np.ndarray
+) -> np.ndarray:
+    """Clustering of a scaled twin's vertices, as it would be in the whole one.
+
+    Cliques are as large there. Other links close triangles by chance, as often as a community of as many links is
+    small: less often where communities had to shrink.
+    """
+    alone = _as_skeleton(cliques_alone(plan, np, chunk=1 << 20), plan.num_nodes, plan.bits)
+    corners = alone.degrees * (alone.degrees - 1.0)
+    of_cliques = clustering(alone) * corners / np.maximum(degrees * (degrees - 1.0), 1)
+    shrunk = np.minimum(plan.size / np.maximum(np.array(size)[kept], 1), 1.0)[made.small]
+    return of_cliques + np.maximum(local - of_cliques, 0) * shrunk  # type: ignore[no-any-return]
 
 
 def _as_skeleton(pairs: np.ndarray, n: int, bits: int) -> Skeleton:

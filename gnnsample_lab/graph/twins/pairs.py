@@ -13,7 +13,7 @@ Loops and links that exist already are no links: their half-edges go to the next
 that shares and mixing are those asked for after all steps, as far as the degrees allow. Where a plan says so, no step
 links groups that the mixing never links, unless half-edges are left that no other link would take: two vertices that
 nobody points to are then no neighbours, in cliques either. Links inside small communities also keep to what the mixing
-has left. Those of cliques do not: they would lose half of the triangles.
+has left. Those of cliques do not: they would lose a third of the triangles.
 
 The code runs on NumPy and CuPy alike and computes with integers only, so the skeleton is the same on both. Half-edges
 of a large graph are sorted in segments whose bounds depend on the plan alone.
@@ -70,6 +70,13 @@ def skeleton(plan: Plan, xp: Any, chunk: int = 1 << 24, segment: int = SEGMENT) 
     if plan.keeps_mixing:
         maker.rest()
     return Skeleton(maker.links.all(), maker.small, maker.group, int(maker.left.sum()))
+
+
+def cliques_alone(plan: Plan, xp: Any, chunk: int = 1 << 24) -> Any:
+    """int64, ascending: the pairs of :func:`skeleton` that cliques made."""
+    maker = _Maker(plan, xp, chunk, SEGMENT)
+    maker.cliques()
+    return maker.links.all()
 
 
 class _Links:

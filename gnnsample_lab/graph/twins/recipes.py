@@ -80,6 +80,7 @@ def build(
     given = {key: {"value": value, "source": _OF_FIVE} for key, value in KNOBS.items()}
     given |= {k: {"value": v, "source": recipe.sources.get(k, "assumed")} for k, v in recipe.knobs.items()}
     known = {*given, "gini", "spread_in", "spread_out", "together", "told"}
+    known |= {"clique_share", "clique_small", "clique_large"}
     for key, value in (knobs or {}).items():
         if key not in known:
             raise ValueError(f"knob {shown(key)} of {name} is none of {', '.join(sorted(known))}")
@@ -158,9 +159,10 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
     ):
         spectrum[place] = millionths / 1e6
     parts = communities(n, knobs)
+    share = round(ONE * knobs["clique_share"]) if "clique_share" in knobs else CLIQUE_SHARE
     made: dict[str, Any] = {
         "format": FORMAT, "name": name, "num_nodes": n, "num_edges": edges, "directed": bool(entry["directed"]),
-        "degrees": degrees, "clustering": [round(float(c), 6) for c in spectrum], "clique_share": CLIQUE_SHARE,
+        "degrees": degrees, "clustering": [round(float(c), 6) for c in spectrum], "clique_share": share,
         "communities": parts, "mixing": mixing(degrees, recipe.assortativity),
         "direction": None, "labels": None, "features": None, "weights": None, "training": None,
     }  # fmt: skip
@@ -199,7 +201,7 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
     sources.setdefault(
         "mixing", "assumed: links meet in proportion to degrees, as far as there are pairs of vertices"
     )
-    sources["clique_share"] = "assumed: the same for all graphs"
+    sources.setdefault("clique_share", "assumed: the same for all graphs")
     for key in ("direction", "labels", "features", "training"):
         if made[key] is None:
             for owned in [k for k in sources if k == key or k.startswith(key + ".")]:
@@ -211,7 +213,7 @@ def _made(name: str, recipe: Recipe, entry: Mapping[str, Any], given: Mapping[st
 
 _OF_KNOB = {
     "gini": "degrees", "spread_in": "degrees.in", "spread_out": "degrees.out", "together": "degrees.together",
-    "corner": "training.by_community",
+    "clique_share": "clique_share", "corner": "training.by_community",
     "leak": "training.leak", "told": "labels.told",
 }  # fmt: skip
 
@@ -432,6 +434,10 @@ def communities(n: int, knobs: Mapping[str, float]) -> dict[str, Any]:
     clique_small = min(knobs["inside_small"] + CLIQUE_SMALL, 0.98)
     clique_either = min(max(knobs["inside_large"] + CLIQUE_LARGE, clique_small), 0.995)
     clique_large = (clique_either - clique_small) / (1 - clique_small)
+    clique_small, clique_large = (
+        knobs.get("clique_small", clique_small),
+        knobs.get("clique_large", clique_large),
+    )
     return {
         "size": size.tolist(), "large": large.tolist(),
         "level": np.rint(ONE * np.clip(level, 0.02, 0.98)).astype(np.int64).tolist(),

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.graph.structure import clustering
+from gnnsample_lab.graph.twins import measure, recipes
 from gnnsample_lab.graph.twins.plan import ONE, ROLES, bin_of, octave_of, role_of, scaled_counts, scaled_sizes
 from gnnsample_lab.graph.twins.statistics import check_statistics, plan_of
 
@@ -144,6 +146,34 @@ def test_wrong_directions_are_refused_by_name(key, wrong):
 
 def test_roles_tell_vertices_without_links_of_a_direction():
     assert role_of([0, 1e-9, 0.24, 0.25, 0.5, 0.75, 1 - 1e-9, 1]).tolist() == [0, 1, 1, 2, 3, 4, 4, 5]
+
+
+def test_a_scaled_fit_tells_the_clustering_of_the_whole_graph():
+    """Communities that shrink close triangles by chance that the whole graph leaves open."""
+    n = 100_000
+    whole = recipes.communities(n, recipes.KNOBS)
+    sizes = [5000] * 20  # all larger than those that keep their size
+    parts = {**whole, "size": sizes, "inside_large": [ONE], "large": [0] * 20, "clustering": [ONE] * 20}
+    parts |= {"level": [ONE // 2] * 20, "inside": [round(0.9 * ONE)] * 20}
+    table = [[40, n]]
+    made = {
+        "format": 3, "num_nodes": n, "num_edges": 40 * n, "directed": False, "degrees": table,
+        "clustering": [0.1] * 64, "cliques": [round(0.1 * ONE)] * 64, "clique_share": ONE // 2, "communities": parts,
+        "mixing": recipes.mixing(table),
+    }  # fmt: skip
+    seen = []
+    for scale in (0.05, 1.0):
+        plan, kept = plan_of(check_statistics(made), scale)
+        drawn = measure.make_skeleton(plan, np)
+        links = measure._as_skeleton(drawn.pairs, plan.num_nodes, plan.bits)
+        local = clustering(links)
+        seen.append(
+            (local.mean(), measure._at_full_size(local, links.degrees, plan, drawn, sizes, kept).mean())
+        )
+    (small, expected), (real, same) = seen
+    assert same == pytest.approx(real, abs=1e-9)
+    assert small > real + 0.01
+    assert abs(expected - real) < abs(small - real) / 4
 
 
 def test_bins_and_groups_of_degrees():
