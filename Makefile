@@ -11,7 +11,7 @@ TESTS  ?= tests
 # What `make test` leaves to `make test-all`.
 SPARE  ?= and not exhaustive
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
-SPREAD := -n logical --maxprocesses 8 --dist loadfile
+SPREAD := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help lab test test-all lint types unit notebooks browser format clean

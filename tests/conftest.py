@@ -7,6 +7,7 @@ because there a skipped test would pass for a run one.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,7 +49,22 @@ def pytest_report_header() -> list[str]:
     ]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def weight(item: pytest.Item) -> int:
+    """How long a test takes, roughly: one marked ``slow``, or with ranks, as long as a hundred others."""
+    if item.get_closest_marker("gpu") or item.get_closest_marker("exhaustive"):
+        return 0
+    slow = item.get_closest_marker("slow") or "four_ranks" in getattr(item, "fixturenames", ())
+    return 100 if slow else 1
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):
+        # pytest-xdist hands out files in this order. The long ones come first: with one of them at the end, a worker
+        # would be busy for a minute or two while the others have nothing left.
+        weights = Counter[Path]()
+        for item in items:
+            weights[item.path] += weight(item)
+        items.sort(key=lambda item: (-weights[item.path], item.path))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     # LAB_REQUIRE_GPU=1 on a GPU host: a test that cannot use the GPU fails there and does not vanish.
     if marked and not os.environ.get("LAB_REQUIRE_GPU"):

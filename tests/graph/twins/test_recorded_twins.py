@@ -24,6 +24,7 @@ def cases():
         yield pytest.param(row, marks=marks, id=f"{row['graph']} x {row['scale']:g}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", list(cases()))
 def test_the_recorded_graph_is_made_again(row):
     made = lab.load(
