@@ -23,6 +23,8 @@ from tests.distributed.conftest import left_after, runs
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.slow  # ranks end with every failure
+
 LONG_S = 300
 """Longer than any of these tests may take."""
 

@@ -18,6 +18,8 @@ from tests.distributed.conftest import left_after
 
 torch = pytest.importorskip("torch")
 
+pytestmark = pytest.mark.slow  # each test starts its own ranks
+
 
 def test_run_gives_results_by_rank_and_leaves_nothing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -13,6 +13,7 @@ from tests.distributed.conftest import left_after
 
 pytest.importorskip("torch")
 manager = pytest.importorskip("jupyter_client.manager")
+pytestmark = pytest.mark.slow  # a kernel, and ranks of its own
 
 SETUP = """
 import os, time
