@@ -67,7 +67,9 @@ class Edges:
     ) -> None:
         self.plan, self.pairs, self.ids, self.group, self.xp, self.chunk = plan, pairs, ids, group, xp, chunk
         self.mask = (1 << plan.bits) - 1
-        self.scores = self.mutual = self.likely = None
+        self.scores: Any = None
+        self.mutual: Any = None
+        self.likely: Any = None
         self.before: dict[int, int] = {}
         self.factor, self.fill = 1 << 32, 0  # of chances, and of what they lack to 1; in 2**-32
         if direction is not None:

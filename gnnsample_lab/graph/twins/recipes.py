@@ -330,14 +330,14 @@ class _Joint:
         octave = octave_of(np.rint(self.degree).astype(np.int64))
         if self.alike:
             role = np.minimum((ROLES * self.share).astype(np.int64), ROLES - 1)
-            one_way = (self.share * self.degree, (1 - self.share) * self.degree)
+            ways = (self.share * self.degree, (1 - self.share) * self.degree)
         else:
             role = role_of(self.share)
-            one_way = (self.into - self.both, self.out - self.both)
+            ways = (self.into - self.both, self.out - self.both)
         group, count = octave * ROLES + role, octaves * ROLES
         held = [
             np.bincount(group, self.weight * x, count)[:count].reshape(octaves, ROLES)
-            for x in (np.ones_like(self.share), *one_way, self.both)
+            for x in (np.ones_like(self.share), *ways, self.both)
         ]
         for o in range(1, octaves):
             # Degrees beyond those that the laws reach take the roles of the octave below.
