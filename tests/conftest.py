@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -113,3 +114,38 @@ def drawn_graphs() -> dict[str, Any]:
         "clumsy": draw([(0, 0), (1, 0), (1, 0), (1, 0), (2, 1)], 5, "clumsy"),
         "complete": draw([(u, v) for u in range(6) for v in range(6) if u != v], 6, "complete"),
     }
+
+
+# ---- ranks on GPUs ----------------------------------------------------------------------------------------------
+
+
+def num_gpus() -> int:
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+@pytest.fixture
+def two_gpus() -> None:
+    """For tests that are marked ``gpu``: they are skipped where there is one alone."""
+    if num_gpus() < 2:
+        pytest.skip("needs two GPUs")
+
+
+@pytest.fixture(scope="session")
+def gpu_world() -> Iterator[Any]:
+    """Warm ranks on GPUs for all tests of a process, two of them where there are as many GPUs.
+
+    A call that does not end in 50 s ends the ranks and prints the stacks of both, before the test's own 60 s are over.
+    Any failure ends the ranks; the next test starts new ones. Tests in which a rank dies start their own.
+    """
+    from gnnsample_lab.distributed import Ranks
+
+    with Ranks(min(2, num_gpus()), device="cuda", timeout_s=50, collective_timeout_s=30) as ranks:
+        yield ranks
+
+
+@pytest.fixture
+def gpu_ranks(two_gpus: None, gpu_world: Any) -> Any:
+    """The two warm ranks on GPUs, each with one of its own."""
+    return gpu_world

@@ -24,15 +24,6 @@ def four_ranks() -> Iterator[Ranks]:
         yield ranks
 
 
-@pytest.fixture
-def two_gpus() -> None:
-    """For tests that are marked ``gpu``: they are skipped where there is one alone."""
-    import cupy
-
-    if cupy.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("needs two GPUs")
-
-
 def runs(pid: int) -> bool:
     """Whether the process is there and no zombie."""
     try:

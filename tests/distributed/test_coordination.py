@@ -78,6 +78,7 @@ def test_demo_refuses_bad_arguments(arguments: dict[str, Any], named: str) -> No
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.usefixtures("two_gpus")
 def test_the_order_decides_on_gpus_too() -> None:
     assert coordination.demo("central", ranks=2, device="cuda", timeout_s=60).passed

@@ -182,17 +182,19 @@ def test_sizes_are_rounded_up_to_whole_lines() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("way", ["auto", "symmetric", "ipc"])
-def test_two_gpus_read_each_other(two_gpus: None, way: str) -> None:
-    for result in lab.distributed.run(read_all, way, ranks=2, device="cuda", timeout_s=180):
+def test_two_gpus_read_each_other(gpu_ranks: Ranks, way: str) -> None:
+    for result in gpu_ranks.run(read_all, way):
         assert result["found"] == [True, True]
         assert result["way"] == (way if way != "auto" else "symmetric")
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("way", ["auto", "ipc"])
-def test_one_gpu_alone(way: str) -> None:
-    (result,) = lab.distributed.run(read_all, way, ranks=1, device="cuda", timeout_s=180)
+def test_one_gpu_alone(gpu_world: Ranks, way: str) -> None:
+    (result,) = gpu_world.run(read_all, way, world=1)
     assert (result["found"], result["way"]) == ([True], "ipc")
 
 
@@ -204,6 +206,7 @@ def wait_for_a_dead_peer(rank: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 def test_a_rank_that_dies_ends_the_run_on_gpus(two_gpus: None) -> None:
     began = time.monotonic()
     with pytest.raises(RankError) as caught:

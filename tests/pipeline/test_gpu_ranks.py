@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from tests.distributed.conftest import two_gpus  # noqa: F401
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
 QUICK: dict[str, Any] = {
     "system": "gnnlab", "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cuda",
@@ -18,23 +18,27 @@ QUICK: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("two_gpus")
+@pytest.fixture(autouse=True)
+def late_ranks_show_their_stacks(monkeypatch):
+    """Training has no time limit of its own; here the ranks are ended with their stacks before the test is."""
+    monkeypatch.setattr(importlib.import_module("gnnsample_lab.systems.train"), "RUN_S", 50.0)
+
+
 @pytest.mark.parametrize("executor", ["serial", "streams", "overlapped"])
-def test_two_gpus_make_the_steps_of_one(graph, executor):
+def test_two_gpus_make_the_steps_of_one(graph, gpu_ranks, executor):
     expected = lab.train(graph, **QUICK)
-    found = lab.train(graph, ranks=2, executor=executor, **QUICK)
+    found = lab.train(graph, ranks=gpu_ranks, executor=executor, **QUICK)
     assert found.batch_ids == expected.batch_ids
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
     assert {e.rank for e in found.epochs[0].events} == {0, 1}
 
 
-@pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize("staleness", [0, 1])
 @pytest.mark.parametrize(("samplers", "switching"), [(1, False), (1, True), (2, True)])
-def test_samplers_and_trainers_on_gpus_of_their_own(graph, samplers, switching, staleness):
+def test_samplers_and_trainers_on_gpus_of_their_own(graph, gpu_ranks, samplers, switching, staleness):
     found = lab.train(
         graph,
-        ranks=2,
+        ranks=gpu_ranks,
         executor="factored",
         samplers=samplers,
         switching=switching,

@@ -27,6 +27,7 @@ class Rank:
         host: index of this rank's host; 0 where there is one host.
         local_index: index among the ranks of the host.
         local_size: ranks of the host.
+        timeout_s: the longest wait for other ranks in seconds.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Rank:
         self.local_index = index if local_index is None else local_index
         self.local_size = world_size if local_size is None else local_size
         self.host = index // self.local_size
-        self._groups, self._timeout_s, self._tell = groups, timeout_s, tell
+        self._groups, self.timeout_s, self._tell = groups, timeout_s, tell
         self._parts: dict[tuple[tuple[int, ...], ...], Any] = {}
         self._stages = threading.local()
         self._bars = 0
@@ -135,7 +136,7 @@ class Rank:
         import torch.distributed as dist
 
         if self.backend == "gloo":
-            dist.monitored_barrier(self.group, timedelta(seconds=self._timeout_s), wait_all_ranks=True)
+            dist.monitored_barrier(self.group, timedelta(seconds=self.timeout_s), wait_all_ranks=True)
         else:
             import torch
 

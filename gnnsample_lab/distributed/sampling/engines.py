@@ -47,7 +47,9 @@ class Setup:
 class Engine(Protocol):
     """One method on one kind of device. Its module has ``engine(setup)``, which returns one.
 
-    Bytes are counted in ``setup.exchange.traffic``, which the sampler replaces before each call.
+    Bytes are counted in ``setup.exchange.traffic``, which the sampler replaces before each call. An engine that counts
+    later has ``settle()`` too, which counts what is not counted yet; the traffic of calls before the last one may then
+    be in that of an earlier call.
     """
 
     def sample(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:

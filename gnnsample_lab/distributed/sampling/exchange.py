@@ -2,6 +2,9 @@
 
 Arrays are NumPy on Gloo ranks. On NCCL ranks they are CuPy, and what comes back is CuPy; NumPy arrays are staged
 through the GPU. :meth:`Exchange.all_to_all_tensors` takes torch tensors as they are, also inside a capture.
+
+Calls of torch take the host longer than small messages take the GPU. :meth:`Exchange.connect` finds quicker ways: NCCL
+without torch around it, and memory of the host for sizes.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import numpy as np
 from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.distributed.ranks.rank import Rank
 
+from .mailbox import Mailbox
+from .nccl import Message, Nccl
 from .traffic import Traffic
 
 
@@ -26,6 +31,8 @@ class Exchange:
         index: place of this rank in ``members``: its part.
         size: how many they are.
         traffic: where bytes are counted; replaced for each call of the sampler.
+        nccl: messages by address, after :meth:`connect`; None where there is no such way.
+        mailbox: small numbers between hosts' threads, after :meth:`connect`; None where ranks share no memory.
     """
 
     def __init__(self, rank: Rank, group: Any, members: Sequence[int], hosts: Sequence[int]) -> None:
@@ -33,6 +40,40 @@ class Exchange:
         self.index, self.size = int(np.searchsorted(self.members, rank.index)), len(members)
         self._hosts = np.asarray(hosts, dtype=np.int64)
         self.traffic = self.new_traffic()
+        self.nccl: Nccl | None = None
+        self.mailbox: Mailbox | None = None
+
+    def connect(self) -> None:
+        """Find ways that are quicker than torch's calls, the same on all members; all of them call it."""
+        if self.size == 1 or self.nccl or self.mailbox:
+            return
+        if len(set(self._hosts[self.members].tolist())) == 1:
+            self.mailbox = Mailbox.among(self, self.rank.timeout_s)
+        if self.rank.backend != "nccl":
+            return
+        self.max("flags", np.zeros(1))  # connects the communicator, which the next line asks for
+        found = Nccl.of(self.group, self.size)
+        if self.max("flags", np.array([found is None]))[0]:
+            return
+        assert found is not None
+        if not self.max("flags", np.array([not self._carries(found)]))[0]:
+            self.nccl = found
+
+    def _carries(self, nccl: Nccl) -> bool:
+        """Whether a number for each member arrives."""
+        import cupy
+
+        given = cupy.arange(self.size, dtype=np.int64) + self.size * self.index
+        out = cupy.full(self.size, -1, dtype=np.int64)
+        others = [p for p in range(self.size) if p != self.index]
+        sends, receives = ([(p, array.data.ptr + 8 * p, 8) for p in others] for array in (given, out))
+        try:
+            nccl.exchange(sends, receives, cupy.cuda.get_current_stream().ptr)
+        except RuntimeError:
+            return False
+        return all(
+            n == self.size * p + self.index for p, n in enumerate(out.get().tolist()) if p != self.index
+        )
 
     def new_traffic(self) -> Traffic:
         """An empty count for this rank."""
@@ -136,6 +177,13 @@ class Exchange:
         source = dist.recv(torch.from_numpy(out), None, group=self.group, tag=tag)
         self.traffic.receive(kind, source, out.nbytes)
         return int(np.searchsorted(self.members, source))
+
+    # ---- by address -------------------------------------------------------------------------------------------
+
+    def post_messages(self, sends: Sequence[Message], receives: Sequence[Message], stream: int) -> None:
+        """As :meth:`Nccl.exchange`, where there is an :attr:`nccl`. The caller counts."""
+        assert self.nccl is not None
+        self.nccl.exchange(sends, receives, stream)
 
     # ---- tensors ----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from .traffic import Traffic
 SLICES = ("equal", "owner")
 CACHE_BYTES = 2**26
 """Default of ``cache_bytes``."""
+_CALLS = 64
+"""Calls whose traffic is added up together, unless somebody asks earlier."""
 
 
 class Sampler:
@@ -62,7 +64,6 @@ class Sampler:
         method: the method's name.
         spec: the settings of the draw.
         device: of the rank.
-        total: traffic of all calls (:class:`Traffic`).
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it. ``method`` is named
@@ -118,7 +119,8 @@ class Sampler:
         self._engine: Engine | None = None
         self._setup = Setup(method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads)
         self._engine = make_engine(self._setup)
-        self.total = layout.exchange.new_traffic()
+        self._total = layout.exchange.new_traffic()
+        self._calls: list[Traffic] = []  # of calls that the total does not hold yet
         layout.exchange.traffic = layout.exchange.new_traffic()  # of the setup: not a call's
 
     # What an EpochIterator asks of a sampler's graph is its number of vertices.
@@ -144,7 +146,23 @@ class Sampler:
     @property
     def traffic(self) -> Traffic:
         """What this rank moved in the last call."""
+        self._settle()
         return self._layout.exchange.traffic
+
+    @property
+    def total(self) -> Traffic:
+        """What this rank moved in all calls."""
+        self._settle()
+        for traffic in self._calls:
+            self._total = self._total + traffic
+        self._calls = []
+        return self._total
+
+    def _settle(self) -> None:
+        """Have the engine count: some do so when they are asked, and not while the GPU waits for the host."""
+        settle = getattr(self._engine, "settle", None)
+        if settle is not None:
+            settle()
 
     def sample(self, seeds: Any, batch_id: int = 0) -> MiniBatch:
         """This rank's slice of a mini-batch; all ranks call it together with one batch id.
@@ -175,7 +193,9 @@ class Sampler:
         exchange = self._layout.exchange
         exchange.traffic = exchange.new_traffic()
         batches = engine.sample_many(arrays, first)
-        self.total = self.total + exchange.traffic
+        self._calls.append(exchange.traffic)
+        if len(self._calls) >= _CALLS:
+            _ = self.total
         return batches
 
     def slice(self, seeds: Any, by: str = "equal") -> np.ndarray:
@@ -217,6 +237,7 @@ class Sampler:
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together. May be called twice."""
+        self._settle()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()

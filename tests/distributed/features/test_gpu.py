@@ -18,6 +18,7 @@ torch = pytest.importorskip("torch")
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "width", [1, 2, 4, 7, 100, 128, 200]
 )  # 2 to 400 bytes of a row; 400 bytes begin anywhere
@@ -95,8 +96,8 @@ def extract_on_gpus(rank: Any, folder: Path) -> Any:
     return found
 
 
-def check_on_gpus(graph: lab.Graph, folder: Path, world: int) -> None:
-    ranks = lab.distributed.run(extract_on_gpus, folder, ranks=world, device="cuda", timeout_s=500)
+def check_on_gpus(warm: Any, graph: lab.Graph, folder: Path, world: int) -> None:
+    ranks = warm.run(extract_on_gpus, folder, world=world)
     partition = lab.distributed.open_partition(folder)
     row_bytes, bits = graph.feat.strides[0], graph.feat.view(np.uint8)
     for case in CASES:
@@ -119,17 +120,20 @@ def check_on_gpus(graph: lab.Graph, folder: Path, world: int) -> None:
 
 
 @pytest.mark.gpu
-def test_ranks_on_one_gpu(tmp_path: Path) -> None:
-    check_on_gpus(featured(), saved(featured(), 1, tmp_path), 1)
+@pytest.mark.timeout(60)
+def test_ranks_on_one_gpu(tmp_path: Path, gpu_world: Any) -> None:
+    check_on_gpus(gpu_world, featured(), saved(featured(), 1, tmp_path), 1)
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("width", [5, 100, 128])
-def test_ranks_on_two_gpus(width: int, tmp_path: Path, two_gpus: None) -> None:
-    check_on_gpus(featured(width), saved(featured(width), 2, tmp_path), 2)
+def test_ranks_on_two_gpus(width: int, tmp_path: Path, gpu_ranks: Any) -> None:
+    check_on_gpus(gpu_ranks, featured(width), saved(featured(width), 2, tmp_path), 2)
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 def test_rates_can_be_measured_on_two_gpus(two_gpus: None) -> None:
     from gnnsample_lab.bench.suites.rank_features import measure
 
@@ -154,8 +158,8 @@ def test_rates_can_be_measured_on_cpus() -> None:
 
 
 def share_memory(rank: Any) -> Any:
-    from gnnsample_lab.distributed.features.hostrows import shared_memory
     from gnnsample_lab.distributed.sampling.exchange import Exchange
+    from gnnsample_lab.distributed.shared_memory import shared_memory
 
     everyone = list(range(rank.world_size))
     memory = shared_memory(Exchange(rank, rank.group, everyone, np.zeros(rank.world_size)), 1000)

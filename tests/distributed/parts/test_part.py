@@ -149,6 +149,7 @@ def test_a_partition_of_another_graph_is_refused(graph):
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("method", ["metis", "streaming", "random", "range"])
 def test_a_graph_on_the_gpu_has_the_same_parts(graph, method):
     there = graph.to("cuda")

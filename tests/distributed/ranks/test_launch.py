@@ -145,6 +145,7 @@ def test_join_refuses_bad_arguments(arguments: dict[str, Any], named: str) -> No
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.usefixtures("two_gpus")
 def test_two_gpus_all_reduce_by_nccl() -> None:
     import cupy
@@ -168,6 +169,7 @@ def test_two_gpus_all_reduce_by_nccl() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.usefixtures("two_gpus")
 def test_a_dead_rank_ends_a_collective_on_gpus() -> None:
     import signal

@@ -6,8 +6,7 @@ and merges are those of ranks. Two GPUs run the engines over NCCL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,18 +16,29 @@ import gnnsample_lab as lab
 from gnnsample_lab.bench.configurations import configurations
 from gnnsample_lab.bench.configurations import test_graph as drawn_graph
 from gnnsample_lab.distributed.parts.part import part_of
-from tests.distributed.sampling.test_direct_gpu import RULES, edges_of, replace_indices, with_slots
+from tests.distributed.sampling.test_direct_gpu import (
+    PLAIN,
+    RULES,
+    WEIGHTED,
+    edges_of,
+    replace_indices,
+    with_slots,
+)
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
 METHODS = {"csp": "exact", "csp-async": "one_by_one", "pull": "pull"}
+CASES = [(method, rule) for method in ("csp", "pull") for rule in RULES]
+"""``csp-async`` launches the kernels of ``csp``."""
+CASES += [("csp-async", rule) for rule in (PLAIN, WEIGHTED)]
 SCRATCH = 1 << 30
 
 
 def in_step(steps: list[Iterator[Any]]) -> list[Any]:
     """Run the ranks' steps side by side, and copy where they meet."""
-    from gnnsample_lab.distributed.sampling.gpu.csp_core import Reduce
+    from gnnsample_lab.distributed.sampling.gpu.csp_core import Reduce, Told
 
+    told: dict[int, Any] = {}
     results: list[Any] = [None] * len(steps)
     while True:
         meetings = []
@@ -46,6 +56,12 @@ def in_step(steps: list[Iterator[Any]]) -> list[Any]:
                 assert m.entries == 1
                 m.values.array[:1] = largest
             continue
+        if isinstance(meetings[0], Told):
+            told.update((r, m.counts) for r, m in enumerate(meetings) if m.counts is not None)
+            for r, m in enumerate(meetings):
+                for p in m.sources:
+                    m.heard[p] = told[p][r]
+            continue
         for r, given in enumerate(meetings):
             for p, taken in enumerate(meetings):
                 if given.pair is not None and p != given.pair[0]:
@@ -57,13 +73,16 @@ def in_step(steps: list[Iterator[Any]]) -> list[Any]:
                     taken.out.array[at:until] = given.given.array[begin:end]
 
 
-def ranks_of(graph: Any, spec: Any, parts: int) -> tuple[list[Any], list[Any]]:
+def ranks_of(graph: Any, spec: Any, parts: int, hosts_tell: bool = False) -> tuple[list[Any], list[Any]]:
     from gnnsample_lab.distributed.sampling.gpu.csp_core import Core, DevicePart
 
     partition = lab.distributed.partition(graph, parts, "random", tolerance=parts, use_cache=False)
     cut = [part_of(graph, partition, p) for p in range(parts)]
     degree = int(np.diff(graph.indptr).max())
-    return cut, [Core(DevicePart(p, partition, graph.num_edges, degree), spec, SCRATCH) for p in cut]
+    cores = [Core(DevicePart(p, partition, graph.num_edges, degree), spec, SCRATCH) for p in cut]
+    for core in cores:
+        core.hosts_tell = hosts_tell
+    return cut, cores
 
 
 def slices(seeds: np.ndarray, parts: int) -> list[np.ndarray]:
@@ -78,8 +97,7 @@ def check(graph: Any, sampler: Any, found: list[Any], given: list[np.ndarray], b
             assert (batch.num_nodes, batch.num_edges) == (0, 0)
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize(("method", "rule"), CASES, ids=str)
 def test_every_configuration(method: str, rule: dict[str, Any]) -> None:
     """All graphs and fanouts of the recorded samples: dead ends, hubs, parallel edges, wide hops, all neighbours."""
     checked = 0
@@ -91,8 +109,8 @@ def test_every_configuration(method: str, rule: dict[str, Any]) -> None:
             continue
         graph = drawn_graph(config.graph)
         sampler = lab.NeighborSampler(graph, device="cpu", **options)
-        for parts in (1, 3):
-            cut, cores = ranks_of(graph, sampler.spec, parts)
+        for parts in (1, 3) if method == "csp" else (3,):
+            cut, cores = ranks_of(graph, sampler.spec, parts, hosts_tell=checked % 2 == 0)
             given = slices(config.seeds(), parts)
             steps = [getattr(c, METHODS[method])(s, config.batch_id, p) for c, s, p in zip(cores, given, cut)]
             check(graph, sampler, in_step(steps), given, config.batch_id)
@@ -100,15 +118,20 @@ def test_every_configuration(method: str, rule: dict[str, Any]) -> None:
     assert checked == 24
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("fanouts", [[6, 5, 4], [20, 3], [40, 2], [300], [-1, 2]], ids=str)
+WIDE_CASES = [("csp", rule, fanouts) for rule in RULES for fanouts in ([6, 40, 20], [2, 300])]
+WIDE_CASES += [("pull", rule, [6, 40, 20]) for rule in RULES]
+WIDE_CASES += [(method, rule, [-1, 2]) for method in ("csp", "pull") for rule in (PLAIN, WEIGHTED)]
+WIDE_CASES += [("csp-async", PLAIN, [6, 40, 20]), ("csp-async", WEIGHTED, [-1, 2])]
+"""A lane and a warp for a row, rows of any length; the kernels of each rule."""
+
+
+@pytest.mark.parametrize(("method", "rule", "fanouts"), WIDE_CASES, ids=str)
 def test_wide_ids(method: str, rule: dict[str, Any], fanouts: list[int]) -> None:
     wide = replace_indices(drawn_graph("hubs"))
     sampler = lab.NeighborSampler(wide, fanouts, device="cpu", seed=5, **rule)
-    cut, cores = ranks_of(wide, sampler.spec, 4)
+    cut, cores = ranks_of(wide, sampler.spec, 4, hosts_tell=True)
     for batch_id in (40, 41):
-        given = slices(np.arange(batch_id, 6000, 97), 4)
+        given = slices(np.arange(batch_id, 6000, 197), 4)
         given[2] = given[2][:0]  # a rank without seeds serves the others
         steps = [getattr(c, METHODS[method])(s, batch_id, p) for c, s, p in zip(cores, given, cut)]
         found = in_step(steps)
@@ -116,9 +139,11 @@ def test_wide_ids(method: str, rule: dict[str, Any], fanouts: list[int]) -> None
         assert found[0].node_ids.dtype == np.int64
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("fanouts", [[6, 5, 4], [40, 3]], ids=str)
-@pytest.mark.parametrize("is_wide", [False, True])
+FIXED_CASES = [(rule, [40, 3], False) for rule in RULES]
+FIXED_CASES += [(rule, [6, 5, 4], True) for rule in (PLAIN, WEIGHTED)]
+
+
+@pytest.mark.parametrize(("rule", "fanouts", "is_wide"), FIXED_CASES, ids=str)
 def test_fixed_messages_and_an_overflow_on_one_rank(
     rule: dict[str, Any], fanouts: list[int], is_wide: bool
 ) -> None:
@@ -173,11 +198,12 @@ def test_fixed_messages_and_an_overflow_on_one_rank(
     assert [f.redone for f in fixed] == [2] * parts
 
 
-def test_the_host_reads_what_moved() -> None:
+@pytest.mark.parametrize("hosts_tell", [False, True])
+def test_the_host_reads_what_moved(hosts_tell: bool) -> None:
     """Rows asked for are those served, and picks taken those given."""
     graph = drawn_graph("hubs")
     sampler = lab.NeighborSampler(graph, [6, 5, 4], device="cpu", seed=5)
-    cut, cores = ranks_of(graph, sampler.spec, 3)
+    cut, cores = ranks_of(graph, sampler.spec, 3, hosts_tell)
     given = slices(np.arange(0, 6000, 61), 3)
     found = in_step([c.exact(s, 1, p) for c, s, p in zip(cores, given, cut)])
     for r, core in enumerate(cores):
@@ -193,13 +219,22 @@ def test_the_host_reads_what_moved() -> None:
 # ---- ranks ------------------------------------------------------------------------------------------------------
 
 NAMES = ["csp", "csp-async", "csp-fixed", "pull"]
+TWO_RANKS = [(method, rule) for method in ("csp", "csp-fixed") for rule in RULES]
+TWO_RANKS += [(method, rule) for method in ("csp-async", "pull") for rule in (PLAIN, WEIGHTED)]
+Parts = Callable[[int], str]
 SEEDS = np.arange(0, 5980, 13)
 
 
-def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) -> Any:
+def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], ways: str = "quick") -> Any:
     sampler = lab.distributed.Sampler(folder, [10, 5, 3], method, rank=rank, seed=9, **options)
     found: list[Any] = []
     traffic: list[Any] = []
+    if ways == "torch":  # as between hosts, and where NCCL cannot be called by address
+        exchange = sampler.engine.exchange
+        exchange.nccl, sampler.engine.core.hosts_tell = None, False
+    elif rank.world_size > 1:
+        exchange = sampler.engine.exchange
+        assert exchange.nccl is not None and sampler.engine.core.hosts_tell
     for i in range(12):  # eight are the warm-up of "csp-fixed"
         if method == "csp-fixed" and i == 10 and rank.index == 0:
             sampler.engine.core.forced[0] = 1  # an overflow on one rank
@@ -208,19 +243,25 @@ def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) 
         traffic.append((sampler.traffic.by_kind, sampler.traffic.by_peer.tolist(), sampler.traffic.ideal))
     empty = sampler.sample(np.empty(0, np.int64) if rank.index else np.arange(5), 3)
     redone = sampler.engine.fixed.redone if method == "csp-fixed" else 0
+    unread = sampler.total.volume  # nobody asks about the next calls one by one
+    volumes = []
+    for asks in (True, False):
+        before = sampler.total.volume
+        for i in range(70):
+            sampler.sample(sampler.slice(SEEDS[:40] + i % 3), i)
+            if asks:
+                assert sampler.traffic.ideal > 0
+        volumes.append(sampler.total.volume - before)
+    assert unread > 0 and volumes[0] == volumes[1]
     sampler.close()
     return {"found": found, "empty": empty.num_nodes, "traffic": traffic, "redone": redone}
 
 
 def check_ranks(
-    tmp_path: Path, ranks: int, method: str, options: dict[str, Any], device: str = "cuda"
+    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], ways: str = "quick"
 ) -> Any:
     graph = drawn_graph("hubs")
-    partition = lab.distributed.partition(graph, ranks, "random", tolerance=2, use_cache=False)
-    folder = str(lab.distributed.save_parts(graph, partition, tmp_path / "parts"))
-    results = lab.distributed.run(
-        drawn_by_rank, folder, method, options, ranks=ranks, device=device, timeout_s=300
-    )
+    results = world.run(drawn_by_rank, parts(ranks), method, options, ways, world=ranks)
     sampler = lab.NeighborSampler(graph, [10, 5, 3], device="cpu", seed=9, **options)
     for i in range(12):
         whole = with_slots(sampler.sample(SEEDS + i, 7 + i), graph.indptr)
@@ -231,27 +272,32 @@ def check_ranks(
     return results
 
 
-@pytest.mark.parametrize("method", NAMES)
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@pytest.mark.parametrize(("method", "rule"), TWO_RANKS, ids=str)
 def test_two_ranks_draw_what_one_draws(
-    two_gpus: None, tmp_path: Path, method: str, rule: dict[str, Any]
+    gpu_ranks: Any, hub_parts: Parts, method: str, rule: dict[str, Any]
 ) -> None:
-    results = check_ranks(tmp_path, 2, method, rule)
+    results = check_ranks(gpu_ranks, hub_parts, 2, method, rule)
     for rank, result in enumerate(results):
         assert (result["redone"] > 0) == (method == "csp-fixed")
         for _, by_peer, ideal in result["traffic"]:
             assert by_peer[rank] == 0 < by_peer[1 - rank] and ideal > 0
 
 
+@pytest.mark.parametrize("method", NAMES)
+def test_torch_carries_what_nccl_does(gpu_ranks: Any, hub_parts: Parts, method: str) -> None:
+    """The ways between hosts: the same picks and the same bytes."""
+    quick, slow = (check_ranks(gpu_ranks, hub_parts, 2, method, {}, ways) for ways in ("quick", "torch"))
+    assert [r["traffic"] for r in quick] == [r["traffic"] for r in slow]
+
+
 @pytest.mark.parametrize("method", ["csp", "pull"])
 @pytest.mark.parametrize("rule", [{}, {"weighted": True}], ids=str)
 def test_gpus_move_the_bytes_that_cpus_move(
-    two_gpus: None, tmp_path: Path, method: str, rule: dict[str, Any]
+    gpu_ranks: Any, four_ranks: Any, hub_parts: Parts, method: str, rule: dict[str, Any]
 ) -> None:
     """Kind by kind; rows of fixed length add padding on GPUs."""
-    gpu = check_ranks(tmp_path, 2, method, rule)
-    folder = str(tmp_path / "parts")
-    twin = lab.distributed.run(bytes_by_rank, folder, method, rule, ranks=2, device="cpu", timeout_s=300)
+    gpu = check_ranks(gpu_ranks, hub_parts, 2, method, rule)
+    twin = four_ranks.run(bytes_by_rank, hub_parts(2), method, rule, world=2)
     for mine, theirs in zip(gpu, twin, strict=True):
         for (kinds, _, ideal), (expected, expected_ideal) in zip(mine["traffic"], theirs, strict=True):
             assert {k: n for k, n in kinds.items() if k != "padding"} == expected
@@ -269,6 +315,6 @@ def bytes_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("method", NAMES)
-def test_one_rank_alone(tmp_path: Path, method: str) -> None:
-    (result,) = check_ranks(tmp_path, 1, method, {})
+def test_one_rank_alone(gpu_world: Any, hub_parts: Parts, method: str) -> None:
+    (result,) = check_ranks(gpu_world, hub_parts, 1, method, {})
     assert all(by_peer == [0] for _, by_peer, _ in result["traffic"])

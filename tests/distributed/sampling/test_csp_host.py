@@ -13,7 +13,10 @@ from gnnsample_lab.device.kernels import PACKAGE_ROOT
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling.capacities import WARM_UP, Capacities
 from gnnsample_lab.distributed.sampling.gpu import csp_kernels as packing
+from gnnsample_lab.distributed.sampling.gpu.csp import CspEngine, _Call
+from gnnsample_lab.distributed.sampling.gpu.csp_core import Moved
 from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore, rows_of
+from gnnsample_lab.distributed.sampling.traffic import Traffic
 from gnnsample_lab.sampling.neighbors.plan import PLAN
 
 STRUCTS = {
@@ -132,3 +135,43 @@ def test_all_neighbours_of_long_lists_have_no_fixed_size() -> None:
     core.strides = (3, 0)
     with pytest.raises(ValueError, match="fanouts must not take all neighbours"):
         FixedCore(core, 10**6, lambda values: values)
+
+
+# ---- traffic ----------------------------------------------------------------------------------------------------
+
+
+def counting_engine() -> CspEngine:
+    engine = CspEngine.__new__(CspEngine)
+    engine.exchange = SimpleNamespace(members=np.arange(2))  # type: ignore[assignment]
+    engine.spec = SimpleNamespace(weighted=False, num_hops=2)  # type: ignore[assignment]
+    engine.core = SimpleNamespace(parts=2, me=0, id_bytes=4, wide_amounts=False)  # type: ignore[assignment]
+    engine.method, engine.fixed, engine._calls = "csp", None, []
+    return engine
+
+
+def test_calls_that_nobody_asks_about_are_counted_together() -> None:
+    rng = np.random.default_rng(0)
+    batches = []
+    for _ in range(5):
+        batches.append(Moved.nothing(2, 2))
+        for name in ("asked", "served", "taken", "given", "replies_in", "replies_out"):
+            getattr(batches[-1], name)[:] = rng.integers(1, 1000, (2, 2))
+    each = [Traffic(0, np.zeros(2)) for _ in batches]
+    together = [Traffic(0, np.zeros(2)) for _ in batches]
+    for traffics, asks in ((each, True), (together, False)):
+        engine = counting_engine()
+        for moved, traffic in zip(batches, traffics, strict=True):
+            engine._calls.append(_Call(traffic, [moved]))
+            if asks:
+                engine.settle()
+        engine.settle()
+        engine.settle()  # nothing is counted twice
+    assert all(t.volume > 0 for t in each)
+    assert together[-1].by_kind == each[-1].by_kind  # the last call is one that somebody may ask about
+    assert together[1].volume == 0 < together[0].volume
+
+    def total(traffics: list[Traffic]) -> tuple[Any, ...]:
+        t = sum(traffics[1:], traffics[0])
+        return t.by_kind, t.by_peer.tolist(), t.requests.tolist(), t.collectives, t.ideal, t.ideal_remote
+
+    assert total(each) == total(together)

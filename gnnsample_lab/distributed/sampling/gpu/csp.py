@@ -1,12 +1,24 @@
 """``pull``, ``csp``, ``csp-async`` and ``csp-fixed`` on GPU ranks: the steps of :mod:`.csp_core` over NCCL.
 
+Exchanges of a hop, as published (DSP, section 4.1), between which ranks wait for each other:
+
+- ``csp``: sizes, ids, replies. Sizes go through the memory of the host where all ranks are on one, and over NCCL
+  elsewhere; ids and replies go over NCCL, in messages of exactly their size.
+- ``csp-async``: the same, in messages between two ranks.
+- ``csp-fixed``: ids, replies; and one bit for the whole mini-batch.
+- ``pull``: sizes, ids, lengths, lists, and with weights those.
+
+Rows of any length (all neighbours of vertices of high degree) add an exchange of their lengths, and of slots with
+weights. NCCL is called without torch around it where that is possible (:mod:`..nccl`); in a capture torch calls it.
+
 CuPy's arrays and torch's tensors share their memory, and both libraries work on one stream.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,9 +28,23 @@ from gnnsample_lab.minibatch.types import MiniBatch
 
 from ..engines import Setup
 from ..exchange import Exchange
-from .csp_core import Core, DevicePart, Moved, Reduce, Steps, Swap
+from ..nccl import Message
+from ..traffic import Traffic
+from .csp_core import Core, DevicePart, Moved, Reduce, Steps, Swap, Told
 from .csp_fixed import FixedCore
 from .csp_kernels import reply_bytes
+
+_WAITING_CALLS = 64
+"""Calls that are counted together, unless somebody asks earlier."""
+
+
+@dataclass
+class _Call:
+    """What a call's mini-batches moved, with exact and with fixed messages."""
+
+    traffic: Traffic
+    exact: list[Moved] = field(default_factory=list)
+    fixed: list[Moved | None] = field(default_factory=list)
 
 
 class CspEngine:
@@ -41,53 +67,69 @@ class CspEngine:
         device_part = DevicePart(part, layout.partition, edges, int(most_degree))
         self.core = Core(device_part, setup.spec, setup.scratch_bytes)
         self.core.wide_amounts = int(most_amount) >= 2**32
+        with one_stream():
+            self.exchange.connect()
+        self.core.hosts_tell = self.exchange.mailbox is not None
         self.fixed: FixedCore | None = None
         if setup.method == "csp-fixed":
             # All ranks have one bound, so that they find together that messages exceed it.
             limit = -int(self.exchange.max("flags", np.array([-self.core.scratch_limit]))[0])
             self.fixed = FixedCore(self.core, limit, lambda values: self.exchange.max("flags", values))
-        self._exact: list[Moved] = []  # what mini-batches of this call moved, not counted yet
-        self._fixed: list[Moved | None] = []
+        self._calls: list[_Call] = []  # whose mini-batches are not counted yet
         self._steps = {"pull": self.core.pull, "csp-async": self.core.one_by_one}.get(
             setup.method, self.core.exact
         )
 
     def sample_many(self, seeds: list[np.ndarray], first_batch_id: int) -> list[MiniBatch]:
+        if len(self._calls) >= _WAITING_CALLS:
+            self.settle()
         with runtime.lock, streams.call(), one_stream():
-            found = [self._sample(each, first_batch_id + i) for i, each in enumerate(seeds)]
-            self._count_waiting()
-            return found
+            self._calls.append(_Call(self.exchange.traffic))
+            return [self._sample(each, first_batch_id + i) for i, each in enumerate(seeds)]
 
     def sample(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         return self.sample_many([seeds], batch_id)[0]
 
     def _sample(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         self.core.turns.take()
-        fixed, batch = self.fixed, None
+        fixed, batch, call = self.fixed, None, self._calls[-1]
         if fixed is not None and fixed.capacities is not None:
             self.core.moved = Moved.nothing(self.spec.num_hops, self.core.parts)
             ws = fixed.prepare(seeds, batch_id)
-            fixed.replay(self._drive, ws, lambda: fixed.prepare(seeds, batch_id))
+            fixed.replay(
+                lambda steps: drive(steps, self.exchange), ws, lambda: fixed.prepare(seeds, batch_id)
+            )
             batch = fixed.result(ws, seeds, batch_id, self.graph)
-            self._fixed.append(None if batch is None else self.core.moved)
+            call.fixed.append(None if batch is None else self.core.moved)
         if batch is None:
-            batch = self._drive(self._steps(seeds, batch_id, self.graph))
-            self._exact.append(self.core.moved)
+            batch = drive(self._steps(seeds, batch_id, self.graph), self.exchange, by_address=True)
+            call.exact.append(self.core.moved)
             if fixed is not None:
-                self._count_waiting()  # before capacities change
+                self._settle_until(call)  # before capacities change
+                self._calls = [call]
                 fixed.measure(self.core.moved.asked)
         self.core.turns.leave()
         found: MiniBatch = batch
         return found
 
-    def _count_waiting(self) -> None:
-        if self.fixed is not None:
-            self._count_fixed(self.fixed, self._fixed)
-        self._count(self._exact)
-        self._exact, self._fixed = [], []
+    def settle(self) -> None:
+        """Count what calls moved: those that nobody asked about go to the oldest one's traffic together."""
+        if self._calls:
+            self._settle_until(self._calls[-1])
+        self._calls = []
 
-    def _drive(self, steps: Steps) -> Any:
-        return drive(steps, self.exchange)
+    def _settle_until(self, last: _Call) -> None:
+        """Count all calls; the last one by itself."""
+        earlier = [call for call in self._calls if call is not last]
+        for calls in (earlier, [last]):
+            if not calls:
+                continue
+            traffic = calls[0].traffic
+            if self.fixed is not None:
+                self._count_fixed(traffic, self.fixed, [m for call in calls for m in call.fixed])
+            self._count(traffic, [m for call in calls for m in call.exact])
+            for call in calls:
+                call.exact, call.fixed = [], []
 
     def close(self) -> None:
         if self.fixed is not None:
@@ -95,31 +137,32 @@ class CspEngine:
 
     # ---- traffic ----------------------------------------------------------------------------------------------
 
-    def _count(self, batches: list[Moved]) -> None:
-        """Count mini-batches with exact messages; all of a call at once, because counting takes the host's time."""
+    def _count(self, traffic: Traffic, batches: list[Moved]) -> None:
+        """Count mini-batches with exact messages; many at once, because counting takes the host's time."""
         if not batches:
             return
         weighted, ids, hops = self.spec.weighted, self.core.id_bytes, self.spec.num_hops
         each = {name: np.stack([getattr(m, name) for m in batches]) for name in vars(batches[0])}
         asked, served = each["asked"], each["served"]
         sizes = np.full(self.core.parts, 8 * hops * len(batches))
-        self._both("sizes", sizes, sizes)
-        self._both("ids", asked * ids, served * ids)
-        self._both("records", served * 4, asked * 4)
+        self._both(traffic, "sizes", sizes, sizes)
+        self._both(traffic, "ids", asked * ids, served * ids)
+        self._both(traffic, "records", served * 4, asked * 4)
         messages = 1 + (asked > 0) + (served > 0)
         if self.method == "pull":
             entry_bytes = ids + weighted * (8 if self.core.wide_amounts else 4)
-            self._both("lists", each["lists_out"] * entry_bytes, each["lists_in"] * entry_bytes)
+            self._both(traffic, "lists", each["lists_out"] * entry_bytes, each["lists_in"] * entry_bytes)
             messages += (each["lists_out"] > 0) * (1 + weighted)
             collectives = np.full(each["ragged"].shape, 4 + weighted)
         else:
             pick_bytes, ragged = ids + 4 * weighted, each["ragged"]
-            self._both("picks", each["given"] * pick_bytes, each["taken"] * pick_bytes)
+            self._both(traffic, "picks", each["given"] * pick_bytes, each["taken"] * pick_bytes)
             used_out, used_in = (
                 served * 4 + each["given"] * pick_bytes,
                 asked * 4 + each["taken"] * pick_bytes,
             )
             self._both(
+                traffic,
                 "padding",
                 np.where(ragged, 0, each["replies_out"] - used_out),
                 np.where(ragged, 0, each["replies_in"] - used_in),
@@ -127,10 +170,10 @@ class CspEngine:
             messages += ragged * (each["given"] > 0) * (1 + weighted)
             together = 0 if self.method == "csp-async" else 3
             collectives = np.where(ragged, 4 + weighted, together)
-        self._messages(messages, int(collectives.sum()))
-        self._count_ideal(each["taken"])
+        self._messages(traffic, messages, int(collectives.sum()))
+        self._count_ideal(traffic, each["taken"])
 
-    def _count_fixed(self, fixed: FixedCore, batches: list[Moved | None]) -> None:
+    def _count_fixed(self, traffic: Traffic, fixed: FixedCore, batches: list[Moved | None]) -> None:
         """Count mini-batches with fixed messages. None is one that overflowed: all of it is padding."""
         if not batches:
             return
@@ -141,19 +184,19 @@ class CspEngine:
         asked, served, given, taken = (
             sum(getattr(m, name) for m in kept) for name in ("asked", "served", "given", "taken")
         )
-        self._both("ids", asked * ids, served * ids)
-        self._both("records", served * 4, asked * 4)
-        self._both("picks", given * pick_bytes, taken * pick_bytes)
+        self._both(traffic, "ids", asked * ids, served * ids)
+        self._both(traffic, "records", served * 4, asked * 4)
+        self._both(traffic, "picks", given * pick_bytes, taken * pick_bytes)
         used_out = asked * ids + served * 4 + given * pick_bytes
         used_in = served * ids + asked * 4 + taken * pick_bytes
         padding_out = count * (to * ids + self._replies(source)) - used_out
         padding_in = count * (source * ids + self._replies(to)) - used_in
-        self._both("padding", padding_out, padding_in)
+        self._both(traffic, "padding", padding_out, padding_in)
         flag = np.full(core.parts, 4 * count)
-        self._both("flags", flag, flag)
+        self._both(traffic, "flags", flag, flag)
         meetings = 2 * self.spec.num_hops + 1
-        self._messages(np.full((1, core.parts), meetings * count), meetings * count)
-        self._count_ideal(taken)
+        self._messages(traffic, np.full((1, core.parts), meetings * count), meetings * count)
+        self._count_ideal(traffic, taken)
 
     def _replies(self, rows: np.ndarray) -> np.ndarray:
         """Bytes of replies of fixed stride, ``int64[hops, P]``."""
@@ -164,18 +207,18 @@ class CspEngine:
         ]
         return np.array(found, dtype=np.int64)
 
-    def _both(self, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
+    def _both(self, traffic: Traffic, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
         """Count bytes by peer; axes before the last are summed."""
-        traffic, members = self.exchange.traffic, self.exchange.members
+        members = self.exchange.members
         traffic.send(kind, members, _by_peer(sent), is_message=False)
         traffic.receive(kind, members, _by_peer(received))
 
-    def _messages(self, messages: np.ndarray, collectives: int) -> None:
-        self.exchange.traffic.messages(self.exchange.members, _by_peer(messages))
-        self.exchange.traffic.collectives += collectives
+    def _messages(self, traffic: Traffic, messages: np.ndarray, collectives: int) -> None:
+        traffic.messages(self.exchange.members, _by_peer(messages))
+        traffic.collectives += collectives
 
-    def _count_ideal(self, taken: np.ndarray) -> None:
-        traffic, by_peer = self.exchange.traffic, _by_peer(taken) * self.core.id_bytes
+    def _count_ideal(self, traffic: Traffic, taken: np.ndarray) -> None:
+        by_peer = _by_peer(taken) * self.core.id_bytes
         traffic.ideal += int(by_peer.sum())
         traffic.ideal_remote += int(by_peer.sum() - by_peer[self.core.me])
 
@@ -185,16 +228,66 @@ def _by_peer(amounts: np.ndarray) -> np.ndarray:
     return found
 
 
-def drive(steps: Steps, exchange: Exchange) -> Any:
-    """Run a rank's steps; where they meet those of other ranks, NCCL moves the bytes."""
+def drive(steps: Steps, exchange: Exchange, by_address: bool = False) -> Any:
+    """Run a rank's steps; where they meet those of other ranks, NCCL moves the bytes.
+
+    Args:
+        steps: of :class:`Core` or :class:`FixedCore`.
+        exchange: of this rank.
+        by_address: call NCCL without torch where that is possible; not in a capture.
+    """
     alone = exchange.size == 1
+    stream = _current_address() if by_address and exchange.nccl is not None else None
     try:
         while True:
             meeting = next(steps)
-            if not alone:
+            if alone:
+                continue
+            if isinstance(meeting, Told):
+                _tell(meeting, exchange)
+            elif stream is not None and isinstance(meeting, Swap):
+                _call_nccl(meeting, exchange, stream)
+            else:
                 _meet(meeting, exchange)
     except StopIteration as stop:
         return stop.value
+
+
+def _current_address() -> int:
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
+def _tell(meeting: Told, exchange: Exchange) -> None:
+    mailbox = exchange.mailbox
+    assert mailbox is not None
+    if meeting.counts is not None:
+        mailbox.tell(meeting.counts)
+    for source in meeting.sources:
+        meeting.heard[source] = mailbox.hear(source)
+
+
+def _call_nccl(meeting: Swap, exchange: Exchange, stream: int) -> None:
+    """The swap as messages by address; those that are empty do not travel, and a rank sends itself none."""
+    given, out, width, me = meeting.given.ptr, meeting.out.ptr, meeting.given.dtype.itemsize, exchange.index
+    even = [(p, p + 1) for p in range(exchange.size)]
+    to, source = (None, None) if meeting.pair is None else meeting.pair
+    exchange.post_messages(
+        _messages(meeting.give or even, given, width, me, to),
+        _messages(meeting.take or even, out, width, me, source),
+        stream,
+    )
+
+
+def _messages(
+    ranges: Sequence[tuple[int, int]], address: int, width: int, me: int, only: int | None
+) -> list[Message]:
+    return [
+        (p, address + begin * width, (end - begin) * width)
+        for p, (begin, end) in enumerate(ranges)
+        if end > begin and p != me and (only is None or p == only)
+    ]
 
 
 def _meet(meeting: Swap | Reduce, exchange: Exchange) -> None:
@@ -215,10 +308,9 @@ def _meet(meeting: Swap | Reduce, exchange: Exchange) -> None:
 @contextlib.contextmanager
 def one_stream() -> Iterator[None]:
     """Make CuPy's current stream torch's, so that collectives wait for kernels and kernels for collectives."""
-    import cupy
     import torch
 
-    address = int(cupy.cuda.get_current_stream().ptr)
+    address = _current_address()
     if torch.cuda.current_stream().cuda_stream == address:
         yield
         return

@@ -7,9 +7,13 @@ A mini-batch lies in the same buffers as a sampler's on one GPU (:class:`~gnnsam
 Workspace`), with the same ID map, and the same kernels make it compact. In place of a hop's one kernel there are
 
 * ``bucket``: each new vertex of the frontier goes to the bucket of its owner,
-* a swap of sizes and the host's one read of a hop,
+* the host's one read of a hop, and sizes,
 * a swap of ids, ``draw`` for all ranks in one launch, a swap of replies,
 * ``merge``: picks in the frontier's order, and new vertices for the next one.
+
+So there are three exchanges a hop, as published (DSP, section 4.1): of sizes, of ids and of replies, whose size follows
+from that of the ids. Sizes go from host to host where ranks share a host's memory (:class:`Told`): each host must read
+its own in any case. Elsewhere they go from GPU to GPU before the host reads.
 
 Frontiers grow, so buckets do: an id stays in its place from hop to hop.
 """
@@ -53,7 +57,7 @@ _POLLS = 4_000_000
 _BUCKET_ROWS = 1024
 """Rows that a block of ``bucket`` takes at a time."""
 _BLOCKS_PER_SM = 4
-Steps = Generator["Swap | Reduce", None, Any]
+Steps = Generator["Swap | Reduce | Told", None, Any]
 
 
 class DevicePart:
@@ -65,6 +69,8 @@ class DevicePart:
         indptr, indices, weights: of the part, as :class:`~gnnsample_lab.distributed.Part` has them; CuPy.
         new_of: ids that are consecutive within a part, by original id, ids ``[N]``.
         boundaries: new ids of part p are ``boundaries[p]:boundaries[p + 1]``; ``on_host`` is the same in NumPy.
+        lower: the first new id of this part.
+        new_of_ptr, boundaries_ptr: addresses, for launches.
         num_nodes, num_edges, max_in_degree: of the whole graph, the same on all ranks.
     """
 
@@ -82,18 +88,22 @@ class DevicePart:
         self.new_of = cupy.asarray(partition.new_of).astype(self.indices.dtype, copy=False)
         self.on_host = np.asarray(partition.boundaries, dtype=np.int64)
         self.boundaries = cupy.asarray(self.on_host)
-
-    @property
-    def lower(self) -> int:
-        return int(self.on_host[self.index])
+        self.lower = int(self.on_host[self.index])
+        self.new_of_ptr, self.boundaries_ptr = int(self.new_of.data.ptr), int(self.boundaries.data.ptr)
 
 
 class Buffer:
-    """Device memory that grows. What it held is lost when it does."""
+    """Device memory that grows. What it held is lost when it does.
+
+    Attributes:
+        array: CuPy, None before there is any.
+        ptr: its address.
+    """
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = np.dtype(dtype)
         self.array: Any = None
+        self.ptr = 0
         self._tensor: Any = None
 
     def room(self, entries: int) -> Buffer:
@@ -103,11 +113,8 @@ class Buffer:
 
             self.array = self._tensor = None  # back to the pool first
             self.array = cupy.empty(power_of_two(max(entries, 64)), self.dtype)
+            self.ptr = int(self.array.data.ptr)
         return self
-
-    @property
-    def ptr(self) -> int:
-        return 0 if self.array is None else int(self.array.data.ptr)
 
     @property
     def nbytes(self) -> int:
@@ -141,6 +148,21 @@ class Swap:
     give: Sequence[tuple[int, int]] | None = None
     take: Sequence[tuple[int, int]] | None = None
     pair: tuple[int, int] | None = None
+
+
+@dataclass
+class Told:
+    """Hosts tell each other a number of rows, through memory.
+
+    Attributes:
+        counts: what each rank is told; None: nothing new, as when a rank is heard later than this one told.
+        sources: whom to hear. Each rank hears all others before it tells again.
+        heard: what each rank told this one, filled by whoever drives the steps; 0 where it was not heard.
+    """
+
+    counts: Sequence[int] | None
+    sources: Sequence[int]
+    heard: list[int]
 
 
 @dataclass
@@ -221,6 +243,13 @@ class Core:
         self._forced_memory, self.forced = pinned_words(1)
         self._tag = 0
         self._seeds_memory: Any = None
+        # What `report` reads and writes, as its arguments.
+        self._reported = (
+            np.uint64(self.state.ptr), np.uint64(self.arrived.ptr), np.uint64(self._report_memory.ptr), np.int32(parts),
+        )  # fmt: skip
+        self.hosts_tell = False  # whether sizes go from host to host, alike on all ranks
+        self.others = [p for p in range(parts) if p != self.me]
+        self.send_caps: list[int] = []
         self.moved = Moved.nothing(hops, parts)
         self.wide_amounts = False  # whether integer weights need more than 32 bits, alike on all ranks
         self._kept: list[Any] = []
@@ -343,13 +372,15 @@ class Core:
 
     def lay_out_send(self, caps: Sequence[int]) -> None:
         """Where each bucket begins in ``send``, with room for ``caps[p]`` ids."""
+        if self.send_caps == caps:
+            return
         ends = np.cumsum(caps).tolist()
         self.send_at, self.send_caps = [0, *ends[:-1]], list(caps)
         self.send.room(ends[-1])
 
     def bucket(self, ws: Workspace, hop: int, caps: Sequence[int]) -> None:
         route = self._route.pack(
-            (self.part.new_of.data.ptr, self.part.boundaries.data.ptr, self.send.ptr, self.state.ptr, self.places.ptr,
+            (self.part.new_of_ptr, self.part.boundaries_ptr, self.send.ptr, self.state.ptr, self.places.ptr,
              self.parts, 0), self.send_at, caps,
         )  # fmt: skip
         rows = ws.shape.row_caps[hop] - (ws.shape.row_caps[hop - 1] // 2 if hop else 0)
@@ -359,10 +390,7 @@ class Core:
     def report(self, ws: Workspace, hop: int) -> tuple[int, list[int], list[int]]:
         """The host's read: vertices of the frontier, rows that this rank asks each rank for, and is asked for."""
         self._tag += 1
-        args = (
-            ws.args, np.uint64(self.state.ptr), np.uint64(self.arrived.ptr), np.uint64(self._report_memory.ptr),
-            np.int32(self.parts), np.int32(hop), np.int64(self._tag),
-        )  # fmt: skip
+        args = (ws.args, *self._reported, np.int32(hop), np.int64(self._tag))
         self.modules.route("report")((1,), (MAX_PEERS,), args)
         view = self._report_view
         self._poll(view, 0, self._tag)
@@ -372,8 +400,20 @@ class Core:
         sent = view[at : at + self.parts].tolist()
         got = view[at + MAX_PEERS : at + MAX_PEERS + self.parts].tolist()
         got[self.me] = 0
-        self.moved.served[hop] = got
         return view[1], sent, got
+
+    def sizes(self, ws: Workspace, hop: int) -> Generator[Any, None, tuple[int, list[int], list[int]]]:
+        """Exchange the sizes of a hop; returns what :meth:`report` does."""
+        if self.hosts_tell:
+            n, sent, _ = self.report(ws, hop)
+            told = Told(sent, self.others, [0] * self.parts)
+            yield told
+            got = told.heard
+        else:
+            yield Swap(self.state, self.arrived)
+            n, sent, got = self.report(ws, hop)
+        self.moved.served[hop] = got
+        return n, sent, got
 
     def request_ranges(
         self, sent: Sequence[int], got: Sequence[int]
@@ -408,7 +448,7 @@ class Core:
             ids, offsets, lists, sums = pulled
         own_ids = self.send.ptr + self.send_at[self.me] * self.id_bytes
         return self._tasks.pack(
-            (ids, own_ids, replies, own_reply, part.new_of.data.ptr, part.lower, offsets, lists, sums, seen,
+            (ids, own_ids, replies, own_reply, part.new_of_ptr, part.lower, offsets, lists, sums, seen,
              self.state_at(hop, 2), self.me, self.spec.fanouts[hop], stride), begins, rows, reply_at,
         )  # fmt: skip
 
@@ -451,8 +491,7 @@ class Core:
     def hop(self, ws: Workspace, hop: int) -> Steps:
         """One hop with exact sizes."""
         self.bucket(ws, hop, self.send_caps)
-        yield Swap(self.state, self.arrived)
-        n, sent, got = self.report(ws, hop)
+        n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)
         if not self.strides[hop]:
@@ -534,14 +573,16 @@ class Core:
         if not self.strides[hop]:
             yield from self.hop(ws, hop)
             return
+        none = [0] * self.parts
         self.bucket(ws, hop, self.send_caps)
         n, sent, _ = self.report(ws, hop)
+        if self.hosts_tell:
+            yield Told(sent, (), none)
         served = [0] * self.parts
         bytes_in = [self.reply_size(hop, m) for m in sent]
         _, taken_at = _packed(bytes_in)
         self.moved.replies_in[hop] = bytes_in
         self.back.room(sum(bytes_in))
-        none = [0] * self.parts
         for step in range(self.parts):
             to, source = (self.me + step) % self.parts, (self.me - step) % self.parts
             rows = list(none)
@@ -552,8 +593,13 @@ class Core:
                 continue
             one = [(p, p + 1) for p in range(self.parts)]
             pair = (to, source)
-            yield Swap(self.state, self.arrived, one, one, pair)
-            got = self.report(ws, hop)[2][source]
+            if self.hosts_tell:
+                told = Told(None, (source,), list(none))
+                yield told
+                got = told.heard[source]
+            else:
+                yield Swap(self.state, self.arrived, one, one, pair)
+                got = self.report(ws, hop)[2][source]
             served[source] = rows[source] = got
             self.requests.room(got)
             begin = self.send_at[to]
@@ -575,8 +621,7 @@ class Core:
         import cupy
 
         self.bucket(ws, hop, self.send_caps)
-        yield Swap(self.state, self.arrived)
-        n, sent, got = self.report(ws, hop)
+        n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)
         remote = list(sent)
