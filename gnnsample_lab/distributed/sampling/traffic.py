@@ -75,6 +75,19 @@ class Traffic:
     def world_size(self) -> int:
         return len(self.hosts)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was counted."""
+        return not (
+            self.sent
+            or self.received
+            or self.host
+            or self.collectives
+            or self.ideal
+            or self.host_requests
+            or self.requests.any()
+        )
+
     # ---- counting, for engines --------------------------------------------------------------------------------
 
     def send(self, kind: str, peers: Any, nbytes: Any, is_message: bool = True) -> None:

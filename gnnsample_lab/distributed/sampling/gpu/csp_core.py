@@ -57,6 +57,7 @@ _POLLS = 4_000_000
 _BUCKET_ROWS = 1024
 """Rows that a block of ``bucket`` takes at a time."""
 _BLOCKS_PER_SM = 4
+_NOWHERE, _NO_TAG = np.uint64(0), np.int64(0)
 Steps = Generator["Swap | Reduce | Told", None, Any]
 
 
@@ -232,7 +233,12 @@ class Core:
         self.replies, self.back = Buffer(np.uint8), Buffer(np.uint8)
         self.places = Buffer(np.uint64)
         self.state_words = parts * (1 + 4 * hops)
-        self.state = Buffer(np.int64).room(self.state_words)
+        self.state = Buffer(np.int64).room(
+            self.state_words + hops
+        )  # behind them: blocks of `bucket` that are done
+        self._hops = [np.int32(hop) for hop in range(hops)]
+        self._done = [np.uint64(self.state.ptr + 8 * (self.state_words + hop)) for hop in range(hops)]
+        self._routed = (0, 0)  # addresses that the packed route has
         self.arrived = Buffer(np.int64).room(parts)
         self.flag = Buffer(np.int32).room(1)
         self._route, self._tasks = Argument(*ROUTE), Argument(*TASKS)
@@ -331,7 +337,7 @@ class Core:
     def begin(self, ws: Workspace) -> None:
         """Merge the seeds, and empty tables and counts."""
         next(self.launcher.phases(ws)).launch()
-        self.state.array.data.memset_async(0, 8 * self.state_words)
+        self.state.array.data.memset_async(0, 8 * (self.state_words + self.spec.num_hops))
 
     def take_notes(self) -> None:
         """Copy all counts to the host, asynchronously: they are there when the totals are."""
@@ -362,11 +368,13 @@ class Core:
 
     def emit(self, ws: Workspace, seeds: np.ndarray, batch_id: int, graph: Any) -> MiniBatch:
         """The mini-batch, compact; asynchronous. Notes what it moved."""
+        if seeds.size:  # first, because the GPU waits for it
+            batch: MiniBatch = self.finisher.emit(ws, [seeds], batch_id, graph)[0]
+        else:
+            batch = empty_batch(self.part.indices.dtype, self.spec, batch_id, graph)
         noted, moved = self.noted(), self.moved
         moved.asked[:], moved.taken[:], moved.given[:] = noted[:, 0], noted[:, 1], noted[:, 2]
-        if not seeds.size:
-            return empty_batch(self.part.indices.dtype, self.spec, batch_id, graph)
-        return self.finisher.emit(ws, [seeds], batch_id, graph)[0]
+        return batch
 
     # ---- steps of a hop ---------------------------------------------------------------------------------------
 
@@ -374,24 +382,38 @@ class Core:
         """Where each bucket begins in ``send``, with room for ``caps[p]`` ids."""
         if self.send_caps == caps:
             return
+        self._routed = (0, 0)
         ends = np.cumsum(caps).tolist()
         self.send_at, self.send_caps = [0, *ends[:-1]], list(caps)
         self.send.room(ends[-1])
 
-    def bucket(self, ws: Workspace, hop: int, caps: Sequence[int]) -> None:
-        route = self._route.pack(
-            (self.part.new_of_ptr, self.part.boundaries_ptr, self.send.ptr, self.state.ptr, self.places.ptr,
-             self.parts, 0), self.send_at, caps,
-        )  # fmt: skip
+    def bucket(self, ws: Workspace, hop: int, caps: Sequence[int], reports: bool = False) -> None:
+        """Sort new vertices by owner; ``caps`` are rows of each bucket. The host may read the sizes afterwards."""
+        addresses = self.send.ptr, self.places.ptr
+        if addresses != self._routed or caps is not self.send_caps:
+            self._route.pack(
+                (self.part.new_of_ptr, self.part.boundaries_ptr, self.send.ptr, self.state.ptr, self.places.ptr,
+                 self.parts, 0), self.send_at, caps,
+            )  # fmt: skip
+            self._routed = addresses if caps is self.send_caps else (0, 0)
+        out, tag = (self._reported[2], self._next_tag()) if reports else (_NOWHERE, _NO_TAG)
         rows = ws.shape.row_caps[hop] - (ws.shape.row_caps[hop - 1] // 2 if hop else 0)
         grid = (max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // _BUCKET_ROWS))),)
-        self.modules.route("bucket")(grid, (256,), (ws.args, route, np.int32(hop)))
+        args = (ws.args, self._route.bytes, self._hops[hop], self._done[hop], out, tag)
+        self.modules.route("bucket")(grid, (256,), args)
+
+    def _next_tag(self) -> Any:
+        self._tag += 1
+        return np.int64(self._tag)
 
     def report(self, ws: Workspace, hop: int) -> tuple[int, list[int], list[int]]:
         """The host's read: vertices of the frontier, rows that this rank asks each rank for, and is asked for."""
-        self._tag += 1
-        args = (ws.args, *self._reported, np.int32(hop), np.int64(self._tag))
+        args = (ws.args, *self._reported, self._hops[hop], self._next_tag())
         self.modules.route("report")((1,), (MAX_PEERS,), args)
+        return self.read_report(hop)
+
+    def read_report(self, hop: int) -> tuple[int, list[int], list[int]]:
+        """Wait for the report that was launched last."""
         view = self._report_view
         self._poll(view, 0, self._tag)
         if view[2]:
@@ -403,9 +425,10 @@ class Core:
         return view[1], sent, got
 
     def sizes(self, ws: Workspace, hop: int) -> Generator[Any, None, tuple[int, list[int], list[int]]]:
-        """Exchange the sizes of a hop; returns what :meth:`report` does."""
+        """Buckets of a hop, and the exchange of their sizes; returns what :meth:`report` does."""
+        self.bucket(ws, hop, self.send_caps, reports=self.hosts_tell)
         if self.hosts_tell:
-            n, sent, _ = self.report(ws, hop)
+            n, sent, _ = self.read_report(hop)
             told = Told(sent, self.others, [0] * self.parts)
             yield told
             got = told.heard
@@ -436,7 +459,7 @@ class Core:
         tasks = self._pack_tasks(hop, rows, begins, replies, reply_at, own_reply, seen, pulled, stride)
         warps = 8 if self.id_bytes == 4 else 4
         kernel = self.modules.draw("draw", kmax, bool(pulled))
-        kernel(self._grid(max(rows), warps), (warps * 32,), (ws.args, tasks, np.int32(hop)))
+        kernel(self._grid(max(rows), warps), (warps * 32,), (ws.args, tasks, self._hops[hop]))
 
     def _pack_tasks(
         self, hop: int, rows: Sequence[int], begins: Sequence[int], replies: int, reply_at: Sequence[int],
@@ -469,7 +492,7 @@ class Core:
         warps = 8 if self.id_bytes == 4 else 4
         kernel = self.modules.merge("merge_ragged" if ragged else "merge", kmax_of(self.strides[hop]))
         grid = (max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // warps))),)
-        kernel(grid, (warps * 32,), (ws.args, replies, np.int32(hop)))
+        kernel(grid, (warps * 32,), (ws.args, replies, self._hops[hop]))
 
     def reply_size(self, hop: int, rows: int) -> int:
         return reply_bytes(rows, self.strides[hop], self.id_bytes, self.spec.weighted)
@@ -490,7 +513,6 @@ class Core:
 
     def hop(self, ws: Workspace, hop: int) -> Steps:
         """One hop with exact sizes."""
-        self.bucket(ws, hop, self.send_caps)
         n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)
@@ -574,8 +596,8 @@ class Core:
             yield from self.hop(ws, hop)
             return
         none = [0] * self.parts
-        self.bucket(ws, hop, self.send_caps)
-        n, sent, _ = self.report(ws, hop)
+        self.bucket(ws, hop, self.send_caps, reports=True)
+        n, sent, _ = self.read_report(hop)
         if self.hosts_tell:
             yield Told(sent, (), none)
         served = [0] * self.parts
@@ -620,7 +642,6 @@ class Core:
         """One hop whose remote lists are fetched whole: sizes, ids, lengths, lists; the host reads twice."""
         import cupy
 
-        self.bucket(ws, hop, self.send_caps)
         n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)

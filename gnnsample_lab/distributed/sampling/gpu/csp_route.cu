@@ -1,6 +1,6 @@
 // Collective sampling, before the exchange: which rank owns each vertex of the frontier, and where its request goes.
 //
-//   bucket      owner, count and place of every new vertex in one pass, without a sort
+//   bucket      owner, count and place of every new vertex in one pass, without a sort; can tell the host the sizes
 //   report      all sizes of a hop, to and from every peer, for the one read of the host
 //   tell_flag, take_flag   fixed capacities: the overflow flag, before and after the ranks reduce it
 //
@@ -22,11 +22,37 @@ struct Route {
 };
 static_assert(sizeof(Route) == 1072, "csp_kernels.py packs the same structure");
 
+#define REPORT_LEVEL 1   // words of a report: [0] tag, written last; [1] vertices of the frontier; [2] status;
+#define REPORT_STATUS 2  // from [8] on rows for each peer, from [8 + MAX_PEERS] on rows from each peer
+#define REPORT_SENT 8
+
+// All threads of a block of at least `parts`. received: may be null.
+__device__ __forceinline__ void write_report(const Plan& p, const u64* sent, const u64* received, i64* out, int parts,
+                                             int hop, i64 tag) {
+    const u32* counters = lab_counters(p, 0);
+    if ((int)threadIdx.x < parts) {
+        out[REPORT_SENT + threadIdx.x] = (i64)__ldcg(sent + threadIdx.x);
+        if (received) out[REPORT_SENT + MAX_PEERS + threadIdx.x] = (i64)__ldcg(received + threadIdx.x);
+    }
+    if (threadIdx.x == 0) {
+        out[REPORT_LEVEL] = (i64)lab_levels(p, counters, hop).end;
+        out[REPORT_STATUS] = lab_read(counters + CTR_STATUS);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        __threadfence_system();
+        *(volatile i64*)out = tag;
+    }
+}
+
 #define BUCKET_ITEMS 4
 #define NOBODY 0xFFFFFFFFu
 
+// done: counts blocks, 0 at first. out: where the last block reports, or null.
 extern "C" __global__ void __launch_bounds__(CSP_THREADS) bucket(const __grid_constant__ Plan p,
-                                                                 const __grid_constant__ Route r, int hop) {
+                                                                 const __grid_constant__ Route r, int hop, u64* done,
+                                                                 i64* out, i64 tag) {
+    __shared__ bool is_last;
     __shared__ i64 bounds[MAX_PEERS + 1];
     __shared__ u32 found[MAX_PEERS];
     __shared__ u64 first[MAX_PEERS];
@@ -81,30 +107,21 @@ extern "C" __global__ void __launch_bounds__(CSP_THREADS) bucket(const __grid_co
         __syncthreads();
     }
     if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    if (!out) return;
+    __threadfence();  // counts and status before the block counts as done
+    __syncthreads();
+    if (threadIdx.x == 0) is_last = atomicAdd(done, 1ull) == gridDim.x - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    write_report(p, r.counts, nullptr, out, r.parts, hop, tag);
 }
 
-#define REPORT_LEVEL 1   // words of a report: [0] tag, written last; [1] vertices of the frontier; [2] status;
-#define REPORT_STATUS 2  // from [8] on rows for each peer, from [8 + MAX_PEERS] on rows from each peer
-#define REPORT_SENT 8
-
-// out: pinned host memory, which the host polls. One block.
+// out: pinned host memory, which the host polls; see write_report. One block.
 extern "C" __global__ void __launch_bounds__(MAX_PEERS) report(const __grid_constant__ Plan p, const u64* sent,
                                                                const u64* received, i64* out, int parts, int hop,
                                                                i64 tag) {
-    const u32* counters = lab_counters(p, 0);
-    if ((int)threadIdx.x < parts) {
-        out[REPORT_SENT + threadIdx.x] = (i64)__ldcg(sent + threadIdx.x);
-        out[REPORT_SENT + MAX_PEERS + threadIdx.x] = (i64)__ldcg(received + threadIdx.x);
-    }
-    if (threadIdx.x == 0) {
-        out[REPORT_LEVEL] = (i64)lab_levels(p, counters, hop).end;
-        out[REPORT_STATUS] = lab_read(counters + CTR_STATUS);
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        __threadfence_system();
-        *(volatile i64*)out = tag;
-    }
+    write_report(p, sent, received, out, parts, hop, tag);
 }
 
 // Before the ranks reduce the flag: this rank's status, or an overflow that the host asks for. The sizes go to the host.
