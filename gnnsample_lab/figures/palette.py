@@ -57,6 +57,29 @@ KERNELS = {
     "register-tile": "#117733",
 }
 
+#: Ways to sample a graph in parts.
+METHODS = {
+    "pull": "#CC6677",
+    "uva": "#7F7F7F",
+    "csp": "#DDAA33",
+    "csp-async": "#999933",
+    "csp-fixed": "#882255",
+    "direct": "#56B4E9",
+    "direct-cached": "#117733",
+}
+
+#: Bytes between ranks, by what they are.
+TRAFFIC = {
+    "sizes": "#222222",
+    "ids": "#332288",
+    "records": "#88CCEE",
+    "picks": "#44AA99",
+    "lists": "#CC6677",
+    "weights": "#DDCC77",
+    "flags": "#AA4499",
+    "padding": "#D5DAE1",
+}
+
 #: Memory levels from slow to fast.
 LEVELS = {
     "host": "#CC6677",
@@ -97,6 +120,11 @@ def system_color(system: str) -> str:
 def kernel_color(kernel: str) -> str:
     """Colour of an aggregation kernel; grey for one that is not known."""
     return KERNELS.get(kernel, MUTED)
+
+
+def method_color(method: str) -> str:
+    """Colour of a way to sample a graph in parts; grey for one that is not known."""
+    return METHODS.get(method, MUTED)
 
 
 def level_color(level: str) -> str:

@@ -27,6 +27,7 @@ from tests.widgets import (
     oracle,
     oracle_caching,
     oracle_id_map,
+    oracle_many_gpus,
     oracle_matching,
     oracle_own_sampler,
     oracle_transit,
@@ -42,6 +43,7 @@ ORACLES = {
     **oracle_caching.ORACLES,
     **oracle_own_sampler.ORACLES,
     **oracle_transit.ORACLES,
+    **oracle_many_gpus.ORACLES,
 }
 
 DATASET = "arxiv-like"
@@ -55,6 +57,7 @@ EXPLORERS = {
     "06_feature_caching": ["CacheExplorer"],
     "07_match_and_reorder": ["MatchExplorer"],
     "08_memory_aware_aggregation": ["AggregationExplorer", "TrainingExplorer"],
+    "10_many_gpus": ["RanksExplorer"],
 }
 
 # The state that the figures of explorer number `index` belong to, once nothing is under way any more; else null.
@@ -202,7 +205,7 @@ def move_at_random(explorer: ExplorerInPage, name: str, rng: random.Random) -> s
 
 
 # Nearly a minute each, and the widgets' tests cover their explorers without a browser.
-LONG = ("03_transit_parallel", "04_write_your_own_sampler")
+LONG = ("03_transit_parallel", "04_write_your_own_sampler", "10_many_gpus")
 # Notebook 01 has its explorer too, and it is opened below.
 TWICE = ("00_start_here",)
 SOME = 3

@@ -23,6 +23,7 @@ _EXPORTS = {
     "KernelExplorer": "transit_kernels",
     "IndexExplorer": "transit_index",
     "SecondOrderExplorer": "own_sampler",
+    "RanksExplorer": "many_gpus",
     "show": "panel",
 }
 _MODULES = ("exercises", "recorded")
@@ -35,6 +36,7 @@ __all__ = [
     "KernelExplorer",
     "MatchExplorer",
     "QueueExplorer",
+    "RanksExplorer",
     "SampleExplorer",
     "SecondOrderExplorer",
     "ThreadsExplorer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures
 from gnnsample_lab.resources import resource_path
 
 TRACES = "data/measured/traces"
+RECORDS = "data/measured"
 
 
 def modelled(graph: Any, batch: MiniBatch, strategy: str, **knobs: Any) -> SampleTrace:
@@ -154,3 +156,36 @@ def overlay(graph: Any) -> go.Figure:
     return figures.empty_figure(
         "Model against measurement", f"No measured trace of {graph.title} is here. {reason}"
     )
+
+
+def ladder_records() -> dict[str, dict[str, Any]]:
+    """Records of sampling on several GPUs that came with the package: file name without ending -> record; may be empty.
+
+    Those of CPU ranks are left out: their times say nothing about GPUs.
+    """
+    try:
+        folder = resource_path(RECORDS)
+    except FileNotFoundError:
+        return {}
+    found = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("ladder*.json"))}
+    return {
+        name: record
+        for name, record in found.items()
+        if record.get("origin") == "measured" and record.get("settings", {}).get("device") == "cuda"
+    }
+
+
+def measured_scaling() -> list[go.Figure]:
+    """Throughput of several GPUs over one as recorded, a figure for each graph and partition; else one that says that
+    there is no record."""
+    shown = []
+    for name, record in ladder_records().items():
+        gpu = (record.get("environment", {}).get("gpu") or {}).get("name", "GPU")
+        ranks = record["settings"]["ranks"]
+        for graph, parts in dict.fromkeys((row["graph"], row["partition"]) for row in record["rows"]):
+            rows = [row for row in record["rows"] if (row["graph"], row["partition"]) == (graph, parts)]
+            title = record.get("graphs", {}).get(graph, {}).get("title", graph)
+            label = f"{title} · parts by {parts} · measured on {ranks} {gpu} · {name}.json"
+            shown.append(figures.ladder_speedups(rows, label=label))
+    message = "No record of several GPUs came with this installation, so nothing is shown."
+    return shown or [figures.empty_figure("Measured scaling", message)]

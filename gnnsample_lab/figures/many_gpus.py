@@ -1,0 +1,319 @@
+"""A graph in parts, drawn: who owns which vertex, what travels between ranks by method, what copies of lists save.
+
+All functions take plain numbers; partitions and traffic come from :mod:`gnnsample_lab.distributed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from gnnsample_lab.checks import host_array
+from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.drawing import Positions, _segments
+from gnnsample_lab.figures.samples import _edges, graph_layout
+from gnnsample_lab.figures.style import empty_figure, finish, write_beside
+
+_SYMBOLS = ("circle", "square", "diamond", "hexagon2", "triangle-up", "star", "cross", "pentagon")
+_SCALE = [[i / 5, color] for i, color in enumerate(palette.ACTIVITY)]
+HOST = "host"
+
+
+def partition_drawing(
+    graph: Any, owner: Any, *, positions: Positions | None = None, title: str = "", label: str = ""
+) -> go.Figure:
+    """A small undirected graph by part: edges within a part are faint, those that are cut are vermilion.
+
+    Args:
+        graph: with ``indptr`` and ``indices`` on the CPU, at most 80 vertices.
+        owner: part of each vertex, integers ``[N]``.
+        positions: from :func:`graph_layout`, so that two partitions of one graph can be compared.
+        title: how the parts were found. label: graph and origin.
+
+    Raises:
+        ValueError: the graph is too large, or ``owner`` has another length.
+    """
+    where = graph_layout(graph) if positions is None else positions
+    parts = host_array("owner", owner).astype(np.int64)
+    if len(parts) != graph.num_nodes:
+        raise ValueError(f"owner must have one entry per vertex ({graph.num_nodes}, got {len(parts)})")
+    edges = _edges(graph)
+    cut = [(u, v) for u, v in edges if parts[u] != parts[v]]
+    inside = [(u, v) for u, v in edges if parts[u] == parts[v]]
+    fig = go.Figure()
+    for name, some, color, width in (
+        (f"inside a part: {len(inside)}", inside, palette.FAINT, 1.2),
+        (f"cut: {len(cut)}", cut, palette.LOST, 1.8),
+    ):
+        x, y = _segments(some, where)
+        fig.add_scatter(
+            name=name, x=x, y=y, mode="lines", line={"color": color, "width": width}, hoverinfo="skip"
+        )
+    for part in range(int(parts.max(initial=0)) + 1):
+        members = np.flatnonzero(parts == part).tolist()
+        color = palette.hop_color(part)
+        fig.add_scatter(
+            name=f"part {part}: {len(members)}",
+            x=[where[v][0] for v in members],
+            y=[where[v][1] for v in members],
+            mode="markers+text",
+            text=[str(v) for v in members],
+            textfont={"size": 9.5, "color": palette.text_on(color)},
+            marker={
+                "symbol": _SYMBOLS[part % len(_SYMBOLS)], "size": 22, "color": color,
+                "line": {"width": 1.2, "color": "white"},
+            },
+            hovertemplate="vertex %{text}, part " + str(part) + "<extra></extra>",
+        )  # fmt: skip
+    share = len(cut) / max(1, len(edges))
+    subtitle = " · ".join(filter(None, [label, f"{len(cut)} of {len(edges)} edges cut ({share:.0%})"]))
+    finish(
+        fig, title or "A graph in parts", subtitle, height=520, hovermode="closest",
+        margin={"l": 12, "r": 12, "b": 12},
+    )  # fmt: skip
+    fig.update_xaxes(visible=False)
+    fig.update_yaxes(visible=False)
+    return fig
+
+
+def traffic_matrix(
+    matrices: Mapping[str, Any], *, host: Mapping[str, Any] | None = None, label: str = ""
+) -> go.Figure:
+    """Bytes of one mini-batch by who got them (rows) and who had them (columns), a field for each method.
+
+    Args:
+        matrices: method -> numbers ``[P, P]``: bytes that came to rank i from rank j, or that i read from j.
+        host: method -> numbers ``[P]``: bytes that rank i read from host memory; a further column where any are there.
+        label: graph, seeds and origin.
+
+    Raises:
+        ValueError: no method, or a matrix that is not square.
+    """
+    from plotly.subplots import make_subplots
+
+    if not matrices:
+        raise ValueError("matrices must name at least one method (got none)")
+    columns = min(4, len(matrices))
+    rows = -(-len(matrices) // columns)
+    fig = make_subplots(
+        rows, columns, subplot_titles=list(matrices), horizontal_spacing=0.06, vertical_spacing=0.24
+    )
+    fields = {}
+    for method, given in matrices.items():
+        matrix = np.asarray(given, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"matrices[{method!r}] must be square (got shape {matrix.shape})")
+        from_host = np.asarray((host or {}).get(method, np.zeros(len(matrix))), dtype=np.float64)
+        fields[method] = np.column_stack([matrix, from_host]) if from_host.any() else matrix
+    top = max(float(field.max(initial=0)) for field in fields.values()) or 1.0
+    for i, (method, field) in enumerate(fields.items()):
+        ranks = [f"rank {r}" for r in range(len(field))]
+        # What a rank has itself does not travel.
+        own = np.eye(*field.shape, dtype=bool)
+        fig.add_heatmap(
+            x=[*ranks, HOST][: field.shape[1]],
+            y=ranks,
+            z=np.where(own, np.nan, np.sqrt(field / top)),
+            zmin=0,
+            zmax=1,
+            colorscale=_SCALE,
+            showscale=False,
+            xgap=2,
+            ygap=2,
+            customdata=field / 1e3,
+            text=np.where(own, "", np.vectorize(_kilobytes)(field)),
+            texttemplate="%{text}",
+            hovertemplate=f"{method}: %{{y}} from %{{x}}<br>%{{customdata:,.1f}} kB<extra></extra>",
+            row=i // columns + 1,
+            col=i % columns + 1,
+        )
+    finish(
+        fig,
+        "Who gets how much from whom (kB)",
+        label,
+        height=130 + 190 * rows,
+        showlegend=False,
+        margin_t=120,
+    )
+    fig.update_xaxes(showgrid=False, ticks="", tickangle=0)
+    fig.update_yaxes(showgrid=False, ticks="", autorange="reversed")
+    return fig
+
+
+def _kilobytes(value: float) -> str:
+    if value == 0:
+        return "0"
+    return f"{value / 1e3:,.1f}" if value < 1e5 else f"{value / 1e3:,.0f}"
+
+
+def traffic_kinds(
+    kinds: Mapping[str, Mapping[str, float]], *, ideal: float | None = None, label: str = ""
+) -> go.Figure:
+    """Bytes of one mini-batch over all ranks, by method and by what they are.
+
+    Args:
+        kinds: method -> kind of traffic -> bytes.
+        ideal: bytes of the picked ids that other ranks own, marked by a line.
+        label: graph, seeds and origin.
+    """
+    fig = go.Figure()
+    methods = list(kinds)
+    order = [*palette.TRAFFIC, *sorted({k for of in kinds.values() for k in of} - set(palette.TRAFFIC))]
+    for kind in order:
+        values = np.array([kinds[m].get(kind, 0) for m in methods], dtype=np.float64) / 1e3
+        if values.any():
+            fig.add_bar(
+                name=kind, y=methods, x=values, orientation="h",
+                marker={"color": palette.TRAFFIC.get(kind, palette.MUTED), "line": {"width": 0}},
+                hovertemplate=f"%{{y}}, {kind}: %{{x:,.1f}} kB<extra></extra>",
+            )  # fmt: skip
+    totals = np.array([sum(kinds[m].values()) for m in methods], dtype=np.float64)
+    write_beside(fig, methods, totals / 1e3, [f"{_kilobytes(t)} kB" for t in totals])
+    if ideal is not None:
+        fig.add_scatter(
+            name=f"remote picks alone: {_kilobytes(ideal)} kB", x=[ideal / 1e3] * len(methods), y=methods, mode="lines",
+            line={"color": palette.INK, "dash": "dash", "width": 1.8}, hoverinfo="skip",
+        )  # fmt: skip
+    finish(fig, "Bytes of one mini-batch, all ranks", label, height=460, barmode="stack")
+    fig.update_xaxes(
+        title_text="came to a rank (kB)", range=[0, float(totals.max(initial=0)) / 1e3 * 1.2 or 1.0]
+    )
+    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    return fig
+
+
+def traffic_curves(
+    x: Any,
+    volumes: Mapping[str, Any],
+    ideal: Any,
+    *,
+    axis: str,
+    marker: float | None = None,
+    title: str = "Volume by method",
+    label: str = "",
+) -> go.Figure:
+    """Bytes of one mini-batch over what is varied, by method, above the bytes of the remote picks alone.
+
+    Args:
+        x: numbers ``[k]``, ascending. volumes: method -> bytes ``[k]``. ideal: bytes ``[k]``.
+        axis: what ``x`` is. marker: a value of ``x`` to mark. label: graph and origin.
+
+    Raises:
+        ValueError: a curve of another length than ``x``.
+    """
+    at = np.asarray(x, dtype=np.float64)
+    curves = {
+        **{name: np.asarray(v, dtype=np.float64) for name, v in volumes.items()},
+        "ideal": np.asarray(ideal),
+    }
+    fig = go.Figure()
+    for name, values in curves.items():
+        if len(values) != len(at):
+            raise ValueError(f"volumes[{name!r}] must have {len(at)} values, as x has (got {len(values)})")
+        is_ideal = name == "ideal"
+        fig.add_scatter(
+            name="remote picks alone" if is_ideal else name, x=at, y=values / 1e3, mode="lines+markers",
+            line={
+                "color": palette.INK if is_ideal else palette.method_color(name), "width": 2.2,
+                "dash": "dash" if is_ideal else "solid",
+            },
+            hovertemplate=f"{axis} %{{x:.3g}}: %{{y:,.1f}} kB<extra>{name}</extra>",
+        )  # fmt: skip
+    if marker is not None:
+        fig.add_vline(x=marker, line={"color": palette.MUTED, "dash": "dot", "width": 1.5})
+    finish(fig, title, label, height=460)
+    fig.update_xaxes(title_text=axis)
+    fig.update_yaxes(title_text="bytes of one mini-batch, all ranks (kB)", rangemode="tozero")
+    return fig
+
+
+def saved_reads(
+    budgets: Any,
+    expected: Mapping[str, Any],
+    counted: tuple[Any, Any] | None = None,
+    *,
+    marker: float | None = None,
+    label: str = "",
+) -> go.Figure:
+    """Share of the remote reads that copies of lists save, over the bytes that they may take.
+
+    Args:
+        budgets: percent of the bytes of all lists, ``[k]``, ascending.
+        expected: ranking -> shares ``[k]``, as the visits of other batches say (0..1).
+        counted: ``(budgets, shares)`` of the batch that was sampled, drawn as points.
+        marker: a budget to mark. label: graph, parts and origin.
+
+    Raises:
+        ValueError: a curve of another length than ``budgets``.
+    """
+    x = np.asarray(budgets, dtype=np.float64)
+    fig = go.Figure()
+    styles = {"reads": (palette.METHODS["direct-cached"], "solid"), "degree": (palette.HOPS[1], "dash")}
+    for name, values in expected.items():
+        if len(values) != len(x):
+            raise ValueError(
+                f"expected[{name!r}] must have {len(x)} values, as budgets has (got {len(values)})"
+            )
+        color, dash = styles.get(name, (palette.MUTED, "dot"))
+        fig.add_scatter(
+            name=f"ranked by {name}", x=x, y=100 * np.asarray(values, dtype=float), mode="lines",
+            line={"color": color, "width": 2.5, "dash": dash},
+            hovertemplate="%{x:.3g} % of the lists: %{y:.1f} % saved<extra>by " + name + "</extra>",
+        )  # fmt: skip
+    if counted is not None:
+        fig.add_scatter(
+            name="counted, this batch", x=counted[0], y=100 * np.asarray(counted[1], dtype=float), mode="markers",
+            marker={"size": 10, "color": palette.INK, "symbol": "diamond", "line": {"width": 1, "color": "white"}},
+            hovertemplate="%{x:.3g} % of the lists: %{y:.1f} % of the bytes saved<extra></extra>",
+        )  # fmt: skip
+    if marker is not None:
+        fig.add_vline(x=marker, line={"color": palette.MUTED, "dash": "dot", "width": 1.5})
+    finish(fig, "What copies of hot lists save", label, height=460)
+    fig.update_xaxes(
+        title_text="room for copies on each rank (% of the bytes of all lists)", rangemode="tozero"
+    )
+    fig.update_yaxes(title_text="remote reads saved (%)", range=[0, 102])
+    return fig
+
+
+def ladder_speedups(rows: Sequence[Mapping[str, Any]], *, label: str = "") -> go.Figure:
+    """Measured throughput of several ranks together over one rank with the whole graph, by method and batch.
+
+    Args:
+        rows: of one graph and partition in a record of the suite ``ladder``: ``method``, ``world``, ``x_one``,
+            ``batch_size``, ``fanout``, ``hops``, ``replace``, ``budget_percent``; rows of one rank, with an error or
+            without a ratio are left out.
+        label: graph, parts and device, as recorded.
+    """
+    shown = [r for r in rows if r.get("x_one") is not None and "error" not in r and r["world"] > 1]
+    if not shown:
+        return empty_figure("Measured scaling", "The record has no row of several ranks.")
+    worlds = sorted({r["world"] for r in shown})
+    fig = go.Figure()
+    settings = list(dict.fromkeys((r["batch_size"], r["fanout"], r["hops"], r["replace"]) for r in shown))
+    for i, (batch, fanout, hops, replace) in enumerate(settings):
+        some = [r for r in shown if (r["batch_size"], r["fanout"], r["hops"], r["replace"]) == settings[i]]
+        fig.add_bar(
+            name=f"{batch:,} seeds x {fanout}, {hops} hops, {'with' if replace else 'without'} replacement",
+            y=[_rung(r) for r in some], x=[r["x_one"] for r in some], orientation="h",
+            marker={"color": palette.hop_color(i), "line": {"width": 0}},
+            hovertemplate="%{y}: %{x:.2f} x<extra></extra>",
+        )  # fmt: skip
+    rungs = list(dict.fromkeys(_rung(r) for r in shown))
+    fig.add_vline(x=1, line={"color": palette.INK, "dash": "dash", "width": 1.5})
+    height = 220 + 24 * max(1, len(settings)) * len(rungs)
+    title = f"Measured throughput of {' and '.join(map(str, worlds))} ranks, one with the whole graph = 1"
+    finish(fig, title, label, height=min(height, 1100), barmode="group")
+    fig.update_xaxes(
+        title_text="mini-batches per second, all ranks, over one rank's (ratio)", rangemode="tozero"
+    )
+    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    return fig
+
+
+def _rung(row: Mapping[str, Any]) -> str:
+    percent = row.get("budget_percent")
+    return row["method"] + (f" + {percent:.3g} %" if percent is not None else "")

@@ -1,0 +1,131 @@
+"""Parts, traffic, saved reads and recorded ratios, as figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab import figures
+from gnnsample_lab.figures import palette
+
+
+@pytest.fixture
+def square() -> lab.Graph:
+    return lab.Graph.from_edges([0, 1, 2, 3], [1, 2, 3, 0], 4, undirected=True, name="square")
+
+
+def test_cut_edges_are_vermilion_and_counted(square):
+    figure = figures.partition_drawing(square, [0, 0, 1, 1], title="Parts by hand", label="square")
+    inside, cut, *parts = figure.data
+    assert cut.name == "cut: 2" and cut.line.color == palette.LOST and len(cut.x) == 3 * 2
+    assert inside.name == "inside a part: 2"
+    assert [p.name for p in parts] == ["part 0: 2", "part 1: 2"]
+    assert list(parts[1].text) == ["2", "3"] and parts[0].marker.color != parts[1].marker.color
+    assert "2 of 4 edges cut (50%)" in figure.layout.title.text
+    # A cut edge leads between vertices of two parts, wherever these are drawn.
+    where = figures.graph_layout(square)
+    ends = {(round(x, 6), round(y, 6)) for x, y in zip(cut.x, cut.y) if x is not None and np.isfinite(x)}
+    assert ends == {(round(x, 6), round(y, 6)) for x, y in where.values()}
+
+
+def test_owners_of_another_graph_are_refused(square):
+    with pytest.raises(ValueError, match="one entry per vertex"):
+        figures.partition_drawing(square, [0, 1])
+
+
+def test_a_matrix_for_each_method_leaves_out_what_stays():
+    figure = figures.traffic_matrix(
+        {"pull": [[0, 2000], [123456, 0]], "uva": np.zeros((2, 2))},
+        host={"uva": [500, 0]},
+        label="toy · counted",
+    )
+    pull, uva = figure.data
+    assert list(pull.text[0]) == ["", "2.0"] and list(pull.text[1]) == ["123", ""]
+    assert list(pull.x) == ["rank 0", "rank 1"] and list(uva.x) == ["rank 0", "rank 1", "host"]
+    assert list(uva.text[0]) == ["", "0", "0.5"] and list(uva.text[1]) == ["0", "", "0"]
+    assert pull.z[1][0] == 1.0 and np.isnan(pull.z[0][0]) and pull.zmax == uva.zmax
+    assert [a.text for a in figure.layout.annotations] == ["pull", "uva"]
+    assert "kB" in figure.layout.title.text and "counted" in figure.layout.title.text
+
+
+@pytest.mark.parametrize(("given", "match"), [({}, "at least one"), ({"pull": [[1, 2]]}, "square")])
+def test_what_is_no_matrix_is_refused(given, match):
+    with pytest.raises(ValueError, match=match):
+        figures.traffic_matrix(given)
+
+
+def test_kinds_are_stacked_and_totals_written():
+    figure = figures.traffic_kinds(
+        {"pull": {"ids": 1000, "lists": 9000}, "csp": {"ids": 1000, "picks": 2000}}, ideal=2000, label="toy"
+    )
+    bars = {b.name: list(b.x) for b in figure.data if b.type == "bar"}
+    assert bars == {"ids": [1, 1], "picks": [0, 2], "lists": [9, 0]}
+    assert figure.layout.barmode == "stack"
+    totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
+    assert list(totals.text) == ["10.0 kB", "3.0 kB"]
+    line = next(t for t in figure.data if t.type == "scatter" and t.mode == "lines")
+    assert set(line.x) == {2.0} and "2.0 kB" in line.name
+
+
+def test_curves_over_what_is_varied():
+    figure = figures.traffic_curves(
+        [2, 10],
+        {"pull": [4000, 8000], "csp": [4000, 5000]},
+        [1000, 3000],
+        axis="fanout",
+        marker=10,
+        label="toy",
+    )
+    assert {t.name: list(t.y) for t in figure.data} == {
+        "pull": [4, 8], "csp": [4, 5], "remote picks alone": [1, 3],
+    }  # fmt: skip
+    assert figure.layout.xaxis.title.text == "fanout" and "kB" in figure.layout.yaxis.title.text
+    assert [s.x0 for s in figure.layout.shapes] == [10]
+    with pytest.raises(ValueError, match="2 values"):
+        figures.traffic_curves([2, 10], {"pull": [1]}, [1, 2], axis="fanout")
+
+
+def test_saved_reads_promised_and_counted():
+    figure = figures.saved_reads(
+        [0, 10], {"reads": [0, 0.8], "degree": [0, 0.1]}, ([0, 10], [0, 0.5]), marker=10, label="toy"
+    )
+    assert {t.name: list(t.y) for t in figure.data} == {
+        "ranked by reads": [0, 80], "ranked by degree": [0, 10], "counted, this batch": [0, 50],
+    }  # fmt: skip
+    assert figure.data[2].mode == "markers"
+    with pytest.raises(ValueError, match="2 values"):
+        figures.saved_reads([0, 10], {"reads": [1]})
+
+
+def row(**more):
+    return {
+        "method": "direct", "world": 2, "x_one": 1.5, "batch_size": 1024, "fanout": 10, "hops": 3, "replace": True,
+        "budget_percent": None, **more,
+    }  # fmt: skip
+
+
+def test_recorded_ratios_of_several_ranks_alone():
+    rows = [
+        row(), row(method="direct-cached", budget_percent=5.0, x_one=1.9), row(batch_size=8192, x_one=1.7),
+        row(world=1, x_one=1.0), row(method="csp", error="its sample differs"), row(method="pull", x_one=None),
+    ]  # fmt: skip
+    figure = figures.ladder_speedups(rows, label="rmat · measured")
+    one, two = figure.data
+    assert list(one.y) == ["direct", "direct-cached + 5 %"] and list(one.x) == [1.5, 1.9]
+    assert list(two.x) == [1.7] and "8,192 seeds" in two.name
+    assert "2 ranks" in figure.layout.title.text and "measured" in figure.layout.title.text
+
+
+def test_a_record_without_several_ranks_says_so():
+    figure = figures.ladder_speedups([row(world=1)])
+    assert not figure.data and "no row of several ranks" in figure.layout.annotations[0].text
+
+
+def test_every_method_and_kind_has_a_colour_of_its_own():
+    from gnnsample_lab.distributed.sampling.traffic import KINDS
+
+    methods = [palette.method_color(m) for m in lab.distributed.methods()]
+    assert len(set(methods)) == len(methods) and palette.MUTED not in methods
+    assert palette.method_color("unheard of") == palette.MUTED
+    assert set(palette.TRAFFIC) <= set(KINDS)
