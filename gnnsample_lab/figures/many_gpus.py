@@ -112,7 +112,7 @@ def traffic_matrix(
     for i, (method, field) in enumerate(fields.items()):
         ranks = [f"rank {r}" for r in range(len(field))]
         # What a rank has itself does not travel.
-        own = np.eye(*field.shape, dtype=bool)
+        own = np.eye(*field.shape) > 0
         fig.add_heatmap(
             x=[*ranks, HOST][: field.shape[1]],
             y=ranks,

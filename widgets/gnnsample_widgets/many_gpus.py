@@ -116,7 +116,7 @@ def list_bytes(host: Any, percent: float) -> int:
 
 def by_method(
     device: str, num_ranks: int, folder: str, seeds: Any, tasks: list[dict[str, Any]]
-) -> list[list[Any]]:
+) -> list[tuple[Any, ...]]:
     """The traffic of each rank, for each task."""
     ranks = warm_ranks(num_ranks, device)
     return list(

@@ -40,7 +40,7 @@ def traffic_of(rank: Any, source: Any, seeds: Any, tasks: Iterable[Mapping[str, 
     for task in tasks:
         options = {"count_reads": True, **task}
         by, batch_id = options.pop("by", "equal"), options.pop("batch_id", 0)
-        if np.ndim(options.get("visits")) == 2:
+        if getattr(options.get("visits"), "ndim", 1) == 2:
             options["visits"] = options["visits"][rank.index]
         sampler = Sampler(source, rank=rank, **options)
         if sampler.method == "csp-fixed":
