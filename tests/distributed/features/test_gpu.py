@@ -17,15 +17,18 @@ from .test_features import CASES, SIZES, asked, cached_by, expected_traffic, tol
 torch = pytest.importorskip("torch")
 
 
+WIDTHS = (1, 2, 4, 7, 100, 128, 200)
+SHAPES: tuple[dict[str, Any], ...] = (
+    {}, {"rows_per_warp": 4}, {"rows_per_warp": 1, "load": 0, "aligned": False},
+)  # fmt: skip
+# 2 to 800 bytes of a row; 400 bytes begin anywhere.
+ROWS = [(width, shape, "float32") for width in WIDTHS for shape in SHAPES]
+ROWS += [(width, {}, "float16") for width in WIDTHS]
+
+
 @pytest.mark.gpu
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize(
-    "width", [1, 2, 4, 7, 100, 128, 200]
-)  # 2 to 400 bytes of a row; 400 bytes begin anywhere
-@pytest.mark.parametrize(
-    "shape", [{}, {"rows_per_warp": 4}, {"rows_per_warp": 1, "load": 0, "aligned": False}]
-)
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(("width", "shape", "dtype"), ROWS, ids=str)
 def test_the_kernel_reads_an_address_table(width: int, shape: dict[str, Any], dtype: str) -> None:
     import cupy
 
