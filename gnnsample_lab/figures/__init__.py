@@ -63,6 +63,8 @@ _EXPORTS = {
     "kernel_histogram": "transit_kernels",
     "kernel_shares": "transit_kernels",
     "sharing_by_batch": "transit_kernels",
+    "schedule_allocation": "schedule",
+    "schedule_epochs": "schedule",
     "schedule_gantt": "schedule",
     "schedule_scaling": "schedule",
     "schedule_splits": "schedule",
@@ -126,6 +128,8 @@ if TYPE_CHECKING:
         walk_lengths,
     )
     from gnnsample_lab.figures.schedule import (
+        schedule_allocation,
+        schedule_epochs,
         schedule_error,
         schedule_gantt,
         schedule_one_gpu,
@@ -186,6 +190,8 @@ __all__ = [
     "sample_drawing",
     "sample_layout",
     "saved_reads",
+    "schedule_allocation",
+    "schedule_epochs",
     "schedule_error",
     "schedule_gantt",
     "schedule_one_gpu",

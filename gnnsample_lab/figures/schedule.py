@@ -20,6 +20,8 @@ from gnnsample_lab.figures.training import duration, time_unit
 
 _MAX_BARS = 6000
 """Beyond it, WebGL lines: a browser draws no more bars at once."""
+_MOST_OF_BEST = 3.0
+"""Times of the best split up to which bars are drawn in full; beyond it their value is written."""
 _STAGES = ("sample", "put", "get", "extract", "train", "update", "load topology", "load cache")
 
 
@@ -66,6 +68,8 @@ def schedule_gantt(
     end_s: float | None = None,
     until_s: float | None = None,
     waits: bool = True,
+    span_s: float | None = None,
+    place: str = "GPU",
 ) -> go.Figure:
     """Stages of all mini-batches on the workers of each GPU over time, and below them the depth of the queues.
 
@@ -74,6 +78,8 @@ def schedule_gantt(
         start_s, end_s: the part of the epoch to draw, in seconds; None: to its end.
         until_s: draws a time cursor there and veils what comes later.
         waits: also draw, as thin bars, when workers wait.
+        span_s: length of the time axis in seconds, to put two epochs beside each other; None: that of the part.
+        place: what runs the workers, for labels: "rank" where processes share CPUs.
 
     Raises:
         ValueError: a part that does not lie within the epoch.
@@ -83,7 +89,7 @@ def schedule_gantt(
         raise ValueError(
             f"start_s and end_s must be a part of the epoch of {timeline.epoch_s:.4g} s (got {start_s}, {end_s})"
         )
-    unit, per_us = time_unit(1e6 * (end - start_s))
+    unit, per_us = time_unit(1e6 * (end - start_s if span_s is None else span_s))
     scale = 1e6 / per_us
     events = [e for e in timeline.events if e.end_s > start_s and e.start_s < end]
     idle = [w for w in timeline.waits if w.end_s > start_s and w.start_s < end] if waits else []
@@ -118,7 +124,7 @@ def schedule_gantt(
     plural = "s" if timeline.gpus > 1 else ""
     finish(
         fig,
-        f"Who does what when: {timeline.executor} on {timeline.gpus} GPU{plural}",
+        f"Who does what when: {timeline.executor} on {timeline.gpus} {place}{plural}",
         " · ".join(part for part in parts if part),
         height=int(np.clip(330 + 24 * len(workers), 420, 900)),
         barmode="overlay",
@@ -126,7 +132,7 @@ def schedule_gantt(
         hovermode="closest",
         meta={"end_us": timeline.epoch_s * scale},  # in the unit of the axis, as the cursor is
     )
-    names = [f"GPU {gpu} {worker}" for gpu, worker in workers]
+    names = [f"{place} {gpu} {worker}" for gpu, worker in workers]
     below = 0.26 if depths else 0.0
     fig.update_layout(
         yaxis={
@@ -139,7 +145,7 @@ def schedule_gantt(
         },
         xaxis={
             "title": {"text": f"time since the epoch began ({unit})"},
-            "range": [start_s * scale, end * scale],
+            "range": [start_s * scale, (end if span_s is None else start_s + span_s) * scale],
             "anchor": "y2" if depths else "y",
         },
     )
@@ -319,6 +325,124 @@ def schedule_splits(sweep: ScheduleSweep) -> go.Figure:
         barmode="group",
     )
     fig.update_xaxes(title_text="samplers (S) and trainers (T) (count of GPUs)")
+    return fig
+
+
+def schedule_allocation(sweep: ScheduleSweep, guess: int | None = None) -> go.Figure:
+    """Epoch time for every number of samplers, with and without switching: the rule's choice beside the best one.
+
+    Args:
+        sweep: of ``lab.schedule.allocation_sweep``.
+        guess: a number of samplers to mark as somebody's guess.
+
+    Raises:
+        ValueError: another sweep, or a guess that is not in it.
+    """
+    rows = _rows(sweep, "allocation_sweep")
+    if guess is not None and guess not in [row["samplers"] for row in rows]:
+        raise ValueError(f"guess must be from 1 to {len(rows)}, a number of samplers (got {guess!r})")
+    fig = go.Figure()
+    scale = _epoch_axis(fig, [row["without_s"] for row in rows])
+    unit = fig.layout.yaxis.title.text.rpartition("(")[2].rstrip(")")
+    splits = [row["samplers"] for row in rows]
+    # A single sampler or trainer may take many times as long as the best split, and would make that one tiny.
+    top = (
+        min(_MOST_OF_BEST * min(row["with_s"] for row in rows), max(row["without_s"] for row in rows)) * scale
+    )
+    for key, name, color in (
+        ("without_s", "without switching", palette.MUTED),
+        ("with_s", "with switching", palette.STAGES["train"]),
+    ):
+        values = [row[key] * scale for row in rows]
+        best = min(values) * (1 + 1e-9)
+        detail = "<br>epoch %{customdata[0]:,.4~g} " + unit
+        if key == "with_s":
+            detail += (
+                "<br>%{customdata[3]} waited when sampling ended: P = %{customdata[4]:,.4~g} "
+                + unit
+                + "<br>%{customdata[2]} mini-batches on standby trainers"
+            )
+        fig.add_bar(
+            name=name,
+            x=splits,
+            y=[min(value, top) for value in values],
+            text=[f"{v:,.3g} ↑" if v > top else "best" if v <= best else "" for v in values],
+            textposition="outside",
+            cliponaxis=False,
+            customdata=[
+                [value, row["trainers"], row["switched"], row["remaining"], row["profit_s"] * scale]
+                for value, row in zip(values, rows, strict=True)
+            ],
+            marker={"color": color, "line": {"width": 0}},
+            hovertemplate="%{x} samplers, %{customdata[1]} trainers" + detail + f"<extra>{name}</extra>",
+        )
+    rule = next(row for row in rows if row["chosen"])
+    fig.add_scatter(
+        name="rule: N<sub>s</sub> = ⌈N<sub>g</sub> / (K + 1)⌉",
+        x=[rule["samplers"]],
+        y=[-0.045 * top],
+        mode="markers",
+        cliponaxis=False,
+        marker={"symbol": "triangle-up", "size": 15, "color": palette.INK},
+        hovertemplate="the rule chooses %{x}<extra></extra>",
+    )
+    if guess is not None:
+        fig.add_scatter(
+            name="your guess",
+            x=[guess],
+            y=[1.13 * top],
+            mode="markers",
+            cliponaxis=False,
+            marker={"symbol": "star", "size": 15, "color": palette.LOST},
+            hovertemplate="your guess: %{x}<extra></extra>",
+        )
+    finish(fig, "How many GPUs sample?", _subtitle(sweep), height=440, barmode="group")
+    fig.update_xaxes(title_text="GPUs that sample (count)", dtick=1)
+    fig.update_yaxes(range=[-0.09 * top, 1.2 * top])
+    return fig
+
+
+def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> go.Figure:
+    """Modelled epochs by executor, and how long GPUs are busy in them.
+
+    Args:
+        timelines: name -> what ``lab.schedule.simulate`` returns.
+        chosen: the name to highlight.
+
+    Raises:
+        ValueError: there is no timeline.
+    """
+    if not timelines:
+        raise ValueError("timelines must hold at least one (got none)")
+    names, runs = list(timelines), list(timelines.values())
+    values = np.array([run.epoch_s for run in runs], dtype=np.float64)
+    unit, per_us = time_unit(1e6 * float(values.max()))
+    scale = 1e6 / per_us
+    fig = go.Figure(
+        go.Bar(
+            y=names,
+            x=values * scale,
+            orientation="h",
+            marker={
+                "color": [palette.MODELLED if name == chosen else palette.MUTED for name in names],
+                "line": {"width": 0},
+            },
+            hovertemplate="%{y}<br>%{x:,.4~g} " + unit + "<extra></extra>",
+            showlegend=False,
+        )
+    )
+    labels = [
+        f"  {duration(1e6 * run.epoch_s)} · GPUs busy {float(np.mean(run.utilisation)):.0%}" for run in runs
+    ]
+    write_beside(fig, names, values * scale, labels)
+    origins = list(dict.fromkeys(run.origin for run in runs))
+    more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
+    height = max(300, 180 + 42 * len(names))
+    finish(fig, "The same epoch by executor", origins[0] + more, height=height, showlegend=False)
+    fig.update_xaxes(
+        title_text=f"modelled time per epoch ({unit})", range=[0, 1.75 * float(values.max()) * scale or 1.0]
+    )
+    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
 
 

@@ -30,6 +30,7 @@ from tests.widgets import (
     oracle_many_gpus,
     oracle_matching,
     oracle_own_sampler,
+    oracle_pipelines,
     oracle_transit,
 )
 from tests.widgets.oracle import difference, plain, values
@@ -42,6 +43,7 @@ ORACLES = {
     **oracle_matching.ORACLES,
     **oracle_caching.ORACLES,
     **oracle_own_sampler.ORACLES,
+    **oracle_pipelines.ORACLES,
     **oracle_transit.ORACLES,
     **oracle_many_gpus.ORACLES,
 }
@@ -57,6 +59,7 @@ EXPLORERS = {
     "06_feature_caching": ["CacheExplorer"],
     "07_match_and_reorder": ["MatchExplorer"],
     "08_memory_aware_aggregation": ["AggregationExplorer", "TrainingExplorer"],
+    "09_pipelines": ["PipelineExplorer"],
     "10_many_gpus": ["RanksExplorer"],
 }
 
@@ -205,7 +208,7 @@ def move_at_random(explorer: ExplorerInPage, name: str, rng: random.Random) -> s
 
 
 # Nearly a minute each, and the widgets' tests cover their explorers without a browser.
-LONG = ("03_transit_parallel", "04_write_your_own_sampler", "10_many_gpus")
+LONG = ("03_transit_parallel", "04_write_your_own_sampler", "09_pipelines", "10_many_gpus")
 # Notebook 01 has its explorer too, and it is opened below.
 TWICE = ("00_start_here",)
 SOME = 3

@@ -142,3 +142,49 @@ def test_measured_stands_beside_modelled() -> None:
     points = {t.name: t for t in figure.data}
     assert list(points["serial"].x) == [6.0] and points["serial"].y[0] == pytest.approx(12 * 0.55)
     assert "+10.0%" in points["serial"].text[0]
+
+
+ALLOCATION = S.allocation_sweep(S.stage_times(0.1, 0.05, 0.27, batches=24, source="a made-up table"), gpus=8)
+
+
+def test_the_split_of_the_rule_stands_beside_the_best_one() -> None:
+    figure = figures.schedule_allocation(ALLOCATION, guess=5)
+    bars = {t.name: t for t in figure.data if t.type == "bar"}
+    assert list(bars) == ["without switching", "with switching"]
+    rows = ALLOCATION.rows
+    for key, bar in zip(("without_s", "with_s"), bars.values(), strict=True):
+        assert list(bar.x) == list(range(1, 8))
+        assert [row[0] for row in bar.customdata] == pytest.approx([row[key] for row in rows])
+        best = min(range(7), key=lambda i: rows[i][key])
+        assert bar.text[best] == "best" and list(bar.text).count("best") == 1
+        for y, text, row in zip(bar.y, bar.text, rows, strict=True):
+            assert (y < row[key] - 1e-9) == text.endswith("↑"), "what is cut off has its value written"
+    rule, guess = figure.data[2:]
+    assert rule.name.startswith("rule") and list(rule.x) == [3]
+    assert guess.name == "your guess" and list(guess.x) == [5]
+    assert "modelled from stage times: a made-up table" in figure.layout.title.text
+    assert [t.name for t in figures.schedule_allocation(ALLOCATION).data][-1].startswith("rule")
+    for wrong in (0, 8):
+        with pytest.raises(ValueError, match="guess must be from 1 to 7"):
+            figures.schedule_allocation(ALLOCATION, guess=wrong)
+    with pytest.raises(ValueError, match="allocation_sweep returns"):
+        figures.schedule_allocation(SWEEPS["splits"])
+
+
+def test_epochs_by_executor() -> None:
+    runs = {name: S.simulate(TIMES, name, gpus=2) for name in ("serial", "factored")}
+    figure = figures.schedule_epochs(runs, chosen="factored")
+    bar = figure.data[0]
+    assert list(bar.y) == ["serial", "factored"]
+    assert bar.x == pytest.approx([run.epoch_s for run in runs.values()])
+    assert list(bar.marker.color) == [palette.MUTED, palette.MODELLED]
+    assert "modelled" in figure.layout.xaxis.title.text and "modelled from" in figure.layout.title.text
+    with pytest.raises(ValueError, match="timelines must hold at least one"):
+        figures.schedule_epochs({})
+
+
+def test_two_epochs_share_a_time_axis() -> None:
+    run = S.simulate(TIMES, "serial", gpus=2)
+    figure = figures.schedule_gantt(run, span_s=2 * run.epoch_s, place="rank")
+    assert figure.layout.xaxis.range[1] == pytest.approx(2 * run.epoch_s)
+    assert "on 2 ranks" in figure.layout.title.text and figure.layout.yaxis.ticktext[0] == "rank 0 worker"

@@ -51,6 +51,7 @@ def test_the_notebooks_are_there() -> None:
         "06_feature_caching",
         "07_match_and_reorder",
         "08_memory_aware_aggregation",
+        "09_pipelines",
         "10_many_gpus",
     ]
 

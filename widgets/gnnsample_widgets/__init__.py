@@ -23,6 +23,7 @@ _EXPORTS = {
     "KernelExplorer": "transit_kernels",
     "IndexExplorer": "transit_index",
     "SecondOrderExplorer": "own_sampler",
+    "PipelineExplorer": "pipelines",
     "RanksExplorer": "many_gpus",
     "show": "panel",
 }
@@ -35,6 +36,7 @@ __all__ = [
     "IndexExplorer",
     "KernelExplorer",
     "MatchExplorer",
+    "PipelineExplorer",
     "QueueExplorer",
     "RanksExplorer",
     "SampleExplorer",

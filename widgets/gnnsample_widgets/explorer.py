@@ -56,6 +56,8 @@ class Explorer(ipywidgets.VBox):
     """
 
     heading: ClassVar[str] = ""
+    on_graph: ClassVar[bool] = True
+    """Whether the figures are of a graph; else none is loaded."""
     _closed = False
     recipe: ClassVar[Recipe] = {}
     """The steps from the graph to the figures, see :mod:`gnnsample_widgets.recipe`; run, and handed over as code."""
@@ -85,9 +87,10 @@ class Explorer(ipywidgets.VBox):
         self._check_names(state)
         self.raise_errors = checks.flag("raise_errors", raise_errors)
         self.device = resolve_device(device)
-        self.graph, self.graph_code = resolve_graph(graph)
-        self.device_graph = to_device(self.graph, self.device)
-        self.host_graph = to_device(self.graph, "cpu")
+        self.graph, self.graph_code = resolve_graph(graph) if self.on_graph else (None, [])
+        if self.on_graph:
+            self.device_graph = to_device(self.graph, self.device)
+            self.host_graph = to_device(self.graph, "cpu")
         self._memory: OrderedDict[Hashable, Any] = OrderedDict()
         self._gate = threading.Lock()
         self._idle = threading.Event()
@@ -140,7 +143,11 @@ class Explorer(ipywidgets.VBox):
         return made[LAST], self.summary(made)
 
     def _given(self, state: dict[str, Any]) -> dict[str, Any]:
-        graphs = {"g": self.graph, "host": self.host_graph, "on_device": self.device_graph}
+        graphs = (
+            {"g": self.graph, "host": self.host_graph, "on_device": self.device_graph}
+            if self.on_graph
+            else {}
+        )
         return {**graphs, "device": self.device, **self.parameters(state)}
 
     # -- state --

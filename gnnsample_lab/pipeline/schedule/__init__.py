@@ -9,14 +9,16 @@ What it returns is modelled and labelled so. ``allocation`` has the arithmetic t
 from __future__ import annotations
 
 from .allocation import num_samplers, profit, should_switch, trainer_time
-from .published import gnnlab_times
-from .records import fit_host_share, model_error, recorded_runs, times_of
+from .published import against_gnnlab, gnnlab_times
+from .records import fit_host_share, model_error, recorded_runs, run_of, times_of
 from .simulate import simulate
-from .sweeps import one_gpu, pipelining, scaling, splits, switching
+from .sweeps import allocation_sweep, one_gpu, pipelining, scaling, splits, switching
 from .times import Costs, stage_times
 
 __all__ = [
     "Costs",
+    "against_gnnlab",
+    "allocation_sweep",
     "fit_host_share",
     "gnnlab_times",
     "model_error",
@@ -25,6 +27,7 @@ __all__ = [
     "pipelining",
     "profit",
     "recorded_runs",
+    "run_of",
     "scaling",
     "should_switch",
     "simulate",

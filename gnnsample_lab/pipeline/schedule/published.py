@@ -6,8 +6,12 @@ sampler, one trainer), so for eight GPUs they are what a machine without content
 
 from __future__ import annotations
 
+from typing import Any
+
 from gnnsample_lab import checks
 
+from .allocation import num_samplers, trainer_time
+from .simulate import simulate
 from .times import StageTimes, stage_times
 
 BATCH_SIZE = 8000
@@ -111,3 +115,32 @@ def gnnlab_times(model: str = "GCN", graph: str = "PA", system: str = "GNNLab") 
         per="epoch",
         source=f"GNNLab, table 5 ({system}, {model}, {graph}; V100)",
     )
+
+
+def against_gnnlab() -> list[dict[str, Any]]:
+    """The rule and the model, fed with table 5, beside table 4: the factored design on eight GPUs.
+
+    Returns:
+        A row for each epoch of GNNLab that table 4 prints: ``model``, ``graph``, ``k`` (K of the rule), ``rule``
+        and ``paper_samplers``, ``epoch_s`` (modelled, with switching and updates that do not wait) and ``paper_s``.
+    """
+    rows = []
+    for (model, graph), (*_, paper_s, paper_samplers) in GNNLAB_TABLE_4.items():
+        if paper_s is None:
+            continue
+        times = gnnlab_times(model, graph)
+        sample_s, trainer_s = times.mean("sample"), trainer_time(times.mean("extract"), times.mean("train"))
+        rule = num_samplers(8, sample_s, trainer_s, keep_trainer=True)
+        run = simulate(times, "factored", gpus=8, samplers=rule, switching=True, staleness=None)
+        rows.append(
+            {
+                "model": model,
+                "graph": graph,
+                "k": trainer_s / sample_s,
+                "rule": rule,
+                "paper_samplers": paper_samplers,
+                "epoch_s": run.epoch_s,
+                "paper_s": paper_s,
+            }
+        )
+    return rows

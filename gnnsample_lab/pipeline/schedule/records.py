@@ -84,6 +84,65 @@ def times_of(result: Any, *, batches: int | None = None) -> StageTimes:
     )
 
 
+def run_of(result: Any) -> RecordedRun:
+    """A training run as the model is fed with it: stage times and hand-overs of its fastest epoch, and its options.
+
+    ``simulate(run.times, run.executor, gpus=run.gpus, **run.options)`` is the model's version of that epoch, and
+    ``model_error([run])`` says how far it is off. Where the run kept the times of every mini-batch, so does this, else
+    their means. Training that waits for other ranks' gradients was timed with that wait.
+
+    Args:
+        result: what ``lab.train`` returns.
+
+    Raises:
+        TypeError, ValueError: as ``times_of``.
+    """
+    means = times_of(result)
+    epoch, settings = result.steady, result.settings
+    spent: dict[str, dict[tuple[int, int], float]] = {}
+    for e in epoch.events:
+        spent.setdefault(e.stage, {})[e.rank, e.batch] = (e.end_us - e.start_us) / 1e6
+    names: dict[str | None, tuple[str, ...]] = {
+        "factored": ("samplers", "switching", "staleness", "pipelined", "capacity"),
+        "overlapped": ("workers", "capacity"),
+    }
+    options: dict[str, Any] = {
+        name: settings[name] for name in names.get(settings["executor"], ()) if name in settings
+    }
+    handed = {
+        f"{stage}_s": float(np.mean([*spent[stage].values()])) for stage in ("put", "get") if stage in spent
+    }
+    if handed:
+        options["costs"] = Costs(**handed)
+    return RecordedRun(
+        name=f"{result.system}, {result.model}, {result.graph}",
+        executor=settings["executor"],
+        times=_by_batch(spent, means, by_rank=settings["executor"] != "factored") or means,
+        epoch_s=epoch.total_us / 1e6,
+        origin=result.origin,
+        gpus=result.ranks,
+        options=options,
+    )
+
+
+def _by_batch(
+    spent: Mapping[str, Mapping[tuple[int, int], float]], means: StageTimes, by_rank: bool
+) -> StageTimes | None:
+    """The times of every mini-batch in the order of their samples, or None where some were not timed by themselves."""
+    if set(spent) - {"put", "get"} != {"sample", "extract", "train"}:
+        return None
+    # A slice of a rank is a mini-batch of its own; else who samples a mini-batch is not who trains on it.
+    keys = [(batch, rank if by_rank else 0) for rank, batch in spent["sample"]]
+    columns = [
+        {(batch, rank if by_rank else 0): s for (rank, batch), s in spent[stage].items()}
+        for stage in ("sample", "extract", "train")
+    ]
+    if len(keys) != means.batches or any(set(column) != set(keys) for column in columns):
+        return None
+    sample_s, extract_s, train_s = ([column[key] for key in sorted(keys)] for column in columns)
+    return stage_times(sample_s, extract_s, train_s, source=means.source)
+
+
 def recorded_runs(folder: Path | str | None = None) -> list[RecordedRun]:
     """Epochs that benchmark records hold with their stage times.
 

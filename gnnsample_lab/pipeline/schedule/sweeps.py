@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from gnnsample_lab import checks
 
-from .allocation import MAX_COUNT, num_samplers, trainer_time
+from .allocation import MAX_COUNT, num_samplers, profit, trainer_time
 from .simulate import MAX_GPUS, simulate
+from .timeline import Timeline
 from .times import Costs, StageTimes
 
 
@@ -163,6 +166,65 @@ def splits(
     if not rows:
         raise ValueError(f"gpus must leave one to train beside the samplers (got {gpus})")
     return Sweep("splits", tuple(rows), _origin([times]), _cost_notes(costs))
+
+
+def allocation_sweep(
+    times: StageTimes,
+    *,
+    gpus: int = 8,
+    capacity: int | None = None,
+    staleness: int | None = 0,
+    costs: Costs | None = None,
+) -> Sweep:
+    """Epoch time of the factored design for every number of samplers, with and without dynamic switching.
+
+    Args:
+        times: of the factored design; standby trainers extract in ``standby_extract_s``.
+        gpus: samplers and trainers together, at least 2.
+        capacity: mini-batches that the global queue holds; None: an epoch.
+        staleness, costs: as for ``simulate``.
+
+    Returns:
+        Rows with ``samplers``, ``trainers``, ``without_s``, ``with_s``, ``switched`` (mini-batches that standby
+        trainers took), ``remaining`` (M_r, mini-batches that wait when sampling ends, without switching),
+        ``profit_s`` (P of switching then), and ``chosen``: whether ``num_samplers`` chooses this number.
+
+    Raises:
+        TypeError, ValueError: arguments that ``simulate`` refuses, or fewer than 2 GPUs.
+    """
+    times, gpus = _times("times", times), checks.whole("gpus", gpus, 2, MAX_GPUS)
+    around = Costs() if costs is None else costs
+    extract_s = times.mean("extract") + around.get_s
+    trainer_s = trainer_time(extract_s, times.mean("train"))
+    standby_s = around.get_s + times.mean("standby_extract") + times.mean("train")
+    rule = num_samplers(gpus, times.mean("sample") + around.put_s, trainer_s, keep_trainer=True)
+    holds = times.batches if capacity is None else capacity
+    options: dict[str, Any] = {"gpus": gpus, "staleness": staleness, "costs": costs, "capacity": holds}
+    rows = []
+    for m in range(1, gpus):
+        plain = simulate(times, "factored", samplers=m, switching=False, **options)
+        switched = simulate(times, "factored", samplers=m, switching=True, **options)
+        remaining = _left_to_train(plain)
+        rows.append(
+            {
+                "samplers": m,
+                "trainers": gpus - m,
+                "without_s": plain.epoch_s,
+                "with_s": switched.epoch_s,
+                "switched": switched.switched,
+                "remaining": remaining,
+                "profit_s": profit(remaining, gpus - m, trainer_s, standby_s),
+                "chosen": m == rule,
+            }
+        )
+    return Sweep("allocation_sweep", tuple(rows), _origin([times]), _cost_notes(costs))
+
+
+def _left_to_train(run: Timeline) -> int:
+    """Mini-batches in the global queue when sampling ends."""
+    end_s = max(e.end_s for e in run.events if e.worker == "sampler")
+    queue = run.queues["global queue"]
+    return int(queue.depth[np.searchsorted(queue.time_s, end_s, side="right") - 1])
 
 
 def switching(

@@ -11,6 +11,8 @@ import pytest
 
 from gnnsample_lab.pipeline.schedule import (
     Costs,
+    against_gnnlab,
+    allocation_sweep,
     fit_host_share,
     gnnlab_times,
     model_error,
@@ -320,3 +322,38 @@ def test_lighter_computation_of_gcn_does_not_follow_on_papers() -> None:
     lighter = {graph: DSP_TABLE_5[graph] < DSP_TABLE_4[graph][3] for graph in DSP_TABLE_5}
     assert lighter == {"Products": True, "Papers": False, "Friendster": True}
     assert DSP_TABLE_4["Papers"][2] / DSP_TABLE_4["Papers"][3] == pytest.approx(3.31, abs=0.01)
+
+
+def test_rule_and_model_beside_table_4() -> None:
+    """What notebook 09 says of them: one sampler more than the paper in three rows, and every epoch too short."""
+    rows = against_gnnlab()
+    assert len(rows) == sum(row[3] is not None for row in GNNLAB_TABLE_4.values()) == 11
+    more = [row["rule"] - row["paper_samplers"] for row in rows]
+    assert more.count(0) == 8 and more.count(1) == 3
+    short = {(row["model"], row["graph"]): row["epoch_s"] / row["paper_s"] for row in rows}
+    assert all(ratio < 1 for ratio in short.values())
+    much = [ratio for (_, graph), ratio in short.items() if graph in ("TW", "UK")]
+    assert max(much) < min(ratio for (_, graph), ratio in short.items() if graph not in ("TW", "UK"))
+
+
+def test_every_split_with_and_without_switching() -> None:
+    times = stage_times(0.01, 0.004, 0.027, batches=64, standby_extract_s=0.016)
+    sweep = allocation_sweep(times, gpus=8, staleness=None)
+    assert [(row["samplers"], row["trainers"]) for row in sweep.rows] == [(m, 8 - m) for m in range(1, 8)]
+    assert [row["samplers"] for row in sweep.rows if row["chosen"]] == [3]
+    for row in sweep.rows:
+        options = {"gpus": 8, "samplers": row["samplers"], "staleness": None}
+        plain = simulate(times, "factored", capacity=64, switching=False, **options)
+        assert row["without_s"] == plain.epoch_s
+        assert (
+            row["with_s"] == simulate(times, "factored", switching=True, **options).epoch_s <= plain.epoch_s
+        )
+        sampled_s = max(e.end_s for e in plain.events if e.stage == "sample")
+        begun = sum(e.start_s <= sampled_s for e in plain.events if e.stage == "extract")
+        assert row["remaining"] == 64 - begun
+        gain = row["remaining"] * 0.027 / row["trainers"] - 0.043
+        assert row["profit_s"] == pytest.approx(gain) and (row["switched"] > 0) == (gain > 0)
+    bounded = allocation_sweep(times, gpus=8, capacity=1, staleness=None)
+    assert all(row["remaining"] <= 1 for row in bounded.rows)
+    with pytest.raises(ValueError, match="gpus"):
+        allocation_sweep(times, gpus=1)

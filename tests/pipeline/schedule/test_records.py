@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
+from gnnsample_lab.pipeline.records import EpochRecord, StageEvent, TrainResult
 from gnnsample_lab.pipeline.schedule import (
     Costs,
     fit_host_share,
     model_error,
     recorded_runs,
+    run_of,
     simulate,
     stage_times,
     times_of,
@@ -148,3 +149,68 @@ def test_the_share_of_the_link_is_found_again() -> None:
     ]  # fmt: skip
     assert fit_host_share(runs, steps=20) == pytest.approx(0.4)
     assert model_error(runs, costs=truth).mean < 1e-12 < model_error(runs).mean
+
+
+def trained(executor: str, events: list[StageEvent], tasks: int, **settings: Any) -> TrainResult:
+    sums = {
+        f"{stage}_us": sum(e.end_us - e.start_us for e in events if e.stage == stage)
+        for stage in ("sample", "extract", "train")
+    }
+    epoch = EpochRecord(
+        **sums, total_us=max(e.end_us for e in events), num_batches=2, tasks=tasks, events=tuple(events)
+    )
+    return TrainResult(
+        "lab", "gcn", "toy", "cpu", "measured on 2 CPU processes", [1.0, 1.0], [0, 1], [], "", [epoch],
+        settings={"executor": executor, **settings}, ranks=2,
+    )  # fmt: skip
+
+
+def test_a_run_of_two_ranks_gives_the_times_of_every_slice() -> None:
+    """Slice s of rank r is mini-batch 2 s + r of the model, whoever was first in the run."""
+    events = [
+        StageEvent(rank, "worker", stage, step, 1e6 * at, 1e6 * (at + took))
+        for rank in (1, 0)
+        for step in (0, 1)
+        for stage, at, took in (
+            ("sample", 0.0, 1.0 + rank + 2 * step),
+            ("extract", 5, 0.5),
+            ("train", 6, 3.0),
+        )
+    ]
+    run = run_of(trained("serial", events, tasks=4))
+    assert (run.executor, run.gpus, run.epoch_s, run.options) == ("serial", 2, 9.0, {})
+    assert run.times.sample_s.tolist() == pytest.approx([1, 2, 3, 4])
+    assert run.times.extract_s.tolist() == pytest.approx([0.5] * 4)
+    assert run.times.source.endswith("measured on 2 CPU processes")
+
+
+def test_a_factored_run_brings_its_split_and_its_hand_overs() -> None:
+    events = [
+        StageEvent(rank, worker, stage, batch, 1e6 * (10 * batch), 1e6 * (10 * batch + took + batch))
+        for batch in (0, 1)
+        for rank, worker, stage, took in (
+            (0, "sampler", "sample", 1.0), (0, "sampler", "put", 0.25), (1, "loader", "get", 0.5),
+            (1, "loader", "extract", 2.0), (1, "trainer", "train", 3.0),
+        )
+    ]  # fmt: skip
+    settings = {"samplers": 1, "switching": False, "staleness": None, "pipelined": True, "capacity": 2}
+    run = run_of(trained("factored", events, tasks=2, workers=1, **settings))
+    assert run.options == {**settings, "costs": Costs(put_s=0.75, get_s=1.0)}
+    assert run.times.train_s.tolist() == pytest.approx([3, 4])
+    model = simulate(run.times, run.executor, gpus=run.gpus, **run.options)
+    assert model_error([run]).rows[0].modelled_s == model.epoch_s and model.roles == ("sampler", "trainer")
+
+
+def test_means_stand_in_where_several_mini_batches_were_timed_together() -> None:
+    events = [
+        StageEvent(0, "sampler", "sample", 0, 0.0, 4e6),
+        *(StageEvent(0, "loader", "extract", batch, 0.0, 1e6) for batch in (0, 1)),
+        *(StageEvent(0, "trainer", "train", batch, 0.0, 2e6) for batch in (0, 1)),
+    ]
+    run = run_of(trained("overlapped", events, tasks=2, workers=1, capacity=3, transfer="none"))
+    assert run.times.sample_s.tolist() == pytest.approx([2, 2]) and run.options == {
+        "workers": 1,
+        "capacity": 3,
+    }
+    with pytest.raises(TypeError, match="result must be a training run"):
+        run_of(3)

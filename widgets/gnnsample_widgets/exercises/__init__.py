@@ -11,16 +11,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..feedback import Feedback
-from . import aggregation, caching, fusion, id_map, khop, many_gpus, matching, own_sampler, start, transit
+from . import (
+    aggregation,
+    caching,
+    fusion,
+    id_map,
+    khop,
+    many_gpus,
+    matching,
+    own_sampler,
+    pipelines,
+    start,
+    transit,
+)
 from .start import EDGES
 
 ALL: dict[str, tuple[Callable[..., Feedback], ...]] = {
     f"{number:02}": tuple(each for each in vars(module).values() if getattr(each, "is_exercise", False))
     for number, module in enumerate(
-        (start, khop, fusion, transit, own_sampler, id_map, caching, matching, aggregation)
+        (
+            start,
+            khop,
+            fusion,
+            transit,
+            own_sampler,
+            id_map,
+            caching,
+            matching,
+            aggregation,
+            pipelines,
+            many_gpus,
+        )
     )
 }
-ALL["10"] = tuple(each for each in vars(many_gpus).values() if getattr(each, "is_exercise", False))
 """The checkers by notebook."""
 
 _BY_NAME = {checker.__name__: checker for checkers in ALL.values() for checker in checkers}

@@ -1,0 +1,136 @@
+"""The explorer of notebook 09, and what its cells call for real runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from gnnsample_widgets import PipelineExplorer, pipelines
+
+import gnnsample_lab as lab
+from gnnsample_lab.pipeline.records import EpochRecord, StageEvent, TrainResult
+from tests.widgets.checks import check_controls, check_figures
+from tests.widgets.oracle import values
+from tests.widgets.oracle_pipelines import ORACLES
+
+MOVES: dict[str, list[Any]] = {
+    "executor": ["serial", "overlapped", "timeshared", "factored"],
+    "gpus": [3, 6],
+    "k_tenths": [27, 2],
+    "extract_percent": [50],
+    "beside_tenths": [10],
+    "samplers": [2, 0],
+    "capacity": [1, 4],
+    "spread_percent": [80],
+    "demand_percent": [100],
+    "host_percent": [0],
+    "switching": [True],
+    "synchronous": [True],
+}
+
+
+def check(explorer: PipelineExplorer) -> None:
+    check_figures(explorer, None, ORACLES)  # type: ignore[arg-type]
+    for figure in explorer.figures.values():
+        assert "modelled from stage times: set by the sliders" in figure.layout.title.text
+    assert explorer._summary.value.count("Modelled.") == 1
+
+
+def test_every_control_redraws_what_the_model_computes() -> None:
+    explorer = PipelineExplorer(device="cpu")
+    assert set(MOVES) == set(explorer.controls)
+    check_controls(explorer, MOVES, lambda: check(explorer))
+
+
+def test_no_graph_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab, "load_default", None)
+    explorer = PipelineExplorer(device="cpu", raise_errors=True)
+    assert explorer.graph is None and "load" not in explorer.code.replace("load_", "")
+
+
+def test_the_code_makes_the_same_figures() -> None:
+    explorer = PipelineExplorer(device="cpu", switching=True, k_tenths=27)
+    namespace: dict[str, Any] = {}
+    exec(compile(explorer.code, "<handed over>", "exec"), namespace)
+    assert {name: values(figure) for name, figure in namespace["shown"].items()} == {
+        name: values(figure) for name, figure in explorer.figures.items()
+    }
+
+
+def test_fewer_gpus_leave_fewer_samplers() -> None:
+    explorer = PipelineExplorer(device="cpu", samplers=6)
+    explorer.gpus = 4
+    assert explorer.samplers == 3 and explorer.error == ""
+    explorer.gpus = 1
+    assert explorer.error == "" and list(explorer.figures) == ["gantt", "executors"]
+    assert explorer.controls["samplers"].disabled and "samples the whole epoch" in explorer._summary.value
+    explorer.set(gpus=8, samplers=7, k_tenths=2)
+    assert explorer.error == ""
+
+
+def test_the_summary_says_what_the_rule_takes_and_what_is_best() -> None:
+    explorer = PipelineExplorer(device="cpu", k_tenths=27, demand_percent=0, host_percent=0)
+    text = explorer._summary.value
+    assert "K = 2.7: the rule takes <b>3</b> of 8 GPUs" in text and "fastest with <b>2</b>" in text
+    explorer.k_tenths = 20
+    assert "1 mini-batch still waits" in explorer._summary.value
+
+
+# ---- real runs ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_graph_lacks_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    bare = lab.Graph.from_edges([0, 1], [1, 0], name="bare")
+    assert pipelines.real_runs(bare, object()) == []
+    said = capsys.readouterr().out.splitlines()
+    (line,) = said
+    assert line.startswith("bare has no features and no labels and no training split: nothing is trained")
+    assert pipelines.missing(lab.load("arxiv-like", scale=0.01, use_cache=False)) == ""
+    assert pipelines.without_a_leader(None) == []
+
+
+def test_without_pytorch_no_rank_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines.importlib.util, "find_spec", lambda name: None)
+    assert pipelines.start_ranks(2, "cpu") is None
+    assert "PyTorch is not installed" in capsys.readouterr().out
+
+
+def test_a_measured_epoch_and_its_model_share_their_axis() -> None:
+    events = []
+    for step in range(3):
+        for rank in range(2):
+            at = 1e4 * step + 1e3 * rank
+            for stage, start, end in (("sample", 0, 2e3), ("extract", 2e3, 3e3), ("train", 3e3, 8e3)):
+                events.append(StageEvent(rank, "worker", stage, step, at + start, at + end))
+    record = EpochRecord(
+        12e3, 6e3, 30e3, 3e4, num_batches=3, tasks=6, events=tuple(sorted(events, key=lambda e: e.start_us))
+    )
+    slow = dataclasses.replace(record, total_us=9e4)
+    result = TrainResult(
+        "lab", "sage", "toy", "cpu", "measured on 2 CPU processes", [1.0], [0], [], "", [slow, record],
+        settings={"executor": "serial"}, ranks=2,
+    )  # fmt: skip
+    measured, modelled = pipelines.beside_model(result)
+    assert measured.layout.xaxis.range == modelled.layout.xaxis.range
+    assert "measured on 2 CPU processes" in measured.layout.title.text
+    assert "epoch 30.0 ms" in measured.layout.title.text, "the fastest epoch"
+    assert "modelled from stage times" in modelled.layout.title.text
+    assert "on 2 ranks" in modelled.layout.title.text and "rank 1 worker" in modelled.layout.yaxis.ticktext
+
+
+def test_real_runs_train_on_the_same_mini_batches() -> None:
+    pytest.importorskip("torch")
+    graph = lab.load("arxiv-like", scale=0.02, use_cache=False)
+    ranks = pipelines.start_ranks(2, device="cpu")
+    with ranks:
+        one, two = pipelines.real_runs(graph, ranks, steps=4)
+        reports = pipelines.without_a_leader(ranks)
+    assert (one.settings["executor"], two.settings["executor"]) == ("overlapped", "factored")
+    assert one.batch_ids == two.batch_ids and one.losses == pytest.approx(two.losses, abs=1e-2)
+    error = lab.schedule.model_error([lab.schedule.run_of(run) for run in (one, two)])
+    assert [row.gpus for row in error.rows] == [2, 2] and all(row.measured_s > 0 for row in error.rows)
+    assert len(pipelines.beside_model(one)) == len(pipelines.beside_model(two)) == 2
+    assert [report.passed for report in reports] == [False, True] and reports[0].cycle() == (0, 1)

@@ -1,0 +1,313 @@
+"""Pipelines of several GPUs: modelled epochs by executor, and real runs on two ranks beside what the model says."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, ClassVar
+
+import traitlets
+
+import gnnsample_lab as lab
+from gnnsample_lab import figures
+
+from .controls import Choice, Control, Slider, Switch
+from .explorer import Explorer
+from .recipe import Recipe
+from .training import PICK, short_run
+
+EXECUTORS = ["serial", "overlapped", "timeshared", "factored"]
+BATCHES = 64
+"""Mini-batches of the modelled epoch."""
+SAMPLE_S = 0.01
+"""Modelled seconds to sample one of them."""
+MOST_GPUS = 8
+TENTHS = [2, 3, 5, 7, 10, 13, 15, 20, 27, 30, 40, 50, 60, 80]
+
+
+def stages(k_tenths: int, extract_percent: int, beside_tenths: int, spread_percent: int) -> dict[str, Any]:
+    """Stage times: on GPUs that only train (``apart``), and on GPUs that keep the topology, too (``together``)."""
+    train_s = SAMPLE_S * k_tenths / 10
+    extract_s = train_s * extract_percent / 100
+    beside_s = extract_s * beside_tenths / 10
+    rest = {"batches": BATCHES, "spread": spread_percent / 100, "source": "set by the sliders"}
+    return {
+        "apart": lab.schedule.stage_times(SAMPLE_S, extract_s, train_s, standby_extract_s=beside_s, **rest),
+        "together": lab.schedule.stage_times(SAMPLE_S, beside_s, train_s, **rest),
+    }
+
+
+def surround(demand_percent: int, host_percent: int) -> Any:
+    """What stages take of what they share: sampling and training of the GPU, extraction of the link to the host."""
+    share = demand_percent / 100
+    return lab.schedule.Costs(demand={"sample": share, "train": share}, host_share=host_percent / 100)
+
+
+def run_model(
+    times: dict[str, Any],
+    costs: Any,
+    gpus: int,
+    samplers: int,
+    capacity: int,
+    switching: bool,
+    synchronous: bool,
+) -> dict[str, Any]:
+    """The modelled epoch by executor; ``samplers`` 0: by the rule."""
+    rest = {"gpus": gpus, "staleness": 0 if synchronous else None, "costs": costs}
+    apart, together = times["apart"], times["together"]
+    split = {}
+    if gpus > 1:
+        trainer_s = lab.schedule.trainer_time(apart.mean("extract"), apart.mean("train"))
+        rule = lab.schedule.num_samplers(gpus, apart.mean("sample"), trainer_s, keep_trainer=True)
+        split = {"samplers": samplers or rule, "switching": switching, "capacity": capacity}
+    return {
+        "serial": lab.schedule.simulate(together, "serial", **rest),
+        "overlapped": lab.schedule.simulate(together, "overlapped", capacity=capacity, **rest),
+        "timeshared": lab.schedule.simulate(together, "timeshared", **rest),
+        "factored": lab.schedule.simulate(apart, "factored", **split, **rest),
+    }
+
+
+def sweep_splits(times: dict[str, Any], costs: Any, gpus: int, capacity: int, synchronous: bool) -> Any:
+    """The factored epoch for every number of samplers; None on one GPU."""
+    if gpus == 1:
+        return None
+    staleness = 0 if synchronous else None
+    return lab.schedule.allocation_sweep(
+        times["apart"], gpus=gpus, capacity=capacity, staleness=staleness, costs=costs
+    )
+
+
+def draw(runs: dict[str, Any], splits: Any, executor: str) -> dict[str, Any]:
+    """The figures."""
+    shown = {
+        "gantt": figures.schedule_gantt(runs[executor]),
+        "executors": figures.schedule_epochs(runs, chosen=executor),
+    }
+    return shown if splits is None else {**shown, "splits": figures.schedule_allocation(splits)}
+
+
+class PipelineExplorer(Explorer):
+    """Modelled: who does what when on several GPUs, the queue, epochs by executor, and the split into samplers and
+    trainers.
+
+    State: ``executor`` ("serial", "overlapped", "timeshared", "factored"), ``gpus``, ``k_tenths`` (10 K: training over
+    sampling), ``extract_percent`` (extraction over training, on a GPU that only trains), ``beside_tenths`` (10 times
+    the factor by which extraction takes longer on a GPU that keeps the topology, too), ``samplers`` (0: by the rule),
+    ``capacity`` (of queues), ``spread_percent`` (standard deviation over mean of stage times), ``demand_percent``
+    (share of a GPU that sampling or training keeps busy), ``host_percent`` (share of the link to the host that one
+    extraction keeps busy), ``switching``, ``synchronous``.
+
+    Everything shown is modelled; no graph is read. See :class:`~gnnsample_widgets.explorer.Explorer` for the other
+    arguments.
+    """
+
+    heading = "Pipelines: who does what when, modelled"
+    on_graph = False
+    recipe: ClassVar[Recipe] = {
+        "times": stages,
+        "costs": surround,
+        "runs": run_model,
+        "splits": sweep_splits,
+        "shown": draw,
+    }
+    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
+        "gantt": (1, 900),
+        "executors": (1, 480),
+        "splits": (1, 480),
+    }
+
+    executor = traitlets.Unicode("factored").tag(state=True)
+    gpus = traitlets.Int(8).tag(state=True)
+    k_tenths = traitlets.Int(20).tag(state=True)
+    extract_percent = traitlets.Int(20).tag(state=True)
+    beside_tenths = traitlets.Int(40).tag(state=True)
+    samplers = traitlets.Int(0).tag(state=True)
+    capacity = traitlets.Int(BATCHES).tag(state=True)
+    spread_percent = traitlets.Int(0).tag(state=True)
+    demand_percent = traitlets.Int(80).tag(state=True)
+    host_percent = traitlets.Int(30).tag(state=True)
+    switching = traitlets.Bool(False).tag(state=True)
+    synchronous = traitlets.Bool(False).tag(state=True)
+
+    def build_controls(self) -> dict[str, Control]:
+        controls: list[Control] = [
+            Choice("executor", "Executor", self.executor, EXECUTORS),
+            Slider("gpus", "GPUs", self.gpus, min=1, max=MOST_GPUS),
+            Slider("k_tenths", "K, training over sampling", self.k_tenths, options=TENTHS, unit=" / 10"),
+            Slider(
+                "extract_percent",
+                "Extraction over training",
+                self.extract_percent,
+                min=0,
+                max=100,
+                step=5,
+                unit=" %",
+            ),
+            Slider(
+                "beside_tenths",
+                "Extraction beside the topology",
+                self.beside_tenths,
+                min=10,
+                max=100,
+                step=5,
+                unit=" / 10 ×",
+            ),
+            Slider("samplers", "Samplers (0: the rule's)", self.samplers, max=MOST_GPUS - 1),
+            Slider("capacity", "Capacity of a queue", self.capacity, options=[1, 2, 4, 8, 16, 32, BATCHES]),
+            Slider("spread_percent", "Skew of stage times", self.spread_percent, max=150, step=10, unit=" %"),
+            Slider(
+                "demand_percent",
+                "A GPU is busy with one stage",
+                self.demand_percent,
+                max=100,
+                step=10,
+                unit=" %",
+            ),
+            Slider(
+                "host_percent",
+                "The host's link, with one extraction",
+                self.host_percent,
+                max=100,
+                step=10,
+                unit=" %",
+            ),
+            Switch("switching", "Samplers switch", self.switching),
+            Switch("synchronous", "Updates wait for each other", self.synchronous),
+        ]
+        return {control.name: control for control in controls}
+
+    def adapt(self) -> None:
+        self.samplers = min(self.samplers, self.gpus - 1)
+        factored = self.executor == "factored" and self.gpus > 1
+        for name in ("samplers", "switching"):
+            self.controls[name].disabled = not factored
+
+    def summary(self, made: dict[str, Any]) -> str:
+        runs, executor = made["runs"], made["executor"]
+        run, best = runs[executor], min(runs, key=lambda name: runs[name].epoch_s)
+        text = (
+            f"<b>Modelled.</b> {executor} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of {BATCHES} mini-batches "
+            f"takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, GPUs are busy {run.utilisation.mean():.0%} of it. "
+        )
+        fastest = runs[best].epoch_s
+        same = [name for name in runs if runs[name].epoch_s <= fastest * (1 + 1e-9)]
+        text += f"Fastest with these times: <b>{', '.join(same)}</b>, {1e3 * fastest:,.0f} ms. "
+        if made["splits"] is None:
+            return text + "On one GPU, factored samples the whole epoch before it trains."
+        rows = made["splits"].rows
+        rule = next(row for row in rows if row["chosen"])
+        k = made["times"]["apart"]
+        ratio = lab.schedule.trainer_time(k.mean("extract"), k.mean("train")) / k.mean("sample")
+        least = min(row["without_s"] for row in rows)
+        bests = [str(row["samplers"]) for row in rows if row["without_s"] <= least * (1 + 1e-9)]
+        text += (
+            f"K = {ratio:.2g}: the rule takes <b>{rule['samplers']}</b> of {run.gpus} GPUs to sample; without "
+            f"switching the model is fastest with <b>{' or '.join(bests)}</b>. "
+        )
+        wait = "mini-batch still waits" if rule["remaining"] == 1 else "mini-batches still wait"
+        return text + (
+            f"With the rule's split {rule['remaining']} {wait} when sampling ends, P = "
+            f"{round(1e3 * rule['profit_s']):,} ms; with switching on, standby trainers take {rule['switched']}, and "
+            f"the epoch takes {1e3 * rule['with_s']:,.0f} instead of {1e3 * rule['without_s']:,.0f} ms."
+        )
+
+
+# ---- real runs ------------------------------------------------------------------------------------------------
+
+
+def start_ranks(number: int = 2, device: str = "auto") -> Any:
+    """Warm ranks, on CPUs where there is no GPU for each; None, with one line that says why, where none can start."""
+    for module, name in (("torch", "PyTorch"), ("cloudpickle", "cloudpickle")):
+        if importlib.util.find_spec(module) is None:
+            print(f"{name} is not installed: nothing is run on ranks here; the rest goes on without.")
+            return None
+    try:
+        return lab.distributed.Ranks(number, device=device)
+    except RuntimeError as error:  # fewer GPUs than ranks
+        print(f"{error}: they run on CPUs.")
+        return lab.distributed.Ranks(number, device="cpu")
+
+
+def missing(graph: Any) -> str:
+    """What keeps ``graph`` from being trained on, in one line; empty where nothing does."""
+    lacks = [
+        what for what, part in (("features", "feat"), ("labels", "label")) if getattr(graph, part) is None
+    ]
+    if len(graph.splits.get("train", ())) == 0:
+        lacks.append("training split")
+    if not lacks:
+        return ""
+    return (
+        f"{graph.title} has no {' and no '.join(lacks)}: nothing is trained here; the rest goes on without."
+    )
+
+
+def real_runs(
+    graph: Any, ranks: Any, executors: tuple[str, ...] = ("overlapped", "factored"), steps: int = 16
+) -> list[Any]:
+    """Training of a few steps on warm ranks, one run an executor; ``"factored"`` has one sampler.
+
+    Args:
+        graph: to train on. Where it lacks what training needs, one line says so.
+        ranks: two or more warm ``lab.distributed.Ranks``, or None where there are none.
+        executors: names that ``lab.train`` knows.
+        steps: mini-batches of an epoch, as far as there are training vertices.
+
+    Returns:
+        Results of ``lab.train``; none where nothing can be trained.
+    """
+    problem = missing(graph)
+    if problem:
+        print(problem)
+    if problem or ranks is None:
+        return []
+    batch_size = min(256, max(1, len(graph.splits["train"]) // steps))
+    small = short_run(graph, steps, batch_size)
+    device = "cpu" if ranks.backend == "gloo" else "cuda"
+    return [
+        lab.train(
+            small,
+            "sage",
+            epochs=3,
+            batch_size=batch_size,
+            fanouts=[15, 10],
+            hidden=16,
+            lr=0.01,
+            pick=PICK,
+            device=device,
+            evaluate=False,
+            progress=False,
+            executor=executor,
+            ranks=ranks,
+            samplers=1 if executor == "factored" else None,
+        )
+        for executor in executors
+    ]
+
+
+def beside_model(result: Any) -> list[Any]:
+    """The Gantt chart of a run's fastest epoch, and the model's of that epoch from its stage times."""
+    run = lab.schedule.run_of(result)
+    measured = result.timeline(result.epochs.index(result.steady))
+    model = lab.schedule.simulate(run.times, run.executor, gpus=run.gpus, **run.options)
+    axis: dict[str, Any] = {
+        "span_s": 1.02 * max(measured.epoch_s, model.epoch_s),
+        "place": "rank" if result.device == "cpu" else "GPU",
+        "waits": False,
+    }
+    return [figures.schedule_gantt(one, **axis) for one in (measured, model)]
+
+
+def without_a_leader(ranks: Any) -> list[Any]:
+    """Two workers a rank start their collectives in opposite orders, as they come and with coordination.
+
+    Args:
+        ranks: warm ranks; on GPUs processes on CPUs take their place, since stuck kernels hold a GPU. None: nothing.
+
+    Returns:
+        What ``lab.distributed.coordination.demo`` reports for ``"arrival"`` and for ``"central"``.
+    """
+    if ranks is None:
+        return []
+    where = ranks if ranks.backend == "gloo" else ranks.ranks
+    return [lab.distributed.coordination.demo(order, ranks=where) for order in ("arrival", "central")]
