@@ -85,7 +85,7 @@ def test_what_a_graph_lacks_is_said_in_one_line(capsys: pytest.CaptureFixture[st
     assert pipelines.real_runs(bare, object()) == []
     said = capsys.readouterr().out.splitlines()
     (line,) = said
-    assert line.startswith("bare has no features and no labels and no training split: nothing is trained")
+    assert line.startswith("bare has no features, labels and no training split: nothing is trained")
     assert pipelines.missing(lab.load("arxiv-like", scale=0.01, use_cache=False)) == ""
     assert pipelines.without_a_leader(None) == []
 

@@ -237,9 +237,8 @@ def missing(graph: Any) -> str:
         lacks.append("training split")
     if not lacks:
         return ""
-    return (
-        f"{graph.title} has no {' and no '.join(lacks)}: nothing is trained here; the rest goes on without."
-    )
+    listed = " and no ".join(", ".join(lacks).rsplit(", ", 1))
+    return f"{graph.title} has no {listed}: nothing is trained here; the rest goes on without."
 
 
 def real_runs(
