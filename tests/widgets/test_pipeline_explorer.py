@@ -121,6 +121,7 @@ def test_a_measured_epoch_and_its_model_share_their_axis() -> None:
     assert "on 2 ranks" in modelled.layout.title.text and "rank 1 worker" in modelled.layout.yaxis.ticktext
 
 
+@pytest.mark.slow
 def test_real_runs_train_on_the_same_mini_batches() -> None:
     pytest.importorskip("torch")
     graph = lab.load("arxiv-like", scale=0.02, use_cache=False)
