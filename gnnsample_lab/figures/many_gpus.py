@@ -171,16 +171,19 @@ def traffic_kinds(
                 hovertemplate=f"%{{y}}, {kind}: %{{x:,.1f}} kB<extra></extra>",
             )  # fmt: skip
     totals = np.array([sum(kinds[m].values()) for m in methods], dtype=np.float64)
-    write_beside(fig, methods, totals / 1e3, [f"{_kilobytes(t)} kB" for t in totals])
+    # One bar that is many times as long as the others would leave nothing of them to see.
+    rest = np.sort(totals)[:-1]
+    most = float(totals.max(initial=0))
+    most = 2 * float(rest[-1]) if len(rest) and most > 4 * rest[-1] > 0 else most
+    labels = [f"{_kilobytes(t)} kB" + (" ▸" if t > most else "") for t in totals]
+    write_beside(fig, methods, np.minimum(totals, most) / 1e3, labels)
     if ideal is not None:
         fig.add_scatter(
             name=f"remote picks alone: {_kilobytes(ideal)} kB", x=[ideal / 1e3] * len(methods), y=methods, mode="lines",
             line={"color": palette.INK, "dash": "dash", "width": 1.8}, hoverinfo="skip",
         )  # fmt: skip
     finish(fig, "Bytes of one mini-batch, all ranks", label, height=460, barmode="stack")
-    fig.update_xaxes(
-        title_text="came to a rank (kB)", range=[0, float(totals.max(initial=0)) / 1e3 * 1.2 or 1.0]
-    )
+    fig.update_xaxes(title_text="came to a rank (kB)", range=[0, most / 1e3 * 1.2 or 1.0])
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
 

@@ -68,6 +68,14 @@ def test_kinds_are_stacked_and_totals_written():
     assert set(line.x) == {2.0} and "2.0 kB" in line.name
 
 
+def test_a_bar_beyond_all_others_is_cut_off_and_says_its_length():
+    figure = figures.traffic_kinds({"pull": {"lists": 9000}, "uva": {"lists": 90000}, "csp": {"picks": 3000}})
+    totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
+    assert list(totals.text) == ["9.0 kB", "90.0 kB ▸", "3.0 kB"] and list(totals.x) == [9, 18, 3]
+    assert 18 < figure.layout.xaxis.range[1] < 30
+    assert figures.traffic_kinds({"pull": {}, "csp": {}}).layout.xaxis.range[1] == 1
+
+
 def test_curves_over_what_is_varied():
     figure = figures.traffic_curves(
         [2, 10],

@@ -34,7 +34,9 @@ class Row:
         self.num_listed = int(np.diff(graph.indptr)[self.frontier].sum())
 
 
-def matrices(graph: Any, state: dict[str, Any], seeds: np.ndarray) -> dict[str, np.ndarray]:
+def matrices(
+    graph: Any, state: dict[str, Any], seeds: np.ndarray, batch_id: int = 0
+) -> dict[str, np.ndarray]:
     """Bytes that came to rank i from rank j, and from host memory in a last column, by method."""
     world = state["num_ranks"]
     tolerance = world if state["parts_by"] in ("random", "range") else 1.1
@@ -52,7 +54,7 @@ def matrices(graph: Any, state: dict[str, Any], seeds: np.ndarray) -> dict[str, 
         mine = (
             seeds[cut.owner[seeds] == rank] if state["by"] == "owner" else np.array_split(seeds, world)[rank]
         )
-        for picks in sampler.sample(mine, batch_id=0).picks if len(mine) else ():
+        for picks in sampler.sample(mine, batch_id=batch_id).picks if len(mine) else ():
             for peer in range(world):
                 row = Row(graph, picks, cut.owner[picks.frontier] == peer)
                 found["uva"][rank, world] += 50 * (row.num + sectors(starts, row))

@@ -24,9 +24,11 @@ MOST_RANKS = 4
 BY = {"equal": "equal slices", "owner": "with their owners"}
 FANOUTS = [1, 2, 5, 10, 15, 20, 30]
 SWEPT = ("pull", "csp", "direct")
-"""Methods whose volume is shown over the fanout."""
+"""Methods whose volume is shown over the fanout and the degree."""
 BUDGETS = [0, 1, 2, 5, 10, 20, 35, 50]
 """Percent of the bytes of all lists."""
+SWEPT_BATCHES = 4
+"""Batches whose mean is shown there: one list of a hub is a good part of what `pull` moves for one of them."""
 VISITED = 32
 """Further batches whose visits rank the lists."""
 _warm: dict[str, Any] = {}
@@ -140,15 +142,21 @@ def count(
 def sweep(
     device: str, folder: str, seeds: Any, num_ranks: int, hops: int, by: str, seed: int
 ) -> dict[str, Any]:
-    """The same over the fanout: bytes by method, and of the remote picks alone."""
-    tasks = [{"method": name, **settings(fanout, hops, by, seed)} for fanout in FANOUTS for name in SWEPT]
+    """The same over the fanout, the mean of some batches: bytes by method, and of the remote picks alone."""
+    tasks = [
+        {"method": name, "batches": SWEPT_BATCHES, **settings(fanout, hops, by, seed)}
+        for fanout in FANOUTS
+        for name in SWEPT
+    ]
     return curves(by_method(device, num_ranks, folder, seeds, tasks))
 
 
 def curves(found: list[Any]) -> dict[str, Any]:
-    """Traffic of the swept methods, one after another for each point -> bytes by method, and ``"ideal"``."""
-    volumes = np.array([sum(t.volume for t in ranks) for ranks in found]).reshape(-1, len(SWEPT))
-    ideal = [sum(t.ideal_remote for t in ranks) for ranks in found[:: len(SWEPT)]]
+    """Traffic of the swept methods, one after another for each point -> bytes a batch by method, and ``"ideal"``."""
+    volumes = np.array([sum(t.volume for t in ranks) / SWEPT_BATCHES for ranks in found]).reshape(
+        -1, len(SWEPT)
+    )
+    ideal = [sum(t.ideal_remote for t in ranks) / SWEPT_BATCHES for ranks in found[:: len(SWEPT)]]
     return {**dict(zip(SWEPT, volumes.T.tolist(), strict=True)), "ideal": ideal}
 
 
@@ -337,7 +345,9 @@ def over_degrees(
     for degree in degrees:
         graph = random_graph(num_nodes, degree)
         seeds = draw_seeds(graph, batch_size, 0)
-        tasks = [{"method": name, **settings(fanout, 2, "equal", 0)} for name in SWEPT]
+        tasks = [
+            {"method": name, "batches": SWEPT_BATCHES, **settings(fanout, 2, "equal", 0)} for name in SWEPT
+        ]
         with tempfile.TemporaryDirectory(prefix="lab-degrees-") as folder:
             lab.distributed.save_parts(graph, divide(graph, 2, "random"), folder, features=False)
             found += by_method(device, 2, folder, seeds, tasks)

@@ -19,7 +19,7 @@ FIRST_OTHER = 1_000_000
 
 
 def traffic_of(rank: Any, source: Any, seeds: Any, tasks: Iterable[Mapping[str, Any]]) -> list[Traffic]:
-    """What this rank moves for its slice of one mini-batch, for each task.
+    """What this rank moves for its slice of a mini-batch, for each task.
 
     ``"csp-fixed"`` samples as many other batches before as it needs to fix its buffers, so that their padding counts.
 
@@ -28,7 +28,8 @@ def traffic_of(rank: Any, source: Any, seeds: Any, tasks: Iterable[Mapping[str, 
         source: as of ``lab.distributed.Sampler``.
         seeds: of the whole batch, original ids, the same on all ranks.
         tasks: arguments of a ``Sampler`` by name, ``fanouts`` and ``method`` among them; besides, ``by`` (how seeds are
-            sliced, ``"equal"``) and ``batch_id`` (0). ``visits`` may have a row for each rank, ``[P, N]``.
+            sliced, ``"equal"``), ``batch_id`` (0) and ``batches`` (1), how many with these seeds, by batch ids that
+            follow on, are counted together. ``visits`` may have a row for each rank, ``[P, N]``.
 
     Returns:
         One :class:`Traffic` for each task.
@@ -40,6 +41,7 @@ def traffic_of(rank: Any, source: Any, seeds: Any, tasks: Iterable[Mapping[str, 
     for task in tasks:
         options = {"count_reads": True, **task}
         by, batch_id = options.pop("by", "equal"), options.pop("batch_id", 0)
+        batches = options.pop("batches", 1)
         if getattr(options.get("visits"), "ndim", 1) == 2:
             options["visits"] = options["visits"][rank.index]
         sampler = Sampler(source, rank=rank, **options)
@@ -48,7 +50,7 @@ def traffic_of(rank: Any, source: Any, seeds: Any, tasks: Iterable[Mapping[str, 
                 sampler.sample(
                     sampler.slice(_others(sampler.part.num_nodes, len(seeds), i), by), FIRST_OTHER + i
                 )
-        sampler.sample(sampler.slice(seeds, by), batch_id)
+        sampler.sample_many([sampler.slice(seeds, by)] * batches, batch_id)
         found.append(sampler.traffic)
         sampler.close()
     return found
