@@ -227,7 +227,8 @@ def draw(
         ),
         "fanouts": figures.traffic_curves(
             FANOUTS, {name: swept[name] for name in SWEPT}, swept["ideal"], axis="fanout of each hop",
-            marker=fanout, label=label,
+            marker=fanout, title=f"Volume by method, mean of {SWEPT_BATCHES} mini-batches",
+            label=label,
         ),
         "cache": figures.saved_reads(BUDGETS, expected, (BUDGETS, saved), marker=cache_percent, label=label),
     }  # fmt: skip
