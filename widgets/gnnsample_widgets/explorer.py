@@ -58,6 +58,7 @@ class Explorer(ipywidgets.VBox):
     heading: ClassVar[str] = ""
     on_graph: ClassVar[bool] = True
     """Whether the figures are of a graph; else none is loaded."""
+    graph: Any
     _closed = False
     recipe: ClassVar[Recipe] = {}
     """The steps from the graph to the figures, see :mod:`gnnsample_widgets.recipe`; run, and handed over as code."""

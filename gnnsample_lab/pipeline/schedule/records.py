@@ -109,7 +109,7 @@ def run_of(result: Any) -> RecordedRun:
     options: dict[str, Any] = {
         name: settings[name] for name in names.get(settings["executor"], ()) if name in settings
     }
-    handed = {
+    handed: dict[str, Any] = {
         f"{stage}_s": float(np.mean([*spent[stage].values()])) for stage in ("put", "get") if stage in spent
     }
     if handed:
