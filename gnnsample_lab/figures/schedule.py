@@ -102,7 +102,7 @@ def schedule_gantt(
         mine = [e for e in events if e.stage == stage]
         if mine:
             draw(fig, stage, palette.STAGES[stage], mine, row, scale, unit, 0.82)
-    depths = _queues(timeline)
+    depths = _queues(timeline, place)
     for number, (name, (time, depth)) in enumerate(depths.items()):
         x, y = thinned(np.append(time, timeline.epoch_s), np.append(depth, depth[-1]))
         fig.add_scatter(
@@ -213,19 +213,19 @@ def _lines(
     )
 
 
-def _queues(timeline: ScheduleTimeline) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Name -> time in seconds and depth; queues of the same kind on several GPUs are added up."""
+def _queues(timeline: ScheduleTimeline, place: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Name -> time in seconds and depth; queues of the same kind on several GPUs or ranks are added up."""
     kinds: dict[str, list[Any]] = {}
     for name, queue in timeline.queues.items():
         if not name.startswith("extracted"):  # within a trainer
-            kinds.setdefault(re.sub(r" of GPU \d+$", "", name), []).append(queue)
+            kinds.setdefault(re.sub(r" of (?:GPU|rank) \d+$", "", name), []).append(queue)
     found = {}
     for kind, queues in kinds.items():
         times = np.unique(np.concatenate([np.asarray(q.time_s, dtype=np.float64) for q in queues]))
         depth = np.zeros(len(times), dtype=np.int64)
         for q in queues:
             depth += np.asarray(q.depth)[np.searchsorted(q.time_s, times, side="right") - 1]
-        found[f"{kind}, all GPUs" if len(queues) > 1 else kind] = (times, depth)
+        found[f"{kind}, all {place}s" if len(queues) > 1 else kind] = (times, depth)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -188,3 +189,11 @@ def test_two_epochs_share_a_time_axis() -> None:
     figure = figures.schedule_gantt(run, span_s=2 * run.epoch_s, place="rank")
     assert figure.layout.xaxis.range[1] == pytest.approx(2 * run.epoch_s)
     assert "on 2 ranks" in figure.layout.title.text and figure.layout.yaxis.ticktext[0] == "rank 0 worker"
+
+
+def test_queues_of_ranks_are_added_up() -> None:
+    run = S.simulate(TIMES, "overlapped", gpus=2)
+    renamed = dataclasses.replace(run, queues={k.replace("GPU", "rank"): q for k, q in run.queues.items()})
+    lines = {t.name: t for t in figures.schedule_gantt(renamed, place="rank").data if t.type == "scatter"}
+    assert list(lines) == ["loader queue, all ranks", "trainer queue, all ranks"]
+    assert max(lines["trainer queue, all ranks"].y) == 4
