@@ -29,7 +29,8 @@ def left_of(make: Callable[[], Any]) -> tuple[int, list[Any]]:
     explorer = make()
     made = [weakref.ref(widget._instances[key]) for key in set(widget._instances) - before]
     assert len(made) > 20
-    parts = [weakref.ref(explorer), weakref.ref(explorer.graph), *made]
+    graphs = [] if explorer.graph is None else [weakref.ref(explorer.graph)]
+    parts = [weakref.ref(explorer), *graphs, *made]
     explorer.close()
     assert set(widget._instances) == before
     del explorer

@@ -44,6 +44,8 @@ _EXPLORER_CHANGES: dict[str, dict[str, list[Any]]] = {
     "KernelExplorer": {"seed": [1, 2, 3, 4], "batch": [512, 2048], "fanout_2": [5, 15]},
     "IndexExplorer": {"seed": [1, 2, 3, 4], "batch": [512, 2048], "fanout_2": [5, 15]},
     "SecondOrderExplorer": {"seed": [1, 2, 3, 4], "q_percent": [10, 50, 400], "shown": [4, 5, 6]},
+    "PipelineExplorer": {"gpus": [2, 3, 4, 6], "capacity": [2, 8, 16], "k_tenths": [10, 40, 60]},
+    "RanksExplorer": {"seed": [1, 2, 3, 4], "fanout": [5, 15], "cache_percent": [10, 20]},
     "TrainingExplorer": {"seed": [1, 2, 3], "system": ["gnnlab", "lab"], "model": ["sage", "gin"]},
 }  # fmt: skip
 

@@ -194,6 +194,8 @@ def allocation_sweep(
     """
     times, gpus = _times("times", times), checks.whole("gpus", gpus, 2, MAX_GPUS)
     around = Costs() if costs is None else costs
+    if not isinstance(around, Costs):
+        raise TypeError(f"costs must be Costs or None (got {checks.shown(costs)})")
     extract_s = times.mean("extract") + around.get_s
     trainer_s = trainer_time(extract_s, times.mean("train"))
     standby_s = around.get_s + times.mean("standby_extract") + times.mean("train")
