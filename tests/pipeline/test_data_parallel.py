@@ -103,6 +103,7 @@ def test_ranks_without_seeds_go_along(three_ranks):
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_a_system_that_reorders_keeps_the_order_on_ranks(graph, three_ranks):
     found = lab.train(graph, ranks=three_ranks, evaluate=False, **{**QUICK, "system": "fastgl"})
     assert found.batch_ids == list(range(5))
@@ -159,6 +160,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(graph, tmp_path, mon
         lab.train(graph, resume=file, **options)
 
 
+@pytest.mark.exhaustive
 def test_ranks_resume_too(graph, tmp_path, three_ranks):
     file = tmp_path / "checkpoint.pt"
     options = {**QUICK, "evaluate": False}
@@ -187,6 +189,7 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
         lab.train(graph, checkpoint_steps=2, **QUICK)
 
 
+@pytest.mark.exhaustive
 def test_ranks_map_one_copy_of_the_graph(graph, tmp_path, monkeypatch):
     monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
     with several.shared_graph(graph) as folder:

@@ -221,6 +221,7 @@ def test_ranks_make_the_updates_of_one_device(graph, three_ranks, options, sampl
     assert 0.2 < record.hit_rate < 0.6 if options["samplers"] < 3 else record.hit_rate == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("staleness", [0, 1])
 def test_a_sampler_switches_while_that_pays(graph, three_ranks, staleness):
     found = lab.train(
@@ -236,6 +237,7 @@ def test_a_sampler_switches_while_that_pays(graph, three_ranks, staleness):
     assert found.settings["capacity"] is None and max(d for _, d in record.queues["global queue"]) > 6
 
 
+@pytest.mark.exhaustive
 def test_the_number_of_samplers_follows_the_stage_times(graph, three_ranks):
     found = lab.train(
         graph, ranked.Slow(0.1), executor="factored", ranks=three_ranks, evaluate=False, **QUICK
@@ -246,6 +248,7 @@ def test_the_number_of_samplers_follows_the_stage_times(graph, three_ranks):
     assert found.settings["samplers"] == rule
 
 
+@pytest.mark.exhaustive
 def test_a_stall_loses_nothing(graph, three_ranks, monkeypatch):
     monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.stall)
     found = lab.train(graph, executor="factored", ranks=three_ranks, samplers=1, evaluate=False, **QUICK)
@@ -296,6 +299,7 @@ def test_a_lost_rank_ends_the_run_and_another_goes_on(
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
 
 
+@pytest.mark.exhaustive
 def test_an_interrupt_ends_all_ranks_and_another_run_goes_on(graph, pair: Ranks, tmp_path: Path, monkeypatch):
     options = {**QUICK, "evaluate": False, "executor": "factored", "samplers": 1}
     file = tmp_path / "checkpoint.pt"

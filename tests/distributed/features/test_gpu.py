@@ -154,6 +154,7 @@ def check_records(records: list[dict[str, Any]]) -> None:
     assert all(r["us"] > 0 and r["gbps"] > 0 and r["of_copy"] > 0 for r in records)
 
 
+@pytest.mark.exhaustive
 def test_rates_can_be_measured_on_cpus() -> None:
     from gnnsample_lab.bench.suites.rank_features import measure
 

@@ -191,7 +191,12 @@ def layers_and_walks(rank: Any, folder: Path, by: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("world", "how", "by"), [(1, "random", "equal"), (3, "metis", "equal"), (4, "random", "owner")]
+    ("world", "how", "by"),
+    [
+        pytest.param(1, "random", "equal", marks=pytest.mark.exhaustive),
+        (3, "metis", "equal"),
+        (4, "random", "owner"),
+    ],
 )
 def test_layers_and_walks_are_those_of_one(
     four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], world: int, how: str, by: str

@@ -198,7 +198,9 @@ def check(locate: Callable[..., Any], graph: Any, lists: ListsGraph, dtype: Any,
 
 @pytest.mark.parametrize("name", ["dead-ends", "hubs", "multi"])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("parts", [1, 2, 3])
+@pytest.mark.parametrize(
+    "parts", [pytest.param(1, marks=pytest.mark.exhaustive), 2, pytest.param(3, marks=pytest.mark.exhaustive)]
+)
 def test_the_look_up_finds_every_list(
     locate: Callable[..., Any], name: str, weighted: bool, parts: int
 ) -> None:
