@@ -34,7 +34,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
     wanted |= {f"fastgl-fig{n}" for n in (1, 3, 9, 10, 11, 12, 13, 14, 15, 16)}
     wanted |= {"gnnlab-table2", *(f"gnnlab-fig{n}" for n in (4, 5, 10, 11, 12))}
     wanted |= {f"nextdoor-table{n}" for n in (1, 2, 3, 4, 5)} | {f"nextdoor-fig{n}" for n in (6, 7, 8, 9)}
-    wanted |= {"nextdoor-section84", "nextdoor-floor", "twins", "twin-graphs", "ladder"}
+    wanted |= {"nextdoor-section84", "nextdoor-floor", "twins", "twin-graphs", "ladder", "rank-features"}
     assert wanted == set(bench.list_suites())
     assert all(about and "\n" not in about for about in bench.list_suites().values())
     for name in wanted - {"all"}:

@@ -138,7 +138,7 @@ def test_ranks_on_two_gpus(width: int, tmp_path: Path, gpu_ranks: Any) -> None:
 @pytest.mark.gpu
 @pytest.mark.timeout(60)
 def test_rates_can_be_measured_on_two_gpus(two_gpus: None) -> None:
-    from gnnsample_lab.bench.suites.rank_features import measure
+    from gnnsample_lab.bench.suites.dsp.features import measure
 
     check_records(measure(2, "cuda", widths=(128,), vertices=1 << 14, rows=10_000))
 
@@ -152,13 +152,6 @@ def check_records(records: list[dict[str, Any]]) -> None:
         ("hot and cold", "direct"),
     } <= whats
     assert all(r["us"] > 0 and r["gbps"] > 0 and r["of_copy"] > 0 for r in records)
-
-
-@pytest.mark.exhaustive
-def test_rates_can_be_measured_on_cpus() -> None:
-    from gnnsample_lab.bench.suites.rank_features import measure
-
-    check_records(measure(2, "cpu", widths=(100,), vertices=300, rows=500))
 
 
 def share_memory(rank: Any) -> Any:

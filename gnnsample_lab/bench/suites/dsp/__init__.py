@@ -21,6 +21,15 @@ SUITES = (
         },
         targets=targets.ladder, needs_gpu=False, last=True,
     ),
+    Suite(
+        "rank-features", "suites.dsp.features.features",
+        "GB/s of feature rows between ranks by transport, all ranks at once, beside the copy of a peer's memory",
+        columns={
+            "rows of": "what", "transport": "transport", "bytes of a row": "row_bytes", "us": "us", "GB/s": "gbps",
+            "of the copy": "of_copy",
+        },
+        targets=targets.features, needs_gpu=False, last=True,
+    ),
 )  # fmt: skip
 
 

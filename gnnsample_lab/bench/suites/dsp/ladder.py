@@ -18,10 +18,12 @@ import numpy as np
 
 from gnnsample_lab.bench.record import graph_facts, scaled
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.device import runtime
+from gnnsample_lab.device import splitmix
 from gnnsample_lab.device.arrays import array_module, to_host
 from gnnsample_lab.graph import load
 from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+from .on_ranks import device_of_ranks, num_gpus, on_device
 
 WHOLE, REPLICATED = "one, whole graph", "each, whole graph"
 SETTINGS = ((1024, 10, 3), (8192, 15, 3))
@@ -45,8 +47,8 @@ def ladder(session: Session) -> dict[str, Any]:
     """The suite's function."""
     from gnnsample_lab import distributed
 
-    on_gpu = runtime.cuda_available() and runtime.resolve_device("auto") == "cuda"
-    ranks = min(2, _gpus()) if on_gpu else 2
+    on_gpu = device_of_ranks() == "cuda"
+    ranks = min(2, num_gpus()) if on_gpu else 2
     names = session.graphs(*(("rmat",) if session.quick else ("rmat", "products-like")))
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
@@ -105,12 +107,6 @@ def _saved(session: Session, graph: Any, how: str, worlds: Sequence[int], place:
         folders[world] = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False))
         session.say(f"{graph.name}, {how}, {world} parts: {time.perf_counter() - began:.1f} s")
     return folders
-
-
-def _gpus() -> int:
-    import cupy
-
-    return int(cupy.cuda.runtime.getDeviceCount())
 
 
 def _partitions(session: Session, name: str) -> tuple[str, ...]:
@@ -309,27 +305,24 @@ def _seeds(rank: Any, task: dict[str, Any], first: int, count: int) -> list[np.n
     return found
 
 
-def _on_device(rank: Any, arrays: Sequence[np.ndarray]) -> list[Any]:
-    if rank.device == "cpu":
-        return list(arrays)
-    import cupy
-
-    return [cupy.asarray(array) for array in arrays]
-
-
 def _fanouts(task: dict[str, Any]) -> list[int]:
     return [task["fanout"]] * task["hops"]
+
+
+def _whole_sampler(
+    rank: Any, task: dict[str, Any], graph: Any, strategy: str = "captured"
+) -> NeighborSampler:
+    """A sampler of the whole graph with the task's settings."""
+    device = "cpu" if rank.device == "cpu" else "cuda"
+    return NeighborSampler(graph, _fanouts(task), strategy=strategy, replace=task["replace"], device=device)
 
 
 class _Whole:
     """The baseline: this rank holds the whole graph."""
 
     def __init__(self, rank: Any, task: dict[str, Any], graph: Any) -> None:
-        device = "cpu" if rank.device == "cpu" else "cuda"
-        self.sampler = NeighborSampler(
-            graph, _fanouts(task), strategy="auto", replace=task["replace"], device=device
-        )
-        self.seeds = _on_device(rank, _seeds(rank, task, 0, BATCHES))
+        self.sampler = _whole_sampler(rank, task, graph, "auto")
+        self.seeds = [on_device(rank, seeds) for seeds in _seeds(rank, task, 0, BATCHES)]
 
     def one(self, i: int) -> Any:
         return self.sampler.sample(self.seeds[i], i)
@@ -362,7 +355,7 @@ class _Parts:
         self.host_seeds = _seeds(rank, task, 0, BATCHES)
         # Methods with collectives take seeds from the host, where they are sorted by owner or sent on.
         reads = task["method"] in ("direct", "direct-cached", "uva")
-        self.seeds = _on_device(rank, self.host_seeds) if reads else self.host_seeds
+        self.seeds = [on_device(rank, seeds) for seeds in self.host_seeds] if reads else self.host_seeds
 
     def one(self, i: int) -> Any:
         return self.sampler.engine.sample(self.seeds[i], i)
@@ -412,10 +405,7 @@ def _visits(rank: Any, task: dict[str, Any], graph: Any) -> np.ndarray:
     """How often vertices were expanded in other batches of this rank, plus a hundredth of its out-degree, at most 1."""
     key = (task["graph"], "visits", task["batch_size"], task["fanout"], task["hops"], task["replace"])
     if key not in _kept:
-        sampler = NeighborSampler(
-            graph, _fanouts(task), strategy="captured", replace=task["replace"],
-            device="cpu" if rank.device == "cpu" else "cuda",
-        )  # fmt: skip
+        sampler = _whole_sampler(rank, task, graph)
         xp = array_module(graph.indptr)
         found = xp.minimum(xp.bincount(graph.indices, minlength=graph.num_nodes) * 0.01, 1.0)
         for i, seeds in enumerate(_seeds(rank, task, BATCHES, VISITED)):
@@ -430,11 +420,8 @@ def _expected(rank: Any, task: dict[str, Any], graph: Any) -> list[int]:
     """:func:`checksum` of the first batch, drawn from the whole graph."""
     key = (task["graph"], "sum", task["batch_size"], task["fanout"], task["hops"], task["replace"])
     if key not in _kept:
-        sampler = NeighborSampler(
-            graph, _fanouts(task), strategy="captured", replace=task["replace"],
-            device="cpu" if rank.device == "cpu" else "cuda",
-        )  # fmt: skip
-        _kept[key] = checksum(sampler.sample(_seeds(rank, task, 0, 1)[0], 0), graph.indptr)
+        seeds = _seeds(rank, task, 0, 1)[0]
+        _kept[key] = checksum(_whole_sampler(rank, task, graph).sample(seeds, 0), graph.indptr)
     found: list[int] = _kept[key]
     return found
 
@@ -454,11 +441,8 @@ def checksum(batch: Any, indptr: Any) -> list[int]:
         row = xp.searchsorted(picks.offsets[1:], xp.arange(edges), side="right")
         dst = picks.frontier[row]
         slots = picks.positions if indptr is None else picks.positions - indptr[dst]
-        word = dst.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        word = dst.astype(np.uint64) * np.uint64(splitmix.GOLDEN)
         word += picks.neighbors.astype(np.uint64) * np.uint64(0xD1342543DE82EF95)
         word += slots.astype(np.uint64) * np.uint64(0xBF58476D1CE4E5B9)
-        word ^= word >> np.uint64(29)
-        word *= np.uint64(0x94D049BB133111EB)
-        word ^= word >> np.uint64(32)
-        found += [int(picks.frontier.size), edges, int(word.sum()) if edges else 0]
+        found += [int(picks.frontier.size), edges, int(splitmix.finalise(word).sum()) if edges else 0]
     return found

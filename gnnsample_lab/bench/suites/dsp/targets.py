@@ -37,6 +37,28 @@ def ladder(record: dict[str, Any]) -> list[Target]:
     return found + at_most("csp on two GPUs, 1 024 x 10, 3 hops", 700.0, "us", csp)
 
 
+def features(record: dict[str, Any]) -> list[Target]:
+    """Rows of peers alone, all GPUs reading: against the copy of a peer's memory in order, and against all-to-all."""
+    if record["settings"]["device"] != "cuda":
+        return []
+    remote = {(r["what"], r["transport"], r["row_bytes"]): r for r in record["rows"]}
+    where = f"{record['settings']['ranks']} GPUs, {record['settings']['rows']} rows a GPU"
+    shares, ratios = [], []
+    for (what, transport, row_bytes), row in remote.items():
+        if transport != "direct":
+            continue
+        here = f"{where}, {row_bytes} bytes each"
+        if what == "remote, marked" and row_bytes == 512:
+            shares.append((row["of_copy"], here))
+        if what == "remote":
+            ordered = remote[what, "all-to-all", row_bytes]
+            ratios.append((row["gbps"] / ordered["gbps"], here))
+    return [
+        *at_least("direct, rows of 512 bytes of peers, of the copy of a peer's memory", 0.85, "x", shares),
+        *at_least("direct over all-to-all that restores the order, rows of peers", 1.8, "x", ratios),
+    ]
+
+
 def _over_csp(rows: Iterable[dict[str, Any]], seeds: int) -> list[Point]:
     """How many times as fast ``direct`` is as the fastest collective method, where both were measured."""
     groups: dict[str, dict[str, float]] = {}

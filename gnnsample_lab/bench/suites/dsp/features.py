@@ -1,7 +1,7 @@
 """Feature rows between GPUs: what each transport reaches, beside the copy that a kernel makes of a peer's memory.
 
-``measure(ranks=2)`` makes its own graph, checks every transport's rows, and returns one record for each measurement.
-All ranks read at once; a rate is one rank's, the slowest.
+:func:`measure` makes its own graph, checks every transport's rows, and returns one record for each measurement. All
+ranks read at once; a rate is one rank's, the slowest.
 """
 
 from __future__ import annotations
@@ -14,15 +14,41 @@ from typing import Any
 import numpy as np
 
 import gnnsample_lab as lab
+from gnnsample_lab.bench.session import Session
+
+from .on_ranks import device_of_ranks, num_gpus, on_device
 
 ROWS = 300_000
 """Rows that a rank asks for at once."""
 VERTICES = 1 << 20
 """Vertices of each part: their rows exceed the L2 cache several times."""
 COPY_BYTES = 1 << 29
+PEER_COPY = "peer copy"
 WIDTHS = (100, 128)
 """Floats of a row: 400 bytes, and 512."""
+ON_CPU = {"vertices": 2_000, "rows": 1_000}
+"""Sizes on CPU ranks, whose times mean nothing: the suite runs there to see that it runs."""
 _WARM, _TIMED = 5, 20
+
+
+def features(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    device = device_of_ranks()
+    ranks = min(2, num_gpus()) if device == "cuda" else 2
+    sizes = ON_CPU if device == "cpu" else {"vertices": VERTICES, "rows": ROWS}
+    widths = WIDTHS[-1:] if session.quick else WIDTHS
+    rows = measure(ranks, device, widths, **sizes)
+    checked = {(row["transport"], row["row_bytes"]) for row in rows if row["what"] != PEER_COPY}
+    return {
+        "settings": {
+            "ranks": ranks, "device": "cuda" if device == "cuda" else "CPU: no NVLink", **sizes,
+            "what": "remote: rows of peers alone; any: of all vertices alike; hot and cold: a sixth of the rows from "
+            "pinned host memory; marked: without the look-up of where rows lie",
+            "gbps": "bytes of the rows asked for, or copied, by one rank, the slowest of all at once",
+        },
+        "verification": {"transports_equal_to_parts": len(checked)},
+        "graphs": {}, "rows": rows,
+    }  # fmt: skip
 
 
 def measure(
@@ -62,7 +88,7 @@ def measure(
             partition = lab.distributed.partition(graph, ranks, "random", use_cache=False)
             place = lab.distributed.save_parts(graph, partition, Path(folder) / str(width))
             found += merged(crew.run(_on_rank, place, width, rows, sweep))
-    copies = [record["gbps"] for record in found if record["what"] == "peer copy"]
+    copies = [record["gbps"] for record in found if record["what"] == PEER_COPY]
     return [{**r, "of_copy": r["gbps"] / max(copies) if copies else float("nan")} for r in found]
 
 
@@ -94,7 +120,7 @@ def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Ite
             folder, ratio=1.0, rank=rank, transport=transport, positions="everywhere"
         )
         for what, ids in wanted.items():
-            given = _on_device(rank, ids)
+            given = on_device(rank, ids)
             _check(cache, folder, ids)
             marks = cache.mark(given)
             out = cache.extract(given)[0]
@@ -112,7 +138,7 @@ def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Ite
     hot = cache.placement.place_of >= 0
     some = rng.choice(np.flatnonzero(hot), rows // 2), rng.choice(np.flatnonzero(~hot), rows // 10)
     for what, ids in (("hot", some[0]), ("cold", some[1]), ("hot and cold", np.concatenate(some))):
-        given = _on_device(rank, rng.permutation(ids))
+        given = on_device(rank, rng.permutation(ids))
         _check(cache, folder, ids)
         marks = cache.mark(given)
         out = cache.extract(given)[0]
@@ -132,7 +158,7 @@ def _sweep(rank: Any, folder: Path, wanted: Any, record: Callable[..., Any]) -> 
                 cache = lab.distributed.FeatureCache(
                     folder, ratio=1.0, rank=rank, transport="direct", knobs=knobs
                 )
-                given = _on_device(rank, ids)
+                given = on_device(rank, ids)
                 marks, out = cache.mark(given), cache.extract(given)[0]
                 us = _timed(rank, cache.extract, given, marks, out)
                 shape = {"rows_per_warp": per_warp, "load": load, "blocks_per_sm": blocks}
@@ -171,15 +197,7 @@ def _peer_copy(rank: Any) -> dict[str, Any]:
     if not bool((target == peer).all()):
         raise RuntimeError("the copy of a peer's memory is not what the peer has written")
     peers.close()
-    return {"what": "peer copy", "transport": "kernel", "row_bytes": 0, "us": us, "gbps": nbytes / us / 1e3}
-
-
-def _on_device(rank: Any, ids: np.ndarray) -> Any:
-    if rank.device == "cpu":
-        return ids
-    import cupy
-
-    return cupy.asarray(ids)
+    return {"what": PEER_COPY, "transport": "kernel", "row_bytes": 0, "us": us, "gbps": nbytes / us / 1e3}
 
 
 def _check(cache: Any, folder: Path, ids: np.ndarray) -> None:
