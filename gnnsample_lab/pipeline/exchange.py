@@ -79,9 +79,12 @@ class SliceExchange:
 class RoundExchange:
     """Updates of trainers each of which trains on mini-batches of its own, as they come.
 
-    In a round each trainer contributes a mini-batch or nothing. With ``staleness`` 0 a trainer goes on when all have
-    contributed. Else it may be so many rounds ahead of the slowest: updates arrive later, in the same order everywhere.
-    None sets no bound; all updates are made at the end of the epoch at the latest.
+    In a round each trainer contributes a mini-batch or nothing. Who contributes nothing may share its GPU with a
+    sampler. A collective that waited there for mini-batches which are yet to be sampled could stop the sampler for
+    good, hence such a trainer adds gradients only when the hosts of all others have joined the round. With
+    ``staleness`` 0 a trainer goes on when all have contributed. Else it may be so many rounds ahead of the slowest:
+    updates arrive later, in the same order everywhere. None sets no bound; all updates are made at the end of the
+    epoch at the latest.
 
     Args:
         model, optimizer: of this rank.
@@ -104,7 +107,9 @@ class RoundExchange:
 
     def step(self, batch_id: int, loss_sum: Any, weight: Any) -> None:
         """Contribute mini-batch ``batch_id``, whose gradients the model has."""
-        self._start(batch_id, loss_sum, weight, False)
+        flat = self._gradients.pack(loss_sum, weight, self._index, self._count)
+        told, told_work = self._tell(batch_id, False)
+        self._add(flat, told, told_work)
         while self._pending and (
             (self.staleness is not None and len(self._pending) > self.staleness) or self._is_done()
         ):
@@ -119,7 +124,9 @@ class RoundExchange:
         zero = self._like.new_zeros(())
         for p in self._gradients.parameters:
             p.grad = None
-        self._start(-1, zero, zero, ended)
+        told, told_work = self._tell(-1, ended)
+        told_work.wait()
+        self._add(self._gradients.pack(zero, zero, self._index, self._count), told, told_work)
         over = False
         while self._pending:
             over = self._apply()
@@ -130,15 +137,20 @@ class RoundExchange:
         while self._pending:
             self._apply()
 
-    def _start(self, batch_id: int, loss_sum: Any, weight: Any, ended: bool) -> None:
+    def _tell(self, batch_id: int, ended: bool) -> tuple[Any, Any]:
+        """Join a round: who contributes what, on the host. First of all, since the other half may connect GPUs."""
         import torch
         import torch.distributed as dist
 
-        flat = self._gradients.pack(loss_sum, weight, self._index, self._count)
-        work = dist.all_reduce(flat, group=self._gradients.group, async_op=True)
         told = torch.zeros(self._count, 2, dtype=torch.int64)
         told[self._index] = torch.tensor([batch_id + 1, int(ended)])
-        told_work = dist.all_reduce(told, group=self._control, async_op=True)
+        return told, dist.all_reduce(told, group=self._control, async_op=True)
+
+    def _add(self, flat: Any, told: Any, told_work: Any) -> None:
+        """The other half: gradients."""
+        import torch.distributed as dist
+
+        work = dist.all_reduce(flat, group=self._gradients.group, async_op=True)
         self._pending.append((work, flat, told_work, told))
 
     def _is_done(self) -> bool:

@@ -1,7 +1,7 @@
 """How the stages of consecutive mini-batches overlap: not at all, by threads, or by streams alone.
 
 Each executor is a generator of :class:`Ready` mini-batches for the training loop, and is told through
-``Ready.done`` when the device has finished with one. All take the same steps in the same order, so the losses do not
+``Ready.finish`` when the device has finished with one. All take the same steps in the same order, so the losses do not
 depend on the executor.
 
 Memory is the trap: CuPy's and PyTorch's pools hand a freed block on to the next user *of the same stream*, in the
@@ -49,8 +49,8 @@ class Sampled(NamedTuple):
 class Ready:
     """A mini-batch with its features: ``x`` is a tensor ``[len(batch.node_ids), F]``; None for an empty slice.
 
-    ``arrived`` is an event that the training stream has to wait for, or None; the training loop sets ``done``, an event
-    behind the last kernel that reads ``x`` or ``batch``.
+    ``arrived`` is an event that the training stream has to wait for, or None; then ``done``, which the training loop
+    records, is an event behind the last kernel that reads ``x`` or ``batch``.
     """
 
     batch: Any
@@ -58,6 +58,21 @@ class Ready:
     stats: Any
     arrived: Any = None
     done: Any = None
+
+    def order(self) -> None:
+        """The current stream waits until the mini-batch and its features are there."""
+        if self.arrived is not None:
+            import torch
+
+            torch.cuda.current_stream().wait_event(self.arrived)
+
+    def finish(self) -> None:
+        """What reads the mini-batch has been enqueued on the current stream."""
+        if self.arrived is not None:
+            import torch
+
+            self.done = torch.cuda.Event()
+            self.done.record()
 
 
 @dataclass(eq=False)

@@ -141,12 +141,14 @@ class Trainer:
 
     def loss(self, logits: Any, seeds: Any) -> Any:
         """Mean cross entropy of the seeds (label -1 is left out); binary cross entropy for multi-label data."""
+        return self._loss(logits, self.labels[tensor(seeds).long()], "mean")
+
+    def _loss(self, logits: Any, target: Any, reduction: str) -> Any:
         import torch.nn.functional as F
 
-        target = self.labels[tensor(seeds).long()]
         if self.multi_label:
-            return F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype))
-        return F.cross_entropy(logits, target, ignore_index=-1)
+            return F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction=reduction)
+        return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
 
     def step(self, batch: Any, x: Any) -> Any:
         """One optimizer step; returns the loss, a tensor on the device (nothing is waited for)."""
@@ -165,7 +167,6 @@ class Trainer:
             ``(sum, seeds with a label)``, tensors on the device.
         """
         import torch
-        import torch.nn.functional as F
 
         self.optimizer.zero_grad(set_to_none=True)
         if isinstance(batch, NoBatch):
@@ -173,12 +174,9 @@ class Trainer:
             return zero, zero
         logits = self.model(batch.blocks, x)
         target = self.labels[tensor(batch.seeds).long()]
-        if self.multi_label:
-            each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none")
-            total, weight = each.mean(dim=1).sum(), torch.tensor(len(target), device=logits.device)
-        else:
-            total = F.cross_entropy(logits, target, ignore_index=-1, reduction="sum")
-            weight = (target >= 0).sum()
+        total, weight = self._loss(logits, target, "sum"), (target >= 0).sum()
+        if self.multi_label:  # a seed's loss is the mean over its labels
+            total, weight = total / target.shape[1], torch.tensor(len(target), device=logits.device)
         total.backward()
         return total.detach(), weight
 
@@ -221,14 +219,11 @@ class Trainer:
 
         with contextlib.closing(executors.run(executor, stages)) as run:  # type: ignore[type-var]
             for ready in self._shown(run, len(plan), number):
-                if ready.arrived is not None:
-                    torch.cuda.current_stream().wait_event(ready.arrived)
+                ready.order()
                 batch_id = int(ready.batch.batch_id)
                 with clock.stage("train", batch_id):
                     losses.append(self.step(ready.batch, ready.x))
-                if ready.arrived is not None:
-                    ready.done = torch.cuda.Event()
-                    ready.done.record()
+                ready.finish()
                 if ready.stats is not None:
                     stats.append(ready.stats)
                 self.batch_ids.append(batch_id)

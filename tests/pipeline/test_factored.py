@@ -16,6 +16,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
 from gnnsample_lab.pipeline.factored.slots import HostSlots, pack, unpack
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
@@ -120,6 +121,40 @@ def test_strangers_are_not_served():
 
 
 # ---- one device ---------------------------------------------------------------------------------------------------
+
+
+class Collectives:
+    """Stands for ``torch.distributed``: notes which group starts to add, and which is waited for."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def all_reduce(self, values, group, async_op):
+        self.log.append(group)
+
+        class Work:
+            def wait(work):
+                self.log.append(f"{group} waited")
+
+            def is_completed(work):
+                return False
+
+        return Work()
+
+
+def test_gradients_of_nothing_wait_until_all_have_joined(monkeypatch):
+    """Else a collective would wait on a sampler's GPU for what that sampler has yet to sample."""
+    network, found = torch.nn.Linear(2, 1), Collectives()
+    monkeypatch.setattr(torch.distributed, "all_reduce", found.all_reduce)
+    exchange = RoundExchange(
+        network, torch.optim.SGD(network.parameters(), lr=0.1), "gradients", "hosts", 0, 2, staleness=1
+    )
+    exchange.idle(ended=False)
+    assert found.log[:3] == ["hosts", "hosts waited", "gradients"]
+    # A trainer with gradients waits for nobody; it tells the others before its GPU connects with theirs.
+    found.log.clear()
+    exchange.step(7, network.weight.sum(), torch.tensor(3))
+    assert found.log == ["hosts", "gradients"]
 
 
 @pytest.mark.parametrize("model", ["gcn", "pinsage"])

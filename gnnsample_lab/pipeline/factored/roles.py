@@ -199,7 +199,7 @@ class Member:
         with self.rank.stage("train"):
             for ready in self._prepared(stages):
                 train(ready)
-                self._trained(ready)
+                ready.finish()
             while not exchange.idle(ended=True):
                 pass
 
@@ -209,19 +209,8 @@ class Member:
         with ExitStack() as stack:
             stack.callback(run.close)  # type: ignore[attr-defined]
             for ready in run:
-                if ready.arrived is not None:
-                    import torch
-
-                    torch.cuda.current_stream().wait_event(ready.arrived)
+                ready.order()
                 yield ready
-
-    @staticmethod
-    def _trained(ready: Ready) -> None:
-        if ready.arrived is not None:
-            import torch
-
-            ready.done = torch.cuda.Event()
-            ready.done.record()
 
     def _sample_and_stand_by(
         self,
@@ -328,6 +317,6 @@ class Member:
                 for ready in self._prepared(self._stages(empty, clock)):
                     target = trainer.labels[tensor(ready.batch.seeds).long()]
                     scores += trainer._score(trainer.model(ready.batch.blocks, ready.x), target)
-                    self._trained(ready)
+                    ready.finish()
         torch.distributed.all_reduce(scores, group=self.rank.group)
         return trainer.accuracy_of(scores, split)
