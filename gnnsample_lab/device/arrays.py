@@ -52,6 +52,11 @@ def offsets_of(counts: Any) -> Any:
     return offsets
 
 
+def equal_bounds(number: int, count: int) -> np.ndarray:
+    """Bounds of ``count`` consecutive shares of ``number`` entries, sizes apart by one: ``int64[count + 1]``."""
+    return np.arange(count + 1) * number // count
+
+
 def run_starts(ordered: Any) -> Any:
     """Where a run of equal values begins in a sorted array, ``bool``."""
     first = array_module(ordered).ones(ordered.size, dtype=bool)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import streams
-from gnnsample_lab.device.arrays import merge_duplicates
+from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ class NoBatch:
 def equal_slice(seeds: Any, index: int, count: int) -> Any:
     """Slice ``index`` of ``count`` of distinct seeds; sizes differ by one at most, and some may be empty."""
     distinct = merge_duplicates(seeds)[0]
-    begin, end = (len(distinct) * i // count for i in (index, index + 1))
+    begin, end = equal_bounds(len(distinct), count)[index : index + 2].tolist()
     return distinct[begin:end]
 
 

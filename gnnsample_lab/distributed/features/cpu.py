@@ -14,11 +14,12 @@ import numpy as np
 
 from gnnsample_lab.device.jit import njit
 from gnnsample_lab.distributed.peer_memory import PeerMemory, aligned
+from gnnsample_lab.distributed.sampling.asking import Questions
 from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.features.caching.host import words
 
 from .parts import PartRows
-from .setup import Setup, asked_of
+from .setup import Setup
 from .tally import Tally, tally
 
 LABEL = "CPU: no NVLink"
@@ -90,15 +91,15 @@ class CpuEngine:
                 at = np.flatnonzero(owner == part)
                 places[at] = self._list_of(part)[self.layout.rows(ids[at], part)]
             return places, np.bincount(owner, minlength=self.num_parts)
-        exchange, me = self.setup.exchange, self.setup.me
+        me = self.setup.me
         places = np.empty(ids.size, np.int32)
         here, there = np.flatnonzero(owner == me), np.flatnonzero(owner != me)
         places[here] = self._positions[self.layout.rows(ids[here], me)]
         bounds = self.layout.partition.boundaries
         listed = (self.layout.partition.new_of[ids[there]] - bounds[owner[there]]).astype(np.int32)
-        asked, order, send, receive = asked_of(exchange, owner[there], listed)
-        answers = self._positions[asked]
-        places[there[order]] = exchange.all_to_all("positions", answers, receive, send)
+        asked = Questions(self.setup.exchange, owner[there])
+        answers = self._positions[asked.ask(listed)]
+        places[there[asked.order]] = asked.answer("positions", answers)
         return places, none
 
     def _list_of(self, part: int) -> np.ndarray:
@@ -170,13 +171,12 @@ class CpuEngine:
         out: np.ndarray,
         serve: Any,
     ) -> None:
-        asked, order, send, receive = asked_of(exchange, peers, rows.astype(np.int32))
-        width = self.setup.row_bytes
-        sent = serve(asked).view(np.uint8).reshape(-1)
-        got = exchange.all_to_all("rows", sent, receive * width, send * width)
+        asked = Questions(exchange, peers)
+        sent = serve(asked.ask(rows.astype(np.int32))).view(np.uint8).reshape(-1)
+        got = asked.answer("rows", sent, self.setup.row_bytes)
         given = got.view(self.setup.dtype).reshape(-1, self.setup.num_features)
         table, target = words(given, out)
-        copy_rows(table, np.arange(len(given)), to[order], target)
+        copy_rows(table, np.arange(len(given)), to[asked.order], target)
 
     def _serve(self, rows: np.ndarray) -> np.ndarray:
         given = np.empty((rows.size, self.setup.num_features), self.setup.dtype)

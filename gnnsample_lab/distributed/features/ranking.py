@@ -27,16 +27,11 @@ def in_degrees(layout: Layout) -> np.ndarray:
     return found
 
 
-def out_degrees(layout: Layout) -> np.ndarray:
-    """Out-degree of every vertex of the graph, ``int64[N]``; the ranks that hold the parts call it together."""
-    return layout.exchange.sum("records", np.bincount(layout.part.indices, minlength=layout.num_nodes))
-
-
 def by_degree(layout: Layout, policy: str) -> Hotness:
     """The ranking by a degree, a name of :data:`DEGREES`; the ranks that hold the parts call it together."""
     choice("hotness", policy, DEGREES)
     began = time.perf_counter()
-    degrees = in_degrees(layout) if policy == "in-degree" else out_degrees(layout)
+    degrees = in_degrees(layout) if policy == "in-degree" else layout.out_degrees()
     score = degrees.astype(np.float64)
     label = "In-degree" if policy == "in-degree" else "Degree"
     took_us = (time.perf_counter() - began) * 1e6
@@ -77,4 +72,4 @@ def presample(
     visits = layout.world.sum("flags", counter.result().visits)
     score = visits / epochs
     took_us = (time.perf_counter() - began) * 1e6
-    return Hotness("presample", f"PreSC#{epochs}", score, hottest_first(score, out_degrees(layout)), took_us)
+    return Hotness("presample", f"PreSC#{epochs}", score, hottest_first(score, layout.out_degrees()), took_us)

@@ -83,18 +83,3 @@ class Setup:
         traffic = self.exchange.new_traffic()
         self.exchange.traffic = self.world.traffic = traffic
         return traffic
-
-
-def asked_of(
-    exchange: Exchange, peers: np.ndarray, keys: Any
-) -> tuple[Any, np.ndarray, np.ndarray, np.ndarray]:
-    """Send each of ``keys`` to the member that ``peers`` names; all members call it. Host arrays.
-
-    Returns:
-        ``(received keys, members' order of mine, sent to each, received from each)``: answers that are sent back in
-        the order of the received keys arrive in the order ``keys[order]``.
-    """
-    order = np.argsort(peers, kind="stable")
-    send = np.bincount(peers, minlength=exchange.size)
-    receive = exchange.sizes(send)
-    return exchange.all_to_all("ids", keys[order], send, receive), order, send, receive

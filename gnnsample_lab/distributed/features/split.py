@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
-from gnnsample_lab.distributed.parts.hot import hottest_lists
+from gnnsample_lab.distributed.parts.hot import hottest_lists, list_reads
 from gnnsample_lab.distributed.parts.partition import Partition
 from gnnsample_lab.distributed.sampling.traffic import (
     HEADER_BYTES,
@@ -111,7 +111,7 @@ def split_memory(
     # One call checks what concerns lists alone.
     hottest_lists(list_visits, degree, fanouts, 0, entry_bytes=entry_bytes)
     lists = _Lists(checks.host_array("list_visits", list_visits), degree, fanouts, entry_bytes, owner)
-    reads = lists.reads()
+    reads = list_reads(list_visits, degree, fanouts)
     rate = np.array([remote_gbps, host_gbps]) * 1e9 * parts
     host_row_bytes = row_bytes + HEADER_BYTES * -(-row_bytes // LINE_BYTES)
     found = []
@@ -149,15 +149,6 @@ class _Lists:
     ) -> None:
         self.visits, self.degree, self.fanouts = visits, degree, fanouts
         self.entry_bytes, self.owner = entry_bytes, owner
-
-    def reads(self) -> np.ndarray:
-        """Entries read of each list, ``float64[N]``."""
-        by_hop = self.visits.reshape(-1, len(self.degree)).astype(np.float64)
-        draws = [self.fanouts] if np.ndim(self.fanouts) == 0 else list(self.fanouts)
-        none = np.zeros(len(self.degree))
-        return sum(
-            (v * (self.degree if k < 0 else np.minimum(self.degree, k)) for v, k in zip(by_hop, draws)), none
-        )
 
     def divide(self, budget: int, parts: int) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Vertices whose lists spill to the host, and those that each rank copies."""

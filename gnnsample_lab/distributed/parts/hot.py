@@ -84,8 +84,7 @@ def hottest_lists(
         if len(owners) != len(degree):
             raise ValueError(f"owner must have one entry per vertex, {len(degree)} (got {len(owners)})")
         is_remote = owners != rank
-    reads = sum(v * (degree if k < 0 else np.minimum(degree, k)) for v, k in zip(by_hop, draws))
-    reads = np.where(is_remote, reads, 0.0)
+    reads = np.where(is_remote, _reads(by_hop, degree, draws), 0.0)
     wanted = np.flatnonzero(reads > 0)
     score = reads[wanted] / (degree[wanted] * entry_bytes) if ranking == "reads" else degree[wanted]
     order = wanted[np.argsort(-score, kind="stable")]
@@ -95,6 +94,17 @@ def hottest_lists(
     return HotLists(
         ids, offsets, int(offsets[-1]) * entry_bytes, float(reads[ids].sum()), float(reads.sum()), ranking
     )
+
+
+def list_reads(visits: Any, degrees: np.ndarray, fanouts: Any) -> np.ndarray:
+    """Entries that samples read of each list, ``float64[N]``; arguments as of :func:`hottest_lists`."""
+    draws = _fanouts(fanouts)
+    return _reads(_visits(visits, len(draws), len(degrees)), degrees, draws)
+
+
+def _reads(by_hop: np.ndarray, degree: np.ndarray, draws: list[int]) -> np.ndarray:
+    each = (v * (degree if k < 0 else np.minimum(degree, k)) for v, k in zip(by_hop, draws))
+    return np.asarray(sum(each))
 
 
 @njit(cache=True)

@@ -24,7 +24,7 @@ from .asking import ask_owners
 from .layout import Layout, make_layout
 from .sampler import SLICES
 from .traffic import Traffic
-from .words import find_weights, layer_draws
+from .words import find_weights, key_of, layer_draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +95,7 @@ class LayerSampler:
     ) -> None:
         self.app = Layer(final_size, step_size, weighted, replace)
         self.seed = checks.seed(seed)
+        self._key = key_of(self.seed)
         self._layout: Layout = make_layout(source, rank, partition, folder, hosts, "csp", False)
         self.part, self.rank = self._layout.part, rank
         # As on one GPU, a graph without weights is drawn from uniformly.
@@ -227,10 +228,6 @@ class LayerSampler:
             at = np.empty(rows.size, dtype=np.int64)
             find_weights(self._weights.prefix, indptr[rows], indptr[rows + 1], inner, at)
         return np.asarray(self.part.indices[at])
-
-    @property
-    def _key(self) -> np.int64:
-        return np.int64(np.uint64(self.seed).astype(np.int64))
 
     def close(self) -> None:
         """There is nothing to give back; as of the other samplers."""

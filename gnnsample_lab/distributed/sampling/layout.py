@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
+from gnnsample_lab.device.arrays import equal_bounds
 from gnnsample_lab.distributed.parts.part import Part
 from gnnsample_lab.distributed.parts.partition import Partition
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, open_records, save_parts
@@ -66,18 +67,22 @@ class Layout:
         after an equal share for each host where each holds all parts.
         """
         if by == "equal":
-            return _consecutive(vertices.size, self.rank.world_size)
+            return _in_equal_shares(vertices.size, self.rank.world_size)
         owner = self.partition.owner[vertices].astype(np.int64)
         if not self.replicated:
             return owner
         every = np.unique(self.hosts)
         members = np.stack([np.flatnonzero(self.hosts == host) for host in every])
-        found: np.ndarray = members[_consecutive(vertices.size, len(every)), owner]
+        found: np.ndarray = members[_in_equal_shares(vertices.size, len(every)), owner]
         return found
 
     def share(self, vertices: np.ndarray, by: str) -> np.ndarray:
         """Places of this rank's share, ascending, ``int64[n]``; as :meth:`shares`."""
         return np.flatnonzero(self.shares(vertices, by) == self.rank.index)
+
+    def out_degrees(self) -> np.ndarray:
+        """Out-degree of every vertex of the graph, ``int64[N]``; the ranks that hold the parts call it together."""
+        return self.exchange.sum("records", np.bincount(self.part.indices, minlength=self.num_nodes))
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -152,10 +157,9 @@ def make_layout(
     return layout
 
 
-def _consecutive(number: int, size: int) -> np.ndarray:
+def _in_equal_shares(number: int, size: int) -> np.ndarray:
     """Which of ``size`` equal consecutive shares each of ``number`` entries is in, ``int64[number]``."""
-    bounds = np.arange(size + 1) * number // size
-    return np.repeat(np.arange(size), np.diff(bounds))
+    return np.repeat(np.arange(size), np.diff(equal_bounds(number, size)))
 
 
 def _hosts(rank: Rank, hosts: Sequence[Sequence[int]] | None) -> np.ndarray:

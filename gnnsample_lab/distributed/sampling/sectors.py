@@ -8,13 +8,53 @@ which sums that reads follows from where it ends.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.jit import njit
+from gnnsample_lab.sampling.neighbors.spec import SampleSpec
 
-from .traffic import SECTOR_BYTES
+from .traffic import SECTOR_BYTES, Traffic
 
 _SECTOR = SECTOR_BYTES
+_RECORDS = {"direct": (1, 2), "uva": (1, 3)}
+"""Sectors of a row's record where it does not lie on the GPU, uniform and weighted. The record of 8 bytes says where
+the list begins, and its degree. Weighted rules also read how many in-edges have positive weight and, by ``"uva"``,
+where the prefix sums begin: there each vertex has an address of its own."""
+
+
+def count_reads(
+    traffic: Traffic, peer: Any, method: str, spec: SampleSpec, hop: int, entry_bytes: int, begins: np.ndarray,
+    degrees: np.ndarray, counts: np.ndarray, slots: np.ndarray,
+) -> None:  # fmt: skip
+    """Count what one hop's kernel reads of rows that lie with one peer, or in host memory by ``"uva"``.
+
+    Args:
+        traffic: of the reader.
+        peer: whose memory, a rank of the world.
+        method: ``"direct"``, ``"direct-cached"`` or ``"uva"``.
+        spec: settings of the draw.
+        hop: from 0.
+        entry_bytes: of an entry of the lists.
+        begins, degrees: where rows' lists begin among the peer's, and their lengths, ``int64[n]``.
+        counts: picks of each row, ``int32[n]``.
+        slots: places of the picks in their lists, ``int64[sum(counts)]``.
+    """
+    offsets = offsets_of(counts)
+    positions = slots + np.repeat(begins, counts)
+    sectors = {"lists": list_sectors(offsets, positions, entry_bytes)}
+    if method in _RECORDS:
+        sectors["records"] = counts.size * _RECORDS[method][spec.weighted]
+    if spec.weighted:
+        fanout = spec.fanouts[hop]
+        sectors["weights"] = weight_sectors(offsets, positions, begins, degrees, fanout, spec.replace)
+    for kind, n in sectors.items():
+        if method == "uva":
+            traffic.read_host(kind, n)
+        else:
+            traffic.read(kind, peer, n)
 
 
 @njit(cache=True)

@@ -17,11 +17,11 @@ from gnnsample_lab.sampling.apps.walks import PPR, DeepWalk, PinSAGEWalk
 from gnnsample_lab.sampling.engine.run import MAX_SAMPLE_ID
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
-from .cpu.base import by_owner
+from .asking import Questions
 from .layout import Layout, make_layout
 from .sampler import SLICES
 from .traffic import Traffic
-from .words import UNIFORM, WEIGHTED, move, restarts
+from .words import UNIFORM, WEIGHTED, key_of, move, restarts
 
 _APPS = (DeepWalk, PPR, PinSAGEWalk)
 
@@ -54,11 +54,9 @@ class Walks:
         All ranks call it together: one exchange. ``result.steps[s][i, k]`` of ``lab.run_app`` is
         ``collect()[i, s, k]``.
         """
-        exchange = self._layout.exchange
-        to = by_owner(np.arange(self.walks.size), self._home[self.walks // self.per_sample], exchange.size)
-        receive = exchange.sizes(to.counts)
+        home = Questions(self._layout.exchange, self._home[self.walks // self.per_sample])
         walks, steps, vertices = (
-            exchange.all_to_all("picks", column[to.vertices], to.counts, receive)
+            home.ask(column, "picks")
             for column in (self.walks.astype(np.int32), self.steps.astype(np.int32), self.vertices)
         )
         out = np.full((self.mine.size, self.num_steps, self.per_sample), -1, dtype=self.vertices.dtype)
@@ -92,6 +90,7 @@ class Walker:
             names = ", ".join(kind.__name__ for kind in _APPS)
             raise TypeError(f"app must be one of lab.apps' {names} (got {checks.shown(app)})")
         self.app, self.seed = app, checks.seed(seed)
+        self._key = key_of(self.seed)
         self._layout: Layout = make_layout(source, rank, partition, folder, hosts, "csp", False)
         self.part, self.rank = self._layout.part, rank
         self.traffic: Traffic = self._layout.exchange.new_traffic()
@@ -132,15 +131,14 @@ class Walker:
         trail: list[tuple[np.ndarray, int, np.ndarray]] = []
         for step in range(self._limit):
             # Where a step may end all walks, ranks stop together.
-            alive = exchange.max("flags", np.array([walks.size]))[0] if self._may_end else 1
-            if not alive:
+            if self._may_end and not exchange.max("flags", np.array([walks.size]))[0]:
                 break
             walks, came = self._step(walks, at, first, step)
             there = came >= 0
             trail.append((walks[there], step, came[there]))
             walks, at, waiting = self._next(walks, came, waiting, every, first, step + 1)
         else:
-            if self._termination >= 0 and exchange.max("flags", np.array([walks.size]))[0]:
+            if self._may_end and exchange.max("flags", np.array([walks.size]))[0]:
                 raise RuntimeError(f"walks did not end within {UNBOUNDED_STEPS} steps")
         count = sum(v.size for _, _, v in trail)
         self.traffic.ideal += count * ids.itemsize
@@ -153,17 +151,15 @@ class Walker:
 
     @property
     def _may_end(self) -> bool:
+        """Whether draws end walks, so that nobody knows how many steps there will be."""
         return self._termination >= 0
 
     def _step(
         self, walks: np.ndarray, at: np.ndarray, first: int, step: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Send walkers to the owners of the lists at which they stand; the walks that came here, and where they go."""
-        exchange, part = self._layout.exchange, self.part
-        to = by_owner(at, self._layout.partition.owner[at], exchange.size)
-        receive = exchange.sizes(to.counts)
-        stand = exchange.all_to_all("ids", to.vertices, to.counts, receive)
-        walks = exchange.all_to_all("ids", walks[to.order], to.counts, receive)
+        part, owners = self.part, Questions(self._layout.exchange, self._layout.partition.owner[at])
+        stand, walks = owners.ask(at), owners.ask(walks)
         came = np.empty(stand.size, dtype=part.indices.dtype)
         move(
             first + walks.astype(np.int64) // self._per_sample, walks.astype(np.int64) % self._per_sample,
@@ -191,10 +187,6 @@ class Walker:
             came = np.where(again, roots[sample], came)
             waiting = walks[came < 0]
         return walks[came >= 0], came[came >= 0], waiting
-
-    @property
-    def _key(self) -> np.int64:
-        return np.int64(np.uint64(self.seed).astype(np.int64))
 
     def close(self) -> None:
         """There is nothing to give back; as of the other samplers."""

@@ -14,6 +14,11 @@ from gnnsample_lab.sampling.engine.cpu.stream import lab_below, lab_chance, star
 UNIFORM, WEIGHTED = 0, 1
 
 
+def key_of(seed: int) -> np.int64:
+    """A 64-bit seed as the draws take it: its bits, signed."""
+    return np.uint64(seed).view(np.int64)
+
+
 @njit(inline="always")
 def _call(ctx, k, j, attempt, for_transits):
     put(ctx, mem.K, np.int64(k))

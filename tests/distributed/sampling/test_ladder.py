@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -12,6 +13,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling import methods as table
+from gnnsample_lab.distributed.sampling.gpu.direct import DirectEngine
 from gnnsample_lab.distributed.sampling.sectors import weight_sectors
 from gnnsample_lab.sampling.weights import integer_weights
 from tests.minibatch.conftest import random_graph, with_wide_ids
@@ -237,6 +239,19 @@ def test_layers_and_walks_are_those_of_one(
 # ---- bytes ------------------------------------------------------------------------------------------------------
 
 COUNTED = {"floyd": KINDS["floyd"], "weighted": KINDS["weighted"]}
+READING = ("direct", "direct-cached", "uva")
+
+
+def counted_by_gpu_engine(engine: Any, batch: Any) -> Any:
+    """The traffic that the engine for GPUs finds in a sample of the engine for CPUs."""
+    traffic = engine.exchange.new_traffic()
+    stand_in = SimpleNamespace(
+        partition=engine.partition, part=engine.part, layout=engine.layout, spec=engine.spec, method=engine.method,
+        exchange=SimpleNamespace(traffic=traffic, members=engine.exchange.members), id_dtype=np.dtype(np.int32),
+        copies=None if engine.hot is None else SimpleNamespace(hot=engine.hot),
+    )  # fmt: skip
+    DirectEngine.count(stand_in, batch)  # type: ignore[arg-type]
+    return traffic
 
 
 def sample_and_count(rank: Any, folder: Path, kinds: dict[str, Any], seeds: np.ndarray) -> Any:
@@ -252,6 +267,8 @@ def sample_and_count(rank: Any, folder: Path, kinds: dict[str, Any], seeds: np.n
             hot = getattr(sampler._engine, "hot", None)
             if hot is not None:
                 found["hot", name] = hot.ids
+            if method in READING:
+                found["by GPU", method, name] = counted_by_gpu_engine(sampler._engine, batch)
     return found
 
 
@@ -326,7 +343,14 @@ def test_bytes_are_those_of_the_sample(four_ranks: Ranks, graph: lab.Graph, fold
             assert owner.size and (owner != me).all()
             rows = sum(len(rows_of(hop)) for hop in hops[me])
             assert uva.by_peer.sum() == 0 and uva.volume == 50 * uva.host_requests
-            assert uva.host["records"] == 50 * rows * (2 if weighted else 1)
+            # With weights also where prefix sums begin and how many in-edges have weight: words of their own.
+            assert uva.host["records"] == 50 * rows * (3 if weighted else 1)
+            for method in READING:
+                one, other = found[method, name][1], found["by GPU", method, name]
+                assert (one.by_kind, one.by_peer.tolist()) == (other.by_kind, other.by_peer.tolist())
+                assert (one.ideal, one.ideal_remote) == (other.ideal, other.ideal_remote)
+                assert one.host_requests == other.host_requests
+                assert one.requests.tolist() == other.requests.tolist()
         # What is sent arrives, by peer and kind.
         for method in ("csp", "pull", "csp-async", "csp-fixed"):
             for a, one in enumerate(every):

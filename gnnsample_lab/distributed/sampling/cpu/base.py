@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -115,7 +115,7 @@ def slots_of(
     return picks.counts, picks.positions - np.repeat(indptr[:-1], picks.counts)
 
 
-class CpuEngine:
+class CpuEngine(abc.ABC):
     """Hops one after another; a method says how a hop's picks are found."""
 
     def __init__(self, setup: Setup) -> None:
@@ -142,9 +142,9 @@ class CpuEngine:
             batch.add(self.hop(batch.frontier(False), batch_id, hop))
         return batch.finish(inverse, batch_id, self.spec, self.part)
 
+    @abc.abstractmethod
     def hop(self, frontier: np.ndarray, batch_id: int, hop: int) -> HopPicks:
         """Picks of the frontier, with slots for positions; all ranks call it together."""
-        raise NotImplementedError
 
     def count_ideal(self, batch: MiniBatch) -> None:
         traffic = self.exchange.traffic
@@ -153,7 +153,7 @@ class CpuEngine:
             traffic.ideal += picks.num_picks * self.id_bytes
             traffic.ideal_remote += int(picks.counts[is_remote].sum()) * self.id_bytes
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  (there may be nothing to give back)
         pass
 
     # ---- at the owner -----------------------------------------------------------------------------------------
@@ -166,8 +166,3 @@ class CpuEngine:
 
     def sort(self, frontier: np.ndarray) -> ByOwner:
         return by_owner(frontier, self.partition.owner[frontier], self.partition.num_parts)
-
-
-def no_entries(like: Any) -> Any:
-    """An empty array of the same dtype."""
-    return like[:0]

@@ -4,8 +4,8 @@ On CPU ranks the peers' parts are memory-mapped files of the cache folder, opene
 peers' memory over NVLink, or pinned host memory. Bytes are those that a GPU would read, in sectors of 32 bytes, and
 labelled so.
 
-- ``direct``: the record of a remote list (where it begins and its degree, 8 bytes: one sector) is read from its owner,
-  then the picked entries.
+- ``direct``: the record of a remote list (where it begins and its degree) is read from its owner, then the picked
+  entries.
 - ``direct-cached``: records are replicated, and the hottest remote lists were copied within ``cache_bytes``.
 - ``uva``: all lists, one's own too, lie in host memory. Each sector is a request of 50 bytes.
 """
@@ -15,14 +15,14 @@ from __future__ import annotations
 import numpy as np
 
 from gnnsample_lab.device.arrays import offsets_of
-from gnnsample_lab.distributed.parts.hot import HotLists, hottest_lists
+from gnnsample_lab.distributed.parts.hot import HotLists
 from gnnsample_lab.distributed.parts.part import gather_lists
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
 from gnnsample_lab.sampling.weights import IntegerWeights
 
-from ..engines import Setup
-from ..sectors import list_sectors, weight_sectors
-from .base import CpuEngine, Rows, by_owner, draw, in_order
+from ..engines import Setup, hot_lists
+from ..sectors import count_reads
+from .base import CpuEngine, by_owner, draw, in_order
 
 LABELS = {"uva": "CPU: mapped files for pinned host memory"}
 _NO_NVLINK = "CPU: no NVLink"
@@ -44,18 +44,8 @@ class Direct(CpuEngine):
             self._copy_hot_lists()
 
     def _copy_hot_lists(self) -> None:
-        setup, records, owner, me = self.setup, self.layout.records, self.partition.owner, self.part.rank
-        visits = setup.visits
-        if (
-            visits is None
-        ):  # a vertex is expanded after it was picked: as often as it is a source, over all parts
-            counts = np.bincount(self.part.indices, minlength=self.part.num_nodes)
-            visits = self.exchange.sum("records", counts)
-        entry_bytes = self.id_bytes + 8 * setup.spec.weighted
-        hot = hottest_lists(
-            visits, records[:, 1], setup.spec.fanouts[-1], setup.cache_bytes, owner=owner, rank=me,
-            entry_bytes=entry_bytes,
-        )  # fmt: skip
+        setup, owner = self.setup, self.partition.owner
+        hot = hot_lists(setup)
         self.hot, self._hot_row = hot, np.full(self.part.num_nodes, -1, dtype=np.int32)
         self._hot_row[hot.ids] = np.arange(hot.ids.size)
         lengths = np.diff(hot.offsets)
@@ -96,7 +86,10 @@ class Direct(CpuEngine):
             answer = draw(vertices, rows, indptr, indices, weights, spec, batch_id, hop)
             found.append(answer)
             if p < len(parts) and (p != self.part.rank or self.method == "uva"):
-                self._count(p, indptr[rows], answer, spec.fanouts[hop])
+                count_reads(
+                    self.exchange.traffic, self.exchange.members[p], self.method, spec, hop, self.id_bytes,
+                    indptr[rows], answer.degrees.astype(np.int64), answer.counts, answer.slots,
+                )  # fmt: skip
         counts, neighbors, slots = (
             np.concatenate([getattr(f, name) for f in found]) for name in ("counts", "neighbors", "slots")
         )
@@ -106,25 +99,6 @@ class Direct(CpuEngine):
     def hot_indptr(self) -> np.ndarray:
         assert self.hot is not None
         return self.hot.offsets
-
-    def _count(self, p: int, begins: np.ndarray, answer: Rows, fanout: int) -> None:
-        """Count what a GPU would read of lists of part ``p``."""
-        offsets = offsets_of(answer.counts)
-        positions = answer.slots + np.repeat(begins, answer.counts)
-        sectors = {"lists": list_sectors(offsets, positions, self.id_bytes)}
-        if self.method != "direct-cached":
-            # A record of 8 bytes, and with weights the number of positive ones.
-            sectors["records"] = answer.counts.size * (1 + self.spec.weighted)
-        if self.spec.weighted:
-            sectors["weights"] = weight_sectors(
-                offsets, positions, begins, answer.degrees.astype(np.int64), fanout, self.spec.replace
-            )
-        traffic = self.exchange.traffic
-        for kind, n in sectors.items():
-            if self.method == "uva":
-                traffic.read_host(kind, n)
-            else:
-                traffic.read(kind, self.exchange.members[p], n)
 
 
 def _within(lengths: np.ndarray) -> np.ndarray:

@@ -98,7 +98,7 @@ class FixedPush(Push):
             (wanted_counts, lambda _: sent),
         )  # fmt: skip
         # What was not sent has no picks; the flag is up, and nobody will see this batch.
-        vertices, head = _first(asked.vertices, asked.counts, sent), _kept(heads, to_owner, sent)
+        vertices, head = _kept(asked.vertices, asked.counts, sent), _kept(heads, to_owner, sent)
         counts, slots = self.read_heads(vertices, head, batch_id, hop)
         back, mine = totals(answer.counts, wanted_counts), totals(counts, sent)
         self._note(hop, asked.counts, mine)
@@ -147,11 +147,6 @@ def _kept(buffer: np.ndarray, room: np.ndarray, kept: np.ndarray, skip: int = 0)
     begins = offsets_of(room) + skip
     parts = [buffer[begins[p] : begins[p] + kept[p]] for p in range(room.size)]
     return np.concatenate(parts) if parts else buffer[:0]
-
-
-def _first(values: np.ndarray, given: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """The first ``kept[p]`` of each p's ``given[p]`` values."""
-    return _kept(values, given, kept)
 
 
 def _cut(

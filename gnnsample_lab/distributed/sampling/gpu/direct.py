@@ -18,16 +18,14 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import pinned, runtime, streams
-from gnnsample_lab.device.arrays import offsets_of
-from gnnsample_lab.distributed.parts.hot import HotLists, hottest_lists
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.lists import ListsGraph, Place
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 
 from ...peer_memory import PeerMemory
-from ..engines import Setup
-from ..sectors import list_sectors, weight_sectors
+from ..engines import Setup, hot_lists
+from ..sectors import count_reads
 from .lists import (
     Copies,
     copy_lists,
@@ -175,12 +173,9 @@ class DirectEngine:
     # ---- counting -----------------------------------------------------------------------------------------------
 
     def count(self, batch: MiniBatch) -> None:
-        """Add what a sample read of other memory than this GPU's to the traffic, from the sample itself.
-
-        Sectors of 32 bytes, each once a row, as :mod:`..sectors` says; records of 8 bytes are one each.
-        """
+        """Add what a sample read of other memory than this GPU's to the traffic, from the sample itself."""
         host, owner, me = batch.to_cpu(), np.asarray(self.partition.owner), self.part.rank
-        traffic, weighted, id_bytes = self.exchange.traffic, self.spec.weighted, self.id_dtype.itemsize
+        traffic, id_bytes = self.exchange.traffic, self.id_dtype.itemsize
         records, is_copied = self.layout.records, None
         if self.copies is not None:
             is_copied = np.zeros(self.partition.num_nodes, dtype=bool)
@@ -196,23 +191,11 @@ class DirectEngine:
                 if is_copied is not None:
                     chosen &= ~is_copied[picks.frontier]
                 begins, degrees = records[picks.frontier[chosen]].T.astype(np.int64)
-                counts = picks.counts[chosen]
-                offsets = offsets_of(counts)
-                positions = picks.positions[np.repeat(chosen, picks.counts)] + np.repeat(begins, counts)
-                sectors = {"lists": list_sectors(offsets, positions, id_bytes)}
-                if self.method == "direct":  # the record, and with weights the number of positive ones
-                    sectors["records"] = counts.size * (1 + weighted)
-                elif self.method == "uva":  # and where prefix sums begin
-                    sectors["records"] = counts.size * (1 + 2 * weighted)
-                if weighted:
-                    sectors["weights"] = weight_sectors(
-                        offsets, positions, begins, degrees, self.spec.fanouts[hop], self.spec.replace
-                    )
-                for kind, n in sectors.items():
-                    if self.method == "uva":
-                        traffic.read_host(kind, n)
-                    else:
-                        traffic.read(kind, self.exchange.members[p], n)
+                slots = picks.positions[np.repeat(chosen, picks.counts)]
+                count_reads(
+                    traffic, self.exchange.members[p], self.method, self.spec, hop, id_bytes, begins, degrees,
+                    picks.counts[chosen], slots,
+                )  # fmt: skip
 
 
 def lists_engine(graph: ListsGraph, spec: SampleSpec, scratch_bytes: int | None = None) -> GpuEngine:
@@ -227,22 +210,6 @@ def lists_engine(graph: ListsGraph, spec: SampleSpec, scratch_bytes: int | None 
     return GpuEngine(
         graph, spec, weights, _STRATEGY, "exact", _FETCH_SIZE, False, scratch_bytes, id_map="in-sampler"
     )
-
-
-def hot_lists(setup: Setup) -> HotLists:
-    """The remote lists that this rank copies; all ranks call it together.
-
-    Without ``visits`` a vertex is assumed to be expanded as often as it is a source, over all parts: it is expanded
-    after it was picked.
-    """
-    layout, spec = setup.layout, setup.spec
-    part, visits = layout.part, setup.visits
-    if visits is None:
-        visits = layout.exchange.sum("records", np.bincount(part.indices, minlength=part.num_nodes))
-    return hottest_lists(
-        visits, layout.records[:, 1], spec.fanouts[-1], setup.cache_bytes, owner=layout.partition.owner,
-        rank=part.rank, entry_bytes=part.indices.dtype.itemsize + 8 * spec.weighted,
-    )  # fmt: skip
 
 
 def empty_batch(graph: Any, spec: SampleSpec, batch_id: int) -> MiniBatch:
