@@ -2,11 +2,114 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import WORK, Suite
+from typing import Any
 
-from . import targets
+from gnnsample_lab.bench.suite import WORK, Suite, usual_notes
+
+from . import papers, targets
+
+_part = papers.PAPER.part
+
+
+def _percent(row: dict[str, object], name: str) -> float | None:
+    value = row.get(name)
+    return None if value is None else 100 * float(value)  # type: ignore[arg-type]
+
+
+def _method(row: dict[str, object]) -> object:
+    return "csp" if row["system"] == "dsp" else row["system"]
+
+
+def _crossing_notes(record: dict[str, Any]) -> list[str]:
+    """Where pulling becomes the cheaper way."""
+    found = []
+    for at in record.get("crossings", []):
+        places = [
+            f"{what} at a fanout of {at[key]:.0f}"
+            for what, key in (("as many bytes", "bytes"), ("as long", "time")) if at[key] is not None
+        ]  # fmt: skip
+        found.append(
+            f"{at['graph']}: pulling and pushing take {' and '.join(places) or 'nowhere as much or as long'}."
+        )
+    return [*found, *usual_notes(record)]
+
+
+def _best_notes(record: dict[str, Any]) -> list[str]:
+    """The best division, measured and modelled."""
+    found = [
+        f"{best['graph']}: measured best with {best['feature_share']:.0%} of the budget for features, "
+        f"{best['spilled']:.0f} % of the lists in host memory; by the bytes {best['modelled_share']:.0%}."
+        for best in record.get("best", [])
+    ]
+    return [*found, *usual_notes(record)]
+
 
 SUITES = (
+    Suite(
+        "dsp-volume", "suites.dsp.volume.volume",
+        "figure 1: bytes of a mini-batch by method, against ideal; 1 to 8 ranks, counted; needs no GPU",
+        columns={
+            "ranks": "ranks", "parts": "partition", "draws": "draws", "seeds a rank": "batch_size",
+            "remote lists %": "remote_percent", "mean degree": "mean_degree", "ideal MB": "mb.ideal",
+            "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
+            "direct x": "over_ideal.direct", "pull over csp": "pull_over_csp",
+        },
+        paper=_part("figure 1"), targets=targets.volume, needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-pull", "suites.dsp.pulling.pulling",
+        "figure 11, section 4.1: csp against pulled lists, with and without barriers, over the fanout; ranks at once",
+        columns={
+            "ranks": "ranks", "part": "part", "draws": "draws", "seeds a rank": "batch_size", "fanouts": "fanouts",
+            "method": _method, "us": "us", "p10": "p10", "p90": "p90", "time x csp": "x_time",
+            "csp takes off %": "less_percent", "MB": "mb", "MB x csp": "x_bytes", "failed": "error",
+        },
+        paper=_part("figure 11"), targets=targets.pulling, notes=_crossing_notes, needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-sampling", "suites.dsp.sampling.sampling",
+        "tables 6 and 7: seconds to sample an epoch by system and GPUs, by vertex and by layer",
+        columns={
+            "table": "part", "system": "system", "GPUs": "gpus", "by": "by", "seeds a rank": "batch_size",
+            "edges": "edges", "us": "us", "p10": "p10", "p90": "p90", "epoch s": "epoch_s", "over dsp": "over_dsp",
+            "failed": "error",
+        },
+        paper=_part(
+            "table 6", (*papers.TABLE6, *papers.TABLE7), ("part", "graph", "system", "paper_gpus"),
+            {"paper GPUs": "paper_gpus", "paper s": "epoch_s"},
+        ),
+        targets=targets.sampling, needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-bandwidth", "suites.dsp.bandwidth.bandwidth",
+        "table 1: bandwidths of memories and links of this host, all GPUs at work",
+        columns={
+            "link": "what", "GPUs": "gpus", "GB/s": "gbps", "least of a GPU": "least_of_a_gpu",
+            "million reads/s": "megareads",
+        },
+        paper=_part("table 1", papers.TABLE1, ("link", "gpus"), {"paper GB/s (DGX-1)": "gbps"}),
+        needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-threads", "suites.dsp.threads.threads",
+        "figure 2: speed of sampling, loading and copying over the number of threads",
+        columns={
+            "kernel": "kernel", "memory": "memory", "threads": "threads", "us": "us", "of best %": "of_best_percent",
+            "90 % of best from": "enough",
+        },
+        paper=_part("figure 2"), last=True,
+    ),
+    Suite(
+        "dsp-memory", "suites.dsp.memory.memory",
+        "figure 10: sampling and loading over the division of each GPU's memory between topology and features",
+        columns={
+            "GPUs": "gpus", "budget MB": "budget_mb", "topology MB": "topology_mb", "features MB": "feature_mb",
+            "lists in host %": "spilled_percent", "rows cached %": "cached_percent", "sample us": "sample_us",
+            "load us": "load_us", "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
+            "modelled us": "modelled_us", "failed": "error",
+        },
+        paper=_part("figure 10"), notes=_best_notes, needs_gpu=False, last=True,
+    ),
     Suite(
         "ladder", "suites.dsp.ladder.ladder",
         "us of a mini-batch from a graph in parts: every method, ranks at once, against one with the whole graph",
@@ -31,8 +134,3 @@ SUITES = (
         targets=targets.features, needs_gpu=False, last=True,
     ),
 )  # fmt: skip
-
-
-def _percent(row: dict[str, object], name: str) -> float | None:
-    value = row.get(name)
-    return None if value is None else 100 * float(value)  # type: ignore[arg-type]

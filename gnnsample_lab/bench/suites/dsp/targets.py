@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gnnsample_lab.bench.targets import Point, Target, at_least, at_most
+from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, points_of
 
 _CSP = ("csp", "csp-async", "csp-fixed")
 
@@ -75,3 +75,43 @@ def _over_csp(rows: Iterable[dict[str, Any]], seeds: int) -> list[Point]:
 def _where(row: dict[str, Any]) -> str:
     draws = "with replacement" if row["replace"] else "without replacement"
     return f"{row['graph']}, {row['partition']} parts, {row['batch_size']} x {row['fanout']}, {draws}"
+
+
+def volume(record: dict[str, Any]) -> list[Target]:
+    """CSP below pull where the mean degree exceeds the fanout."""
+    rows = [
+        row for row in record["rows"]
+        if row["pull_over_csp"] is not None and row["mean_degree"] > max(row["fanouts"])
+    ]  # fmt: skip
+    points = [
+        (row["pull_over_csp"], f"{row['graph']}, {row['ranks']} {row['partition']} parts, {row['draws']}")
+        for row in rows
+    ]
+    return at_least("bytes of pull over csp, where lists exceed the fanouts", 1.0, "x", points)
+
+
+def pulling(record: dict[str, Any]) -> list[Target]:
+    """Of biased draws, figure 11: csp moves less than pull, and is faster."""
+    rows = [row for row in record["rows"] if row["part"] == "biased" and row["system"] == "pull"]
+    found = at_least(
+        "bytes of pull over csp, biased draws", 1.0, "x", points_of(rows, "x_bytes", "graph", "ranks")
+    )
+    if record["settings"]["device"] == "cuda":
+        found += at_least(
+            "time of pull over csp, biased draws", 1.0, "x", points_of(rows, "x_time", "graph", "ranks")
+        )
+    return found
+
+
+def sampling(record: dict[str, Any]) -> list[Target]:
+    """Table 6: dsp faster than all systems that it was compared with."""
+    if record["settings"]["device"] != "cuda":
+        return []
+    rows = [
+        row for row in record["rows"]
+        if row["part"] == "table 6" and row["gpus"] > 1 and row["system"] in ("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva")
+    ]  # fmt: skip
+    return at_least(
+        "time to sample of the other systems over dsp, 2 GPUs or more", 1.0, "x",
+        points_of(rows, "over_dsp", "graph", "system", "gpus"),
+    )  # fmt: skip

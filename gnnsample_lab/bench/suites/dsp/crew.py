@@ -1,0 +1,257 @@
+"""What DSP's suites share: warm ranks, parts as files, seeds of every rank, and times of all ranks at once."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+
+FANOUTS = (15, 10, 5)
+"""DSP's, section 7.1; ``FANOUTS[0]`` next to the seeds."""
+BATCH = 1024
+"""Seeds of a rank's mini-batch."""
+CPU = "CPU: no NVLink"
+PASS_S, PASSES = 0.02, 15
+"""Seconds of a pass, and the most passes of a row."""
+FULL_S, QUICK_S = 0.6, 0.3
+"""Seconds of all passes of a row."""
+
+
+def on_gpu() -> bool:
+    return common.device() == "cuda"
+
+
+def gpus() -> int:
+    """GPUs of this machine; 0 where suites run on the CPU."""
+    if not on_gpu():
+        return 0
+    import cupy
+
+    return int(cupy.cuda.runtime.getDeviceCount())
+
+
+def most_ranks() -> int:
+    """The largest power of two of ranks that suites run: as many as GPUs, at most 4; 2 on a CPU."""
+    return 2 if not gpus() else 2 ** min(2, int(math.log2(gpus())))
+
+
+def worlds() -> list[int]:
+    """Numbers of ranks: 1, 2, 4 as far as there are GPUs."""
+    return [n for n in (1, 2, 4) if n <= most_ranks()]
+
+
+def ranks(session: Session) -> Any:
+    """Warm ranks, one for each GPU, else two on the CPU; all suites of a run share them."""
+    from gnnsample_lab.distributed import Ranks
+
+    def make() -> Any:
+        began = time.perf_counter()
+        found = Ranks(
+            most_ranks(), device="cuda" if on_gpu() else "cpu", timeout_s=300, collective_timeout_s=60
+        )
+        session.say(f"{found.ranks} ranks on {found.backend}: {time.perf_counter() - began:.1f} s")
+        return found
+
+    return session.kept(("dsp", "ranks"), make)
+
+
+def device() -> str:
+    return "cuda" if on_gpu() else CPU
+
+
+def seconds(session: Session) -> float:
+    """For all passes of a row."""
+    return QUICK_S if session.quick else FULL_S
+
+
+def host_graph(session: Session, name: str, weighted: bool = False, features: bool = False) -> Any:
+    """A graph in host memory, with edge weights or features where asked for."""
+
+    def make() -> Any:
+        if features:
+            return common.graph(session, name, features=True).to("cpu")
+        found = common.graph(session, name)  # with weights, which only weighted samplers read
+        found = found.to("cpu", features=False)
+        if not weighted:
+            from dataclasses import replace
+
+            found = replace(found, edge_weight=None, validate=False)
+        return found
+
+    return session.kept(("dsp", "graph", name, weighted, features), make)
+
+
+def parts(
+    session: Session,
+    name: str,
+    world: int,
+    how: str = "random",
+    weighted: bool = False,
+    features: bool = False,
+) -> str:
+    """Folder of the graph's parts; written once a run."""
+    from gnnsample_lab.distributed import save_parts
+
+    def make() -> str:
+        graph, cut = host_graph(session, name, weighted, features), cut_of(session, name, world, how)
+        began = time.perf_counter()
+        place = session.kept(("dsp", "folder"), lambda: tempfile.TemporaryDirectory(prefix="lab-dsp-"))
+        marks = "-weighted" * weighted + "-features" * features
+        folder = save_parts(graph, cut, Path(place.name) / f"{name}-{how}-{world}{marks}", features=features)
+        session.say(f"{name}, {world} parts by {how} as files: {time.perf_counter() - began:.1f} s")
+        return str(folder)
+
+    return str(session.kept(("dsp", "parts", name, world, how, weighted, features), make))
+
+
+def cut_of(session: Session, name: str, world: int, how: str = "random") -> Any:
+    """Who owns which vertex. No part is refused for being uneven: that is seen in the rows."""
+    from gnnsample_lab.distributed import partition
+
+    def make() -> Any:
+        graph = host_graph(session, name)
+        began = time.perf_counter()
+        found = partition(graph, world, how, tolerance=world)
+        session.say(f"{name}, {world} parts by {how}: {time.perf_counter() - began:.1f} s")
+        return found
+
+    return session.kept(("dsp", "cut", name, world, how), make)
+
+
+def seeds_of(
+    found: Any, world: int, batches: int, size: int = BATCH, owner: Any = None
+) -> list[list[np.ndarray]]:
+    """Training vertices for each rank and mini-batch, ``[world][batches]`` of distinct ones, ``int64``.
+
+    Args:
+        found: the graph.
+        owner: rank of each vertex: each rank gets its own ones, as in DSP; None gives all ranks any.
+        world, batches, size: how many ranks, mini-batches, and seeds of each.
+    """
+    pool, given = common.train_seeds(found), []
+    for r in range(world):
+        mine = pool if owner is None else pool[np.asarray(owner)[pool] == r]
+        if not len(mine):
+            mine = pool
+        rng = np.random.Generator(np.random.PCG64([size, world, r]))
+        given.append([
+            rng.choice(mine, min(size, len(mine)), replace=False, shuffle=False).astype(np.int64)
+            for _ in range(batches)
+        ])  # fmt: skip
+    return given
+
+
+def batch_size(found: Any, wanted: int = BATCH) -> int:
+    """``wanted``, less on a tiny graph."""
+    return max(1, min(wanted, len(common.train_seeds(found)) // 8))
+
+
+def batches_of_epoch(name: str, found: Any, size: int, world: int) -> float:
+    """Mini-batches that each of ``world`` ranks samples in an epoch of the whole original of a scaled twin."""
+    from gnnsample_lab.bench.record import scaled
+
+    return max(1.0, len(common.train_seeds(found)) / scaled(name)[1] / size / world)
+
+
+def slowest(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Of all ranks' times, those of the slowest: ``p10``, ``us``, ``p90``."""
+    p10, us, p90 = max((r["times"] for r in results), key=lambda times: float(times[1]))
+    return {"p10": p10, "us": us, "p90": p90}
+
+
+def attempt(run: Callable[[], Any]) -> tuple[Any, str]:
+    """What ``run`` returns, or the first line of what went wrong: a method that fails must not end the suite."""
+    try:
+        found = run()
+    except Exception as error:
+        return None, (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+    errors = [result["error"] for result in found if "error" in result]
+    return (None, errors[0]) if errors else (found, "")
+
+
+# ---- on the ranks -----------------------------------------------------------------------------------------------
+
+
+def together(rank: Any, value: int, least: bool = False) -> int:
+    """The largest (smallest) of all ranks' values: what is collective needs as many calls on all."""
+    import torch
+    import torch.distributed as dist
+
+    found = torch.tensor([value], device=rank.device)
+    dist.all_reduce(found, dist.ReduceOp.MIN if least else dist.ReduceOp.MAX, group=rank.group)
+    return int(found)
+
+
+def wait(rank: Any) -> None:
+    if rank.device != "cpu":
+        import cupy
+
+        cupy.cuda.runtime.deviceSynchronize()
+
+
+def timed(rank: Any, work: Callable[[int], Any], seconds: float, warm: int = 4) -> list[float]:
+    """Wall microseconds of ``work(i)``, one after another on all ranks at once: 10th percentile, median, 90th.
+
+    A pass begins at a barrier, takes some ten milliseconds and ends with the rank's GPU idle.
+    """
+    for i in range(warm):
+        kept = work(i)
+    wait(rank)
+    rank.barrier()
+    began = time.perf_counter()
+    kept = work(0)
+    wait(rank)
+    took = max(time.perf_counter() - began, 1e-6)
+    count = together(rank, max(1, min(math.ceil(PASS_S / took), 500)))
+    passes = together(rank, max(3, min(PASSES, int(seconds / (took * count)))), least=True)
+    times = []
+    for _ in range(passes):
+        wait(rank)
+        rank.barrier()
+        began = time.perf_counter()
+        for i in range(count):
+            kept = work(i)
+        wait(rank)
+        times.append((time.perf_counter() - began) * 1e6 / count)
+        del kept
+    return [float(value) for value in np.percentile(times, [10, 50, 90])]
+
+
+def event_us(rank: Any, work: Callable[[], Any], repeats: int = 7) -> float:
+    """GPU microseconds of ``work()`` between two events, median after two warm ones; wall time on a CPU."""
+    times = []
+    for index in range(repeats + 2):
+        if rank.device == "cpu":
+            began = time.perf_counter()
+            kept = work()
+            us = (time.perf_counter() - began) * 1e6
+        else:
+            import cupy
+
+            begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+            begin.record()
+            kept = work()
+            end.record()
+            end.synchronize()
+            us = cupy.cuda.get_elapsed_time(begin, end) * 1e3
+        del kept
+        if index >= 2:
+            times.append(us)
+    return float(np.median(times))
+
+
+def on_device(rank: Any, arrays: Iterable[np.ndarray]) -> list[Any]:
+    """Copies on the rank's GPU; the arrays themselves on a CPU."""
+    if rank.device == "cpu":
+        return list(arrays)
+    import cupy
+
+    return [cupy.asarray(array) for array in arrays]

@@ -1,0 +1,224 @@
+"""Figure 10: each GPU's memory divided between topology and feature rows at one budget, and an epoch's time for it.
+
+For each division, lists that do not fit are read from pinned host memory and rows that are not cached come from there;
+both are measured. Beside that stands what the bytes alone say (:func:`lab.distributed.split_memory`), modelled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+from . import crew, running
+from .ladder import checksum
+
+BATCHES, VISITED = 8, 24
+SHARES = (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0)
+QUICK_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+OF_ALL = 0.58
+"""The budget of all GPUs, of topology and features together: DSP's eight times 6 GB are that share of Papers."""
+
+
+def memory(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    pool, checked = crew.ranks(session), 0
+    names = common.names(session, "products-like@0.1" if session.quick else "products-like")
+    world, rows, best = pool.ranks, [], []
+    for name in names:
+        found = common.graph(session, name)
+        task, splits, facts = _plan(session, name, world)
+        here = []
+        for share, split in zip(_shares(session), splits, strict=True):
+            row = {"graph": name, "gpus": world, "feature_share": share, **facts, **described(split, found)}
+            more = {
+                "spilled": split.spilled, "rows": int(split.rows.max()),
+                "copy_bytes": max(0, split.topology_bytes - task["part_bytes"]) if not len(split.spilled) else 0,
+            }  # fmt: skip
+            results, problem = crew.attempt(lambda t=task | more: pool.run(measured, t, world=world))
+            if problem:
+                row["error"] = problem
+            else:
+                row |= {
+                    f"{stage}_us": max((r[stage][1] for r in results if r[stage]), default=None)
+                    for stage in ("sample", "load")
+                }  # fmt: skip
+                checked += 2 if row["sample_us"] else 1
+                if row["sample_us"]:
+                    row["us"] = row["sample_us"] + row["load_us"]
+                    row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, task["size"], world)
+            # The model's seconds are of the batches visited, of all ranks at once.
+            row["modelled_us"] = split.seconds * 1e6 / VISITED
+            session.say(f"{name}, {share:.0%} for features: {row.get('error') or _times(row)}")
+            here.append(row)
+        rows += here
+        timed = [row for row in here if row.get("us")]
+        if timed:
+            shortest = min(timed, key=lambda row: float(row["us"]))
+            modelled = min(here, key=lambda row: float(row["modelled_us"]))
+            best.append({
+                "graph": name, "feature_share": shortest["feature_share"], "spilled": shortest["spilled_percent"],
+                "modelled_share": modelled["feature_share"],
+            })  # fmt: skip
+    return {
+        "settings": {
+            "device": crew.device(), "ranks": world, "fanouts": crew.FANOUTS, "partition": "random", "of_all": OF_ALL,
+            "cache": "partitioned, rows and lists ranked by visits of other mini-batches; rows over NVLink by reads",
+            "us": "wall time of sampling a mini-batch plus that of loading its rows, each stage by itself, all ranks "
+            "at once; medians of the slowest rank",
+            "modelled_us": "bytes of split_memory over 300 GB/s from peers and 50 GB/s from the host",
+        },
+        "verification": {"samples_and_rows_equal_to_whole_graph": checked},
+        "graphs": common.facts(session, names), "rows": rows, "best": best,
+    }  # fmt: skip
+
+
+def _shares(session: Session) -> tuple[float, ...]:
+    return QUICK_SHARES if session.quick else SHARES
+
+
+def _times(row: dict[str, Any]) -> str:
+    sample = "not measured here" if not row["sample_us"] else f"{row['sample_us']:.0f} us"
+    return f"sampling {sample}, loading {row['load_us']:.0f} us, modelled {row['modelled_us']:.0f} us"
+
+
+def described(split: Any, found: Any) -> dict[str, Any]:
+    """A division as fields of a row."""
+    n = int(found.num_nodes)
+    return {
+        "topology_mb": split.topology_bytes / 1e6, "feature_mb": split.feature_bytes / 1e6,
+        "spilled_percent": 100 * len(split.spilled) / max(1, n),
+        "cached_percent": 100 * float(split.rows.sum()) / max(1, n),
+        "remote_mb": split.remote_bytes / 1e6 / VISITED, "host_mb": split.host_bytes / 1e6 / VISITED,
+    }  # fmt: skip
+
+
+def _plan(session: Session, name: str, world: int) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    """What all divisions share: seeds, checksums, visits, parts with features; and the divisions."""
+    from gnnsample_lab.distributed import split_memory
+
+    found = common.graph(session, name)
+    full = crew.host_graph(session, name, features=True)
+    size = crew.batch_size(found)
+    folder = crew.parts(session, name, world, features=True)
+    cut = crew.cut_of(session, name, world)
+    task: dict[str, Any] = {
+        "seconds": crew.seconds(session), "folder": folder, "fanouts": crew.FANOUTS, "weighted": False,
+        "replace": False, "size": size, "seeds": crew.seeds_of(found, world, BATCHES, size, cut.owner),
+    }  # fmt: skip
+    task["expected"] = running.expected(found, task, common.device())
+    n, hops = int(found.num_nodes), len(crew.FANOUTS)
+    lists, loads = np.zeros((hops, n)), np.zeros(n)
+    sampler = NeighborSampler(found, list(crew.FANOUTS), device=common.device())
+    every = crew.seeds_of(found, world, BATCHES + VISITED, size, cut.owner)
+    for i in range(BATCHES, BATCHES + VISITED):  # apart from the mini-batches that are timed
+        for given in every:
+            batch = sampler.sample(given[i], i)
+            for hop, picks in enumerate(batch.picks):
+                lists[hop, to_host(picks.frontier)] += 1
+            loads[to_host(batch.node_ids)] += 1
+    row_bytes = int(full.num_features) * full.feat.dtype.itemsize
+    id_bytes = found.indices.dtype.itemsize
+    topology, features = int(found.num_edges) * id_bytes, n * row_bytes
+    budget = int(OF_ALL * (topology + features) / world)
+    splits = split_memory(
+        budget, cut, np.diff(to_host(found.indptr)), crew.FANOUTS, lists, loads, row_bytes,
+        shares=_shares(session), entry_bytes=id_bytes,
+    )  # fmt: skip
+    task |= {"visits": lists.sum(0), "loads": loads, "part_bytes": int(cut.edges.max()) * id_bytes}
+    return task, splits, {"budget_mb": budget / 1e6, "all_mb": (topology + features) / world / 1e6}
+
+
+# ---- on the ranks -----------------------------------------------------------------------------------------------
+
+
+def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """Times of sampling with ``spilled`` lists in host memory, None on a CPU, and of loading with so many rows."""
+    given = task["seeds"][rank.index]
+    batches, sample = _sampled(rank, task, given)
+    ids = [batch.node_ids for batch in batches]
+    load = _loaded(rank, task, ids)
+    return {"sample": sample, "load": load}
+
+
+def _sampled(
+    rank: Any, task: dict[str, Any], given: list[np.ndarray]
+) -> tuple[list[Any], list[float] | None]:
+    from gnnsample_lab.distributed import Sampler
+
+    options = {"rank": rank, "cache_bytes": task["copy_bytes"], "visits": task["visits"]}
+    near = Sampler(task["folder"], task["fanouts"], "direct-cached", **options)
+    if rank.device == "cpu" and len(task["spilled"]):
+        batches = [near.sample(seeds, i) for i, seeds in enumerate(given)]
+        near.close()
+        return batches, None  # a CPU has no memory that its lists could not be in
+    seeds, far = crew.on_device(rank, given), None
+    engine: Any = near.engine
+    if len(task["spilled"]):
+        far = Sampler(task["folder"], task["fanouts"], "uva", rank=rank)
+        engine = spilling(near.engine, far.engine, task["spilled"], near.spec)
+
+    def work(i: int) -> Any:
+        at = i % len(seeds)
+        if far is not None:
+            return running.drawn(engine, seeds[at], at)
+        return engine.sample(seeds[at], at)
+
+    good = checksum(work(0), None) == task["expected"][rank.index]
+    if not crew.together(rank, int(good), least=True):
+        raise RuntimeError("the sample differs from the whole graph's")
+    batches = [work(i) for i in range(len(seeds))]
+    times = crew.timed(rank, work, task["seconds"], 10)
+    for sampler in (near, far):
+        if sampler is not None:
+            sampler.close()
+    return batches, times
+
+
+def spilling(near: Any, far: Any, spilled: np.ndarray, spec: Any) -> Any:
+    """An engine that reads the lists of ``spilled`` where ``far`` has them, all others where ``near`` has them.
+
+    Args:
+        near: of ``direct-cached``: records on this GPU, lists in GPUs' memory.
+        far: of ``uva``: the same in pinned host memory.
+        spilled: vertices, integers.
+        spec: settings of the draw.
+    """
+    from dataclasses import replace
+
+    import cupy
+
+    from gnnsample_lab.distributed.sampling.gpu.direct import lists_engine
+    from gnnsample_lab.sampling.neighbors.lists import pack_records, unpack_records
+
+    n = near.graph.num_nodes
+    starts, degrees = unpack_records(cupy.asarray(near.graph.indptr), n)
+    there, _ = unpack_records(cupy.array(far.graph.indptr), n)
+    at = cupy.asarray(spilled)
+    starts[at] = there[at]
+    packed = pack_records(starts, degrees)
+    return lists_engine(replace(near.graph, indptr=packed, keep=(near.graph, far.graph)), spec)
+
+
+def _loaded(rank: Any, task: dict[str, Any], ids: list[Any]) -> list[float]:
+    from gnnsample_lab.distributed import FeatureCache, open_part, open_partition
+
+    partition = open_partition(task["folder"])
+    ratio = min(1.0, max(1, task["rows"]) / partition.num_nodes)
+    cache = FeatureCache(task["folder"], task["loads"], ratio=ratio, rank=rank, transport="direct")
+    some = to_host(ids[0])[:4096]
+    found, (part, position) = to_host(cache.extract(ids[0])[0])[: len(some)], partition.place(some)
+    good = all(
+        np.array_equal(open_part(task["folder"], p).feat[position[part == p]], found[part == p])
+        for p in range(partition.num_parts)
+    )
+    if not crew.together(rank, int(good), least=True):
+        raise RuntimeError("rows differ from the features")
+    times = crew.timed(rank, lambda i: cache.extract(ids[i % len(ids)])[0], task["seconds"], 10)
+    cache.close()
+    return times

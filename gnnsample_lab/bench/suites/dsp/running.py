@@ -1,0 +1,195 @@
+"""One way to sample on ranks: verified against the whole graph's sample, timed on all ranks at once, its bytes counted.
+
+The functions run on ranks. A task is a dictionary: ``folder`` of parts, ``system``, ``fanouts``, ``weighted``,
+``replace``, ``seeds`` (``[world][batches]``), ``expected``, the checksum of each rank's first mini-batch, and
+``seconds`` for all passes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+from . import crew
+from .ladder import checksum
+
+SYSTEMS: dict[str, str] = {
+    "pyg-cpu": "CPU, Floyd's draw, the host's cores divided among the ranks",
+    "dgl-cpu": "CPU, reservoir draw (O(degree)), the host's cores divided among the ranks",
+    "quiver": "uva, results in memory of cudaMalloc and cudaFree, as DSP's section 7.2 found",
+    "dgl-uva": "uva: the topology in pinned host memory, read by the kernel; results from a memory pool",
+    "dsp": "csp: exact sizes, synchronous stages",
+}
+"""The systems of DSP's table 6, as they are made here. Other names are methods of ``lab.distributed.methods()``."""
+_METHOD = {"quiver": "uva", "dgl-uva": "uva", "dsp": "csp"}
+_READS = ("uva", "direct", "direct-cached")
+"""Methods that read memory and take seeds from the GPU."""
+CPU_SYSTEMS = ("pyg-cpu", "dgl-cpu")
+
+
+def expected(graph: Any, task: dict[str, Any], device: str, pick: str = "floyd") -> list[list[int]]:
+    """Checksums of every rank's first mini-batch, drawn from the whole graph; in the parent."""
+    sampler = NeighborSampler(
+        graph,
+        list(task["fanouts"]),
+        pick=pick,
+        weighted=task["weighted"],
+        replace=task["replace"],
+        device=device,
+    )
+    return [checksum(sampler.sample(given[0], 0), graph.indptr) for given in task["seeds"]]
+
+
+def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """Check and time one system on one rank.
+
+    Returns:
+        ``times`` (10th percentile, median, 90th, us of a mini-batch), ``bytes`` that came to this rank, and ``edges``;
+        or ``error`` where it draws another sample or does not run on such ranks, alike on all ranks.
+    """
+    if task["system"] in CPU_SYSTEMS:
+        return _on_cpu(rank, task)
+    from gnnsample_lab.distributed import Sampler
+
+    method, given = _METHOD.get(task["system"], task["system"]), task["seeds"][rank.index]
+    try:
+        sampler = Sampler(
+            task["folder"],
+            task["fanouts"],
+            method,
+            rank=rank,
+            weighted=task["weighted"],
+            replace=task["replace"],
+        )
+    except RuntimeError as error:
+        if "does not run on ranks" in str(error):  # on all alike, before any of them waits for another
+            return {"error": str(error)}
+        raise
+    engine: Any = sampler.engine
+    seeds = crew.on_device(rank, given) if method in _READS else given
+    batch = engine.sample(seeds[0], 0)
+    found = checksum(batch, None)
+    good = crew.together(rank, int(found == task["expected"][rank.index]), least=True)
+    if not good:
+        sampler.close()
+        return {"error": f"its sample differs from the whole graph's, nothing was timed: {found}"}
+    edges = int(batch.num_edges)
+    del batch
+    with _raw_memory(task["system"] == "quiver" and rank.device != "cpu"):
+        times = crew.timed(rank, lambda i: engine.sample(seeds[i % len(seeds)], i), task["seconds"], 10)
+    batch = sampler.sample(given[0], 0)
+    if rank.device != "cpu" and hasattr(engine, "count"):
+        engine.count(batch)
+    traffic = sampler.traffic
+    result = {
+        "times": times,
+        "bytes": traffic.volume,
+        "by_kind": traffic.by_kind,
+        "ideal": traffic.ideal,
+        "edges": edges,
+    }
+    sampler.close()
+    return result
+
+
+@contextlib.contextmanager
+def _raw_memory(used: bool) -> Iterator[None]:
+    """Arrays of this thread come from cudaMalloc and go back by cudaFree, which waits for the GPU."""
+    if not used:
+        yield
+        return
+    import cupy
+
+    with cupy.cuda.using_allocator(None):
+        yield
+
+
+def drawn(engine: Any, seeds: Any, batch_id: int) -> Any:
+    """A mini-batch of an engine of one's own, as samplers call theirs."""
+    from gnnsample_lab.device import runtime, streams
+
+    with streams.call(), runtime.lock:
+        return engine.sample_many([seeds], batch_id)[0]
+
+
+def whole_graph(folder: str) -> Any:
+    """The graph of a folder with one part, memory-mapped: ids of the part are the original ones."""
+    from gnnsample_lab.distributed import open_part
+    from gnnsample_lab.graph.graph import Graph
+
+    part = open_part(folder, 0)
+    return Graph(part.indptr, part.indices, edge_weight=part.edge_weight, validate=False)
+
+
+def _on_cpu(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """The CPU twin on this rank's share of the cores; all ranks read one copy of the topology."""
+    import numba
+
+    graph = whole_graph(task["whole"])
+    reservoir = task["system"] == "dgl-cpu"
+    sampler = NeighborSampler(
+        graph, list(task["fanouts"]), device="cpu", weighted=task["weighted"], replace=task["replace"],
+        pick="reservoir" if reservoir else "floyd",
+    )  # fmt: skip
+    given, before = task["seeds"][rank.index], numba.get_num_threads()
+    threads = max(1, min(numba.config.NUMBA_NUM_THREADS, (os.cpu_count() or 1) // rank.world_size))
+    numba.set_num_threads(threads)
+    try:
+        batch = sampler.sample(given[0], 0)
+        edges = int(batch.num_edges)
+        wanted = task["expected_reservoir" if reservoir else "expected"][rank.index]
+        if not crew.together(rank, int(checksum(batch, graph.indptr) == wanted), least=True):
+            return {"error": "its sample differs from the whole graph's, nothing was timed"}
+        times = crew.timed(rank, lambda i: sampler.sample(given[i % len(given)], i), task["seconds"], 2)
+    finally:
+        numba.set_num_threads(before)
+    return {"times": times, "bytes": 0, "by_kind": {}, "ideal": 0, "edges": edges, "threads": threads}
+
+
+def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], str]:
+    """The fields of one row, and what went wrong."""
+    results, problem = crew.attempt(lambda: pool.run(measured, task, world=world))
+    if problem:
+        return {}, problem
+    return {
+        **crew.slowest(results), "edges": sum(r["edges"] for r in results) // world,
+        "mb": sum(r["bytes"] for r in results) / 1e6, "ideal_mb": sum(r["ideal"] for r in results) / 1e6,
+    }, ""  # fmt: skip
+
+
+def layered(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """Layer-wise sampling of whole mini-batches by all ranks together: ``times``, ``slots``, ``by`` (GPU or host)."""
+    from gnnsample_lab.checks import is_cuda_array
+    from gnnsample_lab.distributed import LayerSampler
+
+    every = task["batches"]
+    size = len(every[0]) + 2 * task["step_size"]
+    sampler = LayerSampler(task["folder"], size, task["step_size"], rank=rank, replace=False)
+    batch = sampler.sample(every[0], 0, "owner")
+    slots = [(_host(layer.slots), _host(layer.vertices)) for layer in batch.layers]
+    by = "GPU" if batch.layers and is_cuda_array(batch.layers[0].vertices) else "host"
+    times = crew.timed(rank, lambda i: sampler.sample(every[i % len(every)], i, "owner"), task["seconds"], 2)
+    sampler.close()
+    return {"times": times, "slots": slots, "by": by}
+
+
+def _host(array: Any) -> np.ndarray:
+    from gnnsample_lab.device.arrays import to_host
+
+    return np.asarray(to_host(array))
+
+
+def alone(work: Callable[[int], Any], count: int) -> dict[str, float]:
+    """``us``, ``p10`` and ``p90`` of ``work(i)`` in this process, one after another, after a warm-up."""
+    from gnnsample_lab.bench import timing
+
+    work(0)
+    times = [timing.pass_us(lambda i=i: work(i), 1) for i in range(count)]  # type: ignore[misc]
+    p10, us, p90 = np.percentile(times, [10, 50, 90])
+    return {"p10": float(p10), "us": float(us), "p90": float(p90)}

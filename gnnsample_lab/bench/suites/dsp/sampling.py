@@ -1,0 +1,156 @@
+"""Tables 6 and 7: seconds to sample an epoch, by system and number of GPUs, vertex by vertex and layer by layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.device.arrays import to_host
+
+from . import crew, running
+
+BATCHES = 8
+LAYER_SIZE = 1000
+OURS = ("csp-fixed", "direct")
+FASTGCN_EDGES = 130_000_000
+"""FastGCN's probabilities are summed over all edges on one core."""
+
+
+def sampling(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    pool, checked = crew.ranks(session), 0
+    names = graphs(session)
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        found = common.graph(session, name)
+        size = crew.batch_size(found)
+        whole = crew.parts(session, name, 1)
+        for world in crew.worlds():
+            folder = crew.parts(session, name, world)
+            owner = crew.cut_of(session, name, world).owner
+            task: dict[str, Any] = {
+                "seconds": crew.seconds(session), "folder": folder, "whole": whole,
+                "seeds": crew.seeds_of(found, world, BATCHES, size, owner),
+                "fanouts": crew.FANOUTS, "weighted": False, "replace": False,
+            }  # fmt: skip
+            task["expected"] = running.expected(found, task, common.device())
+            task["expected_reservoir"] = running.expected(found, task, common.device(), "reservoir")
+            here = []
+            for system in (*running.SYSTEMS, *OURS):
+                row = {
+                    "graph": name, "part": "table 6", "system": system, "gpus": world,
+                    "paper_gpus": world, "batch_size": size,
+                    "by": "host" if system in running.CPU_SYSTEMS else common.device(),
+                }  # fmt: skip
+                times, problem = running.run(pool, task | {"system": system}, world)
+                row |= times or {"error": problem}
+                checked += not problem
+                here.append(row)
+            rows += _with_epochs(name, found, here, world)
+            session.say(f"{name}, {world} ranks: " + ", ".join(map(_time, here)))
+        layers = _layer_rows(session, pool, name, found, size)
+        checked += sum("error" not in row for row in layers)
+        rows += _with_epochs(name, found, layers, 1)
+        session.say(f"{name}, layer by layer: " + ", ".join(map(_time, layers)))
+    return {
+        "settings": {
+            "device": crew.device(), "fanouts": crew.FANOUTS, "partition": "random", "systems": running.SYSTEMS,
+            "layers": f"two of {LAYER_SIZE} vertices, without replacement, drawn for the whole mini-batch by all ranks",
+            "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank; "
+            "samples stay where they were made",
+            "epoch_s": "us times the mini-batches of a rank in an epoch of the unscaled graph's training vertices",
+        },
+        "verification": {"samples_equal_to_whole_graph": checked},
+        "graphs": common.facts(session, names), "rows": rows,
+    }  # fmt: skip
+
+
+def graphs(session: Session) -> tuple[str, ...]:
+    if session.quick:
+        return common.names(session, "products-like@0.1")
+    return common.names(session, "products-like", "papers100M-like@0.1")
+
+
+def _time(row: dict[str, Any]) -> str:
+    return f"{row['system']} {row['us']:.0f} us" if "us" in row else f"{row['system']}: {row['error'][:60]}"
+
+
+def _with_epochs(name: str, found: Any, rows: list[dict[str, Any]], world: int) -> list[dict[str, Any]]:
+    """The rows with seconds of an epoch, and each over DSP's."""
+    base = next((row["us"] for row in rows if row["system"] == "dsp" and "us" in row), None)
+    for row in rows:
+        if "us" in row:
+            row["epoch_s"] = row["us"] / 1e6 * crew.batches_of_epoch(name, found, row["batch_size"], world)
+            row["over_dsp"] = row["us"] / base if base else None
+    return rows
+
+
+# ---- layer by layer ---------------------------------------------------------------------------------------------
+
+
+def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -> list[dict[str, Any]]:
+    """FastGCN on the CPU, one GPU with the whole graph, and all ranks with parts."""
+    world = pool.ranks
+    every = [given[0] for given in crew.seeds_of(found, 6, 1, size)]
+    step = min(LAYER_SIZE, int(found.num_nodes) // 4)
+    usual = {"graph": name, "part": "table 7", "batch_size": size}
+    rows = []
+    if found.num_edges <= FASTGCN_EDGES:
+        rows.append(
+            {
+                **usual,
+                "system": "fastgcn-cpu",
+                "gpus": 0,
+                "paper_gpus": 0,
+                "by": "host",
+                **_fastgcn(session, name, every, step),
+            }
+        )
+    one, wanted = _whole_layers(found, every, step)
+    rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one})
+    task = {
+        "folder": crew.parts(session, name, world),
+        "batches": every,
+        "step_size": step,
+        "seconds": crew.seconds(session),
+    }
+    results, problem = crew.attempt(lambda: pool.run(running.layered, task, world=world))
+    row = {**usual, "system": "dsp", "gpus": world, "paper_gpus": 8, "by": "", "error": problem}
+    if not problem:
+        del row["error"]
+        row |= crew.slowest(results) | {"by": results[0]["by"]}
+        for layer, vertices in enumerate(wanted):
+            united = np.full(len(vertices), -1, np.int64)
+            for result in results:
+                slots, there = result["slots"][layer] if layer < len(result["slots"]) else ([], [])
+                united[np.asarray(slots, np.int64)] = there
+            if not np.array_equal(united, vertices):
+                raise VerificationError(f"{name}: layer {layer} of ranks differs from the whole graph's")
+    rows.append(row)
+    return rows
+
+
+def _fastgcn(session: Session, name: str, every: list[np.ndarray], step: int) -> dict[str, float]:
+    from gnnsample_lab.systems.reference_samplers import LayerSampler
+
+    sampler = LayerSampler(crew.host_graph(session, name), 2, step, dependent=False)
+    return running.alone(lambda i: sampler.sample(every[i]), 3)
+
+
+def _whole_layers(
+    found: Any, every: list[np.ndarray], step: int
+) -> tuple[dict[str, float], list[np.ndarray]]:
+    """Times of one device with the whole graph, and the first mini-batch's layers, -1 where a place is empty."""
+    import gnnsample_lab as lab
+
+    app = lab.apps.Layer(len(every[0]) + 2 * step, step, replace=False)
+
+    def run(i: int) -> Any:
+        return lab.run_app(found, app, [every[i]], first_sample=i, device=common.device())
+
+    steps = [np.asarray(to_host(layer))[0].astype(np.int64) for layer in run(0).steps]
+    return running.alone(run, 5), steps

@@ -1,0 +1,242 @@
+"""DSP's suites: bytes counted by hand and as ranks count them, rows on CPU ranks, and what is made of the times."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable
+from gnnsample_lab.bench.suites import SUITES
+from gnnsample_lab.bench.suites.dsp import (
+    counting,
+    crew,
+    memory,
+    papers,
+    pulling,
+    running,
+    sampling,
+    targets,
+    threads,
+    volume,
+)
+from gnnsample_lab.sampling.neighbors.spec import HopPicks
+
+TINY = "arxiv-like@0.01"
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Any]:
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=120, collective_timeout_s=60) as ranks:
+        yield ranks
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, pool: Any) -> Session:
+    """Two warm ranks, a small draw, and times that are one pass of a few calls."""
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    monkeypatch.setattr(crew, "QUICK_S", 0.01)
+    monkeypatch.setattr(crew, "FANOUTS", (4, 3))
+    found = Session(True, [TINY])
+    found.kept(("dsp", "ranks"), lambda: pool)
+    return found
+
+
+def run(name: str, session: Session) -> dict[str, Any]:
+    record = runner.run(name, session=session)
+    assert not [row["error"] for row in record["rows"] if row.get("error")]
+    json.dumps(record, allow_nan=False)
+    assert SUITES[name].about in report.text(record)
+    return record
+
+
+# ---- figure 1 ---------------------------------------------------------------------------------------------------
+
+
+def test_bytes_by_hand() -> None:
+    # Rank 0 expands vertex 0 (its own, 3 picks) and vertex 5 (of rank 1, a list of 40 that begins at entry 6, 2 picks).
+    hop = HopPicks(
+        np.array([0, 5], np.int32), np.array([3, 2], np.int32), np.array([1, 2, 3, 7, 8], np.int32),
+        np.array([0, 1, 9, 1, 30]),
+    )  # fmt: skip
+    records = np.zeros((10, 2), np.int64)
+    records[0], records[5] = (0, 12), (6, 40)
+    owner = np.array([0] * 5 + [1] * 5, np.int8)
+    found = counting.counted(counting.Lists(owner, records, 2, 4), 0, [hop], (3,))
+    sizes, ids, heads = 8, 4, 4
+    assert found["ideal"] == 5 * 4
+    assert found["csp"] == sizes + ids + heads + 2 * 4
+    assert found["pull"] == sizes + ids + heads + 40 * 4
+    # Eight entries a sector: entries 0, 1 and 9 lie in two, 6 + 1 and 6 + 30 in two. And a record for each list.
+    assert found["uva"] == 50 * (2 + 1 + 2 + 1)
+    assert found["direct"] == 32 * (2 + 1)
+
+
+def test_bytes_are_those_that_ranks_count(session: Session) -> None:
+    session.quick = False
+    assert volume.verify(session) == {"methods_counted_as_on_ranks": 7, "ranks": 2}
+
+
+def test_another_count_is_an_error(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counting, "HEAD_BYTES", 8)
+    with pytest.raises(volume.VerificationError, match="pull: ranks moved"):
+        volume.verify(session)
+
+
+def test_volume_from_one_to_eight_ranks(session: Session) -> None:
+    record = run("dsp-volume", session)
+    rows = {(r["ranks"], r["partition"], r["draws"]): r for r in record["rows"]}
+    random = [rows[n, "random", "uniform"] for n in (1, 2, 4, 8)]
+    assert random[0]["bytes"]["csp"] == random[0]["bytes"]["pull"] == random[0]["bytes"]["direct"] == 0
+    assert random[0]["bytes"]["uva"] > random[0]["bytes"]["ideal"] > 0
+    shares = [row["remote_percent"] for row in random]
+    assert shares == sorted(shares) and shares[0] == 0 < shares[1]
+    if (metis := rows.get((8, "metis", "uniform"))) is not None:
+        assert (
+            metis["remote_percent"] < shares[-1]
+            and metis["over_ideal"]["csp"] < random[-1]["over_ideal"]["csp"]
+        )
+    assert rows[8, "random", "weighted"]["pull_over_csp"] > 1
+    assert all(t["met"] for t in record["targets"]) and record["targets"]
+
+
+# ---- figure 11, tables 6 and 7 ----------------------------------------------------------------------------------
+
+
+def test_pushing_against_pulling(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pulling, "QUICK_CROSSING", (3, 60))
+    record = run("dsp-pull", session)
+    by = {(r["part"], r["system"], r["fanout"]): r for r in record["rows"]}
+    pull = by["biased", "pull", 4]
+    assert pull["x_bytes"] == pytest.approx(pull["mb"] / by["biased", "dsp", 4]["mb"]) and pull["x_bytes"] > 1
+    assert by["stages", "csp-async", 4]["mb"] == by["stages", "dsp", 4]["mb"]
+    # One hop with replacement: the cheaper way changes between a few draws and many.
+    assert by["fanout", "pull", 3]["x_bytes"] > 1 > by["fanout", "pull", 60]["x_bytes"]
+    (at,) = record["crossings"]
+    assert 3 < at["bytes"] < 60 and "as many bytes at a fanout of" in report.text(record)
+    assert record["verification"]["samples_equal_to_whole_graph"] == len(record["rows"])
+
+
+def test_where_a_ratio_crosses_one() -> None:
+    assert pulling.crossing([(10, 4.0), (40, 0.25)]) == pytest.approx(20)
+    assert pulling.crossing([(10, 4.0), (40, 2.0)]) is None and pulling.crossing([]) is None
+
+
+def test_epochs_by_system(session: Session) -> None:
+    record = run("dsp-sampling", session)
+    rows = {(r["part"], r["system"], r["gpus"]): r for r in record["rows"]}
+    names = {*running.SYSTEMS, *sampling.OURS}
+    assert set(rows) == {("table 6", name, n) for name in names for n in (1, 2)} | {
+        ("table 7", "fastgcn-cpu", 0), ("table 7", "lab, whole graph", 1), ("table 7", "dsp", 2),
+    }  # fmt: skip
+    graph = lab.load("arxiv-like", scale=0.01, features=False)
+    train = len(graph.splits["train"])
+    for (part, _, gpus), row in rows.items():
+        ranks = gpus if part == "table 6" else 1  # a layer is drawn for the whole mini-batch
+        batches = max(1.0, train / 0.01 / row["batch_size"] / ranks)
+        assert row["epoch_s"] == pytest.approx(row["us"] / 1e6 * batches, rel=1e-3)
+        assert row["over_dsp"] == pytest.approx(
+            row["us"] / rows[part, "dsp", 2 if part == "table 7" else gpus]["us"], rel=1e-3
+        )
+    assert rows["table 7", "dsp", 2]["by"] == "host"
+    assert record["targets"] == []  # times of CPU ranks say nothing about NVLink
+
+
+def test_papers_seconds_stand_beside_the_same_system_and_gpus() -> None:
+    row = {"graph": "products-like@0.1", "part": "table 6", "system": "dsp", "gpus": 2, "paper_gpus": 2, "by": "cuda",
+           "batch_size": 1024, "us": 1.0, "epoch_s": 1.0}  # fmt: skip
+    layer = row | {"part": "table 7", "paper_gpus": 8, "system": "dsp"}
+    suite = SUITES["dsp-sampling"]
+    record = {
+        "suite": "dsp-sampling", "about": "", "rows": [row, layer], "paper": suite.paper, "graphs": {},
+        "settings": {"device": "cuda"},
+    }  # fmt: skip
+    table = report.tables(record)[0]
+    at = table.header.index("paper s")
+    assert [cells[at] for cells in table.rows] == ["0.83", "0.12"]
+    assert len(papers.TABLE6) == 60 and len(papers.TABLE4) == 60 and len(papers.TABLE1) == 8
+
+
+# ---- figure 10, table 1, figure 2 -------------------------------------------------------------------------------
+
+
+def test_memory_divided(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "QUICK_SHARES", (0.0, 0.5, 1.0))
+    rows = run("dsp-memory", session)["rows"]
+    assert [row["feature_share"] for row in rows] == [0.0, 0.5, 1.0]
+    assert rows[0]["cached_percent"] == 0 == rows[0]["spilled_percent"] < rows[2]["spilled_percent"]
+    assert rows[0]["cached_percent"] < rows[1]["cached_percent"] < rows[2]["cached_percent"]
+    assert all(
+        row["topology_mb"] + row["feature_mb"] == pytest.approx(row["budget_mb"], rel=1e-3) for row in rows
+    )
+    assert rows[1]["us"] == pytest.approx(rows[1]["sample_us"] + rows[1]["load_us"], rel=1e-3)
+    assert rows[2]["sample_us"] is None, "on a CPU lists cannot lie elsewhere"
+    assert rows[1]["modelled_us"] < rows[0]["modelled_us"]
+
+
+def test_bandwidths(session: Session) -> None:
+    rows = run("dsp-bandwidth", session)["rows"]
+    assert [(row["link"], row["gpus"]) for row in rows] == [("host", 0), ("mapped", 2)]
+    assert all(row["gbps"] > 0 for row in rows)
+
+
+def test_threads_that_suffice(session: Session) -> None:
+    rows = threads.summed_up([
+        {"threads": n, "us": us} for n, us in ((256, 100.0), (1024, 30.0), (4096, 10.5), (16384, 10.0))
+    ])  # fmt: skip
+    assert [row["of_best_percent"] for row in rows] == pytest.approx([10, 100 / 3, 1000 / 10.5, 100])
+    assert {row["enough"] for row in rows} == {4096}
+    if crew.gpus() == 0:
+        with pytest.raises(Unavailable):
+            runner.run("dsp-threads", session=session)
+
+
+def test_targets() -> None:
+    pull = {"part": "biased", "system": "pull", "graph": "rmat", "ranks": 2, "x_bytes": 3.0, "x_time": 0.8}
+    record: dict[str, Any] = {
+        "settings": {"device": "cuda"},
+        "rows": [pull, pull | {"part": "stages", "x_bytes": 0.1}],
+    }
+    assert [(t.measured, t.met) for t in targets.pulling(record)] == [(3.0, True), (0.8, False)]
+    uva = {"part": "table 6", "graph": "g", "system": "dgl-uva", "gpus": 2, "over_dsp": 1.5}
+    record["rows"] = [uva, uva | {"gpus": 1, "over_dsp": 0.5}, uva | {"system": "direct", "over_dsp": 0.2}]
+    assert [(t.measured, t.met) for t in targets.sampling(record)] == [(1.5, True)]
+    assert targets.sampling(record | {"settings": {"device": crew.CPU}}) == []
+
+
+def test_seeds_belong_to_their_rank() -> None:
+    graph = SimpleNamespace(splits={"train": np.arange(100)}, num_nodes=200)
+    owner = np.arange(200) % 2
+    given = crew.seeds_of(graph, 2, 3, 20, owner)
+    assert all(
+        (owner[seeds] == rank).all() and len(set(seeds)) == 20 for rank in (0, 1) for seeds in given[rank]
+    )
+    assert not np.array_equal(given[0][0], given[0][1])
+
+
+# ---- on GPUs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "name", ["dsp-volume", "dsp-pull", "dsp-sampling", "dsp-bandwidth", "dsp-threads", "dsp-memory"]
+)
+def test_suites_on_gpus(name: str, gpu_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "QUICK_S", 0.02)
+    found = Session(True, ["arxiv-like@0.2"])
+    found.kept(("dsp", "ranks"), lambda: gpu_world)
+    record = runner.run(name, session=found)
+    assert record["rows"] and not [row for row in record["rows"] if row.get("error")]
+    if name == "dsp-memory":
+        assert any(row["spilled_percent"] > 0 and row["sample_us"] for row in record["rows"])
+    if name == "dsp-bandwidth":
+        by = {(row["link"], row["gpus"]): row["gbps"] for row in record["rows"]}
+        assert by["gpu", 1] > by["pcie", 1] > 0
+        assert gpu_world.ranks < 2 or by["nvlink", 2] > 0
