@@ -86,7 +86,9 @@ class PeerMemory:
                 f"(got {rank.world_size} ranks, {rank.local_size} a host)"
             )
         self.rank, self.group, self.closed = rank, rank.group if group is None else group, False
-        self.index, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
+        self.index, self.size = 0, 1
+        if rank.world_size > 1:  # one that is alone may have no group
+            self.index, self.size = dist.get_rank(self.group), dist.get_world_size(self.group)
         self.sizes = self.exchanged([nbytes])[:, 0]
         self.pointers: list[int] = []
         self._owners: list[Any] = []  # per rank: what holds the memory or its mapping
@@ -107,6 +109,8 @@ class PeerMemory:
         Raises:
             RuntimeError: not all ranks came in time.
         """
+        if self.size == 1:
+            return np.array([list(values)], dtype=np.int64)
         import torch
         import torch.distributed as dist
 

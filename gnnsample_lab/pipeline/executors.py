@@ -124,6 +124,9 @@ class Stages:
     def extract(self, marked: Sampled) -> Ready:
         batch, marks, _ = marked
         if isinstance(batch, NoBatch):
+            if self.features.together:  # the other ranks wait for this one
+                with self.clock.stage("extract", int(batch.batch_id)):
+                    self.features.extract(batch, None)
             return Ready(batch, None, None)
         with self.clock.stage("extract", int(batch.batch_id)):
             x, stats = self.features.extract(batch, marks)

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
+import numpy as np
+
 from gnnsample_lab.minibatch.export import tensor
 
 
 class FeatureSource(Protocol):
     """Features of a mini-batch's vertices, as a torch tensor on the device of the model.
 
-    ``cached`` is False where no cache stands behind it, so that there is no hit rate.
+    ``cached`` is False where no cache stands behind it, so that there is no hit rate. ``together`` is True where ranks
+    have to extract together, those without rows too.
     """
 
     cached: bool
+    together: bool
 
     def mark(self, batch: Any) -> Any:
         """What can be found out when the batch has just been sampled; handed to :meth:`extract`."""
@@ -28,6 +32,8 @@ class FeatureSource(Protocol):
 
 class CachedSource:
     """Rows from a :class:`~gnnsample_lab.features.caching.cache.FeatureCache`, marked when they are sampled."""
+
+    together = False
 
     def __init__(self, cache: Any, cached: bool = True) -> None:
         self.cache, self.cached = cache, cached
@@ -44,8 +50,28 @@ class CachedSource:
         pass
 
 
+class SharedSource:
+    """Rows from a :class:`gnnsample_lab.distributed.FeatureCache`, which several ranks are together."""
+
+    def __init__(self, cache: Any, cached: bool = True) -> None:
+        self.cache, self.cached, self.together = cache, cached, bool(cache.is_collective)
+
+    def mark(self, batch: Any) -> Any:
+        return self.cache.mark(batch.node_ids)
+
+    def extract(self, batch: Any, marks: Any = None) -> tuple[Any, Any]:
+        ids = batch.node_ids if len(batch.node_ids) else np.empty(0, np.int64)  # a slice without seeds
+        x, stats = self.cache.extract(ids, marks)
+        return tensor(x), stats
+
+    def reset(self) -> None:
+        pass
+
+
 class MatchedSource:
     """Rows from the mini-batch before, then from the cache, then from the host (FastGL's Match)."""
+
+    together = False
 
     def __init__(self, matched: Any, cached: bool = True) -> None:
         self.matched, self.cached = matched, cached

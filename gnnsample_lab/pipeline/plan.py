@@ -44,6 +44,9 @@ class EpochPlan:
         index, count: which of how many slices of each mini-batch; one slice is all of it.
         without: batch ids to leave out, such as those that have been trained.
 
+    A sampler with ``sample_slices(seeds, first_batch_id)`` knows its rank: it gets whole mini-batches, and returns this
+    rank's slices, with :class:`NoBatch` for those without seeds. All ranks call it alike.
+
     Attributes:
         batch_ids: of the mini-batches, in order.
     """
@@ -80,10 +83,18 @@ class EpochPlan:
     def sample(self, places: range, sampler: int = 0) -> list[Any]:
         """Mini-batches at ``places``, with consecutive batch ids sampled together."""
         found: list[Any] = []
-        tasks = [(batch_id, self.seeds(batch_id)) for batch_id in self.batch_ids[places.start : places.stop]]
+        ids, sampled = self.batch_ids[places.start : places.stop], self._samplers[sampler]
+        if hasattr(sampled, "sample_slices"):
+            whole = [(batch_id, self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)) for batch_id in ids]
+            for _, group in _runs(whole):
+                found += sampled.sample_slices([seeds for _, seeds in group], group[0][0])
+            for batch in found:
+                batch.ready.order()
+            return found
+        tasks = [(batch_id, self.seeds(batch_id)) for batch_id in ids]
         for is_some, group in _runs(tasks):
             if is_some:
-                found += self._samplers[sampler].sample_many([seeds for _, seeds in group], group[0][0])
+                found += sampled.sample_many([seeds for _, seeds in group], group[0][0])
             else:
                 found += [NoBatch(batch_id) for batch_id, _ in group]
         for batch in found:

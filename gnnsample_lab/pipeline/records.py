@@ -143,6 +143,22 @@ class MeasuredTimeline:
         return sum(e.stage == "train" and e.worker == "standby" for e in self.events)
 
 
+class RankMemory(NamedTuple):
+    """What a rank's device holds, in bytes.
+
+    ``role``: "all stages", "sampler" or "trainer". ``topology``: in-neighbour lists and what finds them. ``cache``:
+    feature rows and where each is. ``cached``: share of the vertices whose rows this device holds. ``peak``: the most
+    that the memory pools held, topology and cache included; 0 on a CPU.
+    """
+
+    rank: int
+    role: str
+    topology: int
+    cache: int
+    cached: float
+    peak: int
+
+
 @dataclass(frozen=True)
 class TrainResult:
     """One training run, of one rank or of several together.
@@ -159,7 +175,9 @@ class TrainResult:
             F1 for multi-label data.
         epochs: one :class:`EpochRecord` each.
         setup_us: wall time before the first epoch: hotness, filling the cache, finding the memory left over.
-        cache_ratio: share of the vertices whose features the device holds; 0 without a cache.
+        cache_ratio: share of the vertices whose features a device holds, of a partitioned cache all devices together; 0
+            without a cache.
+        memory: what each rank's device holds (:class:`RankMemory`).
         notes: where the run departs from the system's description (on a CPU, for example).
         settings: the arguments that the run depends on.
         network: the trained ``torch.nn.Module``.
@@ -187,6 +205,7 @@ class TrainResult:
     ranks: int = 1
     resumed: int = 0
     update_sizes: list[int] = field(default_factory=list, repr=False)
+    memory: list[RankMemory] = field(default_factory=list, repr=False)
 
     @property
     def steady(self) -> EpochRecord:
@@ -255,5 +274,12 @@ class TrainResult:
         accuracy = f", {self.accuracy_split} accuracy {self.accuracy[-1]:.3f}" if self.accuracy else ""
         return (
             f"{self.system}: {self.model} on {self.graph}, {best.total_us / 1e3:.1f} ms an epoch "
-            f"({best.num_batches} steps), loss {self.losses[-1]:.3f}{accuracy}, {self.origin}"
+            f"({best.num_batches} steps), loss {self.losses[-1]:.3f}{accuracy}, {self._cached}{self.origin}"
         )
+
+    @property
+    def _cached(self) -> str:
+        if not any(m.cache for m in self.memory):
+            return ""
+        held = max(self.memory, key=lambda m: m.cache)
+        return f"{self.cache_ratio:.0%} of the vertices cached ({held.cache / 1e6:.3g} MB on a device), "

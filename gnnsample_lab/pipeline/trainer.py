@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from .batches import Order, match_order, to_gpu
 from .clock import StageClock
 from .exchange import SliceExchange
 from .features import totals
-from .plan import EpochPlan, NoBatch, copies_of
+from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
 
 EVALUATION_BATCHES = 2**31
@@ -116,11 +117,15 @@ class Trainer:
         self.ahead = 1
         if self.executor == "streams" and sampler.device == "cuda":
             self.ahead = max(2, min(16, SEEDS_AHEAD // self.batch_size))
+        self.ahead = max(self.ahead, getattr(sampler, "ahead", 1))
         if ahead is not None:
             self.ahead = whole("ahead", ahead, 1, 1024)
+        self.together = getattr(sampler, "together", False) or features.together
         self.order: Order | None = None if reorder is None or self.rank is not None else match_order(reorder)
         if self.order is not None or features is not self.plain_features:
             self.workers = 1  # rows of the mini-batch before are reused: one loader, in order
+        if self.together and self.rank is not None:
+            self.workers = 1  # two samplers of a rank would meet those of other ranks in another order
         self._samplers = copies_of(sampler, self.workers if self.executor == "overlapped" else 1)
         self.progress, lr = flag("progress", progress), real("lr", lr, 0)
         self.seeds = _split(graph, "train") if seeds is None else seeds
@@ -137,7 +142,9 @@ class Trainer:
         self.checkpoint_steps = 0
         self._exchange = None
         if self.rank is not None:
-            self._exchange = SliceExchange(self.model, self.optimizer, self.rank.group)
+            # Workers that have collectives at the same time have process groups of their own.
+            group = gradient_group(self.rank) if self.together else self.rank.group
+            self._exchange = SliceExchange(self.model, self.optimizer, group)
 
     def loss(self, logits: Any, seeds: Any) -> Any:
         """Mean cross entropy of the seeds (label -1 is left out); binary cross entropy for multi-label data."""
@@ -248,6 +255,20 @@ class Trainer:
         index, count = (0, 1) if self.rank is None else (self.rank.index, self.rank.world_size)
         return EpochPlan(epoch, self._samplers, index, count, without=self.batch_ids[: self.resumed])
 
+    def _evaluated(self, seeds: Any) -> Iterator[Any]:
+        """This rank's share of the mini-batches of an evaluation: whole ones, or its slice of each."""
+        sampler, slices = self.sampler, self.together and self.rank is not None
+        for number, begin in enumerate(range(0, len(seeds), self.batch_size)):
+            batch_id, some = EVALUATION_BATCHES + number, seeds[begin : begin + self.batch_size]
+            if not slices:
+                if self.rank is None or number % self.rank.world_size == self.rank.index:
+                    yield sampler.sample(some, batch_id)
+            elif hasattr(sampler, "sample_slices"):
+                yield sampler.sample_slices([some], batch_id)[0]
+            else:  # features alone are to be extracted together
+                mine = equal_slice(some, self.rank.index, self.rank.world_size)
+                yield sampler.sample(mine, batch_id) if len(mine) else NoBatch(batch_id)
+
     def _shown(self, run: Any, steps: int, number: int) -> Iterator[Any]:
         """``run`` with a progress bar."""
         if self.rank is not None:
@@ -309,12 +330,11 @@ class Trainer:
         self.model.eval()
         scores = torch.zeros(3, dtype=torch.float64, device=self.device)
         with executors.shared_stream(self.device), torch.no_grad():
-            for number, begin in enumerate(range(0, len(seeds), self.batch_size)):
-                if self.rank is not None and number % self.rank.world_size != self.rank.index:
-                    continue  # another rank's
-                batch = self.sampler.sample(
-                    seeds[begin : begin + self.batch_size], EVALUATION_BATCHES + number
-                )
+            for batch in self._evaluated(seeds):
+                if isinstance(batch, NoBatch):
+                    if self.plain_features.together:  # the other ranks wait for this one
+                        self.plain_features.extract(batch, None)
+                    continue
                 if self.device == "cuda" and self.sampler.device == "cpu":
                     batch = to_gpu(batch)
                 x, _ = self.plain_features.extract(batch, self.plain_features.mark(batch))
@@ -343,6 +363,20 @@ class Trainer:
             right = ((logits.argmax(dim=1) == target) & known).sum()
             counts = (right, known.sum() - right, known.sum())
         return torch.stack([c.to(torch.float64) for c in counts])
+
+
+_groups: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def gradient_group(rank: Any) -> Any:
+    """The process group of gradients alone, connected; made once for a rank, by all ranks together."""
+    if rank not in _groups:
+        import torch
+        import torch.distributed as dist
+
+        _groups[rank] = rank.another_group()
+        dist.all_reduce(torch.zeros(1, device=rank.device), group=_groups[rank])
+    return _groups[rank]
 
 
 def pool_bytes(device: str) -> int:

@@ -25,8 +25,9 @@ from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer
 
-from .features import CPU_RATIO, _hotness, host_features, topology_bytes, within_budget
-from .ranks import Part, open_shared
+from .features import CPU_RATIO, host_features, topology_bytes, within_budget
+from .parts import ranked
+from .ranks import Part, memory_of, open_shared
 from .table import System, find
 
 TRIAL_STEPS = 4
@@ -90,6 +91,7 @@ def train_factored(
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": member.update_sizes,
+        "memory": memory_of(trainer, rank.index, "sampler" if member.samples else "trainer", records),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
 
@@ -154,14 +156,15 @@ def _member(
     """This rank with what its part needs; the share of cached vertices on trainers; notes."""
     import torch
 
-    from .train import _cpu_note, _model_options, _name, built_model, make_sampler
+    from .train import _cpu_note, _model_options, _name, built_model, make_sampler, with_policy
 
-    chosen, model = find(given["system"]), given["model"]
+    chosen, model = with_policy(find(given["system"]), given["policy"]), given["model"]
     name, samples = _name(model), rank.index < split.samplers
     seed = checked_seed(given["seed"])
     # A trainer's device has no topology: its sampler stays on the host and only numbers mini-batches.
     sampler = make_sampler(
-        graph, name, chosen, given["fanouts"], device if samples else "cpu", seed, given["weighted"], given.get("pick")
+        graph, name, chosen, given["fanouts"], device if samples else "cpu", seed, given["weighted"], given.get("pick"),
+        batch_size=given["batch_size"],
     )  # fmt: skip
     notes = [_cpu_note("overlapped")] if device == "cpu" else []
     if chosen.match != "never" or chosen.reorder is not None:
@@ -257,7 +260,8 @@ def _hottest(
     file = slots / "hottest.npy"
     if rank.index == 0:
         assert chosen.cache is not None
-        found = hottest_first(_hotness(chosen.cache, graph, sampler, batch_size, seed), graph.num_nodes)
+        hot = ranked(chosen.cache, graph, sampler, None, None, batch_size, seed)
+        found = hottest_first(hot, graph.num_nodes)
         np.save(file, to_host(found).astype(np.int64))
     rank.barrier()
     order: np.ndarray = np.load(file, allow_pickle=False)

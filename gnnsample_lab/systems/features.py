@@ -16,7 +16,7 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
-from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource
+from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
 from gnnsample_lab.pipeline.trainer import Trainer
 
 from .table import System
@@ -96,6 +96,12 @@ def topology_bytes(graph: Any) -> int:
     return int(graph.indptr.nbytes) + int(graph.indices.nbytes) + weights
 
 
+def sampled_bytes(sampler: Any) -> int:
+    """Bytes of topology on the device that samples."""
+    known = getattr(sampler, "topology_bytes", None)
+    return topology_bytes(sampler.graph) if known is None else int(known)
+
+
 def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
     """Raises MemoryError, naming ``what``, where it takes more than the budget."""
     if num_bytes > budget_bytes:
@@ -105,10 +111,17 @@ def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
 
 
 def feature_sources(
-    system: System, graph: Any, table: np.ndarray, sampler: Any, model: Any, batch_size: int, window: int,
-    sizing: Sizing, seed: int, device: str,
+    system: System, graph: Any, sampler: Any, model: Any, batch_size: int, window: int, sizing: Sizing, seed: int,
+    device: str, rank: Any = None, folder: Path | None = None,
 ) -> Sources:  # fmt: skip
-    """Cache and Match of a system for one graph, sampler and model."""
+    """Cache and Match of a system for one graph, sampler and model; ``folder``: of the parts, where there are any."""
+    if system.placement == "partitioned":
+        return _shared_source(
+            system, graph, sampler, model, batch_size, window, sizing, seed, device, rank, folder
+        )
+    table = host_features(graph)
+    from .parts import ranked
+
     notes = []
     transfer = system.transfer
     if transfer != "auto" and is_memory_mapped(table):
@@ -123,10 +136,10 @@ def feature_sources(
         ratio = sized if isinstance(sized, float) else sized / max(1, len(table))
         hot = None
         if 0 < rows_of_ratio(ratio, len(table)) < len(table):  # else there is nothing to choose
-            hot = _hotness(system.cache, graph, sampler, batch_size, seed)
+            hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
         cache = FeatureCache(table, hot, ratio=ratio, device=device, transfer=transfer)
         if sizing.budget_bytes is not None:
-            held = cache.nbytes + (topology_bytes(sampler.graph) if sampler.device == device else 0)
+            held = cache.nbytes + (sampled_bytes(sampler) if sampler.device == device else 0)
             within_budget("the topology and the cache", held, sizing.budget_bytes)
         if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
             notes.append(
@@ -160,7 +173,7 @@ def _sized(
     if device == "cpu":
         if sizing.budget_bytes is None:
             return CPU_RATIO
-        return rows_in(sizing.budget_bytes - topology_bytes(sampler.graph), len(table), row_bytes)
+        return rows_in(sizing.budget_bytes - sampled_bytes(sampler), len(table), row_bytes)
     left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
     if sizing.budget_bytes is not None:
         used = runtime.gpu_memory()[1] - left
@@ -177,7 +190,8 @@ def _trial(
     def trial() -> None:
         import torch
 
-        plain = CachedSource(FeatureCache(table, ratio=0.0, device="cuda", transfer="staged"), False)
+        transfer = "auto" if is_memory_mapped(table) else "staged"
+        plain = CachedSource(FeatureCache(table, ratio=0.0, device="cuda", transfer=transfer), False)
         with torch.random.fork_rng(devices=[torch.cuda.current_device()]):
             trainer = Trainer(
                 graph, sampler, plain, copy.deepcopy(model), batch_size=batch_size, device="cuda",
@@ -206,13 +220,43 @@ def _trial(
     return trial
 
 
-def _hotness(policy: str, graph: Any, sampler: Any, batch_size: int, seed: int) -> Any:
-    from gnnsample_lab.features.ranking.hotness import hotness
+def _shared_source(
+    system: System, graph: Any, sampler: Any, model: Any, batch_size: int, window: int, sizing: Sizing, seed: int,
+    device: str, rank: Any, folder: Path | None,
+) -> Sources:  # fmt: skip
+    """One cache of all ranks; all of them come here together."""
+    from .parts import ranked, shared_cache
 
-    options: dict[str, Any] = {}
-    if policy.startswith("presample"):
-        options = {"sampler": sampler, "seeds": graph.splits["train"], "batch_size": batch_size}
-    return hotness(sampler.graph, policy=policy, seed=seed, **options)
+    assert system.cache is not None and folder is not None
+    n, notes, hot = graph.num_nodes, [], None
+    table = host_features(graph) if is_cuda_array(graph.feat) else np.asanyarray(graph.feat)
+    slice_size = -(-batch_size // rank.world_size)
+    sized = _sized(system, table, sampler, model, graph, slice_size, window, sizing, device)
+    rows = smallest(rank, rows_of_ratio(sized, n) if isinstance(sized, float) else sized)
+    if 0 < rows < n:
+        hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
+    cache = shared_cache(folder, system, hot, rows, n, rank)
+    if sizing.budget_bytes is not None:
+        held = cache.nbytes + (sampled_bytes(sampler) if sampler.device == device else 0)
+        within_budget("the topology and the cache", held, sizing.budget_bytes)
+    if sizing == Sizing() and device == "cpu":
+        notes.append(
+            f"on the CPU each rank caches up to {CPU_RATIO:.0%} of the vertices: no device memory is left over"
+        )
+    source = SharedSource(cache)
+    return Sources(source, source, 1 - len(cache.placement.cold) / max(1, n), False, cache.transfer, tuple(notes))
+
+
+def smallest(rank: Any, value: int) -> int:
+    """The smallest of all ranks' values; all of them call it together."""
+    if rank is None or rank.world_size == 1:
+        return value
+    import torch
+    import torch.distributed as dist
+
+    found = torch.tensor([value], dtype=torch.int64, device=rank.device)
+    dist.all_reduce(found, dist.ReduceOp.MIN, group=rank.group)
+    return int(found)
 
 
 def _available_bytes() -> int:

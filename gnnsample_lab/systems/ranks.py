@@ -11,7 +11,9 @@ from typing import Any
 
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.pipeline.records import EpochRecord, merged
+from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, merged
+
+from .features import sampled_bytes
 
 Part = dict[str, Any]
 """What a rank hands back: records, losses, weights."""
@@ -50,14 +52,25 @@ def train_slices(rank: Any, folder: Path, job: dict[str, Any]) -> Part:
     device = "cpu" if rank.backend == "gloo" else "cuda"
     with rank.stage("train"):
         ready, records, accuracy = run_epochs(graph, {**job, "device": device}, rank)
+        ready.close()
     trainer = ready.trainer
     first = rank.index == 0
     return {
         "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
         "settings": ready.settings, "losses": trainer.losses if first else [],
         "batch_ids": trainer.batch_ids if first else [], "accuracy": accuracy, "resumed": trainer.resumed,
+        "memory": memory_of(trainer, rank.index, "all stages", records),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
+
+
+def memory_of(trainer: Any, rank: int, role: str, records: list[EpochRecord]) -> RankMemory:
+    """What a trainer's device holds."""
+    sampler, cache = trainer.sampler, trainer.plain_features.cache
+    topology = 0
+    if sampler.device == trainer.device:
+        topology = sampled_bytes(sampler)
+    return RankMemory(rank, role, topology, int(cache.nbytes), float(cache.ratio), max(r.peak_bytes for r in records))
 
 
 def merged_epochs(parts: list[Part]) -> list[EpochRecord]:

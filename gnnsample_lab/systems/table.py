@@ -30,6 +30,22 @@ class System:
         kernel: name in ``lab.aggregation_kernels()``.
         executor: what overlaps: a name of :data:`gnnsample_lab.pipeline.executors.EXECUTORS`.
         source: paper and section that describe it.
+        topology: where the in-neighbour lists lie that are sampled from: ``"device"``, all of them on each device;
+            ``"uva"``, in page-locked host memory, which the kernels read; ``"parts"``, on each rank's device those of
+            its part. With ``"uva"`` and ``"parts"`` a mini-batch's sample is the same as with ``"device"``.
+        method: with ``"uva"`` and ``"parts"``, how lists elsewhere are reached: a name of
+            ``lab.distributed.methods()``. It replaces ``strategy`` and ``id_map``.
+        placement: of cached rows on several ranks: ``"replicated"``, each caches the same hottest rows;
+            ``"partitioned"``, each caches the hottest rows of the vertices of its part, and together they are one
+            cache.
+        transport: how rows come from the caches of other ranks: a transport of ``lab.distributed.FeatureCache``.
+        partition: how vertices are divided among ranks: a method of ``lab.distributed.partition``.
+        seeds: which seeds of a mini-batch a rank samples for: ``"equal"`` shares, or those of its part, ``"owner"``.
+        coordinated: whether rank 0 decides in which order the workers of all ranks start their collectives (DSP's
+            centralised communication coordination), where several have some.
+        trees: whether each seed's sample is a tree of its own, drawn with replacement and without merging vertices, by
+            the transit-parallel engine (NextDoor); such a mini-batch has the seeds of the other systems' and another
+            sample.
     """
 
     name: str
@@ -45,6 +61,19 @@ class System:
     kernel: str
     executor: str
     source: str
+    topology: str = "device"
+    method: str = ""
+    placement: str = "replicated"
+    transport: str = "auto"
+    partition: str = "random"
+    seeds: str = "equal"
+    coordinated: bool = False
+    trees: bool = False
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the graph is divided among the ranks."""
+        return self.topology != "device" or self.placement == "partitioned"
 
     @property
     def prefetch(self) -> bool:
@@ -53,6 +82,8 @@ class System:
 
 
 MATCHES = ("never", "always", "where rows are missing")
+TOPOLOGIES = ("device", "uva", "parts")
+PLACEMENTS = ("replicated", "partitioned")
 
 _ALL = (
     System(
@@ -105,6 +136,51 @@ _ALL = (
         cache="presample-shrunk", transfer="auto", match="where rows are missing", reorder="two-opt", kernel="auto",
         executor="streams",
         source="this library",
+    ),
+    System(
+        name="pgsampler",
+        about="the DGL configuration with PGSampler's persistent kernel: one launch for all hops",
+        strategy="persistent", pick="reservoir", id_map="in-sampler", sample_device="cuda",
+        cache=None, transfer="staged", match="never", reorder=None, kernel="library", executor="thread",
+        source="PGSampler, sections 4 and 6.1",
+    ),
+    System(
+        name="nextdoor",
+        about="transit-parallel sampling of many mini-batches at a time, then training on them; features on the device",
+        strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
+        cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
+        source="NextDoor, sections 6 and 8.5 (table 5)", trees=True,
+    ),
+    System(
+        name="dgl-uva",
+        about="the kernels read topology and features in page-locked host memory over PCIe (UVA); no cache",
+        strategy="captured", pick="reservoir", id_map="in-sampler", sample_device="cuda",
+        cache=None, transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
+        source="DSP, section 7.1 (DGL-UVA)", topology="uva", method="uva", partition="range",
+    ),
+    System(
+        name="quiver",
+        about="UVA sampling from host memory, the hottest features by degree shared among GPUs that reach each other",
+        strategy="captured", pick="reservoir", id_map="in-sampler", sample_device="cuda",
+        cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
+        source="DSP, sections 1 and 7.1 (Quiver)", topology="uva", method="uva", placement="partitioned",
+        transport="direct",
+    ),
+    System(
+        name="dsp-seq",
+        about="DSP without its pipeline: topology in parts, collective sampling, one partitioned cache by in-degree",
+        strategy="captured", pick="reservoir", id_map="in-sampler", sample_device="cuda",
+        cache="in-degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
+        source="DSP, sections 3 to 5 (DSP-Seq)", topology="parts", method="csp", placement="partitioned",
+        transport="all-to-all", partition="metis", seeds="owner",
+    ),
+    System(
+        name="dsp",
+        about="DSP: as dsp-seq, with a worker for each stage and one order of collectives on all GPUs",
+        strategy="captured", pick="reservoir", id_map="in-sampler", sample_device="cuda",
+        cache="in-degree", transfer="uva", match="never", reorder=None, kernel="library", executor="overlapped",
+        source="DSP, sections 3 to 6", topology="parts", method="csp", placement="partitioned",
+        transport="all-to-all", partition="metis", seeds="owner", coordinated=True,
     ),
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ import os
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,10 @@ from gnnsample_lab.compute.aggregation.ladder import KERNELS
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
+from gnnsample_lab.distributed.features.ranking import DEGREES
+from gnnsample_lab.distributed.ranks.alone import Alone
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
+from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
@@ -31,8 +34,10 @@ from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from . import ranks as several
 from .factored import train_factored, with_queue
-from .features import Sizing, feature_sources, host_features, topology_bytes, within_budget
+from .features import Sizing, feature_sources, sampled_bytes, within_budget
+from .parts import PartsSampler, checked_parts, saved_parts
 from .table import System, find
+from .trees import TreeSampler
 
 CPU_NOTE = (
     "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, "
@@ -66,6 +71,12 @@ class Prepared:
     notes: tuple[str, ...]
     settings: dict[str, Any]
 
+    def close(self) -> None:
+        """Give back what other ranks may read; all ranks call it together, and then train no more."""
+        for part in (self.trainer.sampler, self.trainer.features.cache if self.system.has_parts else None):
+            if hasattr(part, "close"):
+                part.close()
+
 
 def prepare(
     graph: Any,
@@ -92,15 +103,17 @@ def prepare(
     capacity: int | None = None,
     rank: Any = None,
     budget_gb: float | None = None,
+    policy: str | None = None,
+    parts: Any = None,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
 
-    ``rank``: one of several that each run this and train together.
+    ``rank``: one of several that each run this and train together. A system with parts needs their folder as ``parts``.
     """
     import torch
 
-    chosen, pick = find(system), optional(choice, "pick", pick, PICKS)
+    chosen, pick = with_policy(find(system), policy), optional(choice, "pick", pick, PICKS)
     choice("executor", executor, (None, *EXECUTORS))
     workers, capacity = whole("workers", workers, 1, 64), optional(whole, "capacity", capacity, 1, 2**31 - 1)
     check_graph(graph)
@@ -129,8 +142,14 @@ def prepare(
     begin = time.perf_counter()
     notes = [_cpu_note(executor)] if device == "cpu" else []
     name = model if isinstance(model, str) else type(model).__name__
+    if chosen.has_parts and rank is None:
+        rank = Alone(device)
     if sampler is None:
-        sampler = make_sampler(graph, name, chosen, fanouts, device, seed, weighted, pick)
+        sampler = make_sampler(
+            graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts
+        )  # fmt: skip
+    elif chosen.topology != "device":
+        raise ValueError(f"sampler cannot be given to a system with parts, whose sampler is its own (got {chosen.name!r})")
     elif weighted or pick:
         raise ValueError(
             "weighted and pick belong to the default sampler: set them on the sampler that is given"
@@ -142,9 +161,9 @@ def prepare(
 
     sizing = Sizing(cache_ratio, capacity_bytes, _budget(budget_gb))
     if sizing.budget_bytes is not None and sampler.device == device:
-        within_budget("the topology", topology_bytes(sampler.graph), sizing.budget_bytes)
+        within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
     sources = feature_sources(
-        chosen, graph, host_features(graph), sampler, model, batch_size, window, sizing, seed, device
+        chosen, graph, sampler, model, batch_size, window, sizing, seed, device, rank, parts
     )
     notes += sources.notes
     order = chosen.reorder if sources.matched else None
@@ -158,7 +177,12 @@ def prepare(
     if order is not None and trainer.order is None:
         notes.append("mini-batches keep their order: several ranks would not agree on another one")
     if workers > trainer.workers:
-        notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
+        notes.append(
+            "one sampler and one loader: they have collectives, whose order is that of mini-batches" if trainer.together
+            else "one loader: rows of the mini-batch before are reused, or mini-batches are reordered"
+        )  # fmt: skip
+    if chosen.trees:
+        notes.append("samples are trees of their own, drawn with replacement: the seeds of other systems, other samples")
     settings = {
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
@@ -202,6 +226,8 @@ def train(
     staleness: int | None = 0,
     pipelined: bool = True,
     budget_gb: float | None = None,
+    policy: str | None = None,
+    parts: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -255,6 +281,11 @@ def train(
         pipelined: of ``"factored"``: whether trainers extract while they train.
         budget_gb: 10^9 bytes of device memory that each rank may take, a smaller card: graph, cache and pools. It
             sizes the cache, and a peak beyond it is an error. On a CPU the cache gets what the topology leaves of it.
+        policy: what ranks the vertices of the cache, for systems with one: a policy of ``lab.hotness`` or "in-degree";
+            None for what the system does.
+        parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or
+            a ``pathlib.Path``, the folder of ``save_parts`` (with features, for a partitioned cache). None for what the
+            system does.
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
@@ -277,8 +308,13 @@ def train(
         "model": model, "system": system, "batch_size": batch_size, "fanouts": fanouts, "hidden": hidden, "lr": lr,
         "seed": seed, "cache_ratio": cache_ratio, "capacity_bytes": capacity_bytes, "reorder": reorder,
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
-        "workers": workers, "capacity": capacity, "budget_gb": budget_gb, **options,
+        "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy, **options,
     }  # fmt: skip
+    chosen, parts = with_policy(find(system), policy), checked_parts(parts)
+    if chosen.has_parts and executor == "factored":
+        raise ValueError(
+            f"executor='factored' needs a system whose samplers have the whole topology (got {chosen.name!r})"
+        )
     saving = optional(checked_path, "checkpoint", checkpoint)
     source = optional(checked_path, "resume", resume)
     steps = optional(whole, "checkpoint_steps", checkpoint_steps, 1, 2**31 - 1)
@@ -306,15 +342,20 @@ def train(
     if isinstance(ranks, Ranks) or count > 1:
         if samplers is not None and executor == "factored":
             Split(count, samplers, switching is not False, capacity=capacity).check_capacity(job["batches"])
-        return _train_on_ranks(graph, job, ranks, device)
+        return _train_on_ranks(graph, job, ranks, device, parts)
     device = runtime.resolve_device(device)
-    ready, records, accuracy = run_epochs(graph, {**job, "device": device})
+    with contextlib.ExitStack() as stack:
+        if chosen.has_parts:
+            job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
+        ready, records, accuracy = run_epochs(graph, {**job, "device": device})
+        ready.close()
     trainer = ready.trainer
+    memory = [several.memory_of(trainer, 0, "all stages", records)]
     place = runtime.device_name() if device == "cuda" else "the CPU"
     return TrainResult(
         ready.system.name, _name(model), graph.title, device, f"measured on {place}", trainer.losses,
         trainer.batch_ids, accuracy, job["split"] or "", records, ready.setup_us, ready.cache_ratio, ready.notes,
-        ready.settings, trainer.model, resumed=trainer.resumed,
+        ready.settings, trainer.model, resumed=trainer.resumed, memory=memory,
     )  # fmt: skip
 
 
@@ -330,7 +371,7 @@ def run_epochs(
     records: list[EpochRecord] = []
     accuracy: list[float] = []
     with torch.random.fork_rng(devices=generators), shared_stream(device):
-        ready = prepare(graph, device=device, rank=rank, **given)
+        ready = prepare(graph, device=device, rank=rank, parts=job.get("parts"), **given)
         trainer = ready.trainer
         torch.manual_seed(seed)  # dropout does not depend on what the preparation drew
         if job["resume"] is not None:
@@ -349,8 +390,11 @@ def run_epochs(
     return ready, records, accuracy
 
 
-def _train_on_ranks(graph: Graph, job: dict[str, Any], ranks: int | Ranks, device: str) -> TrainResult:
+def _train_on_ranks(
+    graph: Graph, job: dict[str, Any], ranks: int | Ranks, device: str, parts: Any
+) -> TrainResult:
     given = job["given"]
+    chosen = with_policy(find(given["system"]), given["policy"])
     model = given["model"]
     _check_for_ranks(graph, given)
     with contextlib.ExitStack() as stack:
@@ -365,16 +409,18 @@ def _train_on_ranks(graph: Graph, job: dict[str, Any], ranks: int | Ranks, devic
         if given["executor"] == "factored":
             service = stack.enter_context(QueueService())
             slots = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-slots-")))
-            parts = crew.run(train_factored, folder, job, service.address, slots, timeout_s=RUN_S)
-            first = next(part for part in parts if part["is_first"])
+            found = crew.run(train_factored, folder, job, service.address, slots, timeout_s=RUN_S)
+            first = next(part for part in found if part["is_first"])
             depths = [phase.depths for name, phase in service.phases.items() if name.startswith("epoch")]
             records = [
                 with_queue(record, depth)
-                for record, depth in zip(several.merged_epochs(parts), depths, strict=True)
+                for record, depth in zip(several.merged_epochs(found), depths, strict=True)
             ]
         else:
-            parts = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
-            first, records = parts[0], several.merged_epochs(parts)
+            if chosen.has_parts:
+                job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts))
+            found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
+            first, records = found[0], several.merged_epochs(found)
     place = "cpu" if crew.backend == "gloo" else "cuda"
     where = f"{crew.ranks} CPU processes" if place == "cpu" else f"{crew.ranks} x {runtime.device_name()}"
     kernel = first["settings"]["kernel"]
@@ -385,10 +431,11 @@ def _train_on_ranks(graph: Graph, job: dict[str, Any], ranks: int | Ranks, devic
         network = model
     network.load_state_dict(first["weights"])
     return TrainResult(
-        find(given["system"]).name, _name(model), graph.title, place, f"measured on {where}", first["losses"],
+        chosen.name, _name(model), graph.title, place, f"measured on {where}", first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
-        max(part["setup_us"] for part in parts), first["ratio"], first["notes"], first["settings"], network,
+        max(part["setup_us"] for part in found), first["ratio"], first["notes"], first["settings"], network,
         ranks=crew.ranks, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
+        memory=[part["memory"] for part in found],
     )  # fmt: skip
 
 
@@ -408,6 +455,10 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
         num_bytes("capacity_bytes", given["capacity_bytes"])
     Sizing(given["cache_ratio"], given["capacity_bytes"], _budget(given["budget_gb"]))
     small["budget_gb"] = None
+    chosen = find(given["system"])
+    if chosen.has_parts:  # whose parts and ranks are not there yet: the other arguments are looked at
+        small["system"] = replace(chosen, topology="device", placement="replicated")
+        _check_walks(_name(given["model"]), chosen)
     if is_memory_mapped(graph.feat):
         return  # the ranks find out: reading all features for a check would take longer
     if not isinstance(given["model"], str):
@@ -453,11 +504,19 @@ def _cpu_note(executor: str | None) -> str:
 
 def make_sampler(
     graph: Any, model: str, system: System, fanouts: Sequence[int], device: str, seed: int, weighted: bool,
-    pick: str | None = None,
+    pick: str | None = None, *, batch_size: int = 1024, rank: Any = None, folder: Path | None = None,
 ) -> Any:  # fmt: skip
-    """The sampler of a system: random walks for PinSAGE, else neighbours. The features stay where they are."""
+    """The sampler of a system: random walks for PinSAGE, else neighbours. The features stay where they are.
+
+    ``batch_size``, ``rank`` and ``folder`` of the parts are for systems that sample on ranks or trees.
+    """
     from gnnsample_lab.minibatch.sampler import NeighborSampler
 
+    _check_walks(model, system)
+    if system.topology != "device":
+        if folder is None:
+            raise ValueError(f"parts must be the folder of the graph's parts for system {system.name!r} (got None)")
+        return PartsSampler(folder, system, checked_fanouts(fanouts), rank, seed, weighted, pick)
     place = "cpu" if device == "cpu" else system.sample_device
     topology = graph.to(place, features=False) if graph.device != place else graph
     if model == "pinsage":
@@ -466,10 +525,32 @@ def make_sampler(
         if weighted:
             raise ValueError("weighted=True does not apply to random walks (model='pinsage')")
         return PinSAGESampler(topology, num_layers=len(checked_fanouts(fanouts)), device=place, seed=seed)
+    if system.trees:
+        if weighted or pick == "reservoir":
+            raise ValueError(f"weighted and pick do not apply to system {system.name!r}, whose trees are drawn uniformly")
+        index, count = (0, 1) if rank is None else (rank.index, rank.world_size)
+        return TreeSampler(topology, checked_fanouts(fanouts), batch_size, place, seed, index, count)
     return NeighborSampler(
         topology, fanouts, strategy=system.strategy, pick=pick or system.pick, weighted=weighted, device=place,
         seed=seed, id_map=system.id_map,
     )  # fmt: skip
+
+
+def _check_walks(model: str, system: System) -> None:
+    if model == "pinsage" and (system.topology != "device" or system.trees):
+        raise ValueError(f"model='pinsage' samples by random walks, which system={system.name!r} does not draw")
+
+
+def with_policy(system: System, policy: str | None) -> System:
+    """The system with another ranking of its cache.
+
+    Raises:
+        TypeError, ValueError: no such policy.
+    """
+    optional(choice, "policy", policy, (*POLICIES, *DEGREES))
+    if policy is None or system.cache is None:
+        return system
+    return replace(system, cache=policy)
 
 
 def _check_data(graph: Any) -> None:

@@ -1,0 +1,179 @@
+"""Systems that divide the graph among ranks: parts as files, their sampler, and one cache of all ranks."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import shown
+from gnnsample_lab.device.arrays import merge_duplicates, to_host
+from gnnsample_lab.distributed.features.cache import FeatureCache
+from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
+from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
+from gnnsample_lab.distributed.parts.partition import Partition, partition
+from gnnsample_lab.distributed.parts.storage import open_partition, save_parts
+from gnnsample_lab.distributed.sampling.layout import make_layout
+from gnnsample_lab.distributed.sampling.sampler import Sampler
+from gnnsample_lab.features.ranking.hotness import Hotness, hotness
+from gnnsample_lab.graph import cache, roots
+from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.minibatch.epoch import EpochIterator
+from gnnsample_lab.pipeline.plan import NoBatch
+
+from .table import System
+
+_COLLECTIVE = ("pull", "csp", "csp-async", "csp-fixed")
+
+
+def checked_parts(parts: Any) -> Any:
+    """``parts`` of ``lab.train``: None, a method's name, a Partition or a folder of ``save_parts``.
+
+    Raises:
+        TypeError, ValueError: it is none of them.
+    """
+    if parts is None or isinstance(parts, (Partition, Path)):
+        return parts
+    if not isinstance(parts, str):
+        raise TypeError(
+            f"parts must be a method of lab.distributed.partition, a Partition or a pathlib.Path (got {shown(parts)})"
+        )
+    if parts not in DIVISIONS:
+        raise ValueError(f"parts must be one of {', '.join(map(repr, DIVISIONS))} (got {parts!r})")
+    return parts
+
+
+@contextlib.contextmanager
+def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> Iterator[Path]:
+    """The folder of a graph's parts: ``parts`` itself, the cache folder of a cached graph, else one for the while.
+
+    Args:
+        graph: the whole graph with features.
+        system: says by which method, unless ``parts`` does.
+        count: parts.
+        parts: as :func:`checked_parts` takes it.
+    """
+    if isinstance(parts, Path):
+        found = open_partition(parts).num_parts
+        if found != count:
+            raise ValueError(f"parts must be as many as ranks, {count} (got {found} in {str(parts)!r})")
+        yield parts
+        return
+    divided = parts
+    if not isinstance(parts, Partition):
+        method = system.partition if parts is None else parts
+        # Few training vertices cannot be even among parts, and a small graph not in edges: any division will do.
+        divided = partition(graph, count, method if count > 1 else "range", tolerance=max(1.1, float(count)))
+    with_features = system.placement == "partitioned"
+    if cache.folder_of(graph) is not None:
+        yield save_parts(graph, divided, features=with_features)
+        return
+    place = roots.cache_folder(roots.data_root())
+    with tempfile.TemporaryDirectory(prefix="lab-parts-", dir=place, ignore_cleanup_errors=True) as folder:
+        yield save_parts(graph, divided, folder, features=with_features)
+
+
+class PartsSampler:
+    """A :class:`lab.distributed.Sampler` for the training loop: whole mini-batches in, this rank's slices out.
+
+    Attributes:
+        device: "cpu" or "cuda". graph: this rank's part. spec, fanouts: of the draw.
+        together: whether ranks have to sample together.
+        topology_bytes: of the topology on this rank's device.
+    """
+
+    def __init__(
+        self, folder: Path, system: System, fanouts: Sequence[int], rank: Any, seed: int, weighted: bool, pick: str | None
+    ) -> None:  # fmt: skip
+        self.inner = Sampler(
+            folder, fanouts, system.method, rank=rank, pick=pick or system.pick, weighted=weighted, seed=seed
+        )
+        self.device = "cpu" if rank.device == "cpu" else "cuda"
+        self.graph, self.spec, self._by = self.inner.graph, self.inner.spec, system.seeds
+        self.together = system.method in _COLLECTIVE
+        self.topology_bytes = self._on_device()
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        return self.spec.fanouts
+
+    def _on_device(self) -> int:
+        if self.inner.method == "uva":
+            return 0
+        found = getattr(self.inner.engine, "topology_bytes", None)
+        if found:
+            return int(sum(found.values()))
+        part = self.graph
+        weights = part.prefix.nbytes if self.spec.weighted else 0
+        return int(part.indptr.nbytes + part.indices.nbytes + weights)
+
+    def sample(self, seeds: Any, batch_id: int = 0) -> Any:
+        """A mini-batch whose seeds are all this rank's; where ranks sample together, all call it."""
+        return self.inner.sample(to_host(seeds), batch_id)
+
+    def sample_many(self, seeds: Sequence[Any], first_batch_id: int = 0) -> list[Any]:
+        """As :meth:`sample`, of consecutive batch ids."""
+        return self.inner.sample_many([to_host(some) for some in seeds], first_batch_id)
+
+    def sample_slices(self, seeds: Sequence[Any], first_batch_id: int = 0) -> list[Any]:
+        """This rank's slices of whole mini-batches; :class:`NoBatch` for those without seeds."""
+        slices = [self.inner.slice(merge_duplicates(to_host(some))[0], self._by) for some in seeds]
+        found = self.inner.sample_many(slices, first_batch_id)
+        return [
+            batch if len(mine) else NoBatch(first_batch_id + i) for i, (mine, batch) in enumerate(zip(slices, found))
+        ]  # fmt: skip
+
+    def epoch(self, seeds: Any, batch_size: int, epoch: int = 0) -> EpochIterator:
+        """The whole mini-batches of an epoch; sampled through :meth:`sample_slices`."""
+        return EpochIterator(self, to_host(seeds), batch_size, epoch, True, False, None, False)
+
+    def close(self) -> None:
+        """Give back what other ranks may read; all ranks call it together."""
+        self.inner.close()
+
+
+def ranked(policy: str, graph: Graph, sampler: Any, rank: Any, folder: Any, batch_size: int, seed: int) -> Hotness:
+    """Vertices by a hotness policy, the same on all ranks, which call it together.
+
+    Args:
+        policy: "in-degree", or a policy of ``lab.hotness``.
+        graph: the whole graph. sampler: of this rank. rank: the rank. folder: of the parts.
+        batch_size, seed: of training.
+    """
+    if isinstance(sampler, PartsSampler):
+        if policy == "presample":
+            return presample(sampler.inner, to_host(graph.splits["train"]), batch_size, by=sampler._by)
+        if policy in DEGREES:
+            return by_degree(sampler.inner._layout, policy)
+        if policy.startswith("presample"):
+            raise ValueError(f"policy={policy!r} counts visits of a sampler that has the whole graph; take 'presample'")
+        return hotness(graph, policy=policy, seed=seed)
+    if policy in DEGREES and folder is not None:
+        return by_degree(make_layout(folder, rank, None, None, None, "csp", False), policy)
+    if policy == "in-degree":
+        began = time.perf_counter()
+        score = np.diff(to_host(sampler.graph.indptr)).astype(np.float64)
+        order = np.argsort(-score, kind="stable")
+        return Hotness(policy, "In-degree", score, order, (time.perf_counter() - began) * 1e6)
+    options: dict[str, Any] = {}
+    if policy.startswith("presample"):
+        options = {"sampler": sampler, "seeds": graph.splits["train"], "batch_size": batch_size}
+    return hotness(sampler.graph, policy=policy, seed=seed, **options)
+
+
+def shared_cache(
+    folder: Path, system: System, hot: Any, rows: int, num_nodes: int, rank: Any
+) -> FeatureCache:
+    """One cache of all ranks, each with up to ``rows`` rows; communicators are connected before workers use them."""
+    ratio = rows / max(1, num_nodes)
+    made = FeatureCache(
+        folder, "in-degree" if hot is None else hot, ratio=ratio, rank=rank, kind="partitioned",
+        transport=system.transport,
+    )  # fmt: skip
+    made.extract(np.empty(0, np.int64))
+    return made
