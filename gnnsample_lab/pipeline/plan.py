@@ -85,7 +85,9 @@ class EpochPlan:
         found: list[Any] = []
         ids, sampled = self.batch_ids[places.start : places.stop], self._samplers[sampler]
         if hasattr(sampled, "sample_slices"):
-            whole = [(batch_id, self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)) for batch_id in ids]
+            whole = [
+                (batch_id, self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)) for batch_id in ids
+            ]
             for _, group in _runs(whole):
                 found += sampled.sample_slices([seeds for _, seeds in group], group[0][0])
             for batch in found:

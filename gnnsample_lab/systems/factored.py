@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped, to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
@@ -25,15 +24,13 @@ from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer
 
-from .features import CPU_RATIO, host_features, topology_bytes, within_budget
+from .features import CPU_RATIO, Sizing, _sized, host_features, topology_bytes, within_budget
 from .parts import ranked
 from .ranks import Part, memory_of, open_shared
 from .table import System, find
 
 TRIAL_STEPS = 4
 """Mini-batches by which stage times are measured, after one that compiles what there is to compile."""
-FREE_SHARE = 0.6
-"""Share of the free memory that a trainer's cache takes on a GPU: a trial step would need the topology there."""
 _groups: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = weakref.WeakKeyDictionary()
 
 
@@ -178,7 +175,7 @@ def _member(
     layers = len(sampler.fanouts)
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
     table = host_features(graph)
-    ratio, standby = _ratios(rank, chosen, graph, table, given, device, split)
+    ratio, standby = _ratios(rank, chosen, graph, table, sampler, network, given, device, split)
     order = None
     if 0 < rows_of_ratio(ratio, len(table)) < len(table):
         order = _hottest(rank, chosen, graph, sampler, given["batch_size"], seed, slots)
@@ -217,7 +214,8 @@ def _member(
 
 
 def _ratios(
-    rank: Any, chosen: System, graph: Any, table: np.ndarray, given: dict[str, Any], device: str, split: Split
+    rank: Any, chosen: System, graph: Any, table: np.ndarray, sampler: Any, network: Any, given: dict[str, Any],
+    device: str, split: Split,
 ) -> tuple[float, float]:  # fmt: skip
     """Shares of the vertices that the caches of trainers and of standby trainers hold, the same on all ranks."""
     import torch
@@ -226,31 +224,38 @@ def _ratios(
     if chosen.cache is None:
         return 0.0, 0.0
     row_bytes, n = table.shape[1] * table.itemsize, len(table)
-    topology = topology_bytes(graph)
+    topology, samples = topology_bytes(graph), rank.index < split.samplers
     budget = None if given["budget_gb"] is None else int(given["budget_gb"] * 1e9)
-    if budget is not None and rank.index < split.samplers:
+    if budget is not None and samples:
         within_budget("the topology", topology, budget)
+    is_sized = given["cache_ratio"] is not None or given["capacity_bytes"] is not None
+    mine = 1.0  # of a rank without a model: the others decide
     if given["cache_ratio"] is not None:
-        ratio = float(given["cache_ratio"])
+        mine = float(given["cache_ratio"])
     elif given["capacity_bytes"] is not None:
-        ratio = rows_in(given["capacity_bytes"], n, row_bytes) / max(n, 1)
+        mine = rows_in(given["capacity_bytes"], n, row_bytes) / max(n, 1)
     elif device == "cpu":
-        ratio = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
-    else:
-        free = int(runtime.gpu_memory()[0] * FREE_SHARE)
-        if budget is not None:
-            free = min(free, int(budget * FREE_SHARE))
-        if rank.index < split.samplers and split.trainers:
-            free = 2**62  # trainers decide
-        ratio = min(1.0, rows_in(free, n, row_bytes) / max(n, 1))
-    # The standby trainer has a trainer's memory less the topology.
-    standby = rows_in(max(0, int(ratio * n * row_bytes) - topology), n, row_bytes) / max(n, 1)
-    if ratio >= 1 and device == "cuda" and given["cache_ratio"] is None:
-        standby = min(1.0, rows_in(int(runtime.gpu_memory()[0] * FREE_SHARE), n, row_bytes) / max(n, 1))
-    agreed = torch.tensor([ratio, min(standby, ratio)], dtype=torch.float64, device=rank.device)
+        mine = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
+    elif rank.index in split.replicas:
+        # What a training step leaves here: on a standby trainer beside the topology, on a trainer without it.
+        working = replace(chosen, executor="overlapped", match="never", reorder=None)
+        size = given["batch_size"]
+        mine = _sized(
+            working, table, sampler, network, graph, size, 1, Sizing(None, None, budget), device
+        ) / max(n, 1)
+    standby = mine
+    if device == "cpu" or is_sized:  # a trainer's memory less the topology
+        standby = rows_in(max(0, int(mine * n * row_bytes) - topology), n, row_bytes) / max(n, 1)
+    if split.trainers == 0:
+        mine = standby
+    elif samples:
+        mine = 1.0
+    if not samples:
+        standby = 1.0
+    agreed = torch.tensor([mine, standby], dtype=torch.float64, device=rank.device)
     dist.all_reduce(agreed, dist.ReduceOp.MIN, group=rank.group)
-    found = agreed.tolist()
-    return found[0], found[1]
+    ratio, beside = agreed.tolist()
+    return ratio, min(ratio, beside)
 
 
 def _hottest(

@@ -244,7 +244,9 @@ def _shared_source(
             f"on the CPU each rank caches up to {CPU_RATIO:.0%} of the vertices: no device memory is left over"
         )
     source = SharedSource(cache)
-    return Sources(source, source, 1 - len(cache.placement.cold) / max(1, n), False, cache.transfer, tuple(notes))
+    return Sources(
+        source, source, 1 - len(cache.placement.cold) / max(1, n), False, cache.transfer, tuple(notes)
+    )
 
 
 def smallest(rank: Any, value: int) -> int:

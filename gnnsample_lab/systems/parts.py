@@ -88,7 +88,8 @@ class PartsSampler:
     """
 
     def __init__(
-        self, folder: Path, system: System, fanouts: Sequence[int], rank: Any, seed: int, weighted: bool, pick: str | None
+        self, folder: Path, system: System, fanouts: Sequence[int], rank: Any, seed: int, weighted: bool = False,
+        pick: str | None = None,
     ) -> None:  # fmt: skip
         self.inner = Sampler(
             folder, fanouts, system.method, rank=rank, pick=pick or system.pick, weighted=weighted, seed=seed
@@ -137,7 +138,9 @@ class PartsSampler:
         self.inner.close()
 
 
-def ranked(policy: str, graph: Graph, sampler: Any, rank: Any, folder: Any, batch_size: int, seed: int) -> Hotness:
+def ranked(
+    policy: str, graph: Graph, sampler: Any, rank: Any, folder: Any, batch_size: int, seed: int
+) -> Hotness:
     """Vertices by a hotness policy, the same on all ranks, which call it together.
 
     Args:
@@ -151,7 +154,9 @@ def ranked(policy: str, graph: Graph, sampler: Any, rank: Any, folder: Any, batc
         if policy in DEGREES:
             return by_degree(sampler.inner._layout, policy)
         if policy.startswith("presample"):
-            raise ValueError(f"policy={policy!r} counts visits of a sampler that has the whole graph; take 'presample'")
+            raise ValueError(
+                f"policy={policy!r} counts visits of a sampler that has the whole graph; take 'presample'"
+            )
         return hotness(graph, policy=policy, seed=seed)
     if policy in DEGREES and folder is not None:
         return by_degree(make_layout(folder, rank, None, None, None, "csp", False), policy)

@@ -68,9 +68,11 @@ def memory_of(trainer: Any, rank: int, role: str, records: list[EpochRecord]) ->
     """What a trainer's device holds."""
     sampler, cache = trainer.sampler, trainer.plain_features.cache
     topology = 0
-    if sampler.device == trainer.device:
+    if sampler.device == trainer.device and role != "trainer":  # whose sampler numbers mini-batches alone
         topology = sampled_bytes(sampler)
-    return RankMemory(rank, role, topology, int(cache.nbytes), float(cache.ratio), max(r.peak_bytes for r in records))
+    return RankMemory(
+        rank, role, topology, int(cache.nbytes), float(cache.ratio), max(r.peak_bytes for r in records)
+    )
 
 
 def merged_epochs(parts: list[Part]) -> list[EpochRecord]:

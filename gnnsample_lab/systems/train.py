@@ -149,7 +149,9 @@ def prepare(
             graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts
         )  # fmt: skip
     elif chosen.topology != "device":
-        raise ValueError(f"sampler cannot be given to a system with parts, whose sampler is its own (got {chosen.name!r})")
+        raise ValueError(
+            f"sampler cannot be given to a system with parts, whose sampler is its own (got {chosen.name!r})"
+        )
     elif weighted or pick:
         raise ValueError(
             "weighted and pick belong to the default sampler: set them on the sampler that is given"
@@ -182,7 +184,9 @@ def prepare(
             else "one loader: rows of the mini-batch before are reused, or mini-batches are reordered"
         )  # fmt: skip
     if chosen.trees:
-        notes.append("samples are trees of their own, drawn with replacement: the seeds of other systems, other samples")
+        notes.append(
+            "samples are trees of their own, drawn with replacement: the seeds of other systems, other samples"
+        )
     settings = {
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
@@ -515,7 +519,9 @@ def make_sampler(
     _check_walks(model, system)
     if system.topology != "device":
         if folder is None:
-            raise ValueError(f"parts must be the folder of the graph's parts for system {system.name!r} (got None)")
+            raise ValueError(
+                f"parts must be the folder of the graph's parts for system {system.name!r} (got None)"
+            )
         return PartsSampler(folder, system, checked_fanouts(fanouts), rank, seed, weighted, pick)
     place = "cpu" if device == "cpu" else system.sample_device
     topology = graph.to(place, features=False) if graph.device != place else graph
@@ -527,7 +533,9 @@ def make_sampler(
         return PinSAGESampler(topology, num_layers=len(checked_fanouts(fanouts)), device=place, seed=seed)
     if system.trees:
         if weighted or pick == "reservoir":
-            raise ValueError(f"weighted and pick do not apply to system {system.name!r}, whose trees are drawn uniformly")
+            raise ValueError(
+                f"weighted and pick do not apply to system {system.name!r}, whose trees are drawn uniformly"
+            )
         index, count = (0, 1) if rank is None else (rank.index, rank.world_size)
         return TreeSampler(topology, checked_fanouts(fanouts), batch_size, place, seed, index, count)
     return NeighborSampler(
@@ -538,7 +546,9 @@ def make_sampler(
 
 def _check_walks(model: str, system: System) -> None:
     if model == "pinsage" and (system.topology != "device" or system.trees):
-        raise ValueError(f"model='pinsage' samples by random walks, which system={system.name!r} does not draw")
+        raise ValueError(
+            f"model='pinsage' samples by random walks, which system={system.name!r} does not draw"
+        )
 
 
 def with_policy(system: System, policy: str | None) -> System:

@@ -69,14 +69,18 @@ class TreeSampler:
 
     def sample_slices(self, seeds: Sequence[Any], first_batch_id: int = 0) -> list[Any]:
         """This rank's slices of whole mini-batches; :class:`NoBatch` for those without seeds."""
-        return self._drawn([merge_duplicates(to_host(some))[0] for some in seeds], first_batch_id, self._slice)
+        return self._drawn(
+            [merge_duplicates(to_host(some))[0] for some in seeds], first_batch_id, self._slice
+        )
 
     def _drawn(self, seeds: list[np.ndarray], first: int, part: tuple[int, int]) -> list[Any]:
         found: list[Any] = []
         whole = part[1] == 1 and all(len(some) == self.batch_size for some in seeds[:-1])
         groups = [seeds] if whole else [[some] for some in seeds]
         for group in groups:
-            slices = [some[len(some) * part[0] // part[1] : len(some) * (part[0] + 1) // part[1]] for some in group]
+            slices = [
+                some[len(some) * part[0] // part[1] : len(some) * (part[0] + 1) // part[1]] for some in group
+            ]
             skipped = len(group[0]) * part[0] // part[1] if group else 0
             number = first + len(found)
             roots = np.concatenate(slices) if slices else np.empty(0, np.int64)
@@ -84,7 +88,9 @@ class TreeSampler:
                 found += [NoBatch(number + i) for i in range(len(group))]
                 continue
             at = (number * self.batch_size + skipped) % (MAX_SAMPLE_ID - self.batch_size * TOGETHER * 2)
-            result = run_app(self.graph, self.app, roots, device=self.device, seed=self.spec.seed, first_sample=at)
+            result = run_app(
+                self.graph, self.app, roots, device=self.device, seed=self.spec.seed, first_sample=at
+            )
             begin = 0
             for i, some in enumerate(slices):
                 end = begin + len(some)

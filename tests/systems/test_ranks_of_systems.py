@@ -1,0 +1,172 @@
+"""Systems whose graph lies in host memory or in parts: the samples and losses of the others, on one rank and on two."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.pipeline.plan import NoBatch
+from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES
+from gnnsample_lab.systems.trees import TreeSampler
+
+torch = pytest.importorskip("torch")
+
+QUICK: dict[str, Any] = {
+    "fanouts": (3, 4), "hidden": 16, "batch_size": 64, "lr": 0.01, "device": "cpu", "progress": False, "epochs": 2,
+}  # fmt: skip
+IN_PARTS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
+
+
+@pytest.fixture(scope="module")
+def expected(graph):
+    return lab.train(graph, system="dgl", pick="floyd", **QUICK)
+
+
+@pytest.fixture(scope="module")
+def two_ranks():
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
+        yield ranks
+
+
+def test_the_table_says_where_things_lie():
+    for name, system in SYSTEMS.items():
+        assert system.topology in TOPOLOGIES and system.placement in PLACEMENTS, name
+        assert (system.topology == "device") == (system.method == "")
+        assert not system.method or system.method in lab.distributed.methods()
+    assert {name for name, system in SYSTEMS.items() if system.has_parts} == set(IN_PARTS)
+
+
+@pytest.mark.parametrize("name", ["gnnlab", "pgsampler", *IN_PARTS])
+def test_two_ranks_train_as_one_device_does(graph, expected, two_ranks, name):
+    found = lab.train(graph, system=name, pick="floyd", ranks=two_ranks, **QUICK)
+    assert found.batch_ids == expected.batch_ids and found.system == name and found.ranks == 2
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    assert found.accuracy == pytest.approx(expected.accuracy)
+    assert {e.rank for e in found.epochs[0].events if e.stage == "sample"} == {0, 1}
+    topology = graph.indptr.nbytes + graph.indices.nbytes
+    held = [m.topology for m in found.memory]
+    if SYSTEMS[name].topology == "uva":
+        assert held == [0, 0]
+    elif SYSTEMS[name].topology == "parts":
+        assert all(0 < h < 0.7 * topology for h in held)
+    else:
+        assert all(h >= topology for h in held)
+
+
+def test_one_cache_of_two_ranks_holds_twice_as_many_rows(graph, two_ranks):
+    options = {**QUICK, "cache_ratio": 0.2, "pick": "floyd", "evaluate": False}
+    own, shared = (lab.train(graph, system=name, ranks=two_ranks, **options) for name in ("tsota", "quiver"))
+    assert own.cache_ratio == pytest.approx(0.2) and shared.cache_ratio == pytest.approx(0.4)
+    assert [m.cached for m in shared.memory] == pytest.approx([0.2, 0.2])
+    assert shared.epochs[0].hit_rate > own.epochs[0].hit_rate
+    assert math.isnan(lab.train(graph, system="dgl-uva", ranks=two_ranks, **options).epochs[0].hit_rate)
+
+
+@pytest.mark.parametrize("name", ["quiver", "dsp"])
+@pytest.mark.parametrize("policy", ["presample", "degree"])
+def test_any_policy_ranks_a_shared_cache(graph, expected, two_ranks, name, policy):
+    found = lab.train(graph, system=name, policy=policy, pick="floyd", ranks=two_ranks, **QUICK)
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    alone = lab.train(graph, system=name, policy=policy, pick="floyd", **QUICK)
+    np.testing.assert_allclose(alone.losses, expected.losses, atol=1e-5)
+    assert alone.cache_ratio == pytest.approx(0.25) and 0.4 < found.cache_ratio <= 0.5
+
+
+@pytest.mark.parametrize("executor", ["serial", "overlapped"])
+def test_slices_without_seeds_go_along(graph, two_ranks, executor):
+    """Seeds by owner, of a graph one part of which has hardly any: the other rank waits for its collectives."""
+    owner = np.zeros(graph.num_nodes, dtype=np.int64)
+    owner[graph.splits["train"][:3]] = 1
+    few = lab.Graph(
+        graph.indptr, graph.indices, feat=graph.feat, label=graph.label, name="few",
+        splits={"train": graph.splits["train"][:20], "valid": graph.splits["valid"]},
+    )  # fmt: skip
+    options = {**QUICK, "batch_size": 2, "pick": "floyd"}
+    reference = lab.train(few, system="dgl", **options)
+    found = lab.train(few, system="dsp", executor=executor, ranks=two_ranks, parts="range", **options)
+    np.testing.assert_allclose(found.losses, reference.losses, atol=1e-5)
+    assert found.accuracy == pytest.approx(reference.accuracy)
+
+
+def test_parts_that_are_there_are_taken(graph, expected, two_ranks, tmp_path):
+    cut = lab.distributed.partition(graph, 2, "random", tolerance=2)
+    folder = lab.distributed.save_parts(graph, cut, tmp_path / "parts")
+    for parts in (cut, folder, "random"):
+        found = lab.train(
+            graph, system="dsp-seq", pick="floyd", ranks=two_ranks, parts=parts, evaluate=False, **QUICK
+        )
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
+        lab.train(graph, system="dsp-seq", parts=folder, **QUICK)
+
+
+def test_what_systems_with_parts_do_not_do(graph):
+    with pytest.raises(ValueError, match="random walks, which system='dsp' does not draw"):
+        lab.train(graph, "pinsage", system="dsp", **QUICK)
+    with pytest.raises(
+        ValueError, match="executor='factored' needs a system whose samplers have the whole topology"
+    ):
+        lab.train(graph, system="quiver", executor="factored", **QUICK)
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu")
+    with pytest.raises(ValueError, match="sampler cannot be given"):
+        lab.train(graph, system="dsp", sampler=sampler, **QUICK)
+    with pytest.raises(ValueError, match="policy='presample-shrunk' counts visits"):
+        lab.train(graph, system="dsp", policy="presample-shrunk", **QUICK)
+    with pytest.raises(ValueError, match="weighted and pick do not apply"):
+        lab.train(graph, system="nextdoor", weighted=True, **QUICK)
+
+
+# ---- NextDoor -----------------------------------------------------------------------------------------------------
+
+
+def test_trees_are_those_of_the_engine(graph):
+    sampler = TreeSampler(graph, [3, 4], 64, "cpu", 5)
+    epoch = sampler.epoch(graph.splits["train"], 64)
+    seeds = [epoch.batch_seeds(i) for i in range(3)]
+    together = sampler.sample_many(seeds, 7)
+    for number, (batch, some) in enumerate(zip(together, seeds, strict=True)):
+        result = lab.run_app(
+            graph, lab.apps.KHop([3, 4]), some, device="cpu", seed=5, first_sample=(7 + number) * 64
+        )
+        np.testing.assert_array_equal(batch.seeds, some)
+        first, second = batch.blocks[1], batch.blocks[0]
+        picked = result.steps[0].reshape(-1)
+        given = np.where(picked >= 0, picked, np.repeat(some, 3))
+        np.testing.assert_array_equal(first.src[first.indices], given)
+        assert (first.num_dst, second.num_dst, batch.num_edges) == (len(some), 4 * len(some), len(some) * 15)
+
+
+def test_trees_do_not_depend_on_who_draws_them(graph, two_ranks):
+    alone = lab.train(graph, system="nextdoor", **QUICK)
+    found = lab.train(graph, system="nextdoor", ranks=two_ranks, **QUICK)
+    np.testing.assert_allclose(found.losses, alone.losses, atol=1e-5)
+    assert found.accuracy == pytest.approx(alone.accuracy) and alone.accuracy[-1] > 0.5
+    assert any("drawn with replacement" in note for note in alone.notes)
+    sampler = TreeSampler(graph, [3], 2, "cpu", 0, 0, 2)
+    [empty, some] = sampler.sample_slices([np.array([4]), np.array([5, 6])], 3)
+    assert isinstance(empty, NoBatch) and empty.batch_id == 3 and some.seeds.tolist() == [5]
+
+
+# ---- {time sharing, factored} x {degree, PreSC} at one budget ------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["degree", "presample"])
+def test_trainers_without_topology_cache_more(graph, two_ranks, policy):
+    topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
+    budget = topology + 4 * 600 + 100 * 40
+    options = {**QUICK, "budget_gb": budget / 1e9, "policy": policy, "ranks": two_ranks, "system": "gnnlab"}
+    sharing = lab.train(graph, executor="serial", **options)
+    overlapped = lab.train(graph, executor="overlapped", **options)
+    factored = lab.train(graph, executor="factored", samplers=1, **options)
+    for found in (overlapped, factored):  # one trainer: the updates of one device
+        np.testing.assert_allclose(found.losses, sharing.losses, atol=1e-4)
+    assert sharing.cache_ratio == overlapped.cache_ratio == pytest.approx(100 / 600, abs=0.002)
+    assert factored.cache_ratio == 1.0 > sharing.cache_ratio
+    sampler, trainer = factored.memory
+    assert (sampler.role, sampler.cache, trainer.role, trainer.topology) == ("sampler", 0, "trainer", 0)
+    assert sampler.topology == topology and trainer.cache > max(m.cache for m in sharing.memory) > 0
+    assert f"{factored.cache_ratio:.0%} of the vertices cached" in str(factored)
