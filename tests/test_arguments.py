@@ -758,6 +758,8 @@ TABLE: dict[str, Entry] = {
             "samplers": [*integer(1, 64, none=True), 2],
             "switching": flag(none=True),
             "budget_gb": number(-1, 0, none=True),
+            "policy": choice(none=True),
+            "parts": [3, 1.5, True, b"x", ["x"], {}, "nope", "", THING, HOSTILE, print],
             "staleness": integer(0, none=True),
             "pipelined": flag(),
             "checkpoint": path(none=True),

@@ -47,6 +47,12 @@ SYSTEMS = {
     "gnnlab": "#56B4E9",
     "fastgl": "#882255",
     "lab": "#117733",
+    "pgsampler": "#332288",
+    "nextdoor": "#44AA99",
+    "dgl-uva": "#BBBBBB",
+    "quiver": "#AA4499",
+    "dsp-seq": "#EE8866",
+    "dsp": "#CC3311",
 }
 
 KERNELS = {

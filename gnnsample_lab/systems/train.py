@@ -149,9 +149,7 @@ def prepare(
             graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts
         )  # fmt: skip
     elif chosen.topology != "device":
-        raise ValueError(
-            f"sampler cannot be given to a system with parts, whose sampler is its own (got {chosen.name!r})"
-        )
+        raise ValueError(f"sampler cannot be given: system {chosen.name!r} samples by {chosen.method!r}")
     elif weighted or pick:
         raise ValueError(
             "weighted and pick belong to the default sampler: set them on the sampler that is given"
@@ -185,7 +183,7 @@ def prepare(
         )  # fmt: skip
     if chosen.trees:
         notes.append(
-            "samples are trees of their own, drawn with replacement: the seeds of other systems, other samples"
+            "samples are trees, drawn with replacement: the seeds of the other systems, other samples"
         )
     settings = {
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
@@ -534,7 +532,7 @@ def make_sampler(
     if system.trees:
         if weighted or pick == "reservoir":
             raise ValueError(
-                f"weighted and pick do not apply to system {system.name!r}, whose trees are drawn uniformly"
+                f"weighted and pick do not apply to system {system.name!r}: its trees are uniform"
             )
         index, count = (0, 1) if rank is None else (rank.index, rank.world_size)
         return TreeSampler(topology, checked_fanouts(fanouts), batch_size, place, seed, index, count)

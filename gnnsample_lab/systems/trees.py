@@ -44,7 +44,8 @@ class TreeSampler:
     ahead = TOGETHER
 
     def __init__(
-        self, graph: Any, fanouts: Sequence[int], batch_size: int, device: str, seed: int, index: int = 0, count: int = 1
+        self, graph: Any, fanouts: Sequence[int], batch_size: int, device: str, seed: int, index: int = 0,
+        count: int = 1,
     ) -> None:  # fmt: skip
         self.app = KHop(fanouts)
         self.graph, self.device, self.batch_size = graph, device, batch_size

@@ -78,9 +78,7 @@ def test_any_policy_ranks_a_shared_cache(graph, expected, two_ranks, name, polic
 
 @pytest.mark.parametrize("executor", ["serial", "overlapped"])
 def test_slices_without_seeds_go_along(graph, two_ranks, executor):
-    """Seeds by owner, of a graph one part of which has hardly any: the other rank waits for its collectives."""
-    owner = np.zeros(graph.num_nodes, dtype=np.int64)
-    owner[graph.splits["train"][:3]] = 1
+    """Two seeds to a mini-batch, by owner: often a rank has none, and the other one waits for its collectives."""
     few = lab.Graph(
         graph.indptr, graph.indices, feat=graph.feat, label=graph.label, name="few",
         splits={"train": graph.splits["train"][:20], "valid": graph.splits["valid"]},

@@ -22,6 +22,7 @@ QUICK = {
     "fanouts": (3, 4), "hidden": 16, "batch_size": 64, "lr": 0.01, "device": "cpu", "progress": False, "window": 3,
 }  # fmt: skip
 NEEDED = {"dgl", "pyg-cpu", "gnnadvisor", "tsota", "gnnlab", "fastgl", "lab"}
+ADDED = {"pgsampler", "nextdoor", "dgl-uva", "quiver", "dsp-seq", "dsp"}
 MODELS = ["gcn", "sage", "gin", "gat", "pinsage"]
 
 
@@ -47,7 +48,7 @@ def test_systems_can_be_called_after_every_order_of_imports(statements):
 
 
 def test_the_table_names_parts_that_exist():
-    assert set(lab.systems()) >= NEEDED
+    assert set(lab.systems()) == NEEDED | ADDED
     for name, system in SYSTEMS.items():
         assert system.name == name and system.about and system.source
         assert system.strategy in lab.strategies()
@@ -55,7 +56,7 @@ def test_the_table_names_parts_that_exist():
         assert system.kernel in {*lab.aggregation_kernels(), "auto"}
         assert system.executor in EXECUTORS and system.match in MATCHES
         assert system.transfer in {"auto", *TRANSFERS} and system.sample_device in ("cpu", "cuda")
-        assert system.cache is None or system.cache in POLICIES
+        assert system.cache is None or system.cache in {*POLICIES, "in-degree"}
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -64,13 +65,16 @@ def test_every_system_trains_on_the_same_batches(graph, name):
     found = lab.train(graph, system=name, pick="floyd", epochs=2, **QUICK)
     assert found.system == name and len(found.epochs) == 2 and len(found.losses) == 10
     assert sorted(found.batch_ids) == reference.batch_ids
-    if found.batch_ids == reference.batch_ids:
+    if SYSTEMS[name].trees:  # its own samples of the same seeds
+        assert found.batch_ids == reference.batch_ids and found.losses != reference.losses
+        assert np.mean(found.losses[5:]) == pytest.approx(np.mean(reference.losses[5:]), rel=0.05)
+    elif found.batch_ids == reference.batch_ids:
         assert found.losses == pytest.approx(reference.losses, rel=1e-5)
     else:  # reordered: the first of a window stays, and the curves agree as curves
         assert SYSTEMS[name].reorder is not None
         assert found.losses[0] == pytest.approx(reference.losses[0], rel=1e-5)
         assert np.mean(found.losses[5:]) == pytest.approx(np.mean(reference.losses[5:]), rel=0.05)
-    assert found.epochs[0].rows == reference.epochs[0].rows
+    assert SYSTEMS[name].trees or found.epochs[0].rows == reference.epochs[0].rows
     assert found.accuracy_split == "valid" and len(found.accuracy) == 2
     assert found.device == "cpu" and found.origin == "measured on the CPU"
     assert any("on the CPU" in note for note in found.notes)

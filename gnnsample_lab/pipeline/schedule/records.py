@@ -26,6 +26,12 @@ SYSTEM_EXECUTORS = {
     "gnnlab": "serial",
     "fastgl": "serial",
     "lab": "streams",
+    "pgsampler": "thread",
+    "nextdoor": "serial",
+    "dgl-uva": "serial",
+    "quiver": "serial",
+    "dsp-seq": "serial",
+    "dsp": "overlapped",
 }
 """Executor of a system in ``lab.systems()``, for records that name the system alone."""
 OPTIONS = tuple(p for p in inspect.signature(simulate).parameters if p not in ("times", "executor", "gpus"))
