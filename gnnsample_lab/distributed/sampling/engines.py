@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gnnsample_lab.distributed.parts.hot import HotLists, hottest_lists
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec
 
@@ -30,6 +29,7 @@ class Setup:
         cache_bytes: for copies of hot lists (``"direct-cached"``).
         visits: how often each vertex is expanded, ``float64[N]``, or None for the engine's estimate.
         count_reads: whether engines whose kernels read other memory by themselves count what was read.
+        collectives: ``"auto"`` or ``"torch"``, see :class:`~.exchange.Exchange`.
     """
 
     method: str
@@ -39,24 +39,11 @@ class Setup:
     cache_bytes: int = 0
     visits: Any = None
     count_reads: bool = False
+    collectives: str = "auto"
 
     @property
     def exchange(self) -> Exchange:
         return self.layout.exchange
-
-
-def hot_lists(setup: Setup) -> HotLists:
-    """The remote lists that this rank copies; all ranks call it together.
-
-    Without ``visits`` a vertex is assumed to be expanded as often as it is a source, over all parts: it is expanded
-    after it was picked.
-    """
-    layout, spec = setup.layout, setup.spec
-    visits = layout.out_degrees() if setup.visits is None else setup.visits
-    return hottest_lists(
-        visits, layout.records[:, 1], spec.fanouts[-1], setup.cache_bytes, owner=layout.partition.owner,
-        rank=layout.part.rank, entry_bytes=layout.part.indices.dtype.itemsize + 8 * spec.weighted,
-    )  # fmt: skip
 
 
 class Engine(Protocol):

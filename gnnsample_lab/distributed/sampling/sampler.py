@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
+from gnnsample_lab.device import streams
 from gnnsample_lab.device.philox import MAX_BATCH_ID, MAX_DEGREE
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.minibatch.types import MiniBatch
@@ -20,6 +21,9 @@ from .methods import METHODS
 from .traffic import Traffic
 
 SLICES = ("equal", "owner")
+COLLECTIVES = ("auto", "torch")
+_TOGETHER = 8
+"""Mini-batches of an epoch that a GPU samples in one call, as ``NeighborSampler.epoch`` does."""
 CACHE_BYTES = 2**26
 """Default of ``cache_bytes``."""
 _CALLS = 64
@@ -53,11 +57,16 @@ class Sampler:
             parts as ranks, parts are spread over the hosts.
         scratch_bytes: bound of the buffers of ``"csp-fixed"`` and of GPU scratch memory.
         cache_bytes: for copies of remote lists (``"direct-cached"``).
-        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``; None: as often as it is a
-            source.
+        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``. None counts the visits of
+            eight mini-batches of 1024 seeds that this rank samples beforehand, without copies and under batch ids that
+            training does not reach: training vertices of its part, or any vertices where the part has none. Ties, and
+            vertices that these do not reach, go by out-degree.
         count_reads: on GPUs, count what ``"direct"``, ``"direct-cached"`` and ``"uva"`` read. Their kernels keep no
             account, so that each sample is gone through once more, on the host. On CPU ranks, and for all other
             methods, bytes are always counted.
+        collectives: on GPUs, ``"torch"`` has every exchange made by a call of ``torch.distributed``; ``"auto"`` calls
+            NCCL itself, on torch's communicator, and passes sizes through memory of the host where that is possible.
+            The same bytes move, and the same picks are drawn.
 
     Attributes:
         part: this rank's part.
@@ -90,8 +99,10 @@ class Sampler:
         cache_bytes: int = CACHE_BYTES,
         visits: Any = None,
         count_reads: bool = False,
+        collectives: str = "auto",
     ) -> None:
         checks.choice("method", method, METHODS)
+        checks.choice("collectives", collectives, COLLECTIVES)
         spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
         if spec.expand != "frontier":
             raise ValueError(
@@ -117,8 +128,12 @@ class Sampler:
         self.method, self.spec, self.rank, self._layout = method, spec, rank, layout
         self.part, self.partition, self.device = layout.part, layout.partition, rank.device
         self._engine: Engine | None = None
-        self._setup = Setup(method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads)
+        self._setup = Setup(
+            method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads, collectives
+        )
         self._engine = make_engine(self._setup)
+        self._counts_later = hasattr(self._engine, "settle")
+        self._reads_gpu = rank.device != "cpu" and METHODS[method].gpu == "gpu.direct"
         self._total = layout.exchange.new_traffic()
         self._calls: list[Traffic] = []  # of calls that the total does not hold yet
         layout.exchange.traffic = layout.exchange.new_traffic()  # of the setup: not a call's
@@ -169,7 +184,8 @@ class Sampler:
         """This rank's slice of a mini-batch; all ranks call it together with one batch id.
 
         Args:
-            seeds: vertices of this rank's slice, original ids; may be empty. Duplicates are merged.
+            seeds: vertices of this rank's slice, original ids; may be empty. Duplicates are merged. Methods that read
+                memory take seeds on a GPU from there; for others they are copied to the host.
             batch_id: of the whole batch, 0..2**32 - 1.
 
         Raises:
@@ -189,12 +205,14 @@ class Sampler:
             TypeError, ValueError, RuntimeError: as in :meth:`sample`.
         """
         engine = self.engine
-        arrays = [self._checked(s) for s in checks.items("seeds", seeds, "a list of slices")]
+        arrays = [self._placed(s) for s in checks.items("seeds", seeds, "a list of slices")]
         first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
         exchange = self._layout.exchange
         exchange.traffic = exchange.new_traffic()
         batches = engine.sample_many(arrays, first)
-        self._calls.append(exchange.traffic)
+        traffic = exchange.traffic
+        if self._counts_later or traffic.label != self._total.label or not traffic.is_empty:
+            self._calls.append(traffic)
         if len(self._calls) >= _CALLS:
             _ = self.total
         return batches
@@ -243,6 +261,16 @@ class Sampler:
         if engine is not None:
             engine.close()
 
+    def _placed(self, seeds: Any) -> Any:
+        """Seeds where the engine takes them; on a GPU its kernels check their range."""
+        if not (self._reads_gpu and checks.is_cuda_array(seeds)):
+            return self._checked(seeds)
+        streams.order(seeds)
+        array = checks.integers("seeds", seeds)
+        if array.size > MAX_SEEDS:
+            raise ValueError(f"seeds of one mini-batch may be at most {MAX_SEEDS} (got {array.size})")
+        return array
+
     def _checked(self, seeds: Any) -> np.ndarray:
         array = checks.host_integers("seeds", checks.ids("seeds", seeds, self.part.num_nodes))
         if array.size > MAX_SEEDS:
@@ -254,7 +282,10 @@ class Sampler:
 
 
 class Epoch(EpochIterator):
-    """One epoch's slices of this rank; batches are sampled when they are asked for, by all ranks in step."""
+    """One epoch's slices of this rank; batches are sampled when they are asked for, by all ranks in step.
+
+    On GPUs several are sampled in one call.
+    """
 
     def __init__(
         self,
@@ -271,7 +302,10 @@ class Epoch(EpochIterator):
         self._by = by
 
     def __iter__(self) -> Iterator[MiniBatch]:
-        for i in range(len(self)):
-            yield self.sampler.sample(
-                self.sampler.slice(self.batch_seeds(i), self._by), self.first_batch_id + i
-            )
+        together = 1 if self.sampler.device == "cpu" else _TOGETHER
+        for begin in range(0, len(self), together):
+            group = range(begin, min(begin + together, len(self)))
+            slices = [self.sampler.slice(self.batch_seeds(i), self._by) for i in group]
+            for batch in self.sampler.sample_many(slices, self.first_batch_id + begin):
+                batch.ready.order()  # the consumer may have changed streams since the batch was sampled
+                yield batch

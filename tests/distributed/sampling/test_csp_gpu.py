@@ -225,16 +225,17 @@ Parts = Callable[[int], str]
 SEEDS = np.arange(0, 5980, 13)
 
 
-def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], ways: str = "quick") -> Any:
-    sampler = lab.distributed.Sampler(folder, [10, 5, 3], method, rank=rank, seed=9, **options)
+def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], ways: str = "auto") -> Any:
+    sampler = lab.distributed.Sampler(
+        folder, [10, 5, 3], method, rank=rank, seed=9, collectives=ways, **options
+    )
     found: list[Any] = []
     traffic: list[Any] = []
+    exchange, tells = sampler.engine.exchange, sampler.engine.core.hosts_tell
     if ways == "torch":  # as between hosts, and where NCCL cannot be called by address
-        exchange = sampler.engine.exchange
-        exchange.nccl, sampler.engine.core.hosts_tell = None, False
+        assert exchange.nccl is None and not tells
     elif rank.world_size > 1:
-        exchange = sampler.engine.exchange
-        assert exchange.nccl is not None and sampler.engine.core.hosts_tell
+        assert exchange.nccl is not None and tells
     for i in range(12):  # eight are the warm-up of "csp-fixed"
         if method == "csp-fixed" and i == 10 and rank.index == 0:
             sampler.engine.core.forced[0] = 1  # an overflow on one rank
@@ -258,7 +259,7 @@ def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], 
 
 
 def check_ranks(
-    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], ways: str = "quick"
+    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], ways: str = "auto"
 ) -> Any:
     graph = drawn_graph("hubs")
     results = world.run(drawn_by_rank, parts(ranks), method, options, ways, world=ranks)
@@ -286,7 +287,7 @@ def test_two_ranks_draw_what_one_draws(
 @pytest.mark.parametrize("method", NAMES)
 def test_torch_carries_what_nccl_does(gpu_ranks: Any, hub_parts: Parts, method: str) -> None:
     """The ways between hosts: the same picks and the same bytes."""
-    quick, slow = (check_ranks(gpu_ranks, hub_parts, 2, method, {}, ways) for ways in ("quick", "torch"))
+    quick, slow = (check_ranks(gpu_ranks, hub_parts, 2, method, {}, ways) for ways in ("auto", "torch"))
     assert [r["traffic"] for r in quick] == [r["traffic"] for r in slow]
 
 

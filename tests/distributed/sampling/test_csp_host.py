@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -46,6 +48,34 @@ def test_an_argument_keeps_fields_and_tables_apart() -> None:
     tables = raw[20:].copy().view(np.uint64).reshape(2, packing.MAX_PEERS)
     assert tables[0, :3].tolist() == [7, 8, 0]
     assert tables[1, :2].tolist() == [9, 0]
+
+
+def test_a_launch_reads_its_arguments_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[Any] = []
+
+    def launch(*args: Any) -> None:
+        pointers = (ctypes.c_void_p * 3).from_address(args[9])
+        number = ctypes.c_int32.from_address(pointers[1] or 0).value
+        launched.append(
+            (args[:9], args[10], ctypes.string_at(pointers[0], 16), number, pointers[2] is not None)
+        )
+
+    driver = SimpleNamespace(launchKernel=launch)
+    for name, module in (
+        ("cupy_backends", SimpleNamespace(__path__=[])), ("cupy_backends.cuda", SimpleNamespace(__path__=[])),
+        ("cupy_backends.cuda.api", SimpleNamespace(driver=driver)), ("cupy_backends.cuda.api.driver", driver),
+    ):  # fmt: skip
+        monkeypatch.setitem(sys.modules, name, module)  # type: ignore[arg-type]
+    argument, hops = packing.Argument("2Q", 1), np.arange(5, dtype=np.int32)
+    call = packing.Launch(SimpleNamespace(ptr=77), 256, argument.memory, hops[3:4], np.zeros(1, np.uint64))
+    argument.pack((1, 2))
+    call(9, 4)
+    argument.pack((5, 6))
+    hops[3] = 30
+    call(9, 4, 2)
+    shapes = [(77, 4, rows, 1, 256, 1, 1, 0, 9) for rows in (1, 2)]
+    words = [np.array(pair, np.uint64).tobytes() for pair in ((1, 2), (5, 6))]
+    assert launched == [(shapes[0], 0, words[0], 3, True), (shapes[1], 0, words[1], 30, True)]
 
 
 def test_pieces_of_a_reply_begin_at_multiples_of_sixteen() -> None:
@@ -144,7 +174,7 @@ def counting_engine() -> CspEngine:
     engine = CspEngine.__new__(CspEngine)
     engine.exchange = SimpleNamespace(members=np.arange(2))  # type: ignore[assignment]
     engine.spec = SimpleNamespace(weighted=False, num_hops=2)  # type: ignore[assignment]
-    engine.core = SimpleNamespace(parts=2, me=0, id_bytes=4, wide_amounts=False)  # type: ignore[assignment]
+    engine.core = SimpleNamespace(parts=2, me=0, id_bytes=4, wide_amounts=False, strides=(3, 2))  # type: ignore[assignment]
     engine.method, engine.fixed, engine._calls = "csp", None, []
     return engine
 
@@ -153,8 +183,8 @@ def test_calls_that_nobody_asks_about_are_counted_together() -> None:
     rng = np.random.default_rng(0)
     batches = []
     for _ in range(5):
-        batches.append(Moved.nothing(2, 2))
-        for name in ("asked", "served", "taken", "given", "replies_in", "replies_out"):
+        batches.append(Moved(2, 2))
+        for name in ("asked", "served", "taken", "given"):
             getattr(batches[-1], name)[:] = rng.integers(1, 1000, (2, 2))
     each = [Traffic(0, np.zeros(2)) for _ in batches]
     together = [Traffic(0, np.zeros(2)) for _ in batches]

@@ -15,6 +15,7 @@ from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling import methods as table
 from gnnsample_lab.distributed.sampling.gpu.direct import DirectEngine
 from gnnsample_lab.distributed.sampling.sectors import weight_sectors
+from gnnsample_lab.distributed.sampling.visits import presampled
 from gnnsample_lab.sampling.weights import integer_weights
 from tests.minibatch.conftest import random_graph, with_wide_ids
 
@@ -161,6 +162,38 @@ def test_all_methods_draw_the_sample_of_one(
                 given = np.concatenate([s["given"] for s in slices])
                 assert sorted(given.tolist()) == sorted(seeds.tolist())
                 assert {s["id"] for s in slices} == {BATCH}
+
+
+def cached_by_default(rank: Any, folder: Path, seed: int) -> Any:
+    sampler = lab.distributed.Sampler(
+        folder, [3, 2], "direct-cached", rank=rank, seed=seed, cache_bytes=10**6, replace=True
+    )
+    hot = sampler.engine.hot  # type: ignore[attr-defined]
+    visits = presampled(sampler._setup, sampler.engine.sampled)  # type: ignore[attr-defined]
+    found = hot.ids, hot.reads_remote, visits, sampler.partition.owner, np.asarray(sampler.part.indices)
+    sampler.close()
+    return found
+
+
+def test_lists_are_ranked_by_mini_batches_of_the_same_rank(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path]
+) -> None:
+    """By default: visits of mini-batches that the rank samples beforehand, each hop with its fanout."""
+    results = four_ranks.run(cached_by_default, folders[3, "random"], 5, world=3)
+    degrees = np.diff(graph.indptr)
+    edges_out = sum(np.bincount(result[4], minlength=N) for result in results)
+    for me, (ids, remote, visits, owner, _) in enumerate(results):
+        counted = visits - np.stack([np.zeros(N), np.minimum(0.01 * edges_out, 1)])
+        own = owner == me
+        # All seeds of the part are in each of the eight mini-batches; what they reach is expanded next.
+        assert np.array_equal(np.rint(counted[0]), 8.0 * own)
+        assert (np.rint(counted[1])[own] == 8).all() and (counted > -1e-9).all()
+        assert np.rint(counted[1])[(owner != me) & (degrees > 0)].sum() > 0
+        reads = (visits * np.minimum(degrees, np.array([[3], [2]]))).sum(0) * (owner != me)
+        assert remote == pytest.approx(reads.sum())
+        order = np.flatnonzero(reads)
+        per_byte = reads / np.maximum(degrees, 1)
+        assert ids.tolist() == order[np.argsort(-per_byte[order], kind="stable")].tolist()
 
 
 # ---- layers and walks ---------------------------------------------------------------------------------------------
@@ -571,6 +604,7 @@ def other_ways(
     refused("hosts", folder, [3], hosts=[[0], [0, 1]])
     refused("partition", graph, [3])
     refused("visits", folder, [3], "direct-cached", visits=[1.0])
+    refused("collectives", folder, [3], collectives="mpi")
     refused("weighted", of_part.part, [3], partition=partition, weighted="yes")
     try:
         whole.sample([N])
@@ -620,7 +654,7 @@ def test_sources_epochs_and_refusals(four_ranks: Ranks, graph: lab.Graph, tmp_pa
         for name, text in errors.items():
             assert {"closed": "closed", "device": "method='pull'"}.get(name, name) in text, (name, text)
         assert errors["rank"].startswith("TypeError") and errors["device"].startswith("RuntimeError")
-        assert len(errors) == 14, sorted(errors)
+        assert len(errors) == 15, sorted(errors)
 
 
 def test_the_table_of_methods() -> None:

@@ -20,8 +20,9 @@ from gnnsample_lab.distributed.parts.part import gather_lists
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
 from gnnsample_lab.sampling.weights import IntegerWeights
 
-from ..engines import Setup, hot_lists
+from ..engines import Setup
 from ..sectors import count_reads
+from ..visits import hot_lists
 from .base import CpuEngine, by_owner, draw, in_order
 
 LABELS = {"uva": "CPU: mapped files for pinned host memory"}
@@ -45,7 +46,7 @@ class Direct(CpuEngine):
 
     def _copy_hot_lists(self) -> None:
         setup, owner = self.setup, self.partition.owner
-        hot = hot_lists(setup)
+        hot = hot_lists(setup, self.sampled)
         self.hot, self._hot_row = hot, np.full(self.part.num_nodes, -1, dtype=np.int32)
         self._hot_row[hot.ids] = np.arange(hot.ids.size)
         lengths = np.diff(hot.offsets)

@@ -67,8 +67,9 @@ class CspEngine:
         device_part = DevicePart(part, layout.partition, edges, int(most_degree))
         self.core = Core(device_part, setup.spec, setup.scratch_bytes)
         self.core.wide_amounts = int(most_amount) >= 2**32
-        with one_stream():
-            self.exchange.connect()
+        if setup.collectives == "auto":
+            with one_stream():
+                self.exchange.connect()
         self.core.hosts_tell = self.exchange.mailbox is not None
         self.fixed: FixedCore | None = None
         if setup.method == "csp-fixed":
@@ -83,9 +84,17 @@ class CspEngine:
     def sample_many(self, seeds: list[np.ndarray], first_batch_id: int) -> list[MiniBatch]:
         if len(self._calls) >= _WAITING_CALLS:
             self.settle()
-        with runtime.lock, streams.call(), one_stream():
+        with runtime.lock, streams.call():
             self._calls.append(_Call(self.exchange.traffic))
-            return [self._sample(each, first_batch_id + i) for i, each in enumerate(seeds)]
+            with contextlib.nullcontext() if self._is_quick else one_stream():
+                return [self._sample(each, first_batch_id + i) for i, each in enumerate(seeds)]
+
+    @property
+    def _is_quick(self) -> bool:
+        """Whether torch has no part in a call: messages go by address, and sizes through memory of the host."""
+        exchange = self.exchange
+        quick = exchange.nccl is not None and self.core.hosts_tell
+        return self.fixed is None and (quick or exchange.size == 1)
 
     def sample(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         return self.sample_many([seeds], batch_id)[0]
@@ -94,7 +103,7 @@ class CspEngine:
         self.core.turns.take()
         fixed, batch, call = self.fixed, None, self._calls[-1]
         if fixed is not None and fixed.capacities is not None:
-            self.core.moved = Moved.nothing(self.spec.num_hops, self.core.parts)
+            self.core.moved = Moved(self.spec.num_hops, self.core.parts)
             ws = fixed.prepare(seeds, batch_id)
             fixed.replay(
                 lambda steps: drive(steps, self.exchange), ws, lambda: fixed.prepare(seeds, batch_id)
@@ -142,7 +151,7 @@ class CspEngine:
         if not batches:
             return
         weighted, ids, hops = self.spec.weighted, self.core.id_bytes, self.spec.num_hops
-        each = {name: np.stack([getattr(m, name) for m in batches]) for name in vars(batches[0])}
+        each = Moved.stacked(batches)
         asked, served = each["asked"], each["served"]
         sizes = np.full(self.core.parts, 8 * hops * len(batches))
         self._both(traffic, "sizes", sizes, sizes)
@@ -164,8 +173,8 @@ class CspEngine:
             self._both(
                 traffic,
                 "padding",
-                np.where(ragged, 0, each["replies_out"] - used_out),
-                np.where(ragged, 0, each["replies_in"] - used_in),
+                np.where(ragged, 0, self._replies(served) - used_out),
+                np.where(ragged, 0, self._replies(asked) - used_in),
             )
             messages += ragged * (each["given"] > 0) * (1 + weighted)
             together = 0 if self.method == "csp-async" else 3
@@ -179,7 +188,7 @@ class CspEngine:
             return
         core, weighted, ids = self.core, self.spec.weighted, self.core.id_bytes
         pick_bytes, (to, source), count = ids + 4 * weighted, fixed.rows, len(batches)
-        nothing = Moved.nothing(self.spec.num_hops, core.parts)
+        nothing = Moved(self.spec.num_hops, core.parts)
         kept = [nothing if m is None else m for m in batches]
         asked, served, given, taken = (
             sum(getattr(m, name) for m in kept) for name in ("asked", "served", "given", "taken")
@@ -199,13 +208,10 @@ class CspEngine:
         self._count_ideal(traffic, taken)
 
     def _replies(self, rows: np.ndarray) -> np.ndarray:
-        """Bytes of replies of fixed stride, ``int64[hops, P]``."""
+        """Bytes of replies of fixed stride for so many rows, ``int64[..., hops, P]``."""
         weighted, ids = self.spec.weighted, self.core.id_bytes
-        found = [
-            [reply_bytes(n, stride, ids, weighted) for n in of_hop]
-            for of_hop, stride in zip(rows.tolist(), self.core.strides, strict=True)
-        ]
-        return np.array(found, dtype=np.int64)
+        found: np.ndarray = reply_bytes(rows, np.array(self.core.strides)[:, None], ids, weighted)
+        return found
 
     def _both(self, traffic: Traffic, kind: str, sent: np.ndarray, received: np.ndarray) -> None:
         """Count bytes by peer; axes before the last are summed."""
@@ -270,12 +276,13 @@ def _tell(meeting: Told, exchange: Exchange) -> None:
 
 def _call_nccl(meeting: Swap, exchange: Exchange, stream: int) -> None:
     """The swap as messages by address; those that are empty do not travel, and a rank sends itself none."""
-    given, out, width, me = meeting.given.ptr, meeting.out.ptr, meeting.given.dtype.itemsize, exchange.index
-    even = [(p, p + 1) for p in range(exchange.size)]
+    give, take, width, me = meeting.give, meeting.take, meeting.given.dtype.itemsize, exchange.index
+    if give is None or take is None:
+        give = take = [(p, p + 1) for p in range(exchange.size)]
     to, source = (None, None) if meeting.pair is None else meeting.pair
     exchange.post_messages(
-        _messages(meeting.give or even, given, width, me, to),
-        _messages(meeting.take or even, out, width, me, source),
+        _messages(give, meeting.given.ptr, width, me, to),
+        _messages(take, meeting.out.ptr, width, me, source),
         stream,
     )
 

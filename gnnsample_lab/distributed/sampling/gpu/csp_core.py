@@ -20,7 +20,7 @@ Frontiers grow, so buckets do: an id stays in its place from hop to hop.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -31,7 +31,7 @@ from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.minibatch.gpu.finish import Finisher
 from gnnsample_lab.minibatch.types import MiniBatch
-from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher
+from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
 from gnnsample_lab.sampling.neighbors.plan import NARROW
 from gnnsample_lab.sampling.neighbors.sizes import Sizer, power_of_two, seed_capacity
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
@@ -47,6 +47,7 @@ from .csp_kernels import (
     ROUTE,
     TASKS,
     Argument,
+    Launch,
     Modules,
     kmax_of,
     pinned_words,
@@ -57,7 +58,6 @@ _POLLS = 4_000_000
 _BUCKET_ROWS = 1024
 """Rows that a block of ``bucket`` takes at a time."""
 _BLOCKS_PER_SM = 4
-_NOWHERE, _NO_TAG = np.uint64(0), np.int64(0)
 Steps = Generator["Swap | Reduce | Told", None, Any]
 
 
@@ -174,32 +174,43 @@ class Reduce:
     entries: int
 
 
-@dataclass
+_MOVED = ("asked", "taken", "given", "served", "lists_in", "lists_out")
+
+
 class Moved:
     """What a mini-batch moved, ``int64[hops, P]`` each; the own column does not leave the rank.
 
     Attributes:
+        counts: all of the following, ``int64[6, hops, P]``.
         asked, served: rows that this rank asked each rank for, and was asked for.
         taken, given: picks in replies from and to each rank.
         lists_in, lists_out: list entries from and to each rank (``"pull"``).
-        replies_in, replies_out: bytes of replies of fixed stride from and to each rank, padding included.
         ragged: by hop, whether replies had exact sizes, ``bool[hops, 1]``.
     """
 
+    __slots__ = ("counts", "ragged")
     asked: np.ndarray
-    served: np.ndarray
     taken: np.ndarray
     given: np.ndarray
+    served: np.ndarray
     lists_in: np.ndarray
     lists_out: np.ndarray
-    replies_in: np.ndarray
-    replies_out: np.ndarray
-    ragged: np.ndarray
+
+    def __init__(self, hops: int, parts: int) -> None:
+        self.counts = np.zeros((len(_MOVED), hops, parts), dtype=np.int64)
+        self.ragged = np.zeros((hops, 1), dtype=bool)
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name not in _MOVED:
+            raise AttributeError(name)
+        found: np.ndarray = self.counts[_MOVED.index(name)]
+        return found
 
     @staticmethod
-    def nothing(hops: int, parts: int) -> Moved:
-        counts = np.zeros((8, hops, parts), dtype=np.int64)
-        return Moved(*list(counts), ragged=np.zeros((hops, 1), dtype=bool))  # type: ignore[misc]
+    def stacked(batches: Sequence[Moved]) -> dict[str, np.ndarray]:
+        """By name, what each of several mini-batches moved, ``[n, hops, P]``, and ``"ragged"``."""
+        counts = np.stack([m.counts for m in batches], axis=1)
+        return dict(zip(_MOVED, counts, strict=True)) | {"ragged": np.stack([m.ragged for m in batches])}
 
 
 class Core:
@@ -236,8 +247,9 @@ class Core:
         self.state = Buffer(np.int64).room(
             self.state_words + hops
         )  # behind them: blocks of `bucket` that are done
-        self._hops = [np.int32(hop) for hop in range(hops)]
-        self._done = [np.uint64(self.state.ptr + 8 * (self.state_words + hop)) for hop in range(hops)]
+        self._hops = np.arange(hops, dtype=np.int32)
+        done = [self.state.ptr + 8 * (self.state_words + hop) for hop in range(hops)]
+        self._done, self._nowhere = np.array(done, dtype=np.uint64), np.zeros(1, np.uint64)
         self._routed = (0, 0)  # addresses that the packed route has
         self.arrived = Buffer(np.int64).room(parts)
         self.flag = Buffer(np.int32).room(1)
@@ -247,7 +259,11 @@ class Core:
         self._report_view: Any = memoryview(words)  # type: ignore[arg-type]
         self._notes_memory, self.notes = pinned_words(self.state_words)
         self._forced_memory, self.forced = pinned_words(1)
+        self._report_at = np.array([self._report_memory.ptr], dtype=np.uint64)
         self._tag = 0
+        self._launches: dict[Any, Launch] = {}  # for the buffers of `ws`
+        self._graphs: dict[str, tuple[Any, Any]] = {}  # likewise: work that is the same for every mini-batch
+        self._stream = 0  # address of the mini-batch's stream
         self._seeds_memory: Any = None
         # What `report` reads and writes, as its arguments.
         self._reported = (
@@ -256,7 +272,8 @@ class Core:
         self.hosts_tell = False  # whether sizes go from host to host, alike on all ranks
         self.others = [p for p in range(parts) if p != self.me]
         self.send_caps: list[int] = []
-        self.moved = Moved.nothing(hops, parts)
+        self.moved = Moved(hops, parts)
+        self._served = [[0] * parts] * hops  # by hop, as `Moved.served`
         self.wide_amounts = False  # whether integer weights need more than 32 bits, alike on all ranks
         self._kept: list[Any] = []
 
@@ -284,21 +301,21 @@ class Core:
     def _steps(self, seeds: np.ndarray, batch_id: int, graph: Any, hop_of: Any) -> Steps:
         ws = self.workspace(int(seeds.size))
         self._kept.clear()
-        self.moved = Moved.nothing(self.spec.num_hops, self.parts)
+        self.moved = Moved(self.spec.num_hops, self.parts)
         self.lay_out_send([ws.shape.row_caps[-1]] * self.parts)
         self.places.room(ws.shape.row_caps[-1])
-        self.stage(ws, seeds, batch_id)
-        self.begin(ws)
+        self.head(ws, seeds, batch_id, reports=hop_of == self.hop_one_by_one or self.hosts_tell)
         for hop in range(self.spec.num_hops):
             yield from hop_of(ws, hop)
-        self.take_notes()
-        self.finisher.scan(ws)
+        self.tail(ws)
         status = self.await_totals(ws)
         if status:
             raise RuntimeError(
                 f"collective sampling failed with status {status}: other work on the GPU has overwritten its memory"
             )
-        return self.emit(ws, seeds, batch_id, graph)
+        batch = self.emit(ws, seeds, batch_id, graph)
+        self.moved.served[:] = self._served
+        return batch
 
     def workspace(self, num_seeds: int) -> Workspace:
         """Buffers that no mini-batch of ``num_seeds`` seeds exceeds.
@@ -317,6 +334,8 @@ class Core:
                 self.seeds = cupy.empty(cap, np.int64)
             self._seeds_memory, self.seeds_on_host = pinned_words(cap)
             self.modules = Modules(self.launcher.id_type, self.spec.rule, shape.table)
+            self._launches, self._graphs = {}, {}
+            self._report_view[0] = 0  # stamps begin anew
         return self.ws
 
     @property
@@ -328,16 +347,65 @@ class Core:
     def stage(self, ws: Workspace, seeds: np.ndarray, batch_id: int) -> None:
         """Write what the first kernel reads. The last mini-batch's totals are known, so nothing reads the old words."""
         n = int(seeds.size)
-        if n:
-            self.seeds_on_host[:n] = seeds
-            self.seeds.data.copy_from_host_async(self._seeds_memory.ptr, 8 * n)
+        self.seeds_on_host[:n] = seeds
         base, tag = ws.stamp()
         ws.write_batch(0, self.seeds.data.ptr, n, True, batch_id, base, tag)
 
     def begin(self, ws: Workspace) -> None:
-        """Merge the seeds, and empty tables and counts."""
+        """Copy and merge the seeds, and empty tables and counts: the same work for every mini-batch."""
+        self.use_stream()
+        self.seeds.data.copy_from_host_async(self._seeds_memory.ptr, self.seeds.nbytes)
         next(self.launcher.phases(ws)).launch()
         self.state.array.data.memset_async(0, 8 * (self.state_words + self.spec.num_hops))
+
+    def use_stream(self) -> None:
+        """Launch on CuPy's current stream from here on."""
+        import cupy
+
+        self._stream = int(cupy.cuda.get_current_stream().ptr)
+
+    def head(self, ws: Workspace, seeds: np.ndarray, batch_id: int, reports: bool) -> None:
+        """From seeds to the buckets of the first hop, as one CUDA graph."""
+
+        def work() -> None:
+            self.begin(ws)
+            self.bucket(ws, 0, self.send_caps, reports)
+
+        # What the graph has from the host: where buckets are, and whether sizes are reported.
+        key = (reports, self.send.ptr, self.places.ptr, *self.send_caps)
+        self.stage(ws, seeds, batch_id)
+        if self._replayed("head", key, work):
+            # With new stamps: the run before the capture has used the first ones.
+            self.stage(ws, seeds, batch_id)
+            self._replayed("head", key, work)
+        self.use_stream()
+
+    def tail(self, ws: Workspace) -> None:
+        """Counts to the host, and the mini-batch's sizes, as one CUDA graph."""
+
+        def work() -> None:
+            self.take_notes()
+            self.finisher.scan(ws)
+
+        if not all(self.strides):
+            work()  # rows of any length lie in other memory for every mini-batch
+        else:
+            self._replayed("tail", (), work)
+
+    def _replayed(self, name: str, key: tuple[int, ...], work: Callable[[], None]) -> bool:
+        """Launch the graph of ``work``, which does the same as long as ``key`` is the same.
+
+        Returns:
+            Whether there was none: then the work was done once, and captured.
+        """
+        import cupy
+
+        known, graph = self._graphs.get(name, (None, None))
+        if known == key:
+            graph.launch(cupy.cuda.get_current_stream())
+            return False
+        self._graphs[name] = key, capture(work)
+        return True
 
     def take_notes(self) -> None:
         """Copy all counts to the host, asynchronously: they are there when the totals are."""
@@ -372,8 +440,7 @@ class Core:
             batch: MiniBatch = self.finisher.emit(ws, [seeds], batch_id, graph)[0]
         else:
             batch = empty_batch(self.part.indices.dtype, self.spec, batch_id, graph)
-        noted, moved = self.noted(), self.moved
-        moved.asked[:], moved.taken[:], moved.given[:] = noted[:, 0], noted[:, 1], noted[:, 2]
+        self.moved.counts[:3] = self.noted()[:, :3].swapaxes(0, 1)
         return batch
 
     # ---- steps of a hop ---------------------------------------------------------------------------------------
@@ -396,26 +463,29 @@ class Core:
                  self.parts, 0), self.send_at, caps,
             )  # fmt: skip
             self._routed = addresses if caps is self.send_caps else (0, 0)
-        out, tag = (self._reported[2], self._next_tag()) if reports else (_NOWHERE, _NO_TAG)
+        launch = self._launches.get(("bucket", hop, reports))
+        if launch is None:
+            done, out = self._done[hop : hop + 1], self._report_at if reports else self._nowhere
+            args = ws.job, self._route.memory, self._hops[hop : hop + 1], done, out
+            launch = Launch(self.modules.route("bucket"), 256, *args)
+            self._launches["bucket", hop, reports] = launch
         rows = ws.shape.row_caps[hop] - (ws.shape.row_caps[hop - 1] // 2 if hop else 0)
-        grid = (max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // _BUCKET_ROWS))),)
-        args = (ws.args, self._route.bytes, self._hops[hop], self._done[hop], out, tag)
-        self.modules.route("bucket")(grid, (256,), args)
+        launch(self._stream, max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // _BUCKET_ROWS))))
 
     def _next_tag(self) -> Any:
-        self._tag += 1
+        self._tag -= 1
         return np.int64(self._tag)
 
     def report(self, ws: Workspace, hop: int) -> tuple[int, list[int], list[int]]:
         """The host's read: vertices of the frontier, rows that this rank asks each rank for, and is asked for."""
         args = (ws.args, *self._reported, self._hops[hop], self._next_tag())
         self.modules.route("report")((1,), (MAX_PEERS,), args)
-        return self.read_report(hop)
+        return self.read_report(hop, self._tag)
 
-    def read_report(self, hop: int) -> tuple[int, list[int], list[int]]:
-        """Wait for the report that was launched last."""
+    def read_report(self, hop: int, tag: int) -> tuple[int, list[int], list[int]]:
+        """Wait for a report, which has the tag."""
         view = self._report_view
-        self._poll(view, 0, self._tag)
+        self._poll(view, 0, tag)
         if view[2]:
             raise RuntimeError(f"collective sampling failed with status {view[2]} before hop {hop}")
         at = REPORT_SENT
@@ -426,26 +496,30 @@ class Core:
 
     def sizes(self, ws: Workspace, hop: int) -> Generator[Any, None, tuple[int, list[int], list[int]]]:
         """Buckets of a hop, and the exchange of their sizes; returns what :meth:`report` does."""
-        self.bucket(ws, hop, self.send_caps, reports=self.hosts_tell)
+        if hop:  # those of the first are in `head`
+            self.bucket(ws, hop, self.send_caps, reports=self.hosts_tell)
         if self.hosts_tell:
-            n, sent, _ = self.read_report(hop)
+            n, sent, _ = self.read_report(hop, _bucket_tag(ws, hop))
             told = Told(sent, self.others, [0] * self.parts)
             yield told
             got = told.heard
         else:
             yield Swap(self.state, self.arrived)
             n, sent, got = self.report(ws, hop)
-        self.moved.served[hop] = got
         return n, sent, got
 
     def request_ranges(
         self, sent: Sequence[int], got: Sequence[int]
     ) -> tuple[list[Any], list[Any], list[int]]:
         """Where requests are sent from, where they go, and where each rank's begin there; own ones stay."""
-        give = [(at, at + n) for at, n in zip(self.send_at, sent)]
+        give, take, begins, end = [], [], [], 0
+        for at, mine, theirs in zip(self.send_at, sent, got):
+            give.append((at, at + mine))
+            begins.append(end)
+            begin, end = end, end + theirs
+            take.append((begin, end))
         give[self.me] = (0, 0)
-        take, begins = _packed(got)
-        self.requests.room(take[-1][1])
+        self.requests.room(end)
         return give, take, begins
 
     def draw(
@@ -453,13 +527,17 @@ class Core:
         reply_at: Sequence[int], own_reply: int, *, seen: int = 0, pulled: Any = None,
     ) -> None:  # fmt: skip
         """Draw for all ranks into replies; ``rows`` and ``begins`` as in the kernel's ``Tasks``."""
-        stride, kmax = self.strides[hop], kmax_of(self.strides[hop])
-        if pulled and self.spec.weighted:
-            kmax = 0  # the warp counts which fetched weights are positive
-        tasks = self._pack_tasks(hop, rows, begins, replies, reply_at, own_reply, seen, pulled, stride)
-        warps = 8 if self.id_bytes == 4 else 4
-        kernel = self.modules.draw("draw", kmax, bool(pulled))
-        kernel(self._grid(max(rows), warps), (warps * 32,), (ws.args, tasks, self._hops[hop]))
+        stride = self.strides[hop]
+        self._pack_tasks(hop, rows, begins, replies, reply_at, own_reply, seen, pulled, stride)
+        warps, key = 8 if self.id_bytes == 4 else 4, ("draw", hop, bool(pulled))
+        launch = self._launches.get(key)
+        if launch is None:
+            # The warp counts which fetched weights are positive.
+            kmax = 0 if pulled and self.spec.weighted else kmax_of(stride)
+            kernel = self.modules.draw("draw", kmax, bool(pulled))
+            launch = Launch(kernel, warps * 32, ws.job, self._tasks.memory, self._hops[hop : hop + 1])
+            self._launches[key] = launch
+        launch(self._stream, *self._grid(max(rows), warps))
 
     def _pack_tasks(
         self, hop: int, rows: Sequence[int], begins: Sequence[int], replies: int, reply_at: Sequence[int],
@@ -485,14 +563,17 @@ class Core:
     ) -> None:  # fmt: skip
         """Merge the replies of all owners, or of one, for a frontier of up to ``rows`` vertices."""
         ragged = bool(offsets)
-        replies = self._replies.pack(
+        self._replies.pack(
             (self.places.ptr, self.back.ptr, offsets, heads, self.state.ptr, self.state_at(hop, 0),
              self.state_at(hop, 1), self.parts, only, self.spec.fanouts[hop], 0, self.strides[hop]), at, room,
         )  # fmt: skip
-        warps = 8 if self.id_bytes == 4 else 4
-        kernel = self.modules.merge("merge_ragged" if ragged else "merge", kmax_of(self.strides[hop]))
-        grid = (max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // warps))),)
-        kernel(grid, (warps * 32,), (ws.args, replies, self._hops[hop]))
+        warps, key = 8 if self.id_bytes == 4 else 4, ("merge", hop, ragged)
+        launch = self._launches.get(key)
+        if launch is None:
+            kernel = self.modules.merge("merge_ragged" if ragged else "merge", kmax_of(self.strides[hop]))
+            launch = Launch(kernel, warps * 32, ws.job, self._replies.memory, self._hops[hop : hop + 1])
+            self._launches[key] = launch
+        launch(self._stream, max(1, min(_BLOCKS_PER_SM * self.sms, -(-rows // warps))))
 
     def reply_size(self, hop: int, rows: int) -> int:
         return reply_bytes(rows, self.strides[hop], self.id_bytes, self.spec.weighted)
@@ -501,13 +582,22 @@ class Core:
         self, hop: int, sent: Sequence[int], got: Sequence[int]
     ) -> tuple[list[Any], list[Any], list[int], list[int]]:
         """Where replies are sent from and where they go, both in bytes, and where each rank's begin."""
-        bytes_out, bytes_in = ([self.reply_size(hop, n) for n in rows] for rows in (got, sent))
-        self.moved.replies_out[hop], self.moved.replies_in[hop] = bytes_out, bytes_in
-        (give, given_at), (take, taken_at) = _packed(bytes_out), _packed(bytes_in)
-        self.replies.room(give[-1][1])
-        self.back.room(take[-1][1])
+        give, given_at, give_end = self._reply_ranges(hop, got)
+        take, taken_at, take_end = self._reply_ranges(hop, sent)
+        self.replies.room(give_end)
+        self.back.room(take_end)
         take[self.me] = (0, 0)
         return give, take, given_at, taken_at
+
+    def _reply_ranges(self, hop: int, rows: Sequence[int]) -> tuple[list[Any], list[int], int]:
+        """``(begin, end)`` and begin of replies that lie one after another, and their end."""
+        ranges, begins, end = [], [], 0
+        stride, ids, weighted = self.strides[hop], self.id_bytes, self.spec.weighted
+        for n in rows:
+            begins.append(end)
+            begin, end = end, end + reply_bytes(n, stride, ids, weighted)
+            ranges.append((begin, end))
+        return ranges, begins, end
 
     # ---- csp --------------------------------------------------------------------------------------------------
 
@@ -515,7 +605,8 @@ class Core:
         """One hop with exact sizes."""
         n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
-        yield Swap(self.send, self.requests, give, take)
+        yield Swap(self.send, self.requests, give, take)  # what follows is prepared while ids are under way
+        self._served[hop] = got
         if not self.strides[hop]:
             yield from self._ragged_replies(ws, hop, n, sent, got, begins)
             return
@@ -596,14 +687,14 @@ class Core:
             yield from self.hop(ws, hop)
             return
         none = [0] * self.parts
-        self.bucket(ws, hop, self.send_caps, reports=True)
-        n, sent, _ = self.read_report(hop)
+        if hop:
+            self.bucket(ws, hop, self.send_caps, reports=True)
+        n, sent, _ = self.read_report(hop, _bucket_tag(ws, hop))
         if self.hosts_tell:
             yield Told(sent, (), none)
         served = [0] * self.parts
         bytes_in = [self.reply_size(hop, m) for m in sent]
         _, taken_at = _packed(bytes_in)
-        self.moved.replies_in[hop] = bytes_in
         self.back.room(sum(bytes_in))
         for step in range(self.parts):
             to, source = (self.me + step) % self.parts, (self.me - step) % self.parts
@@ -628,13 +719,12 @@ class Core:
             give = [(begin, begin + sent[to])] * self.parts
             yield Swap(self.send, self.requests, give, [(0, got)] * self.parts, pair)
             nbytes, mine = self.reply_size(hop, got), bytes_in[to]
-            self.moved.replies_out[hop, source] = nbytes
             self.replies.room(nbytes)
             self.draw(ws, hop, rows, none, self.replies.ptr, none, 0)
             take = [(taken_at[to], taken_at[to] + mine)] * self.parts
             yield Swap(self.replies, self.back, [(0, nbytes)] * self.parts, take, (source, to))
             self.merge(ws, hop, n, taken_at, sent, only=to)
-        self.moved.served[hop] = served
+        self._served[hop] = served
 
     # ---- pull -------------------------------------------------------------------------------------------------
 
@@ -645,6 +735,7 @@ class Core:
         n, sent, got = yield from self.sizes(ws, hop)
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)
+        self._served[hop] = got
         remote = list(sent)
         remote[self.me] = 0
         lengths_out, lengths = self._fresh(np.int32, sum(got)), self._fresh(np.int32, sum(remote))
@@ -718,6 +809,11 @@ class Core:
         self.moved.ragged[hop] = True
         self._kept += [apart, offsets]
         self._merge_ragged(ws, hop, n, at, sent, offsets, heads, neighbors, slots)
+
+
+def _bucket_tag(ws: Workspace, hop: int) -> int:
+    """Tag of the report of ``bucket``."""
+    return ws.last_base << 8 | (hop + 1)
 
 
 def _packed(counts: Sequence[int]) -> tuple[list[Any], list[int]]:

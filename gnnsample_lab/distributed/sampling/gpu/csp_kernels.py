@@ -1,7 +1,8 @@
-"""The arguments of the kernels of collective sampling, packed as ``csp_*.cu`` declare them, and their modules."""
+"""The kernels of collective sampling: their modules, arguments as ``csp_*.cu`` declare them, and launches."""
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -20,38 +21,68 @@ REPORT_WORDS = 8 + 2 * MAX_PEERS
 REPORT_SENT = 8
 FOLDER = "distributed/sampling/gpu/"
 _PEERS = struct.Struct(f"={MAX_PEERS}Q")
+_TABLES = [struct.Struct(f"={n}Q").pack_into for n in range(MAX_PEERS + 1)]
+"""Packs a table of so many entries."""
 
 
 class Argument:
     """One kernel argument: fields, then one or more tables with an entry for each peer.
 
     Attributes:
-        bytes: the argument, for a launch.
+        memory: its bytes, which a :class:`Launch` reads.
+        bytes: the same as an argument of CuPy's launches.
     """
 
     def __init__(self, fields: str, tables: int) -> None:
         self._fields = struct.Struct("=" + fields)
         self.size = self._fields.size + tables * _PEERS.size
-        self._memory, self.bytes = raw_argument(self.size)
+        self.memory, self.bytes = raw_argument(self.size)
+        self._view: Any = memoryview(self.memory)  # type: ignore[arg-type]
 
     def pack(self, fields: Sequence[int], *tables: Sequence[int]) -> Any:
         """Fill the argument and return it; entries of peers that do not exist keep what they had."""
-        self._fields.pack_into(self._memory, 0, *fields)
+        view = self._view
+        self._fields.pack_into(view, 0, *fields)
         at = self._fields.size
         for table in tables:
-            struct.pack_into(f"={len(table)}Q", self._memory, at, *table)
+            _TABLES[len(table)](view, at, *table)
             at += _PEERS.size
         return self.bytes
+
+
+class Launch:
+    """A kernel with the memory of its arguments: one call of the driver. CuPy would examine each argument anew.
+
+    Args:
+        kernel: of :class:`Modules`.
+        threads: of a block.
+        args: the memory of each argument in order, NumPy arrays, whose bytes each launch reads.
+    """
+
+    def __init__(self, kernel: Any, threads: int, *args: np.ndarray) -> None:
+        from cupy_backends.cuda.api import driver
+
+        self._launch, self._kept = driver.launchKernel, (kernel, args)
+        self._function, self._threads = int(kernel.ptr), threads
+        self._addresses = (ctypes.c_void_p * len(args))(*(array.ctypes.data for array in args))
+        self._where = ctypes.addressof(self._addresses)
+
+    def __call__(self, stream: int, blocks: int, rows: int = 1) -> None:
+        """Launch on the stream at an address; the arguments may change as soon as this returns."""
+        self._launch(
+            self._function, blocks, rows, 1, self._threads, 1, 1, 0, stream, self._where, 0,
+        )  # fmt: skip
 
 
 ROUTE, TASKS, RAGGED, REPLIES = ("5Q2i", 2), ("5Qq5Q2iQ", 3), ("9Q2i", 0), ("7Q4iQ", 2)
 """Fields and tables of the structures ``Route``, ``Tasks``, ``Ragged`` and ``Replies``."""
 
 
-def reply_bytes(rows: int, stride: int, id_bytes: int, weighted: bool) -> int:
-    """Bytes of a reply for ``rows`` rows: heads, neighbours, and slots of weighted rules; see ``csp.cuh``."""
-    if not rows:
-        return 0
+def reply_bytes(rows: Any, stride: Any, id_bytes: int, weighted: bool) -> Any:
+    """Bytes of a reply for ``rows`` rows: heads, neighbours, and slots of weighted rules; see ``csp.cuh``.
+
+    ``rows`` and ``stride`` may be arrays.
+    """
     return (rows + 3) // 4 * 16 + (rows * stride * (id_bytes + 4 * weighted) + 15) // 16 * 16
 
 

@@ -48,10 +48,11 @@ __device__ __forceinline__ void write_report(const Plan& p, const u64* sent, con
 #define BUCKET_ITEMS 4
 #define NOBODY 0xFFFFFFFFu
 
-// done: counts blocks, 0 at first. out: where the last block reports, or null.
+// done: counts blocks, 0 at first. out: where the last block reports, or null; the tag of its report is positive, and
+// no mini-batch before had it. So the arguments are the same for all mini-batches.
 extern "C" __global__ void __launch_bounds__(CSP_THREADS) bucket(const __grid_constant__ Plan p,
                                                                  const __grid_constant__ Route r, int hop, u64* done,
-                                                                 i64* out, i64 tag) {
+                                                                 i64* out) {
     __shared__ bool is_last;
     __shared__ i64 bounds[MAX_PEERS + 1];
     __shared__ u32 found[MAX_PEERS];
@@ -114,10 +115,10 @@ extern "C" __global__ void __launch_bounds__(CSP_THREADS) bucket(const __grid_co
     __syncthreads();
     if (!is_last) return;
     __threadfence();
-    write_report(p, r.counts, nullptr, out, r.parts, hop, tag);
+    write_report(p, r.counts, nullptr, out, r.parts, hop, (i64)p.batches[0].base << 8 | (hop + 1));
 }
 
-// out: pinned host memory, which the host polls; see write_report. One block.
+// out: pinned host memory, which the host polls; see write_report. tag: negative, and new. One block.
 extern "C" __global__ void __launch_bounds__(MAX_PEERS) report(const __grid_constant__ Plan p, const u64* sent,
                                                                const u64* received, i64* out, int parts, int hop,
                                                                i64 tag) {

@@ -21,11 +21,14 @@ from gnnsample_lab.device import pinned, runtime, streams
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.lists import ListsGraph, Place
+from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 
 from ...peer_memory import PeerMemory
-from ..engines import Setup, hot_lists
+from ..engines import Setup
 from ..sectors import count_reads
+from ..visits import hot_lists
+from .csp_kernels import pinned_words
 from .lists import (
     Copies,
     copy_lists,
@@ -60,6 +63,7 @@ class DirectEngine:
         with streams.call(), runtime.lock:
             self.graph = self._in_host_memory() if self.method == "uva" else self._in_peer_memory()
             self.gpu: GpuEngine | None = lists_engine(self.graph, setup.spec, setup.scratch_bytes)
+        self._staged = _Staged()
 
     # ---- where lists are ----------------------------------------------------------------------------------------
 
@@ -87,13 +91,25 @@ class DirectEngine:
             )
             self.topology_bytes["owners"] = int(graph.keep[-1].nbytes)
             return graph
-        table = self.layout.records
-        hot = hot_lists(self.setup)
+        table, available = self.layout.records, self._available()
+
+        def graph_with(copies: Copies | None) -> ListsGraph:
+            return graph_by_local_records(
+                self.partition, table, places, self.id_dtype, available, copies, keep=(memory,)
+            )
+
+        drawing: list[GpuEngine] = []
+
+        def draw(seeds: np.ndarray, batch_id: int) -> MiniBatch:
+            if not drawing:
+                drawing.append(lists_engine(graph_with(None), self.spec, self.setup.scratch_bytes))
+            return drawing[0].sample_many([seeds], batch_id)[0]
+
+        hot = hot_lists(self.setup, draw)
+        drawing.clear()
         self.copies = copy_lists(hot, places, self.partition.owner, table[:, 0], self.id_dtype, weighted)
         memory.barrier()  # copies are made; what follows reads no more than draws do
-        graph = graph_by_local_records(
-            self.partition, table, places, self.id_dtype, self._available(), self.copies, keep=(memory,)
-        )
+        graph = graph_with(self.copies)
         self.topology_bytes["copies"] = self.copies.nbytes
         self.topology_bytes["records"] = _record_bytes(graph)
         return graph
@@ -145,6 +161,7 @@ class DirectEngine:
         if not seeds:
             return []
         with streams.call(), runtime.lock:
+            seeds = self._staged.put(seeds)
             if all(array.size for array in seeds):
                 batches = self.gpu.sample_many(seeds, first_batch_id)
             else:
@@ -196,6 +213,39 @@ class DirectEngine:
                     traffic, self.exchange.members[p], self.method, self.spec, hop, id_bytes, begins, degrees,
                     picks.counts[chosen], slots,
                 )  # fmt: skip
+
+
+class _Staged:
+    """Seeds of the host on the GPU: all of a call by one asynchronous copy from page-locked memory.
+
+    The memory serves call after call: a call ends when the host knows the sizes of its mini-batches, and by then their
+    seeds were read.
+    """
+
+    def __init__(self) -> None:
+        self._room = 0
+
+    def put(self, seeds: list[Any]) -> list[Any]:
+        """The same seeds as CuPy arrays, in stream order; those that are CuPy arrays already as they are."""
+        import cupy
+
+        total = sum(array.size for array in seeds if isinstance(array, np.ndarray))
+        if not total:
+            return seeds
+        if self._room < total:
+            self._room = power_of_two(total, 1024)
+            self._memory, self._words = pinned_words(self._room)
+            self._array = cupy.empty(self._room, np.int64)
+        at, placed = 0, []
+        for array in seeds:
+            if isinstance(array, np.ndarray):
+                end = at + array.size
+                self._words[at:end] = array
+                array = cupy.ndarray((array.size,), np.int64, self._array.data + 8 * at)
+                at = end
+            placed.append(array)
+        self._array.data.copy_from_host_async(self._memory.ptr, 8 * total)
+        return placed
 
 
 def lists_engine(graph: ListsGraph, spec: SampleSpec, scratch_bytes: int | None = None) -> GpuEngine:
