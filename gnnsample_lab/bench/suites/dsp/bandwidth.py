@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +14,8 @@ import numpy as np
 
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
-from gnnsample_lab.bench.suites import rank_features
 
-from . import crew
+from . import crew, features
 
 SECTOR_FLOATS = 8
 """A row of 32 bytes."""
@@ -32,7 +32,8 @@ LINKS = {
 
 def bandwidth(session: Session) -> dict[str, Any]:
     """The suite's function."""
-    rows = [{"link": "host", "gpus": 0, "gbps": host_gbps(1 << 22 if not crew.on_gpu() else 1 << 28)}]
+    nbytes = 1 << (28 if crew.on_gpu() else 22)
+    rows: list[dict[str, Any]] = [{"link": "host", "gpus": 0, "gbps": host_gbps(nbytes)}]
     pool, checked = crew.ranks(session), 0
     for world in crew.worlds():
         by_rank = pool.run(links, world=world)
@@ -80,7 +81,7 @@ def links(rank: Any) -> list[dict[str, Any]]:
     found = []
     if rank.world_size > 1:
         link = "mapped" if rank.device == "cpu" else "nvlink"
-        found.append({"link": link, "gbps": rank_features._peer_copy(rank)["gbps"]})
+        found.append({"link": link, "gbps": features._peer_copy(rank)["gbps"]})
     if rank.device == "cpu":
         return found
     import cupy
@@ -110,12 +111,8 @@ def links(rank: Any) -> list[dict[str, Any]]:
     for link, ratio in (("uva", 0.0), ("gpu-random", 1.0)):
         cache = FeatureCache(table, ratio=ratio, device="cuda", transfer="uva")
         marks, out = cache.mark(ids), cupy.empty((reads, SECTOR_FLOATS), np.float32)
-        at_once(
-            link,
-            lambda c=cache, m=marks, o=out: c.extract(ids, m, o),
-            reads * 4 * SECTOR_FLOATS,
-            megareads=reads,
-        )
+        moved = reads * 4 * SECTOR_FLOATS
+        at_once(link, partial(cache.extract, ids, marks, out), moved, megareads=reads)
         if not bool((out == float(table[0, 0])).all()):
             raise VerificationError(f"{link}: rows read differ from their source")
         del cache

@@ -14,6 +14,8 @@ import numpy as np
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
 
+from . import on_ranks
+
 FANOUTS = (15, 10, 5)
 """DSP's, section 7.1; ``FANOUTS[0]`` next to the seeds."""
 BATCH = 1024
@@ -26,16 +28,12 @@ FULL_S, QUICK_S = 0.6, 0.3
 
 
 def on_gpu() -> bool:
-    return common.device() == "cuda"
+    return on_ranks.device_of_ranks() == "cuda"
 
 
 def gpus() -> int:
     """GPUs of this machine; 0 where suites run on the CPU."""
-    if not on_gpu():
-        return 0
-    import cupy
-
-    return int(cupy.cuda.runtime.getDeviceCount())
+    return on_ranks.num_gpus() if on_gpu() else 0
 
 
 def most_ranks() -> int:
@@ -250,8 +248,4 @@ def event_us(rank: Any, work: Callable[[], Any], repeats: int = 7) -> float:
 
 def on_device(rank: Any, arrays: Iterable[np.ndarray]) -> list[Any]:
     """Copies on the rank's GPU; the arrays themselves on a CPU."""
-    if rank.device == "cpu":
-        return list(arrays)
-    import cupy
-
-    return [cupy.asarray(array) for array in arrays]
+    return [on_ranks.on_device(rank, array) for array in arrays]

@@ -6,6 +6,7 @@ both are measured. Beside that stands what the bytes alone say (:func:`lab.distr
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def memory(session: Session) -> dict[str, Any]:
                 "spilled": split.spilled, "rows": int(split.rows.max()),
                 "copy_bytes": max(0, split.topology_bytes - task["part_bytes"]) if not len(split.spilled) else 0,
             }  # fmt: skip
-            results, problem = crew.attempt(lambda t=task | more: pool.run(measured, t, world=world))
+            results, problem = crew.attempt(partial(pool.run, measured, task | more, world=world))
             if problem:
                 row["error"] = problem
             else:

@@ -7,6 +7,7 @@ memory as Quiver's do; on two GPUs a kernel copies its peer's memory over NVLink
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -89,7 +90,7 @@ def _sampling(session: Session, name: str, blocks: tuple[int, ...]) -> Iterator[
     if found.indices.dtype.itemsize != 4:
         raise Unavailable("blocks have 256 threads for ids of 4 bytes alone")
     indptr, indices = to_host(found.indptr), to_host(found.indices)
-    cut = SimpleNamespace(owner=np.zeros(found.num_nodes, np.int8), num_nodes=found.num_nodes,
+    cut: Any = SimpleNamespace(owner=np.zeros(found.num_nodes, np.int8), num_nodes=found.num_nodes,
                           traffic=np.array([[found.num_edges]]))  # fmt: skip
     records = np.stack([indptr[:-1], np.diff(indptr)], 1)
     held = pinned.locked(indices)
@@ -113,7 +114,11 @@ def _sampling(session: Session, name: str, blocks: tuple[int, ...]) -> Iterator[
             if sums != wanted:
                 raise VerificationError(f"{n} blocks, {memory}: another sample than with {blocks[0]} blocks")
             engines[n] = engine
-        yield _curve("sampling", memory, blocks, lambda n, e=engines: lambda: running.drawn(e[n], seeds, 1))
+        yield _curve("sampling", memory, blocks, partial(_drawing, engines, seeds))
+
+
+def _drawing(engines: dict[int, Any], seeds: Any, blocks: int) -> Callable[[], Any]:
+    return partial(running.drawn, engines[blocks], seeds, 1)
 
 
 def _loading(blocks: tuple[int, ...]) -> Iterator[Curve]:
@@ -167,7 +172,7 @@ def copied(rank: Any, blocks: tuple[int, ...]) -> list[float]:
         target[...] = 0
         rank.barrier()
         args = (np.uint64(peers.pointers[peer]), np.uint64(_COPY_BYTES // 16), target)
-        times.append(crew.event_us(rank, lambda n=n, a=args: kernel((n,), (THREADS_OF_A_BLOCK,), a), 5))
+        times.append(crew.event_us(rank, partial(kernel, (n,), (THREADS_OF_A_BLOCK,), args), 5))
         if not bool((target == peer + 1).all()):
             raise VerificationError(
                 f"{n} blocks: the copy of a peer's memory is not what the peer has written"
