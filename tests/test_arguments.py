@@ -1212,6 +1212,27 @@ TABLE |= {
             "costs": COSTS,
         },
     ),
+    "schedule.best_split": Entry(
+        lambda: S.best_split,
+        lambda: {"times": stages(), "gpus": 2},
+        {
+            "times": TIMES, "gpus": integer(2, 4096), "samplers": GPUS[1:], "switching": flag(),
+            "staleness": STALENESS, "costs": COSTS,
+        },
+    ),
+    "schedule.break_even": Entry(
+        lambda: S.break_even,
+        lambda: {"times": stages(), "gpus": 2},
+        {"times": TIMES, "gpus": integer(2, 4096), "staleness": STALENESS, "costs": COSTS},
+    ),
+    "schedule.designs": Entry(
+        lambda: S.designs,
+        lambda: {"times": stages(), "shared": stages(), "gpus": [2]},
+        {
+            "times": TIMES, "shared": TIMES, "gpus": [*GPUS, [1]], "executor": choice(), "staleness": STALENESS,
+            "costs": COSTS, "shared_costs": COSTS,
+        },
+    ),
     "schedule.trainer_time": Entry(
         lambda: S.trainer_time,
         lambda: {"extract_s": 0.1, "train_s": 0.2},

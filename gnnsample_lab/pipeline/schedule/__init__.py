@@ -9,6 +9,7 @@ What it returns is modelled and labelled so. ``allocation`` has the arithmetic t
 from __future__ import annotations
 
 from .allocation import num_samplers, profit, should_switch, trainer_time
+from .designs import best_split, break_even, designs
 from .published import against_gnnlab, gnnlab_times
 from .records import fit_host_share, model_error, recorded_runs, run_of, times_of
 from .simulate import simulate
@@ -19,6 +20,9 @@ __all__ = [
     "Costs",
     "against_gnnlab",
     "allocation_sweep",
+    "best_split",
+    "break_even",
+    "designs",
     "fit_host_share",
     "gnnlab_times",
     "model_error",

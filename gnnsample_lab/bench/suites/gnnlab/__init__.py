@@ -1,12 +1,47 @@
-"""GNNLab's evaluation of caching: similarity of epochs, hit rates, extraction."""
+"""GNNLab's evaluation: caching (similarity of epochs, hit rates, extraction), and training on several GPUs."""
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite
+from collections.abc import Callable
+from typing import Any
+
+from gnnsample_lab.bench.suite import Record, Row, Suite, usual_notes
 
 from . import papers, targets
 
 _part = papers.PAPER.part
+
+
+def _ms(field: str) -> Callable[[Row], Any]:
+    """Seconds of a row as milliseconds: epochs of graphs that are scaled down are short."""
+    return lambda row: None if row.get(field) is None else 1e3 * row[field]
+
+
+_EPOCH: dict[str, str | Callable[[Row], Any]] = {
+    "epoch ms": _ms("epoch_s"), "by": "origin", "model ms": _ms("model_s"), "error %": "error_percent",
+}  # fmt: skip
+"""Of a row that is measured, or modelled: the epoch, and the model's version of a measured one."""
+_STAGES = {"sample ms": _ms("sample_s"), "extract ms": _ms("extract_s"), "train ms": _ms("train_s")}
+
+
+def _switching(row: Row) -> str | None:
+    return None if row.get("switching") is None else "yes" if row["switching"] else "no"
+
+
+def _notes(record: Record) -> list[str]:
+    """As :func:`usual_notes`, with mini-batches that are not scaled as the graph is."""
+    found = [note for note in usual_notes(record) if not note.startswith("x SCALE")]
+    if any("@" in str(row.get("graph")) for row in record["rows"]):
+        steps = record["settings"]["steps"]
+        found.insert(
+            0, f"x SCALE: of vertices and edges; an epoch has {steps} mini-batches whatever the scale."
+        )
+    if record["settings"]["device"] != "cuda":
+        found.insert(
+            0, "CPU: no NVLink. Ranks are processes that share the cores; times say nothing of GPUs."
+        )
+    return found
+
 
 SUITES = (
     Suite(
@@ -86,5 +121,135 @@ SUITES = (
                 "paper s (table 5)": "extract_s", "paper cache %": "cache_percent", "paper hit %": "hit_percent",
             },
         ),
+    ),
+    Suite(
+        "gnnlab-table1", "suites.gnnlab.breakdown.table1",
+        "an epoch by stage and optimisation: GPU sampling, GPU caching, both under one budget; one GPU",
+        rests_on=("hit rate",), columns={
+            "system": "system", **_STAGES, "total ms": _ms("total_s"), "x DGL": "speedup",
+            "cached %": "cache_percent", "hit %": "hit_percent",
+        },
+        paper=_part(
+            "table 1", papers.TABLE1, ("graph", "system"),
+            {
+                "paper sample s": "sample_s", "paper extract s": "extract_s", "paper train s": "train_s",
+                "paper total s": "total_s", "paper x DGL": "speedup",
+            },
+        ),
+        needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-fig3", "suites.gnnlab.breakdown.figure3",
+        "what each stage holds on the GPU, and how alike it is from one epoch to the next",
+        rests_on=("similarity",), columns={
+            "stage": "stage", "GB": "gb", "% of all": "percent", "shared by epochs": "shared",
+            "similarity of epochs %": "similarity_percent",
+        },
+        paper=_part("figure 3", papers.FIGURE3, ("graph", "stage"), {"paper GB (full size)": "gb"}), needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-table4", "suites.gnnlab.epochs.table4",
+        "an epoch by model, graph (scaled down), system and GPUs; eight GPUs modelled",
+        rests_on=("hit rate",), columns={
+            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", **_EPOCH, "x DGL": "speedup",
+        },
+        paper=_part(
+            "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),
+            {"paper s (full size)": "epoch_s", "paper split": "split", "paper x DGL": "speedup"},
+        ),
+        needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-table5", "suites.gnnlab.epochs.table5",
+        "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of GPU memory",
+        rests_on=("hit rate",), columns={
+            "model": "model", "system": "system", "split": "split", "budget GB": "budget_gb", **_STAGES,
+            "copy ms": _ms("copy_s"), "cached %": "cache_percent", "hit %": "hit_percent", **_EPOCH,
+        },
+        paper=_part(
+            "table 5", papers.TABLE5, ("graph", "model", "system"),
+            {
+                "paper sample s": "sample_s", "paper extract s": "extract_s", "paper train s": "train_s",
+                "paper cached %": "cache_percent", "paper hit %": "hit_percent",
+            },
+        ),
+        needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-table6", "suites.gnnlab.preprocessing.table6",
+        "preprocessing: disk to host, host to GPU, cache, pre-sampling; METIS by itself",
+        columns={
+            "cached %": "cache_percent", "disk to host ms": _ms("disk_s"), "topology to GPU ms": _ms("topology_s"),
+            "cache ms": _ms("cache_s"), "pre-sampling ms": _ms("presample_s"), "epoch ms": _ms("epoch_s"),
+            "METIS s": "metis_s",
+        },
+        paper=_part(
+            "table 6", papers.TABLE6, ("graph",),
+            {
+                "paper disk s": "disk_s", "paper topology s": "topology_s", "paper cache s": "cache_s",
+                "paper pre-sampling s": "presample_s",
+            },
+        ),
+        needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-fig13", "suites.gnnlab.epochs.figure13", "an epoch of the factored design by caching policy",
+        rests_on=("hit rate",), columns={
+            "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **_EPOCH, "hit %": "hit_percent",
+            "less than degree": "less_than_degree", "less than random": "less_than_random",
+        },
+        paper=_part("figure 13"), needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-fig14", "suites.gnnlab.scaling.figure14",
+        "an epoch against the number of GPUs, by system and number of samplers",
+        rests_on=("hit rate",), columns={"series": "series", "GPUs": "gpus", "split": "split", **_EPOCH},
+        paper=_part("figure 14"), needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-fig15", "suites.gnnlab.scaling.figure15", "m samplers and n trainers: stages and epoch",
+        rests_on=("hit rate",), columns={
+            "split": "split", "sample ms a sampler": _ms("sample_s"), "extract ms a trainer": _ms("extract_s"),
+            "train ms a trainer": _ms("train_s"), **_EPOCH, "chosen by": "chosen",
+        },
+        paper=_part("figure 15", papers.FIGURE15, ("graph", "split"), {"paper s (full size)": "epoch_s"}),
+        needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-fig16", "suites.gnnlab.convergence.figure16",
+        "accuracy over epochs and over time: the factored design against time sharing",
+        columns={
+            "model": "model", "system": "system", "GPUs": "gpus", "trainers": "trainers",
+            "updates an epoch": "updates", "epoch ms": _ms("epoch_s"), "accuracy": "best_accuracy", "target": "target",
+            "epochs to it": "epochs_to_target", "updates to it": "updates_to_target", "seconds to it": "s_to_target",
+            "x DGL to it": "speedup",
+        },
+        paper=_part(
+            "figure 16", papers.FIGURE16, ("system",),
+            {"paper epochs (8 GPUs)": "epochs_to_target", "paper updates": "updates_to_target"},
+        ),
+        needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-fig17", "suites.gnnlab.switching.figure17",
+        "dynamic switching against none, and the factored design on one GPU",
+        rests_on=("hit rate",), columns={
+            "part": "part", "model": "model", "system": "system", "GPUs": "gpus", "split": "split",
+            "switching": _switching, "switched": "switched", **_EPOCH, "gain": "gain", "x DGL": "speedup",
+            "x T_SOTA": "over_tsota",
+        },
+        paper=_part("figure 17"), needs_gpu=False, notes=_notes,
+    ),
+    Suite(
+        "gnnlab-designs", "suites.gnnlab.scaling.which_design",
+        "where the factored design beats time sharing: the model's claim, and whether runs agree",
+        rests_on=("hit rate",), columns={
+            "part": "part", "model": "model", "GPUs": "gpus", "samplers": "samplers", "K": "k",
+            "extract / train, shared": "extract_over_train", "factored wins above": "break_even",
+            "model: factored ms": _ms("factored_s"), "model: shared ms": _ms("timeshared_s"),
+            "model favours": "favours", "ran: factored ms": _ms("ran_factored_s"),
+            "ran: shared ms": _ms("ran_timeshared_s"), "agrees": "agrees",
+        },
+        needs_gpu=False, notes=_notes,
     ),
 )  # fmt: skip

@@ -1,0 +1,68 @@
+"""Epochs by system, stage and caching policy: GNNLab's tables 4 and 5 and figure 13."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnnsample_lab.bench.session import Session
+
+from . import runs
+from .runs import GPUS, SYSTEMS, Task
+
+POLICIES = ("random", "degree", "presample")
+
+
+def table4(session: Session) -> dict[str, Any]:
+    """Epoch time by model and system: on the GPUs that there are measured, on the paper's eight modelled."""
+    runs.verify(session)
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
+    for name in names:
+        for model in runs.models(session, name):
+            for system in SYSTEMS:
+                if (model, system) == ("pinsage", "pyg-cpu"):
+                    continue  # as in the paper, which has no such run
+                counts = (1,) if system == "pyg-cpu" else (*runs.available(session), GPUS)
+                rows += [runs.row(session, Task(name, model, system, gpus)) for gpus in dict.fromkeys(counts)]
+    runs.against(rows)
+    return runs.record(session, names, rows, budgets=_budgets(session, rows))
+
+
+def table5(session: Session) -> dict[str, Any]:
+    """Stages of an epoch on two GPUs, with cache ratio and hit rate, under one budget of device memory."""
+    runs.verify(session)
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
+    gpus = min(2, max(runs.available(session)))
+    for name in names:
+        for model in runs.models(session, name):
+            budget = runs.budget_gb(session, name, model)
+            for system in SYSTEMS[1:]:
+                rows.append({**runs.row(session, Task(name, model, system, gpus)), "budget_gb": budget})
+    return runs.record(session, names, rows)
+
+
+def figure13(session: Session) -> dict[str, Any]:
+    """Epochs of the factored design by caching policy: two GPUs, and modelled on eight."""
+    runs.verify(session)
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
+    for name in names:
+        for model in runs.models(session, name)[:1]:
+            for gpus in dict.fromkeys((*runs.available(session)[1:2], GPUS)):
+                found = [
+                    runs.row(
+                        session,
+                        Task(name, model, "gnnlab", gpus, policy=None if policy == "presample" else policy),
+                    )
+                    for policy in POLICIES
+                ]
+                times = {row["policy"]: row["epoch_s"] for row in found}
+                for row in found:
+                    row["less_than_degree"] = 1 - row["epoch_s"] / times["degree"]
+                    row["less_than_random"] = 1 - row["epoch_s"] / times["random"]
+                rows += found
+    return runs.record(session, names, rows)
+
+
+def _budgets(session: Session, rows: list[dict[str, Any]]) -> dict[str, float]:
+    """10^9 bytes for topology and cache by graph and model."""
+    pairs = dict.fromkeys((row["graph"], row["model"]) for row in rows)
+    return {f"{name}, {model}": runs.budget_gb(session, name, model) for name, model in pairs}

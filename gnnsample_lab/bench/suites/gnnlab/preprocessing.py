@@ -1,0 +1,121 @@
+"""What happens before the first epoch: GNNLab's table 6, and how long METIS would take."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.device.arrays import array_module
+from gnnsample_lab.features.caching.cache import FeatureCache
+from gnnsample_lab.features.ranking.hotness import hotness
+from gnnsample_lab.systems.features import host_features, topology_bytes
+from gnnsample_lab.systems.table import find
+from gnnsample_lab.systems.train import make_sampler
+
+from . import runs
+from .extraction import MODELS
+from .runs import Task
+
+DISK_BYTES = 512 << 20
+"""Read from the disk at most; what is larger is counted at the same rate."""
+METIS_EDGES = 12_000_000
+"""METIS partitions a few million edges a second: of larger graphs it would take longer than all the rest."""
+MODEL = "gcn"
+_CHUNK = 16 << 20
+
+
+def table6(session: Session) -> dict[str, Any]:
+    """Seconds from the disk to a filled cache, and of METIS in a column of its own."""
+    runs.verify(session)
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
+    small = () if session.chosen or common.device() == "cpu" else ("arxiv-like",)
+    for name in (*names, *small):  # the small one is for METIS
+        found, size = runs.loaded(session, name), runs.batch_size(session, name)
+        _, ratio = runs.ratios(session, name, MODEL)
+        gbps = disk_gbps(found)
+        topology, num_bytes = topology_bytes(found), topology_bytes(found) + int(found.feat.nbytes)
+        placed = runs.placed(session, name)
+        sampler = make_sampler(placed, MODEL, find("gnnlab"), MODELS[MODEL][1], common.device(), 0, False)
+        seeds, table = common.train_seeds(found), host_features(placed)
+
+        def presample(sampler: Any = sampler, seeds: Any = seeds, size: int = size) -> Any:
+            return hotness(sampler.graph, "presample", sampler=sampler, seeds=seeds, batch_size=size)
+
+        order = presample()
+
+        def fill(table: Any = table, order: Any = order, ratio: float = ratio) -> Any:
+            return FeatureCache(table, order, ratio=ratio, device=common.device(), transfer="uva")
+
+        row = {
+            "graph": name, "model": MODEL, "batch_size": size, "cache_percent": 100 * ratio,
+            "disk_gbps": gbps, "disk_s": None if gbps is None else num_bytes / gbps / 1e9,
+            "topology_gb": topology / 1e9, "features_gb": found.feat.nbytes / 1e9,
+            "topology_s": _placing_s(found), "presample_s": timing.pass_us(presample, 2) / 1e6,
+            "cache_s": timing.pass_us(fill, 1) / 1e6, "metis_s": metis_s(session, name),
+            "epoch_s": runs.measured(session, Task(name, MODEL, "gnnlab")).row["epoch_s"],
+        }  # fmt: skip
+        row["presample_over_epoch"] = row["presample_s"] / row["epoch_s"]
+        rows.append(row)
+        session.say(f"{name}: pre-sampling {row['presample_s']:.3f} s, cache {row['cache_s']:.3f} s")
+    return runs.record(
+        session, [*names, *small], rows, [
+            f"METIS: two parts, graphs of at most {METIS_EDGES / 1e6:.0f} million edges.",
+            "Disk: cold, as far as the system lets go of pages; at the rate of "
+            f"{DISK_BYTES >> 20} MB where there is more.",
+        ],
+        topology_s="copy of the topology to the GPU", cache_s="a second cache: the table is page-locked already",
+        presample_s="one epoch of sampling, PreSC#1, ranking included", epoch_s="the factored design on one GPU",
+    )  # fmt: skip
+
+
+def disk_gbps(graph: Any) -> float | None:
+    """10^9 bytes a second of reading the graph's files from the disk, from a copy that nothing maps."""
+    name = getattr(graph.feat, "filename", None)
+    if name is None or not hasattr(os, "posix_fadvise"):
+        return None
+    with tempfile.TemporaryDirectory(prefix="lab-disk-", dir=Path(name).parent.parent) as folder:
+        copy, copied = Path(folder) / "copy", 0
+        with Path(name).open("rb") as source, copy.open("wb") as target:
+            while copied < DISK_BYTES and (chunk := source.read(_CHUNK)):
+                copied += target.write(chunk)
+            target.flush()
+            os.fsync(target.fileno())
+            os.posix_fadvise(target.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        into = memoryview(bytearray(_CHUNK))
+        with copy.open("rb", buffering=0) as source:
+            began = time.perf_counter()
+            while source.readinto(into):
+                pass
+            return copied / (time.perf_counter() - began) / 1e9
+
+
+def _placing_s(found: Any) -> float | None:
+    """Seconds to copy the topology to the GPU, from pages that were read; None without one."""
+    if common.device() == "cpu":
+        return None
+    host = [np.array(array) for array in (found.indptr, found.indices)]
+    import cupy
+
+    assert array_module(host[0]) is np
+    return timing.pass_us(lambda: [cupy.asarray(array) for array in host], 2) / 1e6
+
+
+def metis_s(session: Session, name: str) -> float | None:
+    """Seconds of cutting the graph into two parts, computed anew; None for large graphs and without METIS."""
+    from gnnsample_lab.distributed import partition
+
+    found = runs.loaded(session, name)
+    if found.num_edges > METIS_EDGES:
+        return None
+    try:
+        return float(partition(found, 2, "metis", use_cache=False).seconds)
+    except (ImportError, ValueError) as error:  # no METIS here, or parts that are not even
+        session.say(f"{name}, METIS: {error}")
+        return None

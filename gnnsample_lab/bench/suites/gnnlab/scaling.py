@@ -1,0 +1,117 @@
+"""Samplers and trainers over numbers of GPUs, and which design wins where: GNNLab's figures 14 and 15."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.pipeline.schedule.allocation import trainer_time
+from gnnsample_lab.pipeline.schedule.designs import break_even, designs
+from gnnsample_lab.pipeline.schedule.sweeps import splits
+from gnnsample_lab.pipeline.schedule.times import stage_times
+
+from . import runs
+from .runs import GPUS, Task
+
+SAMPLERS = (1, 2, 3)
+RATIOS = (0.5, 1.0, 2.0, 4.0, 10.0)
+"""K: training over sampling, for the map of both designs."""
+
+
+def figure14(session: Session) -> dict[str, Any]:
+    """Epoch time against the number of GPUs: time-shared systems, and 1, 2 and 3 samplers with the rest training."""
+    runs.verify(session)
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
+    for name in names:
+        for system in ("dgl", "tsota"):
+            rows += [runs.row(session, Task(name, "gcn", system, gpus)) for gpus in range(1, GPUS + 1)]
+        for samplers in SAMPLERS:
+            rows += [
+                runs.row(session, Task(name, "gcn", "gnnlab", gpus, samplers))
+                for gpus in range(samplers + 1, GPUS + 1)
+            ]
+    for row in rows:
+        row["series"] = row["system"] if row["system"] != "gnnlab" else f"gnnlab, {row['samplers']}S"
+    return runs.record(session, names, rows)
+
+
+def figure15(session: Session) -> dict[str, Any]:
+    """m samplers and n trainers, up to eight GPUs: busy seconds a GPU by stage, the epoch, what the rule chooses."""
+    runs.verify(session)
+    name = runs.graphs(session)[0]
+    times, costs = runs.stage_inputs(session, Task(name, "gcn", "gnnlab", GPUS))
+    rows = []
+    for made in splits(times, gpus=GPUS, samplers=SAMPLERS, costs=costs).rows:
+        gpus = made["samplers"] + made["trainers"]
+        row: dict[str, Any] = {
+            "graph": name, "model": "gcn", "gpus": gpus, "split": runs.split(made["samplers"], gpus), **made,
+            "origin": "modelled", "chosen": "rule" if made["chosen"] else "",
+        }  # fmt: skip
+        if gpus in runs.available(session):
+            found = runs.row(session, Task(name, "gcn", "gnnlab", gpus, made["samplers"]))
+            stages = {
+                "sample_s": found["sample_s"] / made["samplers"],
+                "extract_s": found["extract_s"] / made["trainers"],
+                "train_s": found["train_s"] / made["trainers"],
+            }
+            taken = ("origin", "epoch_s", "model_s", "error_percent")
+            row |= stages | {key: found[key] for key in taken}
+        rows.append(row)
+    k = trainer_time(times.mean("extract"), times.mean("train")) / times.mean("sample")
+    return runs.record(
+        session, [name], rows, [f"K = T_t / T_s = {k:.1f} here (paper, GCN on papers100M: 4.0)."]
+    )
+
+
+def which_design(session: Session) -> dict[str, Any]:
+    """Where the factored design beats time sharing: what the model says of stage times, and whether runs agree."""
+    runs.verify(session)
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
+    for name in names:
+        for model in runs.models(session, name):
+            for gpus in range(2, GPUS + 1):
+                times, costs = runs.stage_inputs(session, Task(name, model, "gnnlab", gpus))
+                shared, around = runs.stage_inputs(session, Task(name, model, "tsota", gpus))
+                (made,) = designs(times, shared, gpus=[gpus], costs=costs, shared_costs=around).rows
+                train_s = times.mean("train")
+                row = {
+                    "part": "graphs", "graph": name, "model": model, "k": train_s / times.mean("sample"),
+                    "extract_over_train": made["extract_s"] / train_s,
+                    "break_even": made["break_even_s"] / train_s, "origin": "modelled", **made,
+                }  # fmt: skip
+                if made["gpus"] in runs.available(session):
+                    row |= _ran(session, Task(name, model, "gnnlab", made["gpus"], made["samplers"]))
+                    row["agrees"] = "yes" if row["measured"] == row["favours"] else "no"
+                rows.append(row)
+    rows += _map()
+    agree = [row["agrees"] for row in rows if "agrees" in row]
+    claim = (
+        f"Measured: {agree.count('yes')} of {len(agree)} pairs of runs have the winner that the model names."
+        if agree
+        else "Nothing was measured on several GPUs."
+    )
+    return runs.record(session, names, rows, [claim])
+
+
+def _ran(session: Session, task: Task) -> dict[str, Any]:
+    """Both designs as they ran."""
+    factored = runs.row(session, task)["epoch_s"]
+    shared = runs.row(session, replace(task, system="tsota", samplers=None))["epoch_s"]
+    return {
+        "origin": "measured", "ran_factored_s": factored, "ran_timeshared_s": shared,
+        "measured": "factored" if factored < shared else "time sharing",
+    }  # fmt: skip
+
+
+def _map() -> list[dict[str, Any]]:
+    """The break-even over K and GPUs: training takes 1, a trainer's extraction is hidden behind it."""
+    rows = []
+    for k in RATIOS:
+        for gpus in (2, 4, 8):
+            times = stage_times(1 / k, 0.1, 1.0, batches=30 * gpus, source="a map of ratios")
+            rows.append({
+                "part": "map", "graph": "any", "model": "-", "gpus": gpus, "k": k, "origin": "modelled",
+                "break_even": break_even(times, gpus=gpus),
+            })  # fmt: skip
+    return rows
