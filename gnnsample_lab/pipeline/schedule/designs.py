@@ -37,6 +37,7 @@ def best_split(
         TypeError, ValueError: arguments that ``simulate`` refuses, or fewer than 2 GPUs.
     """
     times, gpus = _times("times", times), checks.whole("gpus", gpus, 2, MAX_GPUS)
+    switching = checks.flag("switching", switching)
     counts = range(1, gpus) if samplers is None else _counts("samplers", samplers)
     runs = [
         simulate(

@@ -145,7 +145,8 @@ SUITES = (
             "stage": "stage", "GB": "gb", "% of all": "percent", "shared by epochs": "shared",
             "similarity of epochs %": "similarity_percent",
         },
-        paper=_part("figure 3", papers.FIGURE3, ("graph", "stage"), {"paper GB (full size)": "gb"}), needs_gpu=False, notes=_notes,
+        paper=_part("figure 3", papers.FIGURE3, ("graph", "stage"), {"paper GB (full size)": "gb"}),
+        needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-table4", "suites.gnnlab.epochs.table4",
