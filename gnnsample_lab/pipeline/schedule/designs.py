@@ -100,6 +100,8 @@ def designs(
     """
     times, shared = _times("times", times), _times("shared", shared)
     checks.choice("executor", executor, _SHARED)
+    if shared_costs is not None:
+        checks.instance("shared_costs", shared_costs, Costs, "costs of schedule.Costs")
     rows = []
     for n in _counts("gpus", gpus):
         best = best_split(times, gpus=n, staleness=staleness, costs=costs)
