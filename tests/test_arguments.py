@@ -759,6 +759,7 @@ TABLE: dict[str, Entry] = {
             "switching": flag(none=True),
             "budget_gb": number(-1, 0, none=True),
             "policy": choice(none=True),
+            "kernels": flag(),
             "parts": [3, 1.5, True, b"x", ["x"], {}, "nope", "", THING, HOSTILE, print],
             "staleness": integer(0, none=True),
             "pipelined": flag(),

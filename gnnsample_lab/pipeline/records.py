@@ -178,6 +178,7 @@ class TrainResult:
         cache_ratio: share of the vertices whose features a device holds, of a partitioned cache all devices together; 0
             without a cache.
         memory: what each rank's device holds (:class:`RankMemory`).
+        kernels: by rank, names of the kernels that its GPU ran in the last epoch and how often; empty unless asked for.
         notes: where the run departs from the system's description (on a CPU, for example).
         settings: the arguments that the run depends on.
         network: the trained ``torch.nn.Module``.
@@ -206,6 +207,7 @@ class TrainResult:
     resumed: int = 0
     update_sizes: list[int] = field(default_factory=list, repr=False)
     memory: list[RankMemory] = field(default_factory=list, repr=False)
+    kernels: list[dict[str, int]] = field(default_factory=list, repr=False)
 
     @property
     def steady(self) -> EpochRecord:

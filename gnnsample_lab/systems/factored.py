@@ -22,11 +22,11 @@ from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
-from gnnsample_lab.pipeline.trainer import Trainer
+from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 
 from .features import CPU_RATIO, Sizing, _sized, host_features, topology_bytes, within_budget
 from .parts import ranked
-from .ranks import Part, memory_of, open_shared
+from .ranks import Part, kernels_into, memory_of, open_shared
 from .table import System, find
 
 TRIAL_STEPS = 4
@@ -65,7 +65,8 @@ def train_factored(
         for number in range(job["epochs"]):
             if not len(trainer.plan(number)):
                 continue
-            records.append(member.epoch(number))
+            with kernels_into(job, device, number):
+                records.append(member.epoch(number))
             if given["budget_gb"] is not None:
                 peak = records[-1].peak_bytes
                 within_budget("the peak of graph, cache and pools", peak, int(given["budget_gb"] * 1e9))
@@ -89,6 +90,7 @@ def train_factored(
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": member.update_sizes,
         "memory": memory_of(trainer, rank.index, "sampler" if member.samples else "trainer", records),
+        "kernels": job.get("ran"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
 
@@ -158,6 +160,8 @@ def _member(
     chosen, model = with_policy(find(given["system"]), given["policy"]), given["model"]
     name, samples = _name(model), rank.index < split.samplers
     seed = checked_seed(given["seed"])
+    if device == "cuda":
+        reset_pools()
     # A trainer's device has no topology: its sampler stays on the host and only numbers mini-batches.
     sampler = make_sampler(
         graph, name, chosen, given["fanouts"], device if samples else "cpu", seed, given["weighted"], given.get("pick"),

@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
-from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
-from gnnsample_lab.pipeline.trainer import Trainer
+from gnnsample_lab.pipeline.trainer import Trainer, pool_bytes
 
 from .table import System
 
@@ -25,6 +24,8 @@ CPU_RATIO = 0.25
 """Share of the vertices that a cache holds on a CPU, unless asked otherwise: there no device memory is left over."""
 HOST_SHARE = 0.7
 """Share of the available host memory that a copy of a memory-mapped feature table may take."""
+BUDGET_SHARE = 0.9
+"""Of what a trial step leaves of a budget, the share that the cache takes: mini-batches differ in size."""
 TRIAL_BATCHES = 2**31 + 2**30
 """First batch id of the trial step: apart from training and evaluation."""
 
@@ -132,7 +133,8 @@ def feature_sources(
             notes.append(f"{system.name!r} has no cache: its size was not used")
         cache = FeatureCache(table, ratio=0.0, device=device, transfer=transfer)
     else:
-        sized = _sized(system, table, sampler, model, graph, batch_size, window, sizing, device)
+        size = batch_size if rank is None else -(-batch_size // rank.world_size)
+        sized = _sized(system, table, sampler, model, graph, size, window, sizing, device)
         ratio = sized if isinstance(sized, float) else sized / max(1, len(table))
         hot = None
         if 0 < rows_of_ratio(ratio, len(table)) < len(table):  # else there is nothing to choose
@@ -176,9 +178,9 @@ def _sized(
         return rows_in(sizing.budget_bytes - sampled_bytes(sampler), len(table), row_bytes)
     left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
     if sizing.budget_bytes is not None:
-        used = runtime.gpu_memory()[1] - left
+        used = pool_bytes(device)  # what the budget is of: the card may hold other things
         within_budget("a training step (graph, samples, activations)", used, sizing.budget_bytes)
-        left = min(left, sizing.budget_bytes - used)
+        left = min(left, int(BUDGET_SHARE * (sizing.budget_bytes - used)))
     return rows_in(left, len(table), row_bytes)
 
 
@@ -203,6 +205,8 @@ def _trial(
                 waiting = min(window, -(-len(trainer.seeds) // batch_size))
             if system.executor == "streams":
                 waiting *= 2  # the next window is sampled while this one trains
+            if system.executor == "overlapped":
+                waiting += 6  # two queues of two, one at each worker
             keep: list[Any] = []
             while len(keep) < waiting:
                 group = [seeds] * min(trainer.ahead, waiting - len(keep))
@@ -212,7 +216,8 @@ def _trial(
                 from gnnsample_lab.pipeline.batches import to_gpu
 
                 batch = to_gpu(batch)
-            rows = [plain.extract(batch)[0] for _ in range(1 if system.executor == "serial" else 3)]
+            held = {"serial": 1, "overlapped": 5}.get(system.executor, 3)
+            rows = [plain.extract(batch)[0] for _ in range(held)]
             trainer.model.train()
             trainer.step(batch, rows[0])
             torch.cuda.synchronize()

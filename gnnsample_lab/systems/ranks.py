@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,7 +53,8 @@ def train_slices(rank: Any, folder: Path, job: dict[str, Any]) -> Part:
     graph = open_shared(folder)
     device = "cpu" if rank.backend == "gloo" else "cuda"
     with rank.stage("train"):
-        ready, records, accuracy = run_epochs(graph, {**job, "device": device}, rank)
+        job = {**job, "device": device}
+        ready, records, accuracy = run_epochs(graph, job, rank)
         ready.close()
     trainer = ready.trainer
     first = rank.index == 0
@@ -59,7 +62,7 @@ def train_slices(rank: Any, folder: Path, job: dict[str, Any]) -> Part:
         "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
         "settings": ready.settings, "losses": trainer.losses if first else [],
         "batch_ids": trainer.batch_ids if first else [], "accuracy": accuracy, "resumed": trainer.resumed,
-        "memory": memory_of(trainer, rank.index, "all stages", records),
+        "memory": memory_of(trainer, rank.index, "all stages", records), "kernels": job.get("ran"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
 
@@ -73,6 +76,28 @@ def memory_of(trainer: Any, rank: int, role: str, records: list[EpochRecord]) ->
     return RankMemory(
         rank, role, topology, int(cache.nbytes), float(cache.ratio), max(r.peak_bytes for r in records)
     )
+
+
+@contextlib.contextmanager
+def kernels_into(job: dict[str, Any], device: str, epoch: int) -> Iterator[None]:
+    """Put the names of the kernels that run in the block, and how often, into ``job["ran"]``, if it asks for them.
+
+    CUPTI sees all kernels of the process, those of CuPy too.
+    """
+    if not job["kernels"] or device == "cpu" or epoch + 1 < job["epochs"]:
+        yield
+        return
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    with tempfile.TemporaryDirectory(prefix="lab-kernels-") as folder:
+        file = Path(folder) / "trace.json"
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            yield
+            torch.cuda.synchronize()
+        found.export_chrome_trace(str(file))
+        events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
+    job["ran"] = dict(Counter(str(event["name"]) for event in events if event.get("cat") == "kernel"))
 
 
 def merged_epochs(parts: list[Part]) -> list[EpochRecord]:

@@ -162,8 +162,9 @@ def prepare(
     sizing = Sizing(cache_ratio, capacity_bytes, _budget(budget_gb))
     if sizing.budget_bytes is not None and sampler.device == device:
         within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
+    working = replace(chosen, executor=executor or chosen.executor)
     sources = feature_sources(
-        chosen, graph, sampler, model, batch_size, window, sizing, seed, device, rank, parts
+        working, graph, sampler, model, batch_size, window, sizing, seed, device, rank, parts
     )
     notes += sources.notes
     order = chosen.reorder if sources.matched else None
@@ -230,6 +231,7 @@ def train(
     budget_gb: float | None = None,
     policy: str | None = None,
     parts: Any = None,
+    kernels: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -288,6 +290,8 @@ def train(
         parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or
             a ``pathlib.Path``, the folder of ``save_parts`` (with features, for a partitioned cache). None for what the
             system does.
+        kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
+            PyTorch's profiler; that epoch's times are then not to be used.
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
@@ -334,7 +338,7 @@ def train(
         "factored": factored, "batches": -(-len(graph.splits["train"]) // whole("batch_size", batch_size, 1)),
         "given": given, "epochs": whole("epochs", epochs, 1, 2**20), "split": split,
         "checkpoint": None if saving is None else saving.resolve(), "checkpoint_steps": steps or 0,
-        "resume": None if source is None else source.resolve(),
+        "resume": None if source is None else source.resolve(), "kernels": flag("kernels", kernels),
     }  # fmt: skip
     count = ranks.ranks if isinstance(ranks, Ranks) else whole("ranks", ranks, 1, MAX_RANKS)
     if samplers is not None and samplers > count - (switching is False and count > 1):
@@ -349,7 +353,8 @@ def train(
     with contextlib.ExitStack() as stack:
         if chosen.has_parts:
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
-        ready, records, accuracy = run_epochs(graph, {**job, "device": device})
+        job["device"] = device
+        ready, records, accuracy = run_epochs(graph, job)
         ready.close()
     trainer = ready.trainer
     memory = [several.memory_of(trainer, 0, "all stages", records)]
@@ -358,6 +363,7 @@ def train(
         ready.system.name, _name(model), graph.title, device, f"measured on {place}", trainer.losses,
         trainer.batch_ids, accuracy, job["split"] or "", records, ready.setup_us, ready.cache_ratio, ready.notes,
         ready.settings, trainer.model, resumed=trainer.resumed, memory=memory,
+        kernels=[job["ran"]] if "ran" in job else [],
     )  # fmt: skip
 
 
@@ -382,7 +388,8 @@ def run_epochs(
         for number in range(job["epochs"]):
             if not len(trainer.plan(number)):
                 continue  # the run that is resumed had done all of it
-            records.append(trainer.epoch(number))
+            with several.kernels_into(job, device, number):
+                records.append(trainer.epoch(number))
             if (budget := _budget(given["budget_gb"])) is not None:
                 within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
             if job["split"]:
@@ -437,7 +444,7 @@ def _train_on_ranks(
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in found), first["ratio"], first["notes"], first["settings"], network,
         ranks=crew.ranks, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
-        memory=[part["memory"] for part in found],
+        memory=[part["memory"] for part in found], kernels=[p["kernels"] for p in found if p["kernels"] is not None],
     )  # fmt: skip
 
 

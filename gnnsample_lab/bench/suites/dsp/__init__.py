@@ -111,6 +111,23 @@ SUITES = (
         paper=_part("figure 10"), notes=_best_notes, needs_gpu=False, last=True,
     ),
     Suite(
+        "pipelines", "suites.dsp.pipelines.pipelines",
+        "training: overlapped stages and their ceiling, factored against time sharing, GPUs; tables 4 and 5, smaller",
+        columns={
+            "part": "part", "system": "system", "model": "model", "GPUs": "gpus", "executor": "executor",
+            "policy": "policy", "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
+            "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
+            "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling", "gained": "gained",
+            "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing", "over dsp": "over_dsp",
+            "epoch s": "epoch_s", "sampling kernels of trainers": "trainer_kernels", "failed": "error",
+        },
+        paper=_part(
+            "table 4", [{**row, "model": "sage"} for row in papers.TABLE4], ("graph", "system", "gpus", "model"),
+            {"paper epoch s": "epoch_s"},
+        ),
+        targets=targets.pipelines, needs_gpu=False, last=True,
+    ),
+    Suite(
         "ladder", "suites.dsp.ladder.ladder",
         "us of a mini-batch from a graph in parts: every method, ranks at once, against one with the whole graph",
         columns={

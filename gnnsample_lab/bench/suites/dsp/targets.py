@@ -115,3 +115,36 @@ def sampling(record: dict[str, Any]) -> list[Target]:
         "time to sample of the other systems over dsp, 2 GPUs or more", 1.0, "x",
         points_of(rows, "over_dsp", "graph", "system", "gpus"),
     )  # fmt: skip
+
+
+def pipelines(record: dict[str, Any]) -> list[Target]:
+    """Overlapped stages near their ceiling, training on several GPUs over one, and trainers that do not sample."""
+    if record["settings"]["device"] != "cuda":
+        return []
+    rows = [row for row in record["rows"] if "error" not in row]
+    overlap = [row for row in rows if row["part"] == "overlap" and row["ceiling"] >= 1.1]
+    found = at_least(
+        "overlapped stages, of the ceiling that the serial stages set", 90.0, "%",
+        [
+            (row["share_percent"], f"{row['graph']}, {row['miss_percent']:.0f} % missed, ceiling {row['ceiling']:.2f}")
+            for row in overlap
+        ],
+    )  # fmt: skip
+    for gpus, limit in ((2, 1.8), (4, 3.4)):
+        scaling = [row for row in rows if row["part"] == "scaling" and row["gpus"] == gpus]
+        found += at_least(
+            f"training on {gpus} GPUs over one, as many seeds a GPU, best executor of each", limit, "x",
+            points_of(scaling, "x_one", "graph", "executor"), best=True,
+        )  # fmt: skip
+    trace = [row for row in rows if row["part"] == "trace" and row["traced"] and row["sampler_kernels"]]
+    found += at_most(
+        "sampling kernels on the GPUs of factored trainers", 0.0, "launches",
+        points_of(trace, "trainer_kernels", "graph"),
+    )  # fmt: skip
+    mine = [
+        row for row in rows if row["part"] == "systems" and row["system"] in ("pyg-cpu", "dgl-uva", "quiver")
+    ]
+    return found + at_least(
+        "step of the baselines over dsp, table 4", 1.0, "x",
+        points_of([row for row in mine if row["gpus"] > 1], "over_dsp", "graph", "system", "model", "gpus"),
+    )  # fmt: skip

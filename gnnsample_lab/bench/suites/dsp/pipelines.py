@@ -1,0 +1,314 @@
+"""Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
+
+Rows of five parts. "overlap": a serial run and an overlapped one of the same work. "scaling": one GPU and all of them,
+as many seeds a GPU. "budget": time sharing and the factored design with two cache policies on smaller cards. "trace":
+which GPU of a factored run has sampling kernels. "systems": DSP's tables 4 and 5, smaller. Epochs are of some
+mini-batches of the training split; times are of a step, medians over epochs after the first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import re
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.record import graph_facts
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.pipeline.overlap import overlap, step_ms
+from gnnsample_lab.pipeline.records import TrainResult
+from gnnsample_lab.resources import PACKAGE_ROOT
+from gnnsample_lab.systems.ranks import open_shared, shared_graph
+from gnnsample_lab.systems.train import train
+
+from . import crew
+
+HIDDEN = 256
+STEPS, QUICK_STEPS = 24, 12
+"""Mini-batches of an epoch, of as many seeds as all ranks have together."""
+EPOCHS = 4
+CACHED, QUICK_CACHED = (1.0, 0.6, 0.3, 0.1, 0.0), (1.0, 0.3, 0.0)
+"""Cached shares of the vertices over which stages are overlapped."""
+SHARED_CACHE = 0.25
+"""Share of the vertices that each rank caches in "systems"."""
+BUDGET_FEATURES = 0.3
+"""Part of the features that a smaller card holds beside what training needs with time sharing."""
+SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
+TOLERANCE = 1e-2
+"""Between losses of the first epoch of two systems, on the same mini-batches in float32."""
+
+
+def graphs(session: Session) -> tuple[str, ...]:
+    return session.chosen or (("products-like@0.25",) if session.quick else ("products-like",))
+
+
+def pipelines(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    rows: list[dict[str, Any]] = []
+    verified, facts = 0, {}
+    for name in graphs(session):
+        with contextlib.ExitStack() as stack:
+            runs = _Runs(session, name, stack)
+            facts[name] = graph_facts(runs.graph)
+            for part in (_overlap, _scaling, _budget, _trace, _systems):
+                began = time.perf_counter()
+                found = part(runs)
+                rows += [{"graph": name, "seeds_a_gpu": runs.size, **row} for row in found]
+                session.say(f"{name}: {part.__name__[1:]}, {time.perf_counter() - began:.1f} s")
+            verified += runs.verified
+    return {
+        "settings": {
+            "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
+            "epochs": EPOCHS, "model": "sage, and gcn", "pick": "floyd for all systems",
+            "ms": "wall time of a step of all ranks; stages: mean of a rank's slice of a mini-batch, in the run itself",
+            "ceiling": "sum over longest of the serial stages; share: longest serial stage over the overlapped step",
+        },
+        "verification": {"runs_with_the_losses_of_another": verified}, "graphs": facts, "rows": rows,
+    }  # fmt: skip
+
+
+class _Runs:
+    """Runs on one graph with a short training split, from files that all ranks map."""
+
+    def __init__(self, session: Session, name: str, stack: contextlib.ExitStack) -> None:
+        self.session, self.name, self.quick = session, name, session.quick
+        self.pool, self.world = crew.ranks(session), crew.most_ranks()
+        whole = crew.host_graph(session, name, features=True)
+        self.size = crew.batch_size(whole)
+        steps = QUICK_STEPS if session.quick else STEPS
+        seeds = common.train_seeds(whole)
+        self.epoch_share = min(1.0, steps * self.size * self.world / len(seeds))
+        few = np.sort(np.random.default_rng(0).permutation(seeds)[: steps * self.size * self.world])
+        cut = replace(whole, edge_weight=None, splits={"train": few}, validate=False)
+        self.graph = open_shared(stack.enter_context(shared_graph(cut)))
+        self.verified = 0
+
+    def run(
+        self, system: str, world: int = 1, *, per_rank: bool = True, model: str = "sage", **options: Any
+    ) -> TrainResult:
+        """Train on one device or on all ranks; ``per_rank``: a mini-batch of so many seeds for each."""
+        size = self.size * (world if per_rank else 1)
+        given = {
+            "epochs": EPOCHS, "batch_size": size, "fanouts": crew.FANOUTS, "hidden": HIDDEN, "evaluate": False,
+            "progress": False, "pick": "floyd", "device": "cuda" if crew.on_gpu() else "cpu",
+            "ranks": self.pool if world > 1 else 1,
+        }  # fmt: skip
+        return train(self.graph, model, system, **{**given, **options})
+
+    def parts(self, world: int) -> Path:
+        return Path(crew.parts(self.session, self.name, world, "random", features=True))
+
+    def try_row(
+        self, row: dict[str, Any], run: Callable[[], TrainResult]
+    ) -> tuple[dict[str, Any], TrainResult | None]:
+        """The row with times and cache of a run, or with what went wrong; that must not end the suite."""
+        try:
+            result = run()
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            self.session.say(f"{self.name}, {row}: {lines[0][:300]}")
+            return {**row, "error": lines[0][:300]}, None
+        found = row | measured(result)
+        text = ", ".join(f"{key} {value}" for key, value in row.items() if key != "part")
+        self.session.say(f"{row['part']}: {text}: {found['ms']:.2f} ms a step")
+        return found, result
+
+    def verify(self, result: TrainResult | None, reference: TrainResult | None) -> None:
+        """Compare the losses of the first epoch.
+
+        Raises:
+            VerificationError: they differ: the runs did not do the same work.
+        """
+        if result is None or reference is None:
+            return
+        count = reference.epochs[0].num_batches
+        mine, theirs = np.array(result.losses[:count]), np.array(reference.losses[:count])
+        if result.batch_ids[:count] != reference.batch_ids[:count] or np.abs(mine - theirs).max() > TOLERANCE:
+            worst = np.abs(mine - theirs).max()
+            raise VerificationError(
+                f"{result.system} ({result.settings['executor']}) has other losses than {reference.system}: {worst:.3g}"
+            )
+        self.verified += 1
+
+
+def measured(result: TrainResult) -> dict[str, Any]:
+    """Columns of a run: milliseconds of a step and its stages, cache, bytes of each rank."""
+    steps, best = step_ms(result), result.steady
+    tasks = max(best.tasks, 1)
+    memory = max(result.memory, key=lambda m: m.cache)
+    return {
+        "ms": statistics.median(steps), "p10": float(np.percentile(steps, 10)), "p90": float(np.percentile(steps, 90)),
+        **{f"{stage}_ms": us / 1e3 / tasks for stage, us in best.stage_us.items() if stage != "reorder"},
+        "steps": best.num_batches, "cached_percent": 100 * result.cache_ratio,
+        "hit_percent": None if best.hit_rate != best.hit_rate else 100 * best.hit_rate,
+        "cache_mb": memory.cache / 1e6, "topology_mb": max(m.topology for m in result.memory) / 1e6,
+        "peak_mb": max(m.peak for m in result.memory) / 1e6, "memory": [m._asdict() for m in result.memory],
+        "setup_s": result.setup_us / 1e6, "notes": list(result.notes),
+    }  # fmt: skip
+
+
+# ---- parts ------------------------------------------------------------------------------------------------------
+
+
+def _overlap(runs: _Runs) -> list[dict[str, Any]]:
+    """Serial and overlapped on one device, over the share of cached vertices."""
+    rows = []
+    for cached in QUICK_CACHED if runs.quick else CACHED:
+        row = {"part": "overlap", "system": "gnnlab", "gpus": 1, "executor": "overlapped"}
+        serial = runs.run("gnnlab", executor="serial", cache_ratio=cached)
+        found, result = runs.try_row(
+            row, functools.partial(runs.run, "gnnlab", executor="overlapped", cache_ratio=cached)
+        )
+        if result is not None:
+            runs.verify(result, serial)
+            gain = overlap(serial, result)
+            best = serial.steady
+            found |= {f"{stage}_ms": ms for stage, ms in gain.stage_ms.items()}
+            found |= {
+                "miss_percent": 100 * (1 - best.hit_rate), "serial_ms": gain.serial_ms, "ceiling": gain.ceiling,
+                "gained": gain.gained, "share_percent": 100 * gain.share,
+            }  # fmt: skip
+        rows.append(found)
+    return rows
+
+
+def _scaling(runs: _Runs) -> list[dict[str, Any]]:
+    """One GPU and all, as many seeds a GPU, everything in device memory: the best executor of each."""
+    rows, alone = [], None
+    for world in dict.fromkeys((1, runs.world)):
+        for executor in ("streams", "overlapped"):
+            row = {"part": "scaling", "system": "lab", "gpus": world, "executor": executor}
+            found, _ = runs.try_row(
+                row, functools.partial(runs.run, "lab", world, executor=executor, cache_ratio=1.0)
+            )
+            rows.append(found)
+        times = [r["ms"] for r in rows if r["gpus"] == world and "ms" in r]
+        if world == 1:
+            alone = min(times, default=None)
+    for row in rows:
+        if alone is not None and "ms" in row:
+            row["x_one"] = alone / row["ms"] * row["gpus"]
+    return rows
+
+
+def _budget(runs: _Runs) -> list[dict[str, Any]]:
+    """{time sharing, factored} x {degree, PreSC} on cards that hold training, and some of the features beside it."""
+    world = runs.world
+    if world < 2:
+        return []
+    features = int(runs.graph.feat.nbytes)
+    topology = int(runs.graph.indptr.nbytes + runs.graph.indices.nbytes)
+    probe = runs.run("gnnlab", world, executor="overlapped", cache_ratio=0.0, epochs=2)
+    held = max(m.peak for m in probe.memory) or topology
+    budget_gb = (held + BUDGET_FEATURES * features) / 1e9
+    rows: list[dict[str, Any]] = []
+    executors = ("overlapped", "factored") if runs.quick else ("serial", "overlapped", "factored")
+    for policy in ("degree", "presample"):
+        reference = None
+        for executor in executors:
+            row = {
+                "part": "budget",
+                "system": "gnnlab",
+                "gpus": world,
+                "executor": executor,
+                "policy": policy,
+            }
+            more: dict[str, Any] = {"samplers": 1} if executor == "factored" else {}
+            # Trainers have mini-batches of their own; the ranks of time sharing have slices of one.
+            found, result = runs.try_row(
+                row, functools.partial(
+                    runs.run, "gnnlab", world, per_rank=executor != "factored", executor=executor, policy=policy,
+                    budget_gb=budget_gb, **more,
+                ),
+            )  # fmt: skip
+            if executor != "factored":
+                reference = reference or result
+                runs.verify(result, reference)
+            if result is not None:
+                found["epoch_ms"] = found["ms"] * found["steps"]
+            rows.append(found | {"budget_gb": budget_gb})
+    for policy in ("degree", "presample"):
+        mine = [r for r in rows if r["policy"] == policy and "ms" in r]
+        sharing = min((r["epoch_ms"] for r in mine if r["executor"] != "factored"), default=None)
+        for row in mine:
+            if sharing is not None and row["executor"] == "factored":
+                row["x_sharing"] = sharing / row["epoch_ms"]
+    return rows
+
+
+@functools.cache
+def sampling_kernels() -> frozenset[str]:
+    """Names of the kernels that draw and relabel, from their sources."""
+    found: set[str] = set()
+    for folder in ("sampling/neighbors", "minibatch"):
+        for file in (PACKAGE_ROOT / folder).rglob("*.cu*"):
+            text = file.read_text(encoding="utf-8")
+            found.update(
+                re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(", text)
+            )
+    return frozenset(found)
+
+
+def _trace(runs: _Runs) -> list[dict[str, Any]]:
+    """Which GPU of a factored run has kernels that sample."""
+    if runs.world < 2:
+        return []
+    row = {"part": "trace", "system": "gnnlab", "gpus": runs.world, "executor": "factored"}
+    found, result = runs.try_row(
+        row, functools.partial(
+            runs.run, "gnnlab", runs.world, per_rank=False, executor="factored", samplers=1, switching=False,
+            cache_ratio=SHARED_CACHE, epochs=2, kernels=True,
+        ),
+    )  # fmt: skip
+    if result is None or not result.kernels:
+        return [found | {"traced": False}]
+    names = sampling_kernels()
+    counts = [sum(n for name, n in ran.items() if name in names) for ran in result.kernels]
+    return [
+        found | {
+            "traced": True, "sampler_kernels": counts[0], "trainer_kernels": sum(counts[1:]),
+            "kernels": result.kernels,
+        }
+    ]  # fmt: skip
+
+
+def _systems(runs: _Runs) -> list[dict[str, Any]]:
+    """DSP's tables 4 and 5: the same model on the same mini-batches by each system."""
+    rows = []
+    for model in ("sage",) if runs.quick else ("sage", "gcn"):
+        for world in dict.fromkeys((runs.world,) if runs.quick else (1, runs.world)):
+            reference: TrainResult | None = None
+            mine = []
+            for system in SYSTEMS:
+                row = {"part": "systems", "system": system, "model": model, "gpus": world}
+                options: dict[str, Any] = {
+                    "cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE
+                }
+                if system in ("dgl-uva", "quiver", "dsp-seq", "dsp"):
+                    options["parts"] = runs.parts(world)
+                if system == "lab":
+                    options["reorder"] = "none"
+                found, result = runs.try_row(
+                    row, functools.partial(runs.run, system, world, model=model, **options)
+                )
+                if result is not None:
+                    found["executor"] = result.settings["executor"]
+                    found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
+                reference = reference or result
+                runs.verify(result, reference)
+                mine.append(found)
+            dsp = next((r["ms"] for r in mine if r["system"] == "dsp" and "ms" in r), None)
+            for found in mine:
+                if dsp is not None and "ms" in found:
+                    found["over_dsp"] = found["ms"] / dsp
+            rows += mine
+    return rows

@@ -1,0 +1,99 @@
+"""The suite of training end to end: rows on CPU ranks, the ceiling of stages that overlap, and its targets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
+from gnnsample_lab.pipeline.overlap import overlap
+from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[Any]:
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
+        yield ranks
+
+
+@pytest.mark.slow
+def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2, "QUICK_CACHED": (0.3,)}.items():
+        monkeypatch.setattr(pipelines, name, value)
+    monkeypatch.setattr(crew, "FANOUTS", (4, 3))
+    monkeypatch.setattr(crew, "BATCH", 64)
+    session = Session(True, ["arxiv-like@0.01"])
+    session.kept(("dsp", "ranks"), lambda: pool)
+    record = runner.run("pipelines", session=session)
+    rows = record["rows"]
+    assert not [row["error"] for row in rows if "error" in row]
+    by = {
+        part: [row for row in rows if row["part"] == part]
+        for part in ("overlap", "scaling", "budget", "systems")
+    }
+    assert [row["system"] for row in by["systems"]] == list(pipelines.SYSTEMS)
+    assert by["overlap"][0]["ceiling"] >= 1 and by["overlap"][0]["share_percent"] > 0
+    assert {(row["gpus"], row["executor"]) for row in by["scaling"]} == {
+        (gpus, executor) for gpus in (1, 2) for executor in ("streams", "overlapped")
+    }
+    for policy in ("degree", "presample"):
+        sharing, factored = (
+            next(row for row in by["budget"] if (row["policy"], row["executor"]) == (policy, executor))
+            for executor in ("overlapped", "factored")
+        )
+        assert factored["cached_percent"] > sharing["cached_percent"] > 0
+    assert rows[0]["p10"] <= rows[0]["ms"] <= rows[0]["p90"]
+    assert record["verification"]["runs_with_the_losses_of_another"] >= 8
+    assert record["targets"] == []  # times of CPU ranks say nothing about GPUs
+    json.dumps(record, allow_nan=False)
+    assert "of ceiling %" in report.text(record)
+
+
+def made_up(*epochs: tuple[float, float, float, float]) -> TrainResult:
+    records = [
+        EpochRecord(s * 2e3, e * 2e3, t * 2e3, w * 2e3, num_batches=2, tasks=2) for s, e, t, w in epochs
+    ]
+    return TrainResult("x", "gcn", "g", "cpu", "made up", [1.0], list(range(4)), [], "", records)
+
+
+def test_the_ceiling_is_that_of_the_serial_stages() -> None:
+    serial = made_up((9, 9, 9, 99), (1, 2, 5, 9), (1, 2, 5, 10))  # the first epoch compiles
+    found = overlap(serial, made_up((9, 9, 9, 99), (2, 3, 5.2, 5), (2, 3, 5.4, 7.5)))
+    assert found.stage_ms == {"sample": 1, "extract": 2, "train": 5} and found.ceiling == 8 / 5
+    assert (found.serial_ms, found.overlapped_ms) == (9.5, 6.25)
+    assert found.gained == 8 / 6.25 and found.share == pytest.approx(5 / 6.25)
+    other = made_up((1, 1, 1, 1))
+    other.batch_ids.append(9)
+    with pytest.raises(ValueError, match="the same mini-batches"):
+        overlap(serial, other)
+
+
+def test_kernels_are_known_by_their_sources() -> None:
+    names = pipelines.sampling_kernels()
+    assert {"draw_blocks", "grid_barrier"} <= names and all(name.isidentifier() for name in names)
+
+
+def test_targets() -> None:
+    row = {"graph": "g", "gpus": 2, "executor": "streams"}
+    rows = [
+        {**row, "part": "overlap", "ceiling": 1.05, "share_percent": 50.0, "miss_percent": 0.0},
+        {**row, "part": "overlap", "ceiling": 1.5, "share_percent": 92.0, "miss_percent": 40.0},
+        {**row, "part": "scaling", "x_one": 1.7}, {**row, "part": "scaling", "x_one": 1.9},
+        {**row, "part": "trace", "traced": True, "sampler_kernels": 5, "trainer_kernels": 0},
+        {**row, "part": "systems", "system": "quiver", "model": "sage", "over_dsp": 0.8},
+        {"part": "systems", "error": "it failed"},
+    ]  # fmt: skip
+    record = {"settings": {"device": "cuda"}, "rows": rows}
+    assert [(t.measured, t.met) for t in targets.pipelines(record)] == [
+        (92.0, True), (1.9, True), (0.0, True), (0.8, False),
+    ]  # fmt: skip
+    assert targets.pipelines(record | {"settings": {"device": "CPU: no NVLink"}}) == []
