@@ -44,43 +44,92 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     monkeypatch.setattr(ladder, "SETTINGS", ((40, 3, 2),))
     monkeypatch.setattr(ladder, "BUDGETS", (10.0,))
+    monkeypatch.setattr(ladder, "QUICK_FANOUTS", (2,))
     monkeypatch.setattr(ladder, "QUICK_PASSES", 1)
     known = lab.distributed.methods()
-    monkeypatch.setattr(
-        lab.distributed, "methods", lambda: {name: known[name] for name in ("csp", "direct", "direct-cached")}
-    )
+    chosen = ("pull", "csp", "direct", "direct-cached")
+    monkeypatch.setattr(lab.distributed, "methods", lambda: {name: known[name] for name in chosen})
     record = runner.run("ladder", quick=True, graphs=["arxiv-like@0.01"])
-    rows = record["rows"]
-    shown = [(row["world"], row["method"]) for row in rows if not row["replace"]]
+    timed = [row for row in record["rows"] if "us" in row]
+    shown = [(row["world"], row["method"], row["saved_percent"]) for row in timed]
     assert shown == [
-        (1, ladder.WHOLE), (1, "direct"), (2, ladder.REPLICATED), (2, "csp"), (2, "direct"), (2, "direct-cached"),
+        (1, ladder.WHOLE, None), (1, "direct", None), (2, "pull", None), (2, "csp", None), (2, "direct", None),
+        (2, "direct-cached", None), (2, "direct-cached", 80.0), (2, ladder.REPLICATED, None),
     ]  # fmt: skip
+    rows = record["rows"]
     assert not any("error" in row for row in rows)
-    assert all(row["p10"] <= row["us"] <= row["p90"] and row["rows"] > 0 for row in rows)
+    assert all(row["p10"] <= row["us"] <= row["p90"] and row["rows"] > 0 for row in timed)
+    assert all(row["gpu_us"] is None and "x_gpu" not in row for row in timed)
     assert record["verification"]["methods_equal_to_whole_graph"] == len(rows)
-    by = {(row["world"], row["method"], row["budget_percent"]): row for row in rows if row["replace"]}
+    by = {
+        (row["world"], row["method"], row["budget_percent"]): row for row in timed if not row["saved_percent"]
+    }
     alone, direct = by[1, "direct", None], by[2, "direct", None]
     assert alone["volume"] == 0 and alone["remote_share"] == 0 < direct["remote_share"] < 1
     cached = by[2, "direct-cached", 10.0]
     assert 0 < cached["saved_share"] < 1 and cached["volume"] < direct["volume"]
-    assert "x_one" not in rows[0] and direct["x_one"] > 0
-    assert record["targets"] == []  # times of CPU ranks say nothing about NVLink
+    assert "x_one" not in timed[0] and direct["x_one"] > 0 and direct["partition_s"] > 0
+    assert direct["x_best"] <= max(
+        min(timed[0]["us"], timed[0]["many_us"]) * 2 / min(one, many)
+        for one, many in zip(direct["one_by_rank"], direct["many_by_rank"], strict=True)
+    )
+    # Rows with bytes alone; times of CPU ranks say nothing about NVLink, so that bytes are the one target.
+    volumes = {row["method"]: row["volume"] for row in rows if "us" not in row}
+    assert list(volumes) == ["pull", "csp", "direct"] and min(volumes.values()) > 0
+    assert all(row["fanout"] == 2 and row["remote_degree"] > 2 for row in rows if "us" not in row)
+    assert [target.what for target in targets.ladder(record)] == [
+        "bytes of pull over csp where lists exceed the fanout on average"
+    ]
 
 
 def made_up(**more: Any) -> dict[str, Any]:
     return {
-        "graph": "rmat", "partition": "random", "world": 2, "batch_size": 1024, "fanout": 10, "replace": True,
-        "us": 40.0, "many_us": 30.0, "x_one": 1.5, "x_many": 1.9, "saved_percent": None, "saved_share": None, **more,
+        "graph": "rmat", "partition": "random", "world": 2, "batch_size": 1024, "fanout": 10, "hops": 3,
+        "replace": True, "us": 40.0, "many_us": 30.0, "x_one": 1.5, "x_many": 1.9, "x_best": 1.7, "x_gpu": 1.95,
+        "saved_percent": None, "saved_share": None, "budget_percent": None, "remote_share": 0.5, **more,
     }  # fmt: skip
 
 
 def test_targets() -> None:
+    saved = {"method": "direct-cached", "saved_percent": 80.0, "saved_share": 0.8}
     rows = [
-        made_up(method="direct-cached", saved_percent=80.0, saved_share=0.8),
+        made_up(**saved), made_up(**saved, world=4, x_best=3.5),
         made_up(method="direct"), made_up(method="csp", us=600.0, many_us=600.0),
+        made_up(method="csp, torch collectives", us=20.0, many_us=20.0),
         made_up(method="csp-fixed", us=90.0, many_us=90.0), {"method": "pull", "error": "it failed", "world": 2},
     ]  # fmt: skip
     record = {"settings": {"device": "cuda"}, "rows": rows}
-    found = {target.what: (target.measured, target.met) for target in targets.ladder(record)}
-    assert list(found.values()) == [(1.9, True), (3.0, True), (600.0, True)]
+    found = targets.ladder(record)
+    # Both sides at their best, and not the most flattering ratio.
+    assert [(t.measured, t.met) for t in found] == [(1.7, False), (3.5, True), (3.0, True), (600.0, True)]
+    assert "sample_many 1.90 x, GPU time 1.95 x" in found[0].where
     assert targets.ladder(record | {"settings": {"device": "CPU: no NVLink"}}) == []
+
+
+def test_other_graphs_are_held_against_a_line() -> None:
+    curve = [(0.5, 1.0, 2.5), (0.25, 1.5, 25.0)]
+    rows = [
+        made_up(method="direct-cached", remote_share=share, x_best=x, budget_percent=budget)
+        for share, x, budget in curve
+    ]
+    rows.append(made_up(method=ladder.REPLICATED, remote_share=0.0, x_best=2.0))
+    other = {"graph": "products-like@0.25", "method": "direct-cached"}
+    rows.append(made_up(**other, budget_percent=10.0, remote_share=0.1, x_best=1.62))  # the line says 1.8
+    rows.append(made_up(**other, saved_percent=80.0, saved_share=0.8, remote_share=0.4, x_best=1.2))
+    rows.append(
+        made_up(**other, budget_percent=10.0, remote_share=0.1, x_best=0.1, fanout=15)
+    )  # no line there
+    (line,) = [t for t in targets.ladder({"settings": {"device": "cuda"}, "rows": rows}) if "line" in t.what]
+    assert line.measured == pytest.approx(0.9) and "the line 1.80 x" in line.where
+
+
+def test_bytes_are_compared_where_lists_exceed_the_fanout() -> None:
+    def both(fanout: int, pull: int, csp: int) -> list[dict[str, Any]]:
+        return [
+            {**made_up(method=method, fanout=fanout, remote_degree=50.0, volume=volume)}
+            for method, volume in (("pull", pull), ("csp", csp))
+        ]
+
+    rows = [*both(10, 400, 100), *both(40, 120, 100), *both(80, 50, 100)]
+    (found,) = targets.ladder({"settings": {"device": "CPU: no NVLink"}, "rows": rows})
+    assert (found.measured, found.met) == (1.2, True) and "50 on average" in found.where

@@ -1,8 +1,12 @@
-"""Sampling from a graph in parts: every method of the ladder, one rank and several, against one GPU with all of it.
+"""Sampling from a graph in parts: every method of the ladder, on 1, 2 and 4 ranks, against one GPU with all of it.
 
 A row is one method, graph, partition and number of ranks. All ranks sample at the same time, each its own seeds; a
 pass begins at a barrier. Throughput is compared with one rank that holds the whole graph and samples alone, by the
-fastest strategy. A method is timed only after its samples were compared with those of the whole graph.
+fastest strategy, and both by wall time and by GPU time. A method is timed only after its samples were compared with
+those of the whole graph.
+
+The first graph has all methods, and copies of lists in several budgets; others have what a line through its points is
+compared with. Further rows have no times but bytes, over fanouts on both sides of the lists' lengths.
 """
 
 from __future__ import annotations
@@ -20,109 +24,147 @@ from gnnsample_lab.bench.record import graph_facts, scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.device import splitmix
 from gnnsample_lab.device.arrays import array_module, to_host
+from gnnsample_lab.distributed.sampling.capacities import WARM_UP
 from gnnsample_lab.graph import load
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
-from .on_ranks import device_of_ranks, num_gpus, on_device
+from . import crew
+from .on_ranks import on_device
 
 WHOLE, REPLICATED = "one, whole graph", "each, whole graph"
+TORCH = "csp, torch collectives"
+"""``csp`` as it is where every exchange is a call of torch."""
 SETTINGS = ((1024, 10, 3), (8192, 15, 3))
 """Seeds of a rank, fanout, hops."""
 BUDGETS = (2.5, 5.0, 10.0, 25.0, 100.0)
 """Percent of the topology's bytes that a rank copies beside its part; with 100 all remote lists that are visited."""
+OTHER_BUDGETS = (10.0,)
+"""The same on graphs but the first."""
 SAVED = 80.0
 """Percent of the remote reads that the copies of one further row save, as the visits of other batches say."""
-SLOW = ("pull", "uva", "csp-async")
-"""Methods that a quick run measures at the first setting alone."""
-BATCHES, VISITED, TOGETHER = 8, 48, 8
-"""Batches in rotation; further batches whose visits rank lists; batches of a call of ``sample_many``."""
-PASSES, QUICK_PASSES = 15, 9
+SLOW = ("pull", "uva", "csp-async", TORCH)
+"""Methods that are measured at the first setting alone, with replacement."""
+READS = ("direct", "direct-cached", "uva", WHOLE, REPLICATED)
+"""Methods whose kernels read lists where they are: no collective."""
+FEW = ("csp", "csp-fixed", "direct", "direct-cached")
+"""Methods of graphs but the first, of draws without replacement, and of worlds between the first and the last."""
+BYTES = (256, 2, (5, 20, 80, 160))
+"""Seeds of a rank, hops and fanouts of the rows with bytes alone."""
+QUICK_FANOUTS = (5, 80)
+GRAPHS = ("rmat", "products-like@0.25", "papers100M-like@0.1")
+BATCHES, VISITED = 8, 48
+"""Batches in rotation; further batches whose visits rank lists."""
+TOGETHER, TOGETHER_CSP = 32, 8
+"""Batches of a call of ``sample_many``; of methods with collectives, which sample them one after another."""
+PASSES, QUICK_PASSES, GPU_PASSES = 15, 9, 5
 PASS_S, MOST_S = 0.02, 2.0
 """Seconds of a pass, and of all passes of a row."""
+_FIELDS = (
+    "graph", "partition", "partition_s", "world", "method", "budget_percent", "saved_percent", "batch_size", "fanout",
+    "hops", "replace",
+)  # fmt: skip
 _kept: dict[Any, Any] = {}
 """What a rank keeps between calls: graphs, baselines' checksums, visits."""
 
 
 def ladder(session: Session) -> dict[str, Any]:
     """The suite's function."""
-    from gnnsample_lab import distributed
-
-    on_gpu = device_of_ranks() == "cuda"
-    ranks = min(2, num_gpus()) if on_gpu else 2
-    names = session.graphs(*(("rmat",) if session.quick else ("rmat", "products-like")))
+    on_gpu = crew.on_gpu()
+    worlds = [n for n in (1, 2, 4) if n <= crew.most_ranks()]
+    names = session.graphs(*(GRAPHS[:1] if session.quick else GRAPHS))
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
-    checked, facts = 0, {}
-    with (
-        tempfile.TemporaryDirectory(prefix="lab-ladder-") as place,
-        distributed.Ranks(
-            ranks, device="cuda" if on_gpu else "cpu", timeout_s=300, collective_timeout_s=60
-        ) as pool,
-    ):
-        for name in names:
+    facts: dict[str, Any] = {}
+    pool = crew.ranks(session)
+    with tempfile.TemporaryDirectory(prefix="lab-ladder-") as place:
+        for number, name in enumerate(names):
             graph = session.host_graph(name) if on_gpu else session.graph(name, "cpu")
             facts[name] = graph_facts(graph)
             for how in _partitions(session, name):
                 try:
-                    folders = _saved(session, graph, how, sorted({1, ranks}), Path(place) / f"{name}-{how}")
+                    folders = _saved(session, graph, how, worlds, Path(place) / f"{name}-{how}")
                 except (ImportError, ValueError) as error:  # no METIS here, or a graph too large for it
                     notes.append(f"{name}, parts by {how}: {error}")
                     session.say(notes[-1])
                     continue
-                for setting in _settings(session, graph):
-                    for replace in (False, True):
-                        task = {"graph": name, "partition": how, "replace": replace, **setting}
-                        base = None
-                        for more in _tasks(task, folders):
-                            row = _row(pool, task | more, base)
-                            base = base or row
-                            checked += "error" not in row
-                            rows.append(row)
-                            session.say(_line(row))
+                if not folders:
+                    continue
+                for task, base_of in _settings(session, name, how, graph, number == 0):
+                    base = None
+                    for more in _tasks(task, folders):
+                        row = _row(pool, task | more, base)
+                        base = base or (row if base_of else None)
+                        rows.append(row)
+                        session.say(_line(row))
     return {
         "settings": {
-            "ranks": ranks, "device": "cuda" if on_gpu else "CPU: no NVLink", "batches": BATCHES,
+            "ranks": worlds[-1], "device": crew.device(), "batches": BATCHES,
             "us": "wall time of one mini-batch, batches one after another, all ranks at once; median of passes of the "
             "slowest rank, with its 10th and 90th percentile",
-            "many_us": f"the same in calls of sample_many with {TOGETHER} batches",
+            "many_us": f"the same in calls of sample_many with {TOGETHER} batches ({TOGETHER_CSP} with collectives)",
+            "gpu_us": "GPU time of one mini-batch with local ids, compact, all ranks at once; median of passes of the "
+            "slowest rank; gpu_what says what is timed",
             "x_one": "sum over ranks of (one rank with the whole graph, alone and at its fastest) / (rank), both one "
             "by one",
-            "x_many": "the same, both by sample_many",
+            "x_many": "the same, both by sample_many", "x_gpu": "the same, GPU time of both, taken alike",
+            "x_best": "the same, wall time, each side by the faster of its two ways",
             "rows": "vertices of a mini-batch of rank 0", "passes": QUICK_PASSES if session.quick else PASSES,
             "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
+            "remote_degree": "mean in-degree of the vertices whose lists are remote, rank 0",
+            "partition_s": "seconds that the partition took",
         },
-        "verification": {"methods_equal_to_whole_graph": checked},
+        "verification": {"methods_equal_to_whole_graph": sum("error" not in row for row in rows)},
         "graphs": facts, "rows": rows, "notes": notes,
     }  # fmt: skip
 
 
-def _saved(session: Session, graph: Any, how: str, worlds: Sequence[int], place: Path) -> dict[int, str]:
-    """Folders of the graph's parts for each number of ranks."""
+def _saved(
+    session: Session, graph: Any, how: str, worlds: Sequence[int], place: Path
+) -> dict[int, tuple[str, float]]:
+    """For each number of ranks the folder of the graph's parts, and the seconds that the partition took."""
     from gnnsample_lab.distributed import partition, save_parts
 
     folders = {}
     for world in worlds:
+        if world == 1 and how != "random":
+            continue  # one part is one part
         began = time.perf_counter()
         cut = partition(graph, world, how, seeds=np.zeros(0, np.int64), tolerance=world)
-        folders[world] = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False))
-        session.say(f"{graph.name}, {how}, {world} parts: {time.perf_counter() - began:.1f} s")
+        took = time.perf_counter() - began
+        folders[world] = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False)), took
+        saving = time.perf_counter() - began - took
+        session.say(f"{graph.name}, {how}, {world} parts: {took:.1f} s, as files {saving:.1f} s")
     return folders
 
 
 def _partitions(session: Session, name: str) -> tuple[str, ...]:
-    # On R-MAT graphs METIS cuts hardly less than chance, which takes a minute to find out.
-    return ("random",) if session.quick or name.startswith("rmat") else ("random", "metis")
+    # On R-MAT graphs METIS cuts hardly less than chance; the largest graph would take it minutes.
+    return ("random", "metis") if name.startswith("products") and not session.quick else ("random",)
 
 
-def _settings(session: Session, graph: Any) -> list[dict[str, Any]]:
-    found = []
+def _settings(
+    session: Session, name: str, how: str, graph: Any, is_main: bool
+) -> Iterator[tuple[dict[str, Any], bool]]:
+    """What rows have in common, and whether they have a baseline."""
+    quick = session.quick
+    shared = {
+        "graph": name, "partition": how, "is_main": is_main, "quick": quick,
+        "passes": QUICK_PASSES if quick else PASSES, "bytes_only": False,
+    }  # fmt: skip
+    most = max(1, graph.num_nodes // 8)
     for seeds, fanout, hops in SETTINGS:
-        found.append({
-            "batch_size": min(seeds, max(1, graph.num_nodes // 8)), "fanout": fanout, "hops": hops,
-            "is_first": (seeds, fanout, hops) == SETTINGS[0], "quick": session.quick,
-            "passes": QUICK_PASSES if session.quick else PASSES,
-        })  # fmt: skip
-    return found
+        is_first = (seeds, fanout, hops) == SETTINGS[0]
+        for replace in (True,) if quick or not (is_main and is_first) else (True, False):
+            yield shared | {
+                "batch_size": min(seeds, most), "fanout": fanout, "hops": hops, "replace": replace,
+                "is_first": is_first,
+            }, True  # fmt: skip
+    seeds, hops, fanouts = BYTES
+    for fanout in () if not is_main else QUICK_FANOUTS if quick else fanouts:
+        yield shared | {
+            "batch_size": min(seeds, most), "fanout": fanout, "hops": hops, "replace": True, "is_first": False,
+            "bytes_only": True,
+        }, False  # fmt: skip
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -132,46 +174,65 @@ def _line(row: dict[str, Any]) -> str:
         what += f" + {row['budget_percent']:.3g} %"
     if "error" in row:
         return f"{what}: {row['error'][:200]}"
-    ratios = "" if row.get("x_one") is None else f", x{row['x_one']:.2f} and x{row['x_many']:.2f}"
-    return f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{ratios}"
+    if "us" not in row:
+        return f"{what}: {row['volume']:,} bytes"
+    gpu = "" if row["gpu_us"] is None else f", GPU {row['gpu_us']:.1f} us"
+    text = f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{gpu}"
+    if row.get("x_one") is None:
+        return text
+    text += f", x{row['x_one']:.2f} and x{row['x_many']:.2f}"
+    return text if row.get("x_gpu") is None else f"{text}, GPU x{row['x_gpu']:.2f}"
 
 
-def _tasks(task: dict[str, Any], folders: dict[int, str]) -> Iterator[dict[str, Any]]:
-    """What the rows of one setting measure, the baseline first. A quick run leaves out what targets do not need."""
+def _tasks(task: dict[str, Any], folders: dict[int, tuple[str, float]]) -> Iterator[dict[str, Any]]:
+    """What the rows of one setting measure, the baseline first; without peers there is nothing to fetch."""
     from gnnsample_lab import distributed
 
-    quick = task["quick"]
-    yield {"method": WHOLE, "world": 1, "folder": folders[1]}
-    for world, folder in sorted(folders.items()):
-        here = {"world": world, "folder": folder}
+    worlds = sorted(folders)
+    known: list[str] = []
+    for method in distributed.methods():
+        known += (
+            (method, TORCH) if method == "csp" and crew.on_gpu() else (method,)
+        )  # on CPUs torch carries all
+
+    def at(world: int) -> dict[str, Any]:
+        folder, seconds = folders[world]
+        return {"world": world, "folder": folder, "partition_s": seconds}
+
+    if task["bytes_only"]:
+        for method in ("pull", "csp", "direct"):
+            yield at(worlds[-1]) | {"method": method}
+        return
+    yield {"method": WHOLE, "world": 1}
+    full = task["is_main"] and task["replace"]
+    for world in worlds:
+        is_last = world == worlds[-1]
+        if world == 1 and not is_last:
+            # What a method costs by itself is seen.
+            names: tuple[str, ...] = (
+                () if not full else ("direct",) if task["quick"] else ("uva", "csp", "direct")
+            )
+        else:
+            names = tuple(known) if full and is_last else FEW
+        for method in known:
+            if method not in names or (method in SLOW and not (task["is_first"] and task["replace"])):
+                continue
+            if method == "direct-cached":
+                budgets = BUDGETS if full and is_last else OTHER_BUDGETS if not task["is_main"] else ()
+                for budget in budgets:
+                    yield at(world) | {"method": method, "budget_percent": budget}
+                yield at(world) | {"method": method, "saved_percent": SAVED}
+            elif method == TORCH:
+                yield at(world) | {"method": method, "way": "csp", "collectives": "torch"}
+            else:
+                yield at(world) | {"method": method}
         if world > 1:
-            yield here | {"method": REPLICATED}
-        for method in distributed.methods():
-            if (
-                world == 1
-                and len(folders) > 1
-                and method not in (("direct",) if quick else ("uva", "csp", "direct"))
-            ):
-                continue  # without peers there is nothing to fetch; what a method costs by itself is seen
-            if quick and method in SLOW and not (task["is_first"] and task["replace"]):
-                continue
-            if method != "direct-cached":
-                yield here | {"method": method}
-                continue
-            for budget in BUDGETS if task["replace"] or not quick else ():
-                yield here | {"method": method, "budget_percent": budget}
-            yield here | {"method": method, "saved_percent": SAVED}
+            yield at(world) | {"method": REPLICATED}  # the last point of the curve over budgets
 
 
 def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
     """One row; a method that fails, or draws another sample, has ``error`` in place of its numbers."""
-    row = {
-        name: task.get(name)
-        for name in (
-            "graph", "partition", "world", "method", "budget_percent", "saved_percent", "batch_size", "fanout", "hops",
-            "replace",
-        )
-    }  # fmt: skip
+    row = {name: task.get(name) for name in _FIELDS}
     try:
         results = pool.run(measured, task, world=task["world"])
     except Exception as error:  # the ranks have ended; the next call starts new ones
@@ -179,17 +240,26 @@ def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[s
         return row | {"error": text[0]}
     if (errors := [result["error"] for result in results if "error" in result]) != []:
         return row | {"error": errors[0]}
+    row |= results[0]["facts"]
+    if task["bytes_only"]:
+        return row
     slowest = max(results, key=lambda result: result["one"][1])
     slowest_many = max(results, key=lambda result: result["many"][1])
+    has_gpu = all(result["gpu"] is not None for result in results)
     row |= {
         "p10": slowest["one"][0], "us": slowest["one"][1], "p90": slowest["one"][2],
         "many_p10": slowest_many["many"][0], "many_us": slowest_many["many"][1],
         "many_p90": slowest_many["many"][2], "one_by_rank": [r["one"][1] for r in results],
-        "many_by_rank": [r["many"][1] for r in results], **results[0]["facts"],
+        "many_by_rank": [r["many"][1] for r in results],
+        "gpu_us": max(r["gpu"] for r in results) if has_gpu else None, "gpu_what": results[0]["gpu_what"],
     }  # fmt: skip
     if base is not None and "us" in base:
-        row["x_one"] = sum(base["us"] / result["one"][1] for result in results)
-        row["x_many"] = sum(base["many_us"] / result["many"][1] for result in results)
+        best = min(base["us"], base["many_us"])
+        row["x_one"] = sum(base["us"] / r["one"][1] for r in results)
+        row["x_many"] = sum(base["many_us"] / r["many"][1] for r in results)
+        row["x_best"] = sum(best / min(r["one"][1], r["many"][1]) for r in results)
+        if has_gpu and base["gpu_us"] is not None:
+            row["x_gpu"] = sum(base["gpu_us"] / r["gpu"] for r in results)
     return row
 
 
@@ -200,12 +270,13 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     """Check and time one method on one rank.
 
     Returns:
-        ``one`` and ``many`` (10th percentile, median and 90th, us of a batch) and ``facts``; or ``error`` where the
-        method is not there for this kind of rank, or draws another sample.
+        ``one`` and ``many`` (10th percentile, median and 90th, us of a batch), ``gpu`` (us, None on a CPU),
+        ``gpu_what`` and ``facts``; ``facts`` alone with ``bytes_only``; or ``error`` where the method is not there for
+        this kind of rank, or draws another sample.
     """
     graph = _graph(rank, task["graph"])
     if task["method"] == REPLICATED or task["method"] == WHOLE:
-        return _timed(rank, _Whole(rank, task, graph), {}, task["passes"])
+        return _timed(rank, task, _Whole(rank, task, graph), {"remote_share": 0.0})
     expected = _expected(rank, task, graph)
     try:
         way = _Parts(rank, task, graph)
@@ -215,7 +286,8 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
         raise
     found = checksum(way.one(0), None)
     if _all(rank, found == expected):
-        result = _timed(rank, way, way.facts(), task["passes"])
+        facts = way.facts()
+        result = {"facts": facts} if task["bytes_only"] else _timed(rank, task, way, facts)
     else:
         text = f"its sample differs from the whole graph's, nothing was timed: {found}, not {expected}"
         result = {"error": text}
@@ -223,20 +295,57 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _timed(rank: Any, way: Any, facts: dict[str, Any], most: int) -> dict[str, Any]:
-    batch = way.one(0)
+def _timed(rank: Any, task: dict[str, Any], way: Any, facts: dict[str, Any]) -> dict[str, Any]:
+    batch, most = way.one(0), task["passes"]
     facts = {"rows": int(batch.num_nodes), "edges": int(batch.num_edges), **facts}
     del batch
-    return {
-        "one": _passes(rank, lambda i: way.one(i % BATCHES), 1, most),
-        "many": _passes(rank, lambda i: way.many(), TOGETHER, most),
-        "facts": facts,
-    }
+    together = TOGETHER if task["method"] in READS else TOGETHER_CSP
+    one = _passes(rank, lambda i: way.one(i % BATCHES), 1, most)
+    # `sample_many` tries how many to launch at once.
+    warm = 12 if together == TOGETHER else 2
+    many = _passes(rank, lambda i: way.many(together), together, most, warm)
+    gpu, what = _gpu_us(rank, way, together)
+    return {"one": one, "many": many, "gpu": gpu, "gpu_what": what, "facts": facts}
 
 
-def _passes(rank: Any, work: Callable[[int], Any], batches: int, most: int) -> list[float]:
-    """Microseconds of a batch: 10th percentile, median, 90th percentile over passes."""
-    for i in range(6):  # `sample_many` tries how many to launch at once; the first ones compile
+def _gpu_us(rank: Any, way: Any, together: int) -> tuple[float | None, str]:
+    """GPU microseconds of a mini-batch, and what was timed."""
+    if rank.device == "cpu":
+        return None, "a CPU"
+    from .gpu_time import FixedSpans, Replays, between_events
+
+    engine = way.captured()
+    if engine is not None:
+        replays = Replays(engine, way.device_seeds)
+
+        def once() -> float:
+            return replays.us(4)
+
+        what = "replays of whole mini-batches, captured, without the host"
+    elif getattr(way.sampler.engine, "fixed", None) is not None:
+        spans = FixedSpans(way.sampler.engine)
+
+        def once() -> float:
+            return spans.us(lambda: way.many(together), together)
+
+        what = "events around the CUDA graph with its collectives, and around the kernel that follows the host's read"
+    else:
+
+        def once() -> float:
+            return between_events(lambda: way.many(together)) / together
+
+        what = "events around calls: the host's reads and launches are in it"
+    times = []
+    for _ in range(GPU_PASSES + 1):  # the first compiles
+        _wait(rank)
+        rank.barrier()
+        times.append(once())
+    return float(np.median(times[1:])), what
+
+
+def _passes(rank: Any, work: Callable[[int], Any], batches: int, most: int, warm: int = 6) -> list[float]:
+    """Microseconds of a batch: 10th percentile, median, 90th percentile over passes, after some that warm up."""
+    for i in range(warm):
         work(i)
     _wait(rank)
     began = time.perf_counter()
@@ -322,13 +431,18 @@ class _Whole:
 
     def __init__(self, rank: Any, task: dict[str, Any], graph: Any) -> None:
         self.sampler = _whole_sampler(rank, task, graph, "auto")
-        self.seeds = [on_device(rank, seeds) for seeds in _seeds(rank, task, 0, BATCHES)]
+        self.again: Callable[[], NeighborSampler] = lambda: _whole_sampler(rank, task, graph)
+        self.device_seeds = [on_device(rank, seeds) for seeds in _seeds(rank, task, 0, BATCHES)]
 
     def one(self, i: int) -> Any:
-        return self.sampler.sample(self.seeds[i], i)
+        return self.sampler.sample(self.device_seeds[i], i)
 
-    def many(self) -> Any:
-        return self.sampler.sample_many(self.seeds[:TOGETHER])
+    def many(self, together: int) -> Any:
+        return self.sampler.sample_many(_repeated(self.device_seeds, together))
+
+    def captured(self) -> Any:
+        """The engine whose mini-batches are CUDA graphs, on a GPU: the strategy that reads peers' lists, too."""
+        return self.again()._engine
 
 
 class _Parts:
@@ -341,27 +455,33 @@ class _Parts:
         self.partition = open_partition(task["folder"])
         options: dict[str, Any] = {}
         self.topology = graph.num_edges * graph.indices.dtype.itemsize
-        if task["method"] == "direct-cached":
+        method = task.get("way", task["method"])
+        if method == "direct-cached":
             visits = _visits(rank, task, graph)
             if "saved_percent" in task:
                 budget = self._budget(graph, visits, task["saved_percent"] / 100)
             else:
                 budget = int(self.topology * task["budget_percent"] / 100)
             options = {"cache_bytes": budget, "visits": visits}
-        self.budget = options.get("cache_bytes")
+        self.budget, self.degrees = options.get("cache_bytes"), np.diff(to_host(graph.indptr))
         self.sampler = Sampler(
-            task["folder"], _fanouts(task), task["method"], rank=rank, replace=task["replace"], **options
-        )
+            task["folder"], _fanouts(task), method, rank=rank, replace=task["replace"],
+            collectives=task.get("collectives", "auto"), **options,
+        )  # fmt: skip
         self.host_seeds = _seeds(rank, task, 0, BATCHES)
         # Methods with collectives take seeds from the host, where they are sorted by owner or sent on.
-        reads = task["method"] in ("direct", "direct-cached", "uva")
-        self.seeds = [on_device(rank, seeds) for seeds in self.host_seeds] if reads else self.host_seeds
+        self.device_seeds = [on_device(rank, seeds) for seeds in self.host_seeds] if method in READS else []
+        self.seeds = self.device_seeds or self.host_seeds
 
     def one(self, i: int) -> Any:
         return self.sampler.engine.sample(self.seeds[i], i)
 
-    def many(self) -> Any:
-        return self.sampler.engine.sample_many(self.seeds[:TOGETHER], 0)
+    def many(self, together: int) -> Any:
+        return self.sampler.engine.sample_many(_repeated(self.seeds, together), 0)
+
+    def captured(self) -> Any:
+        """As of :class:`_Whole`; None where hosts take part."""
+        return getattr(self.sampler.engine, "gpu", None)
 
     def _budget(self, graph: Any, visits: np.ndarray, share: float) -> int:
         """Bytes of the hottest lists that save ``share`` of the remote reads."""
@@ -379,6 +499,8 @@ class _Parts:
     def facts(self) -> dict[str, Any]:
         """Bytes of a batch by kind, what is kept on this rank, and what share of its reads is remote."""
         engine: Any = self.sampler.engine
+        for i in range(WARM_UP if self.task["method"] == "csp-fixed" else 0):
+            self.one(i % BATCHES)
         batch = self.sampler.sample(self.host_seeds[0], 0)
         if self.rank.device != "cpu" and hasattr(engine, "count"):
             engine.count(batch)
@@ -388,6 +510,7 @@ class _Parts:
         hot = getattr(engine, "hot", None) if copies is None else copies.hot
         is_remote = np.asarray(self.partition.owner) != self.rank.index
         remote = sum(int(p.counts[is_remote[p.frontier]].sum()) for p in host.picks)
+        asked = np.concatenate([self.degrees[p.frontier[is_remote[p.frontier]]] for p in host.picks])
         if hot is not None:
             is_remote[hot.ids] = False
         read = sum(int(p.counts[is_remote[p.frontier]].sum()) for p in host.picks)
@@ -396,9 +519,14 @@ class _Parts:
             "kept_bytes": dict(getattr(engine, "topology_bytes", {})),
             "budget_percent": None if self.budget is None else round(100 * self.budget / self.topology, 2),
             "remote_share": read / max(1, host.num_edges),
+            "remote_degree": float(asked.mean()) if asked.size else None,
             "saved_share": None if hot is None else 1 - read / max(1, remote),
             "copied_bytes": None if hot is None else hot.nbytes,
         }  # fmt: skip
+
+
+def _repeated(seeds: list[Any], count: int) -> list[Any]:
+    return [seeds[i % len(seeds)] for i in range(count)]
 
 
 def _visits(rank: Any, task: dict[str, Any], graph: Any) -> np.ndarray:
