@@ -148,7 +148,7 @@ def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> boo
     print(f"\n== {name}: {SUITES[name].about}", flush=True)
     graphs = SUITES[name].graphs(session)
     if not graphs:
-        return _attempt(name, options, session, options.suite == "all")
+        return _attempt(name, options, session, "all" in options.suites)
     # Graph by graph, each saved when it is done: what follows may run out of time or memory.
     chosen, good = session.chosen, []
     for graph in graphs:
@@ -204,8 +204,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"suites:\n{listed}\n  {'report':18} tables of what is recorded, and which targets are met",
     )  # fmt: skip
     parser.add_argument(
-        "suite", nargs="?", choices=[*list_suites(), "report"], metavar="SUITE", help="one of those below"
-    )
+        "suites", nargs="*", choices=[*list_suites(), "report"], metavar="SUITE",
+        help="of those below; several share what they load and measure",
+    )  # fmt: skip
     parser.add_argument(
         "--graph",
         action="append",
@@ -255,10 +256,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``gnnsample-lab bench``; returns the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
-    if options.suite is None:
+    if not options.suites:
         parser.print_help()
         return 0
-    if options.suite == "report":
+    chosen = list(dict.fromkeys(options.suites))
+    if len(chosen) > 1 and (alone := next((n for n in chosen if n in ("all", "report")), None)):
+        parser.error(f"{alone} stands alone (got {' '.join(chosen)})")
+    if chosen == ["report"]:
         if options.out is not None and not options.out.is_dir():
             parser.error(f"--out must be a folder of records with report (got {options.out})")
         loaded = report.load(options.out)
@@ -266,10 +270,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _write_readme(options.readme, loaded)
         print(report.markdown(loaded))
         return 0
-    if options.suite == "all" and options.out is not None and options.out.suffix == ".json":
-        parser.error("--out must be a folder with all")
-    names = [options.suite]
-    if options.suite == "all":
+    if (chosen == ["all"] or len(chosen) > 1) and options.out is not None and options.out.suffix == ".json":
+        parser.error("--out must be a folder with several suites")
+    names = chosen
+    if chosen == ["all"]:
         names = [n for n in SUITES if n not in options.skip and not (options.quick and n == "verify")]
     # Before anything is measured: an hour's results must not be lost to a folder that cannot be written.
     for name in [] if options.no_save else names:

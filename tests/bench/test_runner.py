@@ -137,6 +137,9 @@ def test_what_cannot_be_written_is_noticed_before_the_run(
         (["fig99"], "fig99"),
         (["report", "--out", "no/such/folder"], "no/such/folder"),
         (["all", "--out", "one.json"], "folder"),
+        (["cpu", "gnnlab-table2", "--out", "one.json"], "folder"),
+        (["cpu", "all"], "all stands alone"),
+        (["report", "cpu"], "report stands alone"),
     ],
 )
 def test_bad_arguments_are_named_before_anything_runs(arguments, word, monkeypatch, capsys) -> None:
@@ -155,6 +158,19 @@ def test_a_reader_that_has_gone_ends_the_whole_command(monkeypatch) -> None:
     monkeypatch.setattr(runner, "_function", lambda name: breaks)
     with pytest.raises(BrokenPipeError):
         bench.main(["cpu", "--no-save"])
+
+
+def test_several_suites_share_a_session(monkeypatch) -> None:
+    sessions: list[Any] = []
+    monkeypatch.setattr(
+        runner, "run", lambda name, session, **_: sessions.append((name, session)) or full_record()
+    )
+    monkeypatch.setattr(
+        runner, "_attempt", lambda name, options, session, may_skip: bool(runner.run(name, session))
+    )
+    assert bench.main(["gnnlab-table2", "cpu", "gnnlab-table2", "--no-save"]) == 0
+    assert [name for name, _ in sessions] == ["gnnlab-table2", "cpu"]
+    assert sessions[0][1] is sessions[1][1]
 
 
 def test_no_save_writes_nothing(tmp_path: Path, monkeypatch) -> None:

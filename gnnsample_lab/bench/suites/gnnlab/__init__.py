@@ -164,7 +164,8 @@ SUITES = (
         "gnnlab-table5", "suites.gnnlab.epochs.table5",
         "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of GPU memory",
         rests_on=("hit rate",), columns={
-            "model": "model", "system": "system", "split": "split", "budget GB": "budget_gb", **_STAGES,
+            "model": "model", "system": "system", "split": "split", "budget GB": "budget_gb",
+            "held GB": "held_gb", **_STAGES,
             "copy ms": _ms("copy_s"), "cached %": "cache_percent", "hit %": "hit_percent", **_EPOCH,
         },
         paper=_part(

@@ -11,7 +11,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.features.ranking.footprint import Counter, epoch_similarity
 from gnnsample_lab.systems.features import topology_bytes
 from gnnsample_lab.systems.table import System, find
-from gnnsample_lab.systems.train import make_sampler, train
+from gnnsample_lab.systems.train import make_sampler
 
 from . import runs
 from .extraction import MODELS
@@ -54,7 +54,7 @@ def table1(session: Session) -> dict[str, Any]:
     for label, (system, ratio) in optimisations(*runs.ratios(session, name, MODEL)).items():
         # The CPU's samples take long, and vary little.
         epochs = 2 if system.sample_device == "cpu" else runs.EPOCHS
-        result = runs.median_epoch(train(
+        result = runs.median_epoch(runs.trained(
             placed, MODEL, system, epochs=epochs, batch_size=size, fanouts=MODELS[MODEL][1], hidden=runs.HIDDEN,
             cache_ratio=ratio if system.cache else None, evaluate=False, progress=False, device=common.device(),
         ))  # fmt: skip

@@ -9,7 +9,6 @@ import numpy as np
 
 from gnnsample_lab.bench import common
 from gnnsample_lab.bench.session import Session
-from gnnsample_lab.systems.train import train
 
 from . import runs
 from .extraction import MODELS
@@ -61,7 +60,7 @@ def _curve(session: Session, name: str, system: str) -> dict[str, Any]:
             options["batch_size"] = size * gpus
     else:
         options["device"] = common.device()
-    result = train(runs.loaded(session, name), MODEL, system, **options)
+    result = runs.trained(runs.loaded(session, name), MODEL, system, **options)
     times = [epoch.total_us / 1e6 for epoch in result.epochs]
     times[0] = float(np.median(times[1:] or times))
     trainers = gpus - 1 if task.is_factored and gpus > 1 else gpus

@@ -7,8 +7,9 @@ several GPUs. What no GPU was there for is a row of the model alone, and says "m
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -211,10 +212,35 @@ def measured(session: Session, task: Task) -> Measured:
                 options["batch_size"] = size * task.gpus  # each GPU's slice is a mini-batch
         else:
             found, options["device"] = placed(session, task.graph), common.device()
-        result = train(found, task.model, task.composed, **options)
+        result = trained(found, task.model, task.composed, **options)
         return _finished(session, task, result)
 
     return session.kept(("run of GNNLab", task), make)  # type: ignore[no-any-return]
+
+
+def trained(graph: Any, model: str, system: str | System, **options: Any) -> TrainResult:
+    """``lab.train``, on a CPU with one thread, as each rank has."""
+    with one_thread():
+        return train(graph, model, system, **options)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """On a CPU, work of this process on one thread, so that it takes the time that it takes a rank."""
+    if common.device() != "cpu":
+        yield
+        return
+    import numba
+    import torch
+
+    before = torch.get_num_threads(), numba.get_num_threads()
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
 
 
 def median_epoch(result: TrainResult) -> TrainResult:
@@ -240,6 +266,8 @@ def _finished(session: Session, task: Task, result: TrainResult) -> Measured:
         "extract_s": epoch.extract_us / 1e6, "train_s": epoch.train_us / 1e6,
         "cache_percent": 100 * result.cache_ratio, "hit_percent": 100 * epoch.hit_rate,
         "mb_moved": epoch.bytes_moved / 1e6,
+        # Of the rank that holds most.
+        "held_gb": max((m.topology + m.cache for m in result.memory), default=0) / 1e9 or None,
         # This process keeps the graphs of other suites; ranks hold what the run needs.
         "peak_gb": epoch.peak_bytes / 1e9 if epoch.peak_bytes and task.gpus > 1 else None,
         "setup_s": result.setup_us / 1e6, "notes": list(result.notes),
@@ -447,7 +475,7 @@ def verify(session: Session) -> dict[str, Any]:
             "epochs": 1, "batch_size": 256, "fanouts": (4, 3), "hidden": 16, "evaluate": False, "progress": False,
             "cache_ratio": 0.2,
         }  # fmt: skip
-        expected = train(small, "gcn", "gnnlab", device=common.device(), executor="serial", **options)
+        expected = trained(small, "gcn", "gnnlab", device=common.device(), executor="serial", **options)
         counted = 0
         ways: dict[str, dict[str, Any]] = {"the factored design on one device": {"executor": "factored"}}
         if 2 in available(session):
@@ -457,8 +485,8 @@ def verify(session: Session) -> dict[str, Any]:
                 "executor": "factored", "ranks": pool, "samplers": 1, "switching": False,
             }  # fmt: skip
         for name, more in ways.items():
-            place = {} if "ranks" in more else {"device": common.device()}
-            found = train(small, "gcn", "gnnlab", **options, **more, **place)
+            place: dict[str, Any] = {} if "ranks" in more else {"device": common.device()}
+            found = trained(small, "gcn", "gnnlab", **options, **more, **place)
             same = found.batch_ids == expected.batch_ids
             if not same or not np.allclose(found.losses, expected.losses, rtol=2e-3, atol=1e-4):
                 raise VerificationError(f"{name}: other losses than one device's; nothing is timed")
