@@ -18,8 +18,8 @@ from gnnsample_lab.sampling.neighbors.launch import capture
 from gnnsample_lab.sampling.neighbors.plan import BATCH
 from gnnsample_lab.sampling.neighbors.workspace import Workspace
 
-_BUSY_CYCLES = 200_000
-"""About a tenth of a millisecond: longer than the host takes for the first launch."""
+_BUSY_US = 100
+"""Longer than the host takes for the first launches."""
 
 
 class Replays:
@@ -83,7 +83,7 @@ def between_events(work: Callable[[], Any]) -> float:
     stream = cupy.cuda.get_current_stream()
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     kernel = kernels.load_module("bench/suites/dsp/busy.cu").get_function("busy")
-    kernel((1,), (1,), (np.int64(_BUSY_CYCLES),))
+    kernel((1,), (1,), (np.int32(_BUSY_US),))
     begin.record(stream)
     kept = work()
     end.record(stream)
