@@ -760,6 +760,7 @@ TABLE: dict[str, Entry] = {
             "budget_gb": number(-1, 0, none=True),
             "policy": choice(none=True),
             "kernels": flag(),
+            "coordinated": flag(none=True),
             "parts": [3, 1.5, True, b"x", ["x"], {}, "nope", "", THING, HOSTILE, print],
             "staleness": integer(0, none=True),
             "pipelined": flag(),

@@ -7,6 +7,7 @@ with zeros. All replicas of the model make the same update and stay equal, bit f
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -60,17 +61,19 @@ class SliceExchange:
 
     Args:
         model, optimizer: of this rank. group: process group on their device.
+        turns: the order of collectives, where several workers have some (:class:`.turns.Turns`).
     """
 
-    def __init__(self, model: Any, optimizer: Any, group: Any) -> None:
-        self._gradients, self._optimizer = Gradients(model, group), optimizer
+    def __init__(self, model: Any, optimizer: Any, group: Any, turns: Any = None) -> None:
+        self._gradients, self._optimizer, self._turns = Gradients(model, group), optimizer, turns
 
     def step(self, loss_sum: Any, weight: Any) -> Any:
         """An update with the gradients that the model has; the loss over all ranks, a tensor."""
         import torch.distributed as dist
 
         flat = self._gradients.pack(loss_sum, weight)
-        dist.all_reduce(flat, group=self._gradients.group)
+        with contextlib.nullcontext() if self._turns is None else self._turns.turn("trainer"):
+            dist.all_reduce(flat, group=self._gradients.group)
         sums = self._gradients.unpack(flat)
         self._optimizer.step()
         return sums[0, 0] / sums[0, 1].clamp(min=1)

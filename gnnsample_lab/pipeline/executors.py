@@ -33,6 +33,8 @@ EXECUTORS = ("serial", "thread", "streams", "overlapped", "factored")
 ON_CPU = ("serial", "overlapped", "factored")
 """Executors that a CPU has, which has no streams."""
 SWITCH_S = 0.0005
+STUCK_S = 5.0
+"""Seconds that a failed run gives a worker that waits for other ranks."""
 WAIT_S = 0.1
 """Seconds between a waiting thread's checks whether the other thread has stopped."""
 
@@ -90,6 +92,8 @@ class Stages:
         device: "cpu" or "cuda".
         workers: samplers, and loaders, of the overlapped executor.
         capacity: mini-batches that its queues hold; None for a whole epoch.
+        together: whether workers meet those of other ranks in collectives, where a failed one may wait for ever.
+        turns: the order of these collectives (:class:`.turns.Turns`), or None.
         queues: name -> depth over time, filled in by the executor.
     """
 
@@ -103,6 +107,8 @@ class Stages:
     device: str = "cuda"
     workers: int = 1
     capacity: int | None = 2
+    together: bool = False
+    turns: Any = None
     queues: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
     def sample_window(self, sampler: int = 0) -> list[Sampled]:
@@ -443,6 +449,7 @@ def _pipeline(
     sys.setswitchinterval(SWITCH_S)
     for worker_thread in threads:
         worker_thread.start()
+    over = False
     try:
         while (item := loaded.get()) is not None:
             ready, marked, sampler, loader = item
@@ -452,21 +459,26 @@ def _pipeline(
             loader.trained.put((ready, ready.x))
             ready.x = ready.batch = None
             del ready, marked
+        over = True
     finally:
         for between in queues.values():
             between.stop()
+        if stages.turns is not None and not over:
+            stages.turns.stop()
         for worker_thread in threads:
-            worker_thread.join()
+            worker_thread.join(None if over or not stages.together else STUCK_S)
         sys.setswitchinterval(interval)
-        stages.queues.update({name: between.depths for name, between in queues.items()})
-        if main is not None:
+        # One that is still alive waits for a rank that will not come: its memory is in use until this process ends.
+        if not any(worker_thread.is_alive() for worker_thread in threads):
+            stages.queues.update({name: between.depths for name, between in queues.items()})
+            if main is not None:
+                for worker, _, _ in crew:
+                    main.wait_stream(worker.stream)
+                main.synchronize()  # what is dropped now is read by nobody
+            for between in queues.values():
+                between.clear()
             for worker, _, _ in crew:
-                main.wait_stream(worker.stream)
-            main.synchronize()  # what is dropped now is read by nobody
-        for between in queues.values():
-            between.clear()
-        for worker, _, _ in crew:
-            worker.release(0)
+                worker.release(0)
 
 
 _STREAMS = {"sampler": "sampling", "loader": "extraction"}

@@ -59,6 +59,8 @@ class Trainer:
         capacity: mini-batches that each of its queues holds.
         rank: one of several ranks that train together: each samples its slice of every mini-batch and all make the
             same update, that of one device. Nothing is reordered, since ranks would not agree on an order.
+        turns: the order in which workers of all ranks start collectives (:class:`~.turns.Turns`); None: each worker has
+            a process group of its own, and starts them when it is ready.
 
     Attributes:
         losses, batch_ids: of all steps.
@@ -91,6 +93,7 @@ class Trainer:
         workers: int = 1,
         capacity: int = 2,
         rank: Any = None,
+        turns: Any = None,
     ) -> None:
         import torch
 
@@ -144,7 +147,8 @@ class Trainer:
         if self.rank is not None:
             # Workers that have collectives at the same time have process groups of their own.
             group = gradient_group(self.rank) if self.together else self.rank.group
-            self._exchange = SliceExchange(self.model, self.optimizer, group)
+            self._exchange = SliceExchange(self.model, self.optimizer, group, turns)
+        self._turns = turns
 
     def loss(self, logits: Any, seeds: Any) -> Any:
         """Mean cross entropy of the seeds (label -1 is left out); binary cross entropy for multi-label data."""
@@ -210,7 +214,7 @@ class Trainer:
         upload = self.device == "cuda" and self.sampler.device == "cpu"
         stages = executors.Stages(
             plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
-            self.capacity,
+            self.capacity, together=self.together and self.rank is not None, turns=self._turns,
         )  # fmt: skip
         stats, edges, before = [], 0, len(self.batch_ids)
         losses: list[Any] = []

@@ -25,10 +25,12 @@ from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.pipeline.plan import NoBatch
+from gnnsample_lab.pipeline.turns import Turns
 
 from .table import System
 
 _COLLECTIVE = ("pull", "csp", "csp-async", "csp-fixed")
+_IN_TURN = ("pull", "csp")
 
 
 def checked_parts(parts: Any) -> Any:
@@ -182,3 +184,26 @@ def shared_cache(
     )  # fmt: skip
     made.extract(np.empty(0, np.int64))
     return made
+
+
+def coordinated_turns(rank: Any, sampler: Any, source: Any) -> Turns | None:
+    """One order of the collectives of sampler, loader and trainer; None where the trainer alone has some.
+
+    Raises:
+        ValueError: a method whose messages are not the same on all ranks.
+    """
+    if isinstance(sampler, PartsSampler) and sampler.together and sampler.inner.method not in _IN_TURN:
+        raise ValueError(
+            f"coordinated must be False with method={sampler.inner.method!r}, which does not start its collectives "
+            f"one by one on all ranks, as {', '.join(map(repr, _IN_TURN))} do (got True)"
+        )
+    if not (getattr(sampler, "together", False) or source.together):
+        return None
+    turns = Turns(rank)
+    if isinstance(sampler, PartsSampler) and sampler.together:
+        turns.coordinate(sampler.inner._layout.exchange, "sampler")
+    if source.together:
+        setup = source.cache._setup
+        for exchange in {id(e): e for e in (setup.exchange, setup.world)}.values():
+            turns.coordinate(exchange, "loader")
+    return turns

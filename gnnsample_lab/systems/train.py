@@ -35,7 +35,7 @@ from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 from . import ranks as several
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes, within_budget
-from .parts import PartsSampler, checked_parts, saved_parts
+from .parts import PartsSampler, checked_parts, coordinated_turns, saved_parts
 from .table import System, find
 from .trees import TreeSampler
 
@@ -105,6 +105,7 @@ def prepare(
     budget_gb: float | None = None,
     policy: str | None = None,
     parts: Any = None,
+    coordinated: bool | None = None,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -170,10 +171,21 @@ def prepare(
     order = chosen.reorder if sources.matched else None
     if reorder is not None:
         order = None if reorder == "none" else reorder
+    if coordinated is None:
+        coordinated = chosen.coordinated
+    turns = None
+    if (
+        coordinated
+        and rank is not None
+        and rank.world_size > 1
+        and (executor or chosen.executor) == "overlapped"
+    ):
+        turns = coordinated_turns(rank, sampler, sources.plain)
     trainer = Trainer(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
         progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
+        turns=turns,
     )  # fmt: skip
     if order is not None and trainer.order is None:
         notes.append("mini-batches keep their order: several ranks would not agree on another one")
@@ -191,6 +203,7 @@ def prepare(
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
+        "coordinated": turns is not None,
     }  # fmt: skip
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
@@ -232,6 +245,7 @@ def train(
     policy: str | None = None,
     parts: Any = None,
     kernels: bool = False,
+    coordinated: bool | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -292,6 +306,9 @@ def train(
             system does.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
+        coordinated: of ``"overlapped"`` on ranks of a host, for systems whose workers have collectives: whether rank 0
+            decides in which order all ranks start them (DSP, section 5). False: each worker has a process group and a
+            stream of its own. None for what the system does.
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
@@ -314,7 +331,8 @@ def train(
         "model": model, "system": system, "batch_size": batch_size, "fanouts": fanouts, "hidden": hidden, "lr": lr,
         "seed": seed, "cache_ratio": cache_ratio, "capacity_bytes": capacity_bytes, "reorder": reorder,
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
-        "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy, **options,
+        "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy,
+        "coordinated": optional(flag, "coordinated", coordinated), **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
     if chosen.has_parts and executor == "factored":

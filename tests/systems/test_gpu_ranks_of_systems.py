@@ -1,0 +1,91 @@
+"""On GPUs: systems whose graph lies in host memory or in parts train as one GPU with all of it does."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench.suites.dsp.pipelines import sampling_kernels
+from gnnsample_lab.systems.table import SYSTEMS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
+
+QUICK: dict[str, Any] = {
+    "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cuda", "progress": False, "epochs": 2,
+    "pick": "floyd",
+}  # fmt: skip
+NEW = ("pgsampler", "nextdoor", "dgl-uva", "quiver", "dsp-seq", "dsp")
+
+
+@pytest.fixture(autouse=True)
+def late_ranks_show_their_stacks(monkeypatch):
+    """Training has no time limit of its own; here the ranks are ended with their stacks before the test is."""
+    monkeypatch.setattr(importlib.import_module("gnnsample_lab.systems.train"), "RUN_S", 50.0)
+
+
+def options(name: str) -> dict[str, Any]:
+    return {**QUICK, "cache_ratio": 0.3} if SYSTEMS[name].cache else QUICK
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_one_gpu(graph, name):
+    found = lab.train(graph, system=name, **options(name))
+    if SYSTEMS[name].trees:
+        twin = lab.train(graph, system=name, **{**options(name), "device": "cpu"})
+        np.testing.assert_allclose(found.losses, twin.losses, atol=1e-4)
+        return
+    expected = lab.train(graph, system="dgl", **QUICK)
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_two_gpus(graph, gpu_ranks, name):
+    reference = name if SYSTEMS[name].trees else "dgl"
+    expected = lab.train(graph, system=reference, **options(reference))
+    found = lab.train(graph, system=name, ranks=gpu_ranks, **options(name))
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+    assert found.accuracy == pytest.approx(expected.accuracy, abs=0.02)
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("policy", ["presample", "in-degree"])
+def test_both_orders_of_collectives(graph, gpu_ranks, coordinated, policy):
+    expected = lab.train(graph, system="dgl", **QUICK)
+    found = lab.train(
+        graph, system="dsp", ranks=gpu_ranks, coordinated=coordinated, policy=policy, **options("dsp")
+    )
+    assert found.settings["coordinated"] is coordinated
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def test_a_trainer_has_no_sampling_kernel(graph, gpu_ranks):
+    found = lab.train(
+        graph, system="gnnlab", ranks=gpu_ranks, executor="factored", samplers=1, switching=False, kernels=True,
+        **options("gnnlab"),
+    )  # fmt: skip
+    sampler, trainer = ({name for name in ran if name in sampling_kernels()} for ran in found.kernels)
+    assert sampler and not trainer and found.kernels[1]
+    assert found.memory[1].topology == 0 < found.memory[0].topology
+
+
+@pytest.mark.parametrize("executor", ["serial", "overlapped", "factored"])
+def test_a_budget_sizes_caches(graph, gpu_ranks, executor):
+    """A graph this small fits any budget; the cache is then whole, and the run's peak within it."""
+    more = {"samplers": 1} if executor == "factored" else {}
+    found = lab.train(
+        graph,
+        system="gnnlab",
+        ranks=gpu_ranks,
+        executor=executor,
+        policy="degree",
+        budget_gb=4.0,
+        **more,
+        **QUICK,
+    )
+    assert found.cache_ratio == 1.0 and max(m.peak for m in found.memory) < 4e9
