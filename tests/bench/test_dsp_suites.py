@@ -16,8 +16,10 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.bench.suites import SUITES
 from gnnsample_lab.bench.suites.dsp import (
+    accuracy,
     counting,
     crew,
+    deadlock,
     memory,
     papers,
     pulling,
@@ -25,6 +27,7 @@ from gnnsample_lab.bench.suites.dsp import (
     sampling,
     targets,
     threads,
+    utilisation,
     volume,
 )
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
@@ -221,16 +224,149 @@ def test_seeds_belong_to_their_rank() -> None:
     assert not np.array_equal(given[0][0], given[0][1])
 
 
+# ---- figures 6, 8, 9, 12, tables 2 and 3, and the other papers' rows over GPUs ----------------------------------
+
+
+@pytest.fixture
+def small(session: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
+    """A network that trains in milliseconds."""
+    monkeypatch.setattr(utilisation, "HIDDEN", 8)
+    monkeypatch.setattr(utilisation, "CACHE_RATIO", 0.3)
+    return session
+
+
+def test_pipeline_measured_and_modelled(small: Session) -> None:
+    record = run("dsp-utilisation", small)
+    measured = {(r["gpus"], r["system"]): r for r in record["rows"] if r["origin"] == "measured"}
+    modelled = {r["gpus"]: r for r in record["rows"] if r["origin"] == "modelled"}
+    assert set(measured) == {(n, s) for n in (1, 2) for s in utilisation.SYSTEMS} and set(modelled) == {
+        1,
+        2,
+        4,
+        8,
+    }
+    for gpus in (1, 2):
+        one, other = (measured[gpus, s] for s in utilisation.SYSTEMS)
+        assert (one["executor"], other["executor"]) == ("serial", "overlapped") and one["speedup"] == 1
+        assert other["speedup"] == pytest.approx(one["epoch_s"] / other["epoch_s"], rel=1e-3)
+        error = 100 * (modelled[gpus]["speedup"] / other["speedup"] - 1)
+        assert modelled[gpus]["error_percent"] == pytest.approx(error, rel=1e-2, abs=0.1)
+        stages = [one[f"{stage}_percent"] for stage in utilisation.STAGES]
+        assert 0 < max(stages) <= one["busy_percent"] <= 100.5 and sum(stages) == pytest.approx(
+            one["busy_percent"], rel=0.02
+        )
+    assert modelled[8]["error_percent"] is None and modelled[8]["speedup"] > 0.9
+    assert record["verification"]["losses_equal"] > 0
+
+
+def test_time_that_stages_cover() -> None:
+    event = SimpleNamespace
+    events = [
+        event(rank=0, stage="sample", start_us=0, end_us=40), event(rank=0, stage="train", start_us=20, end_us=60),
+        event(rank=1, stage="train", start_us=10, end_us=30), event(rank=1, stage="train", start_us=30, end_us=50),
+        event(rank=1, stage="put", start_us=0, end_us=100),
+    ]  # fmt: skip
+    found = utilisation.busy(events, 100.0, 2)
+    assert found == {"sample_percent": 20, "extract_percent": 0, "train_percent": 40, "busy_percent": 50}
+
+
+def test_other_losses_are_an_error() -> None:
+    one = SimpleNamespace(system="a", losses=[1.0, 0.5, 9.0], batch_ids=[0, 1, 2])
+    assert (
+        utilisation.same_losses(
+            one, SimpleNamespace(system="b", losses=[1.0, 0.5, 1.0], batch_ids=[0, 1, 2]), "g", 2
+        )
+        == 2
+    )
+    for losses, ids in (([1.0, 0.6, 9.0], [0, 1, 2]), ([1.0, 0.5, 9.0], [0, 2, 1])):
+        with pytest.raises(volume.VerificationError, match="b trains to other losses than a"):
+            utilisation.same_losses(one, SimpleNamespace(system="b", losses=losses, batch_ids=ids), "g", 2)
+
+
+def test_accuracy_over_batches_and_seconds(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "QUICK_EPOCHS", 2)
+    record = run("dsp-accuracy", small)
+    by = {(row["system"], row["epoch"]): row for row in record["rows"]}
+    assert set(by) == {(s, e) for s in (accuracy.BASE, *accuracy.SYSTEMS) for e in (0, 1)}
+    for system in accuracy.SYSTEMS:
+        for epoch in (0, 1):
+            assert by[system, epoch]["steps"] == by[accuracy.BASE, epoch]["steps"]
+            assert by[system, epoch]["loss"] == pytest.approx(by[accuracy.BASE, epoch]["loss"], rel=5e-3)
+        assert 0 < by[system, 0]["seconds"] < by[system, 1]["seconds"]
+    assert "of the best accuracy" in report.text(record) and "183.0" in report.text(record)
+
+
+def test_when_a_run_has_converged() -> None:
+    rows = [
+        {"graph": "g", "system": s, "accuracy": a, "seconds": t, "steps": n}
+        for s, a, t, n in (("a", 0.5, 1.0, 10), ("a", 0.8, 2.0, 20), ("b", 0.795, 0.5, 10), ("c", 0.1, 3.0, 10))
+    ]  # fmt: skip
+    found = [accuracy.converged(rows, "g", s)["seconds"] for s in "abc"]
+    assert found == [2.0, 0.5, None]
+
+
+def test_a_deadlock_that_ends(session: Session, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deadlock, "TIMEOUT_S", 0.7)
+    session.kept(("dsp", "pair"), lambda: pool)
+    rows = {row["order"]: row for row in run("dsp-deadlock", session)["rows"]}
+    assert (
+        rows["central"]["outcome"] == "all collectives ended" and rows["central"]["waits"] == "nobody waits"
+    )
+    assert rows["arrival"]["outcome"] == "a deadlock: 0 -> 1 -> 0"
+    assert rows["arrival"]["waits"] == "rank 0 in the sampler's for rank 1; rank 1 in the loader's for rank 0"
+
+
+def test_parameters_and_graphs(session: Session) -> None:
+    session.chosen = None
+    rows = run("dsp-parameters", session)["rows"]
+    assert [row["parameter"] for row in rows] == ["Seed", "Scheme", "Layer", "IsBiased", "FanOut"]
+    record = run("dsp-graphs", session)
+    assert [row["graph"] for row in record["rows"]] == list(papers.GRAPHS)
+    assert record["rows"][0]["average_degree"] == pytest.approx(50.5, abs=0.1) and "56.8" in report.text(
+        record
+    )
+
+
+def test_fastgl_over_gpus(session: Session) -> None:
+    rows = {(row["system"], row["gpus"]): row for row in run("fastgl-fig14a", session)["rows"]}
+    assert set(rows) == {(s, n) for s in ("dgl", "fastgl", "lab") for n in (1, 2)}
+    for (system, gpus), row in rows.items():
+        assert row["over_one"] == pytest.approx(rows[system, 1]["epoch_s"] / row["epoch_s"], rel=1e-3)
+        assert row["over_dgl"] == pytest.approx(rows["dgl", gpus]["epoch_s"] / row["epoch_s"], rel=1e-3)
+        assert gpus == 1 or row["steps"] == -(-rows[system, 1]["steps"] // 2)
+
+
+def test_nextdoor_over_gpus(session: Session) -> None:
+    session.chosen = ("ppi-like@0.01",)
+    record = run("nextdoor-fig10", session)
+    rows = {(row["app"], row["gpus"]): row for row in record["rows"]}
+    assert set(rows) == {(app, n) for app in ("DeepWalk", "k-hop") for n in (1, 2)}
+    assert rows["k-hop", 2]["of_linear_percent"] == pytest.approx(50 * rows["k-hop", 2]["over_one"], rel=1e-3)
+    assert record["verification"]["samples_equal_to_one_gpu"] == 4 * 500
+
+
 # ---- on GPUs ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "name", ["dsp-volume", "dsp-pull", "dsp-sampling", "dsp-bandwidth", "dsp-threads", "dsp-memory"]
+    "name",
+    [
+        "dsp-volume",
+        "dsp-pull",
+        "dsp-sampling",
+        "dsp-bandwidth",
+        "dsp-threads",
+        "dsp-memory",
+        "dsp-utilisation",
+        "dsp-accuracy",
+        "fastgl-fig14a",
+        "nextdoor-fig10",
+    ],
 )
 def test_suites_on_gpus(name: str, gpu_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "QUICK_S", 0.02)
-    found = Session(True, ["arxiv-like@0.2"])
+    found = Session(True, ["ppi-like@0.2" if name.startswith("nextdoor") else "arxiv-like@0.2"])
     found.kept(("dsp", "ranks"), lambda: gpu_world)
     record = runner.run(name, session=found)
     assert record["rows"] and not [row for row in record["rows"] if row.get("error")]

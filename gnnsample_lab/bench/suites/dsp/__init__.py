@@ -44,6 +44,18 @@ def _best_notes(record: dict[str, Any]) -> list[str]:
     return [*found, *usual_notes(record)]
 
 
+def _converged_notes(record: dict[str, Any]) -> list[str]:
+    """When each system was nearly as good as the best."""
+    found = []
+    for name in dict.fromkeys(row["graph"] for row in record.get("converged", [])):
+        rows = [row for row in record["converged"] if row["graph"] == name and row["seconds"] is not None]
+        times = ", ".join(
+            f"{row['system']} after {row['seconds']:.2f} s and {row['steps']} steps" for row in rows
+        )
+        found.append(f"{name}: {record['settings']['nearly']:.0%} of the best accuracy: {times}.")
+    return [*found, *usual_notes(record)]
+
+
 SUITES = (
     Suite(
         "dsp-volume", "suites.dsp.volume.volume",
@@ -126,6 +138,57 @@ SUITES = (
             {"paper epoch s": "epoch_s"},
         ),
         targets=targets.pipelines, needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-utilisation", "suites.dsp.utilisation.utilisation",
+        "figures 6 and 12: what keeps GPUs busy with and without the pipeline, and its speed-up; more GPUs modelled",
+        columns={
+            "GPUs": "gpus", "system": "system", "origin": "origin", "epoch s": "epoch_s", "sample ms": "sample_ms",
+            "extract ms": "extract_ms", "train ms": "train_ms", "sampling %": "sample_percent",
+            "extracting %": "extract_percent", "training %": "train_percent", "any stage %": "busy_percent",
+            "over dsp-seq": "speedup", "model off %": "error_percent",
+        },
+        paper=_part("figure 12"), needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-accuracy", "suites.dsp.accuracy.accuracy",
+        "figure 9: loss and accuracy by system over mini-batches and seconds; needs no GPU",
+        columns={
+            "system": "system", "ranks": "gpus", "epoch": "epoch", "steps": "steps", "seconds": "seconds",
+            "loss": "loss", "accuracy": "accuracy",
+        },
+        paper=_part(
+            "figure 9", papers.FIGURE9, ("system",), {"paper: converged after s (Papers, 8 GPUs)": "converged_s"}
+        ),
+        notes=_converged_notes, needs_gpu=False, last=True,
+    ),
+    Suite(
+        "dsp-deadlock", "suites.dsp.deadlock.deadlock",
+        "figure 8: collectives in different orders wait for each other; in one order they end; needs no GPU",
+        columns={"order": "order", "outcome": "outcome", "who waits": "waits", "s": "seconds"},
+        paper=_part("figure 8"), needs_gpu=False,
+    ),
+    Suite(
+        "dsp-parameters", "suites.dsp.settings.parameters",
+        "table 2: parameters of collective sampling, and ours; needs no GPU",
+        columns={"DSP": "parameter", "ours": "ours", "type": "type", "note": "note"},
+        paper=_part("table 2", papers.TABLE2, ("parameter",), {"paper": "about"}), needs_gpu=False,
+    ),
+    Suite(
+        "dsp-graphs", "suites.dsp.settings.graphs", "table 3: DSP's graphs beside their twins; needs no GPU",
+        columns={
+            "nodes": "num_nodes", "edges": "num_edges", "average degree": "average_degree", "features": "num_features",
+            "topology GB": "topology_gb", "features GB": "feature_gb", "training": "train",
+        },
+        paper=_part(
+            "table 3", papers.TABLE3, ("graph",),
+            {
+                "paper nodes": "num_nodes", "paper edges": "num_edges", "paper degree": "average_degree",
+                "paper features": "num_features", "paper topology GB": "topology_gb",
+                "paper features GB": "feature_gb",
+            },
+        ),
+        needs_gpu=False,
     ),
     Suite(
         "ladder", "suites.dsp.ladder.ladder",

@@ -143,6 +143,16 @@ SUITES = (
         paper=_part("figure 14"),
     ),
     Suite(
+        "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a", "over the number of GPUs, up to those that are there",
+        columns={
+            "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", "sample ms": "sample_ms",
+            "extract ms": "extract_ms", "train ms": "train_ms", "epoch s": "epoch_s", "over one GPU": "over_one",
+            "over dgl": "over_dgl",
+        },
+        paper=_part("figure 14a", papers.FIGURE14A, ("system",), {"paper: 8 GPUs over one": "over_one"}),
+        needs_gpu=False, last=True,
+    ),
+    Suite(
         "fastgl-fig15", "suites.fastgl.training.figure15", "ablation: the gain of each technique",
         columns={**_RUN, "over dgl": "speedup", "this step x": "step_gain"}, paper=_part("figure 15"),
     ),

@@ -102,6 +102,15 @@ SUITES = (
         ),
     ),
     Suite(
+        "nextdoor-fig10", "suites.nextdoor.gpus.figure10",
+        "sampling on several GPUs, the graph on each, over one GPU",
+        columns={
+            "app": "app", "GPUs": "gpus", "samples": "num_samples", "ms": "ms", "over one GPU": "over_one",
+            "of linear %": "of_linear_percent",
+        },
+        paper=_part("figure 10"), needs_gpu=False, last=True,
+    ),
+    Suite(
         "nextdoor-table1", "suites.nextdoor.training.table1", "share of sampling in training, six methods",
         columns={
             "method": "method", "sampler": "sampler", "sample ms": "sample_ms", "train ms": "train_ms",

@@ -91,6 +91,7 @@ PAPER = Paper(
         "GNN systems, 1.09 x to 6 x over SP",
         "figure 8": "NextDoor makes a fraction of SP's L2 read transactions",
         "figure 9": "faster than Tigr and Gunrock on all shown; the text has no number",
+        "figure 10": "four V100: walks scale on all graphs but PPI, k-hop nearly fully even there; no number",
         "table 4": "by nvprof; store efficiency 98.5 % or more, activity 67.8 % or more",
         "section 8.4": "k-hop 3.3 M and layer 2 M samples a second; walks about half of KnightKing, node2vec 1.5 x",
         "table 5": "up to 4.75 x end to end",

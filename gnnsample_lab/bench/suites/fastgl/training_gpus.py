@@ -1,0 +1,51 @@
+"""FastGL's figure 14a: epoch time over the number of GPUs, each with the mini-batch of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.dsp import crew
+from gnnsample_lab.systems.train import train
+
+from .training import record, verify
+
+SYSTEMS = ("dgl", "fastgl", "lab")
+CACHE_RATIO = 0.2
+"""Of systems with a cache, on every GPU: what is left over would depend on how many processes share a GPU's memory."""
+
+
+def figure14a(session: Session) -> dict[str, Any]:
+    """Over (a) the number of GPUs, as many as there are up to 4; GCN. What a GPU trains on in a step stays the same."""
+    checked = verify(session, SYSTEMS)
+    name = common.names(session, "products-like@0.1" if session.quick else "products-like")[0]
+    graph = common.graph(session, name, features=True)
+    size = common.batch_size(name, graph)
+    rows: list[dict[str, Any]] = []
+    for system in SYSTEMS:
+        alone = None
+        for gpus in sorted({1, *crew.worlds()}):
+            warm = gpus == crew.most_ranks() > 1
+            result = train(
+                graph, "gcn", system, epochs=2 if session.quick else 3, batch_size=size * gpus, fanouts=common.FANOUTS,
+                cache_ratio=CACHE_RATIO if system != "dgl" else None, evaluate=False, progress=False,
+                device=common.device(), ranks=crew.ranks(session) if warm else gpus,
+            )  # fmt: skip
+            epoch = result.steady
+            alone = alone or epoch.total_us
+            tasks = max(epoch.tasks or epoch.num_batches, 1)
+            rows.append({
+                "graph": name, "system": system, "gpus": gpus, "batch_size": size, "steps": epoch.num_batches,
+                "epoch_s": epoch.total_us / 1e6, "over_one": alone / epoch.total_us, "notes": list(result.notes),
+                **{f"{stage}_ms": us / 1e3 / tasks for stage, us in epoch.stage_us.items()},
+            })  # fmt: skip
+            session.say(f"{name}, {system}, {gpus} GPUs: {epoch.total_us / 1e3:.1f} ms an epoch")
+    for row in rows:
+        same = next(r for r in rows if r["system"] == "dgl" and r["gpus"] == row["gpus"])
+        row["over_dgl"] = same["epoch_s"] / row["epoch_s"]
+    return record(
+        session, [name], rows, checked, ranks=crew.device(), cache_ratio=CACHE_RATIO,
+        batch_size_of="a GPU; a step has as many times the seeds, and gradients are added up",
+        reorder="on several GPUs mini-batches keep their order",
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""NextDoor's figure 10: sampling with the graph on every GPU and the samples divided among them, over one GPU."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.bench.suites.dsp import crew, running
+from gnnsample_lab.device.arrays import to_host
+
+from . import cases, runs
+
+APPS = ("DeepWalk", "PPR", "node2vec", "k-hop", "Layer")
+QUICK_APPS = ("DeepWalk", "k-hop")
+CHECKED = 4096
+"""Samples of each GPU that are compared with those of one GPU."""
+_kept: dict[str, Any] = {}
+"""A rank's graph, by folder."""
+
+
+def figure10(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    import gnnsample_lab as lab
+
+    names = common.names(session, *(("ppi-like",) if session.quick else ("ppi-like", "orkut-like")))
+    pool, checked = crew.ranks(session), 0
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        folder = _folder(session, name)
+        for case in QUICK_APPS if session.quick else APPS:
+            study = runs.study(session, name, case)
+            roots, alone = study.roots, None
+            whole = lab.run_app(study.graph, cases.CASES[case].make(), roots, device=common.device()).steps
+            for gpus in sorted({1, *crew.worlds(), pool.ranks}):
+                bounds = np.arange(gpus + 1) * len(roots) // gpus
+                task = {"folder": folder, "app": case, "roots": roots, "bounds": bounds}
+                results = pool.run(sampled, task, world=gpus)
+                for rank, result in enumerate(results):
+                    first = slice(int(bounds[rank]), int(min(bounds[rank] + CHECKED, bounds[rank + 1])))
+                    if result["digest"] != digest(step[first] for step in whole):
+                        raise VerificationError(f"{case} on {name}, {gpus} GPUs: other samples than on one")
+                    checked += first.stop - first.start
+                ms = max(result["us"] for result in results) / 1e3
+                alone = alone or ms
+                rows.append({
+                    "graph": name, "app": case, "gpus": gpus, "num_samples": len(roots), "ms": ms,
+                    "over_one": alone / ms, "of_linear_percent": 100 * alone / ms / gpus,
+                })  # fmt: skip
+                session.say(f"{case} on {name}, {gpus} GPUs: {ms:.3f} ms, x{alone / ms:.2f}")
+            study.free()
+            del whole
+    return {
+        "settings": {
+            "device": crew.device(), "apps": cases.SETTING,
+            "ms": "GPU time of one call for a GPU's share of the samples, index included; the slowest GPU, all at once",
+            "graph": "all of it on every GPU; samples in equal shares, the same ones for any number of GPUs",
+        },
+        "verification": {"samples_equal_to_one_gpu": checked}, "graphs": cases.facts(session, names), "rows": rows,
+    }  # fmt: skip
+
+
+def _folder(session: Session, name: str) -> str:
+    """The graph with its weights as files: one part, which is the whole."""
+    from gnnsample_lab.distributed import partition, save_parts
+
+    def make() -> str:
+        graph = cases.graph(session, name, "cpu")
+        place = session.kept(("dsp", "folder"), partial(tempfile.TemporaryDirectory, prefix="lab-dsp-"))
+        cut = partition(graph, 1, "random")
+        return str(save_parts(graph, cut, Path(place.name) / f"nextdoor-{name}", features=False))
+
+    return str(session.kept(("nextdoor files", name), make))
+
+
+def digest(steps: Iterable[Any]) -> str:
+    """A hash of samples, step by step, up to the last step that has a vertex."""
+    arrays = [np.ascontiguousarray(to_host(step), dtype=np.int64) for step in steps]
+    while arrays and not (arrays[-1] >= 0).any():
+        arrays.pop()
+    return hashlib.sha256(b"".join(array.tobytes() for array in arrays)).hexdigest()
+
+
+def sampled(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """On a rank: its share of the samples, ``us`` of one call, and the digest of the first ones."""
+    import gnnsample_lab as lab
+
+    device, folder = "cpu" if rank.device == "cpu" else "cuda", task["folder"]
+    if folder not in _kept:
+        _kept.clear()
+        graph = running.whole_graph(folder)
+        _kept[folder] = graph if device == "cpu" else graph.to(device)
+    begin, end = (int(at) for at in task["bounds"][rank.index : rank.index + 2])
+    roots = crew.on_device(rank, [task["roots"][begin:end]])[0]
+    app = cases.CASES[task["app"]].make()
+
+    def work() -> Any:
+        return lab.run_app(_kept[folder], app, roots, first_sample=begin, device=device)
+
+    found = digest(step[:CHECKED] for step in work().steps)
+    rank.barrier()
+    return {"us": crew.event_us(rank, work, 5), "digest": found}
