@@ -46,6 +46,7 @@ def session(monkeypatch: pytest.MonkeyPatch, pool: Any) -> Session:
     """Two warm ranks, a small draw, and times that are one pass of a few calls."""
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     monkeypatch.setattr(crew, "QUICK_S", 0.01)
+    monkeypatch.setattr(crew, "FULL_S", 0.01)
     monkeypatch.setattr(crew, "FANOUTS", (4, 3))
     found = Session(True, [TINY])
     found.kept(("dsp", "ranks"), lambda: pool)
@@ -133,6 +134,7 @@ def test_where_a_ratio_crosses_one() -> None:
 
 
 def test_epochs_by_system(session: Session) -> None:
+    session.quick = False
     record = run("dsp-sampling", session)
     rows = {(r["part"], r["system"], r["gpus"]): r for r in record["rows"]}
     names = {*running.SYSTEMS, *sampling.OURS}
@@ -236,6 +238,7 @@ def small(session: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
 
 
 def test_pipeline_measured_and_modelled(small: Session) -> None:
+    small.quick = False
     record = run("dsp-utilisation", small)
     measured = {(r["gpus"], r["system"]): r for r in record["rows"] if r["origin"] == "measured"}
     modelled = {r["gpus"]: r for r in record["rows"] if r["origin"] == "modelled"}
@@ -284,7 +287,8 @@ def test_other_losses_are_an_error() -> None:
 
 
 def test_accuracy_over_batches_and_seconds(small: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accuracy, "QUICK_EPOCHS", 2)
+    monkeypatch.setattr(accuracy, "EPOCHS", 2)
+    small.quick = False
     record = run("dsp-accuracy", small)
     by = {(row["system"], row["epoch"]): row for row in record["rows"]}
     assert set(by) == {(s, e) for s in (accuracy.BASE, *accuracy.SYSTEMS) for e in (0, 1)}
@@ -366,6 +370,7 @@ def test_nextdoor_over_gpus(session: Session) -> None:
 )
 def test_suites_on_gpus(name: str, gpu_world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "QUICK_S", 0.02)
+    monkeypatch.setattr(memory, "QUICK_SHARES", (0.0, 0.5, 1.0))
     found = Session(True, ["ppi-like@0.2" if name.startswith("nextdoor") else "arxiv-like@0.2"])
     found.kept(("dsp", "ranks"), lambda: gpu_world)
     record = runner.run(name, session=found)

@@ -21,7 +21,7 @@ from .ladder import checksum
 
 BATCHES, VISITED = 8, 24
 SHARES = (0.0, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0)
-QUICK_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+QUICK_SHARES = (0.0, 0.4, 0.8)
 OF_ALL = 0.58
 """The budget of all GPUs, of topology and features together: DSP's eight times 6 GB are that share of Papers."""
 

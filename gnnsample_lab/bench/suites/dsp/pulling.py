@@ -19,7 +19,7 @@ from .volume import verify
 
 BATCHES = 8
 CROSSING = (10, 25, 50, 100, 200)
-QUICK_CROSSING = (10, 50, 200)
+QUICK_CROSSING = (10, 200)
 SEEDS_OF_A_HOP = 8192
 BIASED = ("pull", "dsp", "direct", "csp-fixed")
 STAGES = ("dsp", "csp-async", "csp-fixed", "direct", "pull")

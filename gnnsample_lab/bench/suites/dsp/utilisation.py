@@ -35,12 +35,11 @@ def utilisation(session: Session) -> dict[str, Any]:
     compared = 0
     for name in names:
         pairs = {}
-        for world in trained_worlds():
+        for world in trained_worlds(session):
             size = crew.batch_size(common.graph(session, name, features=True)) * world
             runs = {s: trained(session, name, s, world, 2 if session.quick else 3, size) for s in SYSTEMS}
-            compared += same_losses(
-                *runs.values(), f"{name}, {world} ranks", runs["dsp"].epochs[0].num_batches
-            )
+            steps = runs["dsp"].epochs[0].num_batches
+            compared += same_losses(runs["dsp-seq"], runs["dsp"], f"{name}, {world} ranks", steps)
             pairs[world] = runs
             rows += [measured(name, world, runs[s], runs["dsp-seq"]) for s in SYSTEMS]
             for row in rows[-2:]:
@@ -76,9 +75,9 @@ def graphs(session: Session) -> tuple[str, ...]:
     return common.names(session, "products-like@0.1" if session.quick else "products-like@0.25")
 
 
-def trained_worlds() -> list[int]:
-    """One rank, and as many as there are."""
-    return sorted({1, crew.most_ranks()})
+def trained_worlds(session: Session) -> list[int]:
+    """One rank, which a quick run leaves out, and as many as there are."""
+    return sorted({crew.most_ranks() if session.quick else 1, crew.most_ranks()})
 
 
 def trained(
