@@ -348,13 +348,14 @@ class Core:
         """Write what the first kernel reads. The last mini-batch's totals are known, so nothing reads the old words."""
         n = int(seeds.size)
         self.seeds_on_host[:n] = seeds
+        if n:  # not in a graph: CuPy captures no copies from the host
+            self.seeds.data.copy_from_host_async(self._seeds_memory.ptr, 8 * n)
         base, tag = ws.stamp()
         ws.write_batch(0, self.seeds.data.ptr, n, True, batch_id, base, tag)
 
     def begin(self, ws: Workspace) -> None:
-        """Copy and merge the seeds, and empty tables and counts: the same work for every mini-batch."""
+        """Merge the staged seeds, and empty tables and counts: the same work for every mini-batch."""
         self.use_stream()
-        self.seeds.data.copy_from_host_async(self._seeds_memory.ptr, self.seeds.nbytes)
         next(self.launcher.phases(ws)).launch()
         self.state.array.data.memset_async(0, 8 * (self.state_words + self.spec.num_hops))
 
@@ -384,9 +385,9 @@ class Core:
         """Counts to the host, and the mini-batch's sizes, as one CUDA graph."""
 
         def work() -> None:
-            self.take_notes()
             self.finisher.scan(ws)
 
+        self.take_notes()  # not in the graph: CuPy captures no copies to the host
         if not all(self.strides):
             work()  # rows of any length lie in other memory for every mini-batch
         else:
