@@ -761,6 +761,8 @@ TABLE: dict[str, Entry] = {
             "policy": choice(none=True),
             "kernels": flag(),
             "coordinated": flag(none=True),
+            "handover": [*choice(), "peer"],
+            "swap": [*flag(), True],
             "parts": [3, 1.5, True, b"x", ["x"], {}, "nope", "", THING, HOSTILE, print],
             "staleness": integer(0, none=True),
             "pipelined": flag(),

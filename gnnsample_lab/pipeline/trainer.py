@@ -259,6 +259,10 @@ class Trainer:
         index, count = (0, 1) if self.rank is None else (self.rank.index, self.rank.world_size)
         return EpochPlan(epoch, self._samplers, index, count, without=self.batch_ids[: self.resumed])
 
+    def use_sampler(self, sampler: Any) -> None:
+        """Sample with another sampler that draws the same."""
+        self.sampler, self._samplers = sampler, [sampler]
+
     def _evaluated(self, seeds: Any) -> Iterator[Any]:
         """This rank's share of the mini-batches of an evaluation: whole ones, or its slice of each."""
         sampler, slices = self.sampler, self.together and self.rank is not None

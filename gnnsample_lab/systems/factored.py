@@ -17,18 +17,30 @@ from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.executors import Stages, shared_stream
-from gnnsample_lab.pipeline.factored.roles import Member, Split
+from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
+from gnnsample_lab.pipeline.factored.slots import PeerSlots, header_of, pack
 from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.plan import EpochPlan
-from gnnsample_lab.pipeline.records import EpochRecord
+from gnnsample_lab.pipeline.records import EpochRecord, RankMemory
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 
-from .features import CPU_RATIO, Sizing, _sized, host_features, topology_bytes, within_budget
+from .features import (
+    CPU_RATIO,
+    TRIAL_BATCHES,
+    Sizing,
+    _sized,
+    host_features,
+    sampled_bytes,
+    topology_bytes,
+    within_budget,
+)
 from .parts import ranked
 from .ranks import Part, kernels_into, memory_of, open_shared
 from .table import System, find
 
+SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
+"""Mini-batches by which slots in device memory are sized, and the factor over the largest."""
 TRIAL_STEPS = 4
 """Mini-batches by which stage times are measured, after one that compiles what there is to compile."""
 _groups: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = weakref.WeakKeyDictionary()
@@ -50,7 +62,8 @@ def train_factored(
     with torch.random.fork_rng(devices=devices), shared_stream(device):
         begin = time.perf_counter()
         with rank.stage("prepare"):
-            times = _measured(rank, graph, given, device, options["samplers"])
+            known = rank.world_size if options["swap"] else options["samplers"]
+            times = _measured(rank, graph, given, device, known)
             split = _split(rank.world_size, options, times)
             split.check_capacity(job["batches"])
             member, ratio, notes = _member(rank, graph, given, device, split, address, slots)
@@ -81,22 +94,35 @@ def train_factored(
         "lr": given["lr"], "seed": seed, "reorder": None, "window": given["window"], "match": False,
         "kernel": trainer.settings["kernel"], "executor": "factored", "transfer": trainer.features.cache.transfer,
         "ranks": rank.world_size, "samplers": split.samplers, "switching": split.switching,
+        "handover": split.handover, "swap": split.swap,
         "staleness": split.staleness, "pipelined": split.pipelined, "capacity": split.queue_capacity(),
         "trial_us": None if times is None else [t * 1e6 for t in times],
     }  # fmt: skip
     return {
-        "records": records, "setup_us": setup_us, "ratio": ratio, "notes": notes, "settings": settings,
+        "records": records, "setup_us": setup_us, "ratio": ratio, "settings": settings,
+        "notes": notes, "events": member.notes,
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": member.update_sizes,
-        "memory": memory_of(trainer, rank.index, "sampler" if member.samples else "trainer", records),
+        "memory": _memory(member, records),
         "kernels": job.get("ran"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
 
 
+def _memory(member: Member, records: list[EpochRecord]) -> RankMemory:
+    split = member.split
+    role = "all stages" if not split.trainers else "sampler" if member.samples else "trainer"
+    found = memory_of(member.trainer, member.rank.index, role, records)
+    if member.swaps is None:
+        return found
+    return found._replace(topology=member.swaps.topology, cache=member.swaps.cache)
+
+
 def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Split:
     samplers, switching = options["samplers"], options["switching"]
+    if options["swap"]:
+        samplers, switching = ranks, True
     if samplers is None:
         assert times is not None
         sample_s, extract_s, train_s = times
@@ -104,7 +130,10 @@ def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Sp
         samplers = num_samplers(ranks, sample_s, trainer_s, keep_trainer=not switching)
     if switching is None:
         switching = samplers == ranks
-    return Split(ranks, samplers, switching, options["staleness"], options["pipelined"], options["capacity"])
+    return Split(
+        ranks, samplers, switching, options["staleness"], options["pipelined"], options["capacity"],
+        options["handover"], options["swap"],
+    )  # fmt: skip
 
 
 def _measured(
@@ -162,11 +191,15 @@ def _member(
     seed = checked_seed(given["seed"])
     if device == "cuda":
         reset_pools()
+
+    def sampler_on(place: str) -> Any:
+        return make_sampler(
+            graph, name, chosen, given["fanouts"], place, seed, given["weighted"], given.get("pick"),
+            batch_size=given["batch_size"],
+        )  # fmt: skip
+
     # A trainer's device has no topology: its sampler stays on the host and only numbers mini-batches.
-    sampler = make_sampler(
-        graph, name, chosen, given["fanouts"], device if samples else "cpu", seed, given["weighted"], given.get("pick"),
-        batch_size=given["batch_size"],
-    )  # fmt: skip
+    sampler = sampler_on(device if samples and not split.swap else "cpu")
     notes = [_cpu_note("overlapped")] if device == "cpu" else []
     if chosen.match != "never" or chosen.reorder is not None:
         notes.append("rows of the mini-batch before are not reused: trainers take mini-batches as they come")
@@ -182,39 +215,69 @@ def _member(
     ratio, standby = _ratios(rank, chosen, graph, table, sampler, network, given, device, split)
     order = None
     if 0 < rows_of_ratio(ratio, len(table)) < len(table):
-        order = _hottest(rank, chosen, graph, sampler, given["batch_size"], seed, slots)
+        counting = sampler_on(device) if split.swap and rank.index == 0 else sampler
+        order = _hottest(rank, chosen, graph, counting, given["batch_size"], seed, slots)
+        del counting
     transfer = "auto" if chosen.transfer != "auto" and is_memory_mapped(table) else chosen.transfer
     has_model = rank.index in split.replicas
-    mine = (standby if samples else ratio) if has_model else 0.0
-    cache = FeatureCache(
-        table, _scores(order, len(table), mine), ratio=mine, device=device, transfer=transfer
-    )
-    marked = ratio if split.trainers else standby
+    mine = (standby if samples and not split.swap else ratio) if has_model else 0.0
+
+    def features(share: float) -> CachedSource:
+        scores = _scores(order, len(table), share)
+        cache = FeatureCache(table, scores, ratio=share, device=device, transfer=transfer)
+        return CachedSource(cache, chosen.cache is not None)
+
+    source = features(0.0 if split.swap else mine)
+    marked = ratio if split.trainers or split.swap else standby
     marker = None
     if samples and 0 < rows_of_ratio(marked, len(table)) < len(table):
         # Only the look-up table is wanted: rows of a table that is one number wide are all but nothing.
         narrow = np.zeros((len(table), 1), dtype=np.float16)
-        place = sampler.device
+        place = device if split.swap else sampler.device
         scores = _scores(order, len(table), marked)
         marker = FeatureCache(narrow, scores, ratio=marked, device=place, transfer="staged")
     trainer = Trainer(
-        graph, sampler, CachedSource(cache, chosen.cache is not None), network, batch_size=given["batch_size"],
-        lr=given["lr"], device=device,
-    )  # fmt: skip
+        graph, sampler, source, network, batch_size=given["batch_size"], lr=given["lr"], device=device
+    )
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
         "batch_size": trainer.batch_size, "fanouts": list(sampler.fanouts), "hidden": given["hidden"],
         "lr": float(given["lr"]), "seed": seed, "train": len(trainer.seeds), "kernel": kernel,
     }  # fmt: skip
-    if standby < ratio and split.switching:
+    peers = swaps = None
+    if split.handover == "peer":
+        peers = PeerSlots(rank, split.samplers, split.own_slots, _slot_bytes(rank, split, trainer, marker))
+    if split.swap:
+        swaps = Swaps(lambda: sampler_on(device), lambda: features(mine), sampler, sampled_bytes)
+        notes.append(
+            "each epoch puts the topology on the device, samples all of it, and puts the cache in its place"
+        )
+    elif standby < ratio and split.switching:
         notes.append(
             f"caches of standby trainers hold {standby:.0%} of the vertices: the topology is there, too"
         )
     return (
-        Member(rank, split, trainer, marker, _model_groups(rank, split), address, slots),
+        Member(rank, split, trainer, marker, _model_groups(rank, split), address, slots, peers, swaps),
         marked,
         tuple(notes),
     )
+
+
+def _slot_bytes(rank: Any, split: Split, trainer: Trainer, marker: Any) -> int:
+    """Bytes of a slot that holds most mini-batches, the same on all ranks; what is larger goes through the host."""
+    import torch
+    import torch.distributed as dist
+
+    most = 0
+    if rank.index < split.samplers:
+        plan = trainer.plan(0)
+        for place in range(min(SLOT_TRIALS, len(plan))):
+            batch = trainer.sampler.sample(plan.seeds(plan.batch_ids[place]), TRIAL_BATCHES + place)
+            marks = None if marker is None else marker.mark(batch.node_ids)
+            most = max(most, header_of(pack(batch, marks, lambda array: array))[1])
+    agreed = torch.tensor([most], dtype=torch.int64, device=rank.device)
+    dist.all_reduce(agreed, dist.ReduceOp.MAX, group=rank.group)
+    return int(SLOT_MARGIN * int(agreed))
 
 
 def _ratios(
@@ -250,7 +313,9 @@ def _ratios(
     standby = mine
     if device == "cpu" or is_sized:  # a trainer's memory less the topology
         standby = rows_in(max(0, int(mine * n * row_bytes) - topology), n, row_bytes) / max(n, 1)
-    if split.trainers == 0:
+    if split.swap:
+        standby = mine  # the topology is gone when the cache comes
+    elif split.trainers == 0:
         mine = standby
     elif samples:
         mine = 1.0

@@ -15,6 +15,7 @@ from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
+from gnnsample_lab.pipeline.batches import to_gpu
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
 from gnnsample_lab.pipeline.trainer import Trainer, pool_bytes
 
@@ -208,14 +209,14 @@ def _trial(
             if system.executor == "overlapped":
                 waiting += 6  # two queues of two, one at each worker
             keep: list[Any] = []
+            on_host = sampler.device == "cpu"
+            if on_host:  # one will do: what counts is its copies on the device
+                sampled = sampler.sample_many([seeds], TRIAL_BATCHES)[0]
+                keep = [to_gpu(sampled) for _ in range(waiting)]
             while len(keep) < waiting:
                 group = [seeds] * min(trainer.ahead, waiting - len(keep))
                 keep += sampler.sample_many(group, TRIAL_BATCHES + len(keep))
             batch = keep[0]
-            if sampler.device == "cpu":
-                from gnnsample_lab.pipeline.batches import to_gpu
-
-                batch = to_gpu(batch)
             held = {"serial": 1, "overlapped": 5}.get(system.executor, 3)
             rows = [plain.extract(batch)[0] for _ in range(held)]
             trainer.model.train()

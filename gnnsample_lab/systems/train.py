@@ -43,6 +43,7 @@ CPU_NOTE = (
     "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, "
     "and the stages run one after the other"
 )
+HANDOVERS = ("host", "peer")
 QUEUE_CAPACITY = 2
 """Mini-batches that a queue of the overlapped executor holds (DSP, section 5)."""
 RUN_S = 1e7
@@ -246,6 +247,8 @@ def train(
     parts: Any = None,
     kernels: bool = False,
     coordinated: bool | None = None,
+    handover: str = "host",
+    swap: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -306,6 +309,11 @@ def train(
             system does.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
+        handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
+            ``"peer"``: they stay in their sampler's device memory, where trainers read them over NVLink (ours). On CPU
+            ranks mapped files stand for it.
+        swap: of ``"factored"`` on ranks: all ranks sample an epoch with the topology on their devices, then swap it for
+            the cache and train, every epoch (AGL's batch mode, which GNNLab's section 3 rejects).
         coordinated: of ``"overlapped"`` on ranks of a host, for systems whose workers have collectives: whether rank 0
             decides in which order all ranks start them (DSP, section 5). False: each worker has a process group and a
             stream of its own. None for what the system does.
@@ -350,7 +358,7 @@ def train(
     factored = {
         "samplers": samplers, "switching": optional(flag, "switching", switching),
         "staleness": optional(whole, "staleness", staleness, 0, 2**20), "pipelined": flag("pipelined", pipelined),
-        "capacity": capacity,
+        "capacity": capacity, "handover": choice("handover", handover, HANDOVERS), "swap": flag("swap", swap),
     }  # fmt: skip
     job: dict[str, Any] = {
         "factored": factored, "batches": -(-len(graph.splits["train"]) // whole("batch_size", batch_size, 1)),
@@ -363,9 +371,18 @@ def train(
         raise ValueError(
             f"samplers must leave a rank to train, unless samplers switch (got {samplers} of {count} ranks)"
         )
+    if swap and (executor != "factored" or samplers not in (None, count) or switching is False):
+        raise ValueError(
+            f"swap=True is for executor='factored' with all ranks as samplers that switch (got executor={executor!r}, "
+            f"samplers={samplers!r}, switching={switching!r})"
+        )
+    if (swap or handover != "host") and not isinstance(ranks, Ranks) and count == 1:
+        raise ValueError(f"ranks must be 2 or more for swap=True and handover='peer' (got {count})")
     if isinstance(ranks, Ranks) or count > 1:
-        if samplers is not None and executor == "factored":
-            Split(count, samplers, switching is not False, capacity=capacity).check_capacity(job["batches"])
+        known = count if swap else samplers
+        if known is not None and executor == "factored":
+            divided = Split(count, known, switching is not False, capacity=capacity, handover=handover)
+            divided.check_capacity(job["batches"])
         return _train_on_ranks(graph, job, ranks, device, parts)
     device = runtime.resolve_device(device)
     with contextlib.ExitStack() as stack:
@@ -460,7 +477,8 @@ def _train_on_ranks(
     return TrainResult(
         chosen.name, _name(model), graph.title, place, f"measured on {where}", first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
-        max(part["setup_us"] for part in found), first["ratio"], first["notes"], first["settings"], network,
+        max(part["setup_us"] for part in found), first["ratio"],
+        (*first["notes"], *(note for part in found for note in part.get("events", ()))), first["settings"], network,
         ranks=crew.ranks, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
         memory=[part["memory"] for part in found], kernels=[p["kernels"] for p in found if p["kernels"] is not None],
     )  # fmt: skip

@@ -170,3 +170,38 @@ def stall(rank: Any, folder: Path, job: Any, *args: Any) -> Any:
         return train_factored(rank, folder, job, *args)
     finally:  # the ranks are used again
         EpochPlan.sample, Fetched.fetch = sample, fetch  # type: ignore[method-assign]
+
+
+def small_slots(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """Slots that hold the smaller half of the mini-batches; the notes say which way each went."""
+    from gnnsample_lab.pipeline.factored.slots import PeerSlots
+
+    fits, ways = PeerSlots.fits, []
+
+    def every_other(self: PeerSlots, arrays: Any) -> bool:
+        found = fits(self, arrays) and len(ways) % 2 == 0
+        ways.append("through the peer" if found else "through the host")
+        return found
+
+    PeerSlots.fits = every_other  # type: ignore[method-assign]
+    try:
+        part = train_factored(rank, folder, job, *args)
+    finally:  # the ranks are used again
+        PeerSlots.fits = fits  # type: ignore[method-assign]
+    part["events"] = [*part["events"], *ways]
+    return part
+
+
+def lose_sampler(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """Rank 0's third mini-batch cannot be sampled."""
+    sample = EpochPlan.sample
+
+    def fail() -> None:
+        raise ArithmeticError("no luck")
+
+    if rank.index == 0:
+        _on_call(EpochPlan, "sample", 3, fail)
+    try:
+        return train_factored(rank, folder, job, *args)
+    finally:  # the ranks are used again
+        EpochPlan.sample = sample  # type: ignore[method-assign]

@@ -300,6 +300,130 @@ def test_what_cannot_be_split_is_named(graph):
             lab.train(graph, executor="factored", **options, **QUICK)
 
 
+# ---- hand-over through the samplers' memory, and AGL's batch mode --------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "pipelined"), [({"samplers": 1}, True), ({"samplers": 2, "capacity": 1}, False)]
+)
+def test_samples_that_stay_where_they_are_train_alike(graph, three_ranks, options, pipelined):
+    given = {
+        **QUICK,
+        **options,
+        "pipelined": pipelined,
+        "epochs": 2,
+        "executor": "factored",
+        "ranks": three_ranks,
+    }
+    found = lab.train(graph, handover="peer", **given)
+    assert found.settings["handover"] == "peer" and sorted(found.batch_ids[:10]) == list(range(10))
+    np.testing.assert_allclose(found.losses, replayed(graph, found.batch_ids, found.update_sizes), atol=1e-4)
+    assert len(found.accuracy) == 2 and found.accuracy[-1] > 0.5
+
+
+def test_one_trainer_gets_the_same_bits_both_ways(graph, pair):
+    given = {**QUICK, "samplers": 1, "epochs": 2, "executor": "factored", "ranks": pair}
+    peer, host = (lab.train(graph, handover=way, **given) for way in ("peer", "host"))
+    assert peer.batch_ids == host.batch_ids and peer.losses == host.losses and peer.accuracy == host.accuracy
+
+
+def test_what_does_not_fit_a_slot_goes_through_the_host(graph, pair, monkeypatch):
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.small_slots)
+    given = {**QUICK, "samplers": 1, "executor": "factored", "ranks": pair, "evaluate": False}
+    peer = lab.train(graph, handover="peer", **given)
+    ways = Counter(note.split()[-1] for note in peer.notes if note.startswith("through"))
+    assert ways["host"] > 0 and ways["peer"] > 0 and sum(ways.values()) == 10
+    monkeypatch.undo()
+    assert peer.losses == lab.train(graph, **given).losses
+
+
+def test_slots_of_a_sampler_are_bounded():
+    with QueueService() as service:
+        sampler, trainer = Client(service.address, 0), Client(service.address, 1)
+        for client in (sampler, trainer):
+            client.begin("epoch 0", 4, None, 1)
+        for _ in range(2):
+            [place] = sampler.task()
+            sampler.put(place, sampler.room(own=2), [], own=True)
+        waited = threading.Event()
+
+        def third() -> None:
+            [place] = sampler.task()
+            sampler.put(place, sampler.room(own=2), [], own=True)
+            waited.set()
+
+        threading.Thread(target=third, daemon=True).start()
+        assert not waited.wait(0.2)
+        item = trainer.get()
+        assert item is not None and item["owner"] == 0 and not waited.wait(0.2)
+        trainer.free(item["slot"], item["owner"])
+        assert waited.wait(LONG_S)
+
+
+def test_all_sample_then_all_train_and_memory_is_swapped(graph, three_ranks):
+    topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
+    budget = {"budget_gb": (topology + 4 * 600 + 40) / 1e9}
+    given = {**QUICK, **budget, "epochs": 2, "executor": "factored", "ranks": three_ranks}
+    found = lab.train(graph, swap=True, **given)
+    assert sorted(found.batch_ids[:10]) == list(range(10)) and found.settings["swap"]
+    np.testing.assert_allclose(found.losses, replayed(graph, found.batch_ids, found.update_sizes), atol=1e-4)
+    beside = lab.train(graph, samplers=3, **given)
+    assert found.cache_ratio == 1.0 > beside.cache_ratio  # the cache comes when the topology has gone
+    assert all(m.topology == topology and m.cache > 0 for m in found.memory)
+    record = found.epochs[1]
+    for rank in range(3):
+        mine = [e for e in record.events if e.rank == rank]
+        by = {stage: [e for e in mine if e.stage == stage] for stage in {e.stage for e in mine}}
+        [topology_in], [cache_in] = by["load topology"], by["load cache"]
+        assert all(topology_in.end_us <= e.start_us for e in by.get("sample", []))
+        assert all(e.end_us <= cache_in.start_us for e in by.get("sample", []))
+        assert all(cache_in.end_us <= e.start_us for e in by.get("train", []))
+    with pytest.raises(ValueError, match="swap=True is for executor='factored'"):
+        lab.train(graph, swap=True, **{**given, "samplers": 1})
+    with pytest.raises(ValueError, match="an epoch waits in host memory"):
+        lab.train(graph, handover="peer", samplers=3, **given)
+
+
+# ---- a lost sampler -------------------------------------------------------------------------------------------------
+
+
+def test_others_take_over_what_a_lost_sampler_had(graph, three_ranks, monkeypatch):
+    """Rank 0 fails at its third mini-batch, and has failed in the second epoch, too."""
+    given = {**QUICK, "epochs": 2, "executor": "factored", "ranks": three_ranks, "samplers": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr("gnnsample_lab.systems.train.train_factored", ranked.lose_sampler)
+        found = lab.train(graph, **given)
+    assert sorted(found.batch_ids[:10]) == list(range(10)) and sorted(found.batch_ids[10:]) == list(
+        range(10, 20)
+    )
+    np.testing.assert_allclose(found.losses, replayed(graph, found.batch_ids, found.update_sizes), atol=1e-4)
+    assert any(
+        "rank 0 samples no more (ArithmeticError: no luck); 1 other samplers took over 1" in n
+        for n in found.notes
+    )
+    assert set(workers(found.epochs[1], "sample")) == {(1, "sampler")}
+    assert len(found.accuracy) == 2
+    with monkeypatch.context() as patch:
+        patch.setattr("gnnsample_lab.systems.train.train_factored", ranked.lose_sampler)
+        with pytest.raises(RankError, match="rank 0 failed in stage 'sample'.*no luck"):
+            lab.train(graph, **{**given, "samplers": 1})
+
+
+def test_a_standby_trainer_begins_after_the_first_sample(graph, three_ranks):
+    found = lab.train(
+        graph,
+        executor="factored",
+        ranks=three_ranks,
+        samplers=1,
+        switching=True,
+        **{**QUICK, "evaluate": False},
+    )
+    record = found.epochs[0]
+    first = min(e.end_us for e in record.events if e.stage == "put")
+    assert all(e.start_us >= first for e in record.events if e.worker == "standby")
+    assert sorted(found.batch_ids) == list(range(10))
+
+
 # ---- failures -----------------------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from gnnsample_lab.minibatch.export import tensor
@@ -20,7 +21,10 @@ from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer, pool_bytes
 
 from .service import Client
-from .slots import HostSlots, pack, unpack
+from .slots import HostSlots, PeerSlots, pack, unpack
+
+IN_HAND = 4
+"""Mini-batches that a trainer has at a time: trained on, ready, on its way, and not yet given back."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,10 @@ class Split:
         staleness: rounds that a trainer may be ahead of the slowest; None for no bound.
         pipelined: trainers extract while they train.
         capacity: mini-batches that the global queue holds; None for an epoch.
+        handover: ``"host"``: samples go through files of the host; ``"peer"``: they stay in their sampler's device
+            memory, where trainers read them.
+        swap: samplers, all ranks, give their device memory to the topology first and then to the cache (AGL's batch
+            mode, as GNNLab's section 3 describes it).
     """
 
     ranks: int
@@ -41,6 +49,8 @@ class Split:
     staleness: int | None = 0
     pipelined: bool = True
     capacity: int | None = None
+    handover: str = "host"
+    swap: bool = False
 
     @property
     def trainers(self) -> int:
@@ -54,12 +64,23 @@ class Split:
 
     def queue_capacity(self) -> int | None:
         """Mini-batches that the global queue holds; None for an epoch, which the paper stores where samplers switch."""
-        if self.capacity is not None or self.switching:
+        if self.capacity is not None or (self.switching and self.handover == "host"):
             return self.capacity
-        return 2 * self.trainers
+        return 2 * max(1, self.trainers)
+
+    @property
+    def own_slots(self) -> int:
+        """Slots in each sampler's own memory: what waits, and what trainers read where it is."""
+        waiting = -(-(self.queue_capacity() or 0) // self.samplers)
+        return waiting + IN_HAND * len(self.replicas) + 1
 
     def check_capacity(self, batches: int) -> None:
         """Raises ValueError where all ranks sample first, and the queue does not hold what they sample."""
+        if not self.trainers and self.handover == "peer":
+            raise ValueError(
+                "handover='peer' has a few slots in device memory; where all ranks sample first, an epoch waits in "
+                f"host memory: handover='host' (got {self.samplers} samplers of {self.ranks} ranks)"
+            )
         if not self.trainers and self.capacity is not None and self.capacity < batches:
             raise ValueError(
                 f"capacity must hold all {batches} mini-batches where sampling ends before training begins "
@@ -73,23 +94,103 @@ class Fetched(Stages):
 
     client: Client | None = None
     slots: HostSlots | None = None
+    peers: PeerSlots | None = None
     fetched: int = 0
+    read: dict[int, dict[str, Any]] = field(default_factory=dict)
+    trained: SimpleQueue[tuple[dict[str, Any], Any]] = field(default_factory=SimpleQueue)
 
     def sample_window(self, sampler: int = 0) -> list[Sampled]:
         assert self.client is not None
+        self.give_back()
         item = self.client.get()
         return [] if item is None else [self.fetch(item)]
 
     def fetch(self, item: dict[str, Any]) -> Sampled:
-        """The mini-batch of a slot, on this device; its slot is free again."""
+        """The mini-batch of a slot. One of the host's is copied to this device, and its slot is free again."""
         assert self.client is not None and self.slots is not None
+        slot, owner = item["slot"], item["owner"]
         with self.clock.stage("get", 0) as noted:
-            arrays = self.slots.read(item["slot"], item["header"])
-            self.client.free(item["slot"])
-            batch, marks = unpack(arrays, self.device)
+            if owner < 0:
+                arrays = self.slots.read(slot, item["header"])
+                self.client.free(slot)
+                batch, marks = unpack(arrays, self.device)
+            else:
+                assert self.peers is not None
+                batch, marks = unpack(
+                    self.peers.read(owner, slot, item["header"]), self.device, in_place=True
+                )
+                self.read[int(batch.batch_id)] = item
             noted.batch = int(batch.batch_id)
         self.fetched += 1
         return Sampled(batch, marks, self.fetched - 1)
+
+    def finished(self, ready: Ready) -> None:
+        """What reads a mini-batch has been enqueued; its slot is given back when that is done."""
+        item = self.read.pop(int(ready.batch.batch_id), None)
+        if item is None:
+            return
+        done = ready.done
+        if done is None and self.device == "cuda":
+            import torch
+
+            done = torch.cuda.Event()
+            done.record()
+        self.trained.put((item, done))
+
+    def give_back(self) -> None:
+        """Free the slots of mini-batches that were trained on."""
+        assert self.client is not None
+        while not self.trained.empty():
+            item, done = self.trained.get()
+            if done is not None:
+                done.synchronize()
+            self.client.free(item["slot"], item["owner"])
+
+
+@dataclass(eq=False)
+class Swaps:
+    """Device memory that is the topology's while a rank samples, and the cache's while it trains.
+
+    Attributes:
+        make_sampler: puts the topology on the device. make_features: fills the cache.
+        numbering: a sampler on the host, which numbers mini-batches while the topology is not on the device.
+        bytes_of: of a sampler's topology.
+        topology, cache: the most bytes that either took.
+    """
+
+    make_sampler: Callable[[], Any]
+    make_features: Callable[[], Any]
+    numbering: Any
+    bytes_of: Callable[[Any], int]
+    topology: int = 0
+    cache: int = 0
+
+    def load_topology(self, trainer: Trainer) -> None:
+        """Drop the cache, and sample from the device from now on."""
+        trainer.features = trainer.plain_features = None
+        self._give_back(trainer.device)
+        trainer.use_sampler(self.make_sampler())
+        self.topology = max(self.topology, self.bytes_of(trainer.sampler))
+
+    def load_cache(self, trainer: Trainer) -> None:
+        """Drop the topology, and extract from a cache from now on."""
+        trainer.use_sampler(self.numbering)
+        self._give_back(trainer.device)
+        trainer.features = trainer.plain_features = self.make_features()
+        self.cache = max(self.cache, int(trainer.plain_features.cache.nbytes))
+
+    @staticmethod
+    def _give_back(device: str) -> None:
+        if device == "cuda":
+            import gc
+
+            import cupy
+            import torch
+
+            torch.cuda.synchronize()
+            gc.collect()
+            cupy.get_default_memory_pool().free_all_blocks()
+            torch.cuda.empty_cache()
 
 
 class Member:
@@ -101,16 +202,23 @@ class Member:
         marker: marks rows that the trainers' caches hold; None where nothing is to be marked.
         groups: ``(gradients, control)``: process groups of the ranks with a model.
         address: of the global queue. folder: of the slots.
+        peers: slots in the samplers' memory, with ``handover="peer"``.
+        swaps: makes topology and cache, with ``swap``.
+
+    Attributes:
+        notes: what happened to this rank that a user should know.
     """
 
     def __init__(
         self, rank: Any, split: Split, trainer: Trainer, marker: Any, groups: tuple[Any, Any],
-        address: tuple[Any, bytes], folder: Path,
+        address: tuple[Any, bytes], folder: Path, peers: PeerSlots | None = None, swaps: Swaps | None = None,
     ) -> None:  # fmt: skip
         self.rank, self.split, self.trainer, self.marker = rank, split, trainer, marker
         self.samples = rank.index < split.samplers
         self.has_model = rank.index in split.replicas
-        self.groups, self.slots = groups, HostSlots(folder)
+        self.groups, self.slots, self.peers, self.swaps = groups, HostSlots(folder), peers, swaps
+        self.notes: list[str] = []
+        self._has_failed = False
         self.lines = [Client(address, rank.index) for _ in range(2)]  # one a thread
         self.rounds: list[Round] = []
         self.update_sizes: list[int] = []
@@ -119,6 +227,8 @@ class Member:
     def close(self) -> None:
         for line in self.lines:
             line.close()
+        if self.peers is not None:
+            self.peers.close()
 
     # ---- an epoch -------------------------------------------------------------------------------------------------
 
@@ -129,6 +239,10 @@ class Member:
         plan = trainer.plan(number)
         self._begin(f"epoch {number}", len(plan), self.split.queue_capacity())
         clock = StageClock(trainer.device, self.rank.index)
+        if self.swaps is not None:
+            with clock.stage("load topology", plan.batch_ids[0]):
+                self.swaps.load_topology(trainer)
+            plan = trainer.plan(number)
         stages = self._stages(plan, clock)
         stats: list[Any] = []
         counts = {"edges": 0, "tasks": 0}
@@ -152,6 +266,10 @@ class Member:
             counts["edges"] = self._sample_all(plan, clock)
         elif not self.split.trainers:  # the profit is infinite, once all is sampled
             counts["edges"] = self._sample_all(plan, clock)
+            if self.swaps is not None:
+                with clock.stage("load cache", plan.batch_ids[0]):
+                    self.swaps.load_cache(trainer)
+                stages = replace(stages, features=trainer.plain_features)
             self._train_all(stages, train, exchange)
         else:
             counts["edges"] = self._sample_and_stand_by(plan, clock, stages, train, exchange)
@@ -175,24 +293,68 @@ class Member:
     def _stages(self, plan: EpochPlan, clock: StageClock) -> Fetched:
         return Fetched(
             plan, self.trainer.plain_features, clock, 1, 1, None, False, self.trainer.device,
-            client=self.lines[0], slots=self.slots,
+            client=self.lines[0], slots=self.slots, peers=self.peers,
         )  # fmt: skip
 
-    def _sample_all(self, plan: EpochPlan, clock: StageClock) -> int:
-        """Sample what the scheduler gives, and hand it over; returns the number of edges."""
-        line, edges = self.lines[0], 0
+    def _sample_all(
+        self, plan: EpochPlan, clock: StageClock, handed_over: Callable[[], None] | None = None
+    ) -> int:
+        """Sample what the scheduler gives, and hand it over; returns the number of edges.
+
+        ``handed_over`` is called after the first mini-batch.
+        """
+        edges = 0
         clock.work_as("sampler")
-        with self.rank.stage("sample"):
-            while places := line.task():
-                batch_id = plan.batch_ids[places.start]
-                with clock.stage("sample", batch_id):
-                    batch = plan.sample(places)[0]
-                    marks = None if self.marker is None else self.marker.mark(batch.node_ids)
-                slot = line.room()
-                with clock.stage("put", batch_id):
-                    line.put(places.start, slot, self.slots.write(slot, pack(batch, marks)))
-                edges += int(batch.num_edges)
+
+        def sample(place: int) -> Any:
+            with clock.stage("sample", plan.batch_ids[place]):
+                batch = plan.sample(range(place, place + 1))[0]
+                return batch, None if self.marker is None else self.marker.mark(batch.node_ids)
+
+        for place, batch, marks in self._sampled(sample):
+            with clock.stage("put", plan.batch_ids[place]):
+                self._hand_over(place, batch, marks)
+            edges += int(batch.num_edges)
+            if handed_over is not None:
+                handed_over()
+                handed_over = None
         return edges
+
+    def _sampled(self, sample: Callable[[int], tuple[Any, Any]]) -> Iterator[tuple[int, Any, Any]]:
+        """``(place, mini-batch, marks)`` of what the scheduler gives this rank.
+
+        A rank whose sampling fails samples no more: other samplers take over what it had. Without others the error is
+        raised.
+        """
+        line = self.lines[0]
+        with self.rank.stage("sample"):
+            while not self._has_failed and (places := line.task()):
+                try:
+                    batch, marks = sample(places.start)
+                except Exception as error:
+                    left, given = line.lost(self.split.samplers)
+                    if not left:
+                        raise
+                    self._has_failed = True
+                    self.notes.append(
+                        f"rank {self.rank.index} samples no more ({type(error).__name__}: {error}); {left} other "
+                        f"samplers took over {given} of its mini-batches"
+                    )
+                    self.rank.log(self.notes[-1])
+                    return
+                yield places.start, batch, marks
+
+    def _hand_over(self, place: int, batch: Any, marks: Any) -> None:
+        """Write a sample to where trainers read it; waits while the queue is full."""
+        line, peers = self.lines[0], self.peers
+        if peers is not None:
+            arrays = pack(batch, marks, lambda array: array)
+            if peers.fits(arrays):
+                slot = line.room(peers.count)
+                line.put(place, slot, peers.write(slot, arrays), own=True)
+                return
+        slot = line.room()
+        line.put(place, slot, self.slots.write(slot, pack(batch, marks)))
 
     def _train_all(self, stages: Fetched, train: Callable[[Ready], None], exchange: Any) -> None:
         """Train on what comes out of the global queue until nothing will."""
@@ -200,6 +362,7 @@ class Member:
             for ready in self._prepared(stages):
                 train(ready)
                 ready.finish()
+                stages.finished(ready)
             while not exchange.idle(ended=True):
                 pass
 
@@ -222,7 +385,8 @@ class Member:
     ) -> int:
         """Sample; beside it the standby trainer takes part in all updates, and in training while that pays.
 
-        Its model must be the trainers' when it begins, hence it joins their rounds from the start, with nothing.
+        Its model must be the trainers' when it begins, hence it joins their rounds from the start, with nothing. It
+        begins after the first mini-batch, without which there is no round: nothing stands in the way of the first one.
         """
         sampling, failed = threading.Event(), list[BaseException]()
         sampling.set()
@@ -239,15 +403,19 @@ class Member:
                         if item:
                             marked = mine.fetch(item)
                             # Its own cache is smaller than the one that the marks are of.
-                            train(mine.extract(marked._replace(marks=None)))
+                            ready = mine.extract(marked._replace(marks=None))
+                            train(ready)
+                            mine.finished(ready)
+                            mine.give_back()
                         elif exchange.idle(ended=item is None):
                             return
             except BaseException as error:
                 failed.append(error)
 
         standby = threading.Thread(target=stand_by, name="standby", daemon=True)
-        standby.start()
-        edges = self._sample_all(plan, clock)
+        edges = self._sample_all(plan, clock, standby.start)
+        if not standby.ident:  # others were quicker: this rank had nothing to sample
+            standby.start()
         sampling.clear()
         with self.rank.stage("standby"):
             standby.join()
@@ -302,21 +470,26 @@ class Member:
             f"evaluation {number}", count, self.split.queue_capacity() if self.split.trainers else None
         )
         if self.samples:
-            line = self.lines[0]
-            with self.rank.stage("sample"):
-                while places := line.task():
-                    at = places.start
-                    batch = trainer.sampler.sample(
-                        seeds[at * size : (at + 1) * size], EVALUATION_BATCHES + at
-                    )
-                    slot = line.room()
-                    line.put(at, slot, self.slots.write(slot, pack(batch, None)))
+            if self.swaps is not None:
+                self.swaps.load_topology(trainer)
+
+            def sample(at: int) -> Any:
+                return trainer.sampler.sample(
+                    seeds[at * size : (at + 1) * size], EVALUATION_BATCHES + at
+                ), None
+
+            for at, batch, marks in self._sampled(sample):
+                self._hand_over(at, batch, marks)
+            if self.swaps is not None:
+                self.swaps.load_cache(trainer)
         if not self.samples or not self.split.trainers:
             empty: Any = None
             with self.rank.stage("evaluate"), torch.no_grad():
-                for ready in self._prepared(self._stages(empty, clock)):
+                stages = self._stages(empty, clock)
+                for ready in self._prepared(stages):
                     target = trainer.labels[tensor(ready.batch.seeds).long()]
                     scores += trainer._score(trainer.model(ready.batch.blocks, ready.x), target)
                     ready.finish()
+                    stages.finished(ready)
         torch.distributed.all_reduce(scores, group=self.rank.group)
         return trainer.accuracy_of(scores, split)

@@ -33,6 +33,8 @@ class Phase:
         total: mini-batches. capacity: how many may wait in the queue, None for all.
         trainers: ranks that train all the time.
         given: mini-batches handed out for sampling. taken: by trainers, as places, in order.
+        open: place -> rank that is sampling it. returned: places that a lost sampler had and did not put.
+        slots_of: by rank, slots of its own memory that are free.
         depths: ``(seconds of the host's monotonic clock, mini-batches that wait)``.
         switched: mini-batches that standby trainers took.
         busy: by trainer, ``[seconds between two requests for work, how often]``: T_t is their mean.
@@ -42,6 +44,10 @@ class Phase:
     capacity: int | None
     trainers: int
     given: int = 0
+    open: dict[int, int] = field(default_factory=dict)
+    returned: deque[int] = field(default_factory=deque)
+    slots_of: dict[int, list[int]] = field(default_factory=dict)
+    holds: dict[int, dict[str, Any]] = field(default_factory=dict)
     put: set[int] = field(default_factory=set)
     waiting: deque[dict[str, Any]] = field(default_factory=deque)
     taken: list[int] = field(default_factory=list)
@@ -68,6 +74,7 @@ class QueueService:
     Attributes:
         address: what clients are given: ``(path or address, key)``.
         phases: name -> :class:`Phase`.
+        lost: ranks that sample no more.
     """
 
     def __init__(self) -> None:
@@ -78,6 +85,7 @@ class QueueService:
         self._listener = Listener(place, family, backlog=64, authkey=key)
         self.address = (self._listener.address, key)
         self.phases: dict[str, Phase] = {}
+        self.lost: set[int] = set()
         self._changed = threading.Condition()
         self._ended = False
         self._connections: list[Connection] = []
@@ -125,30 +133,70 @@ class QueueService:
                 made.depths.append((time.perf_counter(), 0))
             return {}
 
-    def _task(self, phase: str, count: int) -> dict[str, Any]:
-        """The next mini-batches to sample, whoever asks (GNNLab, section 5.2)."""
-        with self._changed:
-            now = self.phases[phase]
-            first, now.given = now.given, min(now.given + count, now.total)
-            return {"first": first, "last": now.given}
+    def _task(self, phase: str, count: int, rank: int) -> dict[str, Any]:
+        """The next mini-batches to sample, whoever asks (GNNLab, section 5.2).
 
-    def _room(self, phase: str) -> dict[str, Any]:
-        """A slot to write to; waits while the queue is full."""
+        None are left when all have been put: until then a sampler may be lost, and others have its work to do.
+        """
         with self._changed:
             now = self.phases[phase]
+            self._wait(
+                lambda: (
+                    bool(now.returned)
+                    or now.given < now.total
+                    or all(other == rank for other in now.open.values())
+                )
+            )
+            if now.returned:
+                first = now.returned.popleft()
+                last = first + 1
+            else:
+                first, now.given = now.given, min(now.given + count, now.total)
+                last = now.given
+            now.open.update(dict.fromkeys(range(first, last), rank))
+            return {"first": first, "last": last}
+
+    def _lost(self, phase: str, rank: int, samplers: int) -> dict[str, Any]:
+        """A rank samples no more: what it was to sample is handed out again. How many samplers are left."""
+        with self._changed:
+            now = self.phases[phase]
+            self.lost.add(rank)
+            mine = sorted(place for place, other in now.open.items() if other == rank)
+            for place in mine:
+                del now.open[place]
+            now.returned.extend(mine)
+            if (slot := now.holds.pop(rank, None)) is not None:
+                self._give_back(now, **slot)
+            self._changed.notify_all()
+            return {"left": samplers - len(self.lost), "places": len(mine)}
+
+    def _room(self, phase: str, rank: int, own: int) -> dict[str, Any]:
+        """A slot to write to; waits while the queue is full. ``own``: slots of the rank's own memory, of which one."""
+        with self._changed:
+            now = self.phases[phase]
+            if own:
+                free = now.slots_of.setdefault(rank, list(range(own)))
+                self._wait(lambda: bool(free))
+                now.holds[rank] = {"slot": free.pop(), "owner": rank}
+                return now.holds[rank]
             self._wait(lambda: bool(now.free) or now.capacity is None or now.slots < now.capacity)
             if not now.free:
                 now.slots += 1
                 now.free.append(now.slots - 1)
-            return {"slot": now.free.pop()}
+            now.holds[rank] = {"slot": now.free.pop(), "owner": -1}
+            return now.holds[rank]
 
-    def _put(self, phase: str, place: int, slot: int, header: list[Any]) -> dict[str, Any]:
+    def _put(
+        self, phase: str, place: int, slot: int, header: list[Any], rank: int, owner: int
+    ) -> dict[str, Any]:
         with self._changed:
             now = self.phases[phase]
-            if place in now.put or place >= now.given:
+            if place in now.put or now.open.get(place) != rank:
                 raise ValueError(f"mini-batch {place} was sampled twice, or by nobody's order")
             now.put.add(place)
-            now.waiting.append({"place": place, "slot": slot, "header": header})
+            del now.open[place]
+            now.holds.pop(rank, None)
+            now.waiting.append({"place": place, "slot": slot, "owner": owner, "header": header})
             self._note(now)
             return {}
 
@@ -175,11 +223,15 @@ class QueueService:
             now.switched += 1
             return self._taken(now)
 
-    def _free(self, phase: str, slot: int) -> dict[str, Any]:
+    def _free(self, phase: str, slot: int, owner: int) -> dict[str, Any]:
         with self._changed:
-            self.phases[phase].free.append(slot)
+            self._give_back(self.phases[phase], slot, owner)
             self._changed.notify_all()
             return {}
+
+    @staticmethod
+    def _give_back(now: Phase, slot: int, owner: int) -> None:
+        (now.free if owner < 0 else now.slots_of[owner]).append(slot)
 
     def _taken(self, now: Phase) -> dict[str, Any]:
         if not now.waiting:
@@ -228,16 +280,22 @@ class Client:
 
     def task(self, count: int = 1) -> range:
         """Places of the next mini-batches to sample; empty when all have been handed out."""
-        answer = self._ask("task", count=count)
+        answer = self._ask("task", count=count, rank=self._rank)
         return range(answer["first"], answer["last"])
 
-    def room(self) -> int:
-        """A slot to write to; waits while the queue is full."""
-        return int(self._ask("room")["slot"])
+    def room(self, own: int = 0) -> int:
+        """A slot to write to, with ``own`` one of so many in this rank's memory; waits while the queue is full."""
+        return int(self._ask("room", rank=self._rank, own=own)["slot"])
 
-    def put(self, place: int, slot: int, header: list[Any]) -> None:
+    def put(self, place: int, slot: int, header: list[Any], own: bool = False) -> None:
         """What was written is a mini-batch that may be trained on."""
-        self._ask("put", place=place, slot=slot, header=header)
+        owner = self._rank if own else -1
+        self._ask("put", place=place, slot=slot, header=header, rank=self._rank, owner=owner)
+
+    def lost(self, samplers: int) -> tuple[int, int]:
+        """This rank samples no more. Of ``samplers``, how many are left; mini-batches that they take over."""
+        answer = self._ask("lost", rank=self._rank, samplers=samplers)
+        return int(answer["left"]), int(answer["places"])
 
     def get(self) -> dict[str, Any] | None:
         """The next mini-batch to train on; waits for one; None when there will be none."""
@@ -251,9 +309,9 @@ class Client:
         self._since = time.perf_counter() if "slot" in answer else None
         return None if "over" in answer else answer
 
-    def free(self, slot: int) -> None:
-        """A slot has been read."""
-        self._ask("free", slot=slot)
+    def free(self, slot: int, owner: int = -1) -> None:
+        """A slot has been read; ``owner``: whose memory it is in, if any rank's."""
+        self._ask("free", slot=slot, owner=owner)
 
     def _busy(self) -> float | None:
         return None if self._since is None else time.perf_counter() - self._since
