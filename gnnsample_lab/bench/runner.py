@@ -183,6 +183,13 @@ def _attempt(name: str, options: argparse.Namespace, session: Any, may_skip: boo
     return True
 
 
+def _suite(name: str) -> str:
+    """The name of a suite, for argparse, which with ``choices`` would refuse that none is named."""
+    if name not in (known := [*list_suites(), "report"]):
+        raise argparse.ArgumentTypeError(f"invalid choice: {name!r} (choose from {', '.join(known)})")
+    return name
+
+
 def _graph(text: str) -> str:
     """A name that ``lab.load`` knows, with or without a scale."""
     try:
@@ -204,7 +211,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"suites:\n{listed}\n  {'report':18} tables of what is recorded, and which targets are met",
     )  # fmt: skip
     parser.add_argument(
-        "suites", nargs="*", choices=[*list_suites(), "report"], metavar="SUITE",
+        "suites", nargs="*", type=_suite, metavar="SUITE",
         help="of those below; several share what they load and measure",
     )  # fmt: skip
     parser.add_argument(

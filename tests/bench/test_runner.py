@@ -261,3 +261,11 @@ def test_published_values_are_the_papers() -> None:
     assert sorted(r["speedup"] for r in papers.TABLE3) == [1.15, 1.23, 1.30, 1.36]
     assert (papers.FIGURE8["best"], papers.FIGURE9["best"]) == (1.57, 2.22)
     assert min(papers.FIGURE8["average"].values()) == 1.19
+
+
+def test_without_a_suite_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner.main([]) == 0
+    assert "ladder" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        runner.main(["no-such-suite"])
+    assert "invalid choice: 'no-such-suite'" in capsys.readouterr().err
