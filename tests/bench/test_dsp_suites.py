@@ -57,7 +57,10 @@ def run(name: str, session: Session) -> dict[str, Any]:
     record = runner.run(name, session=session)
     assert not [row["error"] for row in record["rows"] if row.get("error")]
     json.dumps(record, allow_nan=False)
-    assert SUITES[name].about in report.text(record)
+    text = report.text(record)
+    assert SUITES[name].about in text
+    counted = ("dsp-volume", "dsp-deadlock", "dsp-parameters", "dsp-graphs")
+    assert name in counted or crew.CPU in text, "times of CPU ranks are labelled"
     return record
 
 
@@ -237,6 +240,7 @@ def small(session: Session, monkeypatch: pytest.MonkeyPatch) -> Session:
     return session
 
 
+@pytest.mark.slow
 def test_pipeline_measured_and_modelled(small: Session) -> None:
     small.quick = False
     record = run("dsp-utilisation", small)
@@ -331,6 +335,7 @@ def test_parameters_and_graphs(session: Session) -> None:
     )
 
 
+@pytest.mark.slow
 def test_fastgl_over_gpus(session: Session) -> None:
     rows = {(row["system"], row["gpus"]): row for row in run("fastgl-fig14a", session)["rows"]}
     assert set(rows) == {(s, n) for s in ("dgl", "fastgl", "lab") for n in (1, 2)}

@@ -24,7 +24,7 @@ NEARLY = 0.99
 def accuracy(session: Session) -> dict[str, Any]:
     """The suite's function."""
     require_torch(session)
-    wanted = common.names(session, "products-like@0.1", *(() if session.quick else ("musae-facebook",)))
+    wanted = crew.names(session, "products-like@0.1", *(() if session.quick else ("musae-facebook",)))
     systems = (BASE, *SYSTEMS[-1 if session.quick else 0 :])
     world, epochs = crew.most_ranks(), QUICK_EPOCHS if session.quick else EPOCHS
     rows: list[dict[str, Any]] = []
@@ -56,7 +56,7 @@ def accuracy(session: Session) -> dict[str, Any]:
             "largest_difference_of_a_loss": worst, "nearly": NEARLY, "accuracy": "of the validation set",
         },
         "verification": {"losses_equal_to_one_device": compared}, "graphs": common.facts(session, names), "rows": rows,
-        "notes": notes, "converged": [converged(rows, n, s) for n in names for s in systems],
+        "notes": [*notes, *crew.notes()], "converged": [converged(rows, n, s) for n in names for s in systems],
     }  # fmt: skip
 
 

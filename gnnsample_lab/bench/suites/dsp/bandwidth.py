@@ -55,6 +55,7 @@ def bandwidth(session: Session) -> dict[str, Any]:
             "peers": "each GPU reads the next one's memory",
         },
         "verification": {"copies_equal_to_their_source": checked}, "graphs": {}, "rows": rows,
+        "notes": crew.notes(),
     }  # fmt: skip
 
 

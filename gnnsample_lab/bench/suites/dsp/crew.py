@@ -65,6 +65,20 @@ def device() -> str:
     return "cuda" if on_gpu() else CPU
 
 
+def names(session: Session, *wanted: str) -> tuple[str, ...]:
+    """The chosen graphs, else ``wanted``, or on a machine without a GPU a small one."""
+    return common.names(session, *wanted, cpu=("arxiv-like@0.05",))
+
+
+def notes() -> list[str]:
+    """What has to stand below times of CPU ranks."""
+    return (
+        []
+        if on_gpu()
+        else [f"{CPU}: ranks are processes on this host's cores, and times say nothing about GPUs."]
+    )
+
+
 def seconds(session: Session) -> float:
     """For all passes of a row."""
     return QUICK_S if session.quick else FULL_S

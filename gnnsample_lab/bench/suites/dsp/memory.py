@@ -29,7 +29,7 @@ OF_ALL = 0.58
 def memory(session: Session) -> dict[str, Any]:
     """The suite's function."""
     pool, checked = crew.ranks(session), 0
-    names = common.names(session, "products-like@0.1" if session.quick else "products-like")
+    names = crew.names(session, "products-like@0.1" if session.quick else "products-like")
     world, rows, best = pool.ranks, [], []
     for name in names:
         found = common.graph(session, name)
@@ -75,7 +75,7 @@ def memory(session: Session) -> dict[str, Any]:
             "modelled_us": "bytes of split_memory over 300 GB/s from peers and 50 GB/s from the host",
         },
         "verification": {"samples_and_rows_equal_to_whole_graph": checked},
-        "graphs": common.facts(session, names), "rows": rows, "best": best,
+        "graphs": common.facts(session, names), "rows": rows, "best": best, "notes": crew.notes(),
     }  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def pulling(session: Session) -> dict[str, Any]:
     """The suite's function."""
     pool, checked = crew.ranks(session), 0
     counted = verify(session)
-    names = common.names(session, "products-like@0.1" if session.quick else "products-like")
+    names = crew.names(session, "products-like@0.1" if session.quick else "products-like")
     rows: list[dict[str, Any]] = []
     world = pool.ranks
     for name in names:
@@ -71,6 +71,7 @@ def pulling(session: Session) -> dict[str, Any]:
         },
         "verification": {**counted, "samples_equal_to_whole_graph": checked},
         "graphs": common.facts(session, names), "rows": rows, "crossings": crossings(rows),
+        "notes": crew.notes(),
     }  # fmt: skip
 
 

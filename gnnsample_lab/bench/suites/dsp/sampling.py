@@ -65,14 +65,14 @@ def sampling(session: Session) -> dict[str, Any]:
             "epoch_s": "us times the mini-batches of a rank in an epoch of the unscaled graph's training vertices",
         },
         "verification": {"samples_equal_to_whole_graph": checked},
-        "graphs": common.facts(session, names), "rows": rows,
+        "graphs": common.facts(session, names), "rows": rows, "notes": crew.notes(),
     }  # fmt: skip
 
 
 def graphs(session: Session) -> tuple[str, ...]:
     if session.quick:
-        return common.names(session, "products-like@0.1")
-    return common.names(session, "products-like", "papers100M-like@0.1")
+        return crew.names(session, "products-like@0.1")
+    return crew.names(session, "products-like", "papers100M-like@0.1")
 
 
 def _time(row: dict[str, Any]) -> str:

@@ -60,6 +60,7 @@ def utilisation(session: Session) -> dict[str, Any]:
             "model_error_percent": max(errors, default=None),
         },
         "verification": {"losses_equal": compared}, "graphs": common.facts(session, names), "rows": rows,
+        "notes": crew.notes(),
     }  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def settings() -> dict[str, Any]:
 
 
 def graphs(session: Session) -> tuple[str, ...]:
-    return common.names(session, "products-like@0.1" if session.quick else "products-like@0.25")
+    return crew.names(session, "products-like@0.1" if session.quick else "products-like@0.25")
 
 
 def trained_worlds(session: Session) -> list[int]:

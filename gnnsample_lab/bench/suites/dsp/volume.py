@@ -59,8 +59,8 @@ def volume(session: Session) -> dict[str, Any]:
 
 def graphs(session: Session) -> tuple[str, ...]:
     if session.quick:
-        return common.names(session, "products-like@0.1")
-    return common.names(session, "products-like", "papers100M-like@0.1", "friendster-like@0.05", "rmat")
+        return crew.names(session, "products-like@0.1")
+    return crew.names(session, "products-like", "papers100M-like@0.1", "friendster-like@0.05", "rmat")
 
 
 def _points(name: str, edges: int) -> list[tuple[str, int, bool]]:

@@ -19,7 +19,7 @@ CACHE_RATIO = 0.2
 def figure14a(session: Session) -> dict[str, Any]:
     """Over (a) the number of GPUs, as many as there are up to 4; GCN. What a GPU trains on in a step stays the same."""
     checked = verify(session, SYSTEMS)
-    name = common.names(session, "products-like@0.1" if session.quick else "products-like")[0]
+    name = crew.names(session, "products-like@0.1" if session.quick else "products-like")[0]
     graph = common.graph(session, name, features=True)
     size = common.batch_size(name, graph)
     rows: list[dict[str, Any]] = []
@@ -44,8 +44,9 @@ def figure14a(session: Session) -> dict[str, Any]:
     for row in rows:
         same = next(r for r in rows if r["system"] == "dgl" and r["gpus"] == row["gpus"])
         row["over_dgl"] = same["epoch_s"] / row["epoch_s"]
-    return record(
+    found = record(
         session, [name], rows, checked, ranks=crew.device(), cache_ratio=CACHE_RATIO,
         batch_size_of="a GPU; a step has as many times the seeds, and gradients are added up",
         reorder="on several GPUs mini-batches keep their order",
     )  # fmt: skip
+    return found | {"notes": crew.notes()}
