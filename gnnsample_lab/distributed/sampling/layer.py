@@ -5,6 +5,8 @@ two: a vertex of the last layer is chosen by the total weight of its list, then 
 ranks tell each other the totals of their vertices, 16 bytes a vertex, so that each can lay them end to end. Then each
 rank draws all slots of the layer (keyed draws: the same on all ranks), keeps those that fall on its own vertices, and
 asks the owners of the lists for the neighbours there. No list travels.
+
+With ``method="direct"`` ranks read lists where they lie. A layer is small, so each draws all of it and keeps its slice.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 from gnnsample_lab.sampling.apps.layer import Layer
@@ -22,9 +25,10 @@ from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import ask_owners
 from .layout import Layout, make_layout
+from .reading import APP_METHODS, Lists, layers, lists_of, neighbors_at, total_weights
 from .sampler import SLICES
 from .traffic import Traffic
-from .words import find_weights, key_of, layer_draws
+from .words import key_of, layer_draws
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +41,8 @@ class LayerSlice:
         transits: place in the last layer of the vertex whose list each was drawn from, ``int64[n]``; for the first
             layer the place in the batch's seeds.
         size: places of the layer, filled or not, on all ranks together.
+
+    With ``method="direct"`` on GPUs the arrays are CuPy.
     """
 
     slots: np.ndarray
@@ -74,6 +80,8 @@ class LayerSampler:
         seed: 64-bit key of the draws.
         partition, folder, hosts: as of :class:`Sampler`. Where each host holds the topology, ranks ask within their
             host, and the layers' totals go between hosts as well: the batch is one.
+        method: ``"csp"``, as DSP; or ``"direct"``: each rank reads lists where they lie, on GPUs by kernels over
+            NVLink, on CPU ranks in memory-mapped files, and draws whole layers. Reads are not counted. Within a host.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
@@ -92,15 +100,20 @@ class LayerSampler:
         partition: Any = None,
         folder: Any = None,
         hosts: Any = None,
+        method: str = "csp",
     ) -> None:
+        checks.choice("method", method, APP_METHODS)
         self.app = Layer(final_size, step_size, weighted, replace)
         self.seed = checks.seed(seed)
         self._key = key_of(self.seed)
-        self._layout: Layout = make_layout(source, rank, partition, folder, hosts, "csp", False)
+        self._layout: Layout = make_layout(source, rank, partition, folder, hosts, method, method == "direct")
         self.part, self.rank = self._layout.part, rank
         # As on one GPU, a graph without weights is drawn from uniformly.
         self._weights = self.part.weights if self.app.weighted else None
         self.traffic: Traffic = self._layout.exchange.new_traffic()
+        self.method = method
+        is_direct, weighted = method == "direct", self._weights is not None
+        self._lists = lists_of(self._layout, weighted, self._key) if is_direct else None
 
     def sample(self, seeds: Any, batch_id: int = 0, by: str = "equal") -> LayerBatch:
         """This rank's slices of a batch's layers; all ranks call it together with the same arguments.
@@ -120,6 +133,10 @@ class LayerSampler:
         slots = layout.share(every, checks.choice("by", by, SLICES))
         self.traffic = layout.exchange.traffic = layout.world.traffic = layout.world.new_traffic()
         mine = every[slots].astype(self.part.indices.dtype)
+        if self.method == "direct":
+            if self._lists is None:
+                raise RuntimeError("the sampler was closed")
+            return LayerBatch(mine, slots, self._drawn_here(self._lists, every, by, batch_id), batch_id)
         batch: list[LayerSlice] = []
         total, before, vertices = every.size, slots, mine
         while total < self.app.final_size:
@@ -132,6 +149,19 @@ class LayerSampler:
             batch.append(layer)
             before, vertices, total = layer.slots, layer.vertices, total + added
         return LayerBatch(mine, slots, tuple(batch), batch_id)
+
+    def _drawn_here(self, lists: Lists, every: np.ndarray, by: str, batch_id: int) -> tuple[LayerSlice, ...]:
+        """This rank's slices of layers that it draws whole."""
+        xp, found = lists.xp, []
+        whose = self._layout.shares(every, by)
+        self.traffic.label = "reads were not counted"
+        with streams.call(self.rank.device != "cpu"), runtime.lock:
+            seeds = xp.asarray(every.astype(self.part.indices.dtype))
+            for layer in layers(lists, seeds, xp.asarray(whose), self.app, batch_id, self._key):
+                own = xp.flatnonzero(layer.whose == self.rank.index)
+                arrays = (array[own] for array in (layer.slots, layer.vertices, layer.transits))
+                found.append(LayerSlice(*arrays, self.app.step_size))
+        return tuple(found)
 
     def _layer(
         self, before: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, total: int
@@ -214,23 +244,19 @@ class LayerSampler:
 
     def _totals(self, vertices: np.ndarray) -> np.ndarray:
         """Total weight of each list: its length where edges count alike."""
-        rows, indptr = self._layout.rows(vertices, self.part.rank), self.part.indptr
-        if self._weights is None:
-            return np.asarray(indptr[rows + 1] - indptr[rows])
-        prefix = self._weights.prefix
-        return np.asarray((prefix[indptr[rows + 1]] - prefix[indptr[rows]]).astype(np.int64))
+        rows = self._layout.rows(vertices, self.part.rank)
+        return total_weights(self.part, rows, self._weights is not None)
 
     def _neighbors(self, vertices: np.ndarray, inner: np.ndarray) -> np.ndarray:
         """The neighbour of each list in whose interval of the list's weight ``inner`` lies."""
-        rows, indptr = self._layout.rows(vertices, self.part.rank), self.part.indptr
-        at = indptr[rows] + inner
-        if self._weights is not None:
-            at = np.empty(rows.size, dtype=np.int64)
-            find_weights(self._weights.prefix, indptr[rows], indptr[rows + 1], inner, at)
-        return np.asarray(self.part.indices[at])
+        rows = self._layout.rows(vertices, self.part.rank)
+        return neighbors_at(self.part, rows, inner, self._weights is not None)
 
     def close(self) -> None:
-        """There is nothing to give back; as of the other samplers."""
+        """Give back what other ranks may read; all ranks call it together. May be called twice."""
+        lists, self._lists = self._lists, None
+        if lists is not None:
+            lists.close()
 
     def __repr__(self) -> str:
         a = self.app

@@ -3,6 +3,8 @@
 DSP (section 4.2) takes a walk for node-wise sampling with a fanout of 1 and leaves the reshuffle out: a walker is sent
 on from where it stands, and nobody sends back where it came from. What a rank drew stays there until the end;
 :meth:`Walks.collect` brings whole paths home in one exchange.
+
+With ``method="direct"`` walkers stay: each rank follows its own walks and reads lists at their owners.
 """
 
 from __future__ import annotations
@@ -13,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
+from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.sampling.apps.walks import PPR, DeepWalk, PinSAGEWalk
 from gnnsample_lab.sampling.engine.run import MAX_SAMPLE_ID
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import Questions
 from .layout import Layout, make_layout
+from .reading import APP_METHODS, Lists, WalkRule, largest_weights, lists_of, walked
 from .sampler import SLICES
 from .traffic import Traffic
 from .words import UNIFORM, WEIGHTED, key_of, move, restarts
@@ -37,6 +41,9 @@ class Walks:
         num_steps: steps of the longest walk of all ranks that walk together.
         mine: samples of this rank: their places in ``roots``, ``int64[m]``.
         per_sample: walks of a sample.
+
+    With ``method="direct"`` on GPUs ``walks``, ``steps`` and ``vertices`` are CuPy arrays, and so is what
+    :meth:`collect` returns.
     """
 
     walks: np.ndarray
@@ -47,13 +54,17 @@ class Walks:
     per_sample: int
     _home: np.ndarray
     _layout: Layout
+    _paths: Any = None  # ids [num_steps, walks of this rank] where it has drawn whole paths
 
-    def collect(self) -> np.ndarray:
+    def collect(self) -> Any:
         """Paths of this rank's samples, ids ``[m, num_steps, walks of a sample]``, -1 where a walk had ended.
 
-        All ranks call it together: one exchange. ``result.steps[s][i, k]`` of ``lab.run_app`` is
-        ``collect()[i, s, k]``.
+        All ranks call it together: one exchange, and none with ``method="direct"``. ``result.steps[s][i, k]`` of
+        ``lab.run_app`` is ``collect()[i, s, k]``.
         """
+        if self._paths is not None:
+            paths = self._paths.reshape(self.num_steps, self.mine.size, self.per_sample)
+            return paths.transpose(1, 0, 2).copy()
         home = Questions(self._layout.exchange, self._home[self.walks // self.per_sample])
         walks, steps, vertices = (
             home.ask(column, "picks")
@@ -77,6 +88,8 @@ class Walker:
         rank: the :class:`Rank`.
         seed: 64-bit key of the draws.
         partition, folder, hosts: as of :class:`Sampler`; where each host holds the topology, walkers stay on it.
+        method: ``"csp"``, walkers go to the owners of lists; or ``"direct"``, each rank reads lists where they lie: on
+            GPUs by one kernel over NVLink, on CPU ranks in memory-mapped files. Reads are not counted. Within a host.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
@@ -84,14 +97,15 @@ class Walker:
 
     def __init__(
         self, source: Any, app: Any, *, rank: Any, seed: int = 0, partition: Any = None, folder: Any = None,
-        hosts: Any = None,
+        hosts: Any = None, method: str = "csp",
     ) -> None:  # fmt: skip
+        checks.choice("method", method, APP_METHODS)
         if type(app) not in _APPS:
             names = ", ".join(kind.__name__ for kind in _APPS)
             raise TypeError(f"app must be one of lab.apps' {names} (got {checks.shown(app)})")
         self.app, self.seed = app, checks.seed(seed)
         self._key = key_of(self.seed)
-        self._layout: Layout = make_layout(source, rank, partition, folder, hosts, "csp", False)
+        self._layout: Layout = make_layout(source, rank, partition, folder, hosts, method, method == "direct")
         self.part, self.rank = self._layout.part, rank
         self.traffic: Traffic = self._layout.exchange.new_traffic()
         self._per_sample = app.num_walks if isinstance(app, PinSAGEWalk) else 1
@@ -103,7 +117,9 @@ class Walker:
         weights = self.part.weights if isinstance(app, DeepWalk) and app.weighted else None
         self._rule = UNIFORM if weights is None else WEIGHTED
         self._prefix = np.zeros(1, np.uint64) if weights is None else weights.prefix
-        self._most = _largest(self.part.indptr, None if weights is None else weights.prefix)
+        self._most = np.zeros(1, np.int64) if weights is None else largest_weights(self.part)
+        self.method = method
+        self._lists = lists_of(self._layout, weights is not None, self._key) if method == "direct" else None
 
     def walk(self, roots: Any, first_sample: int = 0, by: str = "equal") -> Walks:
         """Walk from all roots; all ranks call it together with the same arguments.
@@ -125,6 +141,10 @@ class Walker:
         exchange, ids = self._layout.exchange, self.part.indices.dtype
         self.traffic = exchange.traffic = exchange.new_traffic()
         every = every.astype(ids)
+        if self.method == "direct":
+            if self._lists is None:
+                raise RuntimeError("the walker was closed")
+            return self._walk_alone(self._lists, every, first, whose, mine)
         waiting = np.empty(0, dtype=np.int32)
         walks = (mine[:, None] * self._per_sample + np.arange(self._per_sample)).ravel().astype(np.int32)
         at = every[walks // self._per_sample]
@@ -148,6 +168,30 @@ class Walker:
             np.concatenate([np.empty(0, ids), *(v for _, _, v in trail)]),
             len(trail), mine, self._per_sample, np.searchsorted(exchange.members, whose), self._layout,
         )  # fmt: skip
+
+    def _walk_alone(
+        self, lists: Lists, every: np.ndarray, first: int, whose: np.ndarray, mine: np.ndarray
+    ) -> Walks:
+        """Walk from this rank's roots; ranks meet where nobody knows how many steps there were."""
+        rule = WalkRule(
+            self._per_sample, self._rule == WEIGHTED, self._termination, self._restart, self._limit, self._key
+        )
+        on_gpu, xp, exchange = self.rank.device != "cpu", lists.xp, self._layout.exchange
+        with streams.call(on_gpu), runtime.lock:
+            found, longest, goes_on = walked(lists, xp.asarray(every[mine]), xp.asarray(first + mine), rule)
+            if self._may_end:
+                longest, goes_on = exchange.max("flags", np.array([longest, goes_on])).tolist()
+            paths = xp.full((longest, found.shape[1]), -1, found.dtype)
+            paths[: found.shape[0]] = found
+            steps, at = xp.nonzero(paths >= 0)
+            numbers = xp.asarray((mine[:, None] * self._per_sample + np.arange(self._per_sample)).ravel())
+        if goes_on:
+            raise RuntimeError(f"walks did not end within {UNBOUNDED_STEPS} steps")
+        self.traffic.label = "reads were not counted"
+        home = np.searchsorted(exchange.members, whose)
+        return Walks(
+            numbers[at], steps, paths[steps, at], longest, mine, self._per_sample, home, self._layout, paths
+        )
 
     @property
     def _may_end(self) -> bool:
@@ -189,16 +233,10 @@ class Walker:
         return walks[came >= 0], came[came >= 0], waiting
 
     def close(self) -> None:
-        """There is nothing to give back; as of the other samplers."""
+        """Give back what other ranks may read; all ranks call it together. May be called twice."""
+        lists, self._lists = self._lists, None
+        if lists is not None:
+            lists.close()
 
     def __repr__(self) -> str:
         return f"Walker({self.part!r}, {self.app.name}, {self.rank!r})"
-
-
-def _largest(indptr: np.ndarray, prefix: Any) -> np.ndarray:
-    """The largest integer weight of each list, ``int64[n]``; 0 for an empty one."""
-    most = np.zeros(len(indptr) - 1, dtype=np.int64)
-    filled = np.diff(indptr) > 0
-    if prefix is not None and filled.any():
-        most[filled] = np.maximum.reduceat(np.diff(prefix).astype(np.int64), indptr[:-1][filled])
-    return most

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling import methods as table
 from gnnsample_lab.distributed.sampling.gpu.direct import DirectEngine
+from gnnsample_lab.distributed.sampling.layer import LayerSlice
 from gnnsample_lab.distributed.sampling.sectors import weight_sectors
 from gnnsample_lab.distributed.sampling.visits import presampled
 from gnnsample_lab.sampling.weights import integer_weights
@@ -59,6 +61,10 @@ def graph() -> lab.Graph:
 
 @pytest.fixture(scope="module")
 def folders(graph: lab.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
+    return saved_parts(graph, tmp_path_factory)
+
+
+def saved_parts(graph: lab.Graph, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, Path]:
     """Saved parts, by number of parts and method of the partition."""
     made: dict[Any, Path] = {}
     for parts in (1, 2, 3, 4):
@@ -212,31 +218,45 @@ WALKS: dict[str, Any] = {
 }
 
 
-def layers_and_walks(rank: Any, folder: Path, by: str) -> Any:
+def layers_and_walks(rank: Any, folder: Path, by: str, method: str = "csp") -> Any:
+    """Slices of layers and walks of one rank, on the host."""
     layers, walks = {}, {}
     for name, options in LAYERS.items():
-        sampler = lab.distributed.LayerSampler(folder, rank=rank, seed=5, **options)
+        sampler = lab.distributed.LayerSampler(folder, rank=rank, seed=5, method=method, **options)
         for seeds_name, seeds in SEEDS.items():
-            layers[name, seeds_name] = sampler.sample(seeds, BATCH, by).layers
+            layers[name, seeds_name] = tuple(
+                LayerSlice(to_host(s.slots), to_host(s.vertices), to_host(s.transits), s.size)
+                for s in sampler.sample(seeds, BATCH, by).layers
+            )
+        sampler.close()
     for name, make in WALKS.items():
-        walker = lab.distributed.Walker(folder, make(), rank=rank, seed=5)
+        walker = lab.distributed.Walker(folder, make(), rank=rank, seed=5, method=method)
         found = walker.walk(SEEDS["repeated"], 100, by)
-        walks[name] = found.mine, found.collect(), (found.walks, found.steps, found.vertices)
+        drawn = tuple(map(to_host, (found.walks, found.steps, found.vertices)))
+        walks[name] = found.mine, to_host(found.collect()), drawn
+        walker.close()
     return layers, walks
 
 
 @pytest.mark.parametrize(
-    ("world", "how", "by"),
+    ("world", "how", "by", "method"),
     [
-        pytest.param(1, "random", "equal", marks=pytest.mark.exhaustive),
-        (3, "metis", "equal"),
-        (4, "random", "owner"),
+        pytest.param(1, "random", "equal", "csp", marks=pytest.mark.exhaustive),
+        (3, "metis", "equal", "csp"),
+        (4, "random", "owner", "csp"),
+        (3, "random", "owner", "direct"),
+        (4, "metis", "equal", "direct"),
     ],
 )
 def test_layers_and_walks_are_those_of_one(
-    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], world: int, how: str, by: str
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], world: int, how: str, by: str, method: str
 ) -> None:
-    every = four_ranks.run(layers_and_walks, folders[world, how], by, world=world)
+    every = four_ranks.run(layers_and_walks, folders[world, how], by, method, world=world)
+    check_layers_and_walks(every, graph)
+
+
+def check_layers_and_walks(every: list[Any], graph: lab.Graph) -> None:
+    """What :func:`layers_and_walks` found on all ranks is together what one draws."""
     for name, options in LAYERS.items():
         for seeds_name, seeds in SEEDS.items():
             whole = lab.run_app(

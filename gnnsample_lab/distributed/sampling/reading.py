@@ -1,0 +1,278 @@
+"""Walks and layers that read lists where they lie (``method="direct"``): each rank for itself, no exchange.
+
+A walk is one rank's alone, who follows it wherever its lists are. A layer is drawn for the whole batch; it is small and
+draws are keyed, so that every rank draws all of it and keeps what falls on its own vertices.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.distributed.parts.part import Part
+from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
+
+from .layout import Layout
+from .words import UNIFORM, WEIGHTED, find_weights, layer_draws, move, restarts
+
+APP_METHODS = ("csp", "direct")
+"""How walks and layers reach lists of other parts."""
+STEPS_AT_ONCE = 64
+"""Steps of walks without a bound between two looks whether any goes on."""
+
+
+class WalkRule(NamedTuple):
+    """How walks go on.
+
+    Attributes:
+        per_sample: walks of a sample.
+        weighted: by weight, else each edge alike.
+        termination: probability with which a walk ends before its step; negative where it is not asked.
+        restart: probability with which a walk, ended or not, sets out from its root again.
+        limit: most steps.
+        key: of the draws, as ``int64``.
+    """
+
+    per_sample: int
+    weighted: bool
+    termination: float
+    restart: float
+    limit: int
+    key: Any
+
+
+class Lists(Protocol):
+    """Lists of all parts; arrays are of ``xp``, NumPy or CuPy."""
+
+    xp: Any
+
+    def totals(self, vertices: Any) -> Any:
+        """Total weight of each list, ``int64[n]``: its length where edges count alike."""
+        ...
+
+    def draw(
+        self,
+        slots: Any,
+        starts: Any,
+        vertices: Any,
+        batch_id: int,
+        step: int,
+        size: int,
+        attempt: int,
+        key: Any,
+    ) -> tuple[Any, Any]:
+        """Slots of a layer: the vertex of each, ids, and from which of ``vertices``' lists it is, ``int64``.
+
+        ``starts``: where each list begins when all are laid end to end, ``int64[n + 1]``; the end is above 0.
+        """
+        ...
+
+    def walk(
+        self, roots: Any, samples: Any, at: Any, attempted: Any, begin: int, steps: int, rule: WalkRule
+    ) -> Any:
+        """``steps`` steps of walks from step ``begin`` on: where each came to, ids ``[steps, walks]``, -1 for nowhere.
+
+        ``roots``, ``samples``: of each sample, ids and ``int64[S]``. ``at``: where walks stand, ids ``[walks]``, -1 for
+        those that have ended; ``attempted``: steps so far, ``int32[walks]``; both are written.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what others may read; all ranks call it together."""
+        ...
+
+
+def lists_of(layout: Layout, weighted: bool, key: Any) -> Lists:
+    """Lists of all parts for the device of the layout's rank; all ranks make them together."""
+    if layout.rank.device == "cpu":
+        return HostLists(layout, weighted)
+    from .gpu.apps import DeviceLists
+
+    return DeviceLists(layout, weighted, key)
+
+
+def walked(lists: Lists, roots: Any, samples: Any, rule: WalkRule) -> tuple[Any, int, bool]:
+    """Paths from ``roots``, ids ``[steps, walks]``; steps of the longest; whether any had not ended at the last.
+
+    Args:
+        lists: of all parts.
+        roots, samples: of each sample: original id, and id in the draws, ``int64[S]``.
+        rule: how they go on.
+    """
+    xp = lists.xp
+    at = xp.repeat(roots, rule.per_sample)
+    attempted = xp.zeros(at.size, np.int32)
+    if rule.termination < 0:
+        return lists.walk(roots, samples, at, attempted, 0, rule.limit, rule), rule.limit, False
+    paths = []
+    for begin in range(0, rule.limit, STEPS_AT_ONCE):
+        if not at.size or not bool((at >= 0).any()):
+            break
+        steps = min(STEPS_AT_ONCE, rule.limit - begin)
+        paths.append(lists.walk(roots, samples, at, attempted, begin, steps, rule))
+    longest = int(attempted.max()) if at.size else 0
+    found = xp.concatenate(paths)[:longest] if paths else xp.empty((0, at.size), at.dtype)
+    return found, longest, bool((at >= 0).any())
+
+
+class DrawnLayer(NamedTuple):
+    """A layer of the whole batch: ``slots`` that are filled, ascending, their ``vertices``, ``transits``, the places in
+    the last layer from whose lists they are, and ``whose``, the rank that each is of."""
+
+    slots: Any
+    vertices: Any
+    transits: Any
+    whose: Any
+
+
+def layers(lists: Lists, seeds: Any, whose: Any, app: Any, batch_id: int, key: Any) -> list[DrawnLayer]:
+    """The layers of a batch, all of each.
+
+    Args:
+        lists: of all parts.
+        seeds: of the batch, ids ``[n]``.
+        whose: the rank of each seed, ``int64[n]``.
+        app: :class:`~gnnsample_lab.sampling.apps.layer.Layer`.
+        batch_id, key: of the draws.
+
+    Raises:
+        RuntimeError: no end after 10,000 layers.
+    """
+    xp, found = lists.xp, []
+    total, vertices, places = int(seeds.size), seeds, xp.arange(seeds.size)
+    while total < app.final_size and vertices.size:
+        if len(found) == UNBOUNDED_STEPS:
+            raise RuntimeError(f"the sample did not end within {UNBOUNDED_STEPS} layers")
+        # NextDoor's rule: a layer is cut where the sample is full.
+        wanted = min(app.step_size, app.final_size - total)
+        starts = offsets_of(lists.totals(vertices))
+        vertex, transit = xp.full(wanted, -1, vertices.dtype), xp.zeros(wanted, np.int64)
+        if int(starts[-1]):
+            _fill(lists, starts, vertices, app, batch_id, len(found), key, vertex, transit)
+        slots = xp.flatnonzero(vertex >= 0)
+        chosen = transit[slots]
+        found.append(DrawnLayer(slots, vertex[slots], places[chosen], whose[chosen]))
+        total, vertices, places, whose = total + int(slots.size), vertex[slots], slots, whose[chosen]
+    return found
+
+
+def _fill(
+    lists: Lists, starts: Any, vertices: Any, app: Any, batch_id: int, step: int, key: Any, vertex: Any, transit: Any
+) -> None:  # fmt: skip
+    """Draw ``vertex`` and ``transit`` of all slots; without replacement repeated vertices anew, in rounds.
+
+    As ``unique`` on one GPU: of equal vertices the one of an earlier round stays, else that of the lowest slot.
+    """
+    xp = lists.xp
+    slots, rounds = xp.arange(vertex.size), xp.zeros(vertex.size, np.int64)
+    for attempt in range(1 if app.replace else app.max_redraws + 1):
+        rounds[slots] = attempt
+        vertex[slots], transit[slots] = lists.draw(
+            slots, starts, vertices, batch_id, step, app.step_size, attempt, key
+        )
+        if app.replace:
+            return
+        order = xp.lexsort(xp.stack([xp.arange(vertex.size), rounds, vertex.astype(np.int64)]))
+        again = vertex[order][1:] == vertex[order][:-1]
+        slots = xp.sort(order[1:][again])
+        if not slots.size:
+            return
+    vertex[slots] = -1
+
+
+class HostLists:
+    """Lists of all parts as memory-mapped files, for CPU ranks.
+
+    Args:
+        layout: whose parts.
+        weighted: whether weights count.
+    """
+
+    xp: Any = np
+
+    def __init__(self, layout: Layout, weighted: bool) -> None:
+        self._layout, self._weighted = layout, weighted
+        self._most = [largest_weights(part) if weighted else np.zeros(1, np.int64) for part in layout.parts]
+
+    def _by_part(self, vertices: np.ndarray) -> Any:
+        """For each part with some of the vertices: which, and their rows."""
+        owner = np.asarray(self._layout.partition.owner)[vertices]
+        for p, part in enumerate(self._layout.parts):
+            chosen = np.flatnonzero(owner == p)
+            if chosen.size:
+                yield p, part, chosen, self._layout.rows(vertices[chosen], p)
+
+    def totals(self, vertices: np.ndarray) -> np.ndarray:
+        found = np.zeros(vertices.size, np.int64)
+        for _, part, chosen, rows in self._by_part(vertices):
+            found[chosen] = total_weights(part, rows, self._weighted)
+        return found
+
+    def draw(
+        self, slots: np.ndarray, starts: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, size: int,
+        attempt: int, key: Any,
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        at, names = np.empty(slots.size, np.int64), np.empty(slots.size, vertices.dtype)
+        layer_draws(slots, int(starts[-1]), batch_id, step, size, attempt, key, at)
+        transit = np.searchsorted(starts, at, side="right") - 1
+        inner = at - starts[transit]
+        for _, part, chosen, rows in self._by_part(vertices[transit]):
+            names[chosen] = neighbors_at(part, rows, inner[chosen], self._weighted)
+        return names, transit
+
+    def walk(
+        self, roots: np.ndarray, samples: np.ndarray, at: np.ndarray, attempted: np.ndarray, begin: int, steps: int,
+        rule: WalkRule,
+    ) -> np.ndarray:  # fmt: skip
+        out = np.full((steps, at.size), -1, at.dtype)
+        sample, k = np.repeat(samples, rule.per_sample), np.tile(np.arange(rule.per_sample), samples.size)
+        root, again = np.repeat(roots, rule.per_sample), np.empty(at.size, np.bool_)
+        for i, came in enumerate(out):
+            step = begin + i
+            if step and rule.restart > 0:
+                restarts(sample, k, step, rule.restart, rule.key, again)
+                at[again] = root[again]
+            going = np.flatnonzero(at >= 0)
+            attempted[going] = step + 1
+            for p, part, chosen, rows in self._by_part(at[going]):
+                walks = going[chosen]
+                to = np.empty(walks.size, at.dtype)
+                prefix = part.prefix if self._weighted else np.zeros(1, np.uint64)
+                move(
+                    sample[walks], k[walks], rows, part.indptr, part.indices, prefix, self._most[p], step,
+                    WEIGHTED if self._weighted else UNIFORM, rule.termination, rule.key, to,
+                )  # fmt: skip
+                came[walks] = to
+            at[:] = came
+        return out
+
+    def close(self) -> None:
+        """Files need nothing."""
+
+
+def total_weights(part: Part, rows: np.ndarray, weighted: bool) -> np.ndarray:
+    """Total weight of the lists of ``rows``, ``int64[n]``: their lengths where edges count alike."""
+    begins, ends = part.indptr[rows], part.indptr[rows + 1]
+    found = part.prefix[ends] - part.prefix[begins] if weighted else ends - begins
+    return np.asarray(found.astype(np.int64))
+
+
+def neighbors_at(part: Part, rows: np.ndarray, inner: np.ndarray, weighted: bool) -> np.ndarray:
+    """The neighbour of each list of ``rows`` in whose interval of the list's weight ``inner`` lies, ids ``[n]``."""
+    at = part.indptr[rows] + inner
+    if weighted:
+        at = np.empty(rows.size, dtype=np.int64)
+        find_weights(part.prefix, part.indptr[rows], part.indptr[rows + 1], inner, at)
+    return np.asarray(part.indices[at])
+
+
+def largest_weights(part: Part) -> np.ndarray:
+    """The largest integer weight of each list, ``int64[n]``; 0 for an empty one."""
+    most = np.zeros(len(part.indptr) - 1, dtype=np.int64)
+    filled = np.diff(part.indptr) > 0
+    if filled.any():
+        amounts = np.diff(part.prefix).astype(np.int64)
+        most[filled] = np.maximum.reduceat(amounts, np.asarray(part.indptr)[:-1][filled])
+    return most
