@@ -25,6 +25,7 @@ from gnnsample_lab.pipeline.records import EpochRecord, RankMemory
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 
+from .budget import kept_to, within_budget
 from .features import (
     CPU_RATIO,
     TRIAL_BATCHES,
@@ -33,7 +34,6 @@ from .features import (
     host_features,
     sampled_bytes,
     topology_bytes,
-    within_budget,
 )
 from .parts import ranked
 from .ranks import Part, kernels_into, memory_of, open_shared
@@ -75,16 +75,17 @@ def train_factored(
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         setup_us = (time.perf_counter() - begin) * 1e6
-        for number in range(job["epochs"]):
-            if not len(trainer.plan(number)):
-                continue
-            with kernels_into(job, device, number):
-                records.append(member.epoch(number))
-            if given["budget_gb"] is not None:
-                peak = records[-1].peak_bytes
-                within_budget("the peak of graph, cache and pools", peak, int(given["budget_gb"] * 1e9))
-            if job["split"]:
-                accuracy.append(member.evaluate(job["split"], number))
+        budget = None if given["budget_gb"] is None else int(given["budget_gb"] * 1e9)
+        with kept_to(budget, device):
+            for number in range(job["epochs"]):
+                if not len(trainer.plan(number)):
+                    continue
+                with kernels_into(job, device, number):
+                    records.append(member.epoch(number))
+                if budget is not None:
+                    within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
+                if job["split"]:
+                    accuracy.append(member.evaluate(job["split"], number))
         member.close()
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")

@@ -19,6 +19,7 @@ from gnnsample_lab.pipeline.batches import to_gpu
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
 from gnnsample_lab.pipeline.trainer import Trainer, pool_bytes
 
+from .budget import within_budget
 from .table import System
 
 CPU_RATIO = 0.25
@@ -102,14 +103,6 @@ def sampled_bytes(sampler: Any) -> int:
     """Bytes of topology on the device that samples."""
     known = getattr(sampler, "topology_bytes", None)
     return topology_bytes(sampler.graph) if known is None else int(known)
-
-
-def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
-    """Raises MemoryError, naming ``what``, where it takes more than the budget."""
-    if num_bytes > budget_bytes:
-        raise MemoryError(
-            f"budget_gb={budget_bytes / 1e9:g} is less than {what}: {num_bytes / 1e9:.3g} GB (10^9 bytes)"
-        )
 
 
 def feature_sources(

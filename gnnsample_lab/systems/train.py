@@ -33,8 +33,9 @@ from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from . import ranks as several
+from .budget import kept_to, within_budget
 from .factored import train_factored, with_queue
-from .features import Sizing, feature_sources, sampled_bytes, within_budget
+from .features import Sizing, feature_sources, sampled_bytes
 from .parts import PartsSampler, checked_parts, coordinated_turns, saved_parts
 from .table import System, find
 from .trees import TreeSampler
@@ -420,15 +421,17 @@ def run_epochs(
         if job["resume"] is not None:
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
-        for number in range(job["epochs"]):
-            if not len(trainer.plan(number)):
-                continue  # the run that is resumed had done all of it
-            with several.kernels_into(job, device, number):
-                records.append(trainer.epoch(number))
-            if (budget := _budget(given["budget_gb"])) is not None:
-                within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
-            if job["split"]:
-                accuracy.append(trainer.evaluate(job["split"]))
+        budget = _budget(given["budget_gb"])
+        with kept_to(budget, device):
+            for number in range(job["epochs"]):
+                if not len(trainer.plan(number)):
+                    continue  # the run that is resumed had done all of it
+                with several.kernels_into(job, device, number):
+                    records.append(trainer.epoch(number))
+                if budget is not None:
+                    within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
+                if job["split"]:
+                    accuracy.append(trainer.evaluate(job["split"]))
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
     return ready, records, accuracy
