@@ -152,7 +152,8 @@ SUITES = (
         "gnnlab-table4", "suites.gnnlab.epochs.table4",
         "an epoch by model, graph (scaled down), system and GPUs; eight GPUs modelled",
         rests_on=("hit rate",), columns={
-            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", **_EPOCH, "x DGL": "speedup",
+            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", "rows a batch": "rows_per_batch",
+            "picks a batch": "picks_per_batch", **_EPOCH, "x DGL": "speedup",
         },
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),
