@@ -135,3 +135,22 @@ def test_real_runs_train_on_the_same_mini_batches() -> None:
     assert [row.gpus for row in error.rows] == [2, 2] and all(row.measured_s > 0 for row in error.rows)
     assert len(pipelines.beside_model(one)) == len(pipelines.beside_model(two)) == 2
     assert [report.passed for report in reports] == [False, True] and reports[0].cycle() == (0, 1)
+
+
+def test_what_the_notebook_asks_of_busy_gpus_has_an_answer() -> None:
+    """Extraction as cheap as on a trainer and a free link: sampling beside training pays until each leaves half."""
+    times = pipelines.stages(20, 20, 10, 0)
+
+    def overlapped_s(demand_percent: int) -> float:
+        costs = pipelines.surround(demand_percent, 0)
+        return pipelines.run_model(times, costs, 8, 0, 64, False, False)["overlapped"].epoch_s
+
+    full, most, half, least = (overlapped_s(percent) for percent in (100, 80, 50, 10))
+    assert full > most > half == pytest.approx(least)
+    # As the sliders stand at first, the link to the host bounds the epoch, and the GPU's share changes nothing.
+    start = pipelines.stages(20, 20, 40, 0)
+    epochs = {
+        pipelines.run_model(start, pipelines.surround(p, 30), 8, 0, 64, False, False)["overlapped"].epoch_s
+        for p in (30, 100)
+    }
+    assert max(epochs) == pytest.approx(min(epochs))
