@@ -157,6 +157,17 @@ def test_epochs_by_system(session: Session) -> None:
     assert record["targets"] == []  # times of CPU ranks say nothing about NVLink
 
 
+def test_notes_say_what_is_scaled(session: Session) -> None:
+    scaled = [{"graph": "products-like@0.1", "epoch_s": 1.0}]
+    for name in ("dsp-sampling", "dsp-memory"):
+        (note, *_) = SUITES[name].notes({"rows": scaled})
+        assert "mini-batches are not" in note and "as the original's training vertices" in note
+    assert (
+        "original" not in SUITES["dsp-utilisation"].notes({"rows": [scaled[0] | {"origin": "measured"}]})[0]
+    )
+    assert SUITES["dsp-sampling"].notes({"rows": [{"graph": "rmat"}]}) == []
+
+
 def test_papers_seconds_stand_beside_the_same_system_and_gpus() -> None:
     row = {"graph": "products-like@0.1", "part": "table 6", "system": "dsp", "gpus": 2, "paper_gpus": 2, "by": "cuda",
            "batch_size": 1024, "us": 1.0, "epoch_s": 1.0}  # fmt: skip

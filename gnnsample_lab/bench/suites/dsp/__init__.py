@@ -20,6 +20,17 @@ def _method(row: dict[str, object]) -> object:
     return "csp" if row["system"] == "dsp" else row["system"]
 
 
+def _notes(record: dict[str, Any]) -> list[str]:
+    """As of all suites, but that mini-batches are not scaled with a graph."""
+    found = usual_notes(record)
+    if not any(note.startswith("x SCALE") for note in found):
+        return found
+    scaled = "x SCALE: vertices and edges are scaled, mini-batches are not, and cover more of the graph."
+    if any("epoch_s" in row and row.get("origin") is None for row in record["rows"]):
+        scaled += " Epoch seconds are for as many mini-batches as the original's training vertices make."
+    return [scaled, *(note for note in found if not note.startswith("x SCALE"))]
+
+
 def _crossing_notes(record: dict[str, Any]) -> list[str]:
     """Where pulling becomes the cheaper way."""
     found = []
@@ -31,7 +42,7 @@ def _crossing_notes(record: dict[str, Any]) -> list[str]:
         found.append(
             f"{at['graph']}: pulling and pushing take {' and '.join(places) or 'nowhere as much or as long'}."
         )
-    return [*found, *usual_notes(record)]
+    return [*found, *_notes(record)]
 
 
 def _best_notes(record: dict[str, Any]) -> list[str]:
@@ -41,7 +52,7 @@ def _best_notes(record: dict[str, Any]) -> list[str]:
         f"{best['spilled']:.0f} % of the lists in host memory; by the bytes {best['modelled_share']:.0%}."
         for best in record.get("best", [])
     ]
-    return [*found, *usual_notes(record)]
+    return [*found, *_notes(record)]
 
 
 def _converged_notes(record: dict[str, Any]) -> list[str]:
@@ -53,7 +64,7 @@ def _converged_notes(record: dict[str, Any]) -> list[str]:
             f"{row['system']} after {row['seconds']:.2f} s and {row['steps']} steps" for row in rows
         )
         found.append(f"{name}: {record['settings']['nearly']:.0%} of the best accuracy: {times}.")
-    return [*found, *usual_notes(record)]
+    return [*found, *_notes(record)]
 
 
 SUITES = (
@@ -66,7 +77,7 @@ SUITES = (
             "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
             "direct x": "over_ideal.direct", "pull over csp": "pull_over_csp",
         },
-        paper=_part("figure 1"), targets=targets.volume, needs_gpu=False, last=True,
+        paper=_part("figure 1"), targets=targets.volume, notes=_notes, needs_gpu=False, last=True,
     ),
     Suite(
         "dsp-pull", "suites.dsp.pulling.pulling",
@@ -90,7 +101,7 @@ SUITES = (
             "table 6", (*papers.TABLE6, *papers.TABLE7), ("part", "graph", "system", "paper_gpus"),
             {"paper GPUs": "paper_gpus", "paper s": "epoch_s"},
         ),
-        targets=targets.sampling, needs_gpu=False, last=True,
+        targets=targets.sampling, notes=_notes, needs_gpu=False, last=True,
     ),
     Suite(
         "dsp-bandwidth", "suites.dsp.bandwidth.bandwidth",
@@ -109,7 +120,7 @@ SUITES = (
             "kernel": "kernel", "memory": "memory", "threads": "threads", "us": "us", "of best %": "of_best_percent",
             "90 % of best from": "enough",
         },
-        paper=_part("figure 2"), last=True,
+        paper=_part("figure 2"), notes=_notes, last=True,
     ),
     Suite(
         "dsp-memory", "suites.dsp.memory.memory",
@@ -148,7 +159,7 @@ SUITES = (
             "extracting %": "extract_percent", "training %": "train_percent", "any stage %": "busy_percent",
             "over dsp-seq": "speedup", "model off %": "error_percent",
         },
-        paper=_part("figure 12"), needs_gpu=False, last=True,
+        paper=_part("figure 12"), notes=_notes, needs_gpu=False, last=True,
     ),
     Suite(
         "dsp-accuracy", "suites.dsp.accuracy.accuracy",
