@@ -265,16 +265,16 @@ class Trainer:
 
     def _evaluated(self, seeds: Any) -> Iterator[Any]:
         """This rank's share of the mini-batches of an evaluation: whole ones, or its slice of each."""
-        sampler, slices = self.sampler, self.together and self.rank is not None
+        sampler, rank = self.sampler, self.rank
         for number, begin in enumerate(range(0, len(seeds), self.batch_size)):
             batch_id, some = EVALUATION_BATCHES + number, seeds[begin : begin + self.batch_size]
-            if not slices:
-                if self.rank is None or number % self.rank.world_size == self.rank.index:
+            if rank is None or not self.together:
+                if rank is None or number % rank.world_size == rank.index:
                     yield sampler.sample(some, batch_id)
             elif hasattr(sampler, "sample_slices"):
                 yield sampler.sample_slices([some], batch_id)[0]
             else:  # features alone are to be extracted together
-                mine = equal_slice(some, self.rank.index, self.rank.world_size)
+                mine = equal_slice(some, rank.index, rank.world_size)
                 yield sampler.sample(mine, batch_id) if len(mine) else NoBatch(batch_id)
 
     def _shown(self, run: Any, steps: int, number: int) -> Iterator[Any]:

@@ -48,7 +48,7 @@ class Turns:
 
     def __init__(self, rank: Any) -> None:
         every = list(range(rank.world_size))
-        exchange = Exchange(rank, rank.group, every, np.zeros(rank.world_size, np.int64))
+        exchange = Exchange(rank, rank.group, every, [0] * rank.world_size)
         # A word for each turn, in a ring, and how far each rank is.
         memory = None
         if rank.local_size == rank.world_size:

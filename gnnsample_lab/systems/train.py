@@ -75,7 +75,8 @@ class Prepared:
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together, and then train no more."""
-        for part in (self.trainer.sampler, self.trainer.features.cache if self.system.has_parts else None):
+        features: Any = self.trainer.features
+        for part in (self.trainer.sampler, getattr(features, "cache", None)):
             if hasattr(part, "close"):
                 part.close()
 

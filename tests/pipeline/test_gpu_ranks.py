@@ -61,3 +61,20 @@ def test_one_gpu(graph, executor):
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
     with pytest.raises(MemoryError, match="budget_gb"):
         lab.train(graph, executor=executor, **{**QUICK, "budget_gb": 1e-6})
+
+
+def test_samples_that_stay_in_the_samplers_memory(graph, gpu_ranks):
+    given = {**QUICK, "ranks": gpu_ranks, "executor": "factored", "samplers": 1}
+    host, peer = (lab.train(graph, handover=way, **given) for way in ("host", "peer"))
+    assert peer.batch_ids == host.batch_ids and peer.settings["handover"] == "peer"
+    np.testing.assert_allclose(peer.losses, host.losses, atol=1e-5)
+    switching = lab.train(graph, handover="peer", switching=True, **given)
+    assert sorted(switching.batch_ids) == list(range(20)) and np.isfinite(switching.losses).all()
+
+
+def test_topology_and_cache_take_turns(graph, gpu_ranks):
+    found = lab.train(graph, ranks=gpu_ranks, executor="factored", swap=True, **QUICK)
+    assert sorted(found.batch_ids) == list(range(20)) and found.accuracy[-1] > 0.4
+    stages = {e.stage for e in found.epochs[1].events}
+    assert {"load topology", "load cache", "sample", "train"} <= stages
+    assert all(m.topology > 0 and m.cache > 0 for m in found.memory)

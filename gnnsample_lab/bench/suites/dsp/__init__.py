@@ -141,7 +141,8 @@ SUITES = (
             "policy": "policy", "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
             "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling", "gained": "gained",
-            "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing", "over dsp": "over_dsp",
+            "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing", "epoch ms": "epoch_ms",
+            "modelled epoch ms": "modelled_ms", "model off by %": "model_error_percent", "over dsp": "over_dsp",
             "epoch s": "epoch_s", "sampling kernels of trainers": "trainer_kernels", "failed": "error",
         },
         paper=_part(

@@ -26,6 +26,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.pipeline.overlap import overlap, step_ms
 from gnnsample_lab.pipeline.records import TrainResult
+from gnnsample_lab.pipeline.schedule.records import model_error, run_of
 from gnnsample_lab.resources import PACKAGE_ROOT
 from gnnsample_lab.systems.ranks import open_shared, shared_graph
 from gnnsample_lab.systems.train import train
@@ -235,6 +236,11 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
                 runs.verify(result, reference)
             if result is not None:
                 found["epoch_ms"] = found["ms"] * found["steps"]
+                [modelled] = model_error([run_of(result)]).rows
+                found |= {
+                    "modelled_ms": 1e3 * modelled.modelled_s,
+                    "model_error_percent": 100 * modelled.error,
+                }
             rows.append(found | {"budget_gb": budget_gb})
     for policy in ("degree", "presample"):
         mine = [r for r in rows if r["policy"] == policy and "ms" in r]
