@@ -111,9 +111,9 @@ class Measured:
 
 def graphs(session: Session) -> tuple[str, ...]:
     """The graphs, scaled down: a run's set-up reads all features."""
-    full = () if session.quick else ("twitter-like@0.04",)
+    full = () if session.quick else ("twitter-like@0.03",)
     return common.names(
-        session, "papers100M-like@0.02" if session.quick else "papers100M-like@0.04", *full, cpu=("arxiv-like@0.1",)
+        session, "papers100M-like@0.02" if session.quick else "papers100M-like@0.03", *full, cpu=("arxiv-like@0.1",)
     )  # fmt: skip
 
 
