@@ -36,22 +36,27 @@ class Gradients:
         """One flat tensor of what this rank has: gradients; sum of losses and seeds at place ``index`` of ``count``."""
         import torch
 
-        sums = torch.zeros(count, 2, dtype=loss_sum.dtype, device=loss_sum.device)
-        sums[index, 0], sums[index, 1] = loss_sum.detach(), weight
-
+        # Few launches: between the backward pass and the optimiser the GPU has nothing else to do.
+        like = loss_sum.dtype
         parts = [
-            (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(loss_sum.dtype)
-            for p in self.parameters
+            (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(like) for p in self.parameters
         ]
-        return torch.cat([*parts, sums.reshape(-1)])
+        mine = [
+            loss_sum.detach().reshape(1),
+            torch.as_tensor(weight, device=loss_sum.device).reshape(1).to(like),
+        ]
+        if count > 1:
+            others = loss_sum.new_zeros(2 * (count - 1))
+            mine = [others[: 2 * index], *mine, others[2 * index :]]
+        return torch.cat([*parts, *mine])
 
     def unpack(self, flat: Any, count: int = 1) -> Any:
         """Put the gradients of the mean in place; returns the sums of losses and seeds, ``[count, 2]``."""
-        sums = flat[len(flat) - 2 * count :].view(count, 2)
-        weight = sums[:, 1].sum().clamp(min=1)
+        gradients, sums = flat[: len(flat) - 2 * count], flat[len(flat) - 2 * count :].view(count, 2)
+        gradients /= sums[:, 1].sum().clamp(min=1)
         at = 0
         for p in self.parameters:
-            p.grad = (flat[at : at + p.numel()] / weight).view_as(p).to(p.dtype)
+            p.grad = gradients[at : at + p.numel()].view_as(p).to(p.dtype)
             at += p.numel()
         return sums
 
