@@ -132,8 +132,8 @@ class Sampler:
             method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads, collectives
         )
         self._engine = make_engine(self._setup)
-        self._counts_later = hasattr(self._engine, "settle")
         self._reads_gpu = rank.device != "cpu" and METHODS[method].gpu == "gpu.direct"
+        self._counts = count_reads or not self._reads_gpu
         self._total = layout.exchange.new_traffic()
         self._calls: list[Traffic] = []  # of calls that the total does not hold yet
         layout.exchange.traffic = layout.exchange.new_traffic()  # of the setup: not a call's
@@ -208,10 +208,11 @@ class Sampler:
         arrays = [self._placed(s) for s in checks.items("seeds", seeds, "a list of slices")]
         first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
         exchange = self._layout.exchange
-        exchange.traffic = exchange.new_traffic()
+        if self._counts:
+            exchange.traffic = exchange.new_traffic()
         batches = engine.sample_many(arrays, first)
         traffic = exchange.traffic
-        if self._counts_later or traffic.label != self._total.label or not traffic.is_empty:
+        if self._counts or traffic.label != self._total.label:
             self._calls.append(traffic)
         if len(self._calls) >= _CALLS:
             _ = self.total

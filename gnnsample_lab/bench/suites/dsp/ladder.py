@@ -41,7 +41,7 @@ BUDGETS = (2.5, 5.0, 10.0, 25.0, 100.0)
 OTHER_BUDGETS = (10.0,)
 """The same on graphs but the first."""
 SAVED = 80.0
-"""Percent of the remote reads that the copies of one further row save, as the visits of other batches say."""
+"""Percent of the remote reads that the copies of one further row save, in batches that did not rank the lists."""
 SLOW = ("pull", "uva", "csp-async", TORCH)
 """Methods that are measured at the first setting alone, with replacement."""
 READS = ("direct", "direct-cached", "uva", WHOLE, REPLICATED)
@@ -52,10 +52,14 @@ BYTES = (256, 2, (5, 20, 80, 160))
 """Seeds of a rank, hops and fanouts of the rows with bytes alone."""
 QUICK_FANOUTS = (5, 80)
 GRAPHS = ("rmat", "products-like@0.25", "papers100M-like@0.1")
-BATCHES, VISITED = 8, 48
-"""Batches in rotation; further batches whose visits rank lists."""
+BATCHES, VISITED, HELD = 8, 48, 16
+"""Batches in rotation; further batches whose visits rank lists; and others that say how many lists save a share."""
 TOGETHER, TOGETHER_CSP = 32, 8
 """Batches of a call of ``sample_many``; of methods with collectives, which sample them one after another."""
+GAINED = 0.8
+"""Where a call of many takes more than this share of single calls, `sample_many` tries once more, on either side."""
+POOL_BYTES = 6 << 30
+"""Of results that a GPU holds at once."""
 PASSES, QUICK_PASSES, GPU_PASSES = 15, 9, 5
 PASS_S, MOST_S = 0.02, 2.0
 """Seconds of a pass, and of all passes of a row."""
@@ -89,13 +93,16 @@ def ladder(session: Session) -> dict[str, Any]:
                     continue
                 if not folders:
                     continue
-                for task, base_of in _settings(session, name, how, graph, number == 0):
-                    base = None
+                for task in _settings(session, name, how, graph, number == 0):
+                    here = []
                     for more in _tasks(task, folders):
-                        row = _row(pool, task | more, base)
-                        base = base or (row if base_of else None)
-                        rows.append(row)
-                        session.say(_line(row))
+                        here.append(_row(pool, task | more))
+                        session.say(_line(here[-1]))
+                    if not task["bytes_only"]:
+                        again = _row(pool, task | {"method": WHOLE, "world": 1})
+                        session.say(f"again, {_line(again)}")
+                        _compare(here, again)
+                    rows += here
     return {
         "settings": {
             "ranks": worlds[-1], "device": crew.device(), "batches": BATCHES,
@@ -104,8 +111,8 @@ def ladder(session: Session) -> dict[str, Any]:
             "many_us": f"the same in calls of sample_many with {TOGETHER} batches ({TOGETHER_CSP} with collectives)",
             "gpu_us": "GPU time of one mini-batch with local ids, compact, all ranks at once; median of passes of the "
             "slowest rank; gpu_what says what is timed",
-            "x_one": "sum over ranks of (one rank with the whole graph, alone and at its fastest) / (rank), both one "
-            "by one",
+            "x_one": "sum over ranks of (one rank with the whole graph, alone, by its fastest strategy, better of a "
+            "measurement before all other rows and one behind them) / (rank), both one by one",
             "x_many": "the same, both by sample_many", "x_gpu": "the same, GPU time of both, taken alike",
             "x_best": "the same, wall time, each side by the faster of its two ways",
             "rows": "vertices of a mini-batch of rank 0", "passes": QUICK_PASSES if session.quick else PASSES,
@@ -142,10 +149,8 @@ def _partitions(session: Session, name: str) -> tuple[str, ...]:
     return ("random", "metis") if name.startswith("products") and not session.quick else ("random",)
 
 
-def _settings(
-    session: Session, name: str, how: str, graph: Any, is_main: bool
-) -> Iterator[tuple[dict[str, Any], bool]]:
-    """What rows have in common, and whether they have a baseline."""
+def _settings(session: Session, name: str, how: str, graph: Any, is_main: bool) -> Iterator[dict[str, Any]]:
+    """What rows have in common."""
     quick = session.quick
     shared = {
         "graph": name, "partition": how, "is_main": is_main, "quick": quick,
@@ -158,13 +163,13 @@ def _settings(
             yield shared | {
                 "batch_size": min(seeds, most), "fanout": fanout, "hops": hops, "replace": replace,
                 "is_first": is_first,
-            }, True  # fmt: skip
+            }  # fmt: skip
     seeds, hops, fanouts = BYTES
     for fanout in () if not is_main else QUICK_FANOUTS if quick else fanouts:
         yield shared | {
             "batch_size": min(seeds, most), "fanout": fanout, "hops": hops, "replace": True, "is_first": False,
             "bytes_only": True,
-        }, False  # fmt: skip
+        }  # fmt: skip
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -177,11 +182,7 @@ def _line(row: dict[str, Any]) -> str:
     if "us" not in row:
         return f"{what}: {row['volume']:,} bytes"
     gpu = "" if row["gpu_us"] is None else f", GPU {row['gpu_us']:.1f} us"
-    text = f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{gpu}"
-    if row.get("x_one") is None:
-        return text
-    text += f", x{row['x_one']:.2f} and x{row['x_many']:.2f}"
-    return text if row.get("x_gpu") is None else f"{text}, GPU x{row['x_gpu']:.2f}"
+    return f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{gpu}"
 
 
 def _tasks(task: dict[str, Any], folders: dict[int, tuple[str, float]]) -> Iterator[dict[str, Any]]:
@@ -230,7 +231,7 @@ def _tasks(task: dict[str, Any], folders: dict[int, tuple[str, float]]) -> Itera
             yield at(world) | {"method": REPLICATED}  # the last point of the curve over budgets
 
 
-def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[str, Any]:
+def _row(pool: Any, task: dict[str, Any]) -> dict[str, Any]:
     """One row; a method that fails, or draws another sample, has ``error`` in place of its numbers."""
     row = {name: task.get(name) for name in _FIELDS}
     try:
@@ -252,15 +253,27 @@ def _row(pool: Any, task: dict[str, Any], base: dict[str, Any] | None) -> dict[s
         "many_p90": slowest_many["many"][2], "one_by_rank": [r["one"][1] for r in results],
         "many_by_rank": [r["many"][1] for r in results],
         "gpu_us": max(r["gpu"] for r in results) if has_gpu else None, "gpu_what": results[0]["gpu_what"],
+        "gpu_by_rank": [r["gpu"] for r in results] if has_gpu else None,
     }  # fmt: skip
-    if base is not None and "us" in base:
-        best = min(base["us"], base["many_us"])
-        row["x_one"] = sum(base["us"] / r["one"][1] for r in results)
-        row["x_many"] = sum(base["many_us"] / r["many"][1] for r in results)
-        row["x_best"] = sum(best / min(r["one"][1], r["many"][1]) for r in results)
-        if has_gpu and base["gpu_us"] is not None:
-            row["x_gpu"] = sum(base["gpu_us"] / r["gpu"] for r in results)
     return row
+
+
+def _compare(rows: list[dict[str, Any]], again: dict[str, Any]) -> None:
+    """Ratios of a setting's rows to its baseline, the first of them, which was measured again behind them."""
+    bases = [row for row in (rows[0], again) if "us" in row]
+    if not bases:
+        return
+    one, many = min(b["us"] for b in bases), min(b["many_us"] for b in bases)
+    gpu = min(b["gpu_us"] for b in bases) if bases[0]["gpu_us"] is not None else None
+    rows[0]["again"] = {name: again.get(name) for name in ("us", "many_us", "gpu_us")}
+    for row in rows[1:]:
+        if "us" not in row:
+            continue
+        ones, manys = row["one_by_rank"], row["many_by_rank"]
+        row["x_one"], row["x_many"] = sum(one / us for us in ones), sum(many / us for us in manys)
+        row["x_best"] = sum(min(one, many) / min(pair) for pair in zip(ones, manys, strict=True))
+        if gpu is not None and row["gpu_by_rank"] is not None:
+            row["x_gpu"] = sum(gpu / us for us in row["gpu_by_rank"])
 
 
 # ---- on the ranks -----------------------------------------------------------------------------------------------
@@ -300,12 +313,29 @@ def _timed(rank: Any, task: dict[str, Any], way: Any, facts: dict[str, Any]) -> 
     facts = {"rows": int(batch.num_nodes), "edges": int(batch.num_edges), **facts}
     del batch
     together = TOGETHER if task["method"] in READS else TOGETHER_CSP
+    _fill_pool(rank)
     one = _passes(rank, lambda i: way.one(i % BATCHES), 1, most)
-    # `sample_many` tries how many to launch at once.
-    warm = 12 if together == TOGETHER else 2
+    # `sample_many` tries how many to launch at once, and keeps what was the fastest then.
+    warm, waves = (12 if together == TOGETHER else 2), getattr(way.engine(), "waves", None)
     many = _passes(rank, lambda i: way.many(together), together, most, warm)
+    if waves is not None and not _all(rank, many[1] < GAINED * one[1]):
+        facts["launched"] = {str(cap): str(found) for cap, found in waves.items()}
+        waves.clear()
+        again = _passes(rank, lambda i: way.many(together), together, most, warm)
+        many = min(many, again, key=lambda times: times[1])
+    if waves is not None:
+        facts["launched"] = {str(cap): str(found) for cap, found in waves.items()}
     gpu, what = _gpu_us(rank, way, together)
     return {"one": one, "many": many, "gpu": gpu, "gpu_what": what, "facts": facts}
+
+
+def _fill_pool(rank: Any) -> None:
+    """Have CuPy's pool hold what results need: its first allocations would count among the first launches."""
+    if rank.device != "cpu" and "pool" not in _kept:
+        import cupy
+
+        _kept["pool"] = True
+        cupy.empty(POOL_BYTES, np.uint8)  # which goes back to the pool
 
 
 def _gpu_us(rank: Any, way: Any, together: int) -> tuple[float | None, str]:
@@ -430,8 +460,8 @@ class _Whole:
     """The baseline: this rank holds the whole graph."""
 
     def __init__(self, rank: Any, task: dict[str, Any], graph: Any) -> None:
+        self.given = rank, task, graph
         self.sampler = _whole_sampler(rank, task, graph, "auto")
-        self.again: Callable[[], NeighborSampler] = lambda: _whole_sampler(rank, task, graph)
         self.device_seeds = [on_device(rank, seeds) for seeds in _seeds(rank, task, 0, BATCHES)]
 
     def one(self, i: int) -> Any:
@@ -440,9 +470,13 @@ class _Whole:
     def many(self, together: int) -> Any:
         return self.sampler.sample_many(_repeated(self.device_seeds, together))
 
+    def engine(self) -> Any:
+        """That samples on a GPU, with :attr:`waves`."""
+        return self.sampler._engine
+
     def captured(self) -> Any:
         """The engine whose mini-batches are CUDA graphs, on a GPU: the strategy that reads peers' lists, too."""
-        return self.again()._engine
+        return _whole_sampler(*self.given)._engine
 
 
 class _Parts:
@@ -459,7 +493,8 @@ class _Parts:
         if method == "direct-cached":
             visits = _visits(rank, task, graph)
             if "saved_percent" in task:
-                budget = self._budget(graph, visits, task["saved_percent"] / 100)
+                held = _visits(rank, task, graph, VISITED, HELD)
+                budget = self._budget(graph, visits, held, task["saved_percent"] / 100)
             else:
                 budget = int(self.topology * task["budget_percent"] / 100)
             options = {"cache_bytes": budget, "visits": visits}
@@ -479,21 +514,23 @@ class _Parts:
     def many(self, together: int) -> Any:
         return self.sampler.engine.sample_many(_repeated(self.seeds, together), 0)
 
-    def captured(self) -> Any:
+    def engine(self) -> Any:
         """As of :class:`_Whole`; None where hosts take part."""
         return getattr(self.sampler.engine, "gpu", None)
 
-    def _budget(self, graph: Any, visits: np.ndarray, share: float) -> int:
-        """Bytes of the hottest lists that save ``share`` of the remote reads."""
+    captured = engine
+
+    def _budget(self, graph: Any, visits: np.ndarray, held: np.ndarray, share: float) -> int:
+        """Bytes of the hottest lists by ``visits`` that save ``share`` of the remote reads of the visits ``held``."""
         from gnnsample_lab.distributed import hottest_lists
 
         degrees, width = np.diff(to_host(graph.indptr)), graph.indices.dtype.itemsize
-        fanout, owner, me = self.task["fanout"], self.partition.owner, self.rank.index
+        fanout, owner, me = self.task["fanout"], np.asarray(self.partition.owner), self.rank.index
         everything = hottest_lists(
             visits, degrees, fanout, self.topology, owner=owner, rank=me, entry_bytes=width
         )
-        reads = visits[everything.ids] * np.minimum(degrees[everything.ids], fanout)
-        enough = int(np.searchsorted(np.cumsum(reads), share * everything.reads_remote)) + 1
+        reads = held * np.minimum(degrees, fanout) * (owner != me)
+        enough = int(np.searchsorted(np.cumsum(reads[everything.ids]), share * reads.sum())) + 1
         return int(everything.offsets[min(enough, len(everything.ids))]) * width
 
     def facts(self) -> dict[str, Any]:
@@ -529,15 +566,21 @@ def _repeated(seeds: list[Any], count: int) -> list[Any]:
     return [seeds[i % len(seeds)] for i in range(count)]
 
 
-def _visits(rank: Any, task: dict[str, Any], graph: Any) -> np.ndarray:
-    """How often vertices were expanded in other batches of this rank, plus a hundredth of its out-degree, at most 1."""
-    key = (task["graph"], "visits", task["batch_size"], task["fanout"], task["hops"], task["replace"])
+def _visits(rank: Any, task: dict[str, Any], graph: Any, first: int = 0, count: int = VISITED) -> np.ndarray:
+    """How often vertices were expanded in other batches of this rank, plus a hundredth of its out-degree, at most 1.
+
+    The second part is left out of those from ``first`` on that only test a choice.
+    """
+    key = (
+        task["graph"], "visits", first, task["batch_size"], task["fanout"], task["hops"], task["replace"]
+    )  # fmt: skip
     if key not in _kept:
         sampler = _whole_sampler(rank, task, graph)
         xp = array_module(graph.indptr)
-        found = xp.minimum(xp.bincount(graph.indices, minlength=graph.num_nodes) * 0.01, 1.0)
-        for i, seeds in enumerate(_seeds(rank, task, BATCHES, VISITED)):
-            for picks in sampler.sample(seeds, BATCHES + i).picks:
+        found = xp.minimum(xp.bincount(graph.indices, minlength=graph.num_nodes) * 0.01, 1.0) * (first == 0)
+        begin = BATCHES + first
+        for i, seeds in enumerate(_seeds(rank, task, begin, count)):
+            for picks in sampler.sample(seeds, begin + i).picks:
                 found[picks.frontier] += 1  # a frontier's vertices are distinct
         _kept[key] = to_host(found)
     visits: np.ndarray = _kept[key]

@@ -382,7 +382,7 @@ class Core:
         self.use_stream()
 
     def tail(self, ws: Workspace) -> None:
-        """Counts to the host, and the mini-batch's sizes, as one CUDA graph."""
+        """Counts to the host, and the mini-batch's sizes by a CUDA graph."""
 
         def work() -> None:
             self.finisher.scan(ws)
