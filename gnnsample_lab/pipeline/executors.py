@@ -300,10 +300,12 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
     interval = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     worker.start()
+    over = False
     try:
         while True:
             item = finished.get()
             if item is None:
+                over = True
                 return
             if isinstance(item, BaseException):
                 raise item
@@ -312,11 +314,12 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
             item.x = item.batch = None
     finally:
         stop.set()
-        worker.join()
+        worker.join(None if over or not stages.together else STUCK_S)
         sys.setswitchinterval(interval)
-        main.wait_stream(side)
-        main.synchronize()
-        kept.clear()
+        if not worker.is_alive():  # else it waits for a rank that will not come, as in `_pipeline`
+            main.wait_stream(side)
+            main.synchronize()
+            kept.clear()
 
 
 class _Worker:

@@ -142,14 +142,14 @@ _ALL = (
         about="the DGL configuration with PGSampler's persistent kernel: one launch for all hops",
         strategy="persistent", pick="reservoir", id_map="in-sampler", sample_device="cuda",
         cache=None, transfer="staged", match="never", reorder=None, kernel="library", executor="thread",
-        source="PGSampler, sections 4 and 6.1",
+        source="PGSampler, section III",
     ),
     System(
         name="nextdoor",
         about="transit-parallel sampling of many mini-batches at a time, then training on them; features on the device",
         strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
         cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
-        source="NextDoor, sections 6 and 8.5 (table 5)", trees=True,
+        source="NextDoor, sections 6 and 8.6 (table 5)", trees=True,
     ),
     System(
         name="dgl-uva",

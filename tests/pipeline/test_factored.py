@@ -304,7 +304,11 @@ def test_what_cannot_be_split_is_named(graph):
 
 
 @pytest.mark.parametrize(
-    ("options", "pipelined"), [({"samplers": 1}, True), ({"samplers": 2, "capacity": 1}, False)]
+    ("options", "pipelined"),
+    [
+        ({"samplers": 1}, True),
+        pytest.param({"samplers": 2, "capacity": 1}, False, marks=pytest.mark.exhaustive),
+    ],
 )
 def test_samples_that_stay_where_they_are_train_alike(graph, three_ranks, options, pipelined):
     given = {

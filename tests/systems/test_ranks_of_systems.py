@@ -66,6 +66,7 @@ def test_one_cache_of_two_ranks_holds_twice_as_many_rows(graph, two_ranks):
     assert math.isnan(lab.train(graph, system="dgl-uva", ranks=two_ranks, **options).epochs[0].hit_rate)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["quiver", "dsp"])
 @pytest.mark.parametrize("policy", ["presample", "degree"])
 def test_any_policy_ranks_a_shared_cache(graph, expected, two_ranks, name, policy):
