@@ -10,8 +10,13 @@ ARGS   ?=
 TESTS  ?= tests
 # What `make test` leaves to `make test-all`.
 SPARE  ?= and not exhaustive
+PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 SPREAD := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+
+# Nothing is compiled to bytecode ahead: most modules of the packages are never imported, and what is, Python keeps. It
+# has to: hundreds of processes of the tests would each compile the same again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help lab test test-all lint types unit notebooks browser format clean
@@ -83,5 +88,6 @@ $(OK): pyproject.toml constraints.txt
 	extra=$$($$found -I gnnsample_lab/doctor.py --cuda-extra); \
 	echo "setting up $(VENV) with $$($$found --version)$${extra:+, CuPy for the NVIDIA driver found here ($$extra)}"; \
 	$$found -m venv $(VENV); \
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev$${extra:+,$$extra}]"; \
+	$(PIP) --upgrade pip; \
+	$(PIP) -e ".[dev$${extra:+,$$extra}]"; \
 	touch $@

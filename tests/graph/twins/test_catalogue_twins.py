@@ -9,7 +9,12 @@ from gnnsample_lab.graph.twins.recipes import stored
 from gnnsample_lab.graph.twins.statistics import plan_of
 
 TWINS = [name for name, entry in catalogue.entries().items() if entry["kind"] == "synthetic"]
-SCALE = 0.001
+SCALE, MOST_EDGES = 0.001, 700_000
+
+
+def small(entry):
+    """Scale of a very small twin: a thousandth, less where that has more edges than show anything."""
+    return min(SCALE, MOST_EDGES / entry["num_edges"])
 
 
 @pytest.fixture(autouse=True)
@@ -40,10 +45,11 @@ def test_a_whole_twin_has_the_counts_that_the_catalogue_states(name):
 
 
 @pytest.mark.parametrize("name", TWINS)
-def test_a_thousandth_of_a_twin_is_a_graph_to_train_on(name):
+def test_a_very_small_twin_is_a_graph_to_train_on(name):
     entry = catalogue.entry(name)
-    g = load(name, scale=SCALE, use_cache=False)
-    n = max(16, round(entry["num_nodes"] * SCALE))
+    scale = small(entry)
+    g = load(name, scale=scale, use_cache=False)
+    n = max(16, round(entry["num_nodes"] * scale))
     assert g.num_nodes == n and g.version == 3
     assert g.is_synthetic and g.name == name and g.title == f"{name} (synthetic)"
     Graph(g.indptr, g.indices, g.edge_weight, g.feat, g.label, g.splits)  # passes every check
@@ -51,10 +57,10 @@ def test_a_thousandth_of_a_twin_is_a_graph_to_train_on(name):
     src, dst = (x.astype(np.int64) for x in g.edges())
     assert len(np.unique(dst * n + src)) == g.num_edges and not np.any(src == dst)
     assert is_symmetric(g) is not entry["directed"]
-    # Graphs of so few vertices have no room for the original's hubs; those with room keep their mean degree.
+    # Graphs of so few vertices have no room for the original's hubs; those with room keep most of their mean degree.
     mean = entry["num_edges"] / entry["num_nodes"]
     assert 0 < g.num_edges / n <= 1.1 * mean
-    assert g.num_edges / n >= 0.8 * min(mean, n / 16)
+    assert g.num_edges / n >= 0.75 * min(mean, n / 16)
     assert g.num_classes == entry["num_classes"] and (g.label is None) is (not entry["num_classes"])
     if g.label is not None:
         assert g.label.min() >= 0 and g.label.max() < g.num_classes

@@ -37,7 +37,7 @@ def features(session: Session) -> dict[str, Any]:
     ranks = min(2, num_gpus()) if device == "cuda" else 2
     sizes = ON_CPU if device == "cpu" else {"vertices": VERTICES, "rows": ROWS}
     widths = WIDTHS[-1:] if session.quick else WIDTHS
-    rows = measure(ranks, device, widths, **sizes)
+    rows = measure(ranks, device, widths, sizes["vertices"], sizes["rows"])
     checked = {(row["transport"], row["row_bytes"]) for row in rows if row["what"] != PEER_COPY}
     return {
         "settings": {
