@@ -75,8 +75,8 @@ class Prepared:
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together, and then train no more."""
-        features: Any = self.trainer.features
-        for part in (self.trainer.sampler, getattr(features, "cache", None)):
+        parts: tuple[Any, ...] = (self.trainer.sampler, getattr(self.trainer.features, "cache", None))
+        for part in parts:
             if hasattr(part, "close"):
                 part.close()
 

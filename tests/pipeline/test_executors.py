@@ -70,7 +70,7 @@ class Memory:
 class FakeStages:
     """Ten mini-batches in windows of up to ``ahead``."""
 
-    device, workers, capacity = "cuda", 1, 2
+    device, workers, capacity, together, turns = "cuda", 1, 2, False, None
 
     def __init__(
         self, books: Books, main: FakeStream, count: int = 10, ahead: int = 4, fail_at: int = -1
