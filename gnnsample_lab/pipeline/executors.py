@@ -22,6 +22,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gnnsample_lab.device.polling import beside_others
 from gnnsample_lab.device.streams import DONE, torch_stream
 
 from .batches import Order, to_gpu
@@ -270,7 +271,7 @@ def thread(stages: Stages, depth: int = 1) -> Iterator[Ready]:
                 held.add(*trained.get())
 
         try:
-            with on_stream(side):
+            with on_stream(side), beside_others():
                 while not stop.is_set():
                     collect()
                     held.release(1, side)
@@ -427,7 +428,7 @@ def _pipeline(
     def run_worker(worker: _Worker, kind: str, number: int) -> None:
         stages.clock.work_as(f"{kind} {number + 1}" if count > 1 else kind)
         try:
-            with worker.place():
+            with worker.place(), beside_others():
                 work[kind](worker, number)
         except Stopped:
             pass

@@ -39,7 +39,10 @@ def test_every_system_has_the_losses_of_the_cpu(graph, expected, name, ratio):
     result = lab.train(
         graph, system=name, epochs=2, pick="floyd", reorder="none", cache_ratio=ratio, device="cuda", **QUICK
     )
-    np.testing.assert_allclose(result.losses, expected["gcn"], **NEAR)
+    losses = expected["gcn"]
+    if name == "nextdoor":  # which draws trees of its own
+        losses = lab.train(graph, system=name, epochs=2, evaluate=False, device="cpu", **QUICK).losses
+    np.testing.assert_allclose(result.losses, losses, **NEAR)
     assert result.batch_ids == list(range(20)) and result.origin.startswith("measured on ")
     record = result.epochs[1]
     assert record.rows > 0 and record.peak_bytes > 0

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.polling import arrives
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
@@ -28,7 +29,6 @@ _AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
 """Further candidates for ``strategy="auto"`` with the reservoir, whose work grows with the degree and not the fanout:
 these strategies share a vertex of high degree among many threads."""
 _AUTO_REPEATS = 5
-_POLLS = 2_000_000
 
 
 class GpuEngine:
@@ -268,13 +268,9 @@ class GpuEngine:
         """Poll the flags that the scan kernel writes first, so that the host allocates while the GPU scans."""
         view = ws.totals_view
         for i in range(ws.shape.num_batches):
-            flag = ws.last_base
-            for _ in range(_POLLS):
-                if view[i * 64 + 63] == flag:
-                    break
-            else:
+            if not arrives(view, i * 64 + 63, ws.last_base):
                 stream.synchronize()  # raises an error of the kernel, or waits for a slow launch
-                if view[i * 64 + 63] != flag:
+                if view[i * 64 + 63] != ws.last_base:
                     raise RuntimeError(f"strategy {self.strategy!r} did not report its totals")
 
     def phases(self, ws: Workspace) -> Iterator[Phase]:

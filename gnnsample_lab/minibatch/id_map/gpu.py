@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, streams
+from gnnsample_lab.device.polling import arrives
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
 from .cpu import HopMap
 
-_POLLS = 2_000_000
 _STATUS = 31
 _PER_BLOCK = 1024
 """Ids per block of the count and compact kernels."""
@@ -59,10 +59,7 @@ class Report:
         if self.known is not None:
             return next(self.known), 0
         view, tag = self._view, self.tag
-        for _ in range(_POLLS):
-            if view[0] == tag:
-                break
-        else:
+        if not arrives(view, 0, tag):
             import cupy
 
             cupy.cuda.get_current_stream().synchronize()  # raises an error of the kernel, or waits for a slow one

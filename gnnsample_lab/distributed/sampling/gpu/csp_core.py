@@ -29,6 +29,7 @@ import numpy as np
 
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.device.polling import arrives
 from gnnsample_lab.minibatch.gpu.finish import Finisher
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
@@ -54,7 +55,6 @@ from .csp_kernels import (
     reply_bytes,
 )
 
-_POLLS = 4_000_000
 _BUCKET_ROWS = 1024
 """Rows that a block of ``bucket`` takes at a time."""
 _BLOCKS_PER_SM = 4
@@ -426,9 +426,8 @@ class Core:
         return int(ws.totals_view[0])
 
     def _poll(self, view: Any, at: int, flag: int) -> None:
-        for _ in range(_POLLS):
-            if view[at] == flag:
-                return
+        if arrives(view, at, flag):
+            return
         import cupy
 
         cupy.cuda.get_current_stream().synchronize()  # raises an error of a kernel, or waits for a slow peer
