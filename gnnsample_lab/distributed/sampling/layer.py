@@ -159,8 +159,9 @@ class LayerSampler:
             seeds = xp.asarray(every.astype(self.part.indices.dtype))
             for layer in layers(lists, seeds, xp.asarray(whose), self.app, batch_id, self._key):
                 own = xp.flatnonzero(layer.whose == self.rank.index)
-                arrays = (array[own] for array in (layer.slots, layer.vertices, layer.transits))
-                found.append(LayerSlice(*arrays, self.app.step_size))
+                found.append(
+                    LayerSlice(layer.slots[own], layer.vertices[own], layer.transits[own], self.app.step_size)
+                )
         return tuple(found)
 
     def _layer(

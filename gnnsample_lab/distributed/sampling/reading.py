@@ -140,7 +140,7 @@ def layers(lists: Lists, seeds: Any, whose: Any, app: Any, batch_id: int, key: A
     Raises:
         RuntimeError: no end after 10,000 layers.
     """
-    xp, found = lists.xp, []
+    xp, found = lists.xp, list[DrawnLayer]()
     total, vertices, places = int(seeds.size), seeds, xp.arange(seeds.size)
     while total < app.final_size and vertices.size:
         if len(found) == UNBOUNDED_STEPS:

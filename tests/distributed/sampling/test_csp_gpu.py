@@ -315,6 +315,30 @@ def bytes_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) 
     return found
 
 
+def many_fixed(rank: Any, folder: str) -> int:
+    """Samplers one after another, so that graphs of earlier ones are garbage while a later one is captured."""
+    import gc
+
+    gc.collect()
+    before, found = gc.get_threshold(), 0
+    gc.set_threshold(10)
+    try:
+        for _ in range(6):
+            for method in ("csp", "csp-fixed"):
+                sampler = lab.distributed.Sampler(folder, [4, 3], method, rank=rank, seed=9)
+                for i in range(10):
+                    found += sampler.sample(sampler.slice(SEEDS), i).num_nodes
+                sampler.close()
+                del sampler
+    finally:
+        gc.set_threshold(*before)
+    return found
+
+
+def test_graphs_of_earlier_samplers_do_not_end_a_capture(gpu_ranks: Any, hub_parts: Parts) -> None:
+    assert min(gpu_ranks.run(many_fixed, hub_parts(2), world=2)) > 0
+
+
 @pytest.mark.parametrize("method", NAMES)
 def test_one_rank_alone(gpu_world: Any, hub_parts: Parts, method: str) -> None:
     (result,) = check_ranks(gpu_world, hub_parts, 1, method, {})

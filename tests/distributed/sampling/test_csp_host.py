@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import sys
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import pytest
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling.capacities import WARM_UP, Capacities
+from gnnsample_lab.distributed.sampling.gpu import csp_fixed
 from gnnsample_lab.distributed.sampling.gpu import csp_kernels as packing
 from gnnsample_lab.distributed.sampling.gpu.csp import CspEngine, _Call
 from gnnsample_lab.distributed.sampling.gpu.csp_core import Moved
@@ -57,7 +59,7 @@ def test_a_launch_reads_its_arguments_where_they_are(monkeypatch: pytest.MonkeyP
         pointers = (ctypes.c_void_p * 3).from_address(args[9])
         number = ctypes.c_int32.from_address(pointers[1] or 0).value
         launched.append(
-            (args[:9], args[10], ctypes.string_at(pointers[0], 16), number, pointers[2] is not None)
+            (args[:9], args[10], ctypes.string_at(pointers[0] or 0, 16), number, pointers[2] is not None)
         )
 
     driver = SimpleNamespace(launchKernel=launch)
@@ -165,6 +167,21 @@ def test_all_neighbours_of_long_lists_have_no_fixed_size() -> None:
     core.strides = (3, 0)
     with pytest.raises(ValueError, match="fanouts must not take all neighbours"):
         FixedCore(core, 10**6, lambda values: values)
+
+
+def test_nothing_is_collected_during_a_capture() -> None:
+    assert gc.isenabled()
+    with pytest.raises(KeyError), csp_fixed._without_collection():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        with csp_fixed._without_collection():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 # ---- traffic ----------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def enough(world: int) -> None:
 
 def sample_all(rank: Any, folder: Path, method: str, by: str) -> Any:
     """Every kind of draw with one method on one rank: its slices."""
-    found = {}
+    found: dict[Any, Any] = {}
     for name, options in KINDS.items():
         if method == "csp-fixed" and name in UNBOUNDED:
             continue

@@ -78,7 +78,7 @@ def _of_line(rows: list[dict[str, Any]]) -> list[Point]:
         known = points.get(_work(row), [])
         if len({share for share, _ in known}) < 2:
             continue
-        slope, begin = np.polyfit(*zip(*known, strict=True), 1)
+        slope, begin = np.polyfit([at for at, _ in known], [x for _, x in known], 1)
         share = row["remote_share"]
         predicted = float(begin + slope * share)
         where = (

@@ -46,7 +46,7 @@ class DeviceLists:
             most[layout.partition.old_of] = np.concatenate(every).astype(np.uint64)
             self._most = cupy.asarray(most)
         id_type, rule = "int" if graph.id_dtype.itemsize == 4 else "long", 4 if weighted else 2
-        macros = {"ID_T": id_type, "LISTS": graph.lists, "RULE": rule}
+        macros: dict[str, int | str] = {"ID_T": id_type, "LISTS": graph.lists, "RULE": rule}
         module = kernels.load_module("distributed/sampling/gpu/apps.cu", macros)
         self._walk, self._totals, self._slots = (
             module.get_function(n) for n in ("walk", "totals", "draw_slots")

@@ -143,6 +143,7 @@ class CspEngine:
     def close(self) -> None:
         if self.fixed is not None:
             self.fixed.close()
+        self.core.close()
 
     # ---- traffic ----------------------------------------------------------------------------------------------
 

@@ -338,6 +338,10 @@ class Core:
             self._report_view[0] = 0  # stamps begin anew
         return self.ws
 
+    def close(self) -> None:
+        """Destroy the CUDA graphs now, and not when Python happens to collect them."""
+        self._graphs = {}
+
     @property
     def nbytes(self) -> int:
         """Bytes of all buffers."""

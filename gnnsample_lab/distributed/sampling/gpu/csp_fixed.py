@@ -10,7 +10,9 @@ A message holds ids from its front, and ids below 0 behind them: it needs no cou
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,18 @@ from gnnsample_lab.sampling.neighbors.workspace import Workspace
 
 from ..capacities import WARM_UP, Capacities, capacities_for
 from .csp_core import Core, Reduce, Steps, Swap
+
+
+@contextlib.contextmanager
+def _without_collection() -> Iterator[None]:
+    """Python collects no garbage meanwhile: to destroy another CUDA graph would end a capture."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def rows_of(capacities: Capacities, member: int) -> tuple[np.ndarray, np.ndarray]:
@@ -187,7 +201,11 @@ class FixedCore:
             stream.synchronize()
             graph = torch.cuda.CUDAGraph()
             # The thread of NCCL's watchdog may ask for events meanwhile: only this thread's calls are captured.
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"), side:
+            with (
+                _without_collection(),
+                torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+                side,
+            ):
                 drive(self.steps(ws))
             torch.cuda.synchronize()
             self._graph = graph
