@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench.configurations import configurations
 from gnnsample_lab.bench.configurations import test_graph as drawn_graph
 from gnnsample_lab.distributed.parts.part import part_of
 from tests.distributed.sampling.test_direct_gpu import (
@@ -21,6 +20,7 @@ from tests.distributed.sampling.test_direct_gpu import (
     RULES,
     WEIGHTED,
     edges_of,
+    recorded_cases,
     replace_indices,
     with_slots,
 )
@@ -101,14 +101,7 @@ def check(graph: Any, sampler: Any, found: list[Any], given: list[np.ndarray], b
 def test_every_configuration(method: str, rule: dict[str, Any]) -> None:
     """All graphs and fanouts of the recorded samples: dead ends, hubs, parallel edges, wide hops, all neighbours."""
     checked = 0
-    for config in configurations():
-        options = config.sampler_options()
-        chosen = {name: options.get(name, False) for name in ("replace", "weighted")}
-        wanted = {"replace": rule.get("replace", False), "weighted": rule.get("weighted", False)}
-        if options["expand"] != "frontier" or chosen != wanted or options.get("pick") != rule.get("pick"):
-            continue
-        graph = drawn_graph(config.graph)
-        sampler = lab.NeighborSampler(graph, device="cpu", **options)
+    for config, graph, sampler in recorded_cases(rule):
         for parts in (1, 3) if method == "csp" else (3,):
             cut, cores = ranks_of(graph, sampler.spec, parts, hosts_tell=checked % 2 == 0)
             given = slices(config.seeds(), parts)

@@ -6,7 +6,7 @@ Two GPUs read each other's blocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -112,18 +112,22 @@ def same(graph: Any, sampler: Any, engine: Any, groups: list[np.ndarray], first:
         assert found.canonical() == expected.canonical()
 
 
+def recorded_cases(rule: dict[str, Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Configurations of the recorded samples with one rule of the draw, their graphs, and a sampler of each."""
+    wanted = {"replace": rule.get("replace", False), "weighted": rule.get("weighted", False)}
+    for config in configurations():
+        options = config.sampler_options()
+        chosen = {name: options.get(name, False) for name in wanted}
+        if options["expand"] == "frontier" and chosen == wanted and options.get("pick") == rule.get("pick"):
+            graph = drawn_graph(config.graph)
+            yield config, graph, lab.NeighborSampler(graph, device="cpu", **options)
+
+
 @pytest.mark.parametrize(("kind", "rule"), CASES, ids=str)
 def test_every_configuration(kind: str, rule: dict[str, Any]) -> None:
     """All graphs and fanouts of the recorded samples: dead ends, hubs, parallel edges, wide hops, all neighbours."""
     checked = 0
-    for config in configurations():
-        options = config.sampler_options()
-        chosen = {name: options.get(name, False) for name in ("replace", "weighted")}
-        wanted = {"replace": rule.get("replace", False), "weighted": rule.get("weighted", False)}
-        if options["expand"] != "frontier" or chosen != wanted or options.get("pick") != rule.get("pick"):
-            continue
-        graph = drawn_graph(config.graph)
-        sampler = lab.NeighborSampler(graph, device="cpu", **options)
+    for config, graph, sampler in recorded_cases(rule):
         same(graph, sampler, engine_for(graph, sampler, kind), [config.seeds()], config.batch_id)
         checked += 1
     assert checked == 24
