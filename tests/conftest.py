@@ -54,7 +54,8 @@ def weight(item: pytest.Item) -> int:
     """How long a test takes, roughly: one marked ``slow``, or with ranks, as long as a hundred others."""
     if item.get_closest_marker("gpu") or item.get_closest_marker("exhaustive"):
         return 0
-    slow = item.get_closest_marker("slow") or "four_ranks" in getattr(item, "fixturenames", ())
+    has_ranks = not {"three_ranks", "four_ranks"}.isdisjoint(getattr(item, "fixturenames", ()))
+    slow = item.get_closest_marker("slow") or has_ranks
     return 100 if slow else 1
 
 

@@ -170,6 +170,7 @@ def test_the_oldest_versions_are_deleted(cache: Path, monkeypatch: pytest.Monkey
     assert kept == {"3", "4", "5"}
 
 
+@pytest.mark.slow
 def test_processes_that_compile_at_once_keep_their_functions_apart(tmp_path: Path) -> None:
     """Numba's index let two processes give the files of two signatures one name."""
     code = (
@@ -193,6 +194,7 @@ def test_processes_that_compile_at_once_keep_their_functions_apart(tmp_path: Pat
 # -- keys -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_edit_of_the_generator_reaches_compiled_callers(tmp_path: Path) -> None:
     root, cache = copied(tmp_path / "code"), str(tmp_path / "cache")
     philox = root / "gnnsample_lab" / "device" / "philox.py"

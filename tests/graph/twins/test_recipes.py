@@ -63,7 +63,8 @@ def test_at_most_two_published_numbers_are_fitted_and_they_exist(name):
     assert set(fitted) <= labels
 
 
-# The larger one takes twice as long on the same way.
+# The larger one takes twice as long in the same way.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["flickr-like", pytest.param("arxiv-like", marks=pytest.mark.exhaustive)])
 def test_the_command_makes_the_stored_file(name, tmp_path, monkeypatch):
     before = resource_path(f"data/twins/{name}.json").read_text(encoding="utf-8")

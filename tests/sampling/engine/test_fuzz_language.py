@@ -51,14 +51,16 @@ def how_many(usual: int) -> int:
     return int(os.environ.get("LAB_FUZZ_PROGRAMS", usual))
 
 
+# A program that is accepted takes Numba half a second or more. The first are the same ones whatever their number.
 @pytest.mark.slow
-def test_the_cpu_runs_programs_as_python_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("usual", [160, pytest.param(1000, marks=pytest.mark.exhaustive)])
+def test_the_cpu_runs_programs_as_python_does(usual: int, tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
 
     def body(program: Program) -> None:
         outcomes[compared(program, tmp_path)] += 1
 
-    draw(how_many(300), body)
+    draw(how_many(usual), body)
     total = outcomes.total()
     print(dict(outcomes))
     assert outcomes["refused"] <= total / 2, outcomes
