@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import deque
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import numpy as np
 
 from gnnsample_lab.checks import flag, is_cuda_array, whole
 from gnnsample_lab.device import streams
+from gnnsample_lab.device.arrays import array_module, run_starts
 from gnnsample_lab.device.locks import check_same_process
 from gnnsample_lab.device.philox import MAX_BATCH_ID
 
@@ -78,6 +80,12 @@ class EpochIterator:
     def batch_seeds(self, i: int) -> Any:
         """Seeds of mini-batch ``i`` of this epoch, in its order."""
         return self._seeds[i * self.batch_size : (i + 1) * self.batch_size]
+
+    @functools.cached_property
+    def distinct(self) -> bool:
+        """Whether no seed comes twice in the epoch."""
+        xp = array_module(self._seeds)
+        return bool(run_starts(xp.sort(self._seeds)).all())
 
     def _fused(self) -> Iterator[MiniBatch]:
         for begin in range(0, self._length, self.prefetch):

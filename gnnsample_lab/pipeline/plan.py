@@ -25,9 +25,9 @@ class NoBatch:
     ready: Any = streams.DONE
 
 
-def equal_slice(seeds: Any, index: int, count: int) -> Any:
+def equal_slice(seeds: Any, index: int, count: int, are_distinct: bool = False) -> Any:
     """Slice ``index`` of ``count`` of distinct seeds; sizes differ by one at most, and some may be empty."""
-    distinct = merge_duplicates(seeds)[0]
+    distinct = seeds if are_distinct else merge_duplicates(seeds)[0]
     begin, end = equal_bounds(len(distinct), count)[index : index + 2].tolist()
     return distinct[begin:end]
 
@@ -78,7 +78,9 @@ class EpochPlan:
     def seeds(self, batch_id: int) -> Any:
         """Seeds that this rank samples for; may be empty."""
         seeds = self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)
-        return seeds if self._count == 1 else equal_slice(seeds, self._index, self._count)
+        if self._count == 1:
+            return seeds
+        return equal_slice(seeds, self._index, self._count, self._epoch.distinct)
 
     def sample(self, places: range, sampler: int = 0) -> list[Any]:
         """Mini-batches at ``places``, with consecutive batch ids sampled together."""
