@@ -27,7 +27,7 @@ def pool() -> Iterator[Any]:
 @pytest.mark.slow
 def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
-    for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2, "QUICK_CACHED": (0.3,)}.items():
+    for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2, "CACHED": (0.3,)}.items():
         monkeypatch.setattr(pipelines, name, value)
     monkeypatch.setattr(crew, "FANOUTS", (4, 3))
     monkeypatch.setattr(crew, "BATCH", 64)
@@ -83,7 +83,7 @@ def test_kernels_are_known_by_their_sources() -> None:
 
 
 def test_targets() -> None:
-    row = {"graph": "g", "gpus": 2, "executor": "streams"}
+    row = {"graph": "g", "gpus": 2, "executor": "streams", "seeds_a_gpu": 1024}
     rows = [
         {**row, "part": "overlap", "ceiling": 1.05, "share_percent": 50.0, "miss_percent": 0.0},
         {**row, "part": "overlap", "ceiling": 1.5, "share_percent": 92.0, "miss_percent": 40.0},

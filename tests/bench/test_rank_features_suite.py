@@ -53,7 +53,14 @@ def test_wrong_rows_end_the_run(wrong: bool, tmp_path: Path) -> None:
 
 
 def made_up(what: str, transport: str, gbps: float, row_bytes: int = 512) -> dict[str, Any]:
-    return {"what": what, "transport": transport, "row_bytes": row_bytes, "gbps": gbps, "of_copy": gbps / 400}
+    return {
+        "ranks": 2,
+        "what": what,
+        "transport": transport,
+        "row_bytes": row_bytes,
+        "gbps": gbps,
+        "of_copy": gbps / 400,
+    }
 
 
 def test_targets() -> None:

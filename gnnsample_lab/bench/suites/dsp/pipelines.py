@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import re
 import statistics
 import time
@@ -37,8 +38,10 @@ HIDDEN = 256
 STEPS, QUICK_STEPS = 24, 12
 """Mini-batches of an epoch, of as many seeds as all ranks have together."""
 EPOCHS = 4
-CACHED, QUICK_CACHED = (1.0, 0.6, 0.3, 0.1, 0.0), (1.0, 0.3, 0.0)
+CACHED = (1.0, 0.3, 0.0)
 """Cached shares of the vertices over which stages are overlapped."""
+LARGE = 8
+"""Times the usual seeds, of further overlapped rows on GPUs: kernels then take longer than launching them does."""
 SHARED_CACHE = 0.25
 """Share of the vertices that each rank caches in "systems"."""
 BUDGET_FEATURES = 0.3
@@ -94,14 +97,15 @@ class _Runs:
         self.verified = 0
 
     def run(
-        self, system: str, world: int = 1, *, per_rank: bool = True, model: str = "sage", **options: Any
-    ) -> TrainResult:
-        """Train on one device or on all ranks; ``per_rank``: a mini-batch of so many seeds for each."""
-        size = self.size * (world if per_rank else 1)
+        self, system: str, world: int = 1, *, per_rank: bool = True, model: str = "sage", times: int = 1,
+        **options: Any,
+    ) -> TrainResult:  # fmt: skip
+        """Train on one device or on ranks; ``per_rank``: a mini-batch of (``times``) so many seeds for each."""
+        size = self.size * times * (world if per_rank else 1)
         given = {
             "epochs": EPOCHS, "batch_size": size, "fanouts": crew.FANOUTS, "hidden": HIDDEN, "evaluate": False,
             "progress": False, "pick": "floyd", "device": "cuda" if crew.on_gpu() else "cpu",
-            "ranks": self.pool if world > 1 else 1,
+            "ranks": self.pool if 1 < world == self.world else world,
         }  # fmt: skip
         return train(self.graph, model, system, **{**given, **options})
 
@@ -163,11 +167,17 @@ def measured(result: TrainResult) -> dict[str, Any]:
 def _overlap(runs: _Runs) -> list[dict[str, Any]]:
     """Serial and overlapped on one device, over the share of cached vertices."""
     rows = []
-    for cached in QUICK_CACHED if runs.quick else CACHED:
-        row = {"part": "overlap", "system": "gnnlab", "gpus": 1, "executor": "overlapped"}
-        serial = runs.run("gnnlab", executor="serial", cache_ratio=cached)
+    for times, cached in itertools.product((1, LARGE) if crew.on_gpu() else (1,), CACHED):
+        row = {
+            "part": "overlap",
+            "system": "gnnlab",
+            "gpus": 1,
+            "executor": "overlapped",
+            "seeds_a_gpu": times * runs.size,
+        }
+        serial = runs.run("gnnlab", executor="serial", cache_ratio=cached, times=times)
         found, result = runs.try_row(
-            row, functools.partial(runs.run, "gnnlab", executor="overlapped", cache_ratio=cached)
+            row, functools.partial(runs.run, "gnnlab", executor="overlapped", cache_ratio=cached, times=times)
         )
         if result is not None:
             runs.verify(result, serial)
@@ -185,7 +195,7 @@ def _overlap(runs: _Runs) -> list[dict[str, Any]]:
 def _scaling(runs: _Runs) -> list[dict[str, Any]]:
     """One GPU and all, as many seeds a GPU, everything in device memory: the best executor of each."""
     rows, alone = [], None
-    for world in dict.fromkeys((1, runs.world)):
+    for world in dict.fromkeys((1, *crew.worlds())):
         for executor in ("streams", "overlapped"):
             row = {"part": "scaling", "system": "lab", "gpus": world, "executor": executor}
             found, _ = runs.try_row(
@@ -289,32 +299,31 @@ def _trace(runs: _Runs) -> list[dict[str, Any]]:
 
 def _systems(runs: _Runs) -> list[dict[str, Any]]:
     """DSP's tables 4 and 5: the same model on the same mini-batches by each system."""
-    rows = []
+    rows, world = [], runs.world
     for model in ("sage",) if runs.quick else ("sage", "gcn"):
-        for world in dict.fromkeys((runs.world,) if runs.quick else (1, runs.world)):
-            reference: TrainResult | None = None
-            mine = []
-            for system in SYSTEMS:
-                row = {"part": "systems", "system": system, "model": model, "gpus": world}
-                options: dict[str, Any] = {
-                    "cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE
-                }
-                if system in ("dgl-uva", "quiver", "dsp-seq", "dsp"):
-                    options["parts"] = runs.parts(world)
-                if system == "lab":
-                    options["reorder"] = "none"
-                found, result = runs.try_row(
-                    row, functools.partial(runs.run, system, world, model=model, **options)
-                )
-                if result is not None:
-                    found["executor"] = result.settings["executor"]
-                    found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
-                reference = reference or result
-                runs.verify(result, reference)
-                mine.append(found)
-            dsp = next((r["ms"] for r in mine if r["system"] == "dsp" and "ms" in r), None)
-            for found in mine:
-                if dsp is not None and "ms" in found:
-                    found["over_dsp"] = found["ms"] / dsp
-            rows += mine
+        reference: TrainResult | None = None
+        mine = []
+        for system in SYSTEMS:
+            row = {"part": "systems", "system": system, "model": model, "gpus": world}
+            options: dict[str, Any] = {
+                "cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE
+            }
+            if system in ("dgl-uva", "quiver", "dsp-seq", "dsp"):
+                options["parts"] = runs.parts(world)
+            if system == "lab":
+                options["reorder"] = "none"
+            found, result = runs.try_row(
+                row, functools.partial(runs.run, system, world, model=model, **options)
+            )
+            if result is not None:
+                found["executor"] = result.settings["executor"]
+                found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
+            reference = reference or result
+            runs.verify(result, reference)
+            mine.append(found)
+        dsp = next((r["ms"] for r in mine if r["system"] == "dsp" and "ms" in r), None)
+        for found in mine:
+            if dsp is not None and "ms" in found:
+                found["over_dsp"] = found["ms"] / dsp
+        rows += mine
     return rows

@@ -106,17 +106,16 @@ def features(record: dict[str, Any]) -> list[Target]:
     """Rows of peers alone, all GPUs reading: against the copy of a peer's memory in order, and against all-to-all."""
     if record["settings"]["device"] != "cuda":
         return []
-    remote = {(r["what"], r["transport"], r["row_bytes"]): r for r in record["rows"]}
-    where = f"{record['settings']['ranks']} GPUs, {record['settings']['rows']} rows a GPU"
+    remote = {(r["ranks"], r["what"], r["transport"], r["row_bytes"]): r for r in record["rows"]}
     shares, ratios = [], []
-    for (what, transport, row_bytes), row in remote.items():
+    for (ranks, what, transport, row_bytes), row in remote.items():
         if transport != "direct":
             continue
-        here = f"{where}, {row_bytes} bytes each"
+        here = f"{ranks} GPUs, {record['settings']['rows']} rows a GPU, {row_bytes} bytes each"
         if what == "remote, marked" and row_bytes == 512:
             shares.append((row["of_copy"], here))
         if what == "remote":
-            ordered = remote[what, "all-to-all", row_bytes]
+            ordered = remote[ranks, what, "all-to-all", row_bytes]
             ratios.append((row["gbps"] / ordered["gbps"], here))
     return [
         *at_least("direct, rows of 512 bytes of peers, of the copy of a peer's memory", 0.85, "x", shares),
@@ -192,7 +191,11 @@ def pipelines(record: dict[str, Any]) -> list[Target]:
     found = at_least(
         "overlapped stages, of the ceiling that the serial stages set", 90.0, "%",
         [
-            (row["share_percent"], f"{row['graph']}, {row['miss_percent']:.0f} % missed, ceiling {row['ceiling']:.2f}")
+            (
+                row["share_percent"],
+                f"{row['graph']}, {row['seeds_a_gpu']} seeds, {row['miss_percent']:.0f} % missed, "
+                f"ceiling {row['ceiling']:.2f}",
+            )
             for row in overlap
         ],
     )  # fmt: skip
