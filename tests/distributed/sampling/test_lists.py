@@ -282,7 +282,9 @@ def found_by_rank(rank: Any, folder: str, method: str, weighted: bool, host: str
     try:
         layout = make_layout(folder, rank, None, None, None, method, True)
         spec = SampleSpec((3, 2), weighted=weighted)
-        engine = direct.engine(Setup(method, spec, layout, cache_bytes=20_000 * (1 + 2 * weighted)))
+        visits = layout.out_degrees().astype(np.float64)  # nothing can be drawn here to find better ones
+        budget = 20_000 * (1 + 2 * weighted)
+        engine = direct.engine(Setup(method, spec, layout, cache_bytes=budget, visits=visits))
     finally:
         patch.undo()
     graph, locate, found = engine.graph, calling(Path(host)), []

@@ -92,13 +92,14 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.skipif(COMPILERS is not None, reason=f"*** PROGRAMS WERE NOT LINKED: {COMPILERS} ***")
-def test_fifty_programs_link_into_one_module(workers: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [15, pytest.param(PER_MODULE, marks=pytest.mark.exhaustive)])
+def test_programs_link_into_one_module(count: int, workers: Any, tmp_path: Path) -> None:
     accepted = []
-    for program in drawn(2 * PER_MODULE + 40):
+    for program in drawn(2 * count + 40):
         if prepared(program, tmp_path)[1] is not None:
             accepted.append((len(accepted), program, str(tmp_path), "sm_90"))
-    assert len(accepted) >= PER_MODULE
-    codes = dict(workers.imap_unordered(linked_programs.compiled_program, accepted[:PER_MODULE]))
+    assert len(accepted) >= count
+    codes = dict(workers.imap_unordered(linked_programs.compiled_program, accepted[:count]))
     macros: dict[str, int | str] = {"DEFERRED": 0, "COLLECTIVE": 0, "TRANSITS": 1, "WEIGHTED": 1, "SLOTS": 1}
     some = prepared(accepted[0][1], tmp_path)[1]
     assert linked_programs.build(some, codes, "steps/individual.cu", macros)[:4] == b"\x7fELF"
