@@ -17,6 +17,8 @@ from .suites.twins import claims
 from .targets import Target
 
 Cell = Callable[[Row], Any]
+FAILED = "failed"
+"""Column of what went wrong, left out where nothing did."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ def tables(record: dict[str, Any]) -> list[Table]:
     if record["rows"] and suite and suite.columns:
         shown = suite.shown(record) if suite.shown else record["rows"]
         columns = _columns(record, shown)
+        if all(row.get("error") is None for row in shown):
+            columns.pop(FAILED, None)
         rows = tuple(tuple(_number(cell(row)) for cell in columns.values()) for row in shown)
         notes = (*record.get("notes", []), *suite.notes(record))
         found.append(Table(f"{record['suite']}: {record['about']}", tuple(columns), rows, notes))

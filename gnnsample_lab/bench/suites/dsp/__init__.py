@@ -221,7 +221,8 @@ SUITES = (
         "rank-features", "suites.dsp.features.features",
         "GB/s of feature rows between ranks by transport, all ranks at once, beside the copy of a peer's memory",
         columns={
-            "ranks": "ranks", "rows of": "what", "transport": "transport", "bytes of a row": "row_bytes", "us": "us",
+            "ranks": lambda row: row.get("ranks", 2),
+            "rows of": "what", "transport": "transport", "bytes of a row": "row_bytes", "us": "us",
             "GB/s": "gbps",
             "of the copy": "of_copy",
         },

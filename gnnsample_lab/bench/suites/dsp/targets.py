@@ -106,7 +106,8 @@ def features(record: dict[str, Any]) -> list[Target]:
     """Rows of peers alone, all GPUs reading: against the copy of a peer's memory in order, and against all-to-all."""
     if record["settings"]["device"] != "cuda":
         return []
-    remote = {(r["ranks"], r["what"], r["transport"], r["row_bytes"]): r for r in record["rows"]}
+    # Records of before four GPUs were tried do not say how many there were.
+    remote = {(r.get("ranks", 2), r["what"], r["transport"], r["row_bytes"]): r for r in record["rows"]}
     shares, ratios = [], []
     for (ranks, what, transport, row_bytes), row in remote.items():
         if transport != "direct":
