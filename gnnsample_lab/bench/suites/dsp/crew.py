@@ -209,10 +209,12 @@ def wait(rank: Any) -> None:
         cupy.cuda.runtime.deviceSynchronize()
 
 
-def timed(rank: Any, work: Callable[[int], Any], seconds: float, warm: int = 4) -> list[float]:
+def timed(
+    rank: Any, work: Callable[[int], Any], seconds: float, warm: int = 4, most: int = PASSES
+) -> list[float]:
     """Wall microseconds of ``work(i)``, one after another on all ranks at once: 10th percentile, median, 90th.
 
-    A pass begins at a barrier, takes some ten milliseconds and ends with the rank's GPU idle.
+    A pass begins at a barrier, takes some ten milliseconds and ends with the rank's GPU idle; at most ``most`` of them.
     """
     for i in range(warm):
         kept = work(i)
@@ -223,7 +225,7 @@ def timed(rank: Any, work: Callable[[int], Any], seconds: float, warm: int = 4) 
     wait(rank)
     took = max(time.perf_counter() - began, 1e-6)
     count = together(rank, max(1, min(math.ceil(PASS_S / took), 500)))
-    passes = together(rank, max(3, min(PASSES, int(seconds / (took * count)))), least=True)
+    passes = together(rank, max(3, min(most, int(seconds / (took * count)))), least=True)
     times = []
     for _ in range(passes):
         wait(rank)

@@ -11,7 +11,6 @@ compared with. Further rows have no times but bytes, over fanouts on both sides 
 
 from __future__ import annotations
 
-import math
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -61,8 +60,8 @@ GAINED = 0.8
 POOL_BYTES = 6 << 30
 """Of results that a GPU holds at once."""
 PASSES, QUICK_PASSES, GPU_PASSES = 15, 9, 5
-PASS_S, MOST_S = 0.02, 2.0
-"""Seconds of a pass, and of all passes of a row."""
+MOST_S = 2.0
+"""Seconds of all passes of a row."""
 _FIELDS = (
     "graph", "partition", "partition_s", "world", "method", "budget_percent", "saved_percent", "batch_size", "fanout",
     "hops", "replace",
@@ -367,7 +366,7 @@ def _gpu_us(rank: Any, way: Any, together: int) -> tuple[float | None, str]:
         what = "events around calls: the host's reads and launches are in it"
     times = []
     for _ in range(GPU_PASSES + 1):  # the first compiles
-        _wait(rank)
+        crew.wait(rank)
         rank.barrier()
         times.append(once())
     return float(np.median(times[1:])), what
@@ -375,47 +374,11 @@ def _gpu_us(rank: Any, way: Any, together: int) -> tuple[float | None, str]:
 
 def _passes(rank: Any, work: Callable[[int], Any], batches: int, most: int, warm: int = 6) -> list[float]:
     """Microseconds of a batch: 10th percentile, median, 90th percentile over passes, after some that warm up."""
-    for i in range(warm):
-        work(i)
-    _wait(rank)
-    began = time.perf_counter()
-    work(0)
-    _wait(rank)
-    took = time.perf_counter() - began
-    count = _most(rank, max(1, min(math.ceil(PASS_S / took), 500)))
-    passes = _most(rank, max(3, min(most, int(MOST_S / (took * count)))))
-    times = []
-    for _ in range(passes):
-        _wait(rank)
-        rank.barrier()
-        began = time.perf_counter()
-        for i in range(count):
-            kept = work(i)
-        _wait(rank)
-        times.append((time.perf_counter() - began) * 1e6 / count / batches)
-        del kept
-    return [float(value) for value in np.percentile(times, [10, 50, 90])]
-
-
-def _wait(rank: Any) -> None:
-    if rank.device != "cpu":
-        import cupy
-
-        cupy.cuda.runtime.deviceSynchronize()
-
-
-def _most(rank: Any, value: int) -> int:
-    """The largest of all ranks' values: methods with collectives need as many calls on all."""
-    import torch
-    import torch.distributed as dist
-
-    found = torch.tensor([value], device=rank.device)
-    dist.all_reduce(found, dist.ReduceOp.MAX, group=rank.group)
-    return int(found)
+    return [us / batches for us in crew.timed(rank, work, MOST_S, warm, most)]
 
 
 def _all(rank: Any, value: bool) -> bool:
-    return not _most(rank, int(not value))
+    return not crew.together(rank, int(not value))
 
 
 def _graph(rank: Any, name: str) -> Any:
