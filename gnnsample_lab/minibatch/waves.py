@@ -14,6 +14,9 @@ from typing import Any, Protocol
 
 NEEDED = 3
 """Timed launches for each number of mini-batches. One launch before them is not timed: it compiles and allocates."""
+GROWING = 8
+"""Launches of each number of mini-batches that are left out at most because the memory pool grew meanwhile: the GPU
+waits for memory then, which later launches have. A caller that keeps all results would let it grow for ever."""
 HOPELESS = 1.25
 """A number of mini-batches is hopeless if its time is this many times the best. The search in its direction ends there,
 because times have a single minimum."""
@@ -32,6 +35,10 @@ class Clock(Protocol):
 
     def us(self, begin: Any, end: Any) -> float:
         """Microseconds between two stamps that the GPU has passed."""
+        ...
+
+    def memory(self) -> int:
+        """Bytes of device memory that results have been given so far, freed ones included."""
         ...
 
 
@@ -53,6 +60,11 @@ class EventClock:
 
         return float(cupy.cuda.get_elapsed_time(begin, end)) * 1e3
 
+    def memory(self) -> int:
+        import cupy
+
+        return int(cupy.get_default_memory_pool().total_bytes())
+
 
 class Waves:
     """Splits calls into launches of 1, 2, 4, ... mini-batches, tries these numbers in turn, and keeps the fastest.
@@ -69,6 +81,7 @@ class Waves:
         self.clock: Clock = clock or EventClock()
         self._warm: set[int] = set()
         self._timed: dict[int, int] = {}
+        self._grew: dict[int, int] = {}
         self._pending: list[tuple[int, Any, Any]] = []
         self._times: dict[int, list[float]] = {}
         self._settled: dict[int, int] = {}
@@ -101,15 +114,18 @@ class Waves:
         if self.settled(count):
             yield from self._split(count, size)
             return
-        before = self.clock.mark()
+        before, held = self.clock.mark(), self.clock.memory()
         for launched in self._split(count, size):
             yield launched
-            now = self.clock.mark()
+            now, holds = self.clock.mark(), self.clock.memory()
             if launched == size and size in self._warm:
-                self._timed[size] = self._timed.get(size, 0) + 1
-                self._pending.append((size, before, now))
+                if holds > held and self._grew.get(size, 0) < GROWING:
+                    self._grew[size] = self._grew.get(size, 0) + 1
+                else:
+                    self._timed[size] = self._timed.get(size, 0) + 1
+                    self._pending.append((size, before, now))
             self._warm.add(launched)
-            before = now
+            before, held = now, holds
 
     def _highest(self, count: int) -> int:
         return min(self.most, _floor(count))

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gnnsample_lab.minibatch.waves import NEEDED, Waves
+from gnnsample_lab.minibatch.waves import GROWING, NEEDED, Waves
 
 
 class MadeUpClock:
     """Time passes only by :meth:`run`; stamps are done when ``finished`` says so."""
 
     def __init__(self) -> None:
-        self.now, self.marks, self.finished = 0.0, 0, True
+        self.now, self.marks, self.finished, self.held = 0.0, 0, True, 0
 
     def mark(self) -> float:
         self.marks += 1
@@ -26,6 +26,9 @@ class MadeUpClock:
 
     def us(self, begin: float, end: float) -> float:
         return end - begin
+
+    def memory(self) -> int:
+        return self.held
 
 
 def call(
@@ -144,6 +147,28 @@ def test_one_slow_launch_does_not_decide():
         for size in waves.timed(8):
             clock.now += COSTS["in between"][size] * size + next(hiccup)
     assert waves.settled(8) == 4
+
+
+def test_launches_that_wait_for_memory_do_not_decide():
+    """Eight together are the fastest once the memory pool has what the results take; before, they are the slowest."""
+    waves, clock = made(8, 8)
+    us = {1: 50.0, 2: 40.0, 4: 30.0, 8: 20.0}
+    for _ in range(5):
+        for size in waves.timed(8):
+            clock.now += 900.0 * size
+            clock.held += 1
+    while not waves.settled(8):
+        call(waves, clock, 8, us)
+    assert waves.settled(8) == 8 and waves.us[8] == 20.0
+
+
+def test_memory_that_grows_for_ever_does_not_keep_the_search_from_ending():
+    waves, clock = made(8, 8)
+    for _ in range(4 * (GROWING + NEEDED + 1)):
+        for size in waves.timed(8):
+            clock.now += 10.0 * size
+            clock.held += 1
+    assert waves.settled(8)
 
 
 def test_a_launch_that_fails_leaves_no_time_behind():
