@@ -435,6 +435,8 @@ def _pipeline(
         except BaseException as error:  # the training loop raises it
             for between in reversed(queues.values()):
                 between.stop(error)
+            if stages.turns is not None:  # the training loop may be waiting for a turn that cannot come
+                stages.turns.stop(error)
 
     main = None
     if stages.device == "cuda":

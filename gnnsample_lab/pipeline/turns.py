@@ -58,7 +58,8 @@ class Turns:
         words = memory.view(np.int64)
         self._ring, self._far = words[:_RING], words[_RING : _RING + rank.world_size]
         self._index, self._timeout_s = rank.index, rank.timeout_s
-        self._lock, self._stopped = threading.Lock(), False
+        self._lock = threading.Lock()
+        self._stopped: BaseException | None = None
         self.started = 0
 
     @contextlib.contextmanager
@@ -66,7 +67,7 @@ class Turns:
         """Start a collective of ``worker`` in the block, when it is its turn.
 
         Raises:
-            Stopped: the pipeline is being taken down.
+            Stopped, or what another worker raised: the pipeline is being taken down.
             RuntimeError: the turn did not come in time.
         """
         me = WORKERS.index(worker)
@@ -86,9 +87,9 @@ class Turns:
         finally:
             self._next()
 
-    def stop(self) -> None:
-        """Let go of all that wait: the run has failed."""
-        self._stopped = True
+    def stop(self, error: BaseException | None = None) -> None:
+        """Let go of all that wait: the run has failed, with ``error``, which those then raise."""
+        self._stopped = self._stopped or error or Stopped()
 
     def coordinate(self, exchange: Any, worker: str) -> None:
         """From now on collectives of an exchange are started in turns of ``worker``."""
@@ -110,8 +111,8 @@ class Turns:
     def _wait(self, until: Any, worker: str) -> None:
         limit = time.monotonic() + self._timeout_s
         while not until():
-            if self._stopped:
-                raise Stopped
+            if self._stopped is not None:
+                raise self._stopped
             if time.monotonic() > limit:
                 raise RuntimeError(f"the turn of this rank's {worker} did not come in {self._timeout_s:g} s")
             time.sleep(_SLEEP_S)
