@@ -53,7 +53,9 @@ class App(lab.SamplingApp):
 def app_of(tmp_path):
     def make(body, helpers="", **given):
         head = HEAD.format(helpers=textwrap.dedent(helpers))
-        path = tmp_path / "my_program.py"
+        # A folder each: Python takes a program of the same second and size for the one that it compiled before.
+        path = tmp_path / str(len(list(tmp_path.iterdir()))) / "my_program.py"
+        path.parent.mkdir()
         path.write_text(head + textwrap.indent(textwrap.dedent(body).strip(), " " * 8) + "\n")
         spec = importlib.util.spec_from_file_location("my_program", path)
         module = importlib.util.module_from_spec(spec)
