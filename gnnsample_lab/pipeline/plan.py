@@ -77,7 +77,7 @@ class EpochPlan:
 
     def seeds(self, batch_id: int) -> Any:
         """Seeds that this rank samples for; may be empty."""
-        seeds = self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)
+        seeds = self._whole(batch_id)
         if self._count == 1:
             return seeds
         return equal_slice(seeds, self._index, self._count, self._epoch.distinct)
@@ -87,23 +87,21 @@ class EpochPlan:
         found: list[Any] = []
         ids, sampled = self.batch_ids[places.start : places.stop], self._samplers[sampler]
         if hasattr(sampled, "sample_slices"):
-            whole = [
-                (batch_id, self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)) for batch_id in ids
-            ]
-            for _, group in _runs(whole):
+            for _, group in _runs([(batch_id, self._whole(batch_id)) for batch_id in ids]):
                 found += sampled.sample_slices([seeds for _, seeds in group], group[0][0])
-            for batch in found:
-                batch.ready.order()
-            return found
-        tasks = [(batch_id, self.seeds(batch_id)) for batch_id in ids]
-        for is_some, group in _runs(tasks):
-            if is_some:
-                found += sampled.sample_many([seeds for _, seeds in group], group[0][0])
-            else:
-                found += [NoBatch(batch_id) for batch_id, _ in group]
+        else:
+            for is_some, group in _runs([(batch_id, self.seeds(batch_id)) for batch_id in ids]):
+                if is_some:
+                    found += sampled.sample_many([seeds for _, seeds in group], group[0][0])
+                else:
+                    found += [NoBatch(batch_id) for batch_id, _ in group]
         for batch in found:
             batch.ready.order()
         return found
+
+    def _whole(self, batch_id: int) -> Any:
+        """Seeds of all ranks."""
+        return self._epoch.batch_seeds(batch_id - self._epoch.first_batch_id)
 
 
 def _runs(tasks: Sequence[tuple[int, Any]]) -> Iterator[tuple[bool, list[tuple[int, Any]]]]:

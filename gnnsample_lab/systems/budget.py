@@ -5,7 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from gnnsample_lab.checks import real
 from gnnsample_lab.pipeline.trainer import reset_pools
+
+
+def bytes_of(budget_gb: float | None) -> int | None:
+    """``budget_gb`` in bytes; None where there is none."""
+    return None if budget_gb is None else int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9)
 
 
 def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:

@@ -25,7 +25,7 @@ from gnnsample_lab.pipeline.records import EpochRecord, RankMemory
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 
-from .budget import kept_to, within_budget
+from .budget import bytes_of, kept_to, within_budget
 from .features import (
     CPU_RATIO,
     TRIAL_BATCHES,
@@ -75,7 +75,7 @@ def train_factored(
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         setup_us = (time.perf_counter() - begin) * 1e6
-        budget = None if given["budget_gb"] is None else int(given["budget_gb"] * 1e9)
+        budget = bytes_of(given["budget_gb"])
         with kept_to(budget, device):
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
@@ -293,7 +293,7 @@ def _ratios(
         return 0.0, 0.0
     row_bytes, n = table.shape[1] * table.itemsize, len(table)
     topology, samples = topology_bytes(graph), rank.index < split.samplers
-    budget = None if given["budget_gb"] is None else int(given["budget_gb"] * 1e9)
+    budget = bytes_of(given["budget_gb"])
     if budget is not None and samples:
         within_budget("the topology", topology, budget)
     is_sized = given["cache_ratio"] is not None or given["capacity_bytes"] is not None

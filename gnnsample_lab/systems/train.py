@@ -33,7 +33,7 @@ from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from . import ranks as several
-from .budget import kept_to, within_budget
+from .budget import bytes_of, kept_to, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
 from .parts import PartsSampler, checked_parts, coordinated_turns, saved_parts
@@ -163,7 +163,7 @@ def prepare(
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
-    sizing = Sizing(cache_ratio, capacity_bytes, _budget(budget_gb))
+    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb))
     if sizing.budget_bytes is not None and sampler.device == device:
         within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
     working = replace(chosen, executor=executor or chosen.executor)
@@ -422,7 +422,7 @@ def run_epochs(
         if job["resume"] is not None:
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
-        budget = _budget(given["budget_gb"])
+        budget = bytes_of(given["budget_gb"])
         with kept_to(budget, device):
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
@@ -502,7 +502,7 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "progress": False}
     if given["capacity_bytes"] is not None:
         num_bytes("capacity_bytes", given["capacity_bytes"])
-    Sizing(given["cache_ratio"], given["capacity_bytes"], _budget(given["budget_gb"]))
+    Sizing(given["cache_ratio"], given["capacity_bytes"], bytes_of(given["budget_gb"]))
     small["budget_gb"] = None
     chosen = find(given["system"])
     if chosen.has_parts:  # whose parts and ranks are not there yet: the other arguments are looked at
@@ -513,10 +513,6 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     if not isinstance(given["model"], str):
         small["model"] = copy.deepcopy(given["model"])
     prepare(graph.to("cpu") if graph.device != "cpu" else graph, device="cpu", **small)
-
-
-def _budget(budget_gb: float | None) -> int | None:
-    return None if budget_gb is None else int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9)
 
 
 def _model_options(given: dict[str, Any]) -> dict[str, Any]:

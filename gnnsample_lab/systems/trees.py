@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import streams
-from gnnsample_lab.device.arrays import merge_duplicates, to_host
+from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates, to_host
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.minibatch.types import Block
 from gnnsample_lab.pipeline.batches import LoadedBatch
-from gnnsample_lab.pipeline.plan import NoBatch
+from gnnsample_lab.pipeline.plan import NoBatch, equal_slice
 from gnnsample_lab.sampling.apps.khop import KHop
 from gnnsample_lab.sampling.engine.run import MAX_SAMPLE_ID, run_app
 
@@ -79,10 +79,8 @@ class TreeSampler:
         whole = part[1] == 1 and all(len(some) == self.batch_size for some in seeds[:-1])
         groups = [seeds] if whole else [[some] for some in seeds]
         for group in groups:
-            slices = [
-                some[len(some) * part[0] // part[1] : len(some) * (part[0] + 1) // part[1]] for some in group
-            ]
-            skipped = len(group[0]) * part[0] // part[1] if group else 0
+            slices = [equal_slice(some, *part, are_distinct=True) for some in group]
+            skipped = int(equal_bounds(len(group[0]), part[1])[part[0]]) if group else 0
             number = first + len(found)
             roots = np.concatenate(slices) if slices else np.empty(0, np.int64)
             if not len(roots):
