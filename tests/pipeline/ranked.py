@@ -148,6 +148,13 @@ def kill_sampler(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> An
     return train_factored(rank, folder, job, *args)
 
 
+def kill_sampler_in_second_epoch(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """The sampler of ten mini-batches an epoch dies when steps are surely in the checkpoint."""
+    if rank.index == 0:
+        _on_call(EpochPlan, "sample", 14, lambda: _die(job))
+    return train_factored(rank, folder, job, *args)
+
+
 def kill_trainer(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
     if rank.index == 1:
         _on_call(Trainer, "gradients", 6, lambda: _die(job))

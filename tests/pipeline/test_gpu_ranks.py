@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.distributed.ranks.errors import RankError
+from tests.distributed.conftest import left_after
+from tests.pipeline import ranked
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
@@ -22,6 +25,10 @@ QUICK: dict[str, Any] = {
 def late_ranks_show_their_stacks(monkeypatch):
     """Training has no time limit of its own; here the ranks are ended with their stacks before the test is."""
     monkeypatch.setattr(importlib.import_module("gnnsample_lab.systems.train"), "RUN_S", 50.0)
+
+
+def barrier(rank: Any) -> None:
+    rank.barrier()
 
 
 @pytest.mark.parametrize("executor", ["serial", "streams", "overlapped"])
@@ -78,3 +85,21 @@ def test_topology_and_cache_take_turns(graph, gpu_ranks):
     stages = {e.stage for e in found.epochs[1].events}
     assert {"load topology", "load cache", "sample", "train"} <= stages
     assert all(m.topology > 0 and m.cache > 0 for m in found.memory)
+
+
+def test_a_killed_sampler_ends_the_run_with_its_name_and_leaves_no_gpu_busy(
+    graph, two_gpus, tmp_path, monkeypatch
+):
+    """A process that has gone holds neither memory nor time of its GPU, and new ranks go on from the checkpoint."""
+    options = {**QUICK, "executor": "factored", "samplers": 1, "evaluate": False}
+    file = tmp_path / "checkpoint.pt"
+    with lab.distributed.Ranks(2, device="cuda", timeout_s=50, collective_timeout_s=20) as ranks:
+        ranks.run(barrier)
+        pids = list(ranks.pids)
+        with monkeypatch.context() as patch:
+            patch.setattr("gnnsample_lab.systems.train.train_factored", ranked.kill_sampler_in_second_epoch)
+            with pytest.raises(RankError, match="rank 0 failed in stage 'sample'.*SIGKILL"):
+                lab.train(graph, ranks=ranks, checkpoint=file, checkpoint_steps=1, **options)
+        assert not left_after(pids)
+        found = lab.train(graph, ranks=ranks, resume=file, **options)
+    assert 0 < found.resumed < 20 and sorted(found.batch_ids) == list(range(20))
