@@ -126,6 +126,15 @@ class Explorer(ipywidgets.VBox):
         """Keep controls consistent with each other (limits, enabled or not). Called before each run.
         Optional."""
 
+    def clicked(self, panel: str, mark: dict[str, Any]) -> None:
+        """A mark of a figure was clicked: set state, or do nothing. Optional.
+
+        Args:
+            panel: name of the figure's panel.
+            mark: ``trace`` (its number in the figure), ``x`` and ``y`` (of the mark, as the trace has them) and
+                ``clicks`` (how many the panel has had).
+        """
+
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         """What the recipe may ask for by name besides the graph and the device. Optional: the state, unless given."""
         return state
@@ -231,6 +240,10 @@ class Explorer(ipywidgets.VBox):
                 setattr(self, change["name"], change["old"])
             raise
         self.refresh()
+
+    def _panel_clicked(self, change: dict[str, Any]) -> None:
+        if change["new"] and not self._closed:
+            self.clicked(change["owner"].name, change["new"])
 
     @contextlib.contextmanager
     def _without_run(self, name: str) -> Iterator[None]:
@@ -346,6 +359,7 @@ class Explorer(ipywidgets.VBox):
                 share, least = self.panel_flex.get(name, (1, 430))
                 layout = ipywidgets.Layout(flex=f"{share} 1 {least}px", min_width="0", display="block")
                 self.panels[name] = PlotPanel(name, figure, layout=layout)
+                self.panels[name].observe(self._panel_clicked, names="clicked")
         for name, panel in self.panels.items():
             display = "block" if name in figures else "none"
             if panel.layout.display != display:

@@ -65,6 +65,9 @@ class PlotPanel(Stored):
     data = traitlets.Unicode("[]", help="the figure's traces as JSON").tag(live=True)
     frame = traitlets.Unicode("{}", help="the figure's layout as JSON").tag(live=True)
     alt = traitlets.Unicode("").tag(live=True)
+    clicked = traitlets.Dict(help="the mark that was clicked last; empty before the first click").tag(
+        live=True
+    )
     runtime = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
     plotly_version = traitlets.Unicode("").tag(sync=True)
 

@@ -69,11 +69,12 @@ class ControlStore(ipywidgets.Widget):
 
 
 class PlotStore(ipywidgets.Widget):
-    """A figure: its traces and its layout as JSON, and what it says to those who cannot see it."""
+    """A figure: its traces and its layout as JSON, what it says to those who cannot see it, and its last click."""
 
     data = traitlets.Unicode("[]").tag(sync=True)
     frame = traitlets.Unicode("{}").tag(sync=True)
     alt = traitlets.Unicode("").tag(sync=True)
+    clicked = traitlets.Dict().tag(sync=True)
 
 
 class CodeStore(ipywidgets.Widget):

@@ -106,6 +106,13 @@ async function render({ model, el }) {
   let closed = false;
   let drawnWidth = 0;
 
+  let listening = false;
+  const report = ({ points: [mark] }) => {
+    const clicks = (store.get("clicked").clicks ?? 0) + 1;  // a second click on the same mark is news, too
+    store.set("clicked", { trace: mark.curveNumber, x: mark.x, y: mark.y, clicks });
+    store.save_changes();
+  };
+
   const draw = async () => {
     stale = true;
     host.dataset.busy = "1";
@@ -127,6 +134,8 @@ async function render({ model, el }) {
         host.style.height = `${layout.height ?? 380}px`;
         host.setAttribute("aria-label", store.get("alt"));
         await lib.react(host, data, layout, CONFIG);
+        if (!listening) host.on("plotly_click", report);
+        listening = true;
       }
     } catch (error) {
       host.textContent = `This figure could not be drawn: ${error.message}`;
