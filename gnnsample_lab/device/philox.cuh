@@ -23,6 +23,7 @@ typedef unsigned long long u64;
 #define LAB_PURPOSE_RESTART 6u
 #define LAB_PURPOSE_APP 7u  // sampling applications lay out the first three words themselves: sampling/engine
 
+// show: number by address
 __device__ __forceinline__ uint4 lab_philox(uint4 c, uint2 k) {
 #pragma unroll
     for (int round = 0; round < 10; ++round) {
@@ -34,6 +35,7 @@ __device__ __forceinline__ uint4 lab_philox(uint4 c, uint2 k) {
     }
     return c;
 }
+// end: number by address
 
 // One stream of random words: all fields of the counter but the index are fixed.
 struct Draws {

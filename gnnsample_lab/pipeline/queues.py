@@ -47,12 +47,14 @@ class StageQueue:
         Raises:
             Stopped: the pipeline is being taken down.
         """
+        # show: hand over a batch
         with self._changed:
             self._changed.wait_for(lambda: self._stopped or number == self._next or self._has_room())
             if self._stopped:
                 raise Stopped
             self._items[number] = item
             self._note()
+        # end: hand over a batch
 
     def get(self) -> Any:
         """The next item, or None when there will be none.

@@ -25,13 +25,16 @@ _EXPORTS = {
     "SecondOrderExplorer": "own_sampler",
     "PipelineExplorer": "pipelines",
     "RanksExplorer": "many_gpus",
+    "Guess": "guess",
     "show": "panel",
+    "show_code": "listing",
 }
 _MODULES = ("exercises", "recorded")
 __all__ = [
     "AggregationExplorer",
     "CacheExplorer",
     "Explorer",
+    "Guess",
     "IdMapExplorer",
     "IndexExplorer",
     "KernelExplorer",
@@ -47,6 +50,7 @@ __all__ = [
     "exercises",
     "recorded",
     "show",
+    "show_code",
 ]
 
 __getattr__, __dir__ = exports(__name__, _EXPORTS, _MODULES)

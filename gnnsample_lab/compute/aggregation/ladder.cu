@@ -68,6 +68,7 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
         }
         __syncwarp();
         if (f >= features) continue;
+        // show: aggregate in shared memory
         for (int j = 0; j < count; j += AHEAD) {
             SCALAR values[AHEAD];
 #pragma unroll
@@ -79,6 +80,7 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
         }
     }
     if (f < features) out[row * features + f] = sums[me] * scale_of(end - begin, mean);
+        // end: aggregate in shared memory
 }
 
 // Preprocessing of `grouped`: how many groups of at most `size` edges each row has, then where each group begins.

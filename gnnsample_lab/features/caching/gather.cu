@@ -86,6 +86,7 @@ extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, con
             skip[r] = ALIGNED ? (u32)((u64)from[r] % LINE) / VEC : 0;
             if (from[r]) most = max(most, units + skip[r]);
         }
+        // show: extract rows
         for (u32 at = lane; at < most; at += 32) {
             Unit v[ROWS];
 #pragma unroll
@@ -96,6 +97,7 @@ extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, con
                 if (from[r] && at >= skip[r] && at - skip[r] < units)
                     *(Unit*)(to[r] + (u64)(at - skip[r]) * VEC) = v[r];
         }
+        // end: extract rows
     }
 #if !PEERS
     if (lane == 0 && missed && !locations) atomicAdd(counts, (u64)missed);

@@ -33,6 +33,7 @@ __device__ __forceinline__ const char* source_of(const Sources& s, const ID_T* i
     const u64 base = s.bases ? __ldg(s.bases + (at >> s.shift)) : 0;
     return base ? (const char*)base + (u64)(at & ((1ll << s.shift) - 1)) * row_bytes : nullptr;
 #endif
+    // show: look up in the cache
     if (s.locations)
         at = s.locations[i];
     else if (s.row_of)
@@ -43,4 +44,5 @@ __device__ __forceinline__ const char* source_of(const Sources& s, const ID_T* i
     if (at < -1) return s.previous + (u64)(-2 - at) * row_bytes;
     ++missed;
     return s.host ? s.host + (u64)ids[i] * s.host_stride : nullptr;
+    // end: look up in the cache
 }

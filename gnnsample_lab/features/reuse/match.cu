@@ -21,6 +21,7 @@ extern "C" __global__ void __launch_bounds__(256) mark(const ID_T* ids, u64 n, c
     ID_T v = 0;
     int at = 0;
     bool reused = false;
+    // show: match with the last batch
     if (i < n) {
         v = ids[i];
         const u32 row = where ? where[v] - base : 0;
@@ -28,6 +29,7 @@ extern "C" __global__ void __launch_bounds__(256) mark(const ID_T* ids, u64 n, c
         at = reused ? -2 - (int)row : all_cached ? (int)v : row_of ? row_of[v] : -1;
         locations[i] = at;
     }
+    // end: match with the last batch
     const u32 missed = __ballot_sync(0xFFFFFFFFu, at == -1), again = __ballot_sync(0xFFFFFFFFu, reused);
     if (lane == 0) {
         warp_misses[warp] = __popc(missed);

@@ -75,12 +75,14 @@ def _check(M: Any) -> np.ndarray:
 
 
 def _greedy(degrees: np.ndarray) -> np.ndarray:
+    # show: reorder the batches
     order = np.zeros(len(degrees), np.int64)
     left = degrees.copy()
     for i in range(1, len(degrees)):
         left[:, order[i - 1]] = -np.inf
         order[i] = int(np.argmax(left[order[i - 1]]))
     return order
+    # end: reorder the batches
 
 
 def _two_opt(degrees: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -109,6 +109,7 @@ __device__ __forceinline__ void number(const Map& m, int hop, u32 won, u32 local
 __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& at, bool& overflow) {
     const u64 most = min((u64)m.limit, m.mask);  // after mask + 1 slots, probing would repeat
     u64 probes = 0;
+    // show: insert into Fused-Map
     // bounded: `probes` counts every step to another slot, and a slot that is vacant is claimed at the first or second try
     while (seen != mine) {
         if (vacant(m, seen)) {
@@ -124,6 +125,7 @@ __device__ __forceinline__ bool claim(const Map& m, Word mine, Word seen, u64& a
         at = (at + 1) & m.mask;
         seen = __ldcg(&entries(m)[at].key);
     }
+    // end: insert into Fused-Map
     return false;
 }
 #endif

@@ -53,12 +53,14 @@ def num_samplers(gpus: int, sample_s: float, trainer_s: float, *, keep_trainer: 
     sample_s, trainer_s = checks.real("sample_s", sample_s, 0), checks.real("trainer_s", trainer_s, 0)
     keep_trainer = checks.flag("keep_trainer", keep_trainer)
     longest = max(sample_s, trainer_s)
+    # show: split the GPUs
     if longest == 0:
         share = 0.5
     else:  # by the longest first: sums of huge times overflow, and quotients of tiny ones
         share = (sample_s / longest) / (sample_s / longest + trainer_s / longest)
     found = min(max(math.ceil(gpus * share - _ROUNDING), 1), gpus)
     return min(found, gpus - 1) if keep_trainer and gpus > 1 else found
+    # end: split the GPUs
 
 
 def profit(remaining: int, trainers: int, trainer_s: float, standby_s: float) -> float:

@@ -106,6 +106,7 @@ class Node2Vec(DeepWalk):
         self.always = min(self.returns, self.near, self.away)
 
     def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
+        # show: ask for the next vertex
         before = s.prev_vertex(2, 0)
         while True:
             edge = self.choose(transits, src_edges, rng)
@@ -124,6 +125,7 @@ class Node2Vec(DeepWalk):
                 accepted = self.near
             if x < accepted:
                 return candidate
+        # end: ask for the next vertex
 
 
 class MultiRW(SamplingApp):

@@ -241,6 +241,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw_ragged(const 
     const bool own = rank == t.self;
     const i64* offsets = own ? g.own_offsets : g.offsets + t.begin[rank];
     const u32 batch_id = p.batches[0].batch_id;
+    // show: answer a request
     for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
         const Task task = task_of<true>(p, t, rank, i, ids[i]);
         const i64 at = offsets[i];
@@ -250,6 +251,7 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) draw_ragged(const 
         for (int j = lab_lane(); j < task.row.count; j += 32)
             neighbors[j] = __ldg(task.source.indices + task.row.start + __ldcg(slots + j));
     }
+    // end: answer a request
 }
 
 #if !PULLED

@@ -40,6 +40,7 @@ __device__ __forceinline__ u32 take_rank(u32* counts, ID_T v) {
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) count_transits(const ID_T* keys, i64 n, u32* counts, u32* ranks) {
+    // show: group by transit
     for (i64 base = (i64)blockIdx.x * THREADS * 4; base < n; base += (i64)gridDim.x * THREADS * 4) {
         ID_T v[4];
         u32 rank[4];
@@ -54,6 +55,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) count_transits(const ID_T*
         for (int c = 0; c < 4; ++c)
             if (v[c] >= 0) ranks[base + c * THREADS + threadIdx.x] = rank[c];
     }
+    // end: group by transit
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) place_pairs(const ID_T* keys, i64 n, const u32* offsets,

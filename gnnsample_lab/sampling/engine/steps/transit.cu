@@ -150,6 +150,7 @@ __device__ __forceinline__ bool copies(const Index& x, const List& l, i64 draws)
 }
 
 // The block copies the list to shared memory, with barriers before and after.
+// show: gather a transit's list
 __device__ __forceinline__ void copy_list(List& l, ID_T* shared) {
     __syncthreads();
     for (i64 i = threadIdx.x; i < l.length; i += blockDim.x) shared[i] = l.edges[i];
@@ -167,6 +168,7 @@ __device__ __forceinline__ void serve_pairs(const AppPlan& p, const Index& x, i6
         serve(p, (i64)x.pairs[first + at], i - at * groups, l);
     }
 }
+// end: gather a transit's list
 
 extern "C" __global__ void __launch_bounds__(256)
     transit_vanilla(const __grid_constant__ AppPlan p, const __grid_constant__ Index x) {

@@ -140,6 +140,7 @@ struct BlockGroup {
 template <class Slots>
 __device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree, Slots slots, int step, u32 rank,
                                               u32 size) {
+    // show: draw with a reservoir
     for (u32 group = (k >> 2) + rank; group * 4 < (u32)degree; group += size) {
         const uint4 r = d.four(group);
 #pragma unroll
@@ -151,6 +152,7 @@ __device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree,
             }
         }
     }
+    // end: draw with a reservoir
 }
 #endif
 
@@ -188,6 +190,7 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
         }
     }
     Group::sync();
+    // show: draw without replacement
     // Floyd: a draw that repeats an earlier pick becomes the top of its range. One warp checks the draws in order.
     if (rank < 32) {
         for (int i = 1; i < k; ++i) {
@@ -200,6 +203,7 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
             }
         }
     }
+    // end: draw without replacement
 #elif RULE == 1
     for (int i = rank; i < k; i += size) slots[i * step] = i;
     Group::sync();

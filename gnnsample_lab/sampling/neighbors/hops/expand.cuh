@@ -117,6 +117,7 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
                     h.slots[out0 + e] = at;
                 }
             }
+            // show: grow a frontier
 #pragma unroll
             for (int c = 0; c < 4; ++c)
                 if (valid[c]) h.neighbors[out0 + e0 + c * 32 + lane] = u[c];
@@ -126,6 +127,7 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
             if (stage.count > LAB_STAGE - 128) lab_flush(p, b, base, counters, hop, level.end, stage);
 #pragma unroll
             for (int c = 0; c < 4; ++c) lab_push(stage, fresh[c], u[c]);
+            // end: grow a frontier
         }
         if (relabel) lab_flush_block(p, b, base, counters, hop, level.end, stage, s.firsts);
         if (TRACE && (int)lane < mine) lab_stamp(h, (u64)b * h.row_cap + (row0 - level.begin) + lane, started, started);

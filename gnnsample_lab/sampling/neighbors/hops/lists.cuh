@@ -53,6 +53,7 @@ __device__ __forceinline__ void lab_locate(const Plan& p, u64 v, i64& start, int
     prefix = (const u64*)(__ldg(p.prefix + v) - 8 * (u64)start);  // p.prefix: address of each vertex's prefix sums
 #endif
 #else
+    // show: read a peer's memory
     const ListsTable* table = (const ListsTable*)p.indptr;
     const u64 where = __ldg(&table->is_wide) ? __ldg((const u64*)__ldg(&table->where) + v)
                                              : (u64)__ldg((const u32*)__ldg(&table->where) + v);
@@ -64,6 +65,7 @@ __device__ __forceinline__ void lab_locate(const Plan& p, u64 v, i64& start, int
 #endif
     lab_unpack((const u64*)__ldg(&place->records), row, start, degree);
     start += (i64)__ldg(&place->entries);
+    // end: read a peer's memory
 #endif
 }
 #endif

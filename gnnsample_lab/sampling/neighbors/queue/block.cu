@@ -95,6 +95,7 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
         __syncthreads();
         const u32 fresh = s.fresh;
         if (fresh) {
+            // show: publish a task
             if (threadIdx.x == 0) {
                 atomicAdd(counters + CTR_OUTSTANDING, fresh - s.done);
                 s.done = 0;
@@ -103,6 +104,7 @@ __device__ void lab_serve(const Plan& p, u32 b, u32* counters, const Fetched& f,
             __syncthreads();
             for (u32 i = threadIdx.x; i < fresh; i += blockDim.x)
                 lab_publish(p, b, counters, s.base + i, task.hop + 1, batch.tag, s.staged[i]);
+            // end: publish a task
             __syncthreads();
             if (threadIdx.x == 0) s.fresh = 0;
         }
@@ -128,6 +130,7 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
     if (threadIdx.x == 0) {
         const u32 tag = p.batches[b].tag;
         Watch watch;
+        // show: detect the end
         lab_settle(counters, s);
         s.stop = 0;
         // bounded: the watch ends it when all is done, after an error, and when nothing in the whole queue moves
@@ -140,6 +143,7 @@ __device__ bool lab_await(const Plan& p, u32 b, u32* counters, u64 ticket, Block
             }
             lab_nap(100);
         }
+        // end: detect the end
     }
     __syncthreads();
     const bool go = !s.stop;
@@ -205,6 +209,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(cons
             lab_serve(p, b, counters, fetched[i], ticket + i, s);
             __syncthreads();
         }
+        // show: claim a slot
         if (threadIdx.x == 0) {
             lab_settle(counters, s);
             first = atomicAdd(counters + CTR_HEAD, (u32)p.fetch_size) + gridDim.x;
@@ -213,6 +218,7 @@ extern "C" __global__ void __launch_bounds__(256, BLOCKS_PER_SM) persistent(cons
         __syncthreads();
         ticket = first;
         tickets = p.fetch_size;
+        // end: claim a slot
         __syncthreads();
     }
 }
