@@ -62,18 +62,35 @@ extern "C" __global__ void extract(const int* locations, u64 n, const u32* order
                                    char* out) {
     const Sources s = {locations, nullptr, nullptr, nullptr, host, host_stride, bases, shift};
     const ID_T* ids = nullptr;
+    const u32 block = blockIdx.x, blocks = gridDim.x;
     const u64 begin = split && hot ? *split : 0, end = split && !hot ? *split : n;
 #else
-extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, const int* locations, const int* row_of,
-                                   const char* cache, const char* previous, const char* host, u64 host_stride,
-                                   u32 row_bytes, char* out, u64* counts) {
+// split: rows of the order that lie in host memory come first, *split of them, and at most host_blocks of the blocks read
+// them. These fill the link and stay for as long as it takes; all others end soon, and leave the multiprocessors to kernels
+// of other streams. Null, or a grid that is no larger: all blocks share all rows.
+extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, const u32* split, u32 host_blocks,
+                                   const int* locations, const int* row_of, const char* cache, const char* previous,
+                                   const char* host, u64 host_stride, u32 row_bytes, char* out, u64* counts) {
     const Sources s = {locations, row_of, cache, previous, host, host_stride};
-    const u64 begin = 0, end = n;
+    u32 block = blockIdx.x, blocks = gridDim.x;
+    u64 begin = 0, end = n;
+    if (split && gridDim.x > host_blocks) {
+        const u32 each = (blockDim.x >> 5) * ROWS;
+        const u32 readers = (u32)min((u64)host_blocks, ((u64)*split + each - 1) / each);
+        if (block < readers) {
+            end = *split;
+            blocks = readers;
+        } else {
+            begin = *split;
+            block -= readers;
+            blocks -= readers;
+        }
+    }
 #endif
     const u32 lane = threadIdx.x & 31, units = row_bytes / VEC;
-    const u64 warps = (u64)gridDim.x * (blockDim.x >> 5);
+    const u64 warps = (u64)blocks * (blockDim.x >> 5);
     u32 missed = 0;
-    for (u64 first = begin + (blockIdx.x * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < end;
+    for (u64 first = begin + (block * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < end;
          first += warps * ROWS) {
         const char* from[ROWS];
         char* to[ROWS];

@@ -28,6 +28,8 @@ class ExtractKnobs:
         load: 0 plain loads, 1 evict-first, 2 read-only path without a place in L1, 3 that and whole lines in L2.
         aligned: sweep lines of the source and not of the row.
         blocks_per_sm: blocks of ``block_threads`` threads per multiprocessor.
+        host_blocks_per_sm: those of them that read rows in host memory, where these come first in the order. One fills
+            the link; more would only keep kernels of other streams from running beside them.
         by_page: read rows in host memory first, in the order of page ranges, see ``order.cu``.
         pinning: how a host table is pinned, as :func:`~.host.pin` takes it.
         pad_bytes: rows of a pinned copy start at multiples of this (0: dense).
@@ -41,6 +43,7 @@ class ExtractKnobs:
     load: int = 2
     aligned: bool = True
     blocks_per_sm: float = 4
+    host_blocks_per_sm: float = 1
     block_threads: int = 256
     by_page: bool = True
     pinning: str = "auto"
@@ -187,10 +190,11 @@ class GpuExtractor:
             if self.knobs.by_page and rows.host_address
             else None
         )
-        where = np.uint64(0 if order is None else order.data.ptr)
+        where, split = (np.uint64(0), np.uint64(0)) if order is None else map(np.uint64, order.addresses)
+        readers = np.uint32(max(1, int(self.knobs.host_blocks_per_sm * runtime.num_sms())))
         args = (
-            ids, np.uint64(ids.size), where, marked, slots, *map(np.uint64, addresses), np.uint64(rows.host_address),
-            np.uint64(rows.host_stride), np.uint32(self.row_bytes), out, counts,
+            ids, np.uint64(ids.size), where, split, readers, marked, slots, *map(np.uint64, addresses),
+            np.uint64(rows.host_address), np.uint64(rows.host_stride), np.uint32(self.row_bytes), out, counts,
         )  # fmt: skip
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
         self._kernel("extract", id_type(ids), vector)(grid, (self.knobs.block_threads,), args)
@@ -217,8 +221,7 @@ class GpuExtractor:
             places, np.uint64(n), where, split, np.int32(hot), bases, np.uint32(table.shift), host,
             np.uint64(table.host_stride), np.uint32(self.row_bytes), out,
         )  # fmt: skip
-        # Reads of the host need few warps, and leave the others to the rows on GPUs.
-        grid = self._grid(n, self.knobs.rows_per_warp, None if hot else 1)
+        grid = self._grid(n, self.knobs.rows_per_warp, None if hot else self.knobs.host_blocks_per_sm)
         self._kernel("extract", "int", vector, 1)(grid, (self.knobs.block_threads,), args)
 
     def order_placed(self, places: Any, host_rows: int) -> Order:
@@ -237,8 +240,8 @@ class GpuExtractor:
         _order_kernel("place_rows", "int", 1)(grid, block, (*args, order))
         return Order(work)
 
-    def _order(self, ids: Any, locations: Any, row_of: Any, num_nodes: int) -> Any:
-        """Rows in host memory by page range, then the others (``order.cu``): ``uint32[n]``, asynchronous."""
+    def _order(self, ids: Any, locations: Any, row_of: Any, num_nodes: int) -> Order:
+        """Rows in host memory by page range, then the others (``order.cu``); asynchronous."""
         import cupy
 
         n, kind = int(ids.size), id_type(ids)
@@ -250,7 +253,7 @@ class GpuExtractor:
         _order_kernel("count_pages", kind)(grid, block, args)
         _order_kernel("scan_pages", kind)((1,), block, (bins,))
         _order_kernel("place_rows", kind)(grid, block, (*args, order))
-        return order
+        return Order(work)
 
     def place(self, chunk: Any, to: Any, n: int, out: Any) -> None:
         """Rows of ``chunk`` to the rows ``to`` (int32) of ``out``, on the current stream."""

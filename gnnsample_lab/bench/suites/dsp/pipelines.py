@@ -168,27 +168,25 @@ def _overlap(runs: _Runs) -> list[dict[str, Any]]:
     """Serial and overlapped on one device, over the share of cached vertices."""
     rows = []
     for times, cached in itertools.product((1, LARGE) if crew.on_gpu() else (1,), CACHED):
-        row = {
-            "part": "overlap",
-            "system": "gnnlab",
-            "gpus": 1,
-            "executor": "overlapped",
-            "seeds_a_gpu": times * runs.size,
-        }
-        serial = runs.run("gnnlab", executor="serial", cache_ratio=cached, times=times)
-        found, result = runs.try_row(
-            row, functools.partial(runs.run, "gnnlab", executor="overlapped", cache_ratio=cached, times=times)
-        )
-        if result is not None:
-            runs.verify(result, serial)
-            gain = overlap(serial, result)
-            best = serial.steady
-            found |= {f"{stage}_ms": ms for stage, ms in gain.stage_ms.items()}
-            found |= {
-                "miss_percent": 100 * (1 - best.hit_rate), "serial_ms": gain.serial_ms, "ceiling": gain.ceiling,
-                "gained": gain.gained, "share_percent": 100 * gain.share,
+        options = {"cache_ratio": cached, "times": times}
+        serial = runs.run("gnnlab", executor="serial", **options)
+        for executor in ("overlapped", "streams") if crew.on_gpu() else ("overlapped",):
+            row = {
+                "part": "overlap", "system": "gnnlab", "gpus": 1, "executor": executor,
+                "seeds_a_gpu": times * runs.size,
             }  # fmt: skip
-        rows.append(found)
+            found, result = runs.try_row(
+                row, functools.partial(runs.run, "gnnlab", executor=executor, **options)
+            )
+            if result is not None:
+                runs.verify(result, serial)
+                gain = overlap(serial, result)
+                found |= {f"{stage}_ms": ms for stage, ms in gain.stage_ms.items()}
+                found |= {
+                    "miss_percent": 100 * (1 - serial.steady.hit_rate), "serial_ms": gain.serial_ms,
+                    "ceiling": gain.ceiling, "gained": gain.gained, "share_percent": 100 * gain.share,
+                }  # fmt: skip
+            rows.append(found)
     return rows
 
 

@@ -188,18 +188,23 @@ def pipelines(record: dict[str, Any]) -> list[Target]:
     if record["settings"]["device"] != "cuda":
         return []
     rows = [row for row in record["rows"] if "error" not in row]
-    overlap = [row for row in rows if row["part"] == "overlap" and row["ceiling"] >= 1.1]
-    found = at_least(
-        "overlapped stages, of the ceiling that the serial stages set", 90.0, "%",
-        [
-            (
-                row["share_percent"],
-                f"{row['graph']}, {row['seeds_a_gpu']} seeds, {row['miss_percent']:.0f} % missed, "
-                f"ceiling {row['ceiling']:.2f}",
-            )
-            for row in overlap
-        ],
-    )  # fmt: skip
+    found: list[Target] = []
+    for executor, what in (("overlapped", "a thread each"), ("streams", "one thread that runs ahead")):
+        overlap = [
+            row for row in rows
+            if row["part"] == "overlap" and row["executor"] == executor and row["ceiling"] >= 1.1
+        ]  # fmt: skip
+        found += at_least(
+            f"overlapped stages, {what}, of the ceiling that the serial stages set", 90.0, "%",
+            [
+                (
+                    row["share_percent"],
+                    f"{row['graph']}, {row['seeds_a_gpu']} seeds, {row['miss_percent']:.0f} % missed, "
+                    f"ceiling {row['ceiling']:.2f}",
+                )
+                for row in overlap
+            ],
+        )  # fmt: skip
     for gpus, limit in ((2, 1.8), (4, 3.4)):
         scaling = [row for row in rows if row["part"] == "scaling" and row["gpus"] == gpus]
         found += at_least(

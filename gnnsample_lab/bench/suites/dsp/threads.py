@@ -135,8 +135,9 @@ def _loading(blocks: tuple[int, ...]) -> Iterator[Curve]:
 
         def work(n: int, ratio: float = ratio, memory: str = memory) -> Callable[[], Any]:
             # A little more than n blocks: the grid is rounded down.
+            each = (n + 0.5) / runtime.num_sms()
             knobs = ExtractKnobs(
-                blocks_per_sm=(n + 0.5) / runtime.num_sms(), block_threads=THREADS_OF_A_BLOCK
+                blocks_per_sm=each, host_blocks_per_sm=each, block_threads=THREADS_OF_A_BLOCK
             )
             cache = FeatureCache(table, ratio=ratio, device="cuda", transfer="uva", knobs=knobs)
             marks, out = cache.mark(ids), cupy.empty((ROWS, FEATURES), np.float32)
