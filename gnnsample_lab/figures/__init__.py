@@ -12,6 +12,7 @@ from gnnsample_lab.lazy import exports
 
 _EXPORTS = {
     "work_per_hop": "hops",
+    "frontier_growth": "hops",
     "hop_times": "hops",
     "utilisation": "hops",
     "strategy_comparison": "compare",
@@ -101,7 +102,7 @@ if TYPE_CHECKING:
     )
     from gnnsample_lab.figures.compare import model_vs_measurement, strategy_comparison, summary_table
     from gnnsample_lab.figures.drawing import sample_drawing, sample_layout
-    from gnnsample_lab.figures.hops import hop_times, utilisation, work_per_hop
+    from gnnsample_lab.figures.hops import frontier_growth, hop_times, utilisation, work_per_hop
     from gnnsample_lab.figures.id_map import (
         hash_table,
         id_map_rungs,
@@ -162,6 +163,7 @@ __all__ = [
     "empty_figure",
     "epoch_similarities",
     "feature_rows",
+    "frontier_growth",
     "gantt",
     "graph_layout",
     "hash_table",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,22 @@ def _stack(traces: Sequence[SampleTrace], column: str) -> np.ndarray:
     return np.concatenate([getattr(t.hops, column) for t in traces])
 
 
+def _counted(found: Sequence[SampleTrace]) -> str:
+    """:func:`describe` for counts: those of a sample are facts, on whatever device its times are modelled."""
+    measured = [t for t in found if t.origin == "measured"]
+    subtitle = describe(found)
+    if len(measured) == len(found):
+        return subtitle
+    for trace in found:
+        if trace.origin != "measured":
+            subtitle = subtitle.replace(trace.label, "counted in the sample")
+    return subtitle
+
+
 def work_per_hop(traces: SampleTrace | Sequence[SampleTrace], *, log: bool = False) -> go.Figure:
     """Vertices expanded and neighbours picked per hop (workload column of PGSampler's Table I).
+
+    Both are counted in the sample, whether the trace's times are measured or modelled.
 
     Args:
         traces: one trace, or several to compare. log: logarithmic count axis.
@@ -52,9 +66,150 @@ def work_per_hop(traces: SampleTrace | Sequence[SampleTrace], *, log: bool = Fal
             cliponaxis=False,
             hovertemplate="%{x}<br>%{y:,} " + name + "<extra></extra>",
         )
-    finish(fig, "Work per hop", describe(found), barmode="group")
+    finish(fig, "Work per hop", _counted(found), barmode="group")
     fig.update_yaxes(title_text="count", type="log" if log else "linear", tickformat="~s", rangemode="tozero")
     return fig
+
+
+def _bound(fanouts: Sequence[int], hops: int) -> int | None:
+    """How many times as many vertices as seeds there are at most after so many hops; None where nothing bounds them."""
+    if any(fanout < 0 for fanout in fanouts[:hops]):
+        return None
+    return int(np.prod([fanout + 1 for fanout in fanouts[:hops]], dtype=np.int64))
+
+
+def _level_name(level: int, num_hops: int) -> str:
+    return "mini-batch" if level == num_hops else palette.hop_name(level)
+
+
+def _level_color(level: int, num_hops: int) -> str:
+    return palette.MUTED if level == num_hops else palette.hop_color(level)
+
+
+def frontier_growth(
+    counts: Mapping[int, Sequence[int]],
+    *,
+    fanouts: Sequence[int],
+    batch_size: int,
+    largest_batch: int,
+    num_nodes: int,
+    title: str,
+    label: str,
+    before: tuple[Sequence[int], int, Mapping[int, Sequence[int]]] | None = None,
+) -> go.Figure:
+    """Frontiers against the size of the batch, on logarithmic axes that no setting moves.
+
+    A line per hop has the vertices that the hop expands, one more line those of the whole mini-batch. Dotted in the
+    same colour is the bound ``n (f + 1)^h``; a dashed line is the whole graph. The axes follow from the graph and
+    from ``largest_batch`` alone, so that two settings can be compared by eye.
+
+    Args:
+        counts: batch size -> vertices expanded by each hop, then vertices of the mini-batch (as many numbers as hops,
+            and one). Counted in samples, never computed.
+        fanouts: one per hop, -1 for all neighbours (which has no bound).
+        batch_size: the one that is marked; a key of ``counts``.
+        largest_batch: end of the axis of batch sizes. num_nodes: of the graph.
+        title: of the graph. label: where the samples were drawn.
+        before: (fanouts, batch_size, counts) of an earlier setting, drawn faintly behind the present one.
+
+    Raises:
+        ValueError: ``batch_size`` was not counted.
+    """
+    if batch_size not in counts:
+        raise ValueError(f"batch_size must be one of the sizes counted, {sorted(counts)} (got {batch_size})")
+    fig = go.Figure()
+    low, high = 0.6, 6.0 * max(num_nodes, largest_batch)
+    if before is not None:
+        _ghost(fig, *before, low=low, high=high)
+    sizes, num_hops = sorted(counts), len(fanouts)
+    for level in range(1, num_hops + 1):
+        factor = _bound(fanouts, level)
+        if factor is not None:
+            power = " × ".join(f"{fanout + 1}" for fanout in fanouts[:level])
+            fig.add_scatter(
+                name=f"bound of {_level_name(level, num_hops)}",
+                x=[1, largest_batch],
+                y=[factor, factor * largest_batch],
+                mode="lines",
+                line={"color": _level_color(level, num_hops), "width": 1.4, "dash": "dot"},
+                showlegend=False,
+                hovertemplate=f"at most n × {power}: %{{y:,}}<extra>%{{fullData.name}}</extra>",
+            )
+    for level in range(num_hops + 1):
+        name = _level_name(level, num_hops)
+        fig.add_scatter(
+            name=name,
+            x=sizes,
+            y=[counts[size][level] for size in sizes],
+            mode="lines+markers",
+            line={"color": _level_color(level, num_hops), "width": 2.4},
+            marker={"size": [11 if size == batch_size else 5 for size in sizes], "line": {"width": 0}},
+            hovertemplate="%{x:,} seeds: %{y:,} vertices<extra>" + name + "</extra>",
+        )
+    fig.add_scatter(
+        name="bound n(f+1)<sup>h</sup>", x=[None], y=[None], mode="lines",
+        line={"color": palette.INK, "width": 1.4, "dash": "dot"},
+    )  # fmt: skip
+    fig.add_scatter(
+        name="all vertices",
+        x=[1, largest_batch],
+        y=[num_nodes, num_nodes],
+        mode="lines",
+        line={"color": palette.INK, "width": 1.4, "dash": "dash"},
+        showlegend=False,
+        hovertemplate="the graph has %{y:,} vertices<extra></extra>",
+    )
+    _batch_line(fig, "this batch", batch_size, low, high, palette.INK)
+    fig.add_annotation(
+        x=0, y=float(np.log10(num_nodes)), text=f"all {num_nodes:,} vertices", showarrow=False,
+        xanchor="left", yanchor="bottom", font={"size": 12},
+    )  # fmt: skip
+    drawn = "fanouts " + ", ".join("all" if fanout < 0 else str(fanout) for fanout in fanouts)
+    parts = [title, f"batch {batch_size:,}", drawn, label]
+    if before is not None:
+        parts.append(f"pale: batch {before[1]:,}, fanouts {', '.join(map(str, before[0]))}")
+    below = {"y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 12}}
+    finish(
+        fig, "Frontier of each hop", " · ".join(parts), height=380, margin={"t": 76, "b": 92}, legend=below
+    )
+    powers = range(0, int(np.log2(largest_batch)) + 1, 3)
+    fig.update_xaxes(
+        title_text="seeds in the batch (n)", type="log", tickvals=[1 << p for p in powers],
+        ticktext=[f"{1 << p:,}" for p in powers],
+        range=[-0.12, float(np.log10(largest_batch)) + 0.12],
+    )  # fmt: skip
+    fig.update_yaxes(
+        title_text="vertices (count)", type="log", dtick=1, tickformat="~s",
+        range=[float(np.log10(low)), float(np.log10(high))],
+    )  # fmt: skip
+    return fig
+
+
+def _batch_line(fig: go.Figure, name: str, size: int, low: float, high: float, color: str) -> None:
+    fig.add_scatter(
+        name=name, x=[size, size], y=[low, high], mode="lines", line={"color": color, "width": 1}, showlegend=False,
+        hoverinfo="skip",
+    )  # fmt: skip
+
+
+def _ghost(
+    fig: go.Figure, fanouts: Sequence[int], batch_size: int, counts: Mapping[int, Sequence[int]], *, low: float,
+    high: float,
+) -> None:  # fmt: skip
+    """The lines of an earlier setting, faint and wide, behind those to come."""
+    sizes, num_hops = sorted(counts), len(fanouts)
+    for level in range(num_hops + 1):
+        fig.add_scatter(
+            name="before",
+            legendgroup="before",
+            x=sizes,
+            y=[counts[size][level] for size in sizes],
+            mode="lines",
+            line={"color": palette.translucent(_level_color(level, num_hops), 0.3), "width": 6},
+            showlegend=False,
+            hovertemplate=f"%{{x:,}} seeds: %{{y:,}} vertices<extra>{_level_name(level, num_hops)}, before</extra>",
+        )
+    _batch_line(fig, "the batch before", batch_size, low, high, palette.FAINT)
 
 
 def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:

@@ -87,6 +87,57 @@ def test_work_per_hop_shows_the_counts_in_hop_colours():
     assert list(two.data[0].x[0]) == ["persistent (measured)"] * 2 + ["block-bsp (modelled)"] * 2
 
 
+def test_counts_are_never_called_modelled():
+    for traces in (BLOCK, [PERSISTENT, BLOCK]):
+        title = figures.work_per_hop(traces).layout.title.text
+        assert "modelled" not in title and "counted in the sample" in title
+
+
+COUNTS = {1: [1, 3, 7], 16: [16, 40, 70], 64: [64, 80, 99]}
+
+
+def growth(batch_size: int = 16, **changes) -> go.Figure:
+    given = {
+        "fanouts": (2, 3), "batch_size": batch_size, "largest_batch": 64, "num_nodes": 100, "title": "toy",
+        "label": "counted, sampled on the CPU", **changes,
+    }  # fmt: skip
+    return figures.frontier_growth(COUNTS, **given)
+
+
+def test_frontiers_are_drawn_as_counted_beside_their_bound():
+    lines = by_name(growth())
+    for level, name in enumerate(("hop 1", "hop 2", "mini-batch")):
+        assert list(lines[name].x) == [1, 16, 64]
+        assert list(lines[name].y) == [counts[level] for counts in COUNTS.values()]
+    assert list(lines["bound of hop 2"].y) == [3, 3 * 64]
+    assert list(lines["bound of mini-batch"].y) == [3 * 4, 3 * 4 * 64]
+    assert "bound of hop 1" not in lines
+    assert list(lines["all vertices"].y) == [100, 100]
+    assert "bound of mini-batch" not in by_name(growth(fanouts=(2, -1))), "all neighbours have no bound"
+
+
+def test_axes_of_frontiers_follow_from_graph_and_limits_alone():
+    axes = [
+        (fig.layout.xaxis.range, fig.layout.yaxis.range) for fig in (growth(1), growth(64, fanouts=(9, 9)))
+    ]
+    assert axes[0] == axes[1]
+    (low, high), (floor, ceiling) = axes[0]
+    assert low < 0 and high > np.log10(64) and floor < 0 and ceiling > np.log10(100)
+
+
+def test_the_batch_and_the_setting_before_are_marked():
+    before = {1: [1, 2], 64: [64, 90]}
+    fig = growth(64, before=((1,), 4, before))
+    assert by_name(fig)["this batch"].x == (64, 64)
+    assert by_name(fig)["hop 1"].marker.size == (5, 5, 11)
+    ghost = [t for t in fig.data if t.legendgroup == "before"]
+    assert [list(t.y) for t in ghost] == [[1, 64], [2, 90]]
+    assert "pale: batch 4, fanouts 1" in fig.layout.title.text and "pale" not in growth(64).layout.title.text
+    assert by_name(fig)["the batch before"].x == (4, 4)
+    with pytest.raises(ValueError, match="batch_size must be one of"):
+        growth(17)
+
+
 def test_hop_times_stack_to_the_total():
     bars = by_name(ONE["hop_times"])
     assert bars["preprocessing"].y.tolist() == [1.0, 0.0]

@@ -38,8 +38,35 @@ def sample_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}
 
 
+def growth_of(graph: Any, state: dict[str, Any], sizes: list[int]) -> dict[int, list[int]]:
+    """Batch size -> frontier of each hop and vertices of the mini-batch, by looking at the picks themselves."""
+    found = {}
+    for size in sizes:
+        sampler = lab.NeighborSampler(
+            graph, _fanouts(state), pick=state["pick"], seed=state["seed"], device="cpu"
+        )
+        picks = sampler.sample(seeds_for(graph, {**state, "batch_size": size})).picks
+        last = np.union1d(picks[-1].frontier, picks[-1].neighbors)
+        found[size] = [*(len(p.frontier) for p in picks), len(last)]
+    return found
+
+
 def workload_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     seeds = seeds_for(graph, state)
+    train = graph.splits.get("train")
+    pool = graph.num_nodes if train is None else len(train)
+    options = [2**k for k in range(14) if 2**k <= pool]
+    sizes, before = sorted({1, *options[::-2]}), state["before"]
+    growth = figures.frontier_growth(
+        growth_of(graph, state, sorted({*sizes, state["batch_size"]})),
+        fanouts=_fanouts(state),
+        batch_size=state["batch_size"],
+        largest_batch=options[-1],
+        num_nodes=graph.num_nodes,
+        title=graph.title,
+        label="counted, sampled on the CPU",
+        before=(_fanouts(before), before["batch_size"], growth_of(graph, before, sizes)) if before else None,
+    )
     traces: dict[str, Any] = {}
     for name in lab.strategies():
         sampler = lab.NeighborSampler(
@@ -56,7 +83,7 @@ def workload_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     pair = [traces[name] for name in dict.fromkeys([state["baseline"], state["strategy"]])]
     every = [traces[state["baseline"]], *(t for name, t in traces.items() if name != state["baseline"])]
     return {
-        "work": figures.work_per_hop(traces[state["strategy"]]),
+        "work": growth,
         "times": figures.hop_times(pair),
         "utilisation": figures.utilisation(pair),
         "strategies": figures.strategy_comparison(every if state["every_strategy"] else pair),

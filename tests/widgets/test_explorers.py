@@ -103,7 +103,10 @@ def test_every_figure_names_graph_and_origin(kind: type[Explorer], graph: lab.Gr
     for name, figure in explorer.figures.items():
         title = figure.layout.title.text
         assert "arxiv-like (synthetic)" in title, name
-        assert ("sampled on the CPU" if name == "drawing" else "modelled as NVIDIA H200") in title, name
+        counted = name in ("drawing", "work")
+        assert ("sample" if counted else "modelled as NVIDIA H200") in title, name
+        # Counts are facts, whatever the times are.
+        assert ("modelled" in title) is not counted, name
 
 
 @pytest.mark.parametrize("kind", [case[0] for case in CASES])
@@ -120,6 +123,58 @@ def test_small_graphs_without_splits_work(kind: type[Explorer]) -> None:
         assert explorer.error == "" and "no in-neighbours" in explorer._summary.value
         with pytest.raises(traitlets.TraitError, match="Seed vertex"):
             explorer.seed_vertex = 40
+
+
+def axes_of(figure: Any) -> list[Any]:
+    return [(axis.type, axis.range) for axis in (figure.layout.xaxis, figure.layout.yaxis)]
+
+
+def test_the_axes_of_the_workload_stay_whatever_is_moved(graph: lab.Graph) -> None:
+    explorer = WorkloadExplorer(graph, device="cpu")
+    axes = axes_of(explorer.figures["work"])
+    assert [kind for kind, _ in axes] == ["log", "log"]
+    marked = {}
+    for size in (1, 1024):
+        explorer.batch_size = size
+        assert axes_of(explorer.figures["work"]) == axes
+        line = next(t for t in explorer.figures["work"].data if t.name == "this batch")
+        marked[size] = line.x[0]
+    assert marked == {1: 1, 1024: 1024}
+    explorer.set(fanout_1=20, fanout_2=1, hops=2)
+    assert axes_of(explorer.figures["work"]) == axes
+
+
+def test_the_ghost_stays_while_one_control_is_dragged(graph: lab.Graph) -> None:
+    explorer = WorkloadExplorer(graph, device="cpu")
+    assert explorer.before == {}
+    for fanout in (12, 14, 16):
+        explorer.fanout_2 = fanout
+        assert explorer.before["fanout_2"] == 10
+    ghost = [t for t in explorer.figures["work"].data if t.legendgroup == "before"]
+    assert len(ghost) == 4
+    assert "pale: batch 256, fanouts 10, 10, 10" in explorer.figures["work"].layout.title.text
+    explorer.strategy = "bsp"
+    assert explorer.before["fanout_2"] == 10, "the strategy changes no count"
+    explorer.batch_size = 64
+    assert (explorer.before["fanout_2"], explorer.before["batch_size"]) == (16, 256)
+    assert next(t for t in explorer.figures["work"].data if t.name == "the batch before").x == (256, 256)
+
+
+def test_a_moved_batch_size_counts_no_frontier_again(
+    graph: lab.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    explorer = WorkloadExplorer(graph, device="cpu")
+    drawn: list[int] = []
+    sample = lab.NeighborSampler.sample
+    monkeypatch.setattr(
+        lab.NeighborSampler,
+        "sample",
+        lambda self, seeds, *a: drawn.append(len(seeds)) or sample(self, seeds, *a),
+    )
+    explorer.batch_size = 32
+    assert drawn == [32]
+    explorer.fanout_1 = 3
+    assert len(drawn) > 5
 
 
 def test_hops_shown_follows_hops(graph: lab.Graph) -> None:

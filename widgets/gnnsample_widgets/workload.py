@@ -11,7 +11,7 @@ from gnnsample_lab import figures, strategies
 
 from .controls import Choice, Control, Slider, Switch
 from .fanouts import FanoutExplorer
-from .graphs import batch_options, draw_seeds
+from .graphs import batch_options, draw_seeds, sampled_on
 from .recipe import Each, Recipe
 from .recorded import modelled
 
@@ -42,22 +42,72 @@ def trace(
     return sampler.sample(seeds).trace
 
 
-def draw(traces: dict[str, Any], pair: list[str], compared: list[str]) -> dict[str, Any]:
+def count_frontiers(
+    host: Any, on_device: Any, device: str, sizes: list[int], setting: tuple[tuple[int, ...], str, int]
+) -> dict[int, list[int]]:
+    """Batch size -> vertices expanded by each hop, then vertices of the mini-batch: one sample for each size."""
+    fanouts, pick, seed = setting
+    sampler = lab.NeighborSampler(on_device, list(fanouts), pick=pick, seed=seed, device=device)
+    counts = {}
+    for size in sizes:
+        batch = sampler.sample(draw_seeds(host, size, seed))
+        counts[size] = [*(int(p.frontier.size) for p in batch.picks), int(batch.node_ids.size)]
+    return counts
+
+
+def draw(
+    host: Any,
+    device: str,
+    batch_size: int,
+    batch: Any,
+    growth: dict[Any, dict[int, list[int]]],
+    settings: list[Any],
+    sizes: list[int],
+    size_before: int,
+    traces: dict[str, Any],
+    pair: list[str],
+    compared: list[str],
+) -> dict[str, Any]:
+    here = [*(int(p.frontier.size) for p in batch.picks), int(batch.node_ids.size)]
+    work = figures.frontier_growth(
+        {**growth[settings[0]], batch_size: here},
+        fanouts=settings[0][0],
+        batch_size=batch_size,
+        largest_batch=max(sizes),
+        num_nodes=host.num_nodes,
+        title=host.title,
+        label=f"counted, {sampled_on(device)}",
+        before=(settings[-1][0], size_before, growth[settings[-1]]) if size_before else None,
+    )
     two = [traces[name] for name in pair]
     return {
-        "work": figures.work_per_hop(two[-1]),
+        "work": work,
         "times": figures.hop_times(two),
         "utilisation": figures.utilisation(two),
         "strategies": figures.strategy_comparison([traces[name] for name in compared]),
     }
 
 
+SAMPLING = ("batch_size", "hops", "fanout_1", "fanout_2", "fanout_3", "pick", "seed")
+"""The state that the sample depends on."""
+
+
+def setting_of(state: dict[str, Any]) -> tuple[tuple[int, ...], str, int]:
+    """What frontiers depend on besides the batch size: (fanouts, pick, seed)."""
+    fanouts = tuple(state[f"fanout_{hop}"] for hop in range(1, state["hops"] + 1))
+    return fanouts, state["pick"], state["seed"]
+
+
 class WorkloadExplorer(FanoutExplorer):
     """How many vertices each hop expands, how long that takes, how busy the GPU is, and who does it faster.
 
+    The first view has the frontiers over all batch sizes, counted in samples that are really drawn, and faintly those
+    of the setting before: how things stood when the control that was moved last was taken hold of.
+
     State: ``batch_size``, ``hops``, ``fanout_1`` .. ``fanout_3``, ``strategy`` (looked at closely),
     ``baseline`` (set against it), ``pick`` (rule of the draw), ``seed`` (of the generator and of the choice
-    of seeds), ``every_strategy`` (compare all, not just these two).
+    of seeds), ``every_strategy`` (compare all, not just these two), ``before`` (values of the state that the sample
+    depends on, as they were before; empty for none).
 
     On a GPU the traces are measured, elsewhere they are modelled; every figure says which. See
     :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
@@ -67,8 +117,14 @@ class WorkloadExplorer(FanoutExplorer):
     recipe: ClassVar[Recipe] = {
         "seeds": draw_seeds,
         "batch": sample,
+        "growth": Each(count_frontiers, "setting", of="settings"),
         "traces": Each(trace, "strategy", of="compared"),
         "shown": draw,
+    }
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Work per hop": ("work",),
+        "Time per hop": ("times", "utilisation"),
+        "All strategies": ("strategies",),
     }
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
         ("work", "times", "utilisation", "strategies"), (1, 500)
@@ -80,6 +136,8 @@ class WorkloadExplorer(FanoutExplorer):
     pick = traitlets.Unicode("reservoir").tag(state=True)
     seed = traitlets.Int(0).tag(state=True)
     every_strategy = traitlets.Bool(True).tag(state=True)
+    before = traitlets.Dict().tag(state=True)
+    _moved: frozenset[str] = frozenset()
 
     def prepare(self, state: dict[str, Any]) -> None:
         if "batch_size" not in state:
@@ -104,17 +162,38 @@ class WorkloadExplorer(FanoutExplorer):
         ]
         return {control.name: control for control in controls}
 
+    def adapt(self) -> None:
+        super().adapt()
+        shown = self._shown_state
+        moved = frozenset(name for name in SAMPLING if shown and shown[name] != getattr(self, name))
+        # While one control is dragged, what it is compared with stays where it was.
+        if moved and moved != self._moved:
+            self._moved, self.before = moved, {name: shown[name] for name in SAMPLING}
+
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         pair = list(dict.fromkeys([state["baseline"], state["strategy"]]))
         others = [name for name in strategies() if name != "auto"] if state["every_strategy"] else pair
         compared = list(dict.fromkeys([state["baseline"], *others]))
-        return {**super().parameters(state), "pair": pair, "compared": compared}
+        before = state["before"]
+        settings = [setting_of(state), *([setting_of(before)] if before else [])]
+        options = self.controls["batch_size"].options
+        return {
+            **super().parameters(state),
+            "pair": pair,
+            "compared": compared,
+            "settings": settings,
+            "sizes": sorted({options[0], *options[::-2]}),
+            "size_before": before["batch_size"] if before else 0,
+        }
 
     def summary(self, made: dict[str, Any]) -> str:
         pair = [made["traces"][name] for name in made["pair"]]
-        work = pair[-1].hops.workload
-        growth = " → ".join(f"{int(n):,}" for n in work)
-        text = f"Vertices expanded: <b>{growth}</b>. "
+        work = [*pair[-1].hops.workload, made["batch"].node_ids.size]
+        growth = " → ".join(f"{int(n):,}" for n in work[:-1])
+        text = (
+            f"Vertices expanded, hop by hop: <b>{growth}</b>; the mini-batch has {int(work[-1]):,} of the graph's "
+            f"{self.graph.num_nodes:,}. "
+        )
         if len(pair) == 1:
             return text + f"<b>{pair[0].strategy}</b> takes {pair[0].total_us:,.0f} µs, {pair[0].label}."
         slow, fast = pair
