@@ -53,7 +53,7 @@ unit: $(OK) ## unit and parity tests (with a GPU: its tests too)
 	$(PYTEST) $(SPREAD) -m "not browser $(SPARE)" $(TESTS)
 
 notebooks: $(OK) ## every notebook, top to bottom
-	$(PYTEST) $(SPREAD) --nbval-lax --nbval-current-env --nbval-cell-timeout=60 notebooks
+	$(NBVAL) notebooks
 
 browser: $(OK) ## JupyterLab driven in Chromium
 	@if $(PY) -m gnnsample_lab.doctor --chromium >/dev/null; then \

@@ -247,21 +247,15 @@ def test_there_are_notebooks() -> None:
 
 
 @pytest.mark.parametrize("path", _notebooks(), ids=lambda path: path.name)
-def test_notebook_stores_only_checked_outputs(path: Path) -> None:
+def test_notebook_stores_no_outputs(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4
     assert "widgets" not in notebook["metadata"], "widget state is megabytes and stale at once"
     ids = [cell["id"] for cell in notebook["cells"]]
     assert len(ids) == len(set(ids))
     for number, cell in enumerate(notebook["cells"]):
-        if cell["cell_type"] != "code":
-            continue
-        checked = "nbval-check-output" in cell["metadata"].get("tags", [])
-        assert bool(cell["outputs"]) == checked, (
-            f"cell {number}: outputs are stored if and only if they are checked"
-        )
-        # nbval compares nothing in a cell that has never run.
-        assert (cell["execution_count"] is not None) == checked, f"cell {number}: execution_count"
+        if cell["cell_type"] == "code":
+            assert not cell["outputs"] and cell["execution_count"] is None, f"cell {number} stores an output"
 
 
 def test_binder_installs_the_pinned_versions() -> None:

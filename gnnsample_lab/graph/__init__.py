@@ -9,6 +9,7 @@ from gnnsample_lab.graph.errors import (
     UnknownDatasetError,
 )
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.lacks import random_features
 from gnnsample_lab.graph.load import load, load_default, load_or_twin
 from gnnsample_lab.graph.recency import recency_weights
 from gnnsample_lab.graph.twins.twin import twin, twin_statistics
@@ -23,6 +24,7 @@ __all__ = [
     "load",
     "load_default",
     "load_or_twin",
+    "random_features",
     "random_weights",
     "recency_weights",
     "rmat",

@@ -22,6 +22,7 @@ from gnnsample_lab.graph.errors import (
     UnknownDatasetError,
 )
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.graph.lacks import lacking, what_is_missing
 from gnnsample_lab.graph.sources import formats, node_data
 from gnnsample_lab.graph.sources import ogb as ogb_source
 from gnnsample_lab.graph.sources import snap as snap_source
@@ -152,19 +153,30 @@ def load_or_twin(
         DatasetNotFoundError, DownloadError, PermissionError (OSErrors): not to be had, and there is no twin.
         CorruptDataError, ValueError, TypeError, MemoryError, RuntimeError: as :func:`load`.
     """
+    graph, why = _load_or_twin(name, root, scale, seed, device, weighted, progress, version)
+    if why:
+        warnings.warn(why, stacklevel=2)
+    return graph
+
+
+def _load_or_twin(
+    name: str, root: str | os.PathLike[str] | None, scale: float, seed: int, device: str, weighted: bool,
+        progress: bool, version: int,
+) -> tuple[Graph, str]:  # fmt: skip
+    """The graph, and one line that says why it is a twin; an empty one where it is what was asked for."""
     scale = real("scale", scale, above=0)
     version = _version(version)
     try:
-        return load(name, root, device=device, seed=seed, weighted=weighted, progress=progress)
+        return load(name, root, device=device, seed=seed, weighted=weighted, progress=progress), ""
     except (DatasetNotFoundError, DownloadError, PermissionError) as error:
         twin = None if os.environ.get("LAB_DATASET") == name else catalogue.entry(name).get("twin")
         if twin is None:
             raise
-        warnings.warn(f"{name} is not here ({error}); using its synthetic twin {twin} instead", stacklevel=2)
-        return load(
+        graph = load(
             twin, root, scale=scale, seed=seed, device=device, weighted=weighted, progress=progress,
             version=version,
         )  # fmt: skip
+        return graph, f"{name} is not here ({error}); using its synthetic twin {twin} instead"
 
 
 def load_default(
@@ -175,11 +187,13 @@ def load_default(
     """The graph that a notebook starts with.
 
     ``name``, else the environment variable ``LAB_DATASET``: loaded as asked, never replaced by another. Else
-    ``default``, or its synthetic twin (at ``scale``) where neither the data nor the network is there.
+    ``default``, or its synthetic twin (at ``scale``) where neither the data nor the network is there. A line of
+    output says so, and another one names what the graph lacks of features, labels and a training split.
 
     Args:
         name: as for :func:`load`, or None.
-        root, seed, device, weighted, progress: as for :func:`load`.
+        root, seed, device, weighted: as for :func:`load`.
+        progress: as for :func:`load`; False leaves out these lines, too.
         default: what to load where nobody names a graph.
         scale: of a synthetic graph, also of the twin.
         version: of the generator of a twin, whoever names the twin; it says nothing to other graphs.
@@ -201,8 +215,15 @@ def load_default(
     if kind == "synthetic":
         options["version"] = version
     if named or kind in ("synthetic", "rmat"):
-        return load(named or default, root, **options)
-    return load_or_twin(default, root, scale=scale, version=version, **options)
+        graph, why = load(named or default, root, **options), ""
+    else:
+        graph, why = _load_or_twin(default, root, scale=scale, version=version, **options)
+    if progress:
+        # Printed, not warned of: on a machine without the data this is how every notebook begins.
+        seeds = " Seeds are drawn from all vertices." if "training split" in lacking(graph) else ""
+        for line in (why, what_is_missing(graph) + seeds):
+            print(line, end="\n" if line else "")
+    return graph
 
 
 def _version(version: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ import nbformat
 import pytest
 from gnnsample_widgets import exercises
 
+from tests.notebooks import printed
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 PATHS = sorted(FOLDER.glob("*.ipynb"))
 PARTS = ["What you will see", "Choose a graph and a device", "Run it", "Move the sliders", "Why it happens"]
-CHECKED = "nbval-check-output"
 FAILING = "raises-exception"
 
 
@@ -74,22 +74,36 @@ def test_cells_have_fixed_ids_and_no_stray_metadata(notebook: Any) -> None:
         assert re.fullmatch(r"[a-z][a-z0-9-]*", cell.id), (
             f"{cell.id}: ids are words, so that changes can be read"
         )
-        assert cell.metadata in ({}, {"tags": [CHECKED]}, {"tags": [FAILING]}), cell.id
+        assert cell.metadata in ({}, {"tags": [FAILING]}), cell.id
 
 
-def test_outputs_are_stored_for_checked_cells_only(notebook: Any) -> None:
-    checked = 0
+def test_no_outputs_are_stored(notebook: Any) -> None:
+    """What a figure looks like is in the embedded pictures, what a cell prints is in printed.json."""
     for cell in code_cells(notebook):
-        if CHECKED in cell.metadata.get("tags", []):
-            checked += 1
-            assert cell.outputs and cell.execution_count, (
-                f"{cell.id}: nbval compares nothing without a stored output"
-            )
-            kinds = {kind for output in cell.outputs for kind in output.get("data", {"text/plain": ""})}
-            assert kinds <= {"text/plain", "text/html"}, f"{cell.id} stores {kinds}"
-        else:
-            assert cell.outputs == [] and cell.execution_count is None, f"{cell.id} stores an output"
-    assert checked >= 4
+        assert cell.outputs == [] and cell.execution_count is None, f"{cell.id} stores an output"
+
+
+def test_what_is_printed_belongs_to_cells(path: Path, notebook: Any) -> None:
+    ids = {cell.id for cell in code_cells(notebook) if not printed.is_exercise(cell.source)}
+    assert set(printed.EXPECTED.get(path.stem, {})) <= ids
+    assert set(printed.EXPECTED) <= {path.stem for path in PATHS}
+
+
+def test_another_output_is_noticed() -> None:
+    """The check that nbval's runs are given can fail."""
+    stem, (name, lines) = "02_workload_fusion", ("same", printed.EXPECTED["02_workload_fusion"]["same"])
+    cell = nbformat.v4.new_code_cell("print('same sample:', True)", id=name)
+
+    def said(text: str, stream: str = "stdout") -> list[Any]:
+        return [nbformat.v4.new_output("stream", name=stream, text=text)]
+
+    good = "\n".join(lines) + "\n"
+    assert printed.problem(stem, cell, said(good)) == ""
+    assert printed.problem(stem, cell, said("a progress bar", "stderr") + said(good)) == ""
+    assert "instead of" in printed.problem(stem, cell, said(good.replace("True", "False")))
+    assert "instead of" in printed.problem(stem, cell, [])
+    blank = nbformat.v4.new_code_cell("exercises.lost_hop(...)", id="exercise-9")
+    assert "does not say so" in printed.problem(stem, blank, said("right"))
 
 
 def test_parts_come_in_order(path: Path, notebook: Any) -> None:
@@ -132,7 +146,6 @@ def test_exercises_are_there_and_blank(path: Path, notebook: Any) -> None:
     ]
     for cell in cells:
         assert "..." in cell.source, f"{cell.id} gives the answer away"
-        assert "Not answered yet" in json.dumps(cell.outputs, ensure_ascii=False)
 
 
 def test_pictures_are_shipped_and_small(path: Path, notebook: Any) -> None:
