@@ -26,6 +26,8 @@ class TrainRun(Protocol):
     @property
     def graph(self) -> str: ...
     @property
+    def device(self) -> str: ...
+    @property
     def origin(self) -> str: ...
     @property
     def losses(self) -> Sequence[float]: ...
@@ -46,7 +48,8 @@ def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     and 9).
 
     A bar adds up what each stage was busy. Where stages overlap, the epoch ends before their sum: the line
-    across the bar marks the wall clock, and totals and ratios are the wall clock's.
+    across the bar marks the wall clock, and totals and ratios are the wall clock's. Runs on a CPU get no ratios:
+    there the same operators compute every system's stages, and what differs is what else the machine did.
 
     Args:
         results: training results; of each its fastest epoch is shown, since the first one compiles and fills
@@ -88,9 +91,11 @@ def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
         marker={"symbol": "line-ns", "size": 26, "line": {"color": palette.INK, "width": 3}},
         hovertemplate="%{y}<br>wall clock %{x:,.3~g} " + unit + "<extra></extra>",
     )
-    labels = [f"  {duration(wall)}{_ratio(walls[0], wall)}" for wall in walls]
+    comparable = all(run.device == "cuda" for run in found)
+    labels = [f"  {duration(wall)}{_ratio(walls[0], wall) if comparable else ''}" for wall in walls]
     write_beside(fig, names, ends / per_us, labels)
-    notes = ["fastest epoch", f"ratios against {names[0]}" if len(found) > 1 else ""]
+    note = f"ratios against {names[0]}" if comparable else "CPU: times of systems do not compare"
+    notes = ["fastest epoch", note if len(found) > 1 else ""]
     finish(
         fig,
         "Time of an epoch by stage",

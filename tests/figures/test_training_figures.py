@@ -81,6 +81,12 @@ def test_stages_of_the_fastest_epoch_are_stacked():
     assert figure.data[-1].text == ("  100 ms", "  25.0 ms  (4.0× faster)")
 
 
+def test_noise_of_a_cpu_is_no_speed_up():
+    figure = figures.stage_breakdown([made_up("dgl", device="cpu"), made_up("lab", slow=0.25, device="cpu")])
+    assert figure.data[-1].text == ("  100 ms", "  25.0 ms")
+    assert "ratios" not in figure.layout.title.text and "do not compare" in figure.layout.title.text
+
+
 def test_stages_that_overlap_end_before_their_sum():
     figure = figures.stage_breakdown(made_up("dgl", total_us=50_000))
     assert "between the stages" not in bars(figure)

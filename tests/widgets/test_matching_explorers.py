@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -236,9 +237,34 @@ def test_a_short_run_keeps_the_graph_and_few_seeds(graph: lab.Graph) -> None:
     assert np.isin(small.splits["train"], graph.splits["train"]).all()
     assert small.indices is graph.indices and small.title == graph.title
     bare = lab.Graph.from_edges([0], [1], feat=np.ones((2, 3), np.float32))
-    with pytest.raises(ValueError, match="graph must have label"):
+    with pytest.raises(ValueError, match="graph must have labels"):
         training.short_run(bare, 1, 1)
-    assert "graph must have feat" in TrainingExplorer(lab.Graph.from_edges([0], [1]), device="cpu").error
+
+
+def test_a_graph_that_cannot_be_trained_on_leaves_the_explorer_alive(capsys) -> None:
+    explorer = TrainingExplorer(lab.Graph.from_edges([0], [1], name="bare"), device="cpu", raise_errors=True)
+    assert explorer.error == "" and explorer.figures == {}
+    said = explorer._summary.value
+    assert "bare has no features, no labels and no training split. Graphs that do: arxiv-like" in said
+    explorer.steps += 1
+    assert explorer.run_count == 2 and explorer.error == ""
+    explorer.random_features = True
+    assert explorer.figures == {} and "bare has no labels and no training split" in explorer._summary.value
+    assert not training.trainable(explorer.graph) and "no features" in capsys.readouterr().out
+    explorer.close()
+
+
+def test_features_are_generated_on_request_only(graph: lab.Graph, capsys) -> None:
+    bare = dataclasses.replace(graph, feat=None, validate=False)
+    sizes = {"steps": 2, "epochs": 1, "batch_size": 16}
+    explorer = TrainingExplorer(bare, device="cpu", raise_errors=True, **sizes)
+    assert explorer.figures == {} and "Or tick <b>Random features</b>" in explorer._summary.value
+    explorer.controls["random_features"].value = True
+    assert explorer.error == "" and "loss" in explorer.figures
+    for figure in explorer.figures.values():
+        assert "random features" in figure.layout.title.text
+    assert "random_features" not in TrainingExplorer(graph, device="cpu", **sizes).controls
+    assert training.trainable(graph) and capsys.readouterr().out == ""
 
 
 def test_the_number_of_threads_is_put_back() -> None:

@@ -170,6 +170,7 @@ class AggregationExplorer(FanoutExplorer):
     """
 
     heading = "Aggregation: where its bytes come from, and what they cost"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "seeds": draw_seeds,
         "blocks": sample,

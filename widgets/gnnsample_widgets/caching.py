@@ -11,6 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
 from gnnsample_lab.bench import titled
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.graph.lacks import seed_source
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
@@ -115,7 +116,7 @@ def describe(host: Any, device: str, sampler: str, num_train: int, where: str, b
     """What was sampled, for labels."""
     batches = -(-num_train // batch_size)
     return (
-        f"{titled(host, 'hit rate')} · {sampler} · {num_train:,} training vertices {where}, "
+        f"{titled(host, 'hit rate')} · {sampler} · {num_train:,} {seed_source(host)} {where}, "
         f"{batches:,} {'batch' if batches == 1 else 'batches'} an epoch · {sampled_on(device)}"
     )
 
@@ -171,6 +172,7 @@ class CacheExplorer(Explorer):
     """
 
     heading = "Which features to keep on the GPU"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "seeds": choose,
         "sampled": weigh,
@@ -212,7 +214,7 @@ class CacheExplorer(Explorer):
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [
             Slider("ratio_percent", "Cache ratio", self.ratio_percent, options=RATIOS, unit=" %"),
-            Slider("num_train", "Training vertices", self.num_train, options=self._sizes),
+            Slider("num_train", seed_source(self.graph).capitalize(), self.num_train, options=self._sizes),
             Choice("where", "Where they lie", self.where, self._where),
             Choice("sampler", "Sampler", self.sampler, list(SAMPLERS)),
             Slider("batch_size", "Batch size", self.batch_size, options=self._batches, unit=" seeds"),

@@ -18,6 +18,7 @@ import traitlets
 
 from gnnsample_lab import checks
 from gnnsample_lab.device.runtime import lock, resolve_device
+from gnnsample_lab.graph.lacks import lacking
 
 from .controls import CodePanel, Control
 from .graphs import resolve_graph, to_device
@@ -60,6 +61,8 @@ class Explorer(ipywidgets.VBox):
     """Whether the figures are of a graph; else none is loaded."""
     graph: Any
     _closed = False
+    from_split: ClassVar[bool] = False
+    """Whether its seeds come from the training split; where there is none, the summary says that they do not."""
     recipe: ClassVar[Recipe] = {}
     """The steps from the graph to the figures, see :mod:`gnnsample_widgets.recipe`; run, and handed over as code."""
     panel_flex: ClassVar[dict[str, tuple[int, int]]] = {}
@@ -293,7 +296,9 @@ class Explorer(ipywidgets.VBox):
             with lock:
                 figures, summary = self.compute(state)
             self._show_figures(figures)
-            self._summary.value = f'<div class="gs-summary" aria-live="polite">{summary}</div>'
+            self._summary.value = (
+                f'<div class="gs-summary" aria-live="polite">{summary}{self._seeds_note()}</div>'
+            )
             self.code = hand_over(self.recipe, self._given(state), self.graph_code)
         except Exception as error:
             # An exception in a callback is printed nowhere: the panel is the one place where it can be read.
@@ -368,6 +373,12 @@ class Explorer(ipywidgets.VBox):
         rest = tuple(panel for name, panel in self.panels.items() if name not in figures)
         if self._figure_box.children != ordered + rest:
             self._figure_box.children = ordered + rest
+
+    def _seeds_note(self) -> str:
+        """Where seeds come from, if it is not where a reader expects them to."""
+        if not self.from_split or "training split" not in lacking(self.graph):
+            return ""
+        return f" Seeds are drawn from <b>all vertices</b>: {html.escape(self.graph.title)} has no training split."
 
     def _show_status(self) -> None:
         self._status.value = status_html(

@@ -199,6 +199,7 @@ class IdMapExplorer(Explorer):
     """
 
     heading = "From global to local ids: a hash table at work"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "size": room,
         "filling": fill,

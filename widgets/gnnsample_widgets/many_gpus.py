@@ -246,6 +246,7 @@ class RanksExplorer(Explorer):
     """
 
     heading = "One sample, several ranks"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "cut": divide,
         "folder": save,

@@ -88,6 +88,9 @@ def draw(
         f"{titled(g, 'match degree')} · {num_batches} × {batch_size:,} seeds {grouping} "
         f"· fanouts {', '.join(map(str, fanouts))} · {sampled_on(device)}"
     )
+    assumed = (
+        "" if g.feat is not None else f" · rows of {ASSUMED_FEATURES} float32 assumed, the graph has none"
+    )
     degrees = window[1]
     tours = {AS_SAMPLED: np.arange(len(degrees)), method: order}
     limits = figures.match_limits(degrees)
@@ -102,7 +105,7 @@ def draw(
             subtitle=where,
         ),
         "tour": figures.match_tour(degrees, tours, subtitle=where),
-        "bytes": figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=where),
+        "bytes": figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=where + assumed),
     }
 
 
@@ -118,6 +121,7 @@ class MatchExplorer(FanoutExplorer):
     """
 
     heading = "Match and reorder: what the next batch need not load"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "window": sample,
         "order": arrange,

@@ -13,7 +13,7 @@ from gnnsample_lab import figures
 from .controls import Choice, Control, Slider, Switch
 from .explorer import Explorer
 from .recipe import Recipe
-from .training import PICK, short_run
+from .training import PICK, short_run, trainable
 
 EXECUTORS = ["serial", "overlapped", "timeshared", "factored"]
 BATCHES = 64
@@ -228,19 +228,6 @@ def start_ranks(number: int = 2, device: str = "auto") -> Any:
         return lab.distributed.Ranks(number, device="cpu")
 
 
-def missing(graph: Any) -> str:
-    """What keeps ``graph`` from being trained on, in one line; empty where nothing does."""
-    lacks = [
-        what for what, part in (("features", "feat"), ("labels", "label")) if getattr(graph, part) is None
-    ]
-    if len(graph.splits.get("train", ())) == 0:
-        lacks.append("training split")
-    if not lacks:
-        return ""
-    listed = " and no ".join(", ".join(lacks).rsplit(", ", 1))
-    return f"{graph.title} has no {listed}: nothing is trained here; the rest goes on without."
-
-
 def real_runs(
     graph: Any, ranks: Any, executors: tuple[str, ...] = ("overlapped", "factored"), steps: int = 16
 ) -> list[Any]:
@@ -255,10 +242,7 @@ def real_runs(
     Returns:
         Results of ``lab.train``; none where nothing can be trained.
     """
-    problem = missing(graph)
-    if problem:
-        print(problem)
-    if problem or ranks is None:
+    if not trainable(graph) or ranks is None:
         return []
     batch_size = min(256, max(1, len(graph.splits["train"]) // steps))
     small = short_run(graph, steps, batch_size)

@@ -89,6 +89,7 @@ class QueueExplorer(Explorer):
     """
 
     heading = "The queue at work: who runs which task when"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "seeds": draw_seeds,
         "trace": run,

@@ -13,14 +13,16 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
 
-from .controls import Choice, Control, Slider
+from .controls import Choice, Control, Slider, Switch
 from .fanouts import FanoutExplorer
 from .graphs import batch_options, seed_pool
 from .recipe import Each, Recipe
 
 MODELS = ["gcn", "sage", "gin", "gat"]
 MOST_STEPS = 32
+_A_SPLIT = {"training split": "a training split"}
 PICK = "floyd"
 """One rule of the draw for all systems, so that they train on the same samples."""
 
@@ -41,11 +43,10 @@ def short_run(graph: Any, steps: int, batch_size: int, seed: int = 0, tested: in
     for name, number in {"steps": steps, "batch_size": batch_size, "tested": tested}.items():
         checks.whole(name, number, low=1)
     checks.seed(seed)
-    for part in ("feat", "label"):
-        if getattr(graph, part) is None:
-            raise ValueError(f"graph must have {part} to be trained on ({graph.title} has none)")
-    if len(graph.splits.get("train", ())) == 0:
-        raise ValueError(f"graph must have a training split ({graph.title} has none)")
+    for part in lacking(graph):
+        raise ValueError(
+            f"graph must have {_A_SPLIT.get(part, part)} to be trained on ({graph.title} has none)"
+        )
     kept = np.random.default_rng(seed).permutation(seed_pool(graph))[: steps * batch_size]
     splits = {"train": kept}
     held_out = next(
@@ -58,6 +59,24 @@ def short_run(graph: Any, steps: int, batch_size: int, seed: int = 0, tested: in
 
         splits = {name: cupy.asarray(ids) for name, ids in splits.items()}
     return dataclasses.replace(graph, splits=splits, validate=False)
+
+
+def trainable(graph: Any, *, random_features: bool = False) -> bool:
+    """Whether a model can be trained on ``graph``; if not, one printed line says what is missing and who has it.
+
+    Args:
+        graph: any Graph.
+        random_features: missing features are no obstacle, as random ones take their place.
+    """
+    line = untrainable(graph, random_features)
+    print(line, end="\n" if line else "")
+    return not line
+
+
+def untrainable(graph: Any, random_features: bool = False) -> str:
+    """Why no model can be trained on ``graph``, in one line; empty where one can."""
+    line = what_is_missing(graph, [part for part in PARTS if part != "features" or not random_features])
+    return f"{line} Nothing is trained here; the rest goes on without." if line else ""
 
 
 @contextlib.contextmanager
@@ -80,9 +99,11 @@ def one_thread(device: str) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def shorten(g: Any, steps: int, batch_size: int, seed: int) -> Any:
-    """A part of the graph's training split, of so many steps."""
-    return short_run(g, steps, batch_size, seed)
+def shorten(g: Any, steps: int, batch_size: int, seed: int, random_features: bool) -> Any:
+    """A part of the graph's training split, of so many steps; with random features if they were asked for."""
+    from gnnsample_lab.graph import random_features as with_random_features
+
+    return short_run(with_random_features(g) if random_features else g, steps, batch_size, seed)
 
 
 def train(
@@ -126,7 +147,11 @@ class TrainingExplorer(FanoutExplorer):
     """Loss and accuracy of one system over those of another, on the same batches, and the stages of both.
 
     State: ``system`` and ``reference`` (names of ``lab.systems()``), ``model``, ``steps`` (of an epoch), ``epochs``,
-    ``batch_size``, ``hops``, ``fanout_1`` .. ``fanout_3``, ``rate`` (learning rate times 10 000), ``seed``.
+    ``batch_size``, ``hops``, ``fanout_1`` .. ``fanout_3``, ``rate`` (learning rate times 10 000), ``seed``,
+    ``random_features`` (train on random numbers; a control of a graph without features alone).
+
+    On a graph without labels or a training split nothing is trained: one line says what is missing and which graphs
+    have it, and the explorer stays alive.
 
     Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split; a run that was
     seen lately is not repeated. On the CPU the stages of all systems are computed by the same operators, one after
@@ -156,6 +181,7 @@ class TrainingExplorer(FanoutExplorer):
     fanout_3 = traitlets.Int(5).tag(state=True)
     rate = traitlets.Int(100).tag(state=True)
     seed = traitlets.Int(0).tag(state=True)
+    random_features = traitlets.Bool(False).tag(state=True)
 
     def prepare(self, state: dict[str, Any]) -> None:
         self._sizes = batch_options(self.graph, 4096)
@@ -175,7 +201,17 @@ class TrainingExplorer(FanoutExplorer):
             Slider("rate", "Learning rate", self.rate, options=[1, 3, 10, 30, 100, 300], unit=" / 10 000"),
             Slider("seed", "Random seed", self.seed, max=99),
         ]
+        if "features" in lacking(self.graph):
+            controls.append(Switch("random_features", "Random features", self.random_features))
         return {control.name: control for control in controls}
+
+    def compute(self, state: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        line = untrainable(self.graph, state["random_features"])
+        if not line:
+            return super().compute(state)
+        if not untrainable(self.graph, True):
+            line += " Or tick <b>Random features</b>."
+        return {}, line
 
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         compared = list(dict.fromkeys([state["reference"], state["system"]]))

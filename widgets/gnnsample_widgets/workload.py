@@ -114,6 +114,7 @@ class WorkloadExplorer(FanoutExplorer):
     """
 
     heading = "Work per hop, and what each strategy makes of it"
+    from_split = True
     recipe: ClassVar[Recipe] = {
         "seeds": draw_seeds,
         "batch": sample,
