@@ -55,7 +55,7 @@ def what_is_missing(graph: Any, parts: Sequence[str] = PARTS) -> str:
     listed = " and no ".join(", no ".join(lacks).rsplit(", no ", 1))
     having = graphs_with(lacks)
     rest = f" and {len(having) - _NAMED} more of lab.datasets()" if len(having) > _NAMED else ""
-    return f"{graph.title} has no {listed}. Graphs that do: {', '.join(having[:_NAMED])}{rest}."
+    return f"{graph.title} has no {listed}. Graphs with them: {', '.join(having[:_NAMED])}{rest}."
 
 
 def seed_source(graph: Any) -> str:

@@ -18,10 +18,10 @@ def path(**parts):
 @pytest.mark.parametrize(
     ("kept", "missing", "words"),
     [
-        ((), [*lacks.PARTS], "path has no features, no labels and no training split. Graphs that do: "),
-        (("feat",), ["labels", "training split"], "path has no labels and no training split. Graphs"),
-        (("feat", "label"), ["training split"], "path has no training split. Graphs that do: "),
-        (("label", "splits"), ["features"], "path has no features. Graphs that do: "),
+        ((), [*lacks.PARTS], "path has no features, no labels and no training split. Graphs with them: "),
+        (("feat",), ["labels", "training split"], "path has no labels and no training split. Graphs with them: "),
+        (("feat", "label"), ["training split"], "path has no training split. Graphs with them: "),
+        (("label", "splits"), ["features"], "path has no features. Graphs with them: "),
     ],
 )
 def test_one_line_names_what_is_missing_and_who_has_it(kept, missing, words):

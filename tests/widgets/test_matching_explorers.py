@@ -245,7 +245,7 @@ def test_a_graph_that_cannot_be_trained_on_leaves_the_explorer_alive(capsys) -> 
     explorer = TrainingExplorer(lab.Graph.from_edges([0], [1], name="bare"), device="cpu", raise_errors=True)
     assert explorer.error == "" and explorer.figures == {}
     said = explorer._summary.value
-    assert "bare has no features, no labels and no training split. Graphs that do: arxiv-like" in said
+    assert "bare has no features, no labels and no training split. Graphs with them: arxiv-like" in said
     explorer.steps += 1
     assert explorer.run_count == 2 and explorer.error == ""
     explorer.random_features = True

@@ -86,7 +86,7 @@ def test_what_a_graph_lacks_is_said_in_one_line(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr().out.splitlines()
     (line,) = said
     assert line.startswith(
-        "bare has no features, no labels and no training split. Graphs that do: arxiv-like"
+        "bare has no features, no labels and no training split. Graphs with them: arxiv-like"
     )
     assert line.endswith("Nothing is trained here; the rest goes on without.")
     assert pipelines.without_a_leader(None) == []
