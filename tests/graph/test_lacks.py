@@ -19,7 +19,11 @@ def path(**parts):
     ("kept", "missing", "words"),
     [
         ((), [*lacks.PARTS], "path has no features, no labels and no training split. Graphs with them: "),
-        (("feat",), ["labels", "training split"], "path has no labels and no training split. Graphs with them: "),
+        (
+            ("feat",),
+            ["labels", "training split"],
+            "path has no labels and no training split. Graphs with them: ",
+        ),
         (("feat", "label"), ["training split"], "path has no training split. Graphs with them: "),
         (("label", "splits"), ["features"], "path has no features. Graphs with them: "),
     ],
