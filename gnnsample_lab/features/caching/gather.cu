@@ -57,9 +57,9 @@ __device__ __forceinline__ Unit load(const char* p) {
 // order: u32[n], the order in which rows are taken up (null: as they come), see order.cu.
 #if PEERS
 // split: rows of the order that lie in host memory come first, *split of them; `hot` takes the others. Null: all rows.
-extern "C" __global__ void extract(const int* locations, u64 n, const u32* order, const u32* split, int hot,
-                                   const u64* bases, u32 shift, const char* host, u64 host_stride, u32 row_bytes,
-                                   char* out) {
+extern "C" __global__ void __launch_bounds__(1024)
+    extract(const int* locations, u64 n, const u32* order, const u32* split, int hot, const u64* bases, u32 shift,
+            const char* host, u64 host_stride, u32 row_bytes, char* out) {
     const Sources s = {locations, nullptr, nullptr, nullptr, host, host_stride, bases, shift};
     const ID_T* ids = nullptr;
     const u32 block = blockIdx.x, blocks = gridDim.x;
@@ -68,9 +68,10 @@ extern "C" __global__ void extract(const int* locations, u64 n, const u32* order
 // split: rows of the order that lie in host memory come first, *split of them, and at most host_blocks of the blocks read
 // them. These fill the link and stay for as long as it takes; all others end soon, and leave the multiprocessors to kernels
 // of other streams. Null, or a grid that is no larger: all blocks share all rows.
-extern "C" __global__ void extract(const ID_T* ids, u64 n, const u32* order, const u32* split, u32 host_blocks,
-                                   const int* locations, const int* row_of, const char* cache, const char* previous,
-                                   const char* host, u64 host_stride, u32 row_bytes, char* out, u64* counts) {
+extern "C" __global__ void __launch_bounds__(1024)
+    extract(const ID_T* ids, u64 n, const u32* order, const u32* split, u32 host_blocks, const int* locations,
+            const int* row_of, const char* cache, const char* previous, const char* host, u64 host_stride,
+            u32 row_bytes, char* out, u64* counts) {
     const Sources s = {locations, row_of, cache, previous, host, host_stride};
     u32 block = blockIdx.x, blocks = gridDim.x;
     u64 begin = 0, end = n;

@@ -28,8 +28,9 @@ class ExtractKnobs:
         load: 0 plain loads, 1 evict-first, 2 read-only path without a place in L1, 3 that and whole lines in L2.
         aligned: sweep lines of the source and not of the row.
         blocks_per_sm: blocks of ``block_threads`` threads per multiprocessor.
-        host_blocks_per_sm: those of them that read rows in host memory, where these come first in the order. One fills
-            the link; more would only keep kernels of other streams from running beside them.
+        host_blocks_per_sm: those of them that read rows in host memory, where these come first in the order. Few large
+            blocks fill the link; more, or the same threads on more multiprocessors, would only keep kernels of other
+            streams from running beside them.
         by_page: read rows in host memory first, in the order of page ranges, see ``order.cu``.
         pinning: how a host table is pinned, as :func:`~.host.pin` takes it.
         pad_bytes: rows of a pinned copy start at multiples of this (0: dense).
@@ -42,9 +43,9 @@ class ExtractKnobs:
     vector_bytes: int | None = None
     load: int = 2
     aligned: bool = True
-    blocks_per_sm: float = 4
-    host_blocks_per_sm: float = 1
-    block_threads: int = 256
+    blocks_per_sm: float = 1
+    host_blocks_per_sm: float = 1 / 16
+    block_threads: int = 1024
     by_page: bool = True
     pinning: str = "auto"
     pad_bytes: int = 0

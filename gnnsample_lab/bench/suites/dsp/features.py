@@ -159,7 +159,9 @@ def _sweep(rank: Any, folder: Path, wanted: Any, record: Callable[..., Any]) -> 
     for per_warp in (1, 2, 4, 8):
         for load in (0, 2):
             for blocks in (2, 4, 8):
-                knobs = ExtractKnobs(rows_per_warp=per_warp, load=load, blocks_per_sm=blocks)
+                knobs = ExtractKnobs(
+                    rows_per_warp=per_warp, load=load, blocks_per_sm=blocks, block_threads=256
+                )
                 cache = lab.distributed.FeatureCache(
                     folder, ratio=1.0, rank=rank, transport="direct", knobs=knobs
                 )
