@@ -7,6 +7,8 @@ wrong.
 
 from __future__ import annotations
 
+import colorsys
+
 HOPS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#882255", "#999933")
 
 #: Tasks that a completion rule lost.
@@ -99,6 +101,9 @@ MEASURED, MODELLED = "#1F2937", "#E07A1F"
 
 INK, MUTED, FAINT, GRID, PAPER = "#1F2937", "#6B7280", "#CBD2DC", "#E9ECF1", "#FFFFFF"
 
+#: Writing on coloured ground, which keeps its colour in the dark theme.
+ON_LIGHT, ON_DARK = "#1B2430", "#FDFDFD"
+
 #: From an idle SM to a full one; monotone in lightness, so it survives printing in grey.
 ACTIVITY = ("#F7F8FA", "#CFE1F2", "#84BCDB", "#3787C0", "#105BA4", "#08306B")
 
@@ -144,12 +149,53 @@ def sm_color(sm: int, num_sms: int) -> str:
 
 
 def text_on(color: str) -> str:
-    """White or ink, whichever reads better on a ``#rrggbb`` ground."""
-    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return INK if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.3 else "white"
+    """What can be read on a ``#rrggbb`` ground, on light and on dark pages."""
+    light, light_when_dark = (luminance(shade) > 0.3 for shade in (color, DARK.get(color.lower(), color)))
+    if light == light_when_dark:
+        return ON_LIGHT if light else ON_DARK
+    return INK if light else PAPER  # which change places as the ground does
 
 
 def translucent(color: str, alpha: float) -> str:
     """A ``#rrggbb`` colour as ``rgba(...)``."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red}, {green}, {blue}, {alpha:g})"
+
+
+def _brightened(color: str) -> str:
+    """The same hue, light enough for a dark page and still dark enough for :data:`ON_DARK` to be read on it."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    hue, lightness, saturation = colorsys.rgb_to_hls(red, green, blue)
+    while luminance(color) < 0.16:
+        lightness += 0.01
+        rgb = colorsys.hls_to_rgb(hue, lightness, min(saturation, 0.7))
+        color = "#" + "".join(f"{round(255 * part):02X}" for part in rgb)
+    return color
+
+
+def luminance(color: str) -> float:
+    """Relative luminance of a ``#rrggbb`` colour, from 0 to 1."""
+    red, green, blue = (int(color[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    return 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2
+
+
+def _for_dark_pages() -> dict[str, str]:
+    """What replaces a colour of a figure on a dark page, by the colour in lower case."""
+    groups = (STAGES, STRATEGIES, SYSTEMS, KERNELS, METHODS, TRAFFIC, LEVELS)
+    named = [*HOPS, LOST, MODELLED, *(color for group in groups for color in group.values())]
+    found = {color: _brightened(color) for color in named}
+    found |= {
+        "#222222": "#DDE1E7", "white": "#212121", PAPER: "#212121", INK: "#E6E9EE", MUTED: "#A3ABB8",
+        FAINT: "#5B6470", GRID: "#3A3F47",
+        # Light grounds of cells without content.
+        "#F5F7FA": "#2A2D32", "#F3F5F8": "#2F3338", "#D5DAE1": "#575E68", "#DDE1E7": "#4A5058", "#BFC6D1": "#6B7280",
+        "#CFE1F2": "#22405E",
+    }  # fmt: skip
+    # A scale has to stay one: from the page's own ground to bright.
+    found |= dict(
+        zip(ACTIVITY, ("#2A2D32", "#22405E", "#2A6196", "#4A90C8", "#84BCE8", "#D6EBFB"), strict=True)
+    )
+    return {color.lower(): new for color, new in found.items() if new != color}
+
+
+DARK = _for_dark_pages()

@@ -13,6 +13,9 @@ from gnnsample_lab.traces import SampleTrace
 
 FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, sans-serif"
 
+#: Pixels of a panel of an explorer with its title, whatever it shows: nothing moves when a control does.
+PANEL_HEIGHT = 380
+
 #: Names of the two shapes that make the time cursor.
 CURSOR, VEIL = "cursor", "cursor-veil"
 
@@ -48,7 +51,7 @@ def template() -> go.layout.Template:
             "plot_bgcolor": palette.PAPER,
             "colorway": list(palette.HOPS),
             "hoverlabel": {
-                "bgcolor": "white",
+                "bgcolor": palette.PAPER,
                 "bordercolor": palette.FAINT,
                 "font": {"family": FONT, "size": 13},
             },

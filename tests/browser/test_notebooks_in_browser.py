@@ -68,12 +68,22 @@ SETTLED = """([index, runs]) => {
   const root = document.querySelectorAll('.gnnsample-explorer')[index];
   const status = root.querySelector('.gs-status');
   if (status.dataset.busy !== '0' || Number(status.dataset.run) < runs) return null;
-  if (root.querySelector('.gs-plot:not([data-busy="0"])')) return null;
+  // What stands behind a tab is not drawn; what is opened must be there.
+  const seen = [...root.querySelectorAll('.gs-plot')].filter((plot) => plot.clientWidth > 0);
+  if (seen.some((plot) => plot.dataset.busy !== '0')) return null;
+  const names = (list) => JSON.stringify([...list].sort());
+  if (names(seen.map((plot) => plot.dataset.name)) !== names(JSON.parse(status.dataset.opened))) return null;
   const state = JSON.parse(status.dataset.state);
   for (const control of root.querySelectorAll('.gs-control')) {
     if (control.dataset.value !== JSON.stringify(state[control.dataset.name])) return null;
   }
   return {state, runs: Number(status.dataset.run), failed: status.dataset.failed, status: status.innerText};
+}"""
+
+# Whether the kernel has said which panels the tab of this title opens.
+OPENED = """([index, title]) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  return root.querySelector('.gs-status').dataset.view === title;
 }"""
 
 # For the message when it does not come to rest.
@@ -106,7 +116,7 @@ PLOTTED = """(index) => {
 }"""
 
 ALL_DRAWN = """() => document.querySelectorAll('.gs-plot').length > 0
-  && !document.querySelector('.gs-plot:not([data-busy="0"])')"""
+  && ![...document.querySelectorAll('.gs-plot')].some((plot) => plot.clientWidth > 0 && plot.dataset.busy !== '0')"""
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +177,26 @@ class ExplorerInPage:
         return found
 
     def check(self, found: dict[str, Any]) -> None:
-        """All plotted values are those that the library computes in this process."""
+        """All plotted values, behind every tab, are those that the library computes in this process."""
         assert found["failed"] == "0", self.root.locator(".gs-error").inner_text()
-        shown = plain(json.loads(self.page.evaluate(PLOTTED, self.index)))
+        shown = self.plotted()
         expected = {name: values(fig) for name, fig in ORACLES[self.kind](self.graph, found["state"]).items()}
         assert set(shown) - oracle_matching.MEASURED == set(expected)
         for name in expected:
             assert not difference(shown[name], expected[name]), f"{self.kind}, {name}, state {found['state']}"
+
+    def plotted(self) -> dict[str, Any]:
+        """All that is plotted, panel by panel; every tab is opened for it, the one that was open last."""
+        tabs = self.root.get_by_role("tab")
+        titles = tabs.all_inner_texts()
+        shown: dict[str, Any] = {}
+        for title in [*titles[1:], *titles[:1]] or [None]:
+            if title is not None:
+                self.root.get_by_role("tab", name=title, exact=True).click()
+                self.page.wait_for_function(OPENED, arg=[self.index, title], polling=20)
+            self.settled()
+            shown |= plain(json.loads(self.page.evaluate(PLOTTED, self.index)))
+        return shown
 
     def sliders(self) -> list[str]:
         names: list[str] = self.root.locator("input[type=range]").evaluate_all(
@@ -327,5 +350,5 @@ def test_other_controls_and_code(page: Any, server: Server, graph: lab.Graph) ->
     explorer.root.get_by_role("button", name="Show the code").click()
     namespace: dict[str, Any] = {"g": graph}
     exec(explorer.root.locator(".gs-code pre").inner_text(), namespace)
-    shown = plain(json.loads(page.evaluate(PLOTTED, 0)))
+    shown = explorer.plotted()
     assert {name: values(figure) for name, figure in namespace["shown"].items()} == shown

@@ -179,9 +179,10 @@ class AggregationExplorer(FanoutExplorer):
         "times": compare,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
-        ("accesses", "times", "features", "roofline"), (1, 480)
-    )
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Bytes and times": ("accesses", "times"),
+        "Features and roofline": ("features", "roofline"),
+    }
 
     num_features = traitlets.Int(128).tag(state=True)
     layer = traitlets.Int(1).tag(state=True)

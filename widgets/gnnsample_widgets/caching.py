@@ -184,9 +184,10 @@ class CacheExplorer(Explorer):
         "label": describe,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        **dict.fromkeys(("rates", "bytes", "believed", "presampled"), (1, 500)),
-        "contents": (1, 900),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Hit rate": ("rates", "bytes"),
+        "What a policy believes": ("believed", "presampled"),
+        "In the cache": ("contents",),
     }
 
     ratio_percent = traitlets.Int(10).tag(state=True)

@@ -117,6 +117,19 @@ class Switch(Control):
         super().__init__(kind="checkbox", name=name, label=label, value=value, **kwargs)
 
 
+class Tabs(Control):
+    """The titles of an explorer's views, of which one is open; for the keyboard a list of tabs as browsers know it.
+
+    Hidden while there is one view alone. ``options`` changes with what there is to show.
+    """
+
+    value = traitlets.Unicode("").tag(live=True)
+    options = traitlets.List(traitlets.Unicode()).tag(live=True)
+
+    def __init__(self, label: str) -> None:
+        super().__init__(kind="tabs", name="view", label=label)
+
+
 class CodePanel(Stored):
     """A button that shows the code reproducing an explorer's present state, and one that copies it."""
 

@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import ipywidgets
@@ -18,12 +18,13 @@ import traitlets
 
 from gnnsample_lab import checks
 from gnnsample_lab.device.runtime import lock, resolve_device
+from gnnsample_lab.figures.style import PANEL_HEIGHT
 from gnnsample_lab.graph.lacks import lacking
 
-from .controls import CodePanel, Control
+from .controls import CodePanel, Control, Tabs
 from .graphs import resolve_graph, to_device
 from .messages import error_html, status_html
-from .panel import PlotPanel
+from .panel import LEAST_WIDTH, PlotPanel
 from .recipe import LAST, Recipe, follow, hand_over
 from .store import close_all
 
@@ -65,10 +66,15 @@ class Explorer(ipywidgets.VBox):
     """Whether its seeds come from the training split; where there is none, the summary says that they do not."""
     recipe: ClassVar[Recipe] = {}
     """The steps from the graph to the figures, see :mod:`gnnsample_widgets.recipe`; run, and handed over as code."""
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {}
-    """Share of the width and least width in pixels of a panel; (1, 430) where it is not named. Panels stand
-    side by side as far as their least widths allow."""
+    views: ClassVar[dict[str, tuple[str, ...]]] = {}
+    """Title of a tab -> names of the one or two panels that it shows side by side. Left empty, two panels stand in one
+    view without a tab, and more in a tab for each pair. Panels that no view names come in tabs of their own."""
+    shares: ClassVar[dict[str, int]] = {}
+    """Share of the width of a panel, against the one beside it; 1 where it is not named."""
+    panel_height: ClassVar[int] = PANEL_HEIGHT
+    """Pixels of every panel with its title, at every state, so that nothing on the page moves."""
 
+    view = traitlets.Unicode("", help="title of the open tab")
     busy = traitlets.Bool(False, help="a run is under way")
     run_count = traitlets.Int(0, help="runs so far, failed ones included")
     elapsed_ms = traitlets.Float(0.0, help="wall time of the last run, figures included")
@@ -99,6 +105,8 @@ class Explorer(ipywidgets.VBox):
         self._gate = threading.Lock()
         self._idle = threading.Event()
         self._idle.set()
+        self._showing = threading.RLock()
+        self._present: tuple[str, ...] = ()
         self._wanted = 0
         self._running = False
         self._held = 1
@@ -172,8 +180,8 @@ class Explorer(ipywidgets.VBox):
 
     @property
     def figures(self) -> dict[str, go.Figure]:
-        """The figures now shown, by panel name."""
-        return {name: panel.figure for name, panel in self.panels.items() if panel.layout.display != "none"}
+        """The figures of the present state by panel name, those behind tabs too."""
+        return {name: self.panels[name].figure for name in self._present if name in self.panels}
 
     def set(self, **state: Any) -> None:
         """Set several state traits and run once; all of them, or none.
@@ -204,6 +212,8 @@ class Explorer(ipywidgets.VBox):
         """Take the explorer off its pages for good, and let go of the graph, the samples and every widget of it."""
         self._closed = True
         self.unobserve_all()
+        for panel in getattr(self, "panels", {}).values():
+            close_all(panel)  # those behind tabs are nobody's children yet
         # ipywidgets closes a widget that is being collected, half made or closed before.
         for kept in ("_memory", "panels", "controls"):
             getattr(self, kept, {}).clear()
@@ -334,45 +344,91 @@ class Explorer(ipywidgets.VBox):
         self.error_panel = ipywidgets.HTML(layout=ipywidgets.Layout(display="none"))
         self.code_panel = CodePanel()
         traitlets.dlink((self, "code"), (self.code_panel, "code"))
-        columns = "repeat(auto-fill, minmax(min(100%, 190px), 1fr))"
-        self._control_box = ipywidgets.GridBox(
-            list(self.controls.values()),
-            layout=ipywidgets.Layout(grid_template_columns=columns, grid_gap="2px 22px"),
-        )
+        self._control_box = ipywidgets.Box(list(self.controls.values()))
         self._control_box.add_class("gs-controls")
-        self._figure_box = ipywidgets.Box(
-            [], layout=ipywidgets.Layout(display="flex", flex_flow="row wrap", width="100%")
-        )
-        header = ipywidgets.HBox(
-            [self._title, self._status],
-            layout=ipywidgets.Layout(justify_content="space-between", flex_flow="row wrap"),
-        )
+        self._tabs = Tabs(f"Views of: {self.heading}")
+        traitlets.link((self, "view"), (self._tabs, "value"))
+        self.observe(self._tab_opened, names="view")
+        self._figure_box = ipywidgets.Box([])
+        self._figure_box.add_class("gs-figures")
+        header = ipywidgets.Box([self._title, self._status])
+        header.add_class("gs-header")
         self.children = (
             header,
             self._control_box,
             self.error_panel,
-            self._summary,
+            self._tabs,
             self._figure_box,
+            self._summary,
             self.code_panel,
         )
 
+    def _views_of(self, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Title -> panels of every view that has something to show."""
+        there = tuple(names)
+        found = {
+            title: shown
+            for title, panels in self.views.items()
+            if (shown := tuple(name for name in panels if name in there))
+        }
+        rest = [name for name in there if not any(name in panels for panels in found.values())]
+        pairs = [tuple(rest[at : at + 2]) for at in range(0, len(rest), 2)]
+        return {**found, **{" and ".join(pair): pair for pair in pairs}}
+
+    @traitlets.validate("view")
+    def _known_view(self, proposal: dict[str, Any]) -> str:
+        known = list(self._views_of(self._present))
+        if known and proposal["value"] not in known:
+            raise traitlets.TraitError(f"view must be one of {known} (got {proposal['value']!r})")
+        return str(proposal["value"])
+
     def _show_figures(self, figures: dict[str, go.Figure]) -> None:
-        for name, figure in figures.items():
-            if name in self.panels:
-                self.panels[name].figure = figure
-            else:
-                share, least = self.panel_flex.get(name, (1, 430))
-                layout = ipywidgets.Layout(flex=f"{share} 1 {least}px", min_width="0", display="block")
-                self.panels[name] = PlotPanel(name, figure, layout=layout)
-                self.panels[name].observe(self._panel_clicked, names="clicked")
-        for name, panel in self.panels.items():
-            display = "block" if name in figures else "none"
-            if panel.layout.display != display:
-                panel.layout.display = display
-        ordered = tuple(self.panels[name] for name in figures)
-        rest = tuple(panel for name, panel in self.panels.items() if name not in figures)
-        if self._figure_box.children != ordered + rest:
-            self._figure_box.children = ordered + rest
+        with self._showing:
+            self._present = tuple(figures)
+            views = self._views_of(figures)
+            titles = list(views)
+            for name, figure in figures.items():
+                if name in self.panels:
+                    self.panels[name].figure = figure
+                else:
+                    layout = ipywidgets.Layout(
+                        flex=f"{self.shares.get(name, 1)} 1 {LEAST_WIDTH}px", min_width="0", display="none"
+                    )
+                    self.panels[name] = PlotPanel(
+                        name, figure, height=self.panel_height, shown=False, layout=layout
+                    )
+                    self.panels[name].observe(self._panel_clicked, names="clicked")
+            if self._tabs.options != titles:
+                self._tabs.options = titles
+            if titles and self.view not in titles:
+                self.view = titles[0]
+            self._open_view()
+
+    def _tab_opened(self, _: Any) -> None:
+        self._open_view()
+        self._show_status()
+
+    def _opened(self) -> tuple[str, ...]:
+        return self._views_of(self._present).get(self.view, ())
+
+    def _open_view(self) -> None:
+        """Let the page draw the panels of the open view, and no other."""
+        with self._showing:
+            opened = self._opened()
+            for name, panel in self.panels.items():
+                panel.shown = name in opened
+                display = "block" if name in opened else "none"
+                if panel.layout.display != display:
+                    panel.layout.display = display
+                if name in opened:
+                    panel.layout.order = str(opened.index(name))
+            # A panel comes into the page when it is first looked at, and stays there: at the end, since the page
+            # would build all that stand behind it anew.
+            there = self._figure_box.children
+            self._figure_box.children = (
+                *there,
+                *(self.panels[n] for n in opened if self.panels[n] not in there),
+            )
 
     def _seeds_note(self) -> str:
         """Where seeds come from, if it is not where a reader expects them to."""
@@ -382,7 +438,13 @@ class Explorer(ipywidgets.VBox):
 
     def _show_status(self) -> None:
         self._status.value = status_html(
-            self._shown_state, self.busy, bool(self.error), self.elapsed_ms, self.run_count
+            self._shown_state,
+            self.busy,
+            bool(self.error),
+            self.elapsed_ms,
+            self.run_count,
+            self.view,
+            self._opened(),
         )
 
     def _show_error(self, error: Exception | None) -> None:

@@ -208,12 +208,11 @@ class IdMapExplorer(Explorer):
         "chosen": probe,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "table": (5, 560),
-        "contention": (4, 440),
-        "lengths": (1, 430),
-        "loads": (1, 430),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "A small table": ("table", "contention"),
+        "Probes of real ids": ("lengths", "loads"),
     }
+    shares: ClassVar[dict[str, int]] = {"table": 5, "contention": 4}
 
     step = traitlets.Int(7).tag(state=True)
     count = traitlets.Int(14).tag(state=True)

@@ -259,9 +259,10 @@ class RanksExplorer(Explorer):
         "label": describe,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        **dict.fromkeys(("matrix", "kinds"), (1, 900)),
-        **dict.fromkeys(("fanouts", "cache"), (1, 500)),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Bytes by rank": ("matrix",),
+        "Bytes by kind": ("kinds",),
+        "Fanout and cache": ("fanouts", "cache"),
     }
 
     num_ranks = traitlets.Int(2).tag(state=True)

@@ -129,11 +129,9 @@ class MatchExplorer(FanoutExplorer):
         "rows": count_rows,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "degrees": (1, 480),
-        "reordered": (1, 480),
-        "tour": (1, 480),
-        "bytes": (1, 480),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Match degree": ("degrees", "reordered"),
+        "What it saves": ("tour", "bytes"),
     }
 
     batch_size = traitlets.Int(256).tag(state=True)

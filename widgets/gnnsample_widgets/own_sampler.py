@@ -126,11 +126,11 @@ class SecondOrderExplorer(Explorer):
         "positions": place,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "walk": (5, 560),
-        "kinds": (3, 340),
-        "visits": (1, 900),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "The walk": ("walk", "kinds"),
+        "Visits": ("visits",),
     }
+    shares: ClassVar[dict[str, int]] = {"walk": 5, "kinds": 4}
 
     shape = traitlets.Unicode(KARATE).tag(state=True)
     start = traitlets.Int(0).tag(state=True)

@@ -21,9 +21,13 @@ import traitlets
 from plotly.io.json import to_json_plotly
 
 from gnnsample_lab import checks
+from gnnsample_lab.figures import palette
 
 from .controls import STATIC
 from .store import PlotStore, Shared, Stored
+
+LEAST_WIDTH = 390
+"""Pixels that a panel gets at least: two of them fit side by side into a cell of 800."""
 
 
 @functools.lru_cache(maxsize=1)
@@ -36,6 +40,9 @@ class PlotlyRuntime(Shared):
     """Carries plotly.js to the page. One per process; never displayed by itself."""
 
     packed = traitlets.Bytes(b"").tag(sync=True)
+    dark = traitlets.Dict(help="colour of a figure -> the colour that replaces it on a dark page").tag(
+        sync=True
+    )
 
 
 _runtime: PlotlyRuntime | None = None
@@ -45,7 +52,7 @@ def runtime() -> PlotlyRuntime:
     """The shared runtime, made anew where ``Widget.close_all`` has closed it."""
     global _runtime
     if _runtime is None or _runtime.comm is None:
-        _runtime = PlotlyRuntime(packed=_packed_script())
+        _runtime = PlotlyRuntime(packed=_packed_script(), dark=palette.DARK)
     return _runtime
 
 
@@ -56,12 +63,16 @@ class PlotPanel(Stored):
     Args:
         name: distinguishes the panels of an explorer; also ``data-name`` of the element in the page.
         figure: the first figure; an empty one when None.
+        height: of the panel with its title, in pixels, whatever the figure says; 0 leaves it to the figure.
+        shown: whether pages draw it. What a panel is assigned while it is not shown is sent when it is shown.
     """
 
     _esm = (STATIC / "plot.js").read_text(encoding="utf-8")
     store_type = PlotStore
 
+    _css = (STATIC / "explorer.css").read_text(encoding="utf-8")
     name = traitlets.Unicode("").tag(sync=True)
+    height = traitlets.Int(0).tag(sync=True)
     data = traitlets.Unicode("[]", help="the figure's traces as JSON").tag(live=True)
     frame = traitlets.Unicode("{}", help="the figure's layout as JSON").tag(live=True)
     alt = traitlets.Unicode("").tag(live=True)
@@ -71,13 +82,23 @@ class PlotPanel(Stored):
     runtime = traitlets.Instance(ipywidgets.Widget).tag(sync=True, **ipywidgets.widget_serialization)
     plotly_version = traitlets.Unicode("").tag(sync=True)
 
-    def __init__(self, name: str, figure: go.Figure | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        name: str,
+        figure: go.Figure | None = None,
+        *,
+        height: int = 0,
+        shown: bool = True,
+        **kwargs: Any,
+    ) -> None:
         self._figure = go.Figure() if figure is None else figure
+        self._shown, self._sent = shown, shown
         super().__init__(
             name=name,
+            height=height,
             runtime=runtime(),
             plotly_version=plotly.__version__,
-            **self._parts(self._figure, name),
+            **(self._parts(self._figure, name) if shown else {}),
             **kwargs,
         )
 
@@ -98,15 +119,31 @@ class PlotPanel(Stored):
 
     @figure.setter
     def figure(self, figure: go.Figure) -> None:
-        self._figure = figure
+        self._figure, self._sent = figure, False
+        if self._shown:
+            self._deliver()
+
+    @property
+    def shown(self) -> bool:
+        """Whether pages draw this panel. One that is not shown costs them nothing: no figure is sent."""
+        return self._shown
+
+    @shown.setter
+    def shown(self, shown: bool) -> None:
+        self._shown = shown
+        if shown and not self._sent:
+            self._deliver()
+
+    def _deliver(self) -> None:
         # Only what differs is sent: moving a time cursor changes the layout, and leaves megabytes of traces
         # alone.
+        self._sent = True
         with self.store.hold_sync():
-            for part, text in self._parts(figure, self.name).items():
+            for part, text in self._parts(self._figure, self.name).items():
                 setattr(self, part, text)
 
 
-def show(*figures: go.Figure, least_width: int = 430) -> ipywidgets.Box:
+def show(*figures: go.Figure, least_width: int = LEAST_WIDTH) -> ipywidgets.Box:
     """Figures side by side as far as each has ``least_width`` pixels.
 
     One panel type for all figures means that plotly.js is sent to the page once, and that no figure needs the

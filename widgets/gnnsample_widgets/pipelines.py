@@ -110,10 +110,9 @@ class PipelineExplorer(Explorer):
         "splits": sweep_splits,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "gantt": (1, 900),
-        "executors": (1, 480),
-        "splits": (1, 480),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "The epoch, GPU by GPU": ("gantt",),
+        "Executors and splits": ("executors", "splits"),
     }
 
     executor = traitlets.Unicode("factored").tag(state=True)

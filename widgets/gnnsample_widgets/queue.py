@@ -97,11 +97,10 @@ class QueueExplorer(Explorer):
         "drawn": draw,
         "shown": play,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "gantt": (1, 900),
-        "overlay": (1, 900),
-        "queue": (1, 430),
-        "running": (1, 430),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Timeline": ("gantt",),
+        "Queue and running tasks": ("queue", "running"),
+        "Model beside measurement": ("overlay",),
     }
 
     source = traitlets.Unicode("").tag(state=True)

@@ -56,7 +56,8 @@ class SampleExplorer(FanoutExplorer):
 
     heading = "What is sampled: one seed, hop by hop"
     recipe: ClassVar[Recipe] = {"batch": sample, "positions": place, "shown": draw}
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"drawing": (5, 560), "work": (3, 340)}
+    views: ClassVar[dict[str, tuple[str, ...]]] = {"Sample and its work": ("drawing", "work")}
+    shares: ClassVar[dict[str, int]] = {"drawing": 5, "work": 4}
 
     max_fanout: ClassVar[int] = 6
 

@@ -165,9 +165,10 @@ class TrainingExplorer(FanoutExplorer):
         "runs": Each(train, "system", of="compared"),
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
-        ("loss", "accuracy", "stages", "bytes"), (1, 480)
-    )
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "What is learnt": ("loss", "accuracy"),
+        "Time and bytes": ("stages", "bytes"),
+    }
 
     system = traitlets.Unicode("fastgl").tag(state=True)
     reference = traitlets.Unicode("dgl").tag(state=True)

@@ -197,10 +197,9 @@ class ThreadsExplorer(StepExplorer):
         "sectors": count_sectors,
         "shown": draw,
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "sample": (1, 540),
-        "transit": (1, 540),
-        "totals": (1, 900),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "Thread by thread": ("sample", "transit"),
+        "The whole step": ("totals",),
     }
 
     app = traitlets.Unicode(KHOP).tag(state=True)

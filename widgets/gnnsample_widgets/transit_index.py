@@ -141,7 +141,7 @@ class IndexExplorer(BatchExplorer):
 
     heading = "What the scheduling index costs"
     recipe: ClassVar[Recipe] = {"result": run, "work": count_bytes, "timed": measure, "shown": draw}
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {"work": (1, 520), "share": (1, 480)}
+    views: ClassVar[dict[str, tuple[str, ...]]] = {"Bytes and time of the index": ("work", "share")}
 
     method = traitlets.Unicode("radix").tag(state=True)
     recorded = traitlets.Unicode("").tag(state=True)

@@ -137,10 +137,9 @@ class KernelExplorer(StepExplorer, BatchExplorer):
 
     heading = "Sub-warp, block or grid: which kernel a transit goes to"
     recipe: ClassVar[Recipe] = {"result": run_largest, "steps": group, "shown": draw}
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = {
-        "histogram": (1, 480),
-        "batches": (1, 480),
-        "shares": (1, 900),
+    views: ClassVar[dict[str, tuple[str, ...]]] = {
+        "One step": ("histogram", "batches"),
+        "All steps": ("shares",),
     }
 
     walk_steps = LENGTH

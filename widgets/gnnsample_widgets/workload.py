@@ -127,9 +127,6 @@ class WorkloadExplorer(FanoutExplorer):
         "Time per hop": ("times", "utilisation"),
         "All strategies": ("strategies",),
     }
-    panel_flex: ClassVar[dict[str, tuple[int, int]]] = dict.fromkeys(
-        ("work", "times", "utilisation", "strategies"), (1, 500)
-    )
 
     batch_size = traitlets.Int(256).tag(state=True)
     strategy = traitlets.Unicode("persistent").tag(state=True)

@@ -1,4 +1,4 @@
-// Every control of the explorers: a labelled range, select or checkbox made of native elements, so that it has an
+// Every control of the explorers: a labelled range, select, checkbox or list of tabs made of native elements, so that it has an
 // accessible name, takes the keyboard and needs no framework. State lives in the model ("value"); this file only shows it.
 
 /** The plain model that holds what changes (see store.py). */
@@ -133,16 +133,60 @@ function renderCheckbox({ model, store, root, id, send }) {
   return { field: box, paint };
 }
 
-const KINDS = { range: renderRange, select: renderSelect, checkbox: renderCheckbox };
+/** A list of tabs as the WAI-ARIA practices describe it: one of them takes the Tab key, arrows move between them. */
+function renderTabs({ model, store, root, id, send }) {
+  root.setAttribute("role", "tablist");
+  root.setAttribute("aria-label", model.get("label"));
+  const open = (title) => { paint(title); send.push(title); root.querySelector('[aria-selected="true"]')?.focus(); };
+  let shown = "";
+  const paint = (value) => {
+    const titles = store.get("options");
+    if (shown !== JSON.stringify(titles)) {
+      shown = JSON.stringify(titles);
+      root.replaceChildren(...titles.map((title, i) => {
+        const tab = element("button", { type: "button", className: "gs-tab", id: `${id}-${i}`, textContent: title });
+        tab.setAttribute("role", "tab");
+        tab.addEventListener("click", () => open(title));
+        tab.addEventListener("keydown", (event) => {
+          const step = { ArrowRight: i + 1, ArrowLeft: i - 1 + titles.length, Home: 0, End: titles.length - 1 }[event.key];
+          if (step === undefined) return;
+          event.preventDefault();
+          open(titles[step % titles.length]);
+        });
+        return tab;
+      }));
+    }
+    root.hidden = titles.length < 2;
+    root.dataset.value = JSON.stringify(value);
+    for (const tab of root.children) {
+      const selected = tab.textContent === value;
+      tab.setAttribute("aria-selected", String(selected));
+      tab.tabIndex = selected ? 0 : -1;
+    }
+    // What the tabs switch belongs to another widget, which may come into the page later than this one.
+    requestAnimationFrame(() => {
+      const box = root.closest(".gnnsample-explorer")?.querySelector(".gs-figures");
+      if (!box || titles.length < 2) return;
+      box.id ||= `${id}-panel`;
+      box.setAttribute("role", "tabpanel");
+      box.setAttribute("aria-label", value);
+      for (const tab of root.children) tab.setAttribute("aria-controls", box.id);
+    });
+  };
+  return { field: root, paint };
+}
+
+const KINDS = { range: renderRange, select: renderSelect, checkbox: renderCheckbox, tabs: renderTabs };
 
 async function render({ model, el }) {
   const store = await storeOf(model);
   // Random, since every control runs its own copy of this module: a counter would give two explorers the same ids.
   const id = `gs-${model.get("name")}-${Math.random().toString(36).slice(2)}`;
-  const root = element("div", { className: `gs-control gs-${model.get("kind")}` });
+  const kind = model.get("kind");
+  const root = element("div", { className: kind === "tabs" ? "gs-tabs" : `gs-control gs-${kind}` });
   root.dataset.name = model.get("name");
   const send = sender(model, store);
-  const { field, paint, stop = () => {} } = KINDS[model.get("kind")]({ model, store, root, id, send });
+  const { field, paint, stop = () => {} } = KINDS[kind]({ model, store, root, id, send });
   if (model.get("help")) {
     root.append(element("div", { className: "gs-help", id: `${id}-help`, textContent: model.get("help") }));
     field.setAttribute("aria-describedby", `${id}-help`);

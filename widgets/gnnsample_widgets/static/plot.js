@@ -54,35 +54,73 @@ function decode(value) {
   return value;
 }
 
-const pen = document.createElement("canvas").getContext("2d");
+/** Title and small line of a figure as plain text, to be shown above it as HTML: it wraps where a panel is narrow. */
+function caption(layout) {
+  const plain = (text) => {
+    const holder = document.createElement("textarea"); // decodes entities, runs nothing
+    holder.innerHTML = text.replace(/<br\s*\/?>/g, " ").replace(/<[^>]*>/g, "");
+    return holder.value.trim();
+  };
+  const [title, ...rest] = (layout.title?.text ?? "").split(/<br\s*\/?>/);
+  return [plain(title), plain(rest.join(" "))];
+}
 
-/**
- * The small lines under a title, broken at their separators where the panel is too narrow: the origin of the times
- * stands at their end, and must not be cut off.
- */
-function fitTitle(layout, width) {
-  const parts = /^([^]*?<br>)<sub>([^]*)<\/sub>$/.exec(layout.title?.text ?? "");
-  if (!parts) return layout;
-  const look = layout.template?.layout ?? {};
-  const size = layout.title.font?.size ?? look.title?.font?.size ?? 17;
-  pen.font = `${0.72 * size}px ${layout.font?.family ?? look.font?.family ?? "sans-serif"}`;
-  const lines = [];
-  for (const piece of parts[2].split(" · ")) {
-    const longer = lines.length ? `${lines[lines.length - 1]} · ${piece}` : piece;
-    if (lines.length && pen.measureText(longer.replace(/<[^>]*>/g, "")).width <= width - 36) lines[lines.length - 1] = longer;
-    else lines.push(piece);
+/** Pixels of the top margin that a figure keeps for its title, where there is one. */
+const TITLE_ROOM = 70;
+
+const luminance = (r, g, b) => 0.2126 * (r / 255) ** 2.2 + 0.7152 * (g / 255) ** 2.2 + 0.0722 * (b / 255) ** 2.2;
+
+/** What the page looks like: whether it is dark, and its ground. */
+function theme(el) {
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.fillStyle = "#ffffff";
+  pen.fillStyle = getComputedStyle(el).getPropertyValue("--jp-layout-color1").trim() || "#ffffff";
+  const ground = pen.fillStyle; // "#rrggbb", or "rgba(...)" where it is not opaque
+  const [r, g, b] = ground.startsWith("#") ? [1, 3, 5].map((i) => parseInt(ground.slice(i, i + 2), 16)) : [255, 255, 255];
+  return { dark: luminance(r, g, b) < 0.3, ground };
+}
+
+// What holds words or numbers, never a colour.
+const NO_COLORS = new Set(["x", "y", "z", "text", "customdata", "hovertext", "hovertemplate", "name", "ids", "ticktext", "labels"]);
+
+/** Colours of the light theme become those of the dark one where they stand; `table` has them by their name. */
+function darken(value, table) {
+  if (typeof value === "string") {
+    const found = table[value.toLowerCase()];
+    if (found) return found;
+    const parts = /^rgba?\((\d+), *(\d+), *(\d+)(?:, *([\d.]+))?\)$/.exec(value);
+    if (!parts) return value;
+    const hex = "#" + parts.slice(1, 4).map((n) => Number(n).toString(16).padStart(2, "0")).join("");
+    const swapped = table[hex];
+    if (!swapped) return value;
+    return `rgba(${[1, 3, 5].map((i) => parseInt(swapped.slice(i, i + 2), 16)).join(", ")}, ${parts[4] ?? 1})`;
   }
-  const extra = 22 * (lines.length - 1);
-  const top = layout.margin?.t ?? look.margin?.t ?? 100;
+  if (Array.isArray(value)) { for (let i = 0; i < value.length; i++) value[i] = darken(value[i], table); return value; }
+  if (value === null || typeof value !== "object" || ArrayBuffer.isView(value)) return value;
+  for (const key of Object.keys(value)) if (!NO_COLORS.has(key)) value[key] = darken(value[key], table);
+  return value;
+}
+
+/** The layout for a plot of this size on this page; the title stands above it. */
+function fit(layout, width, height, ground) {
+  const look = layout.template?.layout ?? {};
+  const margin = { ...look.margin, ...layout.margin };
+  if (layout.title?.text) margin.t = Math.max(10, (margin.t ?? 100) - TITLE_ROOM);
   return {
     ...layout,
-    title: { ...layout.title, text: parts[1] + lines.map((line) => `<sub>${line}</sub>`).join("<br>") },
-    margin: { ...layout.margin, t: top + extra },
-    height: (layout.height ?? 380) + extra,
+    template: { ...layout.template, layout: { ...look, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" } },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    title: undefined,
+    hoverlabel: { bgcolor: ground, ...layout.hoverlabel },
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: "#8A93A0", activecolor: "#3787C0" },
+    margin, width, height, autosize: false,
   };
 }
 
-const CONFIG = { displaylogo: false, responsive: false, modeBarButtonsToRemove: ["lasso2d", "select2d"] };
+const CONFIG = {
+  displaylogo: false, responsive: false,
+  modeBarButtonsToRemove: ["lasso2d", "select2d", "zoomIn2d", "zoomOut2d", "autoScale2d"],
+};
 
 /** The plain model that holds what changes (see store.py). */
 const storeOf = (model) => model.widget_manager.get_model(model.get("store").slice("IPY_MODEL_".length));
@@ -94,17 +132,22 @@ const idle = () => new Promise((resolve) => {
 
 async function render({ model, el }) {
   const store = await storeOf(model);
-  const host = document.createElement("div");
-  host.className = "gs-plot";
+  const runtime = await model.widget_manager.get_model(model.get("runtime").slice("IPY_MODEL_".length));
+  const make = (name, parent) => parent.appendChild(Object.assign(document.createElement("div"), { className: name }));
+  const figure = make("gs-figure", el);
+  const head = make("gs-caption", figure);
+  const [title, small] = [make("gs-caption-title", head), make("gs-caption-small", head)];
+  const host = make("gs-plot", figure);
   host.dataset.name = model.get("name");
+  host.dataset.busy = "0";
   host.setAttribute("role", "img");
   host.textContent = "Loading the figure …";
-  el.append(host);
+  const NAMES = ["data", "frame"];
   let lib = null;
   let busy = false;
   let stale = false;
   let closed = false;
-  let drawnWidth = 0;
+  let drawn = "";
 
   let listening = false;
   const report = ({ points: [mark] }) => {
@@ -115,6 +158,8 @@ async function render({ model, el }) {
 
   const draw = async () => {
     stale = true;
+    // Behind a tab nothing is drawn: the observer below tells when there is room.
+    if (figure.clientWidth === 0) { host.dataset.busy = "hidden"; return; }
     host.dataset.busy = "1";
     if (busy) return;
     busy = true;
@@ -124,16 +169,22 @@ async function render({ model, el }) {
         lib = await plotly(model);
         await idle();
       }
-      while (stale && !closed) {
+      while (stale && !closed && figure.clientWidth > 0) {
         stale = false;
-        const data = decode(JSON.parse(store.get("data")));
-        drawnWidth = host.clientWidth;
-        const plain = { ...decode(JSON.parse(store.get("frame"))), autosize: true, width: undefined };
-        const layout = fitTitle(plain, drawnWidth);
+        let data = decode(JSON.parse(store.get("data")));
+        let frame = decode(JSON.parse(store.get("frame")));
+        const { dark, ground } = theme(el);
+        if (dark) {
+          const table = { ...runtime.get("dark"), white: ground, "#ffffff": ground };
+          [data, frame] = [darken(data, table), darken(frame, table)];
+        }
+        [title.textContent, small.textContent] = caption(frame);
+        head.hidden = !title.textContent && !small.textContent;
+        figure.style.height = `${model.get("height") || frame.height || 400}px`;
         if (!host.classList.contains("js-plotly-plot")) host.textContent = "";
-        host.style.height = `${layout.height ?? 380}px`;
+        drawn = `${host.clientWidth} ${host.clientHeight} ${ground}`;
         host.setAttribute("aria-label", store.get("alt"));
-        await lib.react(host, data, layout, CONFIG);
+        await lib.react(host, data, fit(frame, host.clientWidth, host.clientHeight, ground), CONFIG);
         if (!listening) host.on("plotly_click", report);
         listening = true;
       }
@@ -142,27 +193,31 @@ async function render({ model, el }) {
       console.error(error);
     } finally {
       busy = false;
-      host.dataset.busy = "0";
+      host.dataset.busy = stale ? "hidden" : "0";
     }
   };
 
-  // Plotly measures once; a panel that becomes wider, or visible, must be told. Not at every pixel, and not at once: a
-  // figure that grows can bring a scroll bar, which makes it narrower, which makes it grow.
+  // Plotly measures once; a panel that becomes wider, visible or dark must be told. Not at every pixel, and not at once:
+  // a figure that grows can bring a scroll bar, which makes it narrower, which makes it grow.
   let later = null;
-  const observer = new ResizeObserver(() => {
-    const width = host.clientWidth;
-    if (!lib || width === 0 || Math.abs(width - drawnWidth) < 3) return;
+  const again = () => {
+    if (figure.clientWidth === 0) return;
+    if (!stale && drawn === `${host.clientWidth} ${host.clientHeight} ${theme(el).ground}`) return;
     clearTimeout(later);
-    later = setTimeout(draw, 100);
-  });
-  observer.observe(el);
-  const NAMES = ["data", "frame"];
+    // What was waiting behind a tab is drawn at once.
+    if (stale) draw(); else { host.dataset.busy = "1"; later = setTimeout(draw, 60); }
+  };
+  const observer = new ResizeObserver(again);
+  observer.observe(host);
+  const painted = new MutationObserver(() => requestAnimationFrame(again));
+  painted.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
   NAMES.forEach((name) => store.on(`change:${name}`, draw));
   draw();
   return () => {
     closed = true;
     clearTimeout(later);
     observer.disconnect();
+    painted.disconnect();
     NAMES.forEach((name) => store.off(`change:${name}`, draw));
     if (lib) lib.purge(host);
   };
