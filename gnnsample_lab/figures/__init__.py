@@ -28,6 +28,9 @@ _EXPORTS = {
     "match_limits": "matching",
     "match_tour": "matching",
     "feature_rows": "matching",
+    "least_loads": "matching",
+    "shared_vertices": "matching",
+    "tour_strips": "matching",
     "access_counts": "aggregation",
     "aggregation_times": "aggregation",
     "roofline": "aggregation",
@@ -46,6 +49,7 @@ _EXPORTS = {
     "hit_rates": "caching",
     "bytes_per_batch": "caching",
     "hotness_against_visits": "caching",
+    "hotness_scatter": "caching",
     "cache_contents": "caching",
     "cached_mask": "caching",
     "epoch_similarities": "caching",
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
         epoch_similarities,
         hit_rates,
         hotness_against_visits,
+        hotness_scatter,
     )
     from gnnsample_lab.figures.compare import model_vs_measurement, strategy_comparison, summary_table
     from gnnsample_lab.figures.drawing import sample_drawing, sample_layout
@@ -118,7 +123,15 @@ if TYPE_CHECKING:
         traffic_kinds,
         traffic_matrix,
     )
-    from gnnsample_lab.figures.matching import feature_rows, match_heatmap, match_limits, match_tour
+    from gnnsample_lab.figures.matching import (
+        feature_rows,
+        least_loads,
+        match_heatmap,
+        match_limits,
+        match_tour,
+        shared_vertices,
+        tour_strips,
+    )
     from gnnsample_lab.figures.route import device_route
     from gnnsample_lab.figures.samples import (
         graph_layout,
@@ -170,6 +183,7 @@ __all__ = [
     "hit_rates",
     "hop_times",
     "hotness_against_visits",
+    "hotness_scatter",
     "id_map_rungs",
     "index_share",
     "index_work",
@@ -177,6 +191,7 @@ __all__ = [
     "kernel_shares",
     "ladder_speedups",
     "layer_links",
+    "least_loads",
     "list_ranks",
     "loss_curves",
     "match_heatmap",
@@ -202,6 +217,7 @@ __all__ = [
     "schedule_splits",
     "schedule_switching",
     "set_cursor",
+    "shared_vertices",
     "sharing_by_batch",
     "slot_contention",
     "sm_activity",
@@ -213,6 +229,7 @@ __all__ = [
     "task_cost",
     "thread_map",
     "times_over_features",
+    "tour_strips",
     "traffic_curves",
     "traffic_kinds",
     "traffic_matrix",

@@ -5,6 +5,7 @@ All functions take plain arrays; hotness, footprints and hit rates come from :mo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ POLICIES = {
 
 _DASHES = {"optimal": "dash", "random": "dot", "shrunk": "dashdot"}
 _BINS = 34
+_CELLS = 48
 
 
 def policy_color(name: str) -> str:
@@ -44,7 +46,7 @@ def hit_rates(
     Args:
         ratios: float[k], share of the vertices whose features are cached, 0 to 1, ascending.
         rates: policy -> float[k], share of the accessed rows that are found in the cache, 0 to 1.
-        marker: cache ratio to mark; the rates there are written beside it.
+        marker: cache ratio to mark; the legend then says what each policy reaches there.
         label: graph, sampler and origin.
 
     Raises:
@@ -52,41 +54,45 @@ def hit_rates(
     """
     ratios = np.asarray(ratios, dtype=np.float64)
     fig = go.Figure()
-    at_marker: list[tuple[float, str]] = []
     for name, values in rates.items():
         values = np.asarray(values, dtype=np.float64)
         if len(values) != len(ratios):
             raise ValueError(
                 f"rates[{name!r}] must have {len(ratios)} values, as ratios has (got {len(values)})"
             )
+        line = {
+            "color": policy_color(name),
+            "width": 2.5,
+            "dash": _DASHES.get(name.lower().split()[-1], "solid"),
+        }
         fig.add_scatter(
             name=name,
+            legendgroup=name,
+            showlegend=marker is None,
             x=ratios * 100,
             y=values * 100,
             mode="lines",
-            line={
-                "color": policy_color(name),
-                "width": 2.5,
-                "dash": _DASHES.get(name.lower().split()[-1], "solid"),
-            },
+            line=line,
             hovertemplate="cache %{x:.3g} %<br>hit rate %{y:.1f} %<extra>" + name + "</extra>",
         )
-        if marker is not None:
-            at_marker.append((float(np.interp(marker, ratios, values)) * 100, name))
     if marker is not None:
         fig.add_vline(x=marker * 100, line={"color": palette.MUTED, "dash": "dash", "width": 1.5})
-        fig.add_scatter(
-            x=[marker * 100] * len(at_marker),
-            y=[rate for rate, _ in at_marker],
-            mode="markers",
-            marker={
-                "size": 9,
-                "color": [policy_color(n) for _, n in at_marker],
-                "line": {"width": 1, "color": "white"},
-            },
-            showlegend=False,
-            hoverinfo="skip",
-        )
+        for curve in list(fig.data):
+            rate = float(np.interp(marker * 100, curve.x, curve.y))
+            fig.add_scatter(
+                name=f"{curve.name}: {rate:.0f} %",
+                legendgroup=curve.name,
+                x=[marker * 100],
+                y=[rate],
+                mode="lines+markers",
+                line=curve.line,
+                marker={
+                    "size": 9,
+                    "color": curve.line.color,
+                    "line": {"width": 1, "color": palette.PAPER},
+                },
+                hoverinfo="skip",
+            )
     finish(fig, "Cache hit rate", label, height=430)
     fig.update_xaxes(title_text="cache ratio: share of the vertices (%)", rangemode="tozero")
     fig.update_yaxes(title_text="hit rate (%)", range=[0, 102])
@@ -148,6 +154,7 @@ class _LogAxis:
     Attributes:
         edges: float[k + 1], bin edges in powers of ten; the second bin is the gap between zero and the rest.
         zero: where zero is drawn.
+        strip: half the width of the room for zero. whole: whether the values are whole numbers.
     """
 
     def __init__(self, values: np.ndarray) -> None:
@@ -161,12 +168,21 @@ class _LogAxis:
             edges = np.geomspace(low / 1.01, high * 1.01, _BINS)
         log = np.log10(edges)
         strip = max(0.04 * (log[-1] - log[0]), 0.02)
+        self.whole = bool((positive == np.rint(positive)).all())
+        self.strip = strip
         self.zero = float(log[0] - 2 * strip)
         self.edges = np.concatenate([[self.zero - strip, self.zero + strip], log])
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         """Where values are drawn."""
         return np.where(values > 0, np.log10(np.where(values > 0, values, 1.0)), self.zero)
+
+    def spread(self, values: np.ndarray, turn: int) -> np.ndarray:
+        """Where single vertices are drawn: zeros over their strip, whole numbers up to 0.4 to either side."""
+        by = _chance(len(values))[turn] - 0.5
+        shifted = values + (0.8 * by if self.whole else 0.0)
+        log = np.log10(np.where(values > 0, shifted, 1.0))
+        return np.where(values > 0, log, self.zero + 1.6 * self.strip * by)
 
     def cut(self, values: np.ndarray) -> float:
         """Where a line below the smallest of ``values`` is drawn: at the lower edge of its bin."""
@@ -252,25 +268,146 @@ def hotness_against_visits(
         fig.add_annotation(
             text=f"<b>{what}</b><br>{share}",
             x=0.015 if x == 0 else 0.985,
-            y=0.985 if y else 0.12,
+            y=y,
             xref="paper",
             yref="paper",
             xanchor="left" if x == 0 else "right",
             yanchor="top" if y else "bottom",
             align="left" if x == 0 else "right",
             showarrow=False,
-            bgcolor="rgba(255, 255, 255, 0.85)",
             borderpad=3,
             font={"size": 13, "color": palette.INK if x == y else palette.LOST},
         )
     finish(fig, f"{policy}: what it believes, and what is read", label, height=450, showlegend=False)
     fig.update_xaxes(title_text=score_name, showgrid=False, **across.ticks())
-    # Room for the words above the hottest vertices.
-    span = up.edges[-1] - up.edges[0]
+    # Room for the words above the hottest vertices and below those that are never read.
+    room = 0.2 * (up.edges[-1] - up.edges[0])
     fig.update_yaxes(
-        title_text=visits_name, showgrid=False, range=[up.edges[0], up.edges[-1] + 0.16 * span], **up.ticks()
+        title_text=visits_name,
+        showgrid=False,
+        range=[up.edges[0] - room, up.edges[-1] + room],
+        **up.ticks(),
     )
     return fig
+
+
+def hotness_scatter(
+    across: Any,
+    up: Any,
+    cached: Any,
+    *,
+    names: tuple[str, str],
+    axes: tuple[str, str],
+    visits: Any,
+    why: Mapping[str, Any] | None = None,
+    most: int = 1500,
+    label: str = "",
+) -> go.Figure:
+    """Vertices by what two policies believe of them; pointing at one tells why it is hot, and who caches it.
+
+    All that is right of the upright line is cached by the first policy, all that is above the level one by the second.
+    Where vertices lie close together, some stand for all: those drawn are spread over the picture, and the counts in
+    the legend are of all vertices. Whole numbers are spread a little, so that equal vertices can be told apart.
+
+    Args:
+        across, up: float[N], hotness by the first and by the second policy.
+        cached: (bool[N], bool[N]), what each of them caches.
+        names: of the policies. axes: titles of the axes, with units.
+        visits: int[N], reads over the recorded epochs, for the shares in the legend.
+        why: name -> what pointing at a vertex tells: a number for each, written behind the name, or a line of text.
+        most: about how many vertices are drawn.
+        label: graph, sampler and origin.
+
+    Raises:
+        ValueError: arrays of different lengths.
+    """
+    scores = [np.asarray(score, dtype=np.float64) for score in (across, up)]
+    masks = [np.asarray(mask, dtype=bool) for mask in cached]
+    visits, facts = np.asarray(visits), {name: np.asarray(value) for name, value in (why or {}).items()}
+    n = len(scores[0])
+    if any(len(array) != n for array in (*scores, *masks, visits, *facts.values())):
+        raise ValueError("across, up, cached, visits and why must be of one length")
+    scales = [_LogAxis(score) for score in scores]
+    places = [
+        scale.spread(score, turn) for turn, (scale, score) in enumerate(zip(scales, scores, strict=True))
+    ]
+    numbers = {name: values for name, values in facts.items() if values.dtype.kind in "iuf"}
+    texts = [values for name, values in facts.items() if name not in numbers]
+    kind = masks[0] + 2 * masks[1]
+    drawn = _thinned(places, kind, most)
+    fig = go.Figure()
+    total, looks = max(float(visits.sum()), 1e-12), _kinds(names)
+    for code, (name, color, symbol) in enumerate(looks):
+        these, inside = drawn[kind[drawn] == code], kind == code
+        share = float(visits[inside].sum()) / total
+        fig.add_scattergl(
+            name=f"{name}: {int(inside.sum()):,} vertices, {share:.0%} of the reads",
+            x=places[0][these].astype(np.float32),
+            y=places[1][these].astype(np.float32),
+            mode="markers",
+            marker={"size": 5 if code == 0 else 7, "color": color, "symbol": symbol, "opacity": 0.7},
+            customdata=np.column_stack([these, *(fact[these] for fact in numbers.values())]),
+            text=[
+                "<br>".join(words) for words in zip(*(fact[these].tolist() for fact in texts), strict=True)
+            ],
+            hovertemplate="<b>vertex %{customdata[0]}</b><br>"
+            + "".join(f"{fact}: %{{customdata[{i}]:,}}<br>" for i, fact in enumerate(numbers, 1))
+            + "%{text}"
+            + f"<extra>{name}</extra>",
+        )
+    for score, mask, scale, add in zip(scores, masks, scales, (fig.add_vline, fig.add_hline), strict=True):
+        if mask.any():
+            at = {"x": scale.cut(score[mask])} if add == fig.add_vline else {"y": scale.cut(score[mask])}
+            add(**at, line={"color": palette.MUTED, "width": 1.5, "dash": "dash"})
+    few = "every vertex" if len(drawn) == n else f"{len(drawn):,} of {n:,} vertices"
+    finish(
+        fig,
+        f"Hotness of vertices: {names[0]} and {names[1]}",
+        " · ".join(filter(None, [few, label])),
+        height=450,
+    )
+    fig.update_layout(hoverlabel_align="left", legend={"itemsizing": "constant"})
+    fig.update_xaxes(title_text=axes[0], showgrid=False, **scales[0].ticks())
+    fig.update_yaxes(title_text=axes[1], showgrid=False, **scales[1].ticks())
+    return fig
+
+
+def _kinds(names: tuple[str, str]) -> list[tuple[str, str, str]]:
+    """Words, colour and symbol of the vertices that neither caches, the first, the second, both."""
+    one, two = names
+    return [
+        ("cached by neither", palette.MUTED, "circle-open"),
+        (f"only by {one}", policy_color(one), "square"),
+        (f"only by {two}", policy_color(two), "diamond"),
+        ("by both", palette.HOPS[4], "circle"),
+    ]
+
+
+@functools.lru_cache(maxsize=2)
+def _chance(n: int) -> np.ndarray:
+    """Fixed random numbers for the vertices, float64[3, n], from 0 to 1: a picture drawn again is the same picture."""
+    return np.random.default_rng(0).random((3, n))
+
+
+def _thinned(places: list[np.ndarray], kind: np.ndarray, most: int) -> np.ndarray:
+    """About ``most`` vertices, ascending: all where they are sparse, as few as it takes where they are dense."""
+    n = len(kind)
+    if n <= most:
+        return np.arange(n)
+    cells = kind.astype(np.int64)
+    for place in places:
+        low, high = float(place.min()), float(place.max())
+        cells = cells * _CELLS + ((place - low) * ((_CELLS - 1e-6) / max(high - low, 1e-12))).astype(np.int64)
+    counts = np.bincount(cells)
+    full = np.sort(counts[counts > 0])
+    # At most so many of a cell that the cells hold `most` together.
+    kept = np.cumsum(full) + full * np.arange(len(full) - 1, -1, -1)
+    most_of_cell = int(full[max(0, int(np.searchsorted(kept, most, side="right")) - 1)])
+    drawn = _chance(n)[2] * counts[cells] < most_of_cell
+    one_of_each = np.full(len(counts), -1)
+    one_of_each[cells] = np.arange(n)
+    drawn[one_of_each[one_of_each >= 0]] = True
+    return np.flatnonzero(drawn)
 
 
 def cache_contents(visits: Any, hottest: Any, cached: Mapping[str, Any], *, label: str = "") -> go.Figure:

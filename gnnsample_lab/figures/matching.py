@@ -21,7 +21,10 @@ SOURCES = {
 #: One per tour, in the order in which they are given.
 TOURS = (palette.HOPS[1], palette.HOPS[5], palette.HOPS[0], palette.HOPS[2])
 
-_NUMBERED = 40
+#: The two batches that are held against each other, and what they share.
+PAIR = (palette.HOPS[1], palette.HOPS[2], palette.HOPS[0])
+
+_TICKS = 16
 
 
 def match_heatmap(
@@ -30,10 +33,13 @@ def match_heatmap(
     *,
     order: Sequence[int] | None = None,
     title: str = "Match degrees",
-    limits: tuple[float, float] | None = None,
+    limits: tuple[float, float] = (0.0, 1.0),
+    pair: tuple[int, int] | None = None,
     subtitle: str = "",
 ) -> go.Figure:
     """Match degree of each pair of mini-batches, and tours as marks on the pairs that follow each other.
+
+    The colours go from 0 to 100 %, whatever the data: the same colour is the same match degree in every map.
 
     Args:
         degrees: [n, n] shares in 0..1, as :func:`gnnsample_lab.match_degrees`; the diagonal is left blank.
@@ -41,7 +47,8 @@ def match_heatmap(
             trained k-th and the column of the one after it.
         order: arrangement of rows and columns; as sampled when None. A tour laid out in its own order runs
             along the diagonal.
-        limits: ends of the colour scale (shares), to compare two maps; the range of the data when None.
+        limits: ends of the colour scale (shares).
+        pair: two batches (counted from 0) whose cells are framed.
         subtitle: graph, batches and origin.
 
     Raises:
@@ -54,7 +61,7 @@ def match_heatmap(
     place[arranged] = np.arange(n)
     shown = 100 * matrix[np.ix_(arranged, arranged)]
     np.fill_diagonal(shown, np.nan)
-    low, high = limits or match_limits(matrix)
+    low, high = limits
     names = [str(batch + 1) for batch in arranged]
     fig = go.Figure(
         go.Heatmap(
@@ -63,8 +70,8 @@ def match_heatmap(
             zmax=100 * high,
             colorscale=[[i / 5, color] for i, color in enumerate(palette.ACTIVITY)],
             colorbar={"title": {"text": "match<br>degree (%)"}, "thickness": 14, "outlinewidth": 0},
-            customdata=np.array([[f"{a} and {b}" for b in names] for a in names]),
-            hovertemplate="batches %{customdata}<br>%{z:.2f} %<extra></extra>",
+            customdata=np.stack(np.broadcast_arrays(arranged[:, None] + 1, arranged + 1), axis=2),
+            hovertemplate="batches %{customdata[0]} and %{customdata[1]}<br>%{z:.2f} %<extra></extra>",
             hoverongaps=False,
             xgap=1,
             ygap=1,
@@ -76,17 +83,27 @@ def match_heatmap(
             name=name,
             x=stops[1:],
             y=stops[:-1],
-            mode="markers+text" if number and n <= _NUMBERED and order is None else "markers",
+            mode="markers",
             text=[str(step) for step in range(1, n)],
-            textfont={"size": 10, "color": "white"},
-            marker=_mark(number, n) if order is None else _mark(0, n, TOURS[1]),
+            marker=_mark(number, n) if order is None else _mark(1, n),
             hovertemplate=f"{name}: step " + "%{text}<extra></extra>",
+        )
+    for row, column in () if pair is None else {tuple(pair), tuple(pair)[::-1]}:
+        x, y = place[column], place[row]
+        fig.add_shape(
+            type="rect",
+            x0=x - 0.5,
+            x1=x + 0.5,
+            y0=y - 0.5,
+            y1=y + 0.5,
+            line={"color": PAIR[0], "width": 3},
         )
     pairs = shown[~np.isnan(shown)]
     if n > 1:
         title += f": mean {pairs.mean():.1f} %, from {pairs.min():.1f} to {pairs.max():.1f} %"
     finish(fig, title, subtitle, height=500, showlegend=bool(tours))
-    ticks = {"tickmode": "array", "tickvals": list(range(n)), "ticktext": names} if n <= _NUMBERED else {}
+    every = -(-n // _TICKS)
+    ticks = {"tickmode": "array", "tickvals": list(range(0, n, every)), "ticktext": names[::every]}
     words = "as sampled" if order is None else "in the order of training"
     fig.update_xaxes(title_text=f"the batch after it ({words})", showgrid=False, **ticks)
     fig.update_yaxes(
@@ -95,6 +112,265 @@ def match_heatmap(
     fig.update_xaxes(constrain="domain")
     fig.update_yaxes(constrain="domain")
     return fig
+
+
+def shared_vertices(
+    first: int, second: int, both: int, *, names: tuple[str, str], row_bytes: int, subtitle: str = ""
+) -> go.Figure:
+    """The vertices of two mini-batches as overlapping discs with areas to scale: only one, both, only the other.
+
+    Args:
+        first, second: vertices of each mini-batch. both: vertices that they share.
+        names: of the batches, such as ("batch 1", "batch 2").
+        row_bytes: bytes of a feature row: the second batch loads only its own, when trained after the first.
+        subtitle: graph, batches and origin.
+
+    Raises:
+        ValueError: more shared than one of them has, or an empty batch.
+    """
+    if not 0 <= both <= min(first, second) or min(first, second) < 1:
+        raise ValueError(f"both must be from 0 to the smaller of two batches (got {first}, {second}, {both})")
+    radii = float(np.sqrt(first / np.pi)), float(np.sqrt(second / np.pi))
+    apart = _distance(*radii, both)
+    fig = go.Figure()
+    around = np.linspace(0, 2 * np.pi, 181)
+    areas = (
+        (f"only {names[0]}", first - both, PAIR[0], _arc(0.0, radii[0], around)),
+        (f"only {names[1]}", second - both, PAIR[1], _arc(apart, radii[1], around)),
+        ("both", both, PAIR[2], _lens(*radii, apart) if both else (np.zeros(0), np.zeros(0))),
+    )
+    for name, count, color, (x, y) in areas:
+        fig.add_scatter(
+            name=name,
+            meta=count,
+            x=x,
+            y=y,
+            mode="lines",
+            fill="toself",
+            fillcolor=color,
+            line={"color": palette.PAPER, "width": 1.5},
+            hoverinfo="skip",
+        )
+    for (name, count, color, _), at, anchor in zip(
+        areas, (0.0, 1.0, 0.5), ("left", "right", "center"), strict=True
+    ):
+        fig.add_annotation(
+            text=f'<span style="color:{color}">⬤</span> <b>{count:,}</b><br>{name}',
+            x=at,
+            y=0,
+            xref="paper",
+            yref="paper",
+            xanchor=anchor,
+            yanchor="top",
+            align=anchor,
+            yshift=-6,
+            showarrow=False,
+            font={"size": 14},
+        )
+    unit, size = byte_unit(second * row_bytes)
+    whole, left = second * row_bytes / size, (second - both) * row_bytes / size
+    words = f"trained after {names[0]}, {names[1]} loads {left:,.{digits(whole)}f} of {whole:,.{digits(whole)}f} {unit}"
+    title = (
+        f"{names[0].capitalize()} and {names[1]} share {both:,} vertices: "
+        f"{both / min(first, second):.1%} of the smaller one"
+    )
+    finish(fig, title, " · ".join(filter(None, [words, subtitle])), height=430, showlegend=False)
+    fig.update_layout(margin={"l": 24, "r": 24, "b": 56})
+    fig.update_xaxes(visible=False, range=[-1.03 * radii[0], 1.03 * max(apart + radii[1], radii[0])])
+    fig.update_yaxes(visible=False, range=[-1.03 * max(radii), 1.03 * max(radii)], scaleanchor="x")
+    return fig
+
+
+def _distance(one: float, two: float, area: float) -> float:
+    """How far apart the centres of two discs are whose common area is ``area``."""
+    low, high = abs(one - two), one + two
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _common_area(one, two, middle) > area else (low, middle)
+    return (low + high) / 2
+
+
+def _common_area(one: float, two: float, apart: float) -> float:
+    if apart <= abs(one - two):
+        return float(np.pi * min(one, two) ** 2)
+    if apart >= one + two:
+        return 0.0
+    alpha, beta = _angles(one, two, apart)
+    return float(one**2 * (alpha - np.sin(2 * alpha) / 2) + two**2 * (beta - np.sin(2 * beta) / 2))
+
+
+def _angles(one: float, two: float, apart: float) -> tuple[float, float]:
+    """Half the angle of each disc's arc that lies within the other one."""
+    near = (apart**2 + one**2 - two**2) / (2 * apart * one)
+    far = (apart**2 + two**2 - one**2) / (2 * apart * two)
+    return float(np.arccos(np.clip(near, -1, 1))), float(np.arccos(np.clip(far, -1, 1)))
+
+
+def _arc(center: float, radius: float, angles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return center + radius * np.cos(angles), radius * np.sin(angles)
+
+
+def _lens(one: float, two: float, apart: float) -> tuple[np.ndarray, np.ndarray]:
+    """Outline of what two discs share; the smaller disc where it lies within the other."""
+    if apart <= abs(one - two) * (1 + 1e-9) + 1e-12:
+        return _arc(0.0 if one <= two else apart, min(one, two), np.linspace(0, 2 * np.pi, 181))
+    alpha, beta = _angles(one, two, apart)
+    right = _arc(0.0, one, np.linspace(-alpha, alpha, 91))
+    left = _arc(apart, two, np.linspace(np.pi - beta, np.pi + beta, 91))
+    return np.append(right[0], left[0]), np.append(right[1], left[1])
+
+
+def least_loads(shared: Any) -> np.ndarray:
+    """Rows that no order spares, int64[n]: each batch after the one that shares most with it.
+
+    Args:
+        shared: int[n, n], rows that two batches have in common; a batch's own rows on the diagonal, as
+            :func:`gnnsample_lab.overlaps`.
+    """
+    matrix = np.array(shared, dtype=np.int64)
+    rows = np.diag(matrix).copy()
+    np.fill_diagonal(matrix, 0)
+    return rows - matrix.max(axis=0)
+
+
+def tour_strips(
+    shared: Any, tours: Mapping[str, Sequence[int]], row_bytes: int, *, subtitle: str = ""
+) -> go.Figure:
+    """Each tour as a strip of mini-batches in order, with the bytes that each step loads, and what no order spares.
+
+    The mark over a batch is what it loads after the batch that shares most with it. The sum of the marks, with the
+    first batch loaded whole, bounds all tours from below; no tour need reach it.
+
+    Args:
+        shared: int[n, n], rows that two batches have in common, a batch's own rows on the diagonal: as
+            :func:`gnnsample_lab.overlaps`, of the rows that no cache holds.
+        tours: name -> order of training; savings are against the first.
+        row_bytes: bytes of a feature row.
+        subtitle: graph, batches and origin.
+
+    Raises:
+        ValueError: ``shared`` is not square, there is no tour, or one is no permutation.
+    """
+    matrix = _square(shared)
+    n, rows, least = len(matrix), np.diag(matrix), least_loads(shared)
+    orders = [_permutation(tour, n, f"tours[{name!r}]") for name, tour in tours.items()]
+    if not orders:
+        raise ValueError("tours must hold at least one tour (got none)")
+    reused = [np.append(0, matrix[order[:-1], order[1:]]) for order in orders]
+    totals = [float((rows[order] - spared).sum()) for order, spared in zip(orders, reused, strict=True)]
+    bound = min(float(rows[order[0]] + least[order[1:]].sum()) for order in orders)
+    unit, size = byte_unit(float(rows.max()) * row_bytes)
+    top = float(rows.max()) * row_bytes / size or 1.0
+    steps, fig = np.arange(1, n + 1), go.Figure()
+    share = 1 / len(orders)
+    for number, (name, order, spared) in enumerate(zip(tours, orders, reused, strict=True)):
+        suffix = "" if number == 0 else str(number + 1)
+        axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showlegend": number == 0}
+        lost = least[order].copy()
+        lost[0] = rows[order[0]]
+        after = [""] + [f" after batch {batch + 1}" for batch in order[:-1]]
+        words = [
+            f"step {k}: batch {batch + 1}{then}" for k, batch, then in zip(steps, order, after, strict=True)
+        ]
+        for source, counts in (
+            ("copied from host", rows[order] - spared),
+            ("reused from last batch", spared),
+        ):
+            fig.add_bar(
+                name=source,
+                legendgroup=source,
+                x=steps,
+                y=counts * row_bytes / size,
+                text=words,
+                textposition="none",
+                marker={"color": SOURCES[source], "line": {"width": 0}},
+                hovertemplate="%{text}<br>%{y:,.3g} " + unit + f" {source}<extra>{name}</extra>",
+                **axes,
+            )
+        fig.add_scatter(
+            name="least that any order copies",
+            legendgroup="least",
+            x=np.column_stack([steps - 0.42, steps + 0.42, np.full(n, np.nan)]).ravel(),
+            y=np.repeat(lost * row_bytes / size, 3),
+            mode="lines",
+            line={"color": palette.INK, "width": 2.5},
+            connectgaps=False,
+            hoverinfo="skip",
+            **axes,
+        )
+        fig.add_heatmap(
+            x=np.arange(n + 1) + 0.5,
+            y=[-0.17 * top, -0.05 * top],
+            z=[order + 1],
+            colorscale=[[i / 4, color] for i, color in enumerate(palette.ACTIVITY[1:])],
+            zmin=1,
+            zmax=max(n, 2),
+            showscale=False,
+            xgap=1,
+            text=[words],
+            hovertemplate="%{text}<extra></extra>",
+            xaxis=axes["xaxis"],
+            yaxis=axes["yaxis"],
+        )
+        above = 1 - number * share
+        fig.update_layout(
+            {
+                f"xaxis{suffix}": {
+                    "anchor": axes["yaxis"],
+                    "range": [0.5, n + 0.5],
+                    "tickmode": "array",
+                    "tickvals": steps,
+                    "ticktext": [str(batch + 1) for batch in order],
+                    "tickfont": {"size": 11},
+                    "ticks": "",
+                    "showgrid": False,
+                    "showline": False,
+                },
+                f"yaxis{suffix}": {
+                    "anchor": axes["xaxis"],
+                    "domain": [above - share * 0.72, above - share * 0.12],
+                    "range": [-0.2 * top, 1.04 * top],
+                    "nticks": 4,
+                    "title": {"text": unit},
+                },
+            }
+        )
+        fig.add_annotation(
+            text=f"<b>{name}</b>: {_amount(totals[number] * row_bytes)} copied"
+            + (f"{_change(totals[0], totals[number])}" if number else ""),
+            x=0,
+            y=above - share * 0.11,
+            xref="paper",
+            yref="paper",
+            xanchor="left",
+            yanchor="bottom",
+            showarrow=False,
+        )
+    fig.update_layout(barmode="stack", bargap=0.16)
+    fig.update_layout(
+        {f"xaxis{len(orders) if len(orders) > 1 else ''}_title_text": "mini-batches in the order of training"}
+    )
+    finish(
+        fig,
+        _saving(list(tours)[-1], totals[0] * row_bytes, totals[-1] * row_bytes, bound * row_bytes),
+        subtitle,
+        height=500,
+    )
+    return fig
+
+
+def _saving(name: str, before: float, after: float, bound: float) -> str:
+    """What a tour saves, and what any could, in words; all in bytes."""
+    most = f"no order saves more than {_amount(before - bound)} ({(before - bound) / max(before, 1):.1%})"
+    if after > before:
+        return f"Order {name} copies {_amount(after - before)} ({after / before - 1:.1%}) more; {most}"
+    return f"Order {name} saves {_amount(before - after)} ({(before - after) / max(before, 1):.1%}); {most}"
+
+
+def _amount(count: float) -> str:
+    """Bytes for people: "4.2 MB"."""
+    unit, size = byte_unit(count)
+    return f"{count / size:,.{digits(count / size)}f} {unit}"
 
 
 def match_tour(degrees: Any, tours: Mapping[str, Sequence[int]], *, subtitle: str = "") -> go.Figure:
@@ -223,22 +499,16 @@ def digits(value: float) -> int:
     return 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
 
 
-def _mark(number: int, n: int, color: str = "") -> dict[str, Any]:
-    """Rings for the first tour, discs with the step in them for the others."""
-    size = min(22.0, max(5.0, 300.0 / n))
-    color = color or TOURS[number % len(TOURS)]
+def _mark(number: int, n: int) -> dict[str, Any]:
+    """Rings for the first tour, discs for the others."""
+    size, color = min(11.0, max(4.0, 190.0 / n)), TOURS[number % len(TOURS)]
     if number == 0:
-        return {
-            "symbol": "circle-open",
-            "size": 0.8 * size,
-            "line": {"color": color, "width": 2.5},
-            "color": color,
-        }
+        return {"symbol": "circle-open", "size": size, "line": {"color": color, "width": 2}, "color": color}
     return {
         "symbol": "circle",
-        "size": max(size, 15.0 if n <= _NUMBERED else size),
+        "size": 0.8 * size,
         "color": color,
-        "line": {"color": "white", "width": 1},
+        "line": {"color": palette.PAPER, "width": 1},
     }
 
 

@@ -47,12 +47,14 @@ def test_hit_rates_in_percent_with_a_curve_per_policy():
     assert len(looks) == len(RATES), "no two policies look alike"
 
 
-def test_the_marker_lies_on_the_curves():
+def test_the_marker_lies_on_the_curves_and_the_legend_says_how_high():
     figure = figures.hit_rates(RATIOS, RATES, marker=0.3)
-    marks = figure.data[-1]
-    assert marks.x == pytest.approx([30] * 5) and marks.y[1] == pytest.approx(50)
+    marks = figure.data[len(RATES) :]
+    assert [m.x for m in marks] == [(30,)] * 5
+    assert marks[1].y == pytest.approx([50]) and marks[1].marker.color == figure.data[1].line.color
+    assert [t.name for t in figure.data if t.showlegend is not False] == [m.name for m in marks]
+    assert marks[1].name == "Degree: 50 %" and marks[3].name == "PreSC#1 shrunk: 76 %"
     assert figure.layout.shapes[0].x0 == pytest.approx(30)
-    assert marks.marker.color[1] == figure.data[1].line.color
 
 
 def test_a_curve_of_another_length_is_an_error():
@@ -102,6 +104,16 @@ def test_what_is_passed_over_and_what_is_cached_for_nothing():
     assert "<b>cached and hot</b><br>29% of all reads" in words  # vertex 2: 5 of 17
 
 
+def test_the_words_lie_in_rooms_of_their_own():
+    figure = against()
+    low, high = figure.layout.yaxis.range
+    edges = figure.data[0].y
+    span = edges[-1] - edges[0]
+    assert high - edges[-1] >= 0.19 * span and edges[0] - low >= 0.19 * span
+    assert {a.y for a in figure.layout.annotations} == {0, 1}
+    assert all(a.bgcolor is None for a in figure.layout.annotations)
+
+
 def test_lines_part_what_is_cached_from_what_is_not():
     figure = against()
     across, up = (shape for shape in figure.layout.shapes)
@@ -136,6 +148,78 @@ def test_nothing_visited_can_be_drawn():
 def test_arrays_of_different_lengths_are_errors():
     with pytest.raises(ValueError, match="must be of one length .got 6, 5, 6, 6"):
         against(visits=VISITS[:5])
+
+
+SEEN = np.array([3.0, 0, 2, 1, 0, 1])
+ABOVE = np.array([1, 0, 1, 0, 0, 0], dtype=bool)
+WHY = {"where": np.array(["a root", *["far"] * 5], dtype=object), "out-degree": DEGREE.astype(int)}
+
+
+def scatter(**changed):
+    given = {"cached": (CACHED, ABOVE), "visits": VISITS, "why": WHY, **changed}
+    return figures.hotness_scatter(
+        given.pop("across", DEGREE), given.pop("up", SEEN), names=("Degree", "PreSC#1"),
+        axes=("out-degree (count)", "reads an epoch (count)"), label="toy · counted", **given,
+    )  # fmt: skip
+
+
+def test_vertices_by_who_caches_them():
+    figure = scatter()
+    vertices = {t.name.split(":")[0]: [row[0] for row in t.customdata] for t in figure.data}
+    assert vertices == {
+        "cached by neither": [3, 4, 5], "only by Degree": [1], "only by PreSC#1": [0], "by both": [2],
+    }  # fmt: skip
+    # 9 of 17 reads are of vertex 0.
+    assert "only by PreSC#1: 1 vertices, 53% of the reads" in [t.name for t in figure.data]
+    assert figure.data[2].marker.color == policy_color("PreSC#1")
+    assert {t.type for t in figure.data} == {"scattergl"}, "thousands of marks are no SVG"
+    assert len({(t.marker.symbol, t.marker.color) for t in figure.data}) == 4
+    assert "every vertex · toy · counted" in figure.layout.title.text
+    json.loads(figure.to_json())
+
+
+def test_pointing_at_a_vertex_tells_why_it_is_hot():
+    only = scatter().data[2]
+    assert only.customdata.tolist() == [[0, 1]] and only.text == ("a root",)
+    assert only.hovertemplate == (
+        "<b>vertex %{customdata[0]}</b><br>out-degree: %{customdata[1]:,}<br>%{text}<extra>only by PreSC#1</extra>"
+    )
+
+
+def test_the_lines_part_the_kinds():
+    figure = scatter()
+    upright, level = figure.layout.shapes
+    for trace in figure.data:
+        for x, y in zip(trace.x, trace.y, strict=True):
+            assert (x > upright.x0) == (
+                trace.name.startswith(("only by Degree", "by both"))
+            ) or x == pytest.approx(1, abs=0.05), "vertex 3 has the degree of vertex 2, which is cached"
+            assert (y > level.y0) == (trace.name.startswith(("only by PreSC", "by both")))
+
+
+def test_many_vertices_are_thinned_where_they_are_dense():
+    rng = np.random.default_rng(1)
+    degree = np.floor(rng.pareto(1.0, 50_000) + 1)
+    seen = rng.poisson(0.2, 50_000).astype(float)
+    seen[77] = 900  # far from all others
+    hot = figures.cached_mask(np.argsort(-degree), 0.1), figures.cached_mask(np.argsort(-seen), 0.1)
+    figure = scatter(across=degree, up=seen, cached=hot, visits=seen, why={}, most=1500)
+    drawn = [row[0] for trace in figure.data for row in trace.customdata]
+    assert 500 < len(drawn) <= 2000 and len(set(drawn)) == len(drawn)
+    assert 77 in drawn
+    assert f"{len(drawn):,} of 50,000 vertices" in figure.layout.title.text
+    counted = [int(t.name.split(": ")[1].split(" ")[0].replace(",", "")) for t in figure.data]
+    assert sum(counted) == 50_000, "the legend counts all"
+    assert all(min(t.x) >= figure.layout.xaxis.tickvals[0] - 1 for t in figure.data)
+
+
+def test_scatter_of_bad_lengths_and_of_nothing_cached():
+    with pytest.raises(ValueError, match="must be of one length"):
+        scatter(visits=VISITS[:5])
+    nothing = np.zeros(6, bool)
+    figure = scatter(cached=(nothing, nothing), visits=np.zeros(6, int))
+    assert not figure.layout.shapes and "0% of the reads" in figure.data[0].name
+    assert [len(t.x) for t in figure.data] == [6, 0, 0, 0]
 
 
 def test_contents_of_the_caches_add_up():

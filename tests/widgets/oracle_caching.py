@@ -15,10 +15,19 @@ EPOCHS = 2
 FANOUTS = {"3 hops: 15, 10, 5": [15, 10, 5], "2 hops: 25, 10": [25, 10], "3 hops, weighted": [15, 10, 5]}
 SCORES = {
     "degree": "out-degree (count)",
-    "reverse-pagerank": "reverse PageRank from the training vertices (probability)",
+    "reverse-pagerank": "reverse PageRank (probability)",
     "random": "random score",
-    "presample-shrunk": "reads per epoch sampled ahead, shrunk (count)",
+    "presample-shrunk": "reads an epoch sampled ahead, shrunk (count)",
+    "presample": "reads an epoch sampled ahead (count)",
+    "optimal": "reads in the epochs of training (count)",
 }
+AWAY = [
+    "in the training set",
+    "1 hop from the training set",
+    "2 hops from the training set",
+    "3 hops from the training set",
+    "more than 3 hops from the training set",
+]
 
 
 def sampler_for(graph: Any, state: dict[str, Any]) -> Any:
@@ -39,6 +48,17 @@ def visits_of(sampler: Any, seeds: Any, batch_size: int, epochs: Any) -> tuple[n
 
 def hottest(order: Any, ratio: float) -> set[int]:
     return set(np.asarray(order)[: round(ratio * len(order))].tolist())
+
+
+def distances(graph: Any, seeds: np.ndarray) -> list[str]:
+    """How far each vertex is from the training set, in words: by going from vertex to vertex."""
+    hops = dict.fromkeys(seeds.tolist(), 0)
+    ring = list(hops)
+    for hop in (1, 2, 3):
+        lists = [graph.indices[graph.indptr[v] : graph.indptr[v + 1]].tolist() for v in ring]
+        ring = [u for u in {u for one in lists for u in one} if u not in hops]
+        hops |= dict.fromkeys(ring, hop)
+    return [AWAY[hops.get(v, 4)] for v in range(graph.num_nodes)]
 
 
 def cache_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
@@ -64,19 +84,30 @@ def cache_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     cached = {h.label: np.isin(np.arange(len(visits)), list(hottest(h.order, ratio))) for h in policies}
     whole = visits.sum() / num_batches * state["num_features"] * 4
     beside = next(h for h in policies if h.policy == state["policy"])
-
-    def against(h: Any, score_name: str) -> go.Figure:
-        return figures.hotness_against_visits(
-            h.score, visits, cached[h.label], cached["Optimal"], policy=h.label, score_name=score_name
-        )
+    other = policies[-2] if "PreSC" in state["upright"] else policies[-1]
+    holders = [[label for label, mask in cached.items() if mask[v]] for v in range(len(visits))]
+    why = {
+        "where": np.array(distances(graph, seeds), dtype=object),
+        "out-degree": np.bincount(graph.indices, minlength=graph.num_nodes),
+        f"reads an epoch sampled ahead ({policies[-2].label})": policies[-2].score,
+        "reads in 2 epochs of training": visits,
+        "cached by": np.array(["cached by " + (", ".join(one) or "none") for one in holders], dtype=object),
+    }
 
     return {
         "rates": figures.hit_rates(ratios, rates, marker=ratio),
+        "vertices": figures.hotness_scatter(
+            beside.score,
+            other.score,
+            (cached[beside.label], cached[other.label]),
+            names=(beside.label, other.label),
+            axes=(SCORES[beside.policy], SCORES[other.policy]),
+            visits=visits,
+            why=why,
+        ),
         "bytes": figures.bytes_per_batch(
             {h.label: (1 - rate(h.order, ratio)) * whole for h in policies}, uncached=whole
         ),
-        "believed": against(beside, SCORES[state["policy"]]),
-        "presampled": against(policies[-2], ""),
         "contents": figures.cache_contents(visits, cached["Optimal"], cached),
     }
 

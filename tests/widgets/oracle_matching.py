@@ -50,13 +50,26 @@ def match_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
         rows["cache alone"] = sources(ids, None, cached)
         rows["match, cache"] = sources(ids, straight, cached)
         rows[f"match, {method}, cache"] = sources(ids, order, cached)
-    limits = figures.match_limits(degrees)
+    needed = ids
+    if state["cache_percent"]:
+        needed = [one - cached for one in ids]
+    shared = [[len(a & b) for b in needed] for a in needed]
+    pair = state["batch_a"] - 1, state["batch_b"] - 1
+    a, b = (ids[number] for number in pair)
     width = 128 if graph.feat is None else graph.feat.shape[1]
     return {
-        "degrees": figures.match_heatmap(degrees, tours, limits=limits),
-        "reordered": figures.match_heatmap(degrees, {method: order}, order=order, limits=limits),
-        "tour": figures.match_tour(degrees, tours),
+        "degrees": figures.match_heatmap(degrees, tours, pair=pair),
+        "pair": figures.shared_vertices(
+            len(a),
+            len(b),
+            len(a & b),
+            names=tuple(f"batch {number + 1}" for number in pair),
+            row_bytes=4 * width,
+        ),
+        "strips": figures.tour_strips(shared, tours, 4 * width),
+        "reordered": figures.match_heatmap(degrees, {method: order}, order=order, pair=pair),
         "bytes": figures.feature_rows(rows, 4 * width),
+        "tour": figures.match_tour(degrees, tours),
     }
 
 

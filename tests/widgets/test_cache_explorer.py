@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 from gnnsample_widgets import CacheExplorer, caching
+from gnnsample_widgets.distances import hops_from
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
+from tests.conftest import absent
 from tests.widgets.checks import check_code, check_controls, check_figures
 from tests.widgets.oracle import difference, values
 from tests.widgets.oracle_caching import ORACLES
@@ -22,6 +24,7 @@ MOVES: dict[str, list[Any]] = {
     "batch_size": [128],
     "presampled": [3],
     "policy": ["presample-shrunk", "reverse-pagerank", "random"],
+    "upright": ["reads in training (Optimal)"],
     "num_features": [512],
     "seed": [7],
 }
@@ -88,7 +91,7 @@ def test_a_training_set_in_a_corner_is_where_degree_fails(whole: lab.Graph) -> N
     explorer = CacheExplorer(whole, device="cpu", batch_size=128)
 
     def at_ten_percent() -> dict[str, float]:
-        return {t.name: t.y[10] for t in explorer.figures["rates"].data if t.name}
+        return {t.name: t.y[10] for t in explorer.figures["rates"].data if len(t.y) > 1}
 
     corner = at_ten_percent()
     explorer.where = "anywhere"
@@ -99,6 +102,43 @@ def test_a_training_set_in_a_corner_is_where_degree_fails(whole: lab.Graph) -> N
     assert corner["PreSC#1"] > 0.8 * corner["Optimal"]
 
 
+@pytest.mark.parametrize("name", ["arxiv-like", "ogbl-ddi", "musae-facebook"])
+def test_it_opens_where_degree_and_presampling_differ(name: str) -> None:
+    try:
+        explorer = CacheExplorer(lab.load(name, features=False), device="cpu")
+    except LookupError as error:
+        absent(str(error))
+    at = explorer.ratio_percent
+    rates = {t.name: t.y[at] for t in explorer.figures["rates"].data if len(t.y) > 1}
+    assert rates["PreSC#1"] > rates["Degree"] + 15, "points of hit rate"
+    only = {t.name.split(":")[0]: t.name for t in explorer.figures["vertices"].data}
+    share = {k: int(text.split(", ")[-1].split("%")[0]) for k, text in only.items()}
+    assert share["only by PreSC#1"] > share["only by Degree"] + 14, "percent of the reads"
+
+
+def test_a_vertex_tells_why_it_is_hot(graph: lab.Graph) -> None:
+    explorer = CacheExplorer(graph, device="cpu", ratio_percent=10)
+    seeds = set(caching.training_set(graph, explorer.num_train, explorer.where).tolist())
+    cached = lab.hotness(graph, "degree").order[: round(0.1 * graph.num_nodes)].tolist()
+    shown = 0
+    for trace in explorer.figures["vertices"].data:
+        for (vertex, degree, _, _), text in zip(trace.customdata, trace.text, strict=True):
+            where, by = text.split("<br>")
+            assert degree == int((graph.indices == vertex).sum())
+            assert (where == "in the training set") == (vertex in seeds)
+            assert ("Degree" in by.removeprefix("cached by ").split(", ")) == (vertex in cached)
+            shown += 1
+    assert 500 < shown < graph.num_nodes
+
+
+def test_hops_from_the_training_set() -> None:
+    # 0 <- 1 <- 2 <- 3 <- 4, and 5 by itself; sampling goes against the edges.
+    line = lab.Graph.from_edges([1, 2, 3, 4], [0, 1, 2, 3], num_nodes=6)
+    assert hops_from(line, np.array([0]), 3).tolist() == [0, 1, 2, 3, 4, 4]
+    assert hops_from(line, np.array([0, 2]), 3).tolist() == [0, 1, 0, 1, 2, 4]
+    assert hops_from(line, np.array([0, 0]), 1).tolist() == [0, 1, 2, 2, 2, 2]
+
+
 def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     explorer = CacheExplorer(graph, device="cpu")
     monkeypatch.setattr(lab.NeighborSampler, "epoch", None)
@@ -106,7 +146,8 @@ def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.Mon
     explorer.num_features = 32
     explorer.policy = "random"
     explorer.policy = "reverse-pagerank"
-    assert explorer.error == "" and explorer.run_count == 5
+    explorer.upright = "reads in training (Optimal)"
+    assert explorer.error == "" and explorer.run_count == 6
     explorer.presampled = 2
     assert explorer.error, "more epochs ahead have to be sampled"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import traitlets
 from gnnsample_widgets import AggregationExplorer, MatchExplorer, TrainingExplorer, training
 from gnnsample_widgets.batches import draw_batches, feature_sources, groupings
 from gnnsample_widgets.explorer import Explorer
@@ -30,6 +31,8 @@ CASES: list[tuple[type[Explorer], dict[str, list[Any]]]] = [
             "method": ["two-opt", "exact"],
             "cache_percent": [20],
             "seed": [7],
+            "batch_a": [8],
+            "batch_b": [5, 8],
         },
     ),
     (
@@ -105,6 +108,35 @@ def test_the_exact_tour_is_kept_to_what_it_can_do(graph: lab.Graph) -> None:
     assert explorer.error == "" and len(explorer.figures["tour"].data[0].x) == 19
 
 
+def click(explorer: MatchExplorer, panel: str, x: Any, y: Any) -> None:
+    store = explorer.panels[panel].store
+    store.clicked = {"trace": 0, "x": x, "y": y, "clicks": store.clicked.get("clicks", 0) + 1}
+
+
+def test_a_click_on_a_cell_draws_its_two_batches(graph: lab.Graph) -> None:
+    explorer = MatchExplorer(graph, device="cpu", batch_size=16)
+    click(explorer, "degrees", 4, 2)
+    assert (explorer.batch_a, explorer.batch_b, explorer.run_count) == (3, 5, 2)
+    assert explorer.controls["batch_a"].value == 3
+    check(explorer, graph)
+    order = explorer.figures["reordered"].layout.xaxis.ticktext
+    click(explorer, "reordered", 1, 0)
+    assert (explorer.batch_a, explorer.batch_b) == (1, int(order[1]))
+    check(explorer, graph)
+    runs = explorer.run_count
+    click(explorer, "strips", 1, 5)
+    click(explorer, "degrees", 99, 0)
+    assert explorer.run_count == runs and explorer.error == ""
+
+
+def test_a_pair_outside_the_window_moves_into_it(graph: lab.Graph) -> None:
+    explorer = MatchExplorer(graph, device="cpu", batch_size=16, batch_b=16)
+    explorer.num_batches = 8
+    assert explorer.error == "" and explorer.batch_b == explorer.controls["batch_b"].value == 8
+    with pytest.raises(traitlets.TraitError, match="from 1 to 8"):
+        explorer.batch_a = 9
+
+
 def test_a_tour_that_copies_more_is_called_by_its_name(graph: lab.Graph) -> None:
     explorer = MatchExplorer(graph, device="cpu")
     rows = {"each by itself": (0, 0, 100), "match": (40, 0, 60), "match, greedy": (34, 0, 66)}
@@ -122,6 +154,7 @@ def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.Mon
     aggregating = AggregationExplorer(graph, device="cpu")
     monkeypatch.setattr(lab.NeighborSampler, "sample_many", None)
     matching.method = "two-opt"
+    matching.batch_b = 7
     matching.cache_percent = 30
     aggregating.layer = 2
     aggregating.num_features = 64

@@ -1,4 +1,4 @@
-"""Which features to keep on the GPU: hit rates of every policy, what still moves, and why Degree fails."""
+"""Which features to keep on the GPU: hit rates of every policy, what still moves, and why vertices are hot."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.lacks import seed_source
 
 from .controls import Choice, Control, Slider
+from .distances import hops_from
 from .explorer import Explorer
 from .graphs import batch_options, sampled_on, seed_pool, to_device
 from .recipe import Each, Recipe
@@ -32,10 +33,18 @@ FIXED = ["random", "degree", "reverse-pagerank"]
 """Policies that do not sample."""
 SCORES = {
     "degree": "out-degree (count)",
-    "reverse-pagerank": "reverse PageRank from the training vertices (probability)",
+    "reverse-pagerank": "reverse PageRank (probability)",
     "random": "random score",
-    SHRUNK: "reads per epoch sampled ahead, shrunk (count)",
+    SHRUNK: "reads an epoch sampled ahead, shrunk (count)",
+    "presample": "reads an epoch sampled ahead (count)",
+    "optimal": "reads in the epochs of training (count)",
 }
+"""What each policy goes by."""
+AHEAD, TRAINED = "reads sampled ahead (PreSC)", "reads in training (Optimal)"
+UPRIGHT = {AHEAD: "presample", TRAINED: "optimal"}
+"""What the upright axis of the vertices shows, and whose hotness that is."""
+FAR = 3
+"""Hops from the training set up to which vertices are told apart."""
 RATIOS = [1, 2, 3, 5, 7, 10, 15, 20, 25, 30, 40, 50, 75, 100]
 RECORDED = 2
 """Epochs in which the reads are counted."""
@@ -121,50 +130,83 @@ def describe(host: Any, device: str, sampler: str, num_train: int, where: str, b
     )
 
 
+def rate_all(read: Any, hotness: dict[str, Any]) -> dict[str, Any]:
+    """The hit rate of every policy at cache ratios from 0 to 100 %, by its label."""
+    return {h.label: lab.hit_rate(h, read, np.linspace(0, 1, 101)) for h in hotness.values()}
+
+
+def measure_distance(host: Any, seeds: Any) -> np.ndarray:
+    """How many hops each vertex is from the training set, in words."""
+    words = ["in the training set", "1 hop from the training set"]
+    words += [f"{hops} hops from the training set" for hops in range(2, FAR + 1)]
+    return np.array([*words, f"more than {FAR} hops from the training set"], dtype=object)[
+        hops_from(host, seeds, FAR)
+    ]
+
+
+def tell(read: Any, hotness: dict[str, Any], cached: dict[str, Any], distance: Any) -> dict[str, Any]:
+    """Why vertices are hot: name of a fact -> its value for each vertex."""
+    code = sum(mask.astype(np.int64) << bit for bit, mask in enumerate(cached.values()))
+    sets = [
+        [name for bit, name in enumerate(cached) if number >> bit & 1] for number in range(1 << len(cached))
+    ]
+    ahead = hotness["presample"]
+    return {
+        "where": distance,
+        "out-degree": hotness["degree"].score.astype(np.int64),
+        f"reads an epoch sampled ahead ({ahead.label})": ahead.score,
+        f"reads in {RECORDED} epochs of training": read.visits,
+        "cached by": np.array(["cached by " + (", ".join(names) or "none") for names in sets], dtype=object)[
+            code
+        ],
+    }
+
+
 def draw(
-    read: Any, hotness: dict[str, Any], label: str, ratio_percent: int, policy: str, num_features: int
+    read: Any,
+    hotness: dict[str, Any],
+    rates: dict[str, Any],
+    distance: Any,
+    label: str,
+    ratio_percent: int,
+    policy: str,
+    upright: str,
+    num_features: int,
 ) -> dict[str, Any]:
-    ratio, ratios = ratio_percent / 100, np.linspace(0, 1, 101)
+    ratio = ratio_percent / 100
     whole = read.num_rows / read.num_batches * num_features * 4
     cached = {h.label: figures.cached_mask(h.order, ratio) for h in hotness.values()}
-    hottest = cached[hotness["optimal"].label]
-
-    def believed(name: str, score_name: str) -> Any:
-        return figures.hotness_against_visits(
-            hotness[name].score,
-            read.visits,
-            cached[hotness[name].label],
-            hottest,
-            policy=hotness[name].label,
-            score_name=score_name,
-            visits_name=f"mini-batches that read it, in {RECORDED} epochs (count)",
-            label=label,
-        )
-
+    across, up = hotness[policy], hotness[UPRIGHT[upright]]
     return {
-        "rates": figures.hit_rates(
-            ratios,
-            {h.label: lab.hit_rate(h, read, ratios) for h in hotness.values()},
-            marker=ratio,
-            label=label,
+        "rates": figures.hit_rates(np.linspace(0, 1, 101), rates, marker=ratio, label=label),
+        "vertices": figures.hotness_scatter(
+            across.score,
+            up.score,
+            (cached[across.label], cached[up.label]),
+            names=(across.label, up.label),
+            axes=(SCORES[policy], SCORES[up.policy]),
+            visits=read.visits,
+            why=tell(read, hotness, cached, distance),
+            label=f"cache ratio {ratio_percent} % · {label}",
         ),
         "bytes": figures.bytes_per_batch(
             {h.label: (1 - float(lab.hit_rate(h, read, ratio))) * whole for h in hotness.values()},
             uncached=whole,
             label=f"{label} · {num_features:,} float32 a row",
         ),
-        "believed": believed(policy, SCORES[policy]),
-        "presampled": believed("presample", "reads per epoch sampled ahead (count)"),
-        "contents": figures.cache_contents(read.visits, hottest, cached, label=label),
+        "contents": figures.cache_contents(
+            read.visits, cached[hotness["optimal"].label], cached, label=label
+        ),
     }
 
 
 class CacheExplorer(Explorer):
-    """Hit rate against cache ratio for all policies, bytes per mini-batch, and what each policy believes.
+    """Hit rate against cache ratio for all policies, vertices by what two policies believe of them, and bytes.
 
     State: ``ratio_percent`` (share of the vertices that is cached), ``num_train`` (training vertices) and ``where``
     they lie ("in a few classes" or "anywhere"), ``sampler``, ``batch_size``, ``presampled`` (K of PreSC#K: epochs
-    sampled ahead), ``policy`` (set beside PreSC#K), ``num_features``, ``seed``.
+    sampled ahead), ``policy`` (set beside PreSC#K), ``upright`` (what it is held against, vertex by vertex),
+    ``num_features``, ``seed``. It opens where Degree and PreSC#1 differ on the graph.
 
     Reads are counted in two epochs of the real sampler; nothing is trained, and no feature is touched, so the graph
     needs none. A new ratio or feature size does not sample again. See
@@ -181,13 +223,14 @@ class CacheExplorer(Explorer):
         "by_graph": Each(rank, "name", of="fixed"),
         "by_sample": Each(sample_ahead, "name", of="ahead"),
         "hotness": rank_all,
+        "rates": rate_all,
+        "distance": measure_distance,
         "label": describe,
         "shown": draw,
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Hit rate": ("rates", "bytes"),
-        "What a policy believes": ("believed", "presampled"),
-        "In the cache": ("contents",),
+        "Hit rates and vertices": ("rates", "vertices"),
+        "Bytes and contents": ("bytes", "contents"),
     }
 
     ratio_percent = traitlets.Int(10).tag(state=True)
@@ -197,6 +240,7 @@ class CacheExplorer(Explorer):
     batch_size = traitlets.Int(64).tag(state=True)
     presampled = traitlets.Int(1).tag(state=True)
     policy = traitlets.Unicode("degree").tag(state=True)
+    upright = traitlets.Unicode(AHEAD).tag(state=True)
     num_features = traitlets.Int(128).tag(state=True)
     seed = traitlets.Int(0).tag(state=True)
 
@@ -211,6 +255,13 @@ class CacheExplorer(Explorer):
             self.batch_size = min(self.batch_size, max(self._batches))
         if "where" not in state:
             self.where = self._where[0]
+        if "sampler" not in state and FEW not in self._where:
+            # No corner for the training set to lie in: a sampler then that degrees tell nothing about.
+            self.sampler = "PinSAGE walks"
+        if "ratio_percent" not in state:
+            # A few mini-batches read a small graph whole, and the policies part at larger caches.
+            n = self.graph.num_nodes
+            self.ratio_percent = 40 if n < 10_000 else 25 if n < 100_000 else 10
 
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [
@@ -221,6 +272,7 @@ class CacheExplorer(Explorer):
             Slider("batch_size", "Batch size", self.batch_size, options=self._batches, unit=" seeds"),
             Slider("presampled", "Epochs sampled ahead (K)", self.presampled, min=1, max=3),
             Choice("policy", "Policy beside PreSC", self.policy, OTHERS),
+            Choice("upright", "Upright axis", self.upright, list(UPRIGHT)),
             Slider(
                 "num_features",
                 "Features per vertex",
@@ -245,5 +297,5 @@ class CacheExplorer(Explorer):
             f"A mini-batch reads <b>{rows:,.0f}</b> rows, {rows / self.graph.num_nodes:.1%} of the graph; two epochs "
             f"read <b>{reached:.0%}</b> of its vertices. <b>{hotness['presample'].label}</b> hits "
             f"{rate['presample']:.0%}, {rate['presample'] / best:.0%} of what is possible; "
-            f"<b>{hotness[beside].label}</b> hits {rate[beside]:.0%}."
+            f"<b>{hotness[beside].label}</b> hits {rate[beside]:.0%}. Point at a vertex to read why it is hot."
         )

@@ -37,10 +37,11 @@ def sample(
     grouping: str,
     seed: int,
 ) -> Any:
-    """Global ids of each batch of the window, and the match degrees of the batches."""
+    """Global ids of each batch of the window, the match degrees of the batches, and the vertices that they share."""
     sampler = lab.NeighborSampler(on_device, fanouts, seed=seed, device=device)
     batches = sampler.sample_many(draw_batches(g, num_batches, batch_size, grouping=grouping, seed=seed))
-    return [batch.to_cpu().node_ids for batch in batches], lab.match_degrees(batches)
+    ids = [batch.to_cpu().node_ids for batch in batches]
+    return ids, lab.match_degrees(batches), lab.overlaps(batches)
 
 
 def arrange(window: Any, method: str) -> np.ndarray:
@@ -65,6 +66,15 @@ def count_rows(host: Any, window: Any, order: Any, method: str, ranked: Any, cac
     return rows
 
 
+def count_needed(host: Any, window: Any, ranked: Any, cache_percent: int) -> np.ndarray:
+    """Rows that two batches have in common and no cache holds, int64[n, n]."""
+    if not cache_percent:
+        return window[2]
+    cached = np.zeros(host.num_nodes, dtype=bool)
+    cached[ranked[: round(cache_percent / 100 * host.num_nodes)]] = True
+    return lab.overlaps([batch[~cached[batch]] for batch in window[0]])
+
+
 def row_bytes(graph: Any) -> int:
     """Bytes of a feature row; of 128 float32 where the graph has no features."""
     if graph.feat is None:
@@ -72,49 +82,77 @@ def row_bytes(graph: Any) -> int:
     return int(graph.feat.shape[1] * graph.feat.dtype.itemsize)
 
 
-def draw(
-    g: Any,
-    device: str,
-    fanouts: list[int],
-    num_batches: int,
-    batch_size: int,
-    grouping: str,
-    window: Any,
-    order: Any,
-    method: str,
-    rows: Any,
-) -> dict[str, Any]:
-    where = (
+def describe(
+    g: Any, device: str, fanouts: list[int], num_batches: int, batch_size: int, grouping: str
+) -> str:
+    """What was sampled, for labels."""
+    return (
         f"{titled(g, 'match degree')} · {num_batches} × {batch_size:,} seeds {grouping} "
         f"· fanouts {', '.join(map(str, fanouts))} · {sampled_on(device)}"
     )
-    assumed = (
-        "" if g.feat is not None else f" · rows of {ASSUMED_FEATURES} float32 assumed, the graph has none"
-    )
-    degrees = window[1]
-    tours = {AS_SAMPLED: np.arange(len(degrees)), method: order}
-    limits = figures.match_limits(degrees)
-    return {
-        "degrees": figures.match_heatmap(degrees, tours, limits=limits, subtitle=where),
-        "reordered": figures.match_heatmap(
-            degrees,
-            {method: order},
-            order=order,
-            title=f"In the order of {method}",
-            limits=limits,
-            subtitle=where,
+
+
+def priced(g: Any, where: str) -> str:
+    """A label of a figure with bytes: what a row is taken for where the graph has none."""
+    if g.feat is not None:
+        return where
+    return f"{where} · rows of {ASSUMED_FEATURES} float32 assumed, the graph has none"
+
+
+def draw_maps(
+    window: Any, order: Any, method: str, batch_a: int, batch_b: int, where: str
+) -> tuple[Any, Any]:
+    """Match degrees as sampled, and in the order of training."""
+    tours = {AS_SAMPLED: np.arange(len(order)), method: order}
+    pair = batch_a - 1, batch_b - 1
+    title = f"In the order of {method}"
+    return (
+        figures.match_heatmap(window[1], tours, pair=pair, subtitle=where),
+        figures.match_heatmap(
+            window[1], {method: order}, order=order, title=title, pair=pair, subtitle=where
         ),
-        "tour": figures.match_tour(degrees, tours, subtitle=where),
-        "bytes": figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=where + assumed),
+    )
+
+
+def draw_pair(g: Any, window: Any, batch_a: int, batch_b: int, where: str) -> Any:
+    """The vertices of two batches."""
+    shared, a, b = window[2], batch_a - 1, batch_b - 1
+    return figures.shared_vertices(
+        int(shared[a, a]),
+        int(shared[b, b]),
+        int(shared[a, b]),
+        names=(f"batch {batch_a}", f"batch {batch_b}"),
+        row_bytes=row_bytes(g),
+        subtitle=priced(g, where),
+    )
+
+
+def draw_loads(
+    g: Any, window: Any, order: Any, method: str, rows: Any, needed: Any, cache_percent: int, where: str
+) -> dict[str, Any]:
+    """What the steps of both tours copy, and what they share."""
+    tours = {AS_SAMPLED: np.arange(len(order)), method: order}
+    cache = f"{cache_percent} % of the rows in a cache · " if cache_percent else ""
+    return {
+        "strips": figures.tour_strips(needed, tours, row_bytes(g), subtitle=cache + priced(g, where)),
+        "bytes": figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=priced(g, where)),
+        "tour": figures.match_tour(window[1], tours, subtitle=where),
     }
 
 
+def show(maps: Any, pair: Any, loads: dict[str, Any]) -> dict[str, Any]:
+    return {"degrees": maps[0], "pair": pair, "strips": loads["strips"], "reordered": maps[1], **loads}
+
+
 class MatchExplorer(FanoutExplorer):
-    """Match degrees of a window of mini-batches, a tour through them, and the bytes that each step spares.
+    """Match degrees of a window of mini-batches, two of them held against each other, and tours through the window.
+
+    A click on a cell of a map sets the two batches, as their sliders do.
 
     State: ``batch_size``, ``num_batches`` (the window that is reordered), ``hops``, ``fanout_1`` ..
     ``fanout_3``, ``grouping`` (which seeds share a batch), ``method`` (of the reordering), ``cache_percent`` (share
-    of the vertices whose rows a cache holds, those of highest out-degree), ``seed``.
+    of the vertices whose rows a cache holds, those of highest out-degree), ``seed``, ``batch_a`` and ``batch_b`` (the
+    two batches whose vertices are drawn, counted from 1).
 
     The batches are sampled for real and the rows counted; nothing here is timed. See
     :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
@@ -127,11 +165,17 @@ class MatchExplorer(FanoutExplorer):
         "order": arrange,
         "ranked": rank,
         "rows": count_rows,
-        "shown": draw,
+        "needed": count_needed,
+        "where": describe,
+        "maps": draw_maps,
+        "pair": draw_pair,
+        "loads": draw_loads,
+        "shown": show,
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Match degree": ("degrees", "reordered"),
-        "What it saves": ("tour", "bytes"),
+        "Match degree": ("degrees", "pair"),
+        "Reorder": ("strips", "reordered"),
+        "Bytes": ("bytes", "tour"),
     }
 
     batch_size = traitlets.Int(256).tag(state=True)
@@ -142,6 +186,8 @@ class MatchExplorer(FanoutExplorer):
     method = traitlets.Unicode("greedy").tag(state=True)
     cache_percent = traitlets.Int(0).tag(state=True)
     seed = traitlets.Int(0).tag(state=True)
+    batch_a = traitlets.Int(1).tag(state=True)
+    batch_b = traitlets.Int(2).tag(state=True)
 
     def prepare(self, state: dict[str, Any]) -> None:
         room = len(seed_pool(self.graph))
@@ -164,6 +210,8 @@ class MatchExplorer(FanoutExplorer):
             Slider("seed", "Random seed", self.seed, max=99),
             Choice("grouping", "Seeds of a batch", self.grouping, groupings(self.graph)),
             Choice("method", "Reorder", self.method, METHODS),
+            Slider("batch_a", "Batch A of the pair", self.batch_a, min=1, max=self.num_batches),
+            Slider("batch_b", "Batch B of the pair", self.batch_b, min=1, max=self.num_batches),
         ]
         return {control.name: control for control in controls}
 
@@ -172,6 +220,17 @@ class MatchExplorer(FanoutExplorer):
         if self.method == "exact" and self.num_batches > EXACT_LIMIT:
             # Its time and memory double with every batch.
             self.num_batches = EXACT_LIMIT
+        for name in ("batch_a", "batch_b"):
+            self.controls[name].set_limits(1, self.num_batches)
+
+    def clicked(self, panel: str, mark: dict[str, Any]) -> None:
+        if panel not in ("degrees", "reordered"):
+            return
+        batches = self.figures[panel].data[0].customdata
+        row, column = int(mark["y"]), int(mark["x"])
+        if 0 <= row < len(batches) and 0 <= column < len(batches):
+            first, second = batches[row, column].tolist()
+            self.set(batch_a=first, batch_b=second)
 
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         return {**super().parameters(state), "with_cache": state["cache_percent"] > 0}
