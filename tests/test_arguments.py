@@ -830,6 +830,7 @@ TABLE: dict[str, Entry] = {
         },
     ),
     "SampleTrace.save": Entry(lambda: trace().save, dict, {"path": [*path(), "/"]}),
+    "SampleTrace.to_perfetto": Entry(lambda: trace().to_perfetto, dict, {"path": [*path(), "/"]}),
     "SampleTrace.load": Entry(
         lambda: lab.SampleTrace.load, dict, {"path": [*path(), "no/such/file.npz", "/", __file__]}
     ),
@@ -1411,7 +1412,7 @@ def test_the_working_arguments_work(name: str, tmp_path: Path, monkeypatch: pyte
     """Else every case of the entry could fail for another reason than its bad value."""
     entry = TABLE[name]
     arguments = entry.good()
-    if name in ("SampleTrace.save", "SampleTrace.load"):
+    if name in ("SampleTrace.save", "SampleTrace.load", "SampleTrace.to_perfetto"):
         arguments["path"] = trace().save(tmp_path / "trace.npz")
     if name == "apps.MVS.probability":
         arguments["graph"] = small()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,6 +142,22 @@ class MeasuredTimeline:
     def switched(self) -> int:
         """Mini-batches that standby trainers trained on."""
         return sum(e.stage == "train" and e.worker == "standby" for e in self.events)
+
+    def to_perfetto(self, path: str | Path) -> Path:
+        """Write the epoch as a file for Perfetto (ui.perfetto.dev): see :func:`.schedule.timeline.write_perfetto`.
+
+        Args:
+            path: of the file; ``.json`` is appended when the name has no suffix.
+
+        Returns:
+            The path written.
+
+        Raises:
+            TypeError, ValueError, OSError: as :func:`.schedule.timeline.write_perfetto`.
+        """
+        from .schedule.timeline import write_perfetto
+
+        return write_perfetto(self, path)
 
 
 class RankMemory(NamedTuple):

@@ -274,6 +274,27 @@ class SampleTrace:
 
         return save_trace(self, path)
 
+    def to_perfetto(self, path: str | Path) -> Path:
+        """Write the trace as a file for Perfetto (ui.perfetto.dev) or Chrome's tracing page: trace events as JSON.
+
+        A multiprocessor is a process of the file, tasks that ran there at once stand in threads of it. Queue depth and
+        running tasks are counters, hops spans, and tasks that were queued and lost instants. Times are microseconds.
+
+        Args:
+            path: of the file; ``.json`` is appended when the name has no suffix.
+
+        Returns:
+            The path written.
+
+        Raises:
+            TypeError: ``path`` is no path.
+            ValueError: ``path`` is a folder, or a time is not finite.
+            OSError: the folder cannot be written.
+        """
+        from gnnsample_lab.traces.perfetto import sample_events
+
+        return sample_events(self).write(path)
+
     @classmethod
     def load(cls, path: str | Path) -> SampleTrace:
         """Read a trace written by :meth:`save`.

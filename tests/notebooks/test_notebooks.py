@@ -109,7 +109,7 @@ def test_another_output_is_noticed() -> None:
 def test_parts_come_in_order(path: Path, notebook: Any) -> None:
     found = headings(notebook)
     assert [part for part in found if part in PARTS] == PARTS
-    assert found[-2:] == ["Exercises", "References"]
+    assert found[-3:] == ["Exercises", "When would I use this?", "References"]
     title = notebook.cells[0].source.splitlines()[0]
     assert re.fullmatch(rf"# {path.stem[:2]} · .+", title)
 

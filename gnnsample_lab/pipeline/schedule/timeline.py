@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,20 @@ class Timeline:
                 until[e.gpu] = e.end_s
         return busy / self.epoch_s if self.epoch_s > 0 else busy
 
+    def to_perfetto(self, path: str | Path) -> Path:
+        """Write the epoch as a file for Perfetto (ui.perfetto.dev): see :func:`write_perfetto`.
+
+        Args:
+            path: of the file; ``.json`` is appended when the name has no suffix.
+
+        Returns:
+            The path written.
+
+        Raises:
+            TypeError, ValueError, OSError: as :func:`write_perfetto`.
+        """
+        return write_perfetto(self, path)
+
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row an event."""
         import pandas as pd
@@ -142,3 +157,26 @@ class Timeline:
             f"{self.executor} on {self.gpus} GPU{'s' * (self.gpus > 1)}: epoch {self.epoch_s:.4g} s, "
             f"GPUs busy {used}{moved} ({self.origin})"
         )
+
+
+def write_perfetto(timeline: Any, path: str | Path) -> Path:
+    """Write an epoch, modelled or measured, as trace events in JSON, which Perfetto and Chrome's tracing page open.
+
+    A GPU or rank is a process of the file, each of its workers a thread; what waits stands in threads of its own. The
+    depth of each queue is a counter. Times are microseconds since the epoch began.
+
+    Args:
+        timeline: a :class:`Timeline`, or what ``TrainResult.timeline`` returns.
+        path: of the file; ``.json`` is appended when the name has no suffix.
+
+    Raises:
+        TypeError: ``path`` is no path.
+        ValueError: ``path`` is a folder, or a time is not finite.
+        OSError: the folder cannot be written.
+    """
+    from gnnsample_lab.traces.perfetto import epoch_events
+
+    t = timeline
+    about = {"origin": t.origin, "executor": t.executor, "gpus": t.gpus, "epoch_s": t.epoch_s}
+    title = f"{t.executor} · {t.gpus} GPU{'s' * (t.gpus > 1)} · {t.origin}"
+    return epoch_events(title, about, t.roles, t.events, t.waits, t.queues).write(path)
