@@ -1333,6 +1333,25 @@ TABLE |= {
     ),
 }  # fmt: skip
 
+
+def mechanism(name: str) -> Callable[[], Any]:
+    import gnnsample_lab.steps as stepped
+
+    return getattr(stepped, name)
+
+
+_STEPPED = {"mechanism": choice(), "broken": [v for v in choice(none=True) if v is not None]}
+TABLE |= {
+    "steps.run": Entry(
+        lambda: mechanism("run"),
+        lambda: {"mechanism": "insert into Fused-Map"},
+        {**_STEPPED, "graph": [v for v in graph() if v is not None]},
+    ),
+    "steps.mutations": Entry(
+        lambda: mechanism("mutations"), lambda: {"mechanism": "claim a slot"}, {"mechanism": choice()}
+    ),
+}
+
 RECORD = "a record that the library makes; whoever reads it checks it"
 NO_ARGUMENTS = "takes no arguments"
 ERROR = "an error class"

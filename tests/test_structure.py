@@ -31,6 +31,7 @@ LAYERS = (
     "graph",
     "sampling",
     "minibatch",
+    "steps",
     "features",
     "compute",
     "distributed",

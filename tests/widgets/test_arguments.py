@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gnnsample_widgets import SecondOrderExplorer, caching, id_map, second_order, show, training, transit
+from gnnsample_widgets import (
+    SecondOrderExplorer,
+    Stepper,
+    caching,
+    id_map,
+    second_order,
+    show,
+    training,
+    transit,
+)
 from gnnsample_widgets.batches import draw_batches
 
 from tests.widgets.toy import Toy, tiny_graph
@@ -38,6 +47,11 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any], str]] = [
     (Toy, (GRAPH,), {"raise_errors": "no"}, "raise_errors"),
     (Toy, ("",), {}, "name"),
     (SecondOrderExplorer, (GRAPH,), {"app": 3}, "app"),
+    (Stepper, ("claim",), {}, "mechanism"),
+    (Stepper, (None,), {}, "mechanism"),
+    (Stepper, ("claim a slot",), {"broken": "everything"}, "broken"),
+    (Stepper, ("claim a slot",), {"broken": 3}, "broken"),
+    (Stepper, ("claim a slot",), {"graph": 3}, "graph"),
 ]
 
 

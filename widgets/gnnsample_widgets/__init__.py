@@ -26,6 +26,7 @@ _EXPORTS = {
     "PipelineExplorer": "pipelines",
     "RanksExplorer": "many_gpus",
     "Guess": "guess",
+    "Stepper": "stepper",
     "show": "panel",
     "show_code": "listing",
 }
@@ -44,6 +45,7 @@ __all__ = [
     "RanksExplorer",
     "SampleExplorer",
     "SecondOrderExplorer",
+    "Stepper",
     "ThreadsExplorer",
     "TrainingExplorer",
     "WorkloadExplorer",
