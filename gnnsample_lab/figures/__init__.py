@@ -19,8 +19,10 @@ _EXPORTS = {
     "model_vs_measurement": "compare",
     "summary_table": "compare",
     "gantt": "timeline",
+    "run_timeline": "timeline",
     "sm_activity": "timeline",
     "queue_depth": "activity",
+    "queue_slots": "activity",
     "running_tasks": "activity",
     "sm_load": "activity",
     "task_cost": "activity",
@@ -89,7 +91,7 @@ _EXPORTS = {
 }
 
 if TYPE_CHECKING:
-    from gnnsample_lab.figures.activity import queue_depth, running_tasks, sm_load, task_cost
+    from gnnsample_lab.figures.activity import queue_depth, queue_slots, running_tasks, sm_load, task_cost
     from gnnsample_lab.figures.aggregation import (
         access_counts,
         aggregation_times,
@@ -153,7 +155,7 @@ if TYPE_CHECKING:
         schedule_switching,
     )
     from gnnsample_lab.figures.style import empty_figure, set_cursor, update_figure
-    from gnnsample_lab.figures.timeline import gantt, sm_activity
+    from gnnsample_lab.figures.timeline import gantt, run_timeline, sm_activity
     from gnnsample_lab.figures.training import accuracy_curves, copied_bytes, loss_curves, stage_breakdown
     from gnnsample_lab.figures.transit import list_ranks, thread_map, warp_totals
     from gnnsample_lab.figures.transit_kernels import (
@@ -202,7 +204,9 @@ __all__ = [
     "probe_lengths",
     "probes_by_load",
     "queue_depth",
+    "queue_slots",
     "roofline",
+    "run_timeline",
     "running_tasks",
     "sample_drawing",
     "sample_layout",

@@ -11,6 +11,7 @@ from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, time_range, trace_name
 from gnnsample_lab.traces import (
     SampleTrace,
+    SlotTable,
     busy_us_per_sm,
     busy_workers,
     load_imbalance,
@@ -101,6 +102,119 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
     fig.update_xaxes(title_text=TIME_AXIS, range=time_range(found))
     fig.update_yaxes(title_text="tasks waiting", rangemode="tozero", tickformat=",~d")
     return fig if until_us is None else set_cursor(fig, until_us)
+
+
+def no_queue(trace: SampleTrace) -> str:
+    """Why there is no queue to be seen in a trace."""
+    return f"{trace.strategy} has no queue:<br>a barrier separates its hops, no task waits in a slot"
+
+
+def slot_states(trace: SampleTrace, at_us: float) -> np.ndarray:
+    """int64[tasks]: the state of each slot at an instant, as a position in ``palette.SLOTS``.
+
+    Tasks that were never queued come last; before the end of the run they count as empty.
+    """
+    slots = trace.queue_slots()
+    names = list(palette.SLOTS)
+    over = at_us >= trace.total_us
+    # A block may leave while the slots that it leaves behind are still being written.
+    at_us = np.inf if over else at_us
+    state = np.full(len(slots), names.index("empty"))
+    with np.errstate(invalid="ignore"):
+        state[slots.claim_us <= at_us] = names.index("claimed, still empty")
+        written = (slots.write_us <= at_us) | np.isnan(slots.write_us)
+        state[written] = names.index("written, waiting")
+        # Whoever claimed the slot had looked before: from the moment that it is written, no one will come.
+        state[written & slots.lost] = names.index("lost")
+        state[slots.read_us <= at_us] = names.index("being worked on")
+        state[slots.end_us <= at_us] = names.index("done")
+    never = np.full(int((~trace.lost.abandoned).sum()), names.index("never queued" if over else "empty"))
+    return np.concatenate([state, never])
+
+
+def queue_slots(trace: SampleTrace, *, until_us: float | None = None) -> go.Figure:
+    """The queue as an array: a cell per slot, coloured by what has happened to it.
+
+    Slots fill from the top left, row by row. Under the published completion rule, tasks that no one ran are cells as
+    well, so that they can be counted: those left in a slot, and behind all slots those that were never queued.
+
+    Args:
+        trace: the trace. until_us: the instant to show; None for the end of the run.
+    """
+    at_us = trace.total_us if until_us is None else until_us
+    found = slot_states(trace, at_us) if len(trace.queue) else np.empty(0, dtype=np.int64)
+    fig = go.Figure()
+    if len(found):
+        columns = int(np.clip(np.ceil(np.sqrt(2.2 * len(found)) / 8) * 8, 8, 512))
+        rows = -(-len(found) // columns)
+        grid = np.full(rows * columns, np.nan)
+        grid[: len(found)] = found
+        colors = list(palette.SLOTS.values())
+        steps = [[edge / len(colors), c] for i, c in enumerate(colors) for edge in (i, i + 1)]
+        gap = 1 if len(found) <= 2000 else 0
+        slots = trace.queue_slots()
+        fig.add_heatmap(
+            z=grid.reshape(rows, columns),
+            x0=0, dx=1, y0=0, dy=columns,
+            zmin=-0.5, zmax=len(colors) - 0.5,
+            colorscale=steps, showscale=False, xgap=gap, ygap=gap,
+            text=_slot_texts(slots, rows, columns) if len(found) <= _MAX_POINTS else None,
+            hovertemplate="%{text}<extra></extra>" if len(found) <= _MAX_POINTS else None,
+            hoverinfo=None if len(found) <= _MAX_POINTS else "skip",
+        )  # fmt: skip
+        counts = np.bincount(found, minlength=len(colors))
+        for (name, color), count in zip(palette.SLOTS.items(), counts, strict=True):
+            fig.add_scatter(
+                name=f"{name}: {count:,}", x=[None], y=[None], mode="markers", showlegend=bool(count),
+                marker={"symbol": "square", "size": 11, "color": color},
+            )  # fmt: skip
+    else:
+        _say(fig, no_queue(trace) if len(trace.tasks) else "nothing was sampled", 0.5)
+    last = "" if trace.origin == "modelled" else "when a slot was claimed is not recorded"
+    finish(
+        fig, "Slots of the queue", describe(trace, trace.strategy, f"at {at_us:,.1f} µs", last), height=380,
+        margin={"t": 76, "b": 84}, hovermode="closest",
+        legend={"y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 12}},
+    )  # fmt: skip
+    there = bool(len(found))
+    fig.update_xaxes(
+        visible=there, showgrid=False, title_text="tasks, by slot", showticklabels=False, ticks=""
+    )
+    fig.update_yaxes(visible=there, showgrid=False, autorange="reversed", title_text="first slot of the row")
+    if there:
+        fig.update_yaxes(
+            tickvals=list(range(0, rows * columns, columns * max(1, rows // 5))), tickformat=",d"
+        )
+    return fig
+
+
+def _slot_texts(slots: SlotTable, rows: int, columns: int) -> np.ndarray:
+    def time(value: float, word: str) -> str:
+        return "" if np.isnan(value) else f"<br>{word} at {value:,.1f} µs"
+
+    texts = [
+        f"<b>slot {i:,}</b>: {palette.hop_name(int(slots.hop[i]))}, vertex {slots.vertex[i]:,}"
+        + time(slots.claim_us[i], "claimed" + (f" by block {slots.block[i]}" if slots.block[i] >= 0 else ""))
+        + time(slots.write_us[i], "written")
+        + time(slots.read_us[i], "read")
+        + (time(slots.end_us[i], "done") or "<br>lost")
+        for i in range(len(slots))
+    ]
+    return np.array(texts + ["never queued"] * (rows * columns - len(texts)), dtype=object).reshape(
+        rows, columns
+    )
+
+
+def _say(fig: go.Figure, text: str, y: float) -> None:
+    fig.add_annotation(
+        text=text,
+        x=0.5,
+        y=y,
+        xref="paper",
+        yref="paper",
+        showarrow=False,
+        font={"color": palette.MUTED, "size": 13},
+    )
 
 
 def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:

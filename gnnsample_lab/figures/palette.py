@@ -97,6 +97,17 @@ LEVELS = {
     "registers": "#DDCC77",
 }
 
+#: States of a slot of the task queue; what was lost has a colour of its own.
+SLOTS = {
+    "empty": "#E9ECF1",
+    "claimed, still empty": "#CC79A7",
+    "written, waiting": "#E69F00",
+    "being worked on": "#0072B2",
+    "done": "#B5CFC4",
+    "lost": LOST,
+    "never queued": "#882255",
+}
+
 MEASURED, MODELLED = "#1F2937", "#E07A1F"
 
 INK, MUTED, FAINT, GRID, PAPER = "#1F2937", "#6B7280", "#CBD2DC", "#E9ECF1", "#FFFFFF"

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.activity import TIME_AXIS
+from gnnsample_lab.figures.activity import TIME_AXIS, no_queue, thinned
 from gnnsample_lab.figures.style import describe, finish, microseconds, set_cursor, time_range
-from gnnsample_lab.traces import SampleTrace, assign_lanes, busy_us_per_sm
+from gnnsample_lab.traces import (
+    SampleTrace,
+    SlotTable,
+    assign_lanes,
+    busy_us_per_sm,
+    busy_workers,
+    queue_stats,
+    resident_workers,
+)
 
 # Rows that fit a figure with lanes still apart, and bars that a browser draws at once; beyond it, WebGL
 # lines.
@@ -18,7 +27,9 @@ _MAX_ROWS = 112
 _MAX_BARS = 6000
 
 
-def _choose_sms(trace: SampleTrace, lanes: np.ndarray, sms: Sequence[int] | str | None) -> np.ndarray:
+def _choose_sms(
+    trace: SampleTrace, lanes: np.ndarray, sms: Sequence[int] | str | None, most: int = _MAX_ROWS
+) -> np.ndarray:
     if isinstance(sms, str):
         if sms != "all":
             raise ValueError(f"sms must be a list of SM numbers, 'all' or None (got {sms!r})")
@@ -33,10 +44,247 @@ def _choose_sms(trace: SampleTrace, lanes: np.ndarray, sms: Sequence[int] | str 
     if len(used) == 0:
         return np.arange(1)
     per_sm = int(lanes.max()) + 1
-    count = min(len(used), max(1, _MAX_ROWS // per_sm))
+    count = min(len(used), max(1, most // per_sm))
     by_load = used[np.argsort(busy[used], kind="stable")]
     # From the busiest to the least busy in equal steps, so that imbalance is in the picture.
     return np.sort(by_load[np.unique(np.linspace(len(by_load) - 1, 0, count).round().astype(np.int64))])
+
+
+class _Rows:
+    """Rows of a timeline: the multiprocessors shown from top to bottom, with a row for each of their lanes.
+
+    Attributes:
+        sms: multiprocessors shown. number: of rows, gaps between multiprocessors (``gap``) included.
+        row: of each task, meaningful where ``shown``.
+    """
+
+    def __init__(self, trace: SampleTrace, sms: Sequence[int] | str | None, most: int) -> None:
+        tasks, lanes = trace.tasks, assign_lanes(trace)
+        self.sms = _choose_sms(trace, lanes, sms, most)
+        self._height = np.zeros(trace.num_sms, dtype=np.int64)
+        if len(tasks):
+            np.maximum.at(self._height, tasks.sm.astype(np.int64), lanes + 1)
+        # A gap of one row sets multiprocessors with several lanes apart; number 0 is at the top.
+        self.gap = 1 if len(self.sms) > 1 else 0
+        self._first = np.full(trace.num_sms, -1, dtype=np.int64)
+        self._first[self.sms] = np.concatenate([[0], np.cumsum(self._height[self.sms] + self.gap)[:-1]])
+        self.number = int((self._height[self.sms] + self.gap).sum())
+        self.shown = self._first[tasks.sm] >= 0 if len(tasks) else np.zeros(0, dtype=bool)
+        self.row = self._first[tasks.sm] + lanes
+
+    def labels(self, most: int) -> tuple[list[float], list[str]]:
+        """Places and names of at most about ``most`` multiprocessors."""
+        middle = self._first[self.sms] + (self._height[self.sms] - 1) / 2
+        keep = slice(None, None, max(1, -(-len(self.sms) // max(most, 1))))
+        return middle[keep].tolist(), [f"SM {sm}" for sm in self.sms[keep]]
+
+
+def _rows(trace: SampleTrace, sms: Sequence[int] | str | None, most: int = _MAX_ROWS) -> _Rows:
+    return _Rows(trace, sms, most)
+
+
+def boxes(x0: np.ndarray, x1: np.ndarray, y0: np.ndarray, y1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rectangles as one polygon with gaps, float32[6 n] each: thousands of them are one path in the page."""
+    nan = np.full(len(x0), np.nan)
+    x = np.stack([x0, x1, x1, x0, x0, nan], axis=1).astype(np.float32)
+    y = np.stack([y0, y0, y1, y1, y0, nan], axis=1).astype(np.float32)
+    return x.ravel(), y.ravel()
+
+
+# The rows of subplots of `run_timeline` from top to bottom, as shares of the height.
+_LANES, _SLOTS, _DEPTH, _RUNNING = (0.63, 1.0), (0.365, 0.56), (0.185, 0.295), (0.0, 0.115)
+_FEW = 3000
+"""Tasks up to which a timeline tells about each when it is pointed at."""
+
+
+def run_timeline(
+    trace: SampleTrace, *, until_us: float | None = None, sms: Sequence[int] | str | None = None
+) -> go.Figure:
+    """A run on one axis of time: multiprocessors, slots of the queue, its depth, and tasks at work.
+
+    A slot is a thin bar at the height of its number: pale from the time at which its task was written until a block
+    began with it, in the colour of the hop until it was done, and before that grey where a block had claimed the slot
+    and waited for it. A task that was lost stays in its slot to the end. A strategy without a queue has neither slots
+    nor a depth, and the figure says why.
+
+    Args:
+        trace: the trace. until_us: draws a time cursor there and veils what comes later (see ``set_cursor``).
+        sms: as for :func:`gantt`.
+
+    Raises:
+        ValueError: for SM numbers that the device does not have.
+    """
+    fig = go.Figure()
+    rows = _rows(trace, sms, most=56)
+    end = time_range(trace)[1]
+    for hop in range(len(trace.fanouts)):
+        _work(fig, trace, rows, np.flatnonzero(rows.shown & (trace.tasks.hop == hop)), hop)
+    slots = trace.queue_slots()
+    axis = {"showgrid": False, "automargin": True, "anchor": "x", "ticks": "outside"}
+    ticks, names = rows.labels(6)
+    axes: dict[str, dict[str, Any]] = {
+        "yaxis": {
+            "domain": _LANES, "range": [rows.number - rows.gap - 0.4, -0.6], "tickvals": ticks, "ticktext": names,
+            **axis,
+        },
+        "yaxis2": {"domain": _SLOTS, "nticks": 4, "tickformat": ",~d", **axis},
+        "yaxis3": {"domain": _DEPTH, "nticks": 3, "tickformat": ",~d", "rangemode": "tozero", **axis},
+        "yaxis4": {"domain": _RUNNING, "nticks": 3, "tickformat": ",~d", "rangemode": "tozero", **axis},
+    }  # fmt: skip
+    if len(trace.queue):
+        _slots(fig, trace, end)
+        axes["yaxis2"]["range"] = [-0.5, max(len(slots) + int((~trace.lost.abandoned).sum()), 1) - 0.5]
+        time, depth = thinned(trace.queue.time_us, trace.queue.depth)
+        fig.add_scatter(
+            name="queue depth", x=np.append(time, end), y=np.append(depth, depth[-1]), yaxis="y3", mode="lines",
+            line={"shape": "hv", "color": palette.INK, "width": 1.4}, fill="tozeroy",
+            fillcolor=palette.translucent(palette.MUTED, 0.25), showlegend=False,
+            hovertemplate="%{y:,} tasks waiting at %{x:,.1f} µs<extra></extra>",
+        )  # fmt: skip
+    else:
+        for domain, name in ((_SLOTS, "yaxis2"), (_DEPTH, "yaxis3")):
+            axes[name] |= {"range": [0, 1], "showticklabels": False, "ticks": "", "showline": False}
+            fig.add_annotation(
+                text=no_queue(trace) if name == "yaxis2" else "no queue, no depth", x=0.5, y=sum(domain) / 2,
+                xref="paper", yref="paper", showarrow=False, font={"color": palette.MUTED, "size": 12},
+            )  # fmt: skip
+        fig.add_scatter(x=[0], y=[0], yaxis="y2", mode="none", showlegend=False, hoverinfo="skip")
+        fig.add_scatter(x=[0], y=[0], yaxis="y3", mode="none", showlegend=False, hoverinfo="skip")
+    _running(fig, trace)
+    _host_spans(fig, trace)
+    parts = {
+        "multiprocessors": _LANES,
+        _slots_heading(trace, slots): _SLOTS,
+        _depth_heading(trace): _DEPTH,
+        f"tasks at work (the GPU holds {resident_workers(trace):,})": _RUNNING,
+    }
+    for text, (_, top) in parts.items():
+        fig.add_annotation(
+            text=text, x=0, y=top, xref="paper", yref="paper", xanchor="left", yanchor="bottom", showarrow=False,
+            font={"size": 12},
+        )  # fmt: skip
+    notes = [f"{len(rows.sms)} of {trace.num_sms} SMs shown"] if len(rows.sms) < trace.num_sms else []
+    title = f"One run of {trace.strategy}"
+    if trace.origin == "measured" and len(trace.lost):
+        title = "Recorded counterexample"
+        notes = [trace.strategy, *notes]
+    if trace.completion == "paper":
+        notes.append("completion as published")
+    finish(
+        fig, title, describe(trace, *notes), height=540, meta={"end_us": trace.total_us}, hovermode="closest",
+        margin={"t": 96, "b": 84}, legend={"y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 12}},
+        **axes,
+    )  # fmt: skip
+    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(trace), anchor="y4")
+    return fig if until_us is None else set_cursor(fig, until_us)
+
+
+def _slots_heading(trace: SampleTrace, slots: SlotTable) -> str:
+    if not len(trace.queue):
+        return "slots of the queue"
+    left = int(slots.lost.sum())
+    never = int((~trace.lost.abandoned).sum())
+    if not len(trace.lost):
+        return f"{len(slots):,} slots of the queue, by number"
+    lost = f"{left:,} lost" + (f", {never:,} never queued" if never else "")
+    return f'{len(slots):,} slots: <span style="color:{palette.LOST}"><b>{lost}</b></span>'
+
+
+def _depth_heading(trace: SampleTrace) -> str:
+    if not len(trace.queue):
+        return "queue depth"
+    stats = queue_stats(trace)
+    return f"queue depth: tasks waiting, at most {stats.peak:,}"
+
+
+def _work(fig: go.Figure, trace: SampleTrace, rows: _Rows, some: np.ndarray, hop: int) -> None:
+    tasks = trace.tasks
+    x, y = boxes(tasks.start_us[some], tasks.end_us[some], rows.row[some] - 0.45, rows.row[some] + 0.45)
+    told: dict[str, Any] = {"hoverinfo": "skip"}
+    if len(tasks) <= _FEW:
+        columns = (
+            tasks.vertex,
+            tasks.degree,
+            np.round(tasks.start_us - tasks.enqueue_us, 2),
+            np.round(tasks.duration_us, 2),
+        )
+        told = {
+            "customdata": np.repeat(np.stack([c[some] for c in columns], axis=1), 6, axis=0),
+            "hovertemplate": f"<b>{palette.hop_name(hop)}</b>, vertex %{{customdata[0]:d}}, in-degree "
+            "%{customdata[1]:,d}<br>waited %{customdata[2]:,.1f} µs, ran %{customdata[3]:,.2f} µs<extra></extra>",
+        }
+    fig.add_scatter(
+        name=palette.hop_name(hop), legendgroup=palette.hop_name(hop), x=x, y=y, mode="none", fill="toself",
+        fillcolor=palette.hop_color(hop), hoveron="points", **told,
+    )  # fmt: skip
+
+
+def slot_raster(trace: SampleTrace, end_us: float, *, rows: int = 150, columns: int = 320) -> np.ndarray:
+    """int64[at most rows, columns]: what the slots of the queue are at, over time; however many slots there are.
+
+    A row is a slot, or, where there are more slots than rows, the one in the middle of as many. A row with a lost slot
+    is lost from the time at which that was written. Tasks that were never queued come after the slots.
+
+    Returns:
+        -1 for a slot that nobody has touched, 0 claimed and still empty, 1 lost, 2 never queued, and of hop h
+        ``3 + 2 h`` written and waiting, ``4 + 2 h`` being worked on.
+    """
+    slots = trace.queue_slots()
+    total = len(slots) + int((~trace.lost.abandoned).sum())
+    number = min(rows, total)
+    place = np.arange(total) * number // max(total, 1)
+    middle = (
+        np.searchsorted(place, np.arange(number)) + np.searchsorted(place, np.arange(number), "right")
+    ) // 2
+    shown = middle[middle < len(slots)]
+    at = (np.arange(columns) + 0.5) * end_us / columns
+    grid = np.full((number, columns), 2)
+    written = np.where(np.isnan(slots.write_us), 0.0, slots.write_us)
+    upper = grid[: len(shown)]
+    with np.errstate(invalid="ignore"):
+        upper[:] = np.where(slots.claim_us[shown, None] <= at, 0, -1)
+        for since, state in ((written, 3), (slots.read_us, 4)):
+            column = (state + 2 * slots.hop[shown].astype(np.int64))[:, None]
+            upper[:] = np.where(since[shown, None] <= at, column, upper)
+        upper[:] = np.where(slots.end_us[shown, None] <= at, -1, upper)
+    lost = np.flatnonzero(slots.lost)
+    since = np.full(number, np.inf)
+    np.minimum.at(since, place[lost], np.minimum(written[lost], 0.99 * end_us))
+    return np.where(since[:, None] <= at, 1, grid)
+
+
+def _slots(fig: go.Figure, trace: SampleTrace, end: float) -> None:
+    grid = slot_raster(trace, end)
+    total = len(trace.queue_slots()) + int((~trace.lost.abandoned).sum())
+    claimed, never = (
+        palette.SLOTS["claimed, still empty"],
+        palette.translucent(palette.SLOTS["never queued"], 0.35),
+    )
+    colors = [palette.translucent(claimed, 0.5), palette.LOST, never]
+    for hop in range(len(trace.fanouts)):
+        colors += [palette.translucent(palette.hop_color(hop), 0.35), palette.hop_color(hop)]
+    fig.add_heatmap(
+        name="slots",
+        z=np.where(grid < 0, np.nan, grid).astype(np.float32),
+        x0=end / grid.shape[1] / 2, dx=end / grid.shape[1], y0=total / len(grid) / 2 - 0.5, dy=total / len(grid),
+        yaxis="y2", zmin=-0.5, zmax=len(colors) - 0.5, showscale=False, hoverinfo="skip", ygap=1 if total <= 48 else 0,
+        colorscale=[[edge / len(colors), color] for i, color in enumerate(colors) for edge in (i, i + 1)],
+    )  # fmt: skip
+    for state, (name, color) in enumerate(zip(("claimed", "lost", "never queued"), colors, strict=False)):
+        if (grid == state).any():
+            marker = {"symbol": "square", "size": 11, "color": color}
+            fig.add_scatter(name=name, x=[None], y=[None], mode="markers", marker=marker)
+
+
+def _running(fig: go.Figure, trace: SampleTrace) -> None:
+    for hop in range(len(trace.fanouts)):
+        edges, running = busy_workers(trace, bins=200, hop=hop)
+        fig.add_scatter(
+            name=palette.hop_name(hop), legendgroup=palette.hop_name(hop), showlegend=False,
+            x=(edges[:-1] + edges[1:]) / 2, y=running.astype(np.float32), yaxis="y4", mode="lines", stackgroup="hops",
+            line={"width": 0, "color": palette.hop_color(hop), "shape": "hvh"}, fillcolor=palette.hop_color(hop),
+            hovertemplate="%{y:,.0f} tasks of " + palette.hop_name(hop) + "<extra></extra>",
+        )  # fmt: skip
 
 
 def gantt(
@@ -51,27 +299,19 @@ def gantt(
     Raises:
         ValueError: for SM numbers that the device does not have.
     """
-    tasks, lanes = trace.tasks, assign_lanes(trace)
-    chosen = _choose_sms(trace, lanes, sms)
-    height_of = np.zeros(trace.num_sms, dtype=np.int64)
-    if len(tasks):
-        np.maximum.at(height_of, tasks.sm.astype(np.int64), lanes + 1)
-    # A gap of one row sets SMs apart; SM 0 is at the top.
-    gap = 1 if len(chosen) > 1 else 0
-    first_row = np.full(trace.num_sms, -1, dtype=np.int64)
-    first_row[chosen] = np.concatenate([[0], np.cumsum(height_of[chosen] + gap)[:-1]])
-    num_rows = int((height_of[chosen] + gap).sum())
-    shown = first_row[tasks.sm] >= 0 if len(tasks) else np.zeros(0, dtype=bool)
-    row = first_row[tasks.sm] + lanes
+    tasks = trace.tasks
+    rows = _rows(trace, sms)
+    chosen, row, shown, num_rows, gap = rows.sms, rows.row, rows.shown, rows.number, rows.gap
     fig = go.Figure()
     draw = _bars if int(shown.sum()) <= _MAX_BARS else _lines
     for hop in range(len(trace.fanouts)):
         draw(fig, trace, row, np.flatnonzero(shown & (tasks.hop == hop)), hop, num_rows)
-    lost_row = num_rows + max(1, num_rows // 24)
-    _lost_marks(fig, trace, lost_row)
     has_lost = len(trace.lost) > 0
+    # A row for each lost task as far as there is room; more share it.
+    lost_row, lost_rows = num_rows + max(1, num_rows // 24), min(len(trace.lost), max(4, num_rows // 3))
+    _lost_bars(fig, trace, lost_row, lost_rows)
     rule = ", completion as published" if trace.completion == "paper" else ""
-    height = int(np.clip(200 + 5.5 * num_rows, 360, 860))
+    height = int(np.clip(200 + 5.5 * (num_rows + lost_rows), 360, 860))
     notes = [f"{len(chosen)} of {trace.num_sms} SMs shown"] if len(chosen) < trace.num_sms else []
     if time_range(trace)[1] < trace.total_us:
         notes.append(f"result complete at {microseconds(trace.total_us)}")
@@ -88,16 +328,11 @@ def gantt(
         showlegend=True,
         hovermode="closest",
     )
-    middle = first_row[chosen] + (height_of[chosen] - 1) / 2
-    labels = [f"SM {sm}" for sm in chosen]
-    if len(chosen) > 40:
-        # Every label would overlap the next one.
-        keep = range(0, len(chosen), -(-len(chosen) // 24))
-        middle, labels = middle[list(keep)], [labels[i] for i in keep]
-    ticks, names = middle.tolist(), labels
+    # Every label of more than 40 would overlap the next one.
+    ticks, names = rows.labels(len(chosen) if len(chosen) <= 40 else 24)
     if has_lost:
-        ticks, names = [*ticks, lost_row], [*names, "<b>lost</b>"]
-    bottom = lost_row + max(1.0, num_rows / 30) if has_lost else num_rows - gap - 0.5
+        ticks, names = [*ticks, lost_row + (lost_rows - 1) / 2], [*names, f"<b>{len(trace.lost):,} lost</b>"]
+    bottom = lost_row + lost_rows if has_lost else num_rows - gap - 0.5
     fig.update_yaxes(
         tickvals=ticks, ticktext=names, range=[bottom, -0.6], showgrid=False, ticks="", title_text=None
     )
@@ -174,29 +409,54 @@ def _lost_note(trace: SampleTrace) -> str:
     return note + (f" ({abandoned:,} abandoned, {unreached:,} never queued)" if unreached else "")
 
 
-def _lost_marks(fig: go.Figure, trace: SampleTrace, row: float) -> None:
+def _lost_bars(fig: go.Figure, trace: SampleTrace, row: float, rows: int) -> None:
+    """A bar for each lost task, from the time at which it was queued to the end, for it was never taken.
+
+    Tasks that were never queued, or whose time was not recorded, are paler bars over the whole run.
+    """
     lost = trace.lost
-    timed = np.flatnonzero(np.isfinite(lost.enqueue_us))
+    timed = np.isfinite(lost.enqueue_us)
+    each = rows / max(len(lost), 1)
+    order = np.lexsort((np.arange(len(lost)), np.where(timed, lost.enqueue_us, np.inf), ~lost.abandoned))
+    place = np.empty(len(lost))
+    place[order] = row - 0.5 + each * np.arange(len(lost))
+    end = time_range(trace)[1]
     names = [
-        f"<b>lost</b>: {palette.hop_name(int(lost.hop[i]))}, vertex {lost.vertex[i]}<br>slot {lost.slot[i]}"
+        f"<b>lost</b>: {palette.hop_name(int(lost.hop[i]))}, vertex {lost.vertex[i]}<br>"
+        + (f"slot {lost.slot[i]}" if lost.slot[i] >= 0 else "never queued")
         + (f", claimed too early by block {lost.block[i]}" if lost.block[i] >= 0 else "")
-        for i in timed
+        for i in range(len(lost))
     ]
-    fig.add_scatter(
-        name="lost",
-        mode="markers",
-        x=lost.enqueue_us[timed],
-        y=np.full(len(timed), float(row)),
-        text=names,
-        marker={"symbol": "x", "size": 9, "color": palette.LOST, "opacity": 0.7, "line": {"width": 0}},
-        hovertemplate="%{text}<br>queued at %{x:,.1f} µs<extra></extra>",
-        showlegend=len(lost) > 0,
-    )
+    for name, some, alpha in (
+        ("lost in its slot", lost.abandoned, 0.9),
+        ("never queued", ~lost.abandoned, 0.35),
+    ):
+        chosen = np.flatnonzero(some)
+        start = np.where(timed[chosen], lost.enqueue_us[chosen], 0.0)
+        x, y = boxes(
+            np.minimum(start, 0.97 * end),
+            np.full(len(chosen), end),
+            place[chosen],
+            place[chosen] + 0.85 * each,
+        )
+        fig.add_scatter(
+            name=f"{name}: {len(chosen):,}",
+            x=x,
+            y=y,
+            text=np.repeat(np.array([names[i] for i in chosen], dtype=object), 6),
+            hoveron="points",
+            mode="none",
+            fill="toself",
+            fillcolor=palette.translucent(palette.LOST, alpha),
+            hovertemplate="%{text}<extra></extra>",
+            showlegend=len(chosen) > 0,
+        )
 
 
 def _host_spans(fig: go.Figure, trace: SampleTrace) -> None:
     """Shade the time before each hop's kernel, where the GPU waits for the host."""
     hops = [0] if trace.is_fused else list(range(len(trace.fanouts)))
+    shown = False
     for hop in hops:
         rows = trace.tasks.hop == hop
         if not rows.any() or trace.hops.preprocess_us[hop] <= 0:
@@ -204,6 +464,7 @@ def _host_spans(fig: go.Figure, trace: SampleTrace) -> None:
         until = (
             float(trace.tasks.enqueue_us[rows].min()) if not trace.is_fused else trace.hops.preprocess_us[hop]
         )
+        shown = True
         fig.add_shape(
             type="rect",
             xref="x",
@@ -222,6 +483,7 @@ def _host_spans(fig: go.Figure, trace: SampleTrace) -> None:
         y=[None],
         mode="markers",
         marker={"symbol": "square", "size": 12, "color": palette.translucent("#B9C3D2", 0.6)},
+        showlegend=shown,
     )
 
 

@@ -1,6 +1,7 @@
 """The event loops of strategies with a queue: exact completion, a group of tasks at a time, and as published.
 
-See ``loops.py`` for events, shared resources and the columns of ``cost``.
+See ``loops.py`` for events, shared resources and the columns of ``cost``. ``claim[j]`` is when slot j was claimed, and
+``claimer[j]`` the block that claimed it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gnnsample_lab.gpu_model.loops import (
 @njit(cache=True)
 def run_queue(  # type: ignore[no-untyped-def]
     num_seeds, child_ptr, child, t0, num_workers, num_sms, workers_per_block, fetch_size, one_shot, cost, par,
-    enqueue, start, end, worker, block, slot,
+    enqueue, start, end, worker, block, slot, claim, claimer,
 ):  # fmt: skip
     """Exact completion: tickets are kept until their slot is published, and none leaves while work is
     outstanding.
@@ -57,6 +58,8 @@ def run_queue(  # type: ignore[no-untyped-def]
         if w % workers_per_block == 0:
             scheduler += par[DISPATCH]
         ticket[w], until[w] = w, w + 1
+        if w < num:
+            claim[w], claimer[w] = scheduler + par[BLOCK_START], w if one_shot else w // workers_per_block
         size = _push(time, who, size, scheduler + par[BLOCK_START], w)
     while size > 0:
         t, w = time[0], who[0]
@@ -106,6 +109,8 @@ def run_queue(  # type: ignore[no-untyped-def]
             head_free = max(head_free, t) + par[QUEUE_SERVICE]
             t = head_free + par[QUEUE_LATENCY]
             ticket[w], until[w] = head, head + fetch_size
+            for j in range(head, min(head + fetch_size, num)):
+                claim[j], claimer[j] = head_free, j if one_shot else w // workers_per_block
             head += fetch_size
         j = ticket[w]
         if j < tail:
@@ -125,7 +130,7 @@ def run_queue(  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def run_queue_groups(  # type: ignore[no-untyped-def]
     num_seeds, child_ptr, child, t0, num_workers, num_sms, workers_per_block, rows, cost, par,
-    enqueue, start, end, worker, block, slot,
+    enqueue, start, end, worker, block, slot, claim, claimer,
 ):  # fmt: skip
     """Exact completion with workers that take several tickets at once, as many as there is work for.
 
@@ -191,6 +196,8 @@ def run_queue_groups(  # type: ignore[no-untyped-def]
             t = head_free + par[QUEUE_LATENCY]
             tickets = min(max((tail - head) // num_workers, 1), rows)
             ticket[w], until[w] = head, head + tickets
+            for j in range(head, min(head + tickets, num)):
+                claim[j], claimer[j] = head_free, w // workers_per_block
             running[w] = head
             head += tickets
         j = ticket[w]
@@ -218,7 +225,7 @@ def run_queue_groups(  # type: ignore[no-untyped-def]
 def run_published(  # type: ignore[no-untyped-def]
     num_seeds, child_ptr, child, t0, num_workers, num_sms, workers_per_block, fetch_size, task_index_start,
     cost, par,
-    enqueue, start, end, worker, slot, claimed_by,
+    enqueue, start, end, worker, slot, claimed_by, claim, claimer,
 ):  # fmt: skip
     """PGSampler's Algorithm 1 as printed, with the tasks that it loses (see ``run.simulate``).
 
@@ -268,16 +275,19 @@ def run_published(  # type: ignore[no-untyped-def]
                     enqueue[task_in[j]] = tail_free + par[PUBLISH]
         while batch_at[w] == batch_len[w]:
             if first[w]:
-                claim, take = np.int64(w), np.int64(1)
+                first_slot, take, claimed = np.int64(w), np.int64(1), t
                 first[w] = False
             else:
                 head_free = max(head_free, t) + par[QUEUE_SERVICE]
+                claimed = head_free
                 t = head_free + par[QUEUE_LATENCY]
-                claim, take = head, np.int64(fetch_size)
+                first_slot, take = head, np.int64(fetch_size)
                 head += fetch_size
             read = 0
-            leaves = claim >= tail
-            for j in range(claim, claim + take):
+            leaves = first_slot >= tail
+            for j in range(first_slot, first_slot + take):
+                if j < num:
+                    claim[j], claimer[j] = claimed, w // workers_per_block
                 if not leaves and j < tail and (enqueue[task_in[j]] <= t or writer[j] == w):
                     batch[w, read] = task_in[j]
                     read += 1

@@ -59,6 +59,8 @@ class Timeline:
             consecutively.
         processed: bool[n]. slot: int64[n], place in the queue, -1 without a queue or if never queued.
         claimed_by: int64[n], block that claimed and abandoned the slot of an unprocessed task, else -1.
+        claim_us: float64[n], claimer: int64[n], by number of a slot: when and by which block it was claimed; NaN and -1
+            for slots that were not.
         preprocess_us: float64[L]. kernel_us: float64[L], or None where hops overlap in one kernel.
         total_us: end of the last kernel. drain_us: part of it in which only empty blocks were dispatched.
         num_blocks: blocks of the widest launch. resident_workers: tasks that can run at once.
@@ -79,6 +81,8 @@ class Timeline:
     drain_us: float
     num_blocks: int
     resident_workers: int
+    claim_us: Floats
+    claimer: Ints
 
 
 def simulate(
@@ -162,6 +166,7 @@ class _Run:
         )
         self.enqueue, self.start, self.end = (np.full(n, np.nan) for _ in range(3))
         self.worker = np.full(n, -1, dtype=np.int64)
+        self.claim, self.claimer = np.full(n, np.nan), np.full(n, -1, dtype=np.int64)
 
     def _host_us(self, hop: int) -> float:
         m = self.model
@@ -222,7 +227,7 @@ class _Run:
         none = np.full(n, -1, dtype=np.int64)
         return Timeline(
             self.enqueue, self.start, self.end, block, sm, self.worker, np.ones(n, dtype=bool), none, none,
-            preprocess, kernel, now, 0.0, widest, workers * self.unit.rows,
+            preprocess, kernel, now, 0.0, widest, workers * self.unit.rows, self.claim, self.claimer,
         )  # fmt: skip
 
     def _shares(self, schedule: str, first: int, last: int, workers: int) -> tuple[Ints, Ints]:
@@ -279,7 +284,7 @@ class _Run:
         return Timeline(
             self.enqueue, self.start, self.end, block,
             sm, self.worker, processed, slot, claimed_by, preprocess, None, end + drain_us, drain_us, blocks,
-            resident,
+            resident, self.claim, self.claimer,
         )  # fmt: skip
 
     def queue(
@@ -299,13 +304,13 @@ class _Run:
             tail = queues.run_queue_groups(
                 seeds, work.child_ptr, work.child, self._host_us(0), blocks * self.per_block,
                 self.model.num_sms, self.per_block, self.unit.rows, self.cost, self.parameters,
-                self.enqueue, self.start, self.end, self.worker, block, slot,
+                self.enqueue, self.start, self.end, self.worker, block, slot, self.claim, self.claimer,
             )  # fmt: skip
         else:
             tail = queues.run_queue(
                 seeds, work.child_ptr, work.child, self._host_us(0), blocks * self.per_block,
                 self.model.num_sms, self.per_block, fetch, one_shot, self.cost, self.parameters,
-                self.enqueue, self.start, self.end, self.worker, block, slot,
+                self.enqueue, self.start, self.end, self.worker, block, slot, self.claim, self.claimer,
             )  # fmt: skip
         drain = 0.0
         if one_shot:
@@ -327,7 +332,7 @@ class _Run:
         queues.run_published(
             seeds, work.child_ptr, work.child, self._host_us(0), workers, self.model.num_sms, self.per_block,
             fetch_size, start, self.cost, self.parameters,
-            self.enqueue, self.start, self.end, self.worker, slot, claimed,
+            self.enqueue, self.start, self.end, self.worker, slot, claimed, self.claim, self.claimer,
         )  # fmt: skip
         block = np.where(self.worker >= 0, self.worker // self.per_block, -1)
         lost = (slot >= 0) & np.isnan(self.end)

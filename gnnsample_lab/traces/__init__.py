@@ -20,7 +20,15 @@ from gnnsample_lab.traces.analysis import (
     summarise,
 )
 from gnnsample_lab.traces.records import FUSED_STRATEGIES, SampleTrace
-from gnnsample_lab.traces.tables import HopTable, LostTable, QueueSeries, TaskTable, queue_depth_series
+from gnnsample_lab.traces.tables import (
+    HopTable,
+    LostTable,
+    QueueSeries,
+    SlotTable,
+    TaskTable,
+    queue_depth_series,
+    slots_of,
+)
 
 __all__ = [
     "FUSED_STRATEGIES",
@@ -29,6 +37,7 @@ __all__ = [
     "QueueSeries",
     "QueueStats",
     "SampleTrace",
+    "SlotTable",
     "TaskTable",
     "assign_lanes",
     "busy_us_per_sm",
@@ -42,5 +51,6 @@ __all__ = [
     "queue_depth_series",
     "queue_stats",
     "resident_workers",
+    "slots_of",
     "summarise",
 ]

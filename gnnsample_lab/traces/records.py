@@ -25,7 +25,15 @@ from gnnsample_lab.checks import (
     whole,
 )
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.traces.tables import HopTable, LostTable, QueueSeries, TaskTable, queue_depth_series
+from gnnsample_lab.traces.tables import (
+    HopTable,
+    LostTable,
+    QueueSeries,
+    SlotTable,
+    TaskTable,
+    queue_depth_series,
+    slots_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +80,8 @@ class SampleTrace:
         total_us: from the first launch until the last result is written, preprocessing included.
         copy_bandwidth_gbps: device-to-device copy bandwidth in 10**9 bytes/s, NaN if unknown.
         meta: further scalars; ``resident_workers`` is the number of tasks that can run at once.
+        slots: the slots of the queue with the times of their claims, where those are known; else empty, and
+            :meth:`queue_slots` derives what it can.
     """
 
     origin: str
@@ -98,6 +108,7 @@ class SampleTrace:
     total_us: float
     copy_bandwidth_gbps: float
     meta: dict[str, str | int | float] = field(default_factory=dict)
+    slots: SlotTable = field(default_factory=SlotTable)
 
     def __post_init__(self) -> None:
         if self.origin not in _ORIGINS:
@@ -140,6 +151,12 @@ class SampleTrace:
         """Time outside the sampling kernels that ``hops`` accounts for."""
         return float(self.hops.preprocess_us.sum())
 
+    def queue_slots(self) -> SlotTable:
+        """The slots of the queue that were written; empty for a strategy without a queue."""
+        if len(self.slots) or not len(self.queue):
+            return self.slots
+        return slots_of(self.tasks, self.lost)
+
     @classmethod
     def from_tasks(
         cls,
@@ -170,6 +187,7 @@ class SampleTrace:
         total_us: float | None = None,
         copy_bandwidth_gbps: float = float("nan"),
         meta: Mapping[str, str | int | float] | None = None,
+        slots: SlotTable | None = None,
     ) -> SampleTrace:
         """Build a trace from its tasks; whatever per-hop figure is not given is derived.
 
@@ -190,6 +208,7 @@ class SampleTrace:
         instance("tasks", tasks, TaskTable, "a TaskTable")
         optional(instance, "lost", lost, LostTable, "a LostTable")
         optional(instance, "queue", queue, QueueSeries, "a QueueSeries")
+        optional(instance, "slots", slots, SlotTable, "a SlotTable")
         choice("origin", origin, _ORIGINS)
         for name, given in (
             ("device_name", device_name), ("strategy", strategy), ("graph_name", graph_name), ("pick", pick),
@@ -249,7 +268,7 @@ class SampleTrace:
             weighted=weighted, expand=expand, seed=seed, batch_id=batch_id,
             fetch_size=fetch_size, completion=completion, tasks=tasks, hops=hops, queue=queue, lost=lost,
             total_us=last_us if total_us is None else total_us,
-            copy_bandwidth_gbps=copy_bandwidth_gbps, meta=_scalars(meta),
+            copy_bandwidth_gbps=copy_bandwidth_gbps, meta=_scalars(meta), slots=slots or SlotTable(),
         )  # fmt: skip
 
     def to_frame(self) -> pd.DataFrame:

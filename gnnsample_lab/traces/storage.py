@@ -24,10 +24,12 @@ from gnnsample_lab.traces.records import SampleTrace
 from gnnsample_lab.traces.tables import (
     HOP_DTYPES,
     LOST_DTYPES,
+    SLOT_DTYPES,
     TASK_DTYPES,
     HopTable,
     LostTable,
     QueueSeries,
+    SlotTable,
     TaskTable,
     queue_depth_series,
 )
@@ -35,7 +37,7 @@ from gnnsample_lab.traces.tables import (
 FORMAT = "gnnsample-lab trace"
 VERSION = 1
 
-_TABLES = ("tasks", "hops", "queue", "lost")
+_TABLES = ("tasks", "hops", "queue", "lost", "slots")
 _HEADER = tuple(f.name for f in fields(SampleTrace) if f.name not in _TABLES)
 # A trace of a whole epoch would still be far below this; a file claiming more is not one of ours.
 _MAX_MEMBER_BYTES = 1 << 31
@@ -86,6 +88,8 @@ def _pack(trace: SampleTrace) -> dict[str, npt.NDArray[Any]]:
     }
     arrays |= {f"hops.{name}": getattr(trace.hops, name) for name in HOP_DTYPES}
     arrays |= {f"lost.{name}": getattr(trace.lost, name) for name in LOST_DTYPES}
+    if len(trace.slots):  # versions before them ignore these members
+        arrays |= {f"slots.{name}": getattr(trace.slots, name) for name in SLOT_DTYPES}
     derived = queue_depth_series(tasks, trace.lost)
     if len(trace.queue) and trace.queue != derived:
         time = _nanoseconds(trace.queue.time_us, "queue.time_us")
@@ -142,7 +146,12 @@ def _unpack(arrays: dict[str, npt.NDArray[Any]], has_queue: bool) -> dict[str, A
     else:
         queue = queue_depth_series(tasks, lost) if has_queue else QueueSeries()
     hops = HopTable(**{name: _exactly(arrays, f"hops.{name}", dtype) for name, dtype in HOP_DTYPES.items()})
-    return {"tasks": tasks, "hops": hops, "queue": queue, "lost": lost}
+    slots = SlotTable()
+    if "slots.hop" in arrays:
+        slots = SlotTable(
+            **{name: _exactly(arrays, f"slots.{name}", dtype) for name, dtype in SLOT_DTYPES.items()}
+        )
+    return {"tasks": tasks, "hops": hops, "queue": queue, "lost": lost, "slots": slots}
 
 
 def _plain(value: Any) -> Any:

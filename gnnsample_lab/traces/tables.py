@@ -211,6 +211,68 @@ LOST_DTYPES: dict[str, Any] = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class SlotTable(_Table):
+    """Slots of a task queue that were written, in order of their numbers; one row per slot, m rows.
+
+    Attributes:
+        hop: uint8[m], vertex: int64[m]: the task in the slot; vertices are global ids.
+        block: int32[m], thread block that claimed the slot, -1 where none did or where that is not known.
+        claim_us: float64[m], when a block took the slot for itself, written or not; NaN where not known.
+        write_us: float64[m], when the task in it could be read; NaN where not known.
+        read_us: float64[m], when work on the task began; NaN for a task that no one ran.
+        end_us: float64[m], when its task ended; NaN likewise.
+    """
+
+    hop: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.uint8))
+    vertex: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    block: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    claim_us: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    write_us: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    read_us: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
+    end_us: npt.NDArray[Any] = field(default_factory=lambda: np.empty(0))
+
+    def __post_init__(self) -> None:
+        _columns(self, SLOT_DTYPES)
+
+    @property
+    def lost(self) -> npt.NDArray[np.bool_]:
+        """bool[m], True for slots whose task no one ran."""
+        return np.isnan(self.end_us)
+
+
+SLOT_DTYPES: dict[str, Any] = {
+    "hop": np.uint8,
+    "vertex": np.int64,
+    "block": np.int32,
+    "claim_us": np.float64,
+    "write_us": np.float64,
+    "read_us": np.float64,
+    "end_us": np.float64,
+}
+
+
+def slots_of(tasks: TaskTable, lost: LostTable | None = None) -> SlotTable:
+    """The slots of a queue as far as tasks tell: in the order in which they were written, by whom claimed unknown.
+
+    Tasks that were lost in a slot whose time was not recorded come last.
+    """
+    given = LostTable() if lost is None else lost
+    left = given.abandoned
+    none = np.full(int(left.sum()), np.nan)
+    columns = {
+        "hop": np.concatenate([tasks.hop, given.hop[left]]),
+        "vertex": np.concatenate([tasks.vertex, given.vertex[left]]),
+        "block": np.concatenate([tasks.block, given.block[left]]),
+        "claim_us": np.full(len(tasks) + len(none), np.nan),
+        "write_us": np.concatenate([tasks.enqueue_us, given.enqueue_us[left]]),
+        "read_us": np.concatenate([tasks.start_us, none]),
+        "end_us": np.concatenate([tasks.end_us, none]),
+    }
+    order = np.lexsort((columns["read_us"], columns["hop"], columns["write_us"]))
+    return SlotTable(**{name: column[order] for name, column in columns.items()})
+
+
 def queue_depth_series(tasks: TaskTable, lost: LostTable | None = None) -> QueueSeries:
     """Queue depth over time from enqueue and start times; a lost task enters and never leaves.
 

@@ -10,7 +10,9 @@ import pytest
 
 from gnnsample_lab import figures
 from gnnsample_lab.figures import palette
-from gnnsample_lab.traces import LostTable, SampleTrace, hop_utilisation
+from gnnsample_lab.figures.activity import slot_states
+from gnnsample_lab.figures.timeline import slot_raster
+from gnnsample_lab.traces import LostTable, SampleTrace, SlotTable, hop_utilisation
 from tests.handmade_trace import make_trace
 from tests.sampling.neighbors.schedule_samples import random_toy
 
@@ -28,6 +30,8 @@ ONE = {
     "utilisation": figures.utilisation(PERSISTENT),
     "strategy_comparison": figures.strategy_comparison(PERSISTENT),
     "gantt": figures.gantt(PERSISTENT),
+    "run_timeline": figures.run_timeline(PERSISTENT),
+    "queue_slots": figures.queue_slots(PERSISTENT),
     "sm_activity": figures.sm_activity(PERSISTENT),
     "queue_depth": figures.queue_depth(PERSISTENT),
     "running_tasks": figures.running_tasks(PERSISTENT),
@@ -181,15 +185,114 @@ def test_gantt_draws_every_task_once_in_its_hop():
     assert {"SM 0", "SM 1"} <= set(fig.layout.yaxis.ticktext)
 
 
-def test_gantt_highlights_lost_tasks():
+def polygons(trace) -> np.ndarray:
+    """float[n, 4]: x0, x1, y0, y1 of the rectangles in a trace of them."""
+    x, y = np.reshape(trace.x, (-1, 6))[:, :4], np.reshape(trace.y, (-1, 6))[:, :4]
+    return np.stack([x.min(1), x.max(1), y.min(1), y.max(1)], axis=1)
+
+
+def test_gantt_draws_every_lost_task():
     fig = ONE["gantt"]
-    lost = by_name(fig)["lost"]
-    assert lost.x.tolist() == [4.5]
-    assert lost.marker.color == palette.LOST
-    assert "vertex 22" in lost.text[0]
-    assert "claimed too early by block 1" in lost.text[0]
+    left, never = by_name(fig)["lost in its slot: 1"], by_name(fig)["never queued: 1"]
+    end = fig.layout.xaxis.range[1]
+    assert polygons(left)[:, :2].tolist() == [[4.5, pytest.approx(end)]]
+    assert polygons(never)[:, :2].tolist() == [[0, pytest.approx(end)]]
+    assert "vertex 22" in left.text[0] and "claimed too early by block 1" in left.text[0]
+    assert "vertex 23" in never.text[0] and "never queued" in never.text[0]
     assert "2 of 7 tasks lost (1 abandoned, 1 never queued)" in fig.layout.title.text
+    assert fig.layout.yaxis.ticktext[-1] == "<b>2 lost</b>"
     assert "lost" not in figures.gantt(BLOCK).layout.title.text
+    # All of them lie within the axes, none above another.
+    drawn = np.concatenate([polygons(left), polygons(never)])
+    bottom, top = fig.layout.yaxis.range
+    assert drawn[:, 2].min() > top and drawn[:, 3].max() < bottom
+    assert (np.diff(np.sort(drawn[:, 2])) > 0).all()
+
+
+def losing(count: int, timed: int) -> SampleTrace:
+    """``count`` lost tasks, the first ``timed`` of them in slots."""
+    slot = np.where(np.arange(count) < timed, np.arange(count), -1)
+    when = np.where(slot >= 0, 5 + slot / count, np.nan)
+    lost = LostTable(np.ones(count), np.arange(100, 100 + count), slot, np.full(count, 1), when)
+    return make_trace(lost=lost)
+
+
+def test_a_thousand_lost_tasks_are_a_thousand_bars():
+    fig = figures.gantt(losing(1220, 700))
+    assert len(polygons(by_name(fig)["lost in its slot: 700"])) == 700
+    assert len(polygons(by_name(fig)["never queued: 520"])) == 520
+
+
+def test_the_timeline_has_one_axis_of_time():
+    fig = ONE["run_timeline"]
+    assert [axis for axis in fig.layout if axis.startswith("xaxis")] == ["xaxis"]
+    assert {t.xaxis for t in fig.data} <= {None, "x"}
+    assert {t.yaxis for t in fig.data} == {None, "y2", "y3", "y4"}
+    work = np.concatenate([polygons(t) for t in fig.data if t.type == "scatter" and t.fill == "toself"])
+    tasks = PERSISTENT.tasks
+    assert sorted(map(tuple, work[:, :2].tolist())) == sorted(zip(tasks.start_us, tasks.end_us, strict=True))
+    depth = by_name(fig)["queue depth"]
+    assert depth.y[:-1].tolist() == PERSISTENT.queue.depth.tolist()
+    text = " ".join(a.text for a in fig.layout.annotations)
+    assert "6 slots" in text and "1 lost, 1 never queued" in text
+    assert fig.layout.title.text.startswith("Recorded counterexample<br>")
+    exact = make_trace(completion="exact", lost=None)
+    assert "counterexample" not in figures.run_timeline(exact).layout.title.text
+    assert "5 slots of the queue" in " ".join(a.text for a in figures.run_timeline(exact).layout.annotations)
+
+
+def test_a_timeline_without_a_queue_says_why():
+    for fig in (figures.run_timeline(BLOCK), figures.queue_slots(BLOCK)):
+        assert any("block-bsp has no queue:<br>a barrier" in a.text for a in fig.layout.annotations)
+        assert not any(t.type == "heatmap" for t in fig.data)
+
+
+SLOTS = SlotTable(
+    hop=[0, 0, 1, 1], vertex=[10, 11, 20, 21], block=[0, 1, 0, 1], claim_us=[0, 1, 2, 3], write_us=[0, 0, 4, 4.5],
+    read_us=[1, 1, 5, np.nan], end_us=[4, 6, 7, np.nan],
+)  # fmt: skip
+
+
+def test_slots_pass_through_their_states():
+    trace = dataclasses.replace(PERSISTENT, slots=SLOTS)
+
+    def states(at_us: float) -> list[str]:
+        names = list(palette.SLOTS)
+        return [names[state] for state in slot_states(trace, at_us)]
+
+    assert states(0.5) == ["written, waiting", "written, waiting", "empty", "empty", "empty"]
+    assert states(3.5) == ["being worked on"] * 2 + ["claimed, still empty"] * 2 + ["empty"]
+    assert states(4.7) == ["done", "being worked on", "written, waiting", "lost", "empty"]
+    assert states(trace.total_us) == ["done", "done", "done", "lost", "never queued"]
+    names = [t.name for t in figures.queue_slots(trace, until_us=4.7).data if t.showlegend]
+    assert names == ["empty: 1", "written, waiting: 1", "being worked on: 1", "done: 1", "lost: 1"]
+
+
+def test_slots_over_time_agree_with_slots_at_a_time():
+    trace = dataclasses.replace(PERSISTENT, slots=SLOTS)
+    grid = slot_raster(trace, 10.0, columns=100)
+    assert grid.shape == (5, 100)
+    assert (grid[4] == 2).all(), "never queued"
+    names = {
+        -1: ("empty", "done"),
+        0: ("claimed, still empty",),
+        1: ("lost",),
+        3: ("written, waiting",),
+        4: ("being worked on",),
+    }
+    for column in range(100):
+        states = slot_states(trace, (column + 0.5) / 10)[:4]
+        for found, state in zip(grid[:4, column].tolist(), states, strict=True):
+            found = found if found < 3 else 3 + (found - 3) % 2
+            assert list(palette.SLOTS)[state] in names[found]
+
+
+def test_lost_slots_show_however_many_there_are():
+    grid = slot_raster(losing(1220, 700), 10.0, rows=50)
+    assert grid.shape[0] == 50
+    rows = (grid[:, -1] == 1).sum()
+    assert abs(rows - 50 * 700 / 1225) <= 2
+    assert (grid == 2).all(axis=1).sum() in (20, 21, 22)
 
 
 def many_tasks(n: int = 20_000) -> SampleTrace:
@@ -370,7 +473,7 @@ def test_a_minibatch_can_be_drawn():
     assert drawn_ids(fig, "seed") == {3, 40}
 
 
-@pytest.mark.parametrize("name", ["gantt", "queue_depth", "running_tasks", "sm_activity"])
+@pytest.mark.parametrize("name", ["gantt", "run_timeline", "queue_depth", "running_tasks", "sm_activity"])
 def test_cursor_moves_without_touching_data(name):
     fig = getattr(figures, name)(PERSISTENT, until_us=3.0)
     before = fig.to_dict()["data"]

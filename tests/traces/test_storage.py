@@ -27,6 +27,17 @@ def test_round_trip(tmp_path, changes):
     assert same(SampleTrace.load(trace.save(tmp_path / "t.npz")), trace)
 
 
+def test_slots_survive_and_are_derived_where_they_are_not_known(tmp_path):
+    trace = make_trace()
+    assert len(SampleTrace.load(trace.save(tmp_path / "none")).slots) == 0
+    derived = trace.queue_slots()
+    assert derived.write_us.tolist() == [0, 0, 4, 4, 4, 4.5]
+    assert derived.vertex[derived.lost].tolist() == [22] and np.isnan(derived.claim_us).all()
+    known = dataclasses.replace(trace, slots=dataclasses.replace(derived, claim_us=np.arange(6.0)))
+    back = SampleTrace.load(known.save(tmp_path / "slots"))
+    assert same(back, known) and back.queue_slots() == known.slots
+
+
 def test_recorded_queue_survives(tmp_path):
     trace = make_trace(queue=QueueSeries([0.0, 2.5], [3, 0]))
     assert SampleTrace.load(trace.save(tmp_path / "t")).queue == trace.queue

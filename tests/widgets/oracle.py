@@ -114,9 +114,8 @@ def queue_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     percent = state["time_percent"]
     until_us = None if percent == 100 else trace.total_us * percent / 100
     return {
-        "gantt": figures.gantt(trace, until_us=until_us),
-        "queue": figures.queue_depth(trace, until_us=until_us),
-        "running": figures.running_tasks(trace, until_us=until_us),
+        "gantt": figures.run_timeline(trace, until_us=until_us),
+        "slots": figures.queue_slots(trace, until_us=until_us),
     }
 
 
@@ -130,8 +129,10 @@ ORACLES = {
 def plain(value: Any) -> Any:
     """JSON-like data with plotly's packed arrays unpacked and NaN as None, for comparison by ``==``."""
     if isinstance(value, dict):
-        if "bdata" in value and "shape" not in value:
-            return plain(np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"]).tolist())
+        if "bdata" in value:
+            flat = np.frombuffer(base64.b64decode(value["bdata"]), dtype=value["dtype"])
+            shape = [int(n) for n in value.get("shape", str(len(flat))).split(",")]
+            return plain(flat.reshape(shape).tolist())
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item) for item in value]

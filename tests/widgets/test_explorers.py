@@ -203,11 +203,18 @@ def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.Mon
 def test_the_papers_rule_belongs_to_the_persistent_kernel(graph: lab.Graph) -> None:
     explorer = QueueExplorer(graph, device="cpu", completion="paper", num_blocks=64, batch_size=64)
     assert "are lost" in explorer._summary.value
-    lost = next(trace for trace in explorer.figures["gantt"].data if trace.name == "lost")
-    assert len(lost.x) > 0
+    heading = [a.text for a in explorer.figures["gantt"].layout.annotations]
+    lost = [t.name for t in explorer.figures["slots"].data if t.showlegend]
+    left, never = (int(name.split(": ")[1]) for name in lost if name.startswith(("lost", "never queued")))
+    assert any(f"{left:,} lost, {never:,} never queued" in text for text in heading)
+    assert f"{left + never:,} tasks" in explorer._summary.value
     explorer.strategy = "bsp"
     assert explorer.completion == "exact" and explorer.controls["completion"].disabled
     assert explorer.error == "" and "are lost" not in explorer._summary.value
+    # Picture and summary agree that there is no queue, and say why.
+    for name in ("gantt", "slots"):
+        assert any("bsp has no queue" in a.text for a in explorer.figures[name].layout.annotations), name
+    assert "no queue" in explorer._summary.value
 
 
 @pytest.fixture
@@ -225,7 +232,7 @@ def test_a_measured_trace_is_overlaid_with_the_model(graph: lab.Graph, shipped: 
     explorer = QueueExplorer(graph, device="cpu")
     explorer.source = "one"
     assert explorer.error == ""
-    assert list(explorer.figures) == ["gantt", "queue", "running", "overlay"]
+    assert list(explorer.figures) == ["gantt", "slots", "overlay"]
     assert "measured on NVIDIA H200" in explorer.figures["gantt"].layout.title.text
     overlay = explorer.figures["overlay"]
     assert np.array_equal(overlay.data[0].y, shipped.hops.kernel_us)
@@ -238,6 +245,13 @@ def test_a_measured_trace_is_overlaid_with_the_model(graph: lab.Graph, shipped: 
     explorer.source = "GPU model"
     assert not explorer.controls["fetch_size"].disabled
     check(explorer, graph)
+
+
+def test_the_recorded_counterexample_is_marked(graph: lab.Graph) -> None:
+    explorer = QueueExplorer(graph, device="cpu", source="counterexample_persistent_paper")
+    assert explorer.figures["gantt"].layout.title.text.startswith("Recorded counterexample<br>")
+    assert explorer._summary.value.count("Recorded counterexample") == 1
+    assert any("5 lost" in a.text for a in explorer.figures["gantt"].layout.annotations)
 
 
 def test_a_trace_of_another_graph_is_not_overlaid(graph: lab.Graph, shipped: lab.SampleTrace) -> None:

@@ -61,23 +61,19 @@ def model_beside(trace: Any, host: Any) -> Any:
 
 def draw(trace: Any, model: Any) -> dict[str, Any]:
     """The figures without a time cursor."""
-    drawn = {
-        "gantt": figures.gantt(trace),
-        "queue": figures.queue_depth(trace),
-        "running": figures.running_tasks(trace),
-    }
+    drawn = {"gantt": figures.run_timeline(trace)}
     return drawn if model is None else {**drawn, "overlay": figures.model_vs_measurement(model, trace)}
 
 
 def play(trace: Any, drawn: dict[str, Any], time_percent: int) -> dict[str, Any]:
     until_us = None if time_percent == 100 else trace.total_us * time_percent / 100
-    for name in ("gantt", "queue", "running"):
-        figures.set_cursor(drawn[name], until_us)
-    return dict(drawn)
+    figures.set_cursor(drawn["gantt"], until_us)
+    return {"gantt": drawn["gantt"], "slots": figures.queue_slots(trace, until_us=until_us), **drawn}
 
 
 class QueueExplorer(Explorer):
-    """The run of one mini-batch, played back: SMs over time, queue depth, tasks at work, lost tasks.
+    """The run of one mini-batch, played back: multiprocessors, slots of the queue, its depth and tasks at work on one
+    axis of time, and the queue as an array at the instant that is played.
 
     State: ``source`` (the GPU model, the GPU of this host, or a measured trace that was shipped),
     ``strategy``, ``completion`` ("exact", or "paper" for PGSampler's Algorithm 1 as printed), ``fetch_size``,
@@ -99,9 +95,10 @@ class QueueExplorer(Explorer):
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Timeline": ("gantt",),
-        "Queue and running tasks": ("queue", "running"),
+        "Slots at this time": ("slots",),
         "Model beside measurement": ("overlay",),
     }
+    panel_height: ClassVar[int] = 520
 
     source = traitlets.Unicode("").tag(state=True)
     strategy = traitlets.Unicode("persistent").tag(state=True)
@@ -168,16 +165,18 @@ class QueueExplorer(Explorer):
         done = int((trace.tasks.end_us <= when).sum())
         strategy, label = html.escape(trace.strategy), html.escape(trace.label)
         parts = [
-            f"<b>{strategy}</b>, {label}: after {when:,.0f} of {trace.total_us:,.0f} µs, "
+            ("Recorded counterexample: " if trace.origin == "measured" and len(trace.lost) else "")
+            + f"<b>{strategy}</b>, {label}: after {when:,.0f} of {trace.total_us:,.0f} µs, "
             f"<b>{done:,}</b> of {total:,} tasks are done."
         ]
         if len(trace.queue):
             stats = queue_stats(trace)
             parts.append(
-                f"The queue is deepest at {stats.peak_time_us:,.0f} µs, with {stats.peak:,} tasks waiting."
+                f"The queue is deepest at {min(stats.peak_time_us, trace.total_us):,.0f} µs, with {stats.peak:,} "
+                "tasks waiting."
             )
         elif trace.strategy not in QUEUE_STRATEGIES:
-            parts.append("It has no queue: a barrier separates its hops.")
+            parts.append("It has no queue and no slots: a barrier separates its hops.")
         if len(trace.lost):
             left = int(trace.lost.abandoned.sum())
             rest = len(trace.lost) - left

@@ -21,7 +21,14 @@ from gnnsample_lab.gpu_model.model import (
     hands_on,
     task_features,
 )
-from gnnsample_lab.traces import FUSED_STRATEGIES, LostTable, SampleTrace, TaskTable, hop_kernel_times
+from gnnsample_lab.traces import (
+    FUSED_STRATEGIES,
+    LostTable,
+    SampleTrace,
+    SlotTable,
+    TaskTable,
+    hop_kernel_times,
+)
 
 if TYPE_CHECKING:
     from gnnsample_lab.gpu_model.run import Timeline, Workload
@@ -323,6 +330,17 @@ def _to_trace(
         block=timeline.claimed_by[missing],
         enqueue_us=np.where(timeline.slot[missing] >= 0, timeline.enqueue_us[missing], np.nan),
     )
+    in_slots = np.flatnonzero(timeline.slot >= 0)
+    in_slots = in_slots[np.argsort(timeline.slot[in_slots], kind="stable")]
+    slots = SlotTable(
+        hop=hop[in_slots],
+        vertex=vertex[in_slots],
+        block=timeline.claimer[: len(in_slots)],
+        claim_us=timeline.claim_us[: len(in_slots)],
+        write_us=timeline.enqueue_us[in_slots],
+        read_us=timeline.start_us[in_slots],
+        end_us=timeline.end_us[in_slots],
+    )
     kernel = timeline.kernel_us
     if kernel is None:
         kernel = hop_kernel_times(tasks, num_hops, fused=True)
@@ -343,5 +361,6 @@ def _to_trace(
         lost=lost,
         total_us=timeline.total_us,
         meta=scalars,
+        slots=slots,
         **identity,  # type: ignore[arg-type]
     )

@@ -206,6 +206,39 @@ def test_published_rule_loses_five_of_ten_when_a_short_task_ends_first():
 
 
 @pytest.mark.parametrize("completion", ["exact", "paper"])
+@pytest.mark.parametrize("strategy", ["persistent", "persistent-tile", "fused-static"])
+def test_slots_tell_when_they_were_claimed_written_and_read(strategy, completion):
+    toy = random_toy(3, 60, 200)
+    _, trace, _ = run(
+        toy, range(0, 60, 9), strategy=strategy, completion=completion, num_blocks=12, fetch_size=5
+    )
+    slots = trace.slots
+    t = trace.tasks
+    ran = zip(t.hop, t.vertex, t.enqueue_us, t.end_us, strict=True)
+    done = ~slots.lost
+    columns = (slots.hop, slots.vertex, slots.write_us, slots.end_us)
+    assert sorted(ran) == sorted(zip(*(column[done] for column in columns), strict=True))
+    left = trace.lost.abandoned
+    assert np.flatnonzero(slots.lost).tolist() == sorted(trace.lost.slot[left].tolist())
+    assert dict(zip(trace.lost.slot[left], trace.lost.block[left])) == {
+        i: slots.block[i] for i in np.flatnonzero(slots.lost)
+    }
+    # Slots are claimed in turn, by a block that then begins with them, and not before they are written.
+    assert (np.diff(slots.claim_us[12:][np.isfinite(slots.claim_us[12:])]) >= 0).all()
+    assert (slots.claim_us[done] <= slots.read_us[done]).all()
+    assert (slots.write_us[done] <= slots.read_us[done]).all()
+    # What was lost had been claimed while it was empty.
+    claimed = slots.lost & np.isfinite(slots.claim_us)
+    assert (slots.claim_us[claimed] <= slots.write_us[claimed]).all()
+    assert (completion == "paper" and strategy != "fused-static") == bool(slots.lost.any())
+
+
+def test_a_strategy_without_a_queue_has_no_slots():
+    _, trace, _ = run(random_toy(3, 60, 200), [0, 9], strategy="block-bsp")
+    assert len(trace.slots) == len(trace.queue_slots()) == 0
+
+
+@pytest.mark.parametrize("completion", ["exact", "paper"])
 @pytest.mark.parametrize("strategy", ["persistent", "persistent-tile", "fused-static", "block-bsp"])
 def test_replay_is_deterministic(strategy, completion):
     toy = random_toy(8, 500, 5000)
