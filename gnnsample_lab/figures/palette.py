@@ -200,7 +200,7 @@ def _for_dark_pages() -> dict[str, str]:
         FAINT: "#5B6470", GRID: "#3A3F47",
         # Light grounds of cells without content.
         "#F5F7FA": "#2A2D32", "#F3F5F8": "#2F3338", "#D5DAE1": "#575E68", "#DDE1E7": "#4A5058", "#BFC6D1": "#6B7280",
-        "#CFE1F2": "#22405E",
+        "#CFE1F2": "#22405E", "#B5CFC4": "#3D5A4F",
     }  # fmt: skip
     # A scale has to stay one: from the page's own ground to bright.
     found |= dict(
