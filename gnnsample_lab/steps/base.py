@@ -109,10 +109,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Violation:
-    """The first invariant that does not hold, and what is wrong, from the state of the run."""
+    """The first invariant that does not hold, and what is wrong, from the state of the run.
+
+    Attributes:
+        invariant: what should hold.
+        what: what is so instead.
+        culprits: the vertices, samples or lanes that ``what`` names, as far as it names such.
+    """
 
     invariant: str
     what: str
+    culprits: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

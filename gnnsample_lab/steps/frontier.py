@@ -76,6 +76,7 @@ def _check(machine: Machine) -> Violation | None:
         return Violation(
             "a vertex is new once",
             f"taken for new more than once: {_vertices(again)}",
+            tuple(again),
         )
     stages = [array.cells for name, array in machine.memory.items() if name.startswith("stage.ids")]
     held = {v for cells in stages for v in cells} | set(machine.memory["nodes"].cells)

@@ -75,6 +75,7 @@ def _check(machine: Machine) -> Violation | None:
             return Violation(
                 "a vertex is entered once",
                 f"lanes {', '.join(map(str, lanes))} all claim an entry for vertex {v}: it gets {len(lanes)} local ids",
+                tuple(lanes),
             )
     for local, vertices in truth.locals.items():
         if len(vertices) > 1:

@@ -138,6 +138,7 @@ def _check(machine: Machine) -> Violation | None:
         return Violation(
             "each published slot has a warp that will read it",
             f"lost: {_names(lost)}; the slot is published, but its ticket was taken and given up",
+            tuple(sorted(vertex for _, vertex in lost)),
         )
     if (machine.stalled or not machine.live) and unfinished:
         return Violation("every task is served", f"the warps have stopped; not done: {_names(unfinished)}")

@@ -78,6 +78,11 @@ CASES: list[tuple[Callable[..., Feedback], list[Any], list[tuple[Any, str]]]] = 
         [(0.33, "all three hops"), (0.09, "kernel's share"), (91, "not percent"), (0.5, "Divide")],
     ),
     (
+        exercises.taken_for_new,
+        [{1, 31, 32}, [32, 1, 31]],
+        [({31}, "not these alone"), ({1, 31, 32, 5}, "one lane alone"), ({7}, "Break a line")],
+    ),
+    (
         exercises.fusion_speedup,
         [1.28, 1151.3 / 896.6],
         [(0.78, "new over old"), (2.97, "768"), (1.5, "Old:"), ("fast", "could not be checked")],
@@ -94,6 +99,11 @@ CASES: list[tuple[Callable[..., Feedback], list[Any], list[tuple[Any, str]]]] = 
             (lambda task, tail, outstanding: outstanding == 0 and task == tail, "harmless"),
             (True, "function itself"),
         ],
+    ),
+    (
+        exercises.lost_with_the_ticket,
+        [{14, 23, 33}, [33, 23, 14]],
+        [({14}, "more than these"), ({14, 19, 23, 33}, "is served"), ({2}, "Choose")],
     ),
 ]
 

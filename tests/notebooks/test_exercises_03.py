@@ -67,6 +67,11 @@ CASES: list[tuple[Callable[..., Feedback], list[Any], list[tuple[Any, str]]]] = 
         [30, "30", 30.0],
         [(1.5, "speed-up"), (60, "120"), (150, "must not take longer")],
     ),
+    (
+        exercises.dearer_reads,
+        [6, "6", 6.0],
+        [(17, "as shipped"), (11, "per lane"), (0, "the reads are not"), (4, "compares the sectors")],
+    ),
 ]
 
 

@@ -76,6 +76,11 @@ CASES: list[tuple[Callable[..., Feedback], list[Any], list[tuple[Any, str]]]] = 
             (lambda ids: 1 / 0, "could not be checked"),
         ],
     ),
+    (
+        exercises.claiming_lanes,
+        [{9, 11, 15, 23}, [23, 15, 11, 9]],
+        [({9}, "Some are missing"), ({9, 11, 15, 23, 2}, "compare their"), ({1}, "Choose")],
+    ),
 ]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..feedback import Feedback, as_ids, as_number, exercise, is_nothing, right, wrong
 from .khop import TABLE_1
+from .stepping import culprits
 
 
 @exercise("Give a number: old time divided by new time, to two digits.")
@@ -134,3 +135,20 @@ def may_leave(answer: Any) -> Feedback:
         "Nothing outstanding, nothing to come: that is the whole rule, and the queue's two counters "
         "are not needed for it."
     )
+
+
+@exercise("Give a set of vertices, such as {4, 9}.")
+def lost_with_the_ticket(answer: Any) -> Feedback:
+    """The stepper, *give up a ticket whose slot is empty*: the tasks of which vertices are lost first?"""
+    given = as_ids(answer)
+    lost = set(culprits("claim a slot", "give up a ticket whose slot is empty"))
+    if given == lost:
+        return right(
+            "A warp took the tickets of these slots, found nothing in them yet, and went on. The slots were written later: "
+            "no other warp will ever hold these tickets."
+        )
+    if given < lost:
+        return wrong("These too, but more than these. Go to the failure (▶|) and read the line above the code.")
+    if given > lost:
+        return wrong("One of these is served: somebody still holds the ticket of its slot, or the slot is beyond head.")
+    return wrong("Choose *give up a ticket whose slot is empty*, press ▶|, and look which slots the line writes.")

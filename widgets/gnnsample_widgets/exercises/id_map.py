@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..feedback import Feedback, as_ids, as_number, exercise, is_nothing, right, wrong
+from .stepping import culprits
 
 SLOTS = 5
 ARRIVING = (3, 8, 1, 13)
@@ -151,3 +152,20 @@ def relabelled(answer: Any) -> Feedback:
         "One pass, one table: look up, and number what is new. Fused-Map is this, with ten thousand threads in place "
         "of the loop, a compare-and-swap for the look-up and an atomic addition for the counter."
     )
+
+
+@exercise("Give a set of lanes, such as {4, 9}.")
+def claiming_lanes(answer: Any) -> Feedback:
+    """The stepper, *insert without compare-and-swap*: which lanes claim an entry for the same vertex?"""
+    given = as_ids(answer)
+    lanes = set(culprits("insert into Fused-Map", "insert without compare-and-swap"))
+    if given == lanes:
+        return right(
+            "They hold the same vertex and have all seen its entry empty. A store tells nobody whether the entry was empty "
+            "still; compare-and-swap returns the old key, and only one lane gets the empty one."
+        )
+    if given < lanes:
+        return wrong("Some are missing. Go to the failure (▶|) and find every lane whose *v* is that vertex.")
+    if given > lanes:
+        return wrong("Not all of these hold the vertex that the sentence names: compare their *v*.")
+    return wrong("Choose *insert without compare-and-swap* and press ▶|. The sentence above the code names a vertex.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..feedback import Feedback, as_ids, as_number, exercise, is_nothing, right, wrong
+from .stepping import culprits
 
 PICKED = {0: (2, 3), 4: (2, 0)}
 """What hop 1 picked in notebook 01: seed -> its picks."""
@@ -130,3 +131,19 @@ def preprocessing_share(answer: Any) -> Feedback:
     if 1 < given <= 100:
         return wrong("Give a share between 0 and 1, not percent.")
     return wrong("Divide the preprocessing time of hop 1, 129.0 µs, by the sum of its two times.")
+
+
+@exercise("Give a set of vertices, such as {4, 9}.")
+def taken_for_new(answer: Any) -> Feedback:
+    """The stepper, *mark without an atomic*: which vertices does the failing line take for new more than once?"""
+    given, double = as_ids(answer), set(culprits("grow a frontier", "mark without an atomic"))
+    if given == double:
+        return right(
+            "Lanes of one warp run a line together: all of them have read the word before any of them writes it, so each "
+            "of those that met at it believes that it came first."
+        )
+    if given < double:
+        return wrong("These, but not these alone. Go to the failure (▶|) and read the whole line above the code.")
+    if given > double:
+        return wrong("Some of these are reached by one lane alone. Compare *u* in the lanes where *fresh* is 1.")
+    return wrong("Choose *mark without an atomic* under Break a line, and press ▶|: it goes to the line that fails.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from .stepping import recorded, sectors_of
 
 TRANSITS = ((4, 1), (4, 6), (1, 4))
 """Transits of samples 0, 1 and 2 at a step that draws two neighbours for each: a small version of figure 5."""
@@ -130,3 +131,23 @@ def index_pays(answer: Any) -> Feedback:
     if given == 60:
         return wrong("Then the step would take 120 µs in all.")
     return wrong("Index and sampling together must not take longer than sampling without an index.")
+
+
+@exercise("Give a number of sectors.")
+def dearer_reads(answer: Any) -> Feedback:
+    """The stepper, *read the list per lane*: how many more sectors of ``indices`` does the whole run read?"""
+    given, name = as_number(answer), "gather a transit's list"
+    once = sectors_of(recorded(name), "indices")
+    per_lane = sectors_of(recorded(name, "read the list per lane"), "indices")
+    if given == per_lane - once:
+        return right(
+            f"{per_lane} sectors instead of {once}, for the same result. Registers are read once per list, lanes once per "
+            "sample: the more samples stand at the transit, the wider the gap."
+        )
+    if given == per_lane:
+        return wrong("That is how many it reads now. How many did the line as shipped read?")
+    if given == once:
+        return wrong("That is how many the line as shipped reads. How many are read per lane?")
+    if given == 0:
+        return wrong("The result is the same, the reads are not. Go to the last line (▶|): it compares the two.")
+    return wrong("Break the line and go to the last one (▶|): the sentence above the code compares the sectors.")

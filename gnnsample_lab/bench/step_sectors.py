@@ -1,0 +1,210 @@
+"""Sectors of the stepper's memory instructions, as counted by the twins and as measured by Nsight Compute.
+
+``python -m gnnsample_lab.bench.step_sectors FILE.json`` measures on a GPU and writes FILE.json. It starts itself again
+under ``ncu``, which sees one launch for each different instruction: the same lanes at the same addresses within their
+arrays, as each line of the stepper's runs has them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
+from gnnsample_lab.sampling.neighbors.plan import as_argument
+from gnnsample_lab.steps.base import LANES
+from gnnsample_lab.steps.runs import MECHANISMS, run
+
+_OF = {
+    "load": ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",),
+    "store": ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",),
+    "atomic": (
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_atom.sum",
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_red.sum",
+    ),
+}
+METRICS = tuple(name for names in _OF.values() for name in names)
+KINDS = tuple(_OF)
+RUNS: tuple[tuple[str, str | None], ...] = (
+    *((name, None) for name in MECHANISMS),
+    ("gather a transit's list", "read the list per lane"),
+    ("grow a frontier", "mark without looking first"),
+)
+"""The runs whose instructions are measured: the kernels as shipped, and the broken lines that only cost."""
+_TIMEOUT_S = 500
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A memory instruction of a recorded step.
+
+    Attributes:
+        mechanism, broken: the run in which it is met first.
+        kind: "load", "store" or "atomic".
+        array: its array.
+        item_bytes: bytes of a word, 4 or 8.
+        reach: bytes from the beginning of the array that each lane reaches to, -1 for lanes that take no part.
+        counted: sectors by the rule of the twins.
+    """
+
+    mechanism: str
+    broken: str | None
+    kind: str
+    array: str
+    item_bytes: int
+    reach: tuple[int, ...]
+    counted: int
+
+
+def instructions() -> list[Instruction]:
+    """The different instructions on global memory of all :data:`RUNS`, in the order in which they are met."""
+    found: dict[tuple[Any, ...], Instruction] = {}
+    for mechanism, broken in RUNS:
+        shown = run(mechanism, broken)
+        for step in shown.steps:
+            for access in step.accesses:
+                array = shown.arrays[access.array]
+                if array.shared:
+                    continue
+                reach = [-1] * LANES
+                # A field of a structure begins within the first sector of its array.
+                inside = array.base % 32
+                for lane, cell in zip(access.lanes, access.cells, strict=True):
+                    reach[lane] = inside + cell * array.stride
+                made = Instruction(
+                    mechanism,
+                    broken,
+                    access.kind,
+                    array.name,
+                    array.item_bytes,
+                    tuple(reach),
+                    len(access.sectors),
+                )
+                found.setdefault((made.kind, made.item_bytes, made.reach), made)
+    return list(found.values())
+
+
+def measure() -> tuple[list[dict[str, Any]] | None, str]:
+    """A row for each of :func:`instructions`, counted and measured; None and the reason where ncu cannot tell."""
+    ncu = find_ncu()
+    if ncu is None:
+        return None, "no ncu here"
+    command = [
+        ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
+        sys.executable, "-m", __spec__.name if __spec__ else __name__,
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return None, f"ncu did not run ({type(error).__name__})"
+    wanted = instructions()
+    found = parse(done.stdout)
+    if len(found) != len(wanted):
+        words = (done.stdout + done.stderr).strip().splitlines()
+        return (
+            None,
+            f"ncu saw {len(found)} of {len(wanted)} launches ({words[-1][:120] if words else 'no output'})",
+        )
+    return rows(wanted, found), "measured by ncu"
+
+
+def rows(wanted: list[Instruction], found: list[dict[str, float]]) -> list[dict[str, Any]]:
+    """Instructions beside what ncu says of their launches, in the same order."""
+    return [
+        {
+            "mechanism": each.mechanism, "broken": each.broken, "kind": each.kind, "array": each.array,
+            "item_bytes": each.item_bytes, "lanes": sum(at >= 0 for at in each.reach), "counted": each.counted,
+            "measured": int(sum(launch[name] for name in _OF[each.kind])),
+        }
+        for each, launch in zip(wanted, found, strict=True)
+    ]  # fmt: skip
+
+
+def agreement(measured: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+    """By kind: instructions whose count is what was measured, and all of them."""
+    return {
+        kind: (
+            sum(row["counted"] == row["measured"] for row in measured if row["kind"] == kind),
+            sum(row["kind"] == kind for row in measured),
+        )
+        for kind in KINDS
+    }
+
+
+def parse(text: str) -> list[dict[str, float]]:
+    """ncu's CSV, a line per launch and metric, as the metrics of each launch in order."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
+    if start is None:
+        return []
+    launches: dict[int, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        try:
+            number, value = int(row["ID"]), float((row.get("Metric Value") or "").replace(",", ""))
+        except (KeyError, TypeError, ValueError):
+            continue
+        launches.setdefault(number, {})[row.get("Metric Name") or ""] = value
+    return [each for _, each in sorted(launches.items()) if all(name in each for name in METRICS)]
+
+
+def launch_all() -> None:
+    """What runs under ncu: each instruction once, after a first launch of each kernel that is not profiled."""
+    import cupy
+
+    from gnnsample_lab.device import kernels
+
+    wanted = instructions()
+    most = max(max(each.reach) for each in wanted) + 8
+    memory = cupy.zeros(-(-most // 256) * 256, np.uint8)
+    ready = [
+        (
+            kernels.load_module(
+                "bench/step_sectors.cu", {"KIND": KINDS.index(each.kind), "BYTES": each.item_bytes}
+            ).get_function("repeat"),
+            as_argument(np.array(each.reach, np.int32).view(np.dtype([("at", np.int32, (LANES,))]))),
+        )
+        for each in wanted
+    ]
+    for profiled in (False, True):
+        if profiled:
+            cupy.cuda.runtime.profilerStart()
+        for kernel, reach in ready:
+            kernel((1,), (LANES,), (reach, memory))
+        cupy.cuda.runtime.deviceSynchronize()
+    cupy.cuda.runtime.profilerStop()
+
+
+def main(path: str) -> None:
+    """Measure and write the record.
+
+    Raises:
+        RuntimeError: there is no GPU, or ncu cannot tell.
+    """
+    from gnnsample_lab.device import runtime
+
+    if not runtime.cuda_available():
+        raise RuntimeError("sectors are measured on a GPU, and none can be used here")
+    import cupy
+
+    measured, origin = measure()
+    if measured is None:
+        raise RuntimeError(origin)
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    record = {"gpu": name, "origin": origin, "agreement": agreement(measured), "rows": measured}
+    Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(record["agreement"]))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        main(sys.argv[1])
+    else:
+        launch_all()
