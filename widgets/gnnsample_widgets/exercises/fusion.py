@@ -144,11 +144,17 @@ def lost_with_the_ticket(answer: Any) -> Feedback:
     lost = set(culprits("claim a slot", "give up a ticket whose slot is empty"))
     if given == lost:
         return right(
-            "A warp took the tickets of these slots, found nothing in them yet, and went on. The slots were written later: "
-            "no other warp will ever hold these tickets."
+            "A warp took the tickets of these slots, found nothing in them yet, and went on. The slots were written "
+            "later: no other warp will ever hold these tickets."
         )
     if given < lost:
-        return wrong("These too, but more than these. Go to the failure (▶|) and read the line above the code.")
+        return wrong(
+            "These too, but more than these. Go to the failure (▶|) and read the line above the code."
+        )
     if given > lost:
-        return wrong("One of these is served: somebody still holds the ticket of its slot, or the slot is beyond head.")
-    return wrong("Choose *give up a ticket whose slot is empty*, press ▶|, and look which slots the line writes.")
+        return wrong(
+            "One of these is served: somebody still holds the ticket of its slot, or the slot is beyond head."
+        )
+    return wrong(
+        "Choose *give up a ticket whose slot is empty*, press ▶|, and look which slots the line writes."
+    )

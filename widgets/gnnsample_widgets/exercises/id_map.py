@@ -161,11 +161,13 @@ def claiming_lanes(answer: Any) -> Feedback:
     lanes = set(culprits("insert into Fused-Map", "insert without compare-and-swap"))
     if given == lanes:
         return right(
-            "They hold the same vertex and have all seen its entry empty. A store tells nobody whether the entry was empty "
-            "still; compare-and-swap returns the old key, and only one lane gets the empty one."
+            "They hold the same vertex and have all seen its entry empty. A store tells nobody whether the entry was "
+            "still empty; compare-and-swap returns the old key, and only one lane gets the empty one."
         )
     if given < lanes:
         return wrong("Some are missing. Go to the failure (▶|) and find every lane whose *v* is that vertex.")
     if given > lanes:
         return wrong("Not all of these hold the vertex that the sentence names: compare their *v*.")
-    return wrong("Choose *insert without compare-and-swap* and press ▶|. The sentence above the code names a vertex.")
+    return wrong(
+        "Choose *insert without compare-and-swap* and press ▶|. The sentence above the code names a vertex."
+    )

@@ -139,11 +139,17 @@ def taken_for_new(answer: Any) -> Feedback:
     given, double = as_ids(answer), set(culprits("grow a frontier", "mark without an atomic"))
     if given == double:
         return right(
-            "Lanes of one warp run a line together: all of them have read the word before any of them writes it, so each "
-            "of those that met at it believes that it came first."
+            "Lanes of one warp run a line together: all of them have read the word before any of them writes it, so "
+            "each of those that met at it believes that it came first."
         )
     if given < double:
-        return wrong("These, but not these alone. Go to the failure (▶|) and read the whole line above the code.")
+        return wrong(
+            "These, but not these alone. Go to the failure (▶|) and read the whole line above the code."
+        )
     if given > double:
-        return wrong("Some of these are reached by one lane alone. Compare *u* in the lanes where *fresh* is 1.")
-    return wrong("Choose *mark without an atomic* under Break a line, and press ▶|: it goes to the line that fails.")
+        return wrong(
+            "Some of these are reached by one lane alone. Compare *u* in the lanes where *fresh* is 1."
+        )
+    return wrong(
+        "Choose *mark without an atomic* under Break a line, and press ▶|: it goes to the line that fails."
+    )

@@ -141,13 +141,17 @@ def dearer_reads(answer: Any) -> Feedback:
     per_lane = sectors_of(recorded(name, "read the list per lane"), "indices")
     if given == per_lane - once:
         return right(
-            f"{per_lane} sectors instead of {once}, for the same result. Registers are read once per list, lanes once per "
-            "sample: the more samples stand at the transit, the wider the gap."
+            f"{per_lane} sectors instead of {once}, for the same result. Registers are read once per list, lanes once "
+            "per sample: the more samples stand at the transit, the wider the gap."
         )
     if given == per_lane:
         return wrong("That is how many it reads now. How many did the line as shipped read?")
     if given == once:
         return wrong("That is how many the line as shipped reads. How many are read per lane?")
     if given == 0:
-        return wrong("The result is the same, the reads are not. Go to the last line (▶|): it compares the two.")
-    return wrong("Break the line and go to the last one (▶|): the sentence above the code compares the sectors.")
+        return wrong(
+            "The result is the same, the reads are not. Go to the last line (▶|): it compares the two."
+        )
+    return wrong(
+        "Break the line and go to the last one (▶|): the sentence above the code compares the sectors."
+    )
