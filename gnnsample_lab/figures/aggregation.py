@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 import plotly.graph_objects as go
 
+from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.matching import byte_unit, digits
+from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.style import finish, microseconds, write_beside
 from gnnsample_lab.figures.training import time_unit
 
@@ -59,7 +60,7 @@ def access_counts(counts: Mapping[str, Mapping[str, float]], *, subtitle: str = 
             marker={"color": palette.level_color(level), "line": {"width": 0}},
             hovertemplate="%{y}<br>" + level + " %{x:,.2f} " + unit + "<extra></extra>",
         )
-    labels = [f"  {row[0] / size:,.{digits(row[0] / size)}f} {unit} from {levels[0]}" for row in table]
+    labels = [f"  {readable.number(row[0] / size)} {unit} {levels[0].split()[0]}" for row in table]
     write_beside(fig, names, table.sum(axis=1) / size, labels, font_size=12)
     finish(
         fig,

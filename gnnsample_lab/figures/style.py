@@ -14,7 +14,7 @@ from gnnsample_lab.traces import SampleTrace
 FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, sans-serif"
 
 #: Pixels of a panel of an explorer with its title, whatever it shows: nothing moves when a control does.
-PANEL_HEIGHT = 380
+PANEL_HEIGHT = 400
 
 #: Names of the two shapes that make the time cursor.
 CURSOR, VEIL = "cursor", "cursor-veil"
@@ -31,12 +31,12 @@ def template() -> go.layout.Template:
         "tickcolor": palette.FAINT,
         "ticks": "outside",
         "ticklen": 4,
-        "title": {"font": {"size": 14}, "standoff": 10},
+        "title": {"font": {"size": 13}, "standoff": 8},
         "zeroline": False,
     }
     return go.layout.Template(
         layout={
-            "font": {"family": FONT, "size": 13, "color": palette.INK},
+            "font": {"family": FONT, "size": 12, "color": palette.INK},
             "title": {
                 "x": 0.0,
                 "xanchor": "left",

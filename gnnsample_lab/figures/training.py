@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import plotly.graph_objects as go
 
+from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.style import finish, write_beside
@@ -198,7 +199,8 @@ def copied_bytes(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
         showlegend=False,
     )
     labels = [
-        f"  {amount / size:,.1f} {unit}{_spared(run)}" for run, amount in zip(found, moved, strict=True)
+        f"  {readable.number(amount / size)} {unit}{_spared(run)}"
+        for run, amount in zip(found, moved, strict=True)
     ]
     write_beside(fig, names, moved / size, labels)
     finish(
@@ -251,10 +253,8 @@ def describe_runs(results: Sequence[TrainRun], *extra: str) -> str:
 
 
 def duration(value_us: float) -> str:
-    """A time for labels in the unit that suits it: "8.40 µs", "12.3 ms", "4.05 s"."""
-    unit, per_us = time_unit(value_us)
-    value = value_us / per_us
-    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+    """A time for labels in the unit that suits it: "8.4 µs", "12.3 ms", "4.05 s"."""
+    return readable.time(value_us)
 
 
 def time_unit(longest_us: float) -> tuple[str, float]:

@@ -13,8 +13,9 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.matching import byte_unit, digits
+from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.style import empty_figure, finish, write_beside
 
 KERNELS = {"sub-warp": "#88CCEE", "block": "#DDAA33", "grid": "#882255"}
@@ -281,7 +282,7 @@ def index_work(work: Mapping[str, Mapping[str, float]], *, label: str = "") -> g
             hovertemplate="%{y}<br>" + part + " %{x:,.3~g} " + unit + "<extra></extra>",
         )
     totals = table.sum(axis=1) / size
-    write_beside(fig, names, totals, [f"  {v:,.{digits(v)}f} {unit}" for v in totals], font_size=None)
+    write_beside(fig, names, totals, [f"  {readable.number(v)} {unit}" for v in totals], font_size=None)
     finish(
         fig,
         "Bytes moved: index against sampling",

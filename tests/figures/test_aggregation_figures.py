@@ -33,7 +33,7 @@ def test_bytes_are_stacked_by_level_slowest_first():
     assert bars["global memory"].x.tolist() == [3.0, 1.0]
     assert bars["shared memory"].x.tolist() == [0.0, 2.0]
     assert bars["shared memory"].marker.color == palette.LEVELS["shared memory"]
-    assert figure.data[-1].text[1] == "  1 MB from global memory"
+    assert figure.data[-1].text[1] == "  1 MB global"
     assert "toy (synthetic)" in figure.layout.title.text and "(MB)" in figure.layout.xaxis.title.text
     json.loads(figure.to_json())
 

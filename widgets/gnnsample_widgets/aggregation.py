@@ -11,7 +11,7 @@ import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures
+from gnnsample_lab import figures, readable
 from gnnsample_lab.compute.aggregation import bound as model
 from gnnsample_lab.device import runtime
 
@@ -229,9 +229,9 @@ class AggregationExplorer(FanoutExplorer):
         naive, aware, ours = (times[name]["modelled"] for name in ("naive", "memory-aware", "register-tile"))
         shared = block.num_edges / max(1, len(np.unique(block.indices)))
         text = (
-            f"By its cost model <b>memory-aware</b> is <b>{naive / aware:.1f} times</b> as fast as naive, and "
-            f"<b>register-tile</b> {naive / ours:.1f} times. Each row that is needed is needed by "
-            f"<b>{shared:.1f} edges</b>: with a perfect cache, <b>{least:,.1f} µs</b> would do."
+            f"By its cost model <b>memory-aware</b> is <b>{readable.times(naive / aware)}</b> as fast as naive, and "
+            f"<b>register-tile</b> {readable.times(naive / ours)}. Each row that is needed is needed by "
+            f"<b>{readable.number(shared)} edges</b>: with a perfect cache, <b>{readable.time(least)}</b> would do."
         )
         if "measured" in times["naive"]:
             fastest = min(kernels(), key=lambda name: times[name]["measured"])

@@ -43,6 +43,7 @@ class Slider(Control):
         value: the starting value.
         min, max, step: the scale; ignored where ``options`` is given.
         options: the allowed values in order, for scales that are not linear.
+        per: the value is shown divided by this: tenths or percent of what the label names.
         typed: show a number box instead of a read-only value, for long scales.
         playable: add a play button that walks the scale every ``interval_ms``.
 
@@ -56,6 +57,7 @@ class Slider(Control):
     step = traitlets.Int(1).tag(sync=True)
     options = traitlets.List(traitlets.Int()).tag(live=True)
     unit = traitlets.Unicode("").tag(sync=True)
+    per = traitlets.Int(1, help="what is shown is the value divided by this").tag(sync=True)
     typed = traitlets.Bool(False).tag(sync=True)
     playable = traitlets.Bool(False).tag(sync=True)
     interval_ms = traitlets.Int(150).tag(sync=True)

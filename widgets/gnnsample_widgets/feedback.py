@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 _LOOK = {
-    "right": ("✓ Right.", "#00735c"),
-    "wrong": ("✗ Not yet.", "#b3261e"),
-    "blank": ("… Not answered yet.", "#5a5a5a"),
+    "right": ("✓ Right.", "var(--jp-success-color1, #00735c)"),
+    "wrong": ("✗ Not yet.", "var(--jp-error-color1, #b3261e)"),
+    "blank": ("… Not answered yet.", "var(--jp-ui-font-color2, #5a5a5a)"),
 }
 
 
@@ -87,6 +87,14 @@ def as_number(answer: Any) -> float:
     if isinstance(answer, bool):
         raise TypeError("a number is asked for, not True or False")
     return float(answer)
+
+
+def agrees(given: float, truth: float, digits: int = 2) -> bool:
+    """Whether a number is the one asked for, exact or rounded to at least so many significant digits."""
+    rounded = [float(f"{truth:.{more}g}") for more in range(digits, digits + 4)]
+    return abs(given - truth) <= 0.006 * abs(truth) or any(
+        abs(given - one) < 1e-9 * abs(one) for one in rounded
+    )
 
 
 def as_ids(answer: Any) -> set[int]:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import checks, figures
+from gnnsample_lab import checks, figures, readable
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.id_map.ladder import IdMap
 from gnnsample_lab.minibatch.id_map.probes import HASHES, FillStep
@@ -192,10 +192,10 @@ class IdMapExplorer(Explorer):
 
     State: ``step`` (ids inserted so far), ``count`` (ids), ``slots`` (a power of two or the next one, except for
     "modulo"), ``hash``, ``threads`` (that insert at the same time in the contention panel), ``printed`` (the flag as
-    the paper prints it), ``load_percent`` and ``numbering`` (of the ids of a real mini-batch, lower panels), ``seed``.
+    the paper prints it), ``load_percent`` and ``numbering`` (of the ids of a real mini-batch), ``seed``.
 
-    The upper panels replay made-up ids in lock-step; the lower ones count with the ids of a mini-batch of the graph.
-    See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    "A small table" replays made-up ids in lock-step; "Probes of real ids" counts with the ids of a
+    mini-batch of the graph. See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
     """
 
     heading = "From global to local ids: a hash table at work"
@@ -280,6 +280,6 @@ class IdMapExplorer(Explorer):
                 text += f'<span class="gs-lost">Without a valid local id: {named}.</span> '
         return (
             text
-            + f" In a real table {made['load_percent']} % full, an id costs <b>{chosen.mean:.2f}</b> probes on "
-            f"average and {chosen.longest:,} at worst."
+            + f" In a real table {made['load_percent']} % full, an id costs <b>{readable.number(chosen.mean)}</b> "
+            f"probes on average and {chosen.longest:,} at worst."
         )

@@ -12,7 +12,7 @@ import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import checks, figures
+from gnnsample_lab import checks, figures, readable
 from gnnsample_lab.device.runtime import resolve_device
 
 from .controls import Choice, Control, Slider
@@ -309,7 +309,7 @@ class RanksExplorer(Explorer):
         times = volume["csp"] / volume["pull"], volume["direct"] / volume["pull"]
         cached = volume["direct-cached"] / volume["pull"]
         return (
-            f"{said} <b>pull</b> moves {volume['pull'] / 1e3:,.1f} kB; <b>csp</b> {times[0]:.0%} of it, <b>direct</b> "
+            f"{said} <b>pull</b> moves {readable.size(volume['pull'])}; <b>csp</b> {times[0]:.0%} of it, <b>direct</b> "
             f"{times[1]:.0%}, <b>direct-cached</b> {cached:.0%}."
         )
 

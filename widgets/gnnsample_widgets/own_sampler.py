@@ -9,7 +9,7 @@ import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import checks, figures
+from gnnsample_lab import checks, figures, readable
 
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
@@ -156,8 +156,8 @@ class SecondOrderExplorer(Explorer):
         controls: list[Control] = [
             Choice("shape", "Small graph", self.shape, [KARATE, VILLAGES, GRID, PART]),
             Slider("start", "Root", self.start, max=max(last, self.start)),
-            Slider("p_percent", "p, return", self.p_percent, options=PERCENT, unit=" %"),
-            Slider("q_percent", "q, in-out", self.q_percent, options=PERCENT, unit=" %"),
+            Slider("p_percent", "p, return", self.p_percent, options=PERCENT, per=100),
+            Slider("q_percent", "q, in-out", self.q_percent, options=PERCENT, per=100),
             Slider("length", "Steps of a walk", self.length, options=LENGTHS),
             Slider("walks", "Walks", self.walks, options=WALKS),
             Slider(
@@ -198,5 +198,6 @@ class SecondOrderExplorer(Explorer):
         return (
             f"<b>{sampled['return']:.1%}</b> of the steps go back, <b>{sampled['triangle']:.1%}</b> round a triangle, "
             f"<b>{sampled['away']:.1%}</b> away; the root is <b>{home:.1%}</b> of what is sampled. Rejection draws "
-            f"<b>{exact.tries:.2f}</b> candidates for a step, and on no vertex more than {worst:g} on average."
+            f"<b>{readable.number(exact.tries)}</b> candidates for a step, "
+            f"and on no vertex more than {worst:g} on average."
         )

@@ -115,6 +115,8 @@ class PipelineExplorer(Explorer):
         "Executors and splits": ("executors", "splits"),
     }
 
+    panel_height: ClassVar[int] = 460
+
     executor = traitlets.Unicode("factored").tag(state=True)
     gpus = traitlets.Int(8).tag(state=True)
     k_tenths = traitlets.Int(20).tag(state=True)
@@ -132,7 +134,7 @@ class PipelineExplorer(Explorer):
         controls: list[Control] = [
             Choice("executor", "Executor", self.executor, EXECUTORS),
             Slider("gpus", "GPUs", self.gpus, min=1, max=MOST_GPUS),
-            Slider("k_tenths", "K, training over sampling", self.k_tenths, options=TENTHS, unit=" / 10"),
+            Slider("k_tenths", "K, training over sampling", self.k_tenths, options=TENTHS, per=10),
             Slider(
                 "extract_percent",
                 "Extraction over training",
@@ -149,7 +151,8 @@ class PipelineExplorer(Explorer):
                 min=10,
                 max=100,
                 step=5,
-                unit=" / 10 ×",
+                per=10,
+                unit=" ×",
             ),
             Slider("samplers", "Samplers (0: the rule's)", self.samplers, max=MOST_GPUS - 1),
             Slider("capacity", "Capacity of a queue", self.capacity, options=[1, 2, 4, 8, 16, 32, BATCHES]),

@@ -199,7 +199,7 @@ class TrainingExplorer(FanoutExplorer):
             Slider("epochs", "Epochs", self.epochs, min=1, max=10),
             Slider("batch_size", "Batch size", self.batch_size, options=self._sizes, unit=" seeds"),
             *self.hop_sliders("Layers"),
-            Slider("rate", "Learning rate", self.rate, options=[1, 3, 10, 30, 100, 300], unit=" / 10 000"),
+            Slider("rate", "Learning rate", self.rate, options=[1, 3, 10, 30, 100, 300], per=10_000),
             Slider("seed", "Random seed", self.seed, max=99),
         ]
         if "features" in lacking(self.graph):

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import plotly.graph_objects as go
 import traitlets
 
-from gnnsample_lab import figures
+from gnnsample_lab import figures, readable
 from gnnsample_lab.device import runtime
 from gnnsample_lab.resources import resource_path
 from gnnsample_lab.sampling.explain import threads
@@ -171,6 +171,6 @@ class IndexExplorer(BatchExplorer):
             for name in METHODS.values()
         }
         told = " and ".join(
-            f"<b>{ratio:.2f}</b> times as much for a {name}" for name, ratio in ratios.items()
+            f"<b>{readable.times(ratio)}</b> as much for a {name}" for name, ratio in ratios.items()
         )
-        return f"Counted over all steps, sampling moves {sampling / 1e6:,.2f} MB, and the index {told}."
+        return f"Counted over all steps, sampling moves {readable.size(sampling)}, and the index {told}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from ..feedback import Feedback, agrees, as_number, exercise, is_nothing, right, wrong
 
 RTX_3090 = {"shared_gbps": 12_000.0, "dram_gbps": 938.0, "peak_gflops": 29_155.0}
 """FastGL, Table 3 and Section 3.2."""
@@ -157,7 +157,7 @@ def bound(answer: Any) -> Feedback:
 def stage_speedup(answer: Any) -> Feedback:
     """Memory IO is 77 % of an epoch; Match halves it. How much faster is the epoch?"""
     given = as_number(answer)
-    if abs(given - 1 / (0.23 + 0.77 / 2)) < 0.012:
+    if agrees(given, 1 / (0.23 + 0.77 / 2)):
         return right(
             "1.63 times. Even without any copy it would be 4.3, and then the computation and the sampling are what is "
             "left: the order in which the paper goes on."

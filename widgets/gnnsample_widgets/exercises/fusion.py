@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..feedback import Feedback, as_ids, as_number, exercise, is_nothing, right, wrong
+from ..feedback import Feedback, agrees, as_ids, as_number, exercise, is_nothing, right, wrong
 from .khop import TABLE_1
 from .stepping import culprits
 
@@ -16,7 +16,7 @@ def fusion_speedup(answer: Any) -> Feedback:
     given = as_number(answer)
     pre, kernel = TABLE_1["preprocess_us"], TABLE_1["kernel_us"]
     before = sum(pre) + sum(kernel)
-    if abs(given - before / (pre[0] + sum(kernel))) < 0.006:
+    if agrees(given, before / (pre[0] + sum(kernel))):
         return right(
             "1151 µs become 897 µs: 1.28 times faster, before the kernel itself has become any better."
         )

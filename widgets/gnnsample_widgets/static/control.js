@@ -45,7 +45,7 @@ function renderRange({ model, store, root, id, send }) {
   const options = () => store.get("options");
   const toPosition = (value) => (options().length ? options().indexOf(value) : value);
   const toValue = (position) => (options().length ? options()[position] : position);
-  const shown = (value) => `${value.toLocaleString("en-US")}${model.get("unit")}`;
+  const shown = (value) => `${(value / model.get("per")).toLocaleString("en-US", { maximumSignificantDigits: 6 })}${model.get("unit")}`;
 
   const paint = (value) => {
     const many = options().length;

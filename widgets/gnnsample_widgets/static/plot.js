@@ -66,7 +66,7 @@ function caption(layout) {
 }
 
 /** Pixels of the top margin that a figure keeps for its title, where there is one. */
-const TITLE_ROOM = 70;
+const TITLE_ROOM = 84;
 
 const luminance = (r, g, b) => 0.2126 * (r / 255) ** 2.2 + 0.7152 * (g / 255) ** 2.2 + 0.0722 * (b / 255) ** 2.2;
 
@@ -105,16 +105,66 @@ function darken(value, table) {
 function fit(layout, width, height, ground) {
   const look = layout.template?.layout ?? {};
   const margin = { ...look.margin, ...layout.margin };
-  if (layout.title?.text) margin.t = Math.max(10, (margin.t ?? 100) - TITLE_ROOM);
+  if (layout.title?.text) margin.t = Math.max(14, (margin.t ?? 100) - TITLE_ROOM);
+  let legend = layout.legend;
+  if (legend?.y < 0 && !legend.yref) {
+    // Below the plot, at a share of a height that a panel need not have: at the foot, where plotly keeps room for it.
+    legend = { ...legend, y: 0, yref: "container", yanchor: "bottom" };
+    margin.b = Math.min(margin.b ?? 80, 52);
+  }
   return {
     ...layout,
     template: { ...layout.template, layout: { ...look, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" } },
     paper_bgcolor: "rgba(0,0,0,0)",
     title: undefined,
+    legend,
     hoverlabel: { bgcolor: ground, ...layout.hoverlabel },
     modebar: { bgcolor: "rgba(0,0,0,0)", color: "#8A93A0", activecolor: "#3787C0" },
     margin, width, height, autosize: false,
   };
+}
+
+/** The corners of a text on the screen, turned as it is. */
+function cornersOf(text) {
+  const b = text.getBBox();
+  const m = text.getScreenCTM();
+  if (!m || b.width * b.height === 0) return null;
+  return [[b.x, b.y], [b.x + b.width, b.y], [b.x + b.width, b.y + b.height], [b.x, b.y + b.height]]
+    .map(([x, y]) => [m.a * x + m.c * y + m.e, m.b * x + m.d * y + m.f]);
+}
+
+/** By how many pixels two turned boxes overlap, along the side where it is least; below 0 they are apart. */
+function overlap(p, q) {
+  let least = Infinity;
+  for (const box of [p, q]) for (const i of [0, 1]) {
+    const [x, y] = [box[i + 1][0] - box[i][0], box[i + 1][1] - box[i][1]];
+    const n = Math.hypot(x, y) || 1;
+    const [a, b] = [p, q].map((corners) => corners.map(([u, v]) => (u * x + v * y) / n));
+    least = Math.min(least, Math.min(Math.max(...a), Math.max(...b)) - Math.max(Math.min(...a), Math.min(...b)));
+  }
+  return least;
+}
+
+const MOST_TEXTS = 500;
+
+/**
+ * Of texts that lie on each other the one that says less is hidden, as on a map: titles and legend stay, then come ticks,
+ * notes, and labels of marks, which their hover labels repeat. The figures know no sizes of text; only the page does.
+ */
+function declutter(host) {
+  const kept = [];
+  const ranks = [".legendtext, .g-xtitle text, .g-ytitle text, .infolayer > [class*=title] text, .cbtitle text",
+    ".xtick text, .ytick text", ".cbaxis text", ".annotation text", ".textpoint text, .bartext, .heatmap-label"];
+  for (const rank of ranks) {
+    const texts = [...host.querySelectorAll(rank)].filter((text) => text.textContent.trim());
+    if (texts.length > MOST_TEXTS) continue;
+    for (const text of texts) {
+      text.style.visibility = "";
+      const box = cornersOf(text);
+      if (!box) continue;
+      if (kept.some((other) => overlap(box, other) > 1.5)) text.style.visibility = "hidden"; else kept.push(box);
+    }
+  }
 }
 
 const CONFIG = {
@@ -185,7 +235,11 @@ async function render({ model, el }) {
         drawn = `${host.clientWidth} ${host.clientHeight} ${ground}`;
         host.setAttribute("aria-label", store.get("alt"));
         await lib.react(host, data, fit(frame, host.clientWidth, host.clientHeight, ground), CONFIG);
-        if (!listening) host.on("plotly_click", report);
+        if (!listening) {
+          host.on("plotly_click", report);
+          host.on("plotly_afterplot", () => declutter(host));
+          declutter(host);
+        }
         listening = true;
       }
     } catch (error) {

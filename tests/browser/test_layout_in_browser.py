@@ -1,0 +1,196 @@
+"""How explorers lie on a page: controls and the first panel in one viewport, and no words on each other.
+
+A notebook is loaded once; width and theme are switched on the living page. At 1280 px in the light theme every control
+is moved; the other settings check the opening state.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gnnsample_lab.doctor import find_chromium
+from tests.browser import lab_server
+from tests.browser.lab_server import ROOT, Server
+from tests.browser.test_notebooks_in_browser import ALL_DRAWN, DATASET, EXPLORERS, SETTLED, STATE_OF_PAGE
+from tests.conftest import absent
+
+pytestmark = pytest.mark.browser
+
+SCRIPT = (pathlib.Path(__file__).parent / "layout.js").read_text(encoding="utf-8")
+NARROW, WIDE = (1280, 900), (1920, 1080)
+LEAST_WIDTH = 385
+"""Of a panel; the cell of a notebook has 1112 px at 1280."""
+
+# Without side bars, as a lecturer shows it.
+CLOSE_SIDE_BARS = """() => {
+  const { shell, commands } = window.jupyterapp;
+  for (const side of ['left', 'right']) {
+    if (!shell[`${side}Collapsed`]) commands.execute(`application:toggle-${side}-area`);
+  }
+}"""
+CHANGE_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
+IS_DARK = "(dark) => document.body.dataset.jpThemeLight === String(!dark)"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pytest.importorskip("playwright.sync_api")
+    executable = find_chromium()
+    if executable is None:
+        absent(
+            "the layout test did not run: no Chromium here (apt-get install chromium, or set LAB_CHROMIUM)"
+        )
+    folder = tmp_path_factory.mktemp("notebooks")
+    shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
+    settings = {"LAB_DATASET": DATASET, "LAB_DEVICE": "cpu"}
+    with (
+        lab_server.running_lab(folder, tmp_path_factory.mktemp("jupyter"), settings) as server,
+        lab_server.browser_page(str(executable), *NARROW) as found,
+    ):
+        found.lab = server
+        yield found
+
+
+def wait_until_settled(page: Any, index: int, runs: int = 1) -> dict[str, Any]:
+    try:
+        handle = page.wait_for_function(SETTLED, arg=[index, runs], timeout=60_000, polling=50)
+    except Exception as error:
+        raise AssertionError(
+            f"explorer {index} did not settle: {page.evaluate(STATE_OF_PAGE, index)}"
+        ) from error
+    found: dict[str, Any] = handle.json_value()
+    return found
+
+
+def faults(page: Any, index: int) -> list[str]:
+    """What is wrong with how an explorer lies on the page, as it is now."""
+    found = page.evaluate(SCRIPT, index)
+    wrong = [f"overlap by {o['by']:.1f} px: {o['words']}" for o in found["overlaps"]]
+    if found["needs"] > found["viewport"]:
+        wrong.append(f"controls and first panel need {found['needs']} of {found['viewport']} px")
+    if min(found["widths"]) < LEAST_WIDTH:
+        wrong.append(f"a panel is narrow: {found['widths']}")
+    if len(set(found["heights"])) > 1 or len(set(found["tops"])) > 1:
+        wrong.append(f"panels do not stand side by side: heights {found['heights']}, tops {found['tops']}")
+    if found["pale"]:
+        wrong.append(f"white on a dark page: {found['pale']}")
+    return wrong
+
+
+def move(page: Any, index: int, name: str) -> bool:
+    """Set one control to another value; False where it has none or is out of use."""
+    return bool(page.evaluate(MOVE, [index, name]))
+
+
+MOVE = """([index, name]) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const control = root.querySelector(`.gs-control[data-name="${name}"]`);
+  const field = control.querySelector('input[type=range], select, input[type=checkbox]');
+  if (field.disabled) return false;
+  if (field.type === 'checkbox') { field.click(); return true; }
+  if (field.tagName === 'SELECT') {
+    if (field.options.length < 2) return false;
+    field.selectedIndex = (field.selectedIndex + 1) % field.options.length;
+    field.dispatchEvent(new Event('change', { bubbles: true }));
+    return true;
+  }
+  const [value, low, high] = [field.value, field.min, field.max].map(Number);
+  if (low === high) return false;
+  // To an end of the scale, where labels are longest and things are fewest or most.
+  field.value = value - low > high - value ? low : Math.min(high, value + Math.ceil((high - value) / 2));
+  if (Number(field.value) === value) field.value = low;
+  field.dispatchEvent(new Event('input', { bubbles: true }));
+  return true;
+}"""
+
+CONTROLS = """(index) => [...document.querySelectorAll('.gnnsample-explorer')[index]
+  .querySelectorAll('.gs-control')].map((control) => control.dataset.name)"""
+
+QUICK = ("05_the_id_map", "08_memory_aware_aggregation")
+"""Notebooks that every run of the tests opens; ``make test-all`` opens all."""
+SLOW_TO_MOVE = {"TrainingExplorer", "RanksExplorer"}
+"""Every change trains, or starts processes: their controls are moved in ``make test-all`` alone."""
+
+
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [(name, False) for name in QUICK]
+    + [pytest.param(name, True, marks=pytest.mark.exhaustive) for name in EXPLORERS],
+)
+def test_explorers_fit_the_screen_and_no_words_overlap(name: str, every: bool, page: Any) -> None:
+    server: Server = page.lab
+    server.end_sessions()
+    page.set_viewport_size(dict(zip(("width", "height"), NARROW, strict=True)))
+    lab_server.open_notebook(page, server, f"{name}.ipynb")
+    page.evaluate(CLOSE_SIDE_BARS)
+    page.evaluate(CHANGE_THEME, "JupyterLab Light")
+    lab_server.run_all(page)
+    page.wait_for_function(ALL_DRAWN)
+    found: dict[str, list[str]] = {}
+
+    def check(index: int, what: str) -> None:
+        wrong = faults(page, index)
+        if wrong:
+            found[f"{EXPLORERS[name][index]}, {what}"] = wrong
+
+    def check_tabs(index: int, what: str) -> None:
+        tabs = page.locator(".gnnsample-explorer").nth(index).get_by_role("tab")
+        titles = tabs.all_inner_texts()
+        for title in [*titles[1:], *titles[:1]] or [""]:
+            if title:
+                page.locator(".gnnsample-explorer").nth(index).get_by_role(
+                    "tab", name=title, exact=True
+                ).click()
+                page.wait_for_function(
+                    "([i, t]) => document.querySelectorAll('.gnnsample-explorer')[i]"
+                    ".querySelector('.gs-status').dataset.view === t",
+                    arg=[index, title],
+                )
+            wait_until_settled(page, index)
+            check(index, f"{what}, {title or 'the only view'}")
+
+    for dark, size in ((False, NARROW), (True, NARROW), (True, WIDE), (False, WIDE)):
+        page.set_viewport_size(dict(zip(("width", "height"), size, strict=True)))
+        page.evaluate(CHANGE_THEME, f"JupyterLab {'Dark' if dark else 'Light'}")
+        page.wait_for_function(IS_DARK, arg=dark)
+        page.wait_for_timeout(300)
+        for index in range(len(EXPLORERS[name])):
+            wait_until_settled(page, index)
+            where = f"{size[0]} px, {'dark' if dark else 'light'}"
+            check_tabs(index, where)
+
+    # Last, since it changes what is shown.
+    page.set_viewport_size(dict(zip(("width", "height"), NARROW, strict=True)))
+    page.wait_for_timeout(300)
+    for index, kind in enumerate(EXPLORERS[name]):
+        if kind in SLOW_TO_MOVE and not every:
+            continue
+        runs = wait_until_settled(page, index)["runs"]
+        height = page.evaluate(HEIGHT, index)
+        for control in page.evaluate(CONTROLS, index):
+            if not move(page, index, control):
+                continue
+            settled = wait_until_settled(page, index, runs + 1)
+            runs = settled["runs"]
+            if settled["failed"] != "0":
+                continue  # a refused combination is told in the panel, and is the business of other tests
+            check(index, f"after {control}")
+            if page.evaluate(HEIGHT, index) != height:
+                found.setdefault(f"{kind}, after {control}", []).append(
+                    "the panels moved or changed their height"
+                )
+    assert not found, "\n".join(f"{where}: {fault}" for where, all_of in found.items() for fault in all_of)
+
+
+# Where the panels begin and end, from the top of their explorer.
+HEIGHT = """(index) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const box = root.querySelector('.gs-figures').getBoundingClientRect();
+  const top = root.getBoundingClientRect().top;
+  return [Math.round(box.top - top), Math.round(box.bottom - top)].join(' ');
+}"""

@@ -1,0 +1,34 @@
+"""Numbers for people: digits that matter, units that suit."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnsample_lab import readable
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (3011.44, "3,011"), (80.79, "80.8"), (6.366, "6.37"), (2.5, "2.5"), (174.0, "174"), (0.0042, "0.0042"),
+     (-12.34, "-12.3"), (float("inf"), "inf"), (100.0, "100")],
+)  # fmt: skip
+def test_a_number_has_three_digits_or_all_before_the_point(value: float, text: str) -> None:
+    assert readable.number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(3011.44, "3,011"), (1.283, "1.3"), (0.912, "0.91"), (12.6, "13"), (1, "1.0")]
+)
+def test_a_ratio_has_two_digits(value: float, text: str) -> None:
+    assert readable.times(value) == f"{text} times"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0, "0 bytes"), (936, "936 bytes"), (2_790_000, "2.79 MB"), (4321, "4.32 kB")]
+)
+def test_no_size_is_rounded_to_nothing(value: float, text: str) -> None:
+    assert readable.size(value) == text
+
+
+def test_times_come_in_their_unit() -> None:
+    assert [readable.time(v) for v in (8.4, 12_300, 4_050_000)] == ["8.4 µs", "12.3 ms", "4.05 s"]
