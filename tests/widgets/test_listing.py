@@ -23,6 +23,7 @@ def test_about_ten_lines_of_the_shipped_source(name: str) -> None:
     source = (PACKAGE_ROOT / shown.file).read_text(encoding="utf-8").splitlines()
     there = source[shown.first_line - 1 : shown.first_line - 1 + len(lines)]
     assert [line.strip() for line in there] == [line.strip() for line in lines]
+    assert min(len(line) - len(line.lstrip()) for line in lines if line and not line.startswith("#")) == 0
     assert 3 <= len(shown.pseudocode.splitlines()) <= 12 and len(shown.place) > 10
     page = shown._repr_html_()
     assert all(html.escape(line) in page for line in lines) and html.escape(shown.place) in page
@@ -43,7 +44,7 @@ def test_the_lines_hold_the_atomic_that_the_mechanism_is_about(mechanism: str) -
 
 def test_a_marker_without_a_partner_is_found(tmp_path, monkeypatch) -> None:
     for text in ("// show: a\n", "// end: a\n", "// show: a\n// show: a\n// end: a\n"):
-        (tmp_path / "kernel.cu").write_text(text)
+        (tmp_path / "kernel.cu").write_text(text.replace("\n", "\nint x;\n"))
         monkeypatch.setattr(listing, "PACKAGE_ROOT", tmp_path)
         with pytest.raises(RuntimeError, match=r"kernel\.cu.*'a'"):
             listing._marked.__wrapped__()

@@ -19,7 +19,7 @@ from gnnsample_lab.device.kernels import PACKAGE_ROOT
 _MARK = re.compile(r"^[ \t]*(?://|#) (show|end): (.+?)[ \t]*$")
 _PRE = (
     "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.45;margin:0;padding:8px 10px;"
-    "overflow-x:auto;white-space:pre;border-radius:6px;color:var(--jp-ui-font-color1,#1b1b1b);"
+    "overflow-x:auto;white-space:pre-wrap;border-radius:6px;color:var(--jp-ui-font-color1,#1b1b1b);"
     "background:var(--jp-layout-color2,#f5f6f8)"
 )
 _SOFT = "font-size:12px;color:var(--jp-ui-font-color2,#5a5a5a);margin:0 0 3px"
@@ -245,10 +245,10 @@ class Listing:
         )
 
     def _repr_html_(self) -> str:
-        def part(head: str, text: str, foot: str = "") -> str:
-            pre = f'<pre tabindex="0" style="{_PRE}">{html.escape(text)}</pre>'
+        def part(head: str, text: str, foot: str, width: str) -> str:
+            pre = f'<pre tabindex="0" style="{_PRE}">{"".join(map(_line, text.splitlines()))}</pre>'
             return (
-                f'<div style="flex:1 1 390px;min-width:0"><p style="{_SOFT}"><b>{head}</b></p>{pre}'
+                f'<div style="flex:{width};min-width:0"><p style="{_SOFT}"><b>{head}</b></p>{pre}'
                 f'<p style="{_SOFT};margin-top:3px">{html.escape(foot)}</p></div>'
             )
 
@@ -257,9 +257,24 @@ class Listing:
             f'<figure class="gnnsample-listing" data-name="{html.escape(self.name)}" style="margin:4px 0">'
             f'<figcaption style="font-weight:600;margin-bottom:4px">{html.escape(self.name.capitalize())}</figcaption>'
             f'<div style="display:flex;flex-wrap:wrap;gap:10px 14px">'
-            f"{part('The idea', self.pseudocode, self.place)}{part('The lines that run', self.code, lines)}"
+            f"{part('The idea', self.pseudocode, self.place, '2 1 390px')}"
+            f"{part('The lines that run', self.code, lines, '3 1 390px')}"
             "</div></figure>"
         )
+
+
+def _line(text: str) -> str:
+    """A line of a listing; where it is too long, the rest stands further in."""
+    further = len(text) - len(text.lstrip()) + 4
+    style = f"display:block;padding-left:{further}ch;text-indent:-{further}ch"
+    return f'<span style="{style}">{html.escape(text) or " "}</span>'
+
+
+def _dedented(lines: list[str]) -> str:
+    """Lines without the indentation that they share; directives to the compiler, which have none, are moved along."""
+    code = [line for line in lines if line.strip() and not line.startswith("#")]
+    common = min(len(line) - len(line.lstrip()) for line in code)
+    return "\n".join(line if line.startswith("#") else line[common:] for line in lines)
 
 
 @functools.cache
@@ -285,8 +300,8 @@ def _marked() -> dict[str, tuple[str, int, str]]:
                 begun[name] = number + 1
             elif what == "end" and name in begun:
                 first = begun.pop(name)
-                code = "\n".join(one for one in lines[first:number] if not _MARK.match(one))
-                found[name] = (path.relative_to(PACKAGE_ROOT).as_posix(), first + 1, textwrap.dedent(code))
+                code = _dedented([one for one in lines[first:number] if not _MARK.match(one)])
+                found[name] = (path.relative_to(PACKAGE_ROOT).as_posix(), first + 1, code)
             else:
                 raise RuntimeError(
                     f"{path.name}:{number + 1}: the marker {what!r} of {name!r} has no partner"
