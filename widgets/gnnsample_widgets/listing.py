@@ -19,7 +19,7 @@ from gnnsample_lab.device.kernels import PACKAGE_ROOT
 _MARK = re.compile(r"^[ \t]*(?://|#) (show|end): (.+?)[ \t]*$")
 _PRE = (
     "font-family:var(--jp-code-font-family,monospace);font-size:12px;line-height:1.45;margin:0;padding:8px 10px;"
-    "overflow-x:auto;white-space:pre-wrap;border-radius:6px;color:var(--jp-ui-font-color1,#1b1b1b);"
+    "overflow-x:auto;white-space:pre-wrap;word-break:normal;overflow-wrap:break-word;border-radius:6px;color:var(--jp-ui-font-color1,#1b1b1b);"
     "background:var(--jp-layout-color2,#f5f6f8)"
 )
 _SOFT = "font-size:12px;color:var(--jp-ui-font-color2,#5a5a5a);margin:0 0 3px"
@@ -50,7 +50,7 @@ MECHANISMS: dict[str, Idea] = {
         for each pick u of this hop, 128 at a time in a warp:
             write u where the results of the hop belong
             if a further hop follows:
-                fresh = nobody has marked (u, next hop) before me   # atomic
+                fresh = nobody has marked (u, next hop) before me  # atomic
                 if fresh: put u on the warp's list
                 list full: reserve places for all of it by one atomic
         """,
@@ -70,7 +70,7 @@ MECHANISMS: dict[str, Idea] = {
         the first k neighbours take the k slots
         for each further neighbour j, all of them at once:
             slot = a random number from 0 to j
-            if slot < k: the highest j that wants a slot gets it   # atomicMax
+            if slot < k: the highest j that wants a slot gets it  # atomicMax
         """,
         "Vitter, ACM TOMS 1985, algorithm R; DGL's kernel, PGSampler's baseline (section II)",
     ),
@@ -78,7 +78,7 @@ MECHANISMS: dict[str, Idea] = {
         """
         one thread of the block:
             report finished tasks: outstanding -= done
-            ticket = head; head += fetch size                      # one atomic
+            ticket = head; head += fetch size  # one atomic
         all threads: serve the slots ticket .. ticket + fetch size - 1
         """,
         "PGSampler, Algorithm 1, lines 33 to 38",
@@ -86,16 +86,16 @@ MECHANISMS: dict[str, Idea] = {
     "publish a task": Idea(
         """
         one thread of the block:
-            outstanding += new tasks          # first, so that it cannot be 0 too early
-            base = tail; tail += new tasks    # one atomic for all of them
-        each thread: write a task into its slot, then publish it       # release
+            outstanding += new tasks  # first, so that it cannot be 0 too early
+            base = tail; tail += new tasks  # one atomic for all of them
+        each thread: write a task into its slot, then publish it  # release
         """,
         "PGSampler, Algorithm 1, lines 27 to 31; the count of outstanding tasks is ours",
     ),
     "detect the end": Idea(
         """
         report finished tasks
-        until my slot is published:                                # acquire
+        until my slot is published:  # acquire
             if no task is outstanding, or there was an error:
                 look at the slot once more; still empty: leave
             rest for 100 ns
@@ -105,7 +105,7 @@ MECHANISMS: dict[str, Idea] = {
     "group by transit": Idea(
         """
         for each pair of sample and transit, four in a thread:
-            rank = how many pairs of this transit came before      # one atomic
+            rank = how many pairs of this transit came before  # one atomic
         # later: place of a pair = where its transit begins + rank
         """,
         "NextDoor, section 6.1.2 (scheduling index, first stage); there by a radix sort",
@@ -124,7 +124,7 @@ MECHANISMS: dict[str, Idea] = {
         """
         at = hash(v)
         until the entry at `at` holds v:
-            if it is empty: try to put v there                     # compare and swap
+            if it is empty: try to put v there  # compare and swap
                 it worked: I am the one who gives v its local id
                 else: look at who was faster
             else: at = at + 1, around the end; too many steps: report it
@@ -143,7 +143,7 @@ MECHANISMS: dict[str, Idea] = {
     "extract rows": Idea(
         """
         a warp takes some rows at once, its 32 lanes go along the features:
-            read a piece of each row, wherever it lies                 # all under way together
+            read a piece of each row, wherever it lies  # all under way together
             write the pieces to the rows of the mini-batch
         """,
         "GNNLab, section 6.1 (Extract)",
@@ -168,9 +168,9 @@ MECHANISMS: dict[str, Idea] = {
         """
         a thread has one feature of one row; its partial sum lies in shared memory
         for each neighbour, four at a time:
-            value = its feature                                    # global memory, or a cache
-            sum  += weight * value                                 # both from shared memory
-        write the sum once                                         # global memory
+            value = its feature  # global memory, or a cache
+            sum  += weight * value  # both from shared memory
+        write the sum once  # global memory
         """,
         "FastGL, section 4.2 and equation 4",
     ),
@@ -178,15 +178,15 @@ MECHANISMS: dict[str, Idea] = {
         """
         the owner, for each vertex that somebody asks for, a warp each:
             find its list; it lies here
-            draw by (seed, mini-batch, hop, vertex)                # as any other rank would
+            draw by (seed, mini-batch, hop, vertex)  # as any other rank would
             put the picks where the answer to that rank is packed
         """,
         "DSP, section 4.1: the middle one of the stages shuffle, sample, reshuffle",
     ),
     "read a peer's memory": Idea(
         """
-        where = owner of v, and v's row there                      # own memory
-        read begin and length of the list                          # the owner's memory
+        where = owner of v, and v's row there  # own memory
+        read begin and length of the list  # the owner's memory
         the begin is an address: picks are read from there too
         """,
         "ours; DSP, section 4.1 has two ways, requests (push) and whole lists (pull)",
