@@ -13,7 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.style import finish
+from gnnsample_lab.figures.style import COMPACT, finish
 
 POLICIES = {
     "random": "#9AA1AB",
@@ -28,7 +28,7 @@ POLICIES = {
 
 _DASHES = {"optimal": "dash", "random": "dot", "shrunk": "dashdot"}
 _BINS = 34
-_CELLS = 48
+_CELLS = 32
 
 
 def policy_color(name: str) -> str:
@@ -93,7 +93,7 @@ def hit_rates(
                 },
                 hoverinfo="skip",
             )
-    finish(fig, "Cache hit rate", label, height=430)
+    finish(fig, "Cache hit rate", label, height=430, legend=COMPACT)
     fig.update_xaxes(title_text="cache ratio: share of the vertices (%)", rangemode="tozero")
     fig.update_yaxes(title_text="hit rate (%)", range=[0, 102])
     return fig
@@ -300,13 +300,13 @@ def hotness_scatter(
     axes: tuple[str, str],
     visits: Any,
     why: Mapping[str, Any] | None = None,
-    most: int = 1500,
+    most: int = 1200,
     label: str = "",
 ) -> go.Figure:
     """Vertices by what two policies believe of them; pointing at one tells why it is hot, and who caches it.
 
     All that is right of the upright line is cached by the first policy, all that is above the level one by the second.
-    Where vertices lie close together, some stand for all: those drawn are spread over the picture, and the counts in
+    Where vertices lie close together, some stand for all: those drawn are spread over the picture, and the shares in
     the legend are of all vertices. Whole numbers are spread a little, so that equal vertices can be told apart.
 
     Args:
@@ -341,11 +341,11 @@ def hotness_scatter(
         these, inside = drawn[kind[drawn] == code], kind == code
         share = float(visits[inside].sum()) / total
         fig.add_scattergl(
-            name=f"{name}: {int(inside.sum()):,} vertices, {share:.0%} of the reads",
+            name=f"{name}: {share:.0%}",
             x=places[0][these].astype(np.float32),
             y=places[1][these].astype(np.float32),
             mode="markers",
-            marker={"size": 5 if code == 0 else 7, "color": color, "symbol": symbol, "opacity": 0.7},
+            marker={"size": 4 if code == 0 else 6, "color": color, "symbol": symbol, "opacity": 0.7},
             customdata=np.column_stack([these, *(fact[these] for fact in numbers.values())]),
             text=[
                 "<br>".join(words) for words in zip(*(fact[these].tolist() for fact in texts), strict=True)
@@ -353,7 +353,7 @@ def hotness_scatter(
             hovertemplate="<b>vertex %{customdata[0]}</b><br>"
             + "".join(f"{fact}: %{{customdata[{i}]:,}}<br>" for i, fact in enumerate(numbers, 1))
             + "%{text}"
-            + f"<extra>{name}</extra>",
+            + f"<extra>cached by {name}</extra>",
         )
     for score, mask, scale, add in zip(scores, masks, scales, (fig.add_vline, fig.add_hline), strict=True):
         if mask.any():
@@ -362,13 +362,13 @@ def hotness_scatter(
     few = "every vertex" if len(drawn) == n else f"{len(drawn):,} of {n:,} vertices"
     finish(
         fig,
-        f"Hotness of vertices: {names[0]} and {names[1]}",
+        "Share of the reads by who caches the vertex",
         " · ".join(filter(None, [few, label])),
         height=450,
     )
-    fig.update_layout(hoverlabel_align="left", legend={"itemsizing": "constant"})
+    fig.update_layout(hoverlabel_align="left", legend={**COMPACT, "itemsizing": "constant"})
     fig.update_xaxes(title_text=axes[0], showgrid=False, **scales[0].ticks())
-    fig.update_yaxes(title_text=axes[1], showgrid=False, **scales[1].ticks())
+    fig.update_yaxes(title={"text": axes[1], "font": {"size": 12}}, showgrid=False, **scales[1].ticks())
     return fig
 
 
@@ -376,10 +376,10 @@ def _kinds(names: tuple[str, str]) -> list[tuple[str, str, str]]:
     """Words, colour and symbol of the vertices that neither caches, the first, the second, both."""
     one, two = names
     return [
-        ("cached by neither", palette.MUTED, "circle-open"),
-        (f"only by {one}", policy_color(one), "square"),
-        (f"only by {two}", policy_color(two), "diamond"),
-        ("by both", palette.HOPS[4], "circle"),
+        ("neither", palette.MUTED, "circle-open"),
+        (f"only {one}", policy_color(one), "square"),
+        (f"only {two}", policy_color(two), "diamond"),
+        ("both", palette.HOPS[4], "circle"),
     ]
 
 
@@ -434,7 +434,7 @@ def cache_contents(visits: Any, hottest: Any, cached: Mapping[str, Any], *, labe
             x=share,
             orientation="h",
             marker={"color": color, "line": {"width": 0}},
-            text=[f"{s:.0f} %" if s >= 4 else "" for s in share],
+            text=[f"{s:.0f} %" if s >= 12 else "" for s in share],
             textposition="inside",
             insidetextanchor="middle",
             textfont={"color": palette.text_on(color)},

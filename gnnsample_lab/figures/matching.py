@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.style import finish, write_beside
+from gnnsample_lab.figures.style import COMPACT, finish, write_beside
 
 #: Where a feature row comes from, and its colour: the better, the darker.
 SOURCES = {
@@ -24,7 +24,7 @@ TOURS = (palette.HOPS[1], palette.HOPS[5], palette.HOPS[0], palette.HOPS[2])
 #: The two batches that are held against each other, and what they share.
 PAIR = (palette.HOPS[1], palette.HOPS[2], palette.HOPS[0])
 
-_TICKS = 16
+_TICKS = 8
 
 
 def match_heatmap(
@@ -69,7 +69,7 @@ def match_heatmap(
             zmin=100 * low,
             zmax=100 * high,
             colorscale=[[i / 5, color] for i, color in enumerate(palette.ACTIVITY)],
-            colorbar={"title": {"text": "match<br>degree (%)"}, "thickness": 14, "outlinewidth": 0},
+            colorbar={"ticksuffix": " %", "thickness": 12, "outlinewidth": 0, "nticks": 6},
             customdata=np.stack(np.broadcast_arrays(arranged[:, None] + 1, arranged + 1), axis=2),
             hovertemplate="batches %{customdata[0]} and %{customdata[1]}<br>%{z:.2f} %<extra></extra>",
             hoverongaps=False,
@@ -84,9 +84,8 @@ def match_heatmap(
             x=stops[1:],
             y=stops[:-1],
             mode="markers",
-            text=[str(step) for step in range(1, n)],
             marker=_mark(number, n) if order is None else _mark(1, n),
-            hovertemplate=f"{name}: step " + "%{text}<extra></extra>",
+            hoverinfo="skip",  # a cell is what is pointed at and clicked, not the mark beside it
         )
     for row, column in () if pair is None else {tuple(pair), tuple(pair)[::-1]}:
         x, y = place[column], place[row]
@@ -96,19 +95,22 @@ def match_heatmap(
             x1=x + 0.5,
             y0=y - 0.5,
             y1=y + 0.5,
-            line={"color": PAIR[0], "width": 3},
+            line={"color": palette.HOPS[3], "width": 3},
         )
     pairs = shown[~np.isnan(shown)]
     if n > 1:
         title += f": mean {pairs.mean():.1f} %, from {pairs.min():.1f} to {pairs.max():.1f} %"
-    finish(fig, title, subtitle, height=500, showlegend=bool(tours))
+    finish(fig, title, subtitle, height=500, showlegend=bool(tours), legend=COMPACT)
     every = -(-n // _TICKS)
-    ticks = {"tickmode": "array", "tickvals": list(range(0, n, every)), "ticktext": names[::every]}
+    ticks = {
+        "tickmode": "array",
+        "tickvals": list(range(0, n, every)),
+        "ticktext": names[::every],
+        "tickangle": 0,
+    }
     words = "as sampled" if order is None else "in the order of training"
-    fig.update_xaxes(title_text=f"the batch after it ({words})", showgrid=False, **ticks)
-    fig.update_yaxes(
-        title_text=f"a batch ({words})", showgrid=False, autorange="reversed", scaleanchor="x", **ticks
-    )
+    fig.update_xaxes(title_text=f"next batch ({words})", showgrid=False, **ticks)
+    fig.update_yaxes(title_text="batch", showgrid=False, autorange="reversed", scaleanchor="x", **ticks)
     fig.update_xaxes(constrain="domain")
     fig.update_yaxes(constrain="domain")
     return fig
@@ -151,14 +153,17 @@ def shared_vertices(
             line={"color": palette.PAPER, "width": 1.5},
             hoverinfo="skip",
         )
+    # Words stand under the discs, and side by side where those are narrow.
+    left, right = -radii[0], max(apart + radii[1], radii[0])
+    reach = max((right - left) / 2, 1.6 * max(radii))
+    left, right = (left + right) / 2 - reach, (left + right) / 2 + reach
     for (name, count, color, _), at, anchor in zip(
-        areas, (0.0, 1.0, 0.5), ("left", "right", "center"), strict=True
+        areas, (left, right, (left + right) / 2), ("left", "right", "center"), strict=True
     ):
         fig.add_annotation(
             text=f'<span style="color:{color}">⬤</span> <b>{count:,}</b><br>{name}',
             x=at,
             y=0,
-            xref="paper",
             yref="paper",
             xanchor=anchor,
             yanchor="top",
@@ -168,15 +173,15 @@ def shared_vertices(
             font={"size": 14},
         )
     unit, size = byte_unit(second * row_bytes)
-    whole, left = second * row_bytes / size, (second - both) * row_bytes / size
-    words = f"trained after {names[0]}, {names[1]} loads {left:,.{digits(whole)}f} of {whole:,.{digits(whole)}f} {unit}"
+    whole, new = second * row_bytes / size, (second - both) * row_bytes / size
+    words = f"trained after {names[0]}, {names[1]} loads {new:,.{digits(whole)}f} of {whole:,.{digits(whole)}f} {unit}"
     title = (
         f"{names[0].capitalize()} and {names[1]} share {both:,} vertices: "
         f"{both / min(first, second):.1%} of the smaller one"
     )
     finish(fig, title, " · ".join(filter(None, [words, subtitle])), height=430, showlegend=False)
     fig.update_layout(margin={"l": 24, "r": 24, "b": 56})
-    fig.update_xaxes(visible=False, range=[-1.03 * radii[0], 1.03 * max(apart + radii[1], radii[0])])
+    fig.update_xaxes(visible=False, range=[left - 0.02 * reach, right + 0.02 * reach])
     fig.update_yaxes(visible=False, range=[-1.03 * max(radii), 1.03 * max(radii)], scaleanchor="x")
     return fig
 
@@ -238,7 +243,7 @@ def tour_strips(
 ) -> go.Figure:
     """Each tour as a strip of mini-batches in order, with the bytes that each step loads, and what no order spares.
 
-    The mark over a batch is what it loads after the batch that shares most with it. The sum of the marks, with the
+    The mark on a batch is what it copies after the batch that shares most with it. The sum of the marks, with the
     first batch loaded whole, bounds all tours from below; no tour need reach it.
 
     Args:
@@ -262,7 +267,10 @@ def tour_strips(
     unit, size = byte_unit(float(rows.max()) * row_bytes)
     top = float(rows.max()) * row_bytes / size or 1.0
     steps, fig = np.arange(1, n + 1), go.Figure()
-    share = 1 / len(orders)
+    every = -(-n // 20)
+    # Above each strip its name, below it the numbers of its batches.
+    head = gap = 0.11
+    high = (1 - len(orders) * head - (len(orders) - 1) * gap) / len(orders)
     for number, (name, order, spared) in enumerate(zip(tours, orders, reused, strict=True)):
         suffix = "" if number == 0 else str(number + 1)
         axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}", "showlegend": number == 0}
@@ -277,7 +285,7 @@ def tour_strips(
             ("reused from last batch", spared),
         ):
             fig.add_bar(
-                name=source,
+                name=source.split()[0],
                 legendgroup=source,
                 x=steps,
                 y=counts * row_bytes / size,
@@ -288,7 +296,7 @@ def tour_strips(
                 **axes,
             )
         fig.add_scatter(
-            name="least that any order copies",
+            name="least possible",
             legendgroup="least",
             x=np.column_stack([steps - 0.42, steps + 0.42, np.full(n, np.nan)]).ravel(),
             y=np.repeat(lost * row_bytes / size, 3),
@@ -312,23 +320,24 @@ def tour_strips(
             xaxis=axes["xaxis"],
             yaxis=axes["yaxis"],
         )
-        above = 1 - number * share
+        above = 1 - number * (head + high + gap) - head
         fig.update_layout(
             {
                 f"xaxis{suffix}": {
                     "anchor": axes["yaxis"],
                     "range": [0.5, n + 0.5],
                     "tickmode": "array",
-                    "tickvals": steps,
-                    "ticktext": [str(batch + 1) for batch in order],
+                    "tickvals": steps[::every],
+                    "ticktext": [str(batch + 1) for batch in order[::every]],
                     "tickfont": {"size": 11},
+                    "tickangle": 0,
                     "ticks": "",
                     "showgrid": False,
                     "showline": False,
                 },
                 f"yaxis{suffix}": {
                     "anchor": axes["xaxis"],
-                    "domain": [above - share * 0.72, above - share * 0.12],
+                    "domain": [max(0.0, above - high), above],
                     "range": [-0.2 * top, 1.04 * top],
                     "nticks": 4,
                     "title": {"text": unit},
@@ -339,7 +348,7 @@ def tour_strips(
             text=f"<b>{name}</b>: {_amount(totals[number] * row_bytes)} copied"
             + (f"{_change(totals[0], totals[number])}" if number else ""),
             x=0,
-            y=above - share * 0.11,
+            y=above,
             xref="paper",
             yref="paper",
             xanchor="left",
@@ -355,6 +364,7 @@ def tour_strips(
         _saving(list(tours)[-1], totals[0] * row_bytes, totals[-1] * row_bytes, bound * row_bytes),
         subtitle,
         height=500,
+        legend=COMPACT,
     )
     return fig
 
@@ -407,9 +417,9 @@ def match_tour(degrees: Any, tours: Mapping[str, Sequence[int]], *, subtitle: st
             line={"color": color, "width": 1, "dash": "dash"},
             hoverinfo="skip",
         )
-    finish(fig, "Match degree along the tour", subtitle, height=500)
+    finish(fig, "Match degree with the batch before", subtitle, height=500, legend=COMPACT)
     fig.update_xaxes(title_text="step of the tour")
-    fig.update_yaxes(title_text="match degree with the batch before (%)")
+    fig.update_yaxes(title_text="match degree (%)", rangemode="tozero")
     return fig
 
 
@@ -453,8 +463,7 @@ def feature_rows(
         )
     base = counts[0, 2]
     labels = [
-        f"  {copied * row_bytes / size:,.{digits(copied * row_bytes / size)}f} {unit} copied"
-        + _change(base, copied)
+        f"  {copied * row_bytes / size:,.{digits(copied * row_bytes / size)}f} {unit}" + _change(base, copied)
         for copied in counts[:, 2]
     ]
     write_beside(fig, names, amounts.sum(axis=1), labels)
@@ -466,7 +475,8 @@ def feature_rows(
         barmode="stack",
     )
     fig.update_xaxes(
-        title_text=f"features ({unit})", range=[0, 1.55 * float(amounts.sum(axis=1).max()) or 1.0]
+        title_text=f"features ({unit}); in numbers: those copied",
+        range=[0, 1.95 * float(amounts.sum(axis=1).max()) or 1.0],
     )
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig

@@ -16,6 +16,9 @@ FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, sans-serif"
 #: Pixels of a panel of an explorer with its title, whatever it shows: nothing moves when a control does.
 PANEL_HEIGHT = 400
 
+#: A legend that leaves a narrow panel room for its plot.
+COMPACT = {"font": {"size": 12}, "tracegroupgap": 0}
+
 #: Names of the two shapes that make the time cursor.
 CURSOR, VEIL = "cursor", "cursor-veil"
 

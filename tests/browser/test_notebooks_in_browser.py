@@ -352,3 +352,35 @@ def test_other_controls_and_code(page: Any, server: Server, graph: lab.Graph) ->
     exec(explorer.root.locator(".gs-code pre").inner_text(), namespace)
     shown = explorer.plotted()
     assert {name: values(figure) for name, figure in namespace["shown"].items()} == shown
+
+
+# Where the middle of a map's cell is, in pixels of the page.
+CELL = """([index, name, column, row]) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const plot = root.querySelector(`.gs-plot[data-name="${name}"]`);
+  plot.scrollIntoView({block: 'center'});
+  const {left, top} = plot.getBoundingClientRect();
+  const {xaxis, yaxis} = plot._fullLayout;
+  return [left + xaxis._offset + xaxis.l2p(column), top + yaxis._offset + yaxis.l2p(row)];
+}"""
+
+
+def test_a_click_on_a_cell_draws_its_two_batches(page: Any, server: Server, graph: lab.Graph) -> None:
+    lab_server.open_notebook(page, server, "07_match_and_reorder.ipynb")
+    lab_server.run_all(page)
+    page.wait_for_function(ALL_DRAWN)
+    explorer = ExplorerInPage(page, 0, "MatchExplorer", graph)
+    found = explorer.settled()
+    for row, column in ((2, 9), (11, 4), (4, 11)):
+        x, y = page.evaluate(CELL, [0, "degrees", column, row])
+        page.mouse.move(x - 2, y)
+        page.mouse.move(x, y)
+        start = time.perf_counter()
+        page.mouse.click(x, y)
+        found = explorer.settled(found["runs"] + 1)
+        print(f"  click: {(time.perf_counter() - start) * 1e3:.0f} ms, {found['status']}")
+        assert (found["state"]["batch_a"], found["state"]["batch_b"]) == (row + 1, column + 1)
+    explorer.check(found)
+    explorer.press("batch_b", "Home")
+    found = explorer.settled(found["runs"] + 1)
+    assert found["state"]["batch_b"] == 1, "for those without a mouse"

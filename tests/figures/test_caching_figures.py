@@ -167,10 +167,10 @@ def test_vertices_by_who_caches_them():
     figure = scatter()
     vertices = {t.name.split(":")[0]: [row[0] for row in t.customdata] for t in figure.data}
     assert vertices == {
-        "cached by neither": [3, 4, 5], "only by Degree": [1], "only by PreSC#1": [0], "by both": [2],
+        "neither": [3, 4, 5], "only Degree": [1], "only PreSC#1": [0], "both": [2],
     }  # fmt: skip
     # 9 of 17 reads are of vertex 0.
-    assert "only by PreSC#1: 1 vertices, 53% of the reads" in [t.name for t in figure.data]
+    assert [t.name for t in figure.data][::2] == ["neither: 18%", "only PreSC#1: 53%"]
     assert figure.data[2].marker.color == policy_color("PreSC#1")
     assert {t.type for t in figure.data} == {"scattergl"}, "thousands of marks are no SVG"
     assert len({(t.marker.symbol, t.marker.color) for t in figure.data}) == 4
@@ -182,7 +182,8 @@ def test_pointing_at_a_vertex_tells_why_it_is_hot():
     only = scatter().data[2]
     assert only.customdata.tolist() == [[0, 1]] and only.text == ("a root",)
     assert only.hovertemplate == (
-        "<b>vertex %{customdata[0]}</b><br>out-degree: %{customdata[1]:,}<br>%{text}<extra>only by PreSC#1</extra>"
+        "<b>vertex %{customdata[0]}</b><br>out-degree: %{customdata[1]:,}<br>%{text}"
+        "<extra>cached by only PreSC#1</extra>"
     )
 
 
@@ -191,10 +192,10 @@ def test_the_lines_part_the_kinds():
     upright, level = figure.layout.shapes
     for trace in figure.data:
         for x, y in zip(trace.x, trace.y, strict=True):
-            assert (x > upright.x0) == (
-                trace.name.startswith(("only by Degree", "by both"))
-            ) or x == pytest.approx(1, abs=0.05), "vertex 3 has the degree of vertex 2, which is cached"
-            assert (y > level.y0) == (trace.name.startswith(("only by PreSC", "by both")))
+            assert (x > upright.x0) == (trace.name.startswith(("only Degree", "both"))) or x == pytest.approx(
+                1, abs=0.05
+            ), "vertex 3 has the degree of vertex 2, which is cached"
+            assert (y > level.y0) == (trace.name.startswith(("only PreSC", "both")))
 
 
 def test_many_vertices_are_thinned_where_they_are_dense():
@@ -208,8 +209,8 @@ def test_many_vertices_are_thinned_where_they_are_dense():
     assert 500 < len(drawn) <= 2000 and len(set(drawn)) == len(drawn)
     assert 77 in drawn
     assert f"{len(drawn):,} of 50,000 vertices" in figure.layout.title.text
-    counted = [int(t.name.split(": ")[1].split(" ")[0].replace(",", "")) for t in figure.data]
-    assert sum(counted) == 50_000, "the legend counts all"
+    shares = [int(t.name.split(": ")[1].split("%")[0]) for t in figure.data]
+    assert sum(shares) == pytest.approx(100, abs=2), "the legend is of all vertices"
     assert all(min(t.x) >= figure.layout.xaxis.tickvals[0] - 1 for t in figure.data)
 
 
@@ -218,7 +219,7 @@ def test_scatter_of_bad_lengths_and_of_nothing_cached():
         scatter(visits=VISITS[:5])
     nothing = np.zeros(6, bool)
     figure = scatter(cached=(nothing, nothing), visits=np.zeros(6, int))
-    assert not figure.layout.shapes and "0% of the reads" in figure.data[0].name
+    assert not figure.layout.shapes and figure.data[0].name == "neither: 0%"
     assert [len(t.x) for t in figure.data] == [6, 0, 0, 0]
 
 

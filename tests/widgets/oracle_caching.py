@@ -17,9 +17,9 @@ SCORES = {
     "degree": "out-degree (count)",
     "reverse-pagerank": "reverse PageRank (probability)",
     "random": "random score",
-    "presample-shrunk": "reads an epoch sampled ahead, shrunk (count)",
-    "presample": "reads an epoch sampled ahead (count)",
-    "optimal": "reads in the epochs of training (count)",
+    "presample-shrunk": "reads ahead, shrunk (count)",
+    "presample": "reads ahead (count)",
+    "optimal": "reads (count)",
 }
 AWAY = [
     "in the training set",

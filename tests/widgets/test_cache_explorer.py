@@ -111,9 +111,9 @@ def test_it_opens_where_degree_and_presampling_differ(name: str) -> None:
     at = explorer.ratio_percent
     rates = {t.name: t.y[at] for t in explorer.figures["rates"].data if len(t.y) > 1}
     assert rates["PreSC#1"] > rates["Degree"] + 15, "points of hit rate"
-    only = {t.name.split(":")[0]: t.name for t in explorer.figures["vertices"].data}
-    share = {k: int(text.split(", ")[-1].split("%")[0]) for k, text in only.items()}
-    assert share["only by PreSC#1"] > share["only by Degree"] + 14, "percent of the reads"
+    names = [t.name.split(": ") for t in explorer.figures["vertices"].data]
+    share = {name: int(text.split("%")[0]) for name, text in names}
+    assert share["only PreSC#1"] > share["only Degree"] + 14, "percent of the reads"
 
 
 def test_a_vertex_tells_why_it_is_hot(graph: lab.Graph) -> None:

@@ -35,9 +35,9 @@ SCORES = {
     "degree": "out-degree (count)",
     "reverse-pagerank": "reverse PageRank (probability)",
     "random": "random score",
-    SHRUNK: "reads an epoch sampled ahead, shrunk (count)",
-    "presample": "reads an epoch sampled ahead (count)",
-    "optimal": "reads in the epochs of training (count)",
+    SHRUNK: "reads ahead, shrunk (count)",
+    "presample": "reads ahead (count)",
+    "optimal": "reads (count)",
 }
 """What each policy goes by."""
 AHEAD, TRAINED = "reads sampled ahead (PreSC)", "reads in training (Optimal)"
@@ -187,7 +187,7 @@ def draw(
             axes=(SCORES[policy], SCORES[up.policy]),
             visits=read.visits,
             why=tell(read, hotness, cached, distance),
-            label=f"cache ratio {ratio_percent} % · {label}",
+            label=label,
         ),
         "bytes": figures.bytes_per_batch(
             {h.label: (1 - float(lab.hit_rate(h, read, ratio))) * whole for h in hotness.values()},
