@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab import steps
 from gnnsample_lab.device import runtime
 
 torch = pytest.importorskip("torch")
@@ -1504,7 +1505,13 @@ def _documented() -> Iterator[Any]:
     """Public functions and methods that take arguments, and so refuse some."""
     for name in TABLE:
         if ", " not in name:
-            places = {"apps": lab.apps, "distributed": lab.distributed, "pyg": PYG, "schedule": lab.schedule}
+            places = {
+                "apps": lab.apps,
+                "distributed": lab.distributed,
+                "pyg": PYG,
+                "schedule": lab.schedule,
+                "steps": steps,
+            }
             first, _, rest = name.partition(".")
             place, within = (places[first], rest) if first in places else (lab, name)
             head, _, method = within.partition(".")
