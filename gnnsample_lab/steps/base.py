@@ -55,23 +55,23 @@ class Array:
 
     Attributes:
         name: as in the kernel.
-        cells: the values, Python integers.
+        cells: the values; a list, or an array of NumPy where ``fixed``.
         item_bytes: bytes of an item.
         stride: bytes from one item to the next; more than ``item_bytes`` for a field of a structure.
         base: address of the first item, in bytes.
         shared: lies in shared memory, which has no sectors.
+        fixed: nothing may write to it, so that a large input is never copied.
         show: an item as the learner reads it.
-        label: what a cell is called, by its index.
     """
 
     name: str
-    cells: list[int]
+    cells: Any
     item_bytes: int
     stride: int
     base: int
     shared: bool = False
+    fixed: bool = False
     show: Callable[[int], str] = str
-    label: Callable[[int], str] = str
 
     def sector(self, cell: int) -> int:
         """The number of the sector that holds a cell: its address divided by 32."""
@@ -200,7 +200,7 @@ class Warp:
         array, lanes = self._access("load", name, index, mask)
         out: Lanes = [None] * LANES
         for lane in lanes:
-            out[lane] = array.cells[index[lane]]
+            out[lane] = int(array.cells[index[lane]])
         return out
 
     def store(self, name: str, index: Sequence[Any], value: Sequence[Any], mask: int = FULL) -> None:
@@ -301,7 +301,7 @@ class Machine:
         self.seed, self.slow = seed, slow
         self.most = most
         self.steps: list[Step] = []
-        self.first: dict[str, list[int]] = {}
+        self.first: dict[str, Any] = {}
         self.live: set[int] = set()
         self.ended: set[int] = set()
         self.came: dict[str, set[int]] = {}
@@ -314,15 +314,16 @@ class Machine:
     def array(
         self,
         name: str,
-        cells: Sequence[int],
+        cells: Any,
         item_bytes: int,
         *,
         shared: bool = False,
+        fixed: bool = False,
         show: Callable[[int], str] = str,
-        label: Callable[[int], str] = str,
     ) -> Array:
-        """Allocate an array."""
-        array = Array(name, list(cells), item_bytes, item_bytes, self._next, shared, show, label)
+        """Allocate an array; see :class:`Array`."""
+        kept = cells if fixed else list(cells)
+        array = Array(name, kept, item_bytes, item_bytes, self._next, shared, fixed, show)
         self._next += -(-len(cells) * item_bytes // _ALIGN) * _ALIGN
         self.memory[name] = array
         return array
@@ -342,6 +343,8 @@ class Machine:
 
     def write(self, name: str, cell: int, value: int) -> None:
         """Write a cell."""
+        if self.memory[name].fixed:
+            raise Fault(f"{name} is only read")
         cells = self.memory[name].cells
         self._changes.append(Change(name, cell, cells[cell], value))
         cells[cell] = value
@@ -358,7 +361,9 @@ class Machine:
 
     def run(self, programs: Sequence[Program]) -> None:
         """Run a warp for each program until all have ended, nothing moves any more, or the steps are used up."""
-        self.first = {name: list(array.cells) for name, array in self.memory.items()}
+        self.first = {
+            name: array.cells if array.fixed else list(array.cells) for name, array in self.memory.items()
+        }
         order = random.Random(self.seed)
         warps = [Warp(number, self) for number in range(len(programs))]
         running = {warp.number: program(warp) for warp, program in zip(warps, programs, strict=True)}
@@ -507,7 +512,7 @@ class Recorded:
     mutation: Mutation | None
     steps: tuple[Step, ...]
     arrays: dict[str, Array]
-    first: dict[str, list[int]]
+    first: dict[str, Any]
     schedules: tuple[int, int]
     watched: dict[str, Callable[[Any], str]]
     result: dict[str, Any]
@@ -535,7 +540,7 @@ class Recorded:
                 sums[access.kind] += len(access.sectors)
         return sums
 
-    def memory(self, number: int) -> dict[str, list[int]]:
+    def memory(self, number: int) -> dict[str, Any]:
         """All cells after step ``number``; -1 gives those before the first step.
 
         Raises:
@@ -543,7 +548,9 @@ class Recorded:
         """
         if not -1 <= number < len(self.steps):
             raise IndexError(f"steps are numbered from 0 to {len(self.steps) - 1} (got {number})")
-        cells = {name: list(values) for name, values in self.first.items()}
+        cells = {
+            name: values if self.arrays[name].fixed else list(values) for name, values in self.first.items()
+        }
         for step in self.steps[: number + 1]:
             for change in step.changes:
                 cells[change.array][change.cell] = change.after

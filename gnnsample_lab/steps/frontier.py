@@ -286,8 +286,8 @@ def record(made: Example, broken: str | None, seed: int, slow: str = "") -> Reco
     for warp in range(WARPS):
         machine.array(f"stage.ids, warp {warp}", [-1] * LANES, 4, shared=True, show=_vertex)
     machine.array("firsts", [0] * WARPS, 4, shared=True)
-    machine.array("indptr", np.asarray(graph.indptr).tolist(), 8)
-    machine.array("indices", np.asarray(graph.indices).tolist(), 4)
+    machine.array("indptr", np.asarray(graph.indptr), 8, fixed=True)
+    machine.array("indices", np.asarray(graph.indices), 4, fixed=True)
     machine.truth = _Truth(len(ids), known=set(ids))
     machine.run([lambda warp: _Kernel(warp, drawn, len(ids), broken).main()] * WARPS)
     count = machine.memory["fresh"].cells[0]

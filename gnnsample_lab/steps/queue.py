@@ -388,7 +388,6 @@ def example(graph: Any) -> Example:
 def record(made: Example, broken: str | None, seed: int, slow: str = "") -> Recorded:
     """One run of the three warps in the order that ``seed`` decides; ``slow``: see :class:`~.base.Machine`."""
     graph, seeds, drawn = made
-    indptr = np.asarray(graph.indptr)
     most = len(seeds) * (2 + FANOUTS[0])
     watched: dict[str, Callable[[Any], str]] = {"ticket": str, "word": _shown, "vertex": str, "u": str}
     source = _source()
@@ -401,8 +400,8 @@ def record(made: Example, broken: str | None, seed: int, slow: str = "") -> Reco
     machine.array("reached", [0] * graph.num_nodes, 4)
     for warp in range(WARPS):
         machine.array(f"staged, warp {warp}", [0] * LANES, 8, shared=True)
-    machine.array("indptr", indptr.tolist(), 8)
-    machine.array("indices", np.asarray(graph.indices).tolist(), 4)
+    machine.array("indptr", np.asarray(graph.indptr), 8, fixed=True)
+    machine.array("indices", np.asarray(graph.indices), 4, fixed=True)
     truth = machine.truth = _Truth({(0, int(v)) for v in seeds})
     truth.published = {slot: (0, int(v)) for slot, v in enumerate(seeds)}
     machine.run([lambda warp: _Kernel(warp, drawn, broken).main()] * WARPS)

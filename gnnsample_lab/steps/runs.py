@@ -64,9 +64,15 @@ def run(mechanism: str, broken: str | None = None, graph: Any = None) -> Recorde
     module = MECHANISMS[mechanism]
     made = module.example(karate_club() if graph is None else graph)
     slow = known[broken].slow if broken else ""
-    tried = [module.record(made, broken, seed, slow) for seed in range(_ORDERS if module.ORDERS else 1)]
-    failed = [each for each in tried if each.violation]
-    shown = min(failed, key=lambda each: each.violation[0]) if failed else tried[0]
-    if shown.violation:
-        shown = replace(shown, steps=shown.steps[: shown.violation[0] + 1 + _AFTER])
-    return replace(shown, schedules=(len(tried), len(failed)))
+    tried, failed = _ORDERS if module.ORDERS else 1, 0
+    shown: Recorded = module.record(made, broken, 0, slow)
+    earliest = shown.violation
+    for seed in range(tried):
+        # One run is kept at a time: its arrays may be as long as the graph has vertices.
+        one = shown if seed == 0 else module.record(made, broken, seed, slow)
+        failed += one.violation is not None
+        if one.violation and (earliest is None or one.violation[0] < earliest[0]):
+            shown, earliest = one, one.violation
+    if earliest:
+        shown = replace(shown, steps=shown.steps[: earliest[0] + 1 + _AFTER])
+    return replace(shown, schedules=(tried, failed))

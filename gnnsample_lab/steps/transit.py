@@ -116,12 +116,8 @@ class _Kernel:
                 "indices", [s + i[lane] if s is not None else None for lane, s in enumerate(start)], reads
             )
             held.append([found[lane] if reads >> lane & 1 else _NULL for lane in range(LANES)])
-            yield w.line(
-                HOLD,
-                live,
-                f"entries {h * TEAM} to {h * TEAM + TEAM - 1} of each list",
-                **{f"held[{h}]": held[-1]},
-            )
+            w.set(**{f"held[{h}]": held[-1]})
+            yield w.line(HOLD, live, f"entries {h * TEAM} to {h * TEAM + TEAM - 1} of each list")
         base = 0
         while any(base < work[lane] for lane in lanes_of(live)):
             i = [base + lane_of[lane] for lane in range(LANES)]
@@ -213,7 +209,7 @@ def _entry(v: int) -> str:
 def record(made: Example, broken: str | None, seed: int = 0, slow: str = "") -> Recorded:
     """One run of the warp; there is no other one whose order could matter."""
     graph, at, groups = made
-    indptr, indices = np.asarray(graph.indptr).tolist(), np.asarray(graph.indices).tolist()
+    indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
     source = _source()
     machine = Machine(
         source,
@@ -225,12 +221,16 @@ def record(made: Example, broken: str | None, seed: int = 0, slow: str = "") -> 
     machine.array("lists", list(range(len(groups))), 4)
     machine.array("begins", [sum(map(len, groups[:n])) for n in range(len(groups) + 1)], 8)
     machine.array("transits", [at[group[0]] for group in groups], 4)
-    machine.array("indptr", indptr, 8)
-    machine.array("indices", indices, 4)
+    machine.array("indptr", indptr, 8, fixed=True)
+    machine.array("indices", indices, 4, fixed=True)
     machine.array("pairs", [sample for group in groups for sample in group], 4)
     machine.array("out", [-2] * len(at), 4, show=_entry)
-    expected = [indices[indptr[v] + position(s, indptr[v + 1] - indptr[v])] for s, v in enumerate(at)]
-    machine.truth = _Truth(expected, {v: set(indices[indptr[v] : indptr[v + 1]]) for v in set(at)}, at)
+    expected = [
+        int(indices[indptr[v] + position(s, int(indptr[v + 1] - indptr[v]))]) for s, v in enumerate(at)
+    ]
+    machine.truth = _Truth(
+        expected, {v: set(indices[indptr[v] : indptr[v + 1]].tolist()) for v in set(at)}, at
+    )
     machine.run([lambda warp: _Kernel(warp, len(groups), broken).main()])
     return Recorded(
         "gather a transit's list", broken, source, next((m for m in MUTATIONS if m.name == broken), None),

@@ -9,6 +9,7 @@ import traitlets
 from gnnsample_widgets import Stepper
 from gnnsample_widgets.stepper import SHIPPED
 
+import gnnsample_lab as lab
 from gnnsample_lab import steps
 
 
@@ -107,6 +108,15 @@ def test_it_says_what_it_shows_without_a_browser():
     assert "A local id stands for one vertex" in text
     bundle = made._repr_mimebundle_()
     assert (bundle[0] if isinstance(bundle, tuple) else bundle)["text/plain"] == text
+    made.close()
+
+
+def test_a_broken_line_that_does_no_harm_here_is_not_called_right():
+    ring = lab.Graph.from_edges(range(200), [(v + 1) % 200 for v in range(200)], 200, undirected=True)
+    made = Stepper("grow a frontier", broken="mark without an atomic", graph=ring)
+    assert not made.to_failure()
+    made.forward(10**6)
+    assert "On this example no invariant fails" in made.verdict()
     made.close()
 
 
