@@ -10,19 +10,22 @@ from plotly.subplots import make_subplots
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS, thinned
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
+from gnnsample_lab.gpu_model.run_error import interval_us, run_error, tell_apart
 from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
 
 
 def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
-    """Total time of each trace as one bar, preprocessing and kernel apart; ratios are against the first
-    trace.
+    """Total time of each trace as one bar, preprocessing and kernel apart.
+
+    Measured times are set against the first trace as ratios. Modelled ones have the model's error as a bar across their
+    end, and are called faster or slower than the first only where the two differ by more than that; a ratio of
+    modelled times is not printed.
 
     Raises:
         ValueError: if there is no trace.
     """
     found = as_list(traces)
     names = [trace_name(t, found) for t in found]
-    base = found[0].total_us
     totals = [t.preprocess_us + t.kernel_us for t in found]
     fig = go.Figure()
     for name, values in (
@@ -40,14 +43,42 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
             },
             hovertemplate="%{y}<br>" + name + " %{x:,.1f} µs<extra></extra>",
         )
-    labels = [microseconds(t.total_us) + _ratio(base, t.total_us) + _lost(t) for t in found]
-    write_beside(fig, names, totals, [f" {label}" for label in labels])
-    subtitle = describe(found, f"ratios against {names[0]}" if len(found) > 1 else "")
+    ends = list(totals)
+    modelled = [i for i, t in enumerate(found) if run_error(t) is not None]
+    if modelled:
+        spans = [interval_us(found[i]) for i in modelled]
+        fig.add_scatter(
+            name="model's error", y=[names[i] for i in modelled], x=[found[i].total_us for i in modelled],
+            mode="markers", marker={"size": 1, "color": palette.INK},
+            error_x={
+                "type": "data", "symmetric": False, "thickness": 1.4, "width": 4, "color": palette.INK,
+                "array": [high - found[i].total_us for i, (_, high) in zip(modelled, spans, strict=True)],
+                "arrayminus": [found[i].total_us - low for i, (low, _) in zip(modelled, spans, strict=True)],
+            },
+            customdata=spans,
+            hovertemplate="%{y}<br>between %{customdata[0]:,.0f} and %{customdata[1]:,.0f} µs<extra></extra>",
+        )  # fmt: skip
+        for i, (_, high) in zip(modelled, spans, strict=True):
+            ends[i] = max(ends[i], high)
+    labels = [microseconds(t.total_us) + _against(found[0], t) + _lost(t) for t in found]
+    write_beside(fig, names, ends, [f" {label}" for label in labels])
+    subtitle = describe(found, f"against {names[0]}" if len(found) > 1 else "")
     finish(fig, "Strategies side by side", subtitle, height=170 + 44 * len(found), barmode="stack")
     # Room on the right for the longest label.
-    fig.update_xaxes(title_text="time (µs)", range=[0, max(totals) * 1.45 or 1.0])
+    fig.update_xaxes(title_text="time (µs)", range=[0, max(ends) * 1.45 or 1.0])
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
+
+
+def _against(base: SampleTrace, trace: SampleTrace) -> str:
+    """How a trace compares with the base: measured ones by their ratio, others by no more than the order."""
+    if trace is base:
+        return ""
+    if base.origin == trace.origin == "measured":
+        return _ratio(base.total_us, trace.total_us)
+    if not tell_apart(base, trace):
+        return "  (within the error)"
+    return "  (faster)" if trace.total_us < base.total_us else "  (slower)"
 
 
 def _ratio(base_us: float, total_us: float) -> str:
@@ -79,7 +110,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
         )
     queued = len(measured.queue) > 0 and len(model.queue) > 0
     error = compare_traces(model, measured)
-    left = f"Kernel time per hop: total off by {error['kernel_time']:.0%}"
+    left = "Kernel time per hop"
     right = f"Queue depth: peak off by {error['queue_peak']:.0%}" if queued else "Tasks running"
     fig = make_subplots(
         rows=1,
@@ -128,7 +159,11 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
     finish(
         fig,
         f"Model against measurement: {measured.strategy}",
-        describe([measured, model]),
+        describe(
+            [measured, model],
+            f"whole run recorded {microseconds(measured.total_us)}, modelled {microseconds(model.total_us)} "
+            f"({measured.total_us / max(model.total_us, 1e-9):.1f} times)",
+        ),
         height=420,
         barmode="group",
         legend={"y": -0.16, "yanchor": "top"},

@@ -29,7 +29,7 @@ def _stack(traces: Sequence[SampleTrace], column: str) -> np.ndarray:
 def _counted(found: Sequence[SampleTrace]) -> str:
     """:func:`describe` for counts: those of a sample are facts, on whatever device its times are modelled."""
     measured = [t for t in found if t.origin == "measured"]
-    subtitle = describe(found)
+    subtitle = describe(found, timed=False)
     if len(measured) == len(found):
         return subtitle
     for trace in found:

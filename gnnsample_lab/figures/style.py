@@ -91,8 +91,10 @@ def _distinct(values: list[str]) -> str:
     return "; ".join(dict.fromkeys(values))
 
 
-def describe(traces: SampleTrace | Sequence[SampleTrace], *extra: str) -> str:
-    """The line under a title: graph, batch, fanouts and origin, each named once."""
+def describe(traces: SampleTrace | Sequence[SampleTrace], *extra: str, timed: bool = True) -> str:
+    """The line under a title: graph, batch, fanouts and origin, each named once; if ``timed``, the model's error."""
+    from gnnsample_lab.gpu_model.run_error import in_short
+
     found = as_list(traces)
     parts = [
         _distinct([t.title for t in found]),
@@ -100,6 +102,7 @@ def describe(traces: SampleTrace | Sequence[SampleTrace], *extra: str) -> str:
         "fanouts " + _distinct([", ".join("all" if k < 0 else str(k) for k in t.fanouts) for t in found]),
         *extra,
         _distinct([t.label for t in found]),
+        in_short(found) if timed else "",
     ]
     return " · ".join(part for part in parts if part)
 

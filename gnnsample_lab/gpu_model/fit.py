@@ -29,6 +29,7 @@ from gnnsample_lab.gpu_model.predict import (
     summary,
     trace_workload,
 )
+from gnnsample_lab.gpu_model.run_error import recorded_over_modelled
 from gnnsample_lab.traces import FUSED_STRATEGIES, SampleTrace
 
 _QUEUE_NUMBERS = ("queue_service_us", "queue_slot_us", "queue_latency_us", "publish_us", "poll_us")
@@ -128,7 +129,7 @@ def fit(traces: Iterable[SampleTrace], base: GpuModel | str = "h200", *, rounds:
     )
     if held_out[0:1] and all((t.strategy, t.pick) in _HELD_OUT for t in held_out):
         source += f" Those are {', '.join(f'{t.strategy} ({t.pick})' for t in held_out)}."
-    return replace(model, source=source, fit_error=measured)
+    return replace(model, source=source, fit_error=measured, recorded_over_modelled={})
 
 
 def refine(traces: Iterable[SampleTrace], base: GpuModel | str = "h200") -> tuple[GpuModel, list[ErrorRow]]:
@@ -348,6 +349,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
     print(model.source)
     print({name: round(value, 3) for name, value in model.fit_error.items()})
+    model = replace(model, recorded_over_modelled=recorded_over_modelled(model, traces))
+    for name, ratios in model.recorded_over_modelled.items():
+        print(f"{name:16} whole run, recorded over modelled: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
     if options.write:
         store_preset(model)
 

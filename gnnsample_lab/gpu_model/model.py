@@ -124,6 +124,8 @@ class GpuModel:
         poll_us: until a waiting block notices that its slot was filled.
         units, execution: see :class:`UnitCost` and :class:`Execution`; ``execution`` is keyed by strategy.
         fit_error: empty for numbers that were not fitted; see :func:`gnnsample_lab.gpu_model.fit.fit`.
+        recorded_over_modelled: strategy -> recorded over modelled time of whole runs, see
+            :mod:`gnnsample_lab.gpu_model.run_error`; empty where no run was recorded.
     """
 
     key: str
@@ -147,6 +149,7 @@ class GpuModel:
     units: dict[str, UnitCost]
     execution: dict[str, Execution]
     fit_error: dict[str, float] = field(default_factory=dict)
+    recorded_over_modelled: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.num_sms < 1:

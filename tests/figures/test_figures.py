@@ -12,6 +12,7 @@ from gnnsample_lab import figures
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import slot_states
 from gnnsample_lab.figures.timeline import slot_raster
+from gnnsample_lab.gpu_model.run_error import run_error
 from gnnsample_lab.traces import LostTable, SampleTrace, SlotTable, hop_utilisation
 from tests.handmade_trace import make_trace
 from tests.sampling.neighbors.schedule_samples import random_toy
@@ -155,8 +156,46 @@ def test_utilisation_is_in_percent():
     assert bars["copy bandwidth in use"].y == pytest.approx(PERSISTENT.hops.copy_share * 100)
 
 
+def taking(strategy: str, us: float, origin: str = "modelled") -> SampleTrace:
+    trace = make_trace(strategy, origin=origin, fetch_size=None, completion=None, lost=None)
+    return dataclasses.replace(trace, total_us=us)
+
+
+def test_modelled_times_have_the_models_error_and_no_order_within_it():
+    base, near, far = taking("block-bsp", 400), taking("edge-bsp", 300), taking("persistent", 20)
+    fig = figures.strategy_comparison([base, near, far])
+    bars = by_name(fig)["model's error"]
+    for i, trace in enumerate((base, near, far)):
+        factor = run_error(trace).factor
+        assert bars.x[i] - bars.error_x.arrayminus[i] == pytest.approx(trace.total_us / factor)
+        assert bars.x[i] + bars.error_x.array[i] == pytest.approx(trace.total_us * factor)
+        assert bars.x[i] + bars.error_x.array[i] < fig.layout.xaxis.range[1]
+    labels = fig.data[-1].text
+    assert "faster" not in labels[1] and "within the error" in labels[1]
+    assert labels[2].endswith("(faster)") and "×" not in labels[2]
+    assert "time within a factor of 1.5 to 4.6 of recorded runs" in fig.layout.title.text
+    measured = figures.strategy_comparison(
+        [taking("bsp", 9, "measured"), taking("persistent", 3, "measured")]
+    )
+    assert "model's error" not in by_name(measured) and "recorded" not in measured.layout.title.text
+    assert "3.0× faster" in measured.data[-1].text[1]
+
+
+def test_every_figure_of_modelled_times_says_how_far_they_are_off():
+    trace = taking("persistent", 20)
+    for figure in (
+        figures.hop_times, figures.utilisation, figures.strategy_comparison, figures.gantt, figures.run_timeline,
+        figures.sm_activity, figures.queue_depth, figures.queue_slots, figures.running_tasks, figures.sm_load,
+        figures.task_cost, figures.summary_table,
+    ):  # fmt: skip
+        assert "time within a factor of 4.6 of recorded runs" in figure(trace).layout.title.text, (
+            figure.__name__
+        )
+    assert "factor" not in figures.work_per_hop(trace).layout.title.text
+
+
 def test_comparison_gives_ratios_and_lost_tasks():
-    slow = dataclasses.replace(BLOCK, total_us=2 * PERSISTENT.total_us)
+    slow = dataclasses.replace(BLOCK, origin="measured", total_us=2 * PERSISTENT.total_us)
     fig = figures.strategy_comparison([slow, PERSISTENT])
     bars = by_name(fig)
     assert bars["sampling kernels"].x == pytest.approx([slow.kernel_us, PERSISTENT.kernel_us])
@@ -392,8 +431,8 @@ def test_model_over_measurement():
     bars = {t.name: t for t in fig.data if t.type == "bar"}
     assert bars["modelled"].y.tolist() == [4.0, 6.0]
     assert bars["measured"].y == pytest.approx(PERSISTENT.hops.kernel_us)
-    off = abs(10.0 - PERSISTENT.kernel_us) / PERSISTENT.kernel_us
-    assert f"total off by {off:.0%}" in fig.layout.annotations[0].text
+    assert "whole run recorded 10 µs, modelled 10 µs (1.0 times)" in fig.layout.title.text
+    assert "off by" not in fig.layout.annotations[0].text, "one definition of the model's error"
     assert "peak off by 0%" in fig.layout.annotations[1].text
     with pytest.raises(ValueError, match="model must be a modelled"):
         figures.model_vs_measurement(PERSISTENT, PERSISTENT)

@@ -144,6 +144,16 @@ def test_the_axes_of_the_workload_stay_whatever_is_moved(graph: lab.Graph) -> No
     assert axes_of(explorer.figures["work"]) == axes
 
 
+def test_no_order_is_claimed_within_the_models_error(graph: lab.Graph) -> None:
+    explorer = WorkloadExplorer(graph, device="cpu", strategy="persistent-tile", baseline="persistent")
+    assert "neither is called the faster" in explorer._summary.value
+    explorer.baseline = "block-bsp"
+    assert "more time than" in explorer._summary.value and "beyond" not in explorer._summary.value
+    assert "A recorded run of block-bsp took 1.5 times the modelled time." in explorer._summary.value
+    player = QueueExplorer(graph, device="cpu")
+    assert "Recorded runs of persistent took 3.1 to 4.6 times the modelled time." in player._summary.value
+
+
 def test_the_ghost_stays_while_one_control_is_dragged(graph: lab.Graph) -> None:
     explorer = WorkloadExplorer(graph, device="cpu")
     assert explorer.before == {}

@@ -9,6 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
+from gnnsample_lab.gpu_model.run_error import in_words
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
 
@@ -185,7 +186,8 @@ class QueueExplorer(Explorer):
                 f"</b>: the blocks that had claimed the slots of {left:,} left before they were filled"
                 + (f", and the other {rest:,} would have followed from those.</span>" if rest else ".</span>")
             )
+        parts.append(in_words(trace))
         if trace.origin == "measured" and made["model"] is None:
             name = html.escape(trace.graph_name)
             parts.append(f"Load {name} as this explorer's graph to see the model beside the measurement.")
-        return " ".join(parts)
+        return " ".join(filter(None, parts))

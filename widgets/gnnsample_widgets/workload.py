@@ -8,6 +8,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
+from gnnsample_lab.gpu_model.run_error import in_words, tell_apart
 
 from .controls import Choice, Control, Slider, Switch
 from .fanouts import FanoutExplorer
@@ -96,6 +97,15 @@ def setting_of(state: dict[str, Any]) -> tuple[tuple[int, ...], str, int]:
     """What frontiers depend on besides the batch size: (fanouts, pick, seed)."""
     fanouts = tuple(state[f"fanout_{hop}"] for hop in range(1, state["hops"] + 1))
     return fanouts, state["pick"], state["seed"]
+
+
+def _modelled_order(one: Any, other: Any) -> str:
+    """Which of two runs is the faster, if the model can tell."""
+    times = [f"<b>{t.strategy}</b> ({t.total_us:,.0f} µs)" for t in (one, other)]
+    if not tell_apart(one, other):
+        return f"{times[0]} and {times[1]}, {one.label}, lie within the model's error: neither is called the faster."
+    relation = "less" if one.total_us < other.total_us else "more"
+    return f"{times[0]} takes {relation} time than {times[1]}, by more than the model's error ({one.label})."
 
 
 class WorkloadExplorer(FanoutExplorer):
@@ -193,9 +203,12 @@ class WorkloadExplorer(FanoutExplorer):
             f"{self.graph.num_nodes:,}. "
         )
         if len(pair) == 1:
-            return text + f"<b>{pair[0].strategy}</b> takes {pair[0].total_us:,.0f} µs, {pair[0].label}."
+            alone = f"<b>{pair[0].strategy}</b> takes {pair[0].total_us:,.0f} µs, {pair[0].label}. "
+            return text + alone + in_words(pair[0])
         slow, fast = pair
         share = slow.preprocess_us / slow.total_us if slow.total_us else 0.0
+        if "modelled" in (slow.origin, fast.origin):
+            return text + _modelled_order(slow, fast) + f" {in_words(slow)} {in_words(fast)}".rstrip()
         ratio = slow.total_us / fast.total_us if fast.total_us else float("nan")
         relation = f"{ratio:.1f} times as long as" if ratio >= 1 else f"{ratio:.2f} of the time of"
         return (

@@ -1,0 +1,73 @@
+"""The model's error on whole runs: one definition, every strategy, and no order within it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.gpu_model import run_error as errors
+from gnnsample_lab.gpu_model.fit import load_traces
+from gnnsample_lab.gpu_model.model import get_model
+from gnnsample_lab.resources import resource_path
+from gnnsample_lab.traces import SampleTrace
+from tests.handmade_trace import make_trace
+
+
+def taking(strategy: str, us: float, origin: str = "modelled", device: str = "NVIDIA H200") -> SampleTrace:
+    trace = make_trace(
+        strategy, origin=origin, device_name=device, fetch_size=None, completion=None, lost=None
+    )
+    return dataclasses.replace(trace, total_us=us)
+
+
+def test_the_preset_keeps_what_the_shipped_runs_give():
+    model = get_model("h200")
+    found = errors.recorded_over_modelled(model, load_traces(resource_path("data/measured/traces")))
+    assert found == model.recorded_over_modelled
+    # All strategies that a trace can be recorded of; traced runs are never captured.
+    assert set(found) == set(lab.strategies()) - {"auto", "captured"}
+
+
+def test_the_error_is_the_largest_factor_either_way():
+    assert errors.RunError((0.2, 1.5), own=True).factor == 5
+    assert errors.RunError((0.9, 1.5), own=True).factor == 1.5
+    ratios = get_model("h200").recorded_over_modelled["persistent"]
+    error = errors.run_error(taking("persistent", 10))
+    assert error == errors.RunError(tuple(ratios), own=True)
+    assert errors.interval_us(taking("persistent", 10)) == (10 / error.factor, 10 * error.factor)
+
+
+def test_a_strategy_that_was_not_recorded_has_the_largest_error():
+    error = errors.run_error(taking("captured", 10))
+    assert not error.own
+    assert error.factor == max(max(r) for r in get_model("h200").recorded_over_modelled.values())
+    assert "captured was not recorded" in errors.in_words(taking("captured", 10))
+
+
+def test_runs_are_told_apart_beyond_the_error_alone():
+    slow, fast = taking("block-bsp", 484), taking("persistent", 34)
+    assert errors.tell_apart(slow, fast) and errors.tell_apart(fast, slow)
+    assert not errors.tell_apart(slow, taking("edge-bsp", 300))
+    assert not errors.tell_apart(fast, taking("persistent-tile", 34))
+    assert errors.tell_apart(taking("bsp", 3, "measured"), taking("bsp", 3.1, "measured"))
+
+
+def test_a_gpu_without_recorded_runs_has_no_known_error():
+    one, other = (taking("bsp", us, device="NVIDIA V100") for us in (1, 1000))
+    assert errors.run_error(one) is None and not errors.tell_apart(one, other)
+    assert errors.in_short([one]) == ""
+    assert "not known" in errors.in_words(one)
+    assert (
+        errors.run_error(taking("bsp", 1, "measured")) is None
+        and errors.in_words(taking("bsp", 1, "measured")) == ""
+    )
+
+
+@pytest.mark.parametrize("strategy", ["block-bsp", "persistent"])
+def test_words_name_the_runs(strategy):
+    words = errors.in_words(taking(strategy, 10))
+    ratios = get_model("h200").recorded_over_modelled[strategy]
+    assert words.startswith("A recorded run of" if len(ratios) == 1 else "Recorded runs of")
+    assert f"{ratios[-1]:.1f} times the modelled time" in words
