@@ -24,6 +24,7 @@ LAYERS = (
     "resources",
     "files",
     "checks",
+    "readable",
     "traces",
     "figures",
     "device",

@@ -12,7 +12,7 @@ from typing import Any
 import ipywidgets
 import traitlets
 
-from gnnsample_lab import checks
+from gnnsample_lab import checks, readable
 
 from .controls import STATIC
 from .store import Stored, close_all
@@ -157,8 +157,7 @@ class Guess(Stored):
         """A guess or a result in words: three digits, and the unit."""
         if value is None or isinstance(value, str):
             return value or ""
-        number = f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
-        return f"{number}{'' if self.unit in ('', '%') else ' '}{self.unit}"
+        return f"{readable.number(value)}{'' if self.unit in ('', '%') else ' '}{self.unit}"
 
     def close(self) -> None:
         """Give back the widget and its store."""
