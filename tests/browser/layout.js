@@ -1,6 +1,7 @@
 // Where the words and panels of one explorer lie: oriented boxes of all visible texts, whose overlap a test forbids.
 (index) => {
   const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  root.scrollIntoView({ block: 'start' }); // scrolled controls lie on what they have passed
   const boxes = [];
   for (const text of root.querySelectorAll('text')) {
     const style = getComputedStyle(text);

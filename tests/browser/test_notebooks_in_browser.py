@@ -176,13 +176,15 @@ class ExplorerInPage:
         found: dict[str, Any] = handle.json_value()
         return found
 
-    def check(self, found: dict[str, Any]) -> None:
-        """All plotted values, behind every tab, are those that the library computes in this process."""
+    def check(self, found: dict[str, Any], *, tabs: bool = True) -> None:
+        """All plotted values are those that the library computes in this process; behind every tab, or where one is."""
         assert found["failed"] == "0", self.root.locator(".gs-error").inner_text()
-        shown = self.plotted()
+        shown = self.plotted() if tabs else plain(json.loads(self.page.evaluate(PLOTTED, self.index)))
         expected = {name: values(fig) for name, fig in ORACLES[self.kind](self.graph, found["state"]).items()}
-        assert set(shown) - oracle_matching.MEASURED == set(expected)
-        for name in expected:
+        if tabs:
+            assert set(shown) - oracle_matching.MEASURED == set(expected)
+        assert shown, "something is open"
+        for name in set(expected) & set(shown):
             assert not difference(shown[name], expected[name]), f"{self.kind}, {name}, state {found['state']}"
 
     def plotted(self) -> dict[str, Any]:
@@ -234,7 +236,7 @@ def move_at_random(explorer: ExplorerInPage, name: str, rng: random.Random) -> s
 LONG = ("03_transit_parallel", "04_write_your_own_sampler", "09_pipelines", "10_many_gpus")
 # Notebook 01 has its explorer too, and it is opened below.
 TWICE = ("00_start_here",)
-SOME = 3
+SOME = 2
 """Sliders of an explorer that a run moves, drawn anew at each; ``make test-all`` moves all."""
 
 
@@ -266,14 +268,15 @@ def test_sliders_redraw_what_the_library_computes(
                 # A hop that is not sampled has its fanout out of use: sample them all.
                 explorer.press("hops", "End")
                 found = explorer.settled(found["runs"] + 1)
-                explorer.check(found)
+                explorer.check(found, tabs=False)
             before = found
             start = time.perf_counter()
             moved = move_at_random(explorer, slider, rng)
             found = explorer.settled(before["runs"] + 1)
             print(f"  {kind}: {moved}, {(time.perf_counter() - start) * 1e3:.0f} ms, {found['status']}")
             assert found["state"][slider] != before["state"][slider], moved
-            explorer.check(found)
+            # What waits behind tabs is looked at after the last move: then it has missed all of them.
+            explorer.check(found, tabs=most is None or slider == max(chosen, key=sliders.index))
     # anywidget says so of a model whose script took two seconds on a busy machine; store.py tells why it is harmless.
     assert [p for p in problems if "Failed to initialize model" not in p] == []
     assert page.evaluate(lab_server.CELL_ERRORS) == []

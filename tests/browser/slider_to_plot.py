@@ -1,0 +1,99 @@
+"""How long a moved slider takes until its plot is redrawn, in Chromium, for every explorer.
+
+    python -m tests.browser.slider_to_plot [SampleExplorer ...]
+
+Prints a table: median and worst of some moves of each of an explorer's sliders, from the input event to the moment
+when the kernel has answered and everything visible is drawn; beside it what the kernel says that its run took. No
+test: times depend on what else the machine does.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+
+from gnnsample_lab.doctor import find_chromium
+from tests.browser import lab_server
+from tests.browser.test_notebooks_in_browser import ALL_DRAWN, EXPLORERS
+
+REPEATS = 5
+
+MOVE = """async ([index, name, repeats]) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const status = () => root.querySelector('.gs-status').dataset;
+  const field = root.querySelector(`.gs-control[data-name="${name}"] input[type=range]`);
+  const quiet = () => status().busy === '0'
+    && ![...root.querySelectorAll('.gs-plot')].some((plot) => plot.clientWidth > 0 && plot.dataset.busy !== '0');
+  const times = [];
+  for (let i = 0; i < repeats + 1; i++) {
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    const run = Number(status().run);
+    const [value, low, high, step] = [field.value, field.min, field.max, field.step].map(Number);
+    if (field.disabled || low === high) return null;
+    const began = performance.now();
+    field.value = value + step <= high ? value + step : low;
+    field.dispatchEvent(new Event('input', { bubbles: true }));
+    while (!(Number(status().run) > run && quiet())) {
+      if (performance.now() - began > 20000) return null;
+      await new Promise((resolve) => setTimeout(resolve, 4));
+    }
+    const said = root.querySelector('.gs-status').innerText.match(/([\\d.]+) ms/)[1];
+    times.push([performance.now() - began, Number(said)]);
+  }
+  return times.slice(1);  // the first warms up
+}"""
+SLIDERS = """(index) => [...document.querySelectorAll('.gnnsample-explorer')[index]
+  .querySelectorAll('.gs-control input[type=range]')].map((one) => one.name)"""
+
+
+def main(kinds: list[str]) -> None:
+    """Print the table for these explorers, all of them if none is named."""
+    kinds = kinds or sorted({kind for names in EXPLORERS.values() for kind in names})
+    cells = [("import gnnsample_widgets as w; import gnnsample_lab as lab; g = lab.load('arxiv-like')")]
+    cells += [f"w.{kind}(g)" for kind in kinds]
+    notebook = {
+        "cells": [
+            {
+                "cell_type": "code",
+                "id": f"c{i}",
+                "metadata": {},
+                "source": cell,
+                "outputs": [],
+                "execution_count": None,
+            }
+            for i, cell in enumerate(cells)
+        ],
+        "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch) / "notebooks"
+        folder.mkdir()
+        (folder / "all.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+        settings = {"LAB_DATASET": "arxiv-like", "LAB_DEVICE": "cpu"}
+        with (
+            lab_server.running_lab(folder, pathlib.Path(scratch), settings) as server,
+            lab_server.browser_page(str(find_chromium()), 1280, 900) as page,
+        ):
+            lab_server.open_notebook(page, server, "all.ipynb")
+            lab_server.run_all(page)
+            page.wait_for_function(ALL_DRAWN)  # type: ignore[attr-defined]
+            print(f"{'explorer':<20} {'slider':<16} median   worst  kernel (ms)")
+            for index, kind in enumerate(kinds):
+                for slider in page.evaluate(SLIDERS, index):  # type: ignore[attr-defined]
+                    found = page.evaluate(MOVE, [index, slider, REPEATS])  # type: ignore[attr-defined]
+                    if found:
+                        seen, kernel = zip(*found, strict=True)
+                        print(
+                            f"{kind:<20} {slider:<16} {statistics.median(seen):6.0f}  {max(seen):6.0f}  "
+                            f"{statistics.median(kernel):6.0f}",
+                            flush=True,
+                        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
