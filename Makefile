@@ -13,7 +13,7 @@ SPARE  ?= and not exhaustive
 PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 # Cells are compared with tests/notebooks/printed.json: the notebooks store no outputs.
-NBVAL   = $(PYTEST) $(SPREAD) -p tests.notebooks.printed --nbval-lax --nbval-current-env --nbval-cell-timeout=60
+NBVAL   = LAB_STATIC_IMAGES=0 $(PYTEST) $(SPREAD) -p tests.notebooks.printed --nbval-lax --nbval-current-env --nbval-cell-timeout=60
 REAL   := ogbl-ddi musae-facebook
 SPREAD := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 

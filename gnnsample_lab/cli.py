@@ -185,6 +185,24 @@ def _bench(arguments: Sequence[str]) -> int:
     return bench.main(list(arguments)) or 0
 
 
+def _pictures(arguments: Sequence[str]) -> int:
+    from gnnsample_lab.course import pictures
+
+    return pictures.main(list(arguments))
+
+
+def _export_html(arguments: Sequence[str]) -> int:
+    from gnnsample_lab.course import export
+
+    return export.main(list(arguments))
+
+
+def _voila(arguments: Sequence[str]) -> int:
+    from gnnsample_lab.course import serve
+
+    return serve.main(list(arguments), exposure)
+
+
 def _datasets(options: argparse.Namespace) -> int:
     from gnnsample_lab import datasets
 
@@ -262,7 +280,10 @@ def _parser() -> argparse.ArgumentParser:
     cut.add_argument("--save", action="store_true", help="write the parts' files, too, for ranks to open")
     cut.add_argument("--json", action="store_true", help="as JSON records")
 
-    # These two have parsers of their own, loaded when they are asked for.
+    # These have parsers of their own, loaded when they are asked for.
+    commands.add_parser("pictures", help="draw the notebooks' recorded pictures anew", add_help=False)
+    commands.add_parser("export-html", help="the notebooks as a static course in HTML", add_help=False)
+    commands.add_parser("voila", help="the explorers as pages (loopback only, with a token)", add_help=False)
     commands.add_parser("doctor", help="what works on this machine and what to install", add_help=False)
     commands.add_parser("bench", help="verify, time and report a suite", add_help=False)
     return parser
@@ -302,7 +323,13 @@ def _say(text: str) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    delegates = {"doctor": _doctor, "bench": _bench}
+    delegates = {
+        "doctor": _doctor,
+        "bench": _bench,
+        "pictures": _pictures,
+        "export-html": _export_html,
+        "voila": _voila,
+    }
     if arguments and arguments[0] in delegates:
         return delegates[arguments[0]](arguments[1:])
     options = _parser().parse_args(arguments)

@@ -41,11 +41,12 @@ LAYERS = (
     "systems",
     "bench",
     "doctor",
+    "course",
     "cli",
 )
 
 # Import name -> name on the package index, where they differ.
-DISTRIBUTIONS = {"torch_geometric": "torch-geometric"}
+DISTRIBUTIONS = {"torch_geometric": "torch-geometric", "jupyter_server": "jupyter-server"}
 # CuPy and what links kernels come with the extras cuda12 and cuda13, under names of their own.
 OPTIONAL = {"cuda", "cupy", "cupyx", "cupy_backends"}
 
@@ -181,7 +182,7 @@ def test_the_library_does_not_know_the_widgets() -> None:
 def _declared() -> set[str]:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    requirements = [*project["dependencies"], *extras["distributed"], *extras["pyg"]]
+    requirements = [*project["dependencies"], *extras["distributed"], *extras["pictures"], *extras["pyg"]]
     return {re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0].lower() for requirement in requirements}
 
 

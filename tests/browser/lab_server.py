@@ -85,6 +85,7 @@ def running_lab(
         "PYTHONPATH": os.pathsep.join(
             [str(ROOT), str(ROOT / "widgets"), *filter(None, [os.environ.get("PYTHONPATH")])]
         ),
+        "LAB_STATIC_IMAGES": "0",  # one Chromium is enough
         **(env or {}),
     }
     command = [

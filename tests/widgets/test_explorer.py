@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import traitlets
-from gnnsample_widgets import KernelExplorer
+from gnnsample_widgets import KernelExplorer, still
 
 import gnnsample_lab as lab
 from gnnsample_lab.device.runtime import lock
@@ -214,12 +214,58 @@ def test_a_page_without_widgets_gets_text(toy: Toy) -> None:
     assert repr(toy) == data["text/plain"]
 
 
+def displayed(explorer: Toy) -> dict[str, Any]:
+    bundle = explorer._repr_mimebundle_()
+    return bundle[0] if isinstance(bundle, tuple) else bundle
+
+
 def test_a_picture_is_added_on_request(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(toy.figures["bar"]), "to_image", lambda self, kind: kind.encode() + b" picture")
+    monkeypatch.setattr(still, "available", lambda: True)
+    monkeypatch.setattr(still, "png", lambda figure: b"a picture of " + figure.data[0].type.encode())
+    assert "image/png" not in displayed(toy), "outside a notebook only on request"
     monkeypatch.setenv("LAB_STATIC_IMAGES", "1")
-    bundle = toy._repr_mimebundle_()
-    data = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert base64.b64decode(data["image/png"]) == b"png picture"
+    assert base64.b64decode(displayed(toy)["image/png"]) == b"a picture of bar"
+    monkeypatch.setenv("LAB_STATIC_IMAGES", "0")
+    assert "image/png" not in displayed(toy)
+
+
+def test_a_display_does_not_wait_for_a_slow_picture(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrived = threading.Event()
+    monkeypatch.delenv("LAB_STATIC_IMAGES", raising=False)
+    monkeypatch.setattr(still, "asked", lambda: True)
+    monkeypatch.setattr(still, "available", lambda: True)
+    monkeypatch.setattr(still, "LIMIT_S", 0.05)
+    monkeypatch.setattr(still, "png", lambda figure: arrived.wait(30) and b"late")
+    try:
+        data = displayed(toy)
+    finally:
+        arrived.set()
+    assert "image/png" not in data and data["text/plain"].startswith("Toy(")
+
+
+def test_without_chromium_the_text_says_how_to_get_pictures(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(still, "asked", lambda: True)
+    monkeypatch.setattr(still, "available", lambda: False)
+    data = displayed(toy)
+    assert "image/png" not in data and "pip install kaleido" in data["text/plain"]
+
+
+def test_a_picture_that_fails_is_left_out(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(figure: Any) -> bytes:
+        raise OSError("no Chromium")
+
+    monkeypatch.setenv("LAB_STATIC_IMAGES", "1")
+    monkeypatch.setattr(still, "available", lambda: True)
+    monkeypatch.setattr(still, "png", broken)
+    assert "image/png" not in displayed(toy)
+
+
+@pytest.mark.slow
+def test_kaleido_draws_a_picture(toy: Toy, monkeypatch: pytest.MonkeyPatch, chromium: str) -> None:
+    monkeypatch.setenv("LAB_STATIC_IMAGES", "1")
+    assert base64.b64decode(displayed(toy)["image/png"]).startswith(b"\x89PNG")
 
 
 def test_an_interrupt_does_not_leave_the_panel_busy(toy: Toy, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import html
-import os
 import re
 import threading
 import time
@@ -21,6 +21,7 @@ from gnnsample_lab.device.runtime import lock, resolve_device
 from gnnsample_lab.figures.style import PANEL_HEIGHT
 from gnnsample_lab.graph.lacks import lacking
 
+from . import still
 from .controls import CodePanel, Control, Tabs
 from .graphs import resolve_graph, to_device
 from .messages import error_html, status_html
@@ -96,6 +97,7 @@ class Explorer(ipywidgets.VBox):
     def _begin(self, graph: Any, device: str, raise_errors: bool, state: dict[str, Any]) -> None:
         self._check_names(state)
         self.raise_errors = checks.flag("raise_errors", raise_errors)
+        still.warm()
         self.device = resolve_device(device)
         self.graph, self.graph_code = resolve_graph(graph) if self.on_graph else (None, [])
         if self.on_graph:
@@ -457,13 +459,11 @@ class Explorer(ipywidgets.VBox):
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if isinstance(data, dict):
             data["text/plain"] = self.describe()
-            if os.environ.get("LAB_STATIC_IMAGES") == "1" and self.figures:
-                # For pages where widgets cannot run (exported HTML); slow, so only when asked for.
-                import base64
-
-                data["image/png"] = base64.b64encode(
-                    next(iter(self.figures.values())).to_image("png")
-                ).decode()
+            drawn = still.picture(next(iter(self.figures.values()))) if self.figures else b""
+            if drawn:
+                data["image/png"] = base64.b64encode(drawn).decode()
+            elif still.asked() and not still.available():
+                data["text/plain"] += f"\n{still.HINT}"
         return bundle
 
     def __repr__(self) -> str:
