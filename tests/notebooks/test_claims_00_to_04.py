@@ -259,7 +259,7 @@ def visits(made: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return made["expected"][0].visits, second_order.distances(made["small"], made["start"])
 
 
-@claim("04", "**q** down to 10 %: look at the bars far from the root. Up to 1000 %: who gains?")
+@claim("04", "**q** down to 0.1: look at the bars far from the root. Up to 10: who gains?")
 def test_a_small_q_runs_off(walks: Opened) -> None:
     low, far = visits(walks(q_percent=10))
     high, _ = visits(walks(q_percent=1000))
@@ -269,7 +269,7 @@ def test_a_small_q_runs_off(walks: Opened) -> None:
 
 @claim(
     "04",
-    "**p** down to 10 %, q at 100 %. Why do the root's visits rise? Set **Steps of a walk** to 80. "
+    "**p** down to 0.1, q at 1. Why do the root's visits rise? Set **Steps of a walk** to 80. "
     "Does that last?",
 )
 def test_a_small_p_comes_home_for_a_while(walks: Opened) -> None:

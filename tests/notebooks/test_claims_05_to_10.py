@@ -176,7 +176,7 @@ def splits(made: dict[str, Any]) -> tuple[int, int, dict[int, Any]]:
 
 @claim(
     "09",
-    "Set **K** to 27 / 10. Which split is best without switching, and which one does the rule take?",
+    "Set **K** to 2.7. Which split is best without switching, and which one does the rule take?",
     "Switch on **Samplers switch**: who trains at the end?",
 )
 def test_the_rule_takes_one_more(pipeline: Opened) -> None:
@@ -188,7 +188,7 @@ def test_the_rule_takes_one_more(pipeline: Opened) -> None:
 
 @claim(
     "09",
-    "Set **Samplers** to 2, then to 5, at K = 20 / 10: watch the queue, then **Capacity of a "
+    "Set **Samplers** to 2, then to 5, at K = 2: watch the queue, then **Capacity of a "
     "queue** at 1 and at 64. Who waits?",
 )
 def test_too_few_and_too_many_samplers(pipeline: Opened) -> None:
@@ -212,7 +212,7 @@ def test_waiting_for_updates_costs_time_where_stages_differ(pipeline: Opened) ->
 
 @claim(
     "09",
-    "Set it to 10 / 10, and *The host's link, with one extraction* to 0 %. Which executor is the "
+    "it to 1 ×, and *The host's link, with one extraction* to 0 %. Which executor is the "
     "fastest then?",
 )
 def test_without_the_price_of_the_topology(pipeline: Opened) -> None:
