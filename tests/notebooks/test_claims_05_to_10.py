@@ -212,8 +212,7 @@ def test_waiting_for_updates_costs_time_where_stages_differ(pipeline: Opened) ->
 
 @claim(
     "09",
-    "it to 1 ×, and *The host's link, with one extraction* to 0 %. Which executor is the "
-    "fastest then?",
+    "it to 1 ×, and *The host's link, with one extraction* to 0 %. Which executor is the fastest then?",
 )
 def test_without_the_price_of_the_topology(pipeline: Opened) -> None:
     def epochs(**state: int) -> dict[str, float]:
