@@ -65,7 +65,7 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
     subtitle = describe(found, f"against {names[0]}" if len(found) > 1 else "")
     finish(fig, "Strategies side by side", subtitle, height=170 + 44 * len(found), barmode="stack")
     # Room on the right for the longest label.
-    fig.update_xaxes(title_text="time (µs)", range=[0, max(ends) * 1.45 or 1.0])
+    fig.update_xaxes(title_text="time (µs)", range=[0, max(ends) * (1.7 if modelled else 1.45) or 1.0])
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
 
@@ -77,7 +77,7 @@ def _against(base: SampleTrace, trace: SampleTrace) -> str:
     if base.origin == trace.origin == "measured":
         return _ratio(base.total_us, trace.total_us)
     if not tell_apart(base, trace):
-        return "  (within the error)"
+        return "  (no order)"
     return "  (faster)" if trace.total_us < base.total_us else "  (slower)"
 
 
