@@ -155,15 +155,14 @@ function declutter(host) {
   const kept = [];
   const ranks = [".legendtext, .g-xtitle text, .g-ytitle text, .infolayer > [class*=title] text, .cbtitle text",
     ".xtick text, .ytick text", ".cbaxis text", ".annotation text", ".textpoint text, .bartext, .heatmap-label"];
-  for (const rank of ranks) {
-    const texts = [...host.querySelectorAll(rank)].filter((text) => text.textContent.trim());
-    if (texts.length > MOST_TEXTS) continue;
-    for (const text of texts) {
-      text.style.visibility = "";
-      const box = cornersOf(text);
-      if (!box) continue;
-      if (kept.some((other) => overlap(box, other) > 1.5)) text.style.visibility = "hidden"; else kept.push(box);
-    }
+  // All is written, then all is read, then all is written: in turns the browser would lay the page out for every text.
+  const groups = ranks.map((rank) => [...host.querySelectorAll(rank)].filter((text) => text.textContent.trim()))
+    .filter((texts) => texts.length <= MOST_TEXTS);
+  for (const text of groups.flat()) if (text.style.visibility) text.style.visibility = "";
+  const boxes = new Map(groups.flat().map((text) => [text, cornersOf(text)]));
+  for (const [text, box] of boxes) {
+    if (!box) continue;
+    if (kept.some((other) => overlap(box, other) > 1.5)) text.style.visibility = "hidden"; else kept.push(box);
   }
 }
 
