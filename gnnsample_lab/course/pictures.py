@@ -85,15 +85,23 @@ def page(explorer: Any) -> str:
     panels = []
     for name in open_view:
         figure = explorer.figures[name]
-        drawn = type(figure)(figure).update_layout(width=width, height=explorer.panel_height, autosize=False)
+        # Title and subtitle wrap above the plot, as in the page, and the legend stands below it.
+        title, _, subtitle = (figure.layout.title.text or name).partition("<br>")
+        drawn = type(figure)(figure).update_layout(
+            width=width, height=explorer.panel_height, autosize=False, title=None, margin={"t": 30}
+        )
+        if len(open_view) > 1:
+            drawn.update_layout(
+                legend={"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "yref": "paper"}
+            )
         part = plotly.io.to_html(
             drawn, full_html=False, include_plotlyjs=not panels, config={"staticPlot": True}
         )
-        panels.append(f"<div>{part}</div>")
+        panels.append(f"<div style='width:{width}px'><h2>{title}</h2><p>{subtitle}</p>{part}</div>")
     settings = " · ".join(_setting(control) for control in explorer.controls.values())
     return (
         "<!doctype html><meta charset='utf-8'><style>body{margin:12px;font:13px sans-serif;color:#1f2328;"
-        "background:#fff}h1{font-size:17px;margin:0 0 6px}p{margin:0 0 8px}.row{display:flex;gap:12px}</style>"
+        "background:#fff}h1{font-size:17px;margin:0 0 6px}h2{font-size:15px;margin:8px 0 2px}p{margin:0 0 8px}.row{display:flex;gap:12px}</style>"
         f"<h1>{html.escape(explorer.heading)}</h1><p>{settings}</p><div class='row'>{''.join(panels)}</div>"
     )
 
@@ -105,7 +113,9 @@ def shown_panels(explorer: Any) -> tuple[str, ...]:
 
 
 def _setting(control: Any) -> str:
-    value = control.value
+    value, per = control.value, getattr(control, "per", 1) or 1
+    if per != 1 and not isinstance(value, bool):
+        value = f"{value / per:g}"
     text = ("on" if value else "off") if isinstance(value, bool) else str(value)
     return html.escape(f"{control.label}: {text}{getattr(control, 'unit', '')}")
 
@@ -175,7 +185,7 @@ def renew(folder: Path, graph: Any, only: str = "") -> Iterator[Path]:
             continue
         explorer = opened(picture, graph)
         target = folder / "images" / picture.name
-        draw(page(explorer), target, explorer.panel_height + 110)
+        draw(page(explorer), target, explorer.panel_height + 190)
         panels = ", ".join(
             re.sub("<[^>]*>", " ", explorer.figures[name].layout.title.text or name).split("  ")[0].strip()
             for name in shown_panels(explorer)
