@@ -101,7 +101,8 @@ def page(explorer: Any) -> str:
     settings = " · ".join(_setting(control) for control in explorer.controls.values())
     return (
         "<!doctype html><meta charset='utf-8'><style>body{margin:12px;font:13px sans-serif;color:#1f2328;"
-        "background:#fff}h1{font-size:17px;margin:0 0 6px}h2{font-size:15px;margin:8px 0 2px}p{margin:0 0 8px}.row{display:flex;gap:12px}</style>"
+        "background:#fff}h1{font-size:17px;margin:0 0 6px}h2{font-size:15px;margin:8px 0 2px}"
+        "p{margin:0 0 8px}.row{display:flex;gap:12px}</style>"
         f"<h1>{html.escape(explorer.heading)}</h1><p>{settings}</p><div class='row'>{''.join(panels)}</div>"
     )
 
