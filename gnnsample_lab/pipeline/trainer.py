@@ -17,6 +17,7 @@ from gnnsample_lab.minibatch.export import tensor
 
 from . import checkpoint, executors
 from .batches import Order, match_order, to_gpu
+from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
 from .features import totals
@@ -61,6 +62,7 @@ class Trainer:
             same update, that of one device. Nothing is reordered, since ranks would not agree on an order.
         turns: the order in which workers of all ranks start collectives (:class:`~.turns.Turns`); None: each worker has
             a process group of its own, and starts them when it is ready.
+        captured: replay steps as CUDA graphs (:mod:`.captured`), on a GPU.
 
     Attributes:
         losses, batch_ids: of all steps.
@@ -94,6 +96,7 @@ class Trainer:
         capacity: int = 2,
         rank: Any = None,
         turns: Any = None,
+        captured: bool = False,
     ) -> None:
         import torch
 
@@ -137,6 +140,9 @@ class Trainer:
         self.optimizer = optimizer or torch.optim.Adam(self.model.parameters(), lr=lr, fused=fused)
         self.labels = tensor(graph.label).to(self.device)
         self.multi_label = self.labels.ndim == 2
+        self.captured = None
+        if flag("captured", captured) and self.device == "cuda":
+            self.captured = CapturedStep(self.model, self.optimizer, self.labels, None, None)
         self.losses: list[float] = []
         self.batch_ids: list[int] = []
         self.resumed = 0
@@ -165,6 +171,8 @@ class Trainer:
         """One optimizer step; returns the loss, a tensor on the device (nothing is waited for)."""
         if self._exchange is not None:
             return self._exchange.step(*self.gradients(batch, x))
+        if self.captured is not None:
+            return self.captured(batch, x)
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.model(batch.blocks, x), batch.seeds)
         loss.backward()
@@ -183,6 +191,8 @@ class Trainer:
         if isinstance(batch, NoBatch):
             zero = next(self.model.parameters()).new_zeros(())
             return zero, zero
+        if self.captured is not None:
+            return self.captured.gradients(batch, x)
         logits = self.model(batch.blocks, x)
         target = self.labels[tensor(batch.seeds).long()]
         total, weight = self._loss(logits, target, "sum"), (target >= 0).sum()

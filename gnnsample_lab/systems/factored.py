@@ -15,6 +15,7 @@ from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device.arrays import is_memory_mapped, to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
+from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.executors import Stages, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
@@ -238,8 +239,9 @@ def _member(
         scores = _scores(order, len(table), marked)
         marker = FeatureCache(narrow, scores, ratio=marked, device=place, transfer="staged")
     trainer = Trainer(
-        graph, sampler, source, network, batch_size=given["batch_size"], lr=given["lr"], device=device
-    )
+        graph, sampler, source, network, batch_size=given["batch_size"], lr=given["lr"], device=device,
+        captured=is_captured(given.get("captured"), chosen.captured, name, kernel, device),
+    )  # fmt: skip
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
         "batch_size": trainer.batch_size, "fanouts": list(sampler.fanouts), "hidden": given["hidden"],

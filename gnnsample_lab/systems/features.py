@@ -16,6 +16,7 @@ from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.batches import to_gpu
+from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
 from gnnsample_lab.pipeline.trainer import Trainer, pool_bytes
 
@@ -191,7 +192,7 @@ def _trial(
         with torch.random.fork_rng(devices=[torch.cuda.current_device()]):
             trainer = Trainer(
                 graph, sampler, plain, copy.deepcopy(model), batch_size=batch_size, device="cuda",
-                executor=system.executor,
+                executor=system.executor, captured=system.captured,
             )  # fmt: skip
             seeds = trainer.seeds[:batch_size]
             waiting = trainer.ahead
@@ -213,7 +214,8 @@ def _trial(
             held = {"serial": 1, "overlapped": 5}.get(system.executor, 3)
             rows = [plain.extract(batch)[0] for _ in range(held)]
             trainer.model.train()
-            trainer.step(batch, rows[0])
+            for _ in range(1 if trainer.captured is None else STEPS_TO_CAPTURE):
+                trainer.step(batch, rows[0])
             torch.cuda.synchronize()
 
     return trial

@@ -46,6 +46,7 @@ class System:
         trees: whether each seed's sample is a tree of its own, drawn with replacement and without merging vertices, by
             the transit-parallel engine (NextDoor); such a mini-batch has the seeds of the other systems' and another
             sample.
+        captured: whether training steps are replayed as CUDA graphs (:func:`gnnsample_lab.captured_step`).
     """
 
     name: str
@@ -69,6 +70,7 @@ class System:
     seeds: str = "equal"
     coordinated: bool = False
     trees: bool = False
+    captured: bool = False
 
     @property
     def has_parts(self) -> bool:
@@ -134,7 +136,7 @@ _ALL = (
         about="one launch for several samples, cache in the memory left over, register tiles, all on streams",
         strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
         cache="presample-shrunk", transfer="auto", match="where rows are missing", reorder="two-opt", kernel="auto",
-        executor="streams",
+        executor="streams", captured=True,
         source="this library",
     ),
     System(

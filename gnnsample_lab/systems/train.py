@@ -25,6 +25,7 @@ from gnnsample_lab.distributed.ranks.alone import Alone
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.graph.graph import Graph, check_graph
+from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.factored.service import QueueService
@@ -109,6 +110,7 @@ def prepare(
     policy: str | None = None,
     parts: Any = None,
     coordinated: bool | None = None,
+    captured: bool | None = None,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -166,7 +168,8 @@ def prepare(
     sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb))
     if sizing.budget_bytes is not None and sampler.device == device:
         within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
-    working = replace(chosen, executor=executor or chosen.executor)
+    captured = is_captured(captured, chosen.captured, name, kernel, device)
+    working = replace(chosen, executor=executor or chosen.executor, captured=captured)
     sources = feature_sources(
         working, graph, sampler, model, batch_size, window, sizing, seed, device, rank, parts
     )
@@ -188,7 +191,7 @@ def prepare(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
         progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
-        turns=turns,
+        turns=turns, captured=captured,
     )  # fmt: skip
     if order is not None and trainer.order is None:
         notes.append("mini-batches keep their order: several ranks would not agree on another one")
@@ -206,7 +209,7 @@ def prepare(
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
-        "coordinated": turns is not None,
+        "coordinated": turns is not None, "captured": trainer.captured is not None,
     }  # fmt: skip
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
@@ -249,6 +252,7 @@ def train(
     parts: Any = None,
     kernels: bool = False,
     coordinated: bool | None = None,
+    captured: bool | None = None,
     handover: str = "host",
     swap: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -316,6 +320,9 @@ def train(
             ranks mapped files stand for it.
         swap: of ``"factored"`` on ranks: all ranks sample an epoch with the topology on their devices, then swap it for
             the cache and train, every epoch (AGL's batch mode, which GNNLab's section 3 rejects).
+        captured: replay training steps as CUDA graphs (:func:`gnnsample_lab.captured_step`), on a GPU. None: what the
+            system does, for a model named here; a module of one's own may count rows that only fill a graph's fixed
+            sizes.
         coordinated: of ``"overlapped"`` on ranks of a host, for systems whose workers have collectives: whether rank 0
             decides in which order all ranks start them (DSP, section 5). False: each worker has a process group and a
             stream of its own. None for what the system does.
@@ -342,7 +349,8 @@ def train(
         "seed": seed, "cache_ratio": cache_ratio, "capacity_bytes": capacity_bytes, "reorder": reorder,
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
         "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy,
-        "coordinated": optional(flag, "coordinated", coordinated), **options,
+        "coordinated": optional(flag, "coordinated", coordinated),
+        "captured": optional(flag, "captured", captured), **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
     if chosen.has_parts and executor == "factored":

@@ -15,8 +15,9 @@ typedef unsigned long long u64;
 #define COUNTER_TILE 4096  // counters per block of the scan: 256 threads, 16 each
 #define IN_FLIGHT 4
 
-// counts: u32[sources], zeroed; slots: i32[edges].
-extern "C" __global__ void count_sources(const int* indices, u64 edges, u32* counts, u32* slots) {
+// counts: u32[sources], zeroed; slots: i32[edges]. The rows say how many edges there are: arrays of a fixed size hold more.
+extern "C" __global__ void count_sources(const i64* indptr, const int* indices, u64 rows, u32* counts, u32* slots) {
+    const u64 edges = (u64)__ldg(indptr + rows);
     const u64 first = blockIdx.x * (u64)(blockDim.x * IN_FLIGHT) + threadIdx.x;
     u32 rank[IN_FLIGHT];
 #pragma unroll

@@ -99,9 +99,11 @@ def counting_sort(csr: Csr, like: Any, buffers: tuple[Any, ...] | None = None) -
     counts, sums, begins, slots, rows = buffers or sort_buffers(csr, like)
     k = {name: function("aggregation/transpose.cu", name, (("SCALAR", "float"),)) for name in _SORT}
     clear(counts)
-    edges, sources = np.uint64(csr.num_edges), np.uint64(csr.num_sources)
+    rows_given, sources = np.uint64(csr.num_rows), np.uint64(csr.num_sources)
     if csr.num_edges:
-        args: tuple[Any, ...] = (pointer(csr.indices), edges, pointer(counts), pointer(slots))
+        args: tuple[Any, ...] = (
+            pointer(csr.indptr), pointer(csr.indices), rows_given, pointer(counts), pointer(slots),
+        )  # fmt: skip
         k["count_sources"](blocks_for(csr.num_edges, 1024), (256,), args)
     if csr.num_sources == 0:
         clear(begins)
@@ -110,8 +112,7 @@ def counting_sort(csr: Csr, like: Any, buffers: tuple[Any, ...] | None = None) -
         k["scan_tiles"]((tiles,), (256,), (pointer(counts), sources, pointer(sums), pointer(begins)))
     if csr.num_edges:
         args = (
-            pointer(csr.indptr), pointer(csr.indices), np.uint64(csr.num_rows), pointer(begins), pointer(slots),
-            pointer(rows),
+            pointer(csr.indptr), pointer(csr.indices), rows_given, pointer(begins), pointer(slots), pointer(rows),
         )  # fmt: skip
         k["place_edges"](blocks_for(csr.num_rows, 32), (256,), args)
     return Transposed(Csr(begins, rows, csr.num_sources, csr.num_rows, csr.num_edges), slots, csr)

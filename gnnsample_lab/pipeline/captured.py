@@ -1,0 +1,352 @@
+"""A training step as a CUDA graph: forward, backward and update replayed at fixed sizes, one launch for the host.
+
+A step of a small model is hundreds of short kernels, and Python needs longer to launch them than the GPU to run them.
+Captured once and replayed, they cost the host a launch. A graph has fixed sizes and addresses, hence mini-batches are
+copied to memory with some room (:mod:`gnnsample_lab.compute.padding`): rows beyond a mini-batch's are empty, no edge
+reads them, and the loss leaves them out, so that gradients are those of the mini-batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gnnsample_lab.checks import flag, instance, shown
+from gnnsample_lab.compute.aggregation.transpose import deterministic
+from gnnsample_lab.compute.models import MODELS
+from gnnsample_lab.compute.padding import PaddedBlocks, Sizes, check_capturable
+from gnnsample_lab.device import streams
+from gnnsample_lab.minibatch.export import tensor
+
+Loss = Callable[[Any, Any], Any]
+STEPS_TO_CAPTURE = 3
+"""Steps of a size until one is replayed: one makes the optimizer's state, one compiles what is missing."""
+CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware")
+"""Aggregation kernels that a graph can hold; the others wait for the host, or allocate outside."""
+
+
+def captured_step(
+    model: Any, optimizer: Any, sampler: Any, features: Any = None, *, loss: Loss | None = None
+) -> CapturedStep:
+    """A training step over mini-batches of ``sampler``, replayed as CUDA graphs; on a CPU the same step, uncaptured.
+
+    The first mini-batch of a size is trained on launch by launch, the second is captured, and from then on the step
+    is replayed. Sizes are rounded up with some room; a mini-batch that does not fit makes them larger, and the step is
+    captured anew. Losses are those of uncaptured steps up to the order of additions, without dropout; dropout draws
+    from the generator's counter, another mask at each replay.
+
+    Args:
+        model: ``model(blocks, x) -> logits [rows, classes]`` on the sampler's device. Rows beyond the mini-batch's
+            reach it: a module that mixes rows, other than ``BatchNorm1d``, must not count them.
+        optimizer: over its parameters. One that keeps state on the host is changed to keep it on the GPU
+            (``capturable``), and its learning rate becomes a tensor, so that schedulers go on working.
+        sampler: a :class:`~gnnsample_lab.NeighborSampler` or :class:`~gnnsample_lab.PinSAGESampler` on a graph with
+            labels.
+        features: a :class:`~gnnsample_lab.FeatureCache`, or anything with its ``extract``; None: the graph's features,
+            all of them on the device.
+        loss: ``loss(logits, target) -> scalar``, where targets of rows that do not count are -1; default cross
+            entropy, for labels of several columns binary cross entropy over the rows that count.
+
+    Returns:
+        A callable ``(mini_batch) -> loss``, a tensor on the device; nothing is waited for.
+
+    Raises:
+        TypeError: an argument of the wrong kind.
+        ValueError: the graph has no labels or no features, or the optimizer cannot keep its state on the GPU.
+    """
+    from gnnsample_lab.features.caching.cache import FeatureCache
+
+    graph = getattr(sampler, "graph", None)
+    if graph is None or not hasattr(sampler, "sample"):
+        raise TypeError(f"sampler must be a sampler of this package (got {shown(sampler)})")
+    if graph.label is None:
+        raise ValueError(f"graph {graph.name!r} has no label: training needs one per vertex")
+    if features is None:
+        if graph.feat is None:
+            raise ValueError(f"graph {graph.name!r} has no features: give features")
+        features = FeatureCache(graph.feat, ratio=1.0, device=sampler.device)
+    if not hasattr(features, "extract"):
+        raise TypeError(f"features must have extract, as a FeatureCache has (got {shown(features)})")
+    labels = tensor(graph.label).to("cuda" if sampler.device == "cuda" else "cpu")
+    return CapturedStep(model, optimizer, labels, features, loss)
+
+
+def is_captured(wanted: bool | None, usual: bool, model: str, kernel: str | None, device: str) -> bool:
+    """Whether a system's training steps are captured.
+
+    Args:
+        wanted: what the user says; None: as usual, for models of this package.
+        usual: what the system does.
+        model, kernel: names; a kernel of None is a model of the user's.
+
+    Raises:
+        ValueError: it is wanted and cannot be.
+    """
+    if device == "cpu":
+        return False
+    possible = kernel in CAPTURABLE and not deterministic()
+    if wanted is None:
+        return usual and possible and model in MODELS
+    if flag("captured", wanted) and not (possible or kernel is None):
+        raise ValueError(
+            f"captured=True needs a kernel that a CUDA graph can hold, {', '.join(CAPTURABLE)}, and no deterministic "
+            f"algorithms (got kernel={kernel!r})"
+        )
+    return wanted
+
+
+class CapturedStep:
+    """See :func:`captured_step`.
+
+    Args:
+        model, optimizer, loss: as there.
+        labels: of all vertices, a tensor on the device of the model.
+        features: with ``extract(ids) -> (x, stats)``; None where every call is given ``x``.
+
+    Attributes:
+        captures: how often a step has been captured; 0 on a CPU.
+        room: sizes that mini-batches have to fit, None before the first.
+    """
+
+    def __init__(self, model: Any, optimizer: Any, labels: Any, features: Any, loss: Loss | None) -> None:
+        import torch
+
+        self.model = instance("model", model, torch.nn.Module, "a torch module")
+        self.optimizer = instance("optimizer", optimizer, torch.optim.Optimizer, "an optimizer of PyTorch")
+        self.labels = labels if labels.ndim == 2 else labels.long()
+        self.features, self._given_loss = features, loss
+        self.on_gpu, self.multi_label = bool(labels.is_cuda), labels.ndim == 2
+        self.captures, self.room = 0, None
+        self._buffers: PaddedBlocks | None = None
+        self._graphs: dict[Any, _Captured | None] = {}
+        if self.on_gpu:
+            check_capturable()
+            _keep_state_on_gpu(optimizer)
+
+    def __call__(self, batch: Any, x: Any = None) -> Any:
+        """One step on a mini-batch.
+
+        Args:
+            batch: a :class:`~gnnsample_lab.MiniBatch`.
+            x: its rows of features, where they are at hand.
+
+        Returns:
+            The loss, a tensor of no dimension.
+        """
+        return self._run(batch, x, True)[0]
+
+    def gradients(self, batch: Any, x: Any = None) -> tuple[Any, Any]:
+        """Leave the gradients of the *sum* of the seeds' losses in the model.
+
+        Returns:
+            ``(sum, seeds with a label)``; a seed's loss is the mean over its labels where it has several.
+
+        Raises:
+            ValueError: the step was given a loss of its own.
+        """
+        if self._given_loss is not None:
+            raise ValueError(
+                "loss must be the default where gradients of a sum are wanted (got one of your own)"
+            )
+        return self._run(batch, x, False)
+
+    def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
+        blocks = batch.blocks
+        if x is None:
+            x = tensor(self.features.extract(batch.node_ids)[0])
+        seeds = tensor(batch.seeds)
+        if not self.on_gpu:
+            return self._step(blocks, x, self.labels[seeds.long()], update)
+        with streams.torch_stream():
+            self._fill(blocks, x, seeds)
+            key = (update, self.model.training, _settings(self.optimizer) if update else None)
+            if key not in self._graphs:
+                self._graphs[key] = (
+                    None  # the state of the optimizer and all kernels exist after a step of plain launches
+                )
+                with _masked_norms(self.model, self._rows):
+                    return self._padded(update)
+            if self._graphs[key] is None:
+                with _masked_norms(self.model, self._rows):
+                    self._graphs[key] = _Captured(lambda: self._padded(update), self.model)
+                self.captures += 1
+            return self._graphs[key].replay()
+
+    def _padded(self, update: bool) -> tuple[Any, Any]:
+        return self._step(self._buffers.fresh(), self._x, self._target, update)  # type: ignore[union-attr]
+
+    def _step(self, blocks: Any, x: Any, target: Any, update: bool) -> tuple[Any, Any]:
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.model(blocks, x)
+        if update:
+            loss = self._loss(logits, target, "mean")
+            weight = loss
+        else:
+            loss = self._loss(logits, target, "sum")
+            weight = self._counted(target).sum()
+        loss.backward()
+        if update:
+            self.optimizer.step()
+        return loss.detach(), weight.detach()
+
+    def _counted(self, target: Any) -> Any:
+        """Which rows count: all seeds of several labels, those with a label else."""
+        if not self.multi_label:
+            return target >= 0
+        return target.new_ones(len(target), dtype=bool) if not self.on_gpu else self._is_seed
+
+    def _loss(self, logits: Any, target: Any, reduction: str) -> Any:
+        import torch.nn.functional as F
+
+        if self._given_loss is not None:
+            return self._given_loss(logits, target)
+        if not self.multi_label:
+            return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
+        each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none").mean(1)
+        counted = self._counted(target)
+        total = each.masked_fill(~counted, 0).sum()
+        return total / counted.sum() if reduction == "mean" else total
+
+    def _fill(self, blocks: Any, x: Any, seeds: Any) -> None:
+        """Copy the mini-batch to where captured steps read it."""
+        import torch
+
+        sizes = Sizes.of(blocks)
+        if self.room is None or not sizes.fits(self.room) or x.shape[1] != self._x.shape[1]:
+            self._grow(sizes, x, blocks[0].weight is not None)
+        rows, n = sizes.nodes[0], sizes.nodes[-1]
+        self._buffers.fill(blocks)  # type: ignore[union-attr]
+        self._x[:rows].copy_(x[:rows])
+        torch.index_select(self.labels, 0, seeds, out=self._target[:n])
+        if n < self._seeds:
+            self._target[n:] = -1 if not self.multi_label else 0
+        if n != self._seeds:
+            self._is_seed[:n], self._is_seed[n:] = True, False
+            self._seeds = n
+        if self._has_norms:
+            self._buffers.counts.copy_(
+                torch.tensor(sizes.nodes, dtype=torch.float32).pin_memory(), non_blocking=True
+            )  # type: ignore[union-attr]
+
+    def _grow(self, sizes: Sizes, x: Any, weighted: bool) -> None:
+        import torch
+
+        if self._graphs:
+            torch.cuda.synchronize()  # graphs that are still under way read the memory that is let go of here
+        _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
+        self._graphs.clear()
+        self.room = sizes.with_room(self.room)
+        self._buffers = PaddedBlocks(self.room, weighted)
+        # Zeros, and later rows of other mini-batches: what nobody reads must be finite all the same.
+        self._x = torch.zeros(self.room.nodes[0], x.shape[1], dtype=x.dtype, device="cuda")
+        shape = (self.room.nodes[-1], *self.labels.shape[1:])
+        self._target = torch.full(
+            shape, 0 if self.multi_label else -1, dtype=self.labels.dtype, device="cuda"
+        )
+        self._is_seed = torch.zeros(shape[0], dtype=torch.bool, device="cuda")
+        self._seeds = 0
+        self._rows = {n: self._buffers.counts[i] for i, n in enumerate(self.room.nodes)}
+        self._has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
+
+
+class _Captured:
+    """One captured step, with the memory of what it returns."""
+
+    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any) -> None:
+        import torch
+
+        self.graph = torch.cuda.CUDAGraph()
+        for p in model.parameters():
+            p.grad = None  # the graph has gradients of its own
+        # Other threads may allocate and free meanwhile: samplers and loaders go on.
+        with torch.cuda.graph(self.graph, capture_error_mode="relaxed"), streams.torch_stream():
+            self.results = step()
+        self.gradients = [(p, p.grad) for p in model.parameters()]
+
+    def replay(self) -> tuple[Any, Any]:
+        self.graph.replay()
+        for p, grad in self.gradients:
+            p.grad = grad
+        loss, weight = self.results
+        loss = loss.clone()  # the next replay writes another one in its place
+        return loss, loss if weight is self.results[0] else weight.clone()
+
+
+def _settings(optimizer: Any) -> tuple[Any, ...]:
+    """What a captured step has of the optimizer: settings that are no tensors, and where its state lies."""
+    state = next(iter(optimizer.state.values()), None)
+    return id(state), *(
+        (name, value)
+        for group in optimizer.param_groups
+        for name, value in group.items()
+        if isinstance(value, (int, float, bool, str, tuple))
+    )
+
+
+def _keep_state_on_gpu(optimizer: Any) -> None:
+    """Have the optimizer keep steps and learning rates on the GPU.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    import torch
+
+    for group in optimizer.param_groups:
+        if "capturable" in group:
+            group["capturable"] = True
+            device = group["params"][0].device
+            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32).to(device)
+            for p in group["params"]:
+                step = optimizer.state.get(p, {}).get("step")
+                if step is not None:
+                    optimizer.state[p]["step"] = torch.as_tensor(step, dtype=torch.float32).to(device)
+        elif not isinstance(optimizer, torch.optim.SGD):
+            raise ValueError(
+                "optimizer must be able to keep its state on the GPU, as Adam and SGD do "
+                f"(got {type(optimizer).__name__})"
+            )
+
+
+@contextlib.contextmanager
+def _masked_norms(model: Any, rows: dict[int, Any]) -> Iterator[None]:
+    """Inside the block ``BatchNorm1d`` counts the real rows alone."""
+    import torch
+
+    norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm1d)]
+    for norm in norms:
+        norm.forward = lambda x, norm=norm: masked_norm(norm, x, rows.get(x.shape[0]))
+    try:
+        yield
+    finally:
+        for norm in norms:
+            del norm.forward
+
+
+def masked_norm(norm: Any, x: Any, count: Any) -> Any:
+    """``norm(x)`` for ``x`` of which the first ``count`` rows are real.
+
+    Args:
+        norm: a ``BatchNorm1d``.
+        x: ``[rows, features]``.
+        count: a tensor of no dimension on the device of ``x``; None: all rows.
+    """
+    import torch
+
+    if count is None or not (norm.training or norm.running_mean is None):
+        return type(norm).forward(norm, x)
+    real = (torch.arange(len(x), device=x.device) < count).unsqueeze(1)
+    mean = torch.where(real, x, 0).sum(0) / count
+    centred = torch.where(real, x - mean, 0)
+    variance = (centred * centred).sum(0) / count
+    if norm.training and norm.track_running_stats and norm.running_mean is not None:
+        with torch.no_grad():
+            norm.num_batches_tracked.add_(1)
+            share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
+            unbiased = variance * (count / (count - 1).clamp(min=1))
+            norm.running_mean.mul_(1 - share).add_(mean * share)
+            norm.running_var.mul_(1 - share).add_(unbiased * share)
+    out = centred * torch.rsqrt(variance + norm.eps)
+    if norm.affine:
+        out = out * norm.weight + norm.bias
+    return out

@@ -1,0 +1,303 @@
+"""Captured steps: the losses and gradients of uncaptured ones, whatever sizes mini-batches have."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.compute.padding import PaddedBlocks, Sizes, rounded
+from gnnsample_lab.pipeline.captured import masked_norm
+from tests.pipeline.conftest import learnable_graph
+
+torch = pytest.importorskip("torch")
+
+MODELS = ("gcn", "sage", "gin", "gat", "pinsage")
+
+
+def batches(sampler: Any, graph: lab.Graph, size: int, count: int, epoch: int = 0) -> list[Any]:
+    found = list(sampler.epoch(graph.splits["train"], size, epoch=epoch))
+    return [found[i % len(found)] for i in range(count)]
+
+
+def plain_losses(model: Any, optimizer: Any, graph: lab.Graph, given: list[Any], device: str) -> list[float]:
+    """What an uncaptured step computes, written down once more."""
+    labels = torch.as_tensor(np.asarray(graph.label)).to(device)
+    feat = torch.as_tensor(np.asarray(graph.feat)).to(device)
+    losses = []
+    for batch in given:
+        made = batch.to_torch()
+        optimizer.zero_grad()
+        logits, target = model(made.blocks, feat[made.node_ids]), labels[made.seeds]
+        if labels.ndim == 2:
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target.float())
+        else:
+            loss = torch.nn.functional.cross_entropy(logits, target, ignore_index=-1)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def pair(graph: lab.Graph, name: str, device: str, make: Any = None, **options: Any) -> tuple[Any, Any]:
+    """Two equal models with an optimizer each."""
+    torch.manual_seed(0)
+    classes = graph.label.shape[1] if graph.label.ndim == 2 else int(graph.label.max()) + 1
+    model = lab.make_model(name, graph.feat.shape[1], 16, classes, num_layers=2, **options).to(device)
+    make = make or (lambda p: torch.optim.Adam(p, lr=0.01))
+    other = copy.deepcopy(model)
+    return (model, make(model.parameters())), (other, make(other.parameters()))
+
+
+def sampler_of(graph: lab.Graph, name: str, device: str) -> Any:
+    if name == "pinsage":
+        return lab.PinSAGESampler(graph, num_layers=2, device=device, seed=0)
+    return lab.NeighborSampler(graph, [3, 4], device=device, seed=0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_on_a_cpu_it_is_the_plain_step(graph, name):
+    (model, optimizer), (other, others) = pair(graph, name, "cpu")
+    sampler = sampler_of(graph, name, "cpu")
+    step = lab.captured_step(model, optimizer, sampler)
+    given = batches(sampler, graph, 64, 6)
+    found = [step(batch).item() for batch in given]
+    np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cpu"), atol=1e-6)
+    assert step.captures == 0 and len(set(found)) > 1
+
+
+def test_sums_and_weights_on_a_cpu(multi_label_graph, graph):
+    for one in (graph, multi_label_graph):
+        (model, optimizer), _ = pair(one, "sage", "cpu")
+        sampler = sampler_of(one, "sage", "cpu")
+        step = lab.captured_step(model, optimizer, sampler)
+        batch = batches(sampler, one, 50, 1)[0]
+        total, weight = step.gradients(batch)
+        assert int(weight) == 50
+        (fresh, others), _ = pair(one, "sage", "cpu")
+        expected = plain_losses(fresh, others, one, [batch], "cpu")[0]
+        assert total.item() / 50 == pytest.approx(expected, abs=1e-6)
+
+
+def test_errors_name_what_is_missing(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cpu")
+    bare = lab.Graph.from_edges([0, 1], [1, 0], 2)
+    with pytest.raises(ValueError, match="label"):
+        lab.captured_step(model, optimizer, lab.NeighborSampler(bare, [2], device="cpu"))
+    with pytest.raises(TypeError, match="sampler"):
+        lab.captured_step(model, optimizer, graph)
+    with pytest.raises(TypeError, match="model"):
+        lab.captured_step(3, optimizer, sampler_of(graph, "sage", "cpu"))
+    with pytest.raises(TypeError, match="features"):
+        lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"), features=3)
+    step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"), loss=lambda a, b: a.sum())
+    with pytest.raises(ValueError, match="loss"):
+        step.gradients(batches(sampler_of(graph, "sage", "cpu"), graph, 8, 1)[0])
+
+
+def test_room_grows_and_no_two_levels_are_alike():
+    rng = np.random.default_rng(0)
+    room = None
+    for _ in range(50):
+        nodes = np.sort(rng.integers(1, 10_000, 4))[::-1]
+        sizes = Sizes(tuple(map(int, nodes)), tuple(map(int, rng.integers(0, 50_000, 3))))
+        before, room = room, sizes.with_room(room)
+        assert sizes.fits(room) and (before is None or before.fits(room))
+        assert len(set(room.nodes)) == 4 and list(room.nodes) == sorted(room.nodes, reverse=True)
+    assert Sizes((200, 100, 50), (10, 10)).with_room().nodes[-1] == 50, "the loss is over the seeds"
+    for n in (1, 63, 64, 1000, 123_456):
+        assert n * 1.1 <= rounded(n) <= max(128, n * 1.1 * (1 + 1 / 8) + 64)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_a_norm_counts_the_real_rows_alone(affine):
+    torch.manual_seed(0)
+    expected, found = (torch.nn.BatchNorm1d(5, affine=affine) for _ in range(2))
+    for _ in range(3):
+        x = torch.randn(7, 5, requires_grad=True)
+        padded = torch.cat([x.detach(), torch.full((4, 5), 9.0)]).requires_grad_()
+        want, got = expected(x), masked_norm(found, padded, torch.tensor(7.0))[:7]
+        torch.testing.assert_close(got, want)
+        weights = torch.randn(7, 5)
+        (want * weights).sum().backward()
+        (got * weights).sum().backward()
+        torch.testing.assert_close(padded.grad[:7], x.grad, atol=1e-5, rtol=1e-4)
+        assert not padded.grad[7:].any()
+    torch.testing.assert_close(found.running_var, expected.running_var)
+    torch.testing.assert_close(found.running_mean, expected.running_mean)
+    assert int(found.num_batches_tracked) == 3
+    found.eval(), expected.eval()
+    x = torch.randn(6, 5)
+    torch.testing.assert_close(masked_norm(found, x, torch.tensor(2.0)), expected(x))
+
+
+# ---- on a GPU -----------------------------------------------------------------------------------------------------
+
+
+def check_on_gpu(graph: lab.Graph, name: str, size: int, make: Any = None, **options: Any) -> Any:
+    (model, optimizer), (other, others) = pair(graph, name, "cuda", make, **options)
+    sampler = sampler_of(graph, name, "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    given = batches(sampler, graph, size, 14) + batches(sampler, graph, size, 4, epoch=1)
+    found = [step(batch) for batch in given]  # results of earlier steps stay what they were
+    np.testing.assert_allclose(
+        [loss.item() for loss in found],
+        plain_losses(other, others, graph, given, "cuda"),
+        atol=1e-5,
+        rtol=2e-5,
+    )
+    assert step.captures >= 1
+    return step
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 7, 64, 300])
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_of_captured_steps(graph, name, size):
+    check_on_gpu(graph, name, size)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", ["auto", "register-tile", "naive", "memory-aware"])
+def test_every_kernel_that_a_graph_can_hold(graph, kernel):
+    check_on_gpu(graph, "sage", 64, kernel=kernel)
+
+
+@pytest.mark.gpu
+def test_labels_of_several_columns(multi_label_graph):
+    check_on_gpu(multi_label_graph, "sage", 64)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("make", [
+    lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    lambda p: torch.optim.Adam(p, lr=0.01, fused=True),
+    lambda p: torch.optim.AdamW(p, lr=0.01),
+    lambda p: torch.optim.RMSprop(p, lr=0.01),
+], ids=["sgd", "fused adam", "adamw", "rmsprop"])  # fmt: skip
+def test_optimizers(graph, make):
+    check_on_gpu(graph, "gcn", 64, make)
+
+
+@pytest.mark.gpu
+def test_an_optimizer_with_its_state_on_the_host_is_refused(graph):
+    (model, _), _ = pair(graph, "gcn", "cuda")
+    with pytest.raises(ValueError, match="optimizer"):
+        lab.captured_step(model, torch.optim.LBFGS(model.parameters()), sampler_of(graph, "gcn", "cuda"))
+
+
+@pytest.mark.gpu
+def test_mini_batches_that_grow_and_shrink(graph):
+    (model, optimizer), (other, others) = pair(graph, "sage", "cuda")
+    sampler = sampler_of(graph, "sage", "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    rng = np.random.default_rng(1)
+    given = [
+        sampler.sample(rng.choice(graph.splits["train"], n, replace=False), batch_id=i)
+        for i, n in enumerate([20, 20, 20, 150, 3, 150, 150, 299, 1, 299, 299, 20])
+    ]
+    found = [step(batch).item() for batch in given]
+    np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cuda"), atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_schedules_and_modes_are_followed(graph):
+    (model, optimizer), (other, others) = pair(graph, "gcn", "cuda")
+    sampler = sampler_of(graph, "gcn", "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    one, two = (torch.optim.lr_scheduler.ExponentialLR(o, 0.5) for o in (optimizer, others))
+    for epoch in range(6):
+        given = batches(sampler, graph, 64, 5, epoch)
+        found = [step(batch).item() for batch in given]
+        np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cuda"), atol=1e-5)
+        one.step(), two.step()
+    assert step.captures == 1, "a learning rate is no part of the graph"
+
+
+@pytest.mark.gpu
+def test_a_norm_inside_a_captured_step(graph):
+    class Normed(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = lab.make_model("sage", graph.feat.shape[1], 16, 4, num_layers=2)
+            self.norm, self.last = torch.nn.BatchNorm1d(graph.feat.shape[1]), torch.nn.BatchNorm1d(4)
+
+        def forward(self, blocks, x):
+            return self.last(self.inner(blocks, self.norm(x)))
+
+    torch.manual_seed(0)
+    model = Normed().cuda()
+    other = copy.deepcopy(model)
+    optimizer, others = (torch.optim.Adam(m.parameters(), lr=0.01) for m in (model, other))
+    sampler = sampler_of(graph, "sage", "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    given = batches(sampler, graph, 70, 12)
+    found = [step(batch).item() for batch in given]
+    np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cuda"), atol=2e-5)
+    torch.testing.assert_close(model.norm.running_mean, other.norm.running_mean, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.gpu
+def test_dropout_draws_anew_at_each_replay(graph):
+    (model, optimizer), _ = pair(graph, "sage", "cuda", lambda p: torch.optim.SGD(p, lr=0.0), dropout=0.5)
+    sampler = sampler_of(graph, "sage", "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    batch = sampler.sample(graph.splits["train"][:100])
+    losses = [step(batch).item() for _ in range(12)]
+    assert step.captures == 1 and len(set(losses)) == 12
+    model.eval()
+    losses = [step(batch).item() for _ in range(6)]
+    assert max(losses) - min(losses) < 1e-6
+
+
+@pytest.mark.gpu
+def test_gradients_of_captured_sums(graph, multi_label_graph):
+    for one in (graph, multi_label_graph):
+        (model, optimizer), (other, _) = pair(one, "gin", "cuda")
+        sampler = sampler_of(one, "gin", "cuda")
+        step = lab.captured_step(model, optimizer, sampler)
+        for batch in batches(sampler, one, 64, 8):
+            total, weight = step.gradients(batch)
+            found = [p.grad.clone() for p in model.parameters()]
+            expected = plain_losses(other, torch.optim.SGD(other.parameters(), lr=0.0), one, [batch], "cuda")[
+                0
+            ]
+            assert int(weight) == len(batch.seeds)
+            assert total.item() / int(weight) == pytest.approx(expected, abs=1e-5)
+            for mine, theirs in zip(found, other.parameters()):
+                torch.testing.assert_close(mine / weight, theirs.grad, atol=1e-5, rtol=1e-4)
+        assert step.captures == 1
+
+
+@pytest.mark.gpu
+def test_blocks_that_do_not_fit(graph):
+    batch = sampler_of(graph, "sage", "cuda").sample(graph.splits["train"][:50])
+    with pytest.raises(ValueError, match="fit"):
+        PaddedBlocks(Sizes((10, 5, 2), (3, 3)), False).fill(batch.blocks)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("executor", ["serial", "thread", "streams", "overlapped"])
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin", "gat"])
+def test_training_with_and_without(model, executor):
+    given: dict[str, Any] = {
+        "model": model, "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cuda", "epochs": 3,
+        "progress": False, "cache_ratio": 0.5, "executor": executor,
+    }  # fmt: skip
+    graph = learnable_graph()
+    plain, captured = (lab.train(graph, captured=flag, **given) for flag in (False, None))
+    assert captured.settings["captured"] and not plain.settings["captured"]
+    assert captured.batch_ids == plain.batch_ids
+    np.testing.assert_allclose(captured.losses, plain.losses, atol=1e-4)
+    np.testing.assert_allclose(captured.accuracy, plain.accuracy, atol=0.02)
+
+
+@pytest.mark.gpu
+def test_a_kernel_that_waits_for_the_host_is_refused(graph):
+    with pytest.raises(ValueError, match="captured"):
+        lab.train(
+            graph, captured=True, kernel="grouped", device="cuda", epochs=1, progress=False, fanouts=(3, 4)
+        )
