@@ -17,6 +17,32 @@ from .aggregation.ladder import as_tensor
 from .attention import attention
 
 
+class _Prefix(torch.autograd.Function):
+    """``x`` and its first rows; the gradient of the rows is added to that of ``x`` where this lies."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, rows: int) -> tuple[Any, Any]:
+        ctx.rows = rows
+        return x.view_as(x), x[:rows]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Any, first: Any) -> tuple[Any, None]:
+        grad[: ctx.rows] += first
+        return grad, None
+
+
+def with_destinations(x: Any, rows: int) -> tuple[Any, Any]:
+    """``(x, x[:rows])``: sources, and the destinations among them.
+
+    Both must be used, ``x`` by one operation that makes a gradient of its own: it is added to in place. Slices of
+    PyTorch would fill as many rows as ``x`` has with zeros, copy the gradient there, and add.
+    """
+    if not (x.is_cuda and x.requires_grad):
+        return x, x[:rows]
+    return _Prefix.apply(x, rows)
+
+
 def _map_first(linear: nn.Linear, x: Any) -> bool:
     """Whether to map rows before they are aggregated: the narrower side is aggregated.
 
@@ -43,7 +69,8 @@ class GCNConv(nn.Module):
         first = _map_first(self.linear, x)
         if first:
             x = self.linear(x)
-        total = aggregate(block, x, reduce="sum", kernel=self.kernel) + x[: csr.num_rows]
+        x, own = with_destinations(x, csr.num_rows)
+        total = aggregate(block, x, reduce="sum", kernel=self.kernel) + own
         out = total / (_lengths(csr, x) + 1)
         return (out if first else self.linear(out)) + self.bias
 
@@ -57,7 +84,8 @@ class SAGEConv(nn.Module):
         self.linear, self.kernel = nn.Linear(in_features, out_features, bias=False), kernel
 
     def forward(self, block: Any, x: Any) -> Any:
-        own = self.own(x[: csr_of(block).num_rows])
+        x, own = with_destinations(x, csr_of(block).num_rows)
+        own = self.own(own)
         if _map_first(self.linear, x):
             return own + aggregate(block, self.linear(x), kernel=self.kernel)
         return own + self.linear(aggregate(block, x, kernel=self.kernel))
@@ -74,8 +102,9 @@ class GINConv(nn.Module):
         self.eps, self.kernel = nn.Parameter(torch.zeros(())), kernel
 
     def forward(self, block: Any, x: Any) -> Any:
+        x, own = with_destinations(x, csr_of(block).num_rows)
         total = aggregate(block, x, reduce="sum", kernel=self.kernel)
-        return self.mlp((1 + self.eps) * x[: csr_of(block).num_rows] + total)
+        return self.mlp((1 + self.eps) * own + total)
 
 
 class GATConv(nn.Module):
@@ -95,7 +124,7 @@ class GATConv(nn.Module):
         nn.init.xavier_uniform_(self.score_dst)
 
     def forward(self, block: Any, x: Any) -> Any:
-        own = x[: csr_of(block).num_rows]
+        x, own = with_destinations(x, csr_of(block).num_rows)
         values = self.linear(x).view(-1, self.heads, self.size)
         src = (values * self.score_src).sum(2)
         dst = (values[: own.shape[0]] * self.score_dst).sum(2)
@@ -118,6 +147,7 @@ class PinSAGEConv(nn.Module):
 
     def forward(self, block: Any, x: Any) -> Any:
         csr = csr_of(block)
+        x, own = with_destinations(x, csr.num_rows)
         values = torch.relu(self.neighbour(x))
         weight = edge_weights(block, x)
         pooled = aggregate(block, values, weight, "sum", self.kernel)
@@ -125,7 +155,7 @@ class PinSAGEConv(nn.Module):
             total = _lengths(csr, x)
         else:
             total = aggregate(block, torch.ones_like(x[:, :1]), weight, "sum", self.kernel)
-        out = self.linear(torch.cat([x[: csr.num_rows], pooled / total.clamp(min=1)], 1))
+        out = self.linear(torch.cat([own, pooled / total.clamp(min=1)], 1))
         return out if self.last else nn.functional.normalize(torch.relu(out), dim=1)
 
 

@@ -111,7 +111,8 @@ def _stack(name: str, layers: Sequence[nn.Module], dropout: float) -> nn.Module:
                     if self.name != "pinsage":
                         x = torch.nn.functional.elu(x) if self.name == "gat" else torch.relu(x)
                     x = torch.nn.functional.dropout(x, self.dropout, self.training)
-                    x = x[: csr_of(block).num_sources]
+                    if len(x) > csr_of(block).num_sources:
+                        x = x[: csr_of(block).num_sources]
                 x = layer(block, x)
             return x
 
