@@ -117,8 +117,9 @@ class CapturedStep:
         self.labels = labels if labels.ndim == 2 else labels.long()
         self.features, self._given_loss = features, loss
         self.on_gpu, self.multi_label = bool(labels.is_cuda), labels.ndim == 2
-        self.captures, self.room = 0, None
-        self._buffers: PaddedBlocks | None = None
+        self.captures = 0
+        self.room: Sizes | None = None
+        self._inputs: _Inputs | None = None
         self._graphs: dict[Any, _Captured | None] = {}
         if self.on_gpu:
             check_capturable()
@@ -159,44 +160,46 @@ class CapturedStep:
         if not self.on_gpu:
             return self._step(blocks, x, self.labels[seeds.long()], update)
         with streams.torch_stream():
-            self._fill(blocks, x, seeds)
+            inputs = self._fill(blocks, x, seeds)
             key = (update, self.model.training, _settings(self.optimizer) if update else None)
             if key not in self._graphs:
                 self._graphs[key] = (
-                    None  # the state of the optimizer and all kernels exist after a step of plain launches
+                    None  # a step of plain launches: the optimizer makes its state, kernels are compiled
                 )
-                with _masked_norms(self.model, self._rows):
-                    return self._padded(update)
-            if self._graphs[key] is None:
-                with _masked_norms(self.model, self._rows):
-                    self._graphs[key] = _Captured(lambda: self._padded(update), self.model)
+                with _masked_norms(self.model, inputs.counted):
+                    return self._padded(inputs, update)
+            captured = self._graphs[key]
+            if captured is None:
+                with _masked_norms(self.model, inputs.counted):
+                    captured = _Captured(lambda: self._padded(inputs, update), self.model)
+                self._graphs[key] = captured
                 self.captures += 1
-            return self._graphs[key].replay()
+            return captured.replay()
 
-    def _padded(self, update: bool) -> tuple[Any, Any]:
-        return self._step(self._buffers.fresh(), self._x, self._target, update)  # type: ignore[union-attr]
+    def _padded(self, inputs: _Inputs, update: bool) -> tuple[Any, Any]:
+        return self._step(inputs.blocks.fresh(), inputs.x, inputs.target, update, inputs.is_seed)
 
-    def _step(self, blocks: Any, x: Any, target: Any, update: bool) -> tuple[Any, Any]:
+    def _step(self, blocks: Any, x: Any, target: Any, update: bool, is_seed: Any = None) -> tuple[Any, Any]:
         self.optimizer.zero_grad(set_to_none=True)
         logits = self.model(blocks, x)
         if update:
-            loss = self._loss(logits, target, "mean")
-            weight = loss
+            loss, weight = self._loss(logits, target, "mean", is_seed), None
         else:
-            loss = self._loss(logits, target, "sum")
-            weight = self._counted(target).sum()
+            loss = self._loss(logits, target, "sum", is_seed)
+            weight = self._counted(target, is_seed).sum()
         loss.backward()
         if update:
             self.optimizer.step()
-        return loss.detach(), weight.detach()
+        loss = loss.detach()
+        return loss, loss if update else weight
 
-    def _counted(self, target: Any) -> Any:
-        """Which rows count: all seeds of several labels, those with a label else."""
+    def _counted(self, target: Any, is_seed: Any) -> Any:
+        """Which rows count: those with a label; with several labels all seeds."""
         if not self.multi_label:
             return target >= 0
-        return target.new_ones(len(target), dtype=bool) if not self.on_gpu else self._is_seed
+        return target.new_ones(len(target), dtype=bool) if is_seed is None else is_seed
 
-    def _loss(self, logits: Any, target: Any, reduction: str) -> Any:
+    def _loss(self, logits: Any, target: Any, reduction: str, is_seed: Any) -> Any:
         import torch.nn.functional as F
 
         if self._given_loss is not None:
@@ -204,50 +207,70 @@ class CapturedStep:
         if not self.multi_label:
             return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
         each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none").mean(1)
-        counted = self._counted(target)
+        counted = self._counted(target, is_seed)
         total = each.masked_fill(~counted, 0).sum()
         return total / counted.sum() if reduction == "mean" else total
 
-    def _fill(self, blocks: Any, x: Any, seeds: Any) -> None:
-        """Copy the mini-batch to where captured steps read it."""
+    def _fill(self, blocks: Any, x: Any, seeds: Any) -> _Inputs:
+        """The mini-batch where captured steps read it; more room first where it does not fit."""
         import torch
 
-        sizes = Sizes.of(blocks)
-        if self.room is None or not sizes.fits(self.room) or x.shape[1] != self._x.shape[1]:
-            self._grow(sizes, x, blocks[0].weight is not None)
-        rows, n = sizes.nodes[0], sizes.nodes[-1]
-        self._buffers.fill(blocks)  # type: ignore[union-attr]
-        self._x[:rows].copy_(x[:rows])
-        torch.index_select(self.labels, 0, seeds, out=self._target[:n])
-        if n < self._seeds:
-            self._target[n:] = -1 if not self.multi_label else 0
-        if n != self._seeds:
-            self._is_seed[:n], self._is_seed[n:] = True, False
-            self._seeds = n
-        if self._has_norms:
-            self._buffers.counts.copy_(
-                torch.tensor(sizes.nodes, dtype=torch.float32).pin_memory(), non_blocking=True
-            )  # type: ignore[union-attr]
+        sizes, inputs = Sizes.of(blocks), self._inputs
+        if inputs is None or not sizes.fits(inputs.room) or x.shape[1] != inputs.x.shape[1]:
+            if self._graphs:
+                torch.cuda.synchronize()  # graphs that are still under way read the memory that is let go of here
+            self._graphs.clear()
+            _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
+            self.room = sizes.with_room(self.room)
+            has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
+            weighted = blocks[0].weight is not None
+            inputs = self._inputs = _Inputs(self.room, x, self.labels, weighted, has_norms)
+        inputs.fill(blocks, sizes, x, seeds, self.labels)
+        return inputs
 
-    def _grow(self, sizes: Sizes, x: Any, weighted: bool) -> None:
+
+class _Inputs:
+    """What captured steps read: a mini-batch in memory of a fixed size.
+
+    Attributes:
+        room: the sizes.
+        blocks: the blocks.
+        x: features, ``[room.nodes[0], F]``.
+        target: labels of the seeds; -1 (0 where there are several) in rows without a seed.
+        is_seed: rows that have one.
+        counted: real rows by the number of rows that there is room for; empty where nobody asks.
+    """
+
+    def __init__(self, room: Sizes, x: Any, labels: Any, weighted: bool, has_norms: bool) -> None:
         import torch
 
-        if self._graphs:
-            torch.cuda.synchronize()  # graphs that are still under way read the memory that is let go of here
-        _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
-        self._graphs.clear()
-        self.room = sizes.with_room(self.room)
-        self._buffers = PaddedBlocks(self.room, weighted)
+        self.room, self.blocks = room, PaddedBlocks(room, weighted)
         # Zeros, and later rows of other mini-batches: what nobody reads must be finite all the same.
-        self._x = torch.zeros(self.room.nodes[0], x.shape[1], dtype=x.dtype, device="cuda")
-        shape = (self.room.nodes[-1], *self.labels.shape[1:])
-        self._target = torch.full(
-            shape, 0 if self.multi_label else -1, dtype=self.labels.dtype, device="cuda"
+        self.x = torch.zeros(room.nodes[0], x.shape[1], dtype=x.dtype, device="cuda")
+        self._nobody = -1 if labels.ndim == 1 else 0
+        self.target = torch.full(
+            (room.nodes[-1], *labels.shape[1:]), self._nobody, dtype=labels.dtype, device="cuda"
         )
-        self._is_seed = torch.zeros(shape[0], dtype=torch.bool, device="cuda")
+        self.is_seed = torch.zeros(room.nodes[-1], dtype=torch.bool, device="cuda")
+        self.counted = {n: self.blocks.counts[i] for i, n in enumerate(room.nodes)} if has_norms else {}
         self._seeds = 0
-        self._rows = {n: self._buffers.counts[i] for i, n in enumerate(self.room.nodes)}
-        self._has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
+
+    def fill(self, blocks: Any, sizes: Sizes, x: Any, seeds: Any, labels: Any) -> None:
+        """Copy a mini-batch here, on the current stream; nothing waits on the host."""
+        import torch
+
+        rows, n = sizes.nodes[0], sizes.nodes[-1]
+        self.blocks.fill(blocks)
+        self.x[:rows].copy_(x[:rows])
+        torch.index_select(labels, 0, seeds, out=self.target[:n])
+        if n < len(self.target):
+            self.target[n:] = self._nobody
+        if n != self._seeds:
+            self.is_seed[:n], self.is_seed[n:] = True, False
+            self._seeds = n
+        if self.counted:
+            counts = torch.tensor(sizes.nodes, dtype=torch.float32).pin_memory()
+            self.blocks.counts.copy_(counts, non_blocking=True)
 
 
 class _Captured:
@@ -309,13 +332,13 @@ def _keep_state_on_gpu(optimizer: Any) -> None:
 
 
 @contextlib.contextmanager
-def _masked_norms(model: Any, rows: dict[int, Any]) -> Iterator[None]:
+def _masked_norms(model: Any, counted: dict[int, Any]) -> Iterator[None]:
     """Inside the block ``BatchNorm1d`` counts the real rows alone."""
     import torch
 
     norms = [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm1d)]
     for norm in norms:
-        norm.forward = lambda x, norm=norm: masked_norm(norm, x, rows.get(x.shape[0]))
+        norm.forward = lambda x, norm=norm: masked_norm(norm, x, counted.get(x.shape[0]))
     try:
         yield
     finally:

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gnnsample_lab.device.streams import current_torch_stream
+
 from .records import StageEvent
 
 
@@ -79,7 +81,7 @@ class StageClock:
         import torch
 
         event = torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(current_torch_stream())
         return event
 
     def _us(self, mark: Any) -> float:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gnnsample_lab.device.polling import beside_others
-from gnnsample_lab.device.streams import DONE, torch_stream
+from gnnsample_lab.device.streams import DONE, current_torch_stream, torch_stream
 
 from .batches import Order, to_gpu
 from .clock import StageClock
@@ -65,9 +65,7 @@ class Ready:
     def order(self) -> None:
         """The current stream waits until the mini-batch and its features are there."""
         if self.arrived is not None:
-            import torch
-
-            torch.cuda.current_stream().wait_event(self.arrived)
+            current_torch_stream().wait_event(self.arrived)
 
     def finish(self) -> None:
         """What reads the mini-batch has been enqueued on the current stream."""
@@ -75,7 +73,7 @@ class Ready:
             import torch
 
             self.done = torch.cuda.Event()
-            self.done.record()
+            self.done.record(current_torch_stream())
 
 
 @dataclass(eq=False)

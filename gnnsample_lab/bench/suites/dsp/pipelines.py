@@ -168,7 +168,7 @@ def _overlap(runs: _Runs) -> list[dict[str, Any]]:
     """Serial and overlapped on one device, over the share of cached vertices."""
     rows = []
     for times, cached in itertools.product((1, LARGE) if crew.on_gpu() else (1,), CACHED):
-        options = {"cache_ratio": cached, "times": times}
+        options: dict[str, Any] = {"cache_ratio": cached, "times": times}
         serial = runs.run("gnnlab", executor="serial", **options)
         for executor in ("overlapped", "streams") if crew.on_gpu() else ("overlapped",):
             row = {
