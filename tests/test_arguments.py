@@ -224,6 +224,13 @@ class Entry:
     open: dict[str, str] = field(default_factory=dict)
 
 
+def step_of(graph: Any) -> dict[str, Any]:
+    """What a training step is made of."""
+    model = lab.make_model("sage", graph.feat.shape[1], 8, 2, 2)
+    sampler = lab.NeighborSampler(graph, [2, 2], device="cpu")
+    return {"model": model, "optimizer": torch.optim.Adam(model.parameters()), "sampler": sampler}
+
+
 SEED = integer(0, 2**64 - 1)
 BYTES = integer(1, 2**62, none=True)
 SIZE = integer(1, 2**31 - 1)
@@ -730,6 +737,17 @@ TABLE: dict[str, Entry] = {
             "dropout": number(-0.1, 1),
         },
     ),
+    "captured_step": Entry(
+        lambda: lab.captured_step,
+        lambda: step_of(small()),
+        {
+            "model": [None, 3, "sage", b"gcn", {}, THING, HOSTILE, print, torch.nn.Linear],
+            "optimizer": [None, 3, "adam", {}, THING, HOSTILE, print, torch.optim.Adam],
+            "sampler": [None, 3, "bsp", {}, THING, HOSTILE, types.SimpleNamespace(graph=3, sample=print)],
+            "features": [3, "abc", {}, THING, HOSTILE, print],
+            "loss": [3, "mean", {}, THING, HOSTILE],
+        },
+    ),
     "train": Entry(
         lambda: lab.train,
         lambda: {"graph": small(), "fanouts": [2, 2], "device": "cpu", "progress": False, "cache_ratio": 0.5},
@@ -762,6 +780,7 @@ TABLE: dict[str, Entry] = {
             "policy": choice(none=True),
             "kernels": flag(),
             "coordinated": flag(none=True),
+            "captured": flag(none=True),
             "handover": [*choice(), "peer"],
             "swap": [*flag(), True],
             "parts": [3, 1.5, True, b"x", ["x"], {}, "nope", "", THING, HOSTILE, print],

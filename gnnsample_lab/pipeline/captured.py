@@ -12,11 +12,12 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gnnsample_lab.checks import flag, instance, shown
+from gnnsample_lab.checks import flag, function, instance, optional, shown
 from gnnsample_lab.compute.aggregation.transpose import deterministic
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.compute.padding import PaddedBlocks, Sizes, check_capturable
 from gnnsample_lab.device import streams
+from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
 
 Loss = Callable[[Any, Any], Any]
@@ -58,7 +59,7 @@ def captured_step(
     from gnnsample_lab.features.caching.cache import FeatureCache
 
     graph = getattr(sampler, "graph", None)
-    if graph is None or not hasattr(sampler, "sample"):
+    if not isinstance(graph, Graph) or not hasattr(sampler, "sample"):
         raise TypeError(f"sampler must be a sampler of this package (got {shown(sampler)})")
     if graph.label is None:
         raise ValueError(f"graph {graph.name!r} has no label: training needs one per vertex")
@@ -66,8 +67,9 @@ def captured_step(
         if graph.feat is None:
             raise ValueError(f"graph {graph.name!r} has no features: give features")
         features = FeatureCache(graph.feat, ratio=1.0, device=sampler.device)
-    if not hasattr(features, "extract"):
+    if not callable(getattr(features, "extract", None)):
         raise TypeError(f"features must have extract, as a FeatureCache has (got {shown(features)})")
+    loss = optional(function, "loss", loss)
     labels = tensor(graph.label).to("cuda" if sampler.device == "cuda" else "cpu")
     return CapturedStep(model, optimizer, labels, features, loss)
 
