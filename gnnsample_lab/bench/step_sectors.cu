@@ -26,6 +26,8 @@ extern "C" __global__ void __launch_bounds__(32) repeat(const __grid_constant__ 
     Word value = 0;
 #if KIND == 0
     asm volatile("ld.global." TYPE " %0, [%1];" : "=" REGISTER(value) : "l"(memory + at) : "memory");
+    // A load that nobody uses is left out of the machine code. No recorded memory holds this word.
+    if (value == (Word)0x9E3779B97F4A7C15ull) *(Word*)memory = 0;
 #elif KIND == 1
     asm volatile("st.global." TYPE " [%1], %0;" ::REGISTER(value), "l"(memory + at) : "memory");
 #else
