@@ -176,8 +176,13 @@ def on_stream(stream: Any) -> Iterator[None]:
     """PyTorch's and CuPy's current stream is ``stream`` (a torch stream) inside the block."""
     import torch
 
-    with torch.cuda.stream(stream), torch_stream():
-        yield
+    before = current_torch_stream()
+    torch.cuda.set_stream(stream)
+    try:
+        with torch_stream():
+            yield
+    finally:
+        torch.cuda.set_stream(before)
 
 
 def shared_stream(device: str) -> AbstractContextManager[Any]:

@@ -10,7 +10,7 @@ from gnnsample_lab.bench import floors
 from gnnsample_lab.bench.suite import WORK, Record, Suite
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
-from . import dsp, fastgl, gnnlab, nextdoor, pgsampler, twins
+from . import dsp, fastgl, gnnlab, nextdoor, path, pgsampler, twins
 
 
 def _cpu(record: Record) -> list[Target]:
@@ -62,7 +62,7 @@ _GENERAL = (
 
 _ALL = (
     *floors.SUITES, *pgsampler.SUITES, *_GENERAL, *fastgl.SUITES, *gnnlab.SUITES, *nextdoor.SUITES, *twins.SUITES,
-    *dsp.SUITES,
+    *dsp.SUITES, *path.SUITES,
 )  # fmt: skip
 SUITES: dict[str, Suite] = {suite.name: suite for suite in sorted(_ALL, key=lambda suite: suite.last)}
 """Name -> suite, in the order of ``bench all``: what matters most first, what takes most memory or time last."""

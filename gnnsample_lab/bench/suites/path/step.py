@@ -1,0 +1,131 @@
+"""A training step as a whole: launched kernel by kernel from Python, and replayed as one CUDA graph.
+
+"step": mini-batches of 1 024 seeds with everything on the GPU, wall time of an epoch over its steps, the executor that
+the system uses, and beside it the sum of the kernels' own times. "epoch": FastGL's configuration (8 000 seeds, hidden
+64), the lab system over DGL's.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.bench.suites.fastgl import training
+from gnnsample_lab.pipeline.overlap import after_the_first, step_ms
+from gnnsample_lab.systems.train import prepare, train
+
+GRAPHS = ("arxiv-like", "products-like")
+SEEDS = 1024
+STEPS, QUICK_STEPS = 80, 24
+EPOCHS, QUICK_EPOCHS = 6, 4
+CASES = (("sage", 64), ("sage", 256), ("gcn", 64), ("gin", 64), ("gat", 64))
+TOLERANCE = 2e-3
+"""Between the first losses of captured and plain steps: atomics add in another order at each run."""
+COMPARED = 8
+"""Losses that are compared; small differences grow as training goes on."""
+OVER_DGL = ("gcn", "gin", "gat")
+
+
+def step(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    session.require_gpu("step")
+    training.require_torch(session)
+    names = session.chosen or (GRAPHS[:1] if session.quick else GRAPHS)
+    rows: list[dict[str, Any]] = []
+    verified = 0
+    for name in names:
+        graph = _few_steps(session, name)
+        for model, hidden in CASES[:2] if session.quick else CASES:
+            found, checked = _both(session, name, graph, model, hidden)
+            rows += found
+            verified += checked
+        for model in () if session.quick else OVER_DGL:
+            rows += _over_dgl(session, name, model)
+    return {
+        "settings": {
+            "seeds": SEEDS, "fanouts": common.FANOUTS, "cache": "all rows", "dtype": "float32, TF32 off",
+            "ms": "wall time of an epoch over its steps, median over epochs after the first",
+            "kernel_ms": "sum of the kernels' own times, by the profiler, in an epoch of its own",
+        },
+        "verification": {"first_losses_equal_to_plain_steps": verified}, "graphs": common.facts(session, names),
+        "rows": rows,
+    }  # fmt: skip
+
+
+def _few_steps(session: Session, name: str) -> Any:
+    """The graph with so many training vertices as make an epoch of a few steps."""
+    whole = common.graph(session, name, features=True)
+    seeds = np.random.default_rng(0).permutation(common.train_seeds(whole))
+    few = np.sort(seeds[: (QUICK_STEPS if session.quick else STEPS) * SEEDS])
+    return replace(whole, edge_weight=None, splits={"train": few}, validate=False)
+
+
+def _both(
+    session: Session, name: str, graph: Any, model: str, hidden: int
+) -> tuple[list[dict[str, Any]], int]:
+    """A case with plain and with captured steps."""
+    rows, losses = [], []
+    for captured in (False, True):
+        given: dict[str, Any] = {
+            "batch_size": SEEDS, "fanouts": common.FANOUTS, "hidden": hidden, "cache_ratio": 1.0, "device": "cuda",
+            "captured": captured,
+        }  # fmt: skip
+        result = train(
+            graph, model, "lab", epochs=QUICK_EPOCHS if session.quick else EPOCHS, evaluate=False, progress=False,
+            **given,
+        )  # fmt: skip
+        losses.append(np.array(result.losses[:COMPARED]))
+        times = step_ms(result)
+        row = {
+            "graph": name, "part": "step", "model": model, "hidden": hidden, "batch_size": SEEDS, "system": "lab",
+            "step": "captured" if captured else "plain", "executor": result.settings["executor"],
+            "ms": statistics.median(times), "p10": float(np.quantile(times, 0.1)),
+            "p90": float(np.quantile(times, 0.9)), "peak_mb": after_the_first(result)[-1].peak_bytes / 1e6,
+        }  # fmt: skip
+        row |= _kernels(graph, model, given)
+        row["of_kernels"] = row["ms"] / row["kernel_ms"]
+        rows.append(row)
+        session.say(f"{name}, {model}, hidden {hidden}, {row['step']}: {row['ms']:.3f} ms")
+    difference = float(np.abs(losses[0] - losses[1]).max())
+    if difference > TOLERANCE:
+        raise VerificationError(f"{name}, {model}: losses of captured steps differ by {difference:.2g}")
+    rows[1]["x_plain"] = rows[0]["ms"] / rows[1]["ms"]
+    return rows, len(losses[0])
+
+
+def _kernels(graph: Any, model: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Summed time of the kernels and copies of a step, in milliseconds, and how often a step was captured."""
+    from torch.profiler import ProfilerActivity, profile
+
+    ready = prepare(graph, model, "lab", **given)
+    trainer = ready.trainer
+    trainer.epoch(0)
+    trainer.epoch(1)
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        trainer.epoch(2)
+    spent = sum(event.self_device_time_total for event in seen.key_averages())
+    captures = None if trainer.captured is None else trainer.captured.captures
+    found = {"kernel_ms": spent / 1e3 / len(trainer.plan(2)), "captures": captures}
+    ready.close()
+    return found
+
+
+def _over_dgl(session: Session, name: str, model: str) -> list[dict[str, Any]]:
+    """Epochs in FastGL's configuration: DGL's system and the lab system, both at their best epoch."""
+    rows = []
+    for system in ("dgl", "lab"):
+        found = training.run(session, name, system, model)
+        rows.append(
+            {key: found[key] for key in ("graph", "system", "model", "hidden", "batch_size", "epoch_s", "peak_mb")}
+            | {"part": "epoch", "ms": found["step_ms"], "executor": "streams" if system == "lab" else "thread",
+               "step": "captured" if system == "lab" else "plain"}
+        )  # fmt: skip
+    rows[1]["x_dgl"] = rows[0]["epoch_s"] / rows[1]["epoch_s"]
+    session.say(f"{name}, {model}: {rows[1]['x_dgl']:.1f} x of DGL's configuration")
+    return rows
