@@ -847,6 +847,7 @@ TABLE: dict[str, Entry] = {
             "total_us": number(-1, none=True),
             "copy_bandwidth_gbps": [v for v in number(-1) if v is not NAN],
             "meta": [3, "abc", [1], THING, HOSTILE, {3: 1}, {"a": [1]}],
+            "slots": [3, "abc", [], {}, THING, HOSTILE],
         },
     ),
     "SampleTrace.save": Entry(lambda: trace().save, dict, {"path": [*path(), "/"]}),

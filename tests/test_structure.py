@@ -26,9 +26,9 @@ LAYERS = (
     "checks",
     "readable",
     "traces",
-    "figures",
     "device",
     "gpu_model",
+    "figures",  # they name the error of modelled times, which the model knows
     "graph",
     "sampling",
     "minibatch",

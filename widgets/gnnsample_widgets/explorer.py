@@ -29,8 +29,10 @@ from .panel import LEAST_WIDTH, PlotPanel
 from .recipe import LAST, Recipe, follow, hand_over
 from .store import close_all
 
-_REMEMBERED = 16
-"""Results of steps that are kept: a few runs' worth."""
+_REMEMBERED = 48
+"""Results of steps that are kept: three runs of the longest recipes (a cache's has 13 steps, a comparison of all
+strategies 16 results), so that a control that goes back finds all that it left. Not more: a result may be as large as
+a number per vertex of the graph."""
 
 
 class Explorer(ipywidgets.VBox):
