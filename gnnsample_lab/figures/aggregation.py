@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
-from gnnsample_lab.figures.style import finish, microseconds, write_beside
+from gnnsample_lab.figures.style import finish, write_beside
 from gnnsample_lab.figures.training import time_unit
 
 _RISERS = ("dash", "solid", "dot", "dashdot")
@@ -107,7 +107,7 @@ def aggregation_times(
             y=names,
             x=np.array(values[kind]) / per_us,
             marker={"color": color, "line": {"width": 0}},
-            text=["" if np.isnan(v) else f"{microseconds(v)}{_times(reference, v)}" for v in values[kind]],
+            text=["" if np.isnan(v) else f"{readable.time(v)}{_times(reference, v)}" for v in values[kind]],
             textposition="outside",
             textfont={"size": 12},
             cliponaxis=False,
@@ -115,7 +115,7 @@ def aggregation_times(
         )
     finish(
         fig,
-        "Time of an aggregation",
+        f"Time of an aggregation ({base} = 1×)",
         subtitle,
         height=max(400, 150 + 28 * len(names) * (len(kinds) + 1)),
         barmode="group",
@@ -158,17 +158,16 @@ def times_over_features(
             hovertemplate="%{x} features: at least %{y:,.3~g} µs<extra></extra>",
         )
     for name, values in times_us.items():
+        # Two kernels may ask for the same bytes: one of them must let the other show through, and lie above it.
+        dotted = name == "library"
         fig.add_scatter(
             name=name,
             x=list(features),
             y=list(values),
             mode="lines+markers",
-            # Two kernels may ask for the same bytes: one of them must let the other show through.
-            line={
-                "color": palette.kernel_color(name),
-                "width": 2,
-                "dash": "dot" if name == "library" else "solid",
-            },
+            zorder=1 if dotted else 0,
+            marker={"size": 4 if dotted else 7},
+            line={"color": palette.kernel_color(name), "width": 2, "dash": "dot" if dotted else "solid"},
             hovertemplate="%{x} features<br>" + name + " %{y:,.3~g} µs<extra></extra>",
         )
     finish(fig, "Time against the number of features", subtitle, height=480, margin_t=132)
@@ -177,7 +176,9 @@ def times_over_features(
     fig.update_xaxes(
         title_text="features", type="log", tickmode="array", tickvals=list(features), showgrid=False
     )
-    fig.update_yaxes(title_text="time (µs)", type="log", exponentformat="none", dtick="D2")
+    fig.update_yaxes(
+        title_text="time (µs)", type="log", exponentformat="none", dtick=1, minor_ticks="outside"
+    )
     return fig
 
 
@@ -244,14 +245,18 @@ def roofline(
             hovertemplate=f"{point.name}, {point.origin}"
             + "<br>%{x:.3g} FLOP/byte<br>%{y:,.0f} GFLOP/s<extra></extra>",
         )
+    notes = ["%: of the roof"]
     if any(not point.origin.startswith("measured") for point in points):
-        title += " (hollow: modelled)"
+        notes.append("hollow: modelled")
+    title += f" ({', '.join(notes)})" if points else ""
     legend = {"orientation": "v", "x": 0.99, "xanchor": "right", "y": 0.02, "yanchor": "bottom"}
     finish(fig, title, subtitle, height=480, legend=legend, margin_t=86)
     fig.update_xaxes(
-        title_text=f"operations per byte of {level} (FLOP/byte)", type="log", minor_ticks="outside"
+        title_text=f"operations per byte of {level} (FLOP/byte)", type="log", dtick=1, minor_ticks="outside"
     )
-    fig.update_yaxes(title_text="rate (GFLOP/s)", type="log")
+    fig.update_yaxes(
+        title_text="rate (GFLOP/s)", type="log", dtick=1, tickformat=",.3~f", minor_ticks="outside"
+    )
     return fig
 
 

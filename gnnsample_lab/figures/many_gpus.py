@@ -110,12 +110,12 @@ def traffic_matrix(
         fields[method] = np.column_stack([matrix, from_host]) if from_host.any() else matrix
     top = max(float(field.max(initial=0)) for field in fields.values()) or 1.0
     for i, (method, field) in enumerate(fields.items()):
-        ranks = [f"rank {r}" for r in range(len(field))]
+        froms, tos = ([f"{way} {r}" for r in range(len(field))] for way in ("from", "to"))
         # What a rank has itself does not travel.
         own = np.eye(*field.shape) > 0
         fig.add_heatmap(
-            x=[*ranks, HOST][: field.shape[1]],
-            y=ranks,
+            x=[*froms, HOST][: field.shape[1]],
+            y=tos,
             z=np.where(own, np.nan, np.sqrt(field / top)),
             zmin=0,
             zmax=1,
@@ -126,13 +126,13 @@ def traffic_matrix(
             customdata=field / 1e3,
             text=np.where(own, "", np.vectorize(_kilobytes)(field)),
             texttemplate="%{text}",
-            hovertemplate=f"{method}: %{{y}} from %{{x}}<br>%{{customdata:,.1f}} kB<extra></extra>",
+            hovertemplate=f"{method}: %{{y}}, %{{x}}<br>%{{customdata:,.1f}} kB<extra></extra>",
             row=i // columns + 1,
             col=i % columns + 1,
         )
     finish(
         fig,
-        "Who gets how much from whom (kB)",
+        "Who gets how much from whom, rank by rank (kB)",
         label,
         height=130 + 190 * rows,
         showlegend=False,
@@ -140,6 +140,7 @@ def traffic_matrix(
     )
     fig.update_xaxes(showgrid=False, ticks="", tickangle=0)
     fig.update_yaxes(showgrid=False, ticks="", autorange="reversed")
+    fig.update_annotations(font={"size": 13})
     return fig
 
 
@@ -162,20 +163,23 @@ def traffic_kinds(
     fig = go.Figure()
     methods = list(kinds)
     order = [*palette.TRAFFIC, *sorted({k for of in kinds.values() for k in of} - set(palette.TRAFFIC))]
-    for kind in order:
-        values = np.array([kinds[m].get(kind, 0) for m in methods], dtype=np.float64) / 1e3
-        if values.any():
-            fig.add_bar(
-                name=kind, y=methods, x=values, orientation="h",
-                marker={"color": palette.TRAFFIC.get(kind, palette.MUTED), "line": {"width": 0}},
-                hovertemplate=f"%{{y}}, {kind}: %{{x:,.1f}} kB<extra></extra>",
-            )  # fmt: skip
     totals = np.array([sum(kinds[m].values()) for m in methods], dtype=np.float64)
     # One bar that is many times as long as the others would leave nothing of them to see.
     rest = np.sort(totals)[:-1]
     most = float(totals.max(initial=0))
     most = 2 * float(rest[-1]) if len(rest) and most > 4 * rest[-1] > 0 else most
-    labels = [f"{_kilobytes(t)} kB" + (" ▸" if t > most else "") for t in totals]
+    drawn = np.zeros(len(methods))
+    for kind in order:
+        values = np.array([kinds[m].get(kind, 0) for m in methods], dtype=np.float64)
+        if values.any():
+            lengths = np.minimum(values, most - drawn)
+            drawn += lengths
+            fig.add_bar(
+                name=kind, y=methods, x=lengths / 1e3, orientation="h", customdata=values / 1e3,
+                marker={"color": palette.TRAFFIC.get(kind, palette.MUTED), "line": {"width": 0}},
+                hovertemplate=f"%{{y}}, {kind}: %{{customdata:,.1f}} kB<extra></extra>",
+            )  # fmt: skip
+    labels = [f"  {_kilobytes(t)} kB" + (", cut short here" if t > most else "") for t in totals]
     write_beside(fig, methods, np.minimum(totals, most) / 1e3, labels)
     if ideal is not None:
         fig.add_scatter(
@@ -183,7 +187,7 @@ def traffic_kinds(
             line={"color": palette.INK, "dash": "dash", "width": 1.8}, hoverinfo="skip",
         )  # fmt: skip
     finish(fig, "Bytes of one mini-batch, all ranks", label, height=460, barmode="stack")
-    fig.update_xaxes(title_text="came to a rank (kB)", range=[0, most / 1e3 * 1.2 or 1.0])
+    fig.update_xaxes(title_text="came to a rank (kB)", range=[0, most / 1e3 * 1.3 or 1.0])
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
 
@@ -283,40 +287,75 @@ def saved_reads(
 
 
 def ladder_speedups(rows: Sequence[Mapping[str, Any]], *, label: str = "") -> go.Figure:
-    """Measured throughput of several ranks together over one rank with the whole graph, by method and batch.
+    """Measured throughput of several ranks together over one rank with the whole graph: a point for each method and
+    batch, a field for each number of ranks.
 
     Args:
-        rows: of one graph and partition in a record of the suite ``ladder``: ``method``, ``world``, ``x_one``,
-            ``batch_size``, ``fanout``, ``hops``, ``replace``, ``budget_percent``; rows of one rank, with an error or
-            without a ratio are left out.
+        rows: of one graph and partition in a record of the suite ``ladder``: ``method``, ``world``, ``x_one`` (and
+            ``x_best``, each side by the faster of its two ways, which is drawn where it is known), ``batch_size``,
+            ``fanout``, ``hops``, ``replace``, ``budget_percent``, and ``saved_percent`` where the budget was chosen
+            to save so much; rows of one rank, with an error or without a ratio are left out.
         label: graph, parts and device, as recorded.
     """
+    from plotly.subplots import make_subplots
+
     shown = [r for r in rows if r.get("x_one") is not None and "error" not in r and r["world"] > 1]
     if not shown:
         return empty_figure("Measured scaling", "The record has no row of several ranks.")
     worlds = sorted({r["world"] for r in shown})
-    fig = go.Figure()
-    settings = list(dict.fromkeys((r["batch_size"], r["fanout"], r["hops"], r["replace"]) for r in shown))
-    for i, (batch, fanout, hops, replace) in enumerate(settings):
-        some = [r for r in shown if (r["batch_size"], r["fanout"], r["hops"], r["replace"]) == settings[i]]
-        fig.add_bar(
-            name=f"{batch:,} seeds x {fanout}, {hops} hops, {'with' if replace else 'without'} replacement",
-            y=[_rung(r) for r in some], x=[r["x_one"] for r in some], orientation="h",
-            marker={"color": palette.hop_color(i), "line": {"width": 0}},
-            hovertemplate="%{y}: %{x:.2f} x<extra></extra>",
-        )  # fmt: skip
-    rungs = list(dict.fromkeys(_rung(r) for r in shown))
-    fig.add_vline(x=1, line={"color": palette.INK, "dash": "dash", "width": 1.5})
-    height = 220 + 24 * max(1, len(settings)) * len(rungs)
-    title = f"Measured throughput of {' and '.join(map(str, worlds))} ranks, one with the whole graph = 1"
-    finish(fig, title, label, height=min(height, 1100), barmode="group")
-    fig.update_xaxes(
-        title_text="mini-batches per second, all ranks, over one rank's (ratio)", rangemode="tozero"
+    rungs = sorted(
+        dict.fromkeys(map(_rung, shown)), key=lambda rung: max(_ratio(r) for r in shown if _rung(r) == rung)
     )
-    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
+    settings = list(dict.fromkeys(_setting(r) for r in shown))
+    fig = make_subplots(
+        1,
+        len(worlds),
+        shared_yaxes=True,
+        horizontal_spacing=0.04,
+        subplot_titles=[f"{world} ranks" for world in worlds],
+    )
+    for column, world in enumerate(worlds, start=1):
+        for i, setting in enumerate(settings):
+            some = [r for r in shown if r["world"] == world and _setting(r) == setting]
+            fig.add_scatter(
+                name=setting, legendgroup=setting, mode="markers",
+                y=[_rung(r) for r in some], x=[_ratio(r) for r in some],
+                marker={"color": palette.hop_color(i), "symbol": _SYMBOLS[i % len(_SYMBOLS)], "size": 10},
+                # A setting that the first field lacks is named where it comes.
+                showlegend=bool(some) and not any(r["world"] < world and _setting(r) == setting for r in shown),
+                hovertemplate="%{y}, " + f"{world} ranks" + ": %{x:.2f} times one rank<extra></extra>",
+                row=1, col=column,
+            )  # fmt: skip
+        for at, dash in ((1, "dash"), (world, "dot")):
+            fig.add_vline(x=at, line={"color": palette.INK, "dash": dash, "width": 1.5}, row=1, col=column)
+    finish(
+        fig, "Measured throughput, one rank with the whole graph = 1 (dotted: as many times as ranks)", label,
+        height=250 + 24 * len(rungs), hovermode="closest", legend={"y": -0.12, "yanchor": "top"}, margin_b=120,
+    )  # fmt: skip
+    most = max(1.05 * max(map(_ratio, shown)), 1.08 * worlds[-1])
+    fig.update_xaxes(title_text="over one rank (times)", range=[0, most])
+    # From the fastest down: rows of a list, with a line for the eye to follow.
+    fig.update_yaxes(categoryorder="array", categoryarray=rungs, range=[-0.6, len(rungs) - 0.4], ticks="")
+    fig.update_annotations(font={"size": 13})
     return fig
 
 
+def _ratio(row: Mapping[str, Any]) -> float:
+    best = row.get("x_best")
+    return float(row["x_one"] if best is None else best)
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    """The batch of a row, for the legend."""
+    how = "with" if row["replace"] else "without"
+    return f"{row['batch_size']:,} seeds × {row['fanout']}, {row['hops']} hops, {how} replacement"
+
+
 def _rung(row: Mapping[str, Any]) -> str:
-    percent = row.get("budget_percent")
-    return row["method"] + (f" + {percent:.3g} %" if percent is not None else "")
+    """The method of a row, and what it may copy."""
+    percent, saved = row.get("budget_percent"), row.get("saved_percent")
+    if percent is None:
+        return str(row["method"])
+    if saved is not None:
+        return f"{row['method']}, {saved:.3g} % of reads saved"
+    return f"{row['method']}, {percent:.3g} % of lists"

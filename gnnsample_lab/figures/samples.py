@@ -140,6 +140,7 @@ def step_kinds(
             text=[f"{observed[kind]:.1%}" for kind in kinds],
             textposition="inside",
             insidetextanchor="start",
+            insidetextfont={"color": [palette.text_on(KINDS[kind]) for kind in kinds]},
             hovertemplate="%{x}: %{y:.2f} % sampled<extra></extra>",
         )
     )
@@ -180,7 +181,8 @@ def visit_shares(
     if distances is not None:
         x = [[f"{far} step{'s' * (far > 1)}" if far else "root" for far in map(int, distances)], list(names)]
         farthest = max(1, *map(int, distances))
-        color = [palette.ACTIVITY[5 - int(4 * far / farthest)] for far in distances]
+        # The palest shade but one is the lightest that shows on white.
+        color = [palette.ACTIVITY[5 - int(3 * far / farthest)] for far in distances]
     bars = go.Bar(
         name="sampled", x=x, y=100 * np.asarray(observed, dtype=float), marker={"color": color},
         hovertemplate="vertex %{x}: %{y:.2f} % sampled<extra></extra>",

@@ -366,8 +366,12 @@ def schedule_allocation(sweep: ScheduleSweep, guess: int | None = None) -> go.Fi
             name=name,
             x=splits,
             y=[min(value, top) for value in values],
-            text=[f"{v:,.3g} ↑" if v > top else "best" if v <= best else "" for v in values],
+            text=[f"{v:,.3g} ↑" if v > top else "✓" if v <= best else "" for v in values],
             textposition="outside",
+            # Bars of eight splits are narrow: their writing keeps its size, and does not turn.
+            constraintext="none",
+            textangle=0,
+            textfont={"size": 12},
             cliponaxis=False,
             customdata=[
                 [value, row["trainers"], row["switched"], row["remaining"], row["profit_s"] * scale]
@@ -396,7 +400,7 @@ def schedule_allocation(sweep: ScheduleSweep, guess: int | None = None) -> go.Fi
             marker={"symbol": "star", "size": 15, "color": palette.LOST},
             hovertemplate="your guess: %{x}<extra></extra>",
         )
-    finish(fig, "How many GPUs sample?", _subtitle(sweep), height=440, barmode="group")
+    finish(fig, "How many GPUs sample?", _subtitle(sweep, "✓ fastest"), height=440, barmode="group")
     fig.update_xaxes(title_text="GPUs that sample (count)", dtick=1)
     fig.update_yaxes(range=[-0.09 * top, 1.2 * top])
     return fig

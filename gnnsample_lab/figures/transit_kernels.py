@@ -30,9 +30,16 @@ PARTS = {
 }
 """Parts of :func:`index_work`: sampling's in blues, the index's in warm colours."""
 
-_SHARED = ({"symbol": "diamond", "dash": "solid"}, {"symbol": "diamond-open", "dash": "dot"})
+# Edged in the page's ground or filled with it, so that they stand out from bars of any colour on any page.
+_SHARED = (
+    {"fill": palette.INK, "edge": palette.PAPER, "dash": "solid"},
+    {"fill": palette.PAPER, "edge": palette.INK, "dash": "dot"},
+)
 
-_THRESHOLDS = {32: "32: block", 1024: "1024: grid"}
+_ROOM = 12
+"""Percent of a bar from which on its number has room in it."""
+
+_THRESHOLDS = {32: "32: block", 1024: "1,024: grid"}
 
 
 def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
@@ -149,7 +156,7 @@ def kernel_shares(
             y=names[1::2],
             x=100 * np.asarray(values, dtype=np.float64),
             mode="markers",
-            marker={"symbol": look["symbol"], "size": 12, "color": palette.INK, "line": {"width": 2}},
+            marker=_diamond(look, 13),
             hovertemplate="%{y}<br>%{x:.1f} % of the draws: list wanted by " + name + "<extra></extra>",
         )
     height = 34 * len(names) + 48
@@ -158,6 +165,11 @@ def kernel_shares(
     fig.update_xaxes(title_text="share (%)", range=[-1, 102])
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
+
+
+def _diamond(look: Mapping[str, str], size: int) -> dict[str, Any]:
+    edge = {"color": look["edge"], "width": 2}
+    return {"symbol": "diamond", "size": size, "color": look["fill"], "line": edge}
 
 
 def sharing_by_batch(
@@ -184,7 +196,11 @@ def sharing_by_batch(
             name=name,
             x=names,
             y=share[:, column],
-            marker={"color": color, "line": {"width": 0}},
+            marker={
+                "color": color,
+                "line": {"width": 0},
+                "opacity": 0.65,
+            },  # the lines are what is to be seen
             hovertemplate="%{x} roots<br>" + name + ": %{y:.3~g} % of the draws<extra></extra>",
         )
     for look, (name, values) in zip(_SHARED, shared.items(), strict=False):
@@ -194,7 +210,7 @@ def sharing_by_batch(
             y=100 * np.asarray(values, dtype=np.float64),
             mode="lines+markers",
             line={"color": palette.INK, "width": 2, "dash": look["dash"]},
-            marker={"symbol": look["symbol"], "size": 9, "line": {"width": 1.5}},
+            marker=_diamond(look, 11),
             hovertemplate="%{x} roots<br>%{y:.1f} % of the draws: list wanted by " + name + "<extra></extra>",
         )
     finish(fig, "Kernels and sharing by batch size", label, height=500, barmode="stack", bargap=0.15)
@@ -205,7 +221,9 @@ def sharing_by_batch(
             line={"color": palette.INK, "width": 1.5, "dash": "dash"},
         )  # fmt: skip
     fig.update_layout(legend={"y": -0.26, "yanchor": "top"}, margin={"t": 86, "b": 146})
-    fig.update_xaxes(title_text="roots (count)", type="category", showgrid=False)
+    # Numbers that turn for want of room are hard to read: rather every second one, the largest among them.
+    named = names[::-2] if len(names) > 8 else names
+    fig.update_xaxes(title_text="roots (count)", type="category", showgrid=False, tickvals=named, tickangle=0)
     fig.update_yaxes(title_text="share of the draws (%)", range=[0, 102])
     return fig
 
@@ -233,11 +251,20 @@ def index_share(
             y=names,
             x=part,
             marker={"color": PHASES[name], "line": {"width": 0}},
-            text=[f"{v:.1f} %" for v in part] if name == "index" else None,
-            textposition="auto",
+            text=[f"{v:.1f} %" if v >= _ROOM else "" for v in part] if name == "index" else None,
+            textposition="inside",
+            constraintext="none",  # of one size, also where a bar is thinner than its writing
             textangle=0,
+            insidetextfont={"size": 11, "color": palette.text_on(PHASES[name])},
             hovertemplate="%{y}<br>" + name + " %{x:.1f} %<extra></extra>",
         )
+    short = [(name, v) for name, v in shares.items() if v < _ROOM]
+    if short:
+        fig.add_scatter(
+            y=[name for name, _ in short], x=[v for _, v in short], mode="text", textposition="middle right",
+            text=[f" {v:.1f} %" if v > 0 else " no index" for _, v in short], showlegend=False, hoverinfo="skip",
+            textfont={"size": 11, "color": palette.text_on(PHASES["sampling"])},
+        )  # fmt: skip
     known = {name: value for name, value in (paper or {}).items() if name in shares}
     if known:
         fig.add_scatter(

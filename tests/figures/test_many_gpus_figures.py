@@ -42,7 +42,8 @@ def test_a_matrix_for_each_method_leaves_out_what_stays():
     )
     pull, uva = figure.data
     assert list(pull.text[0]) == ["", "2.0"] and list(pull.text[1]) == ["123", ""]
-    assert list(pull.x) == ["rank 0", "rank 1"] and list(uva.x) == ["rank 0", "rank 1", "host"]
+    assert list(pull.x) == ["from 0", "from 1"] and list(uva.x) == ["from 0", "from 1", "host"]
+    assert list(pull.y) == ["to 0", "to 1"]
     assert list(uva.text[0]) == ["", "0", "0.5"] and list(uva.text[1]) == ["0", "", "0"]
     assert pull.z[1][0] == 1.0 and np.isnan(pull.z[0][0]) and pull.zmax == uva.zmax
     assert [a.text for a in figure.layout.annotations] == ["pull", "uva"]
@@ -63,7 +64,7 @@ def test_kinds_are_stacked_and_totals_written():
     assert bars == {"ids": [1, 1], "picks": [0, 2], "lists": [9, 0]}
     assert figure.layout.barmode == "stack"
     totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
-    assert list(totals.text) == ["10.0 kB", "3.0 kB"]
+    assert [text.strip() for text in totals.text] == ["10.0 kB", "3.0 kB"]
     line = next(t for t in figure.data if t.type == "scatter" and t.mode == "lines")
     assert set(line.x) == {2.0} and "2.0 kB" in line.name
 
@@ -71,7 +72,11 @@ def test_kinds_are_stacked_and_totals_written():
 def test_a_bar_beyond_all_others_is_cut_off_and_says_its_length():
     figure = figures.traffic_kinds({"pull": {"lists": 9000}, "uva": {"lists": 90000}, "csp": {"picks": 3000}})
     totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
-    assert list(totals.text) == ["9.0 kB", "90.0 kB ▸", "3.0 kB"] and list(totals.x) == [9, 18, 3]
+    assert [text.strip() for text in totals.text] == ["9.0 kB", "90.0 kB, cut short here", "3.0 kB"]
+    assert list(totals.x) == [9, 18, 3]
+    bars = {b.name: b for b in figure.data if b.type == "bar"}
+    # The bar ends where its label begins, and still knows its length.
+    assert list(bars["lists"].x) == [9, 18, 0] and list(bars["lists"].customdata) == [9, 90, 0]
     assert 18 < figure.layout.xaxis.range[1] < 30
     assert figures.traffic_kinds({"pull": {}, "csp": {}}).layout.xaxis.range[1] == 1
 
@@ -117,12 +122,20 @@ def test_recorded_ratios_of_several_ranks_alone():
     rows = [
         row(), row(method="direct-cached", budget_percent=5.0, x_one=1.9), row(batch_size=8192, x_one=1.7),
         row(world=1, x_one=1.0), row(method="csp", error="its sample differs"), row(method="pull", x_one=None),
+        row(world=4, x_one=2.9, x_best=3.1),
+        row(world=4, method="direct-cached", budget_percent=52.4, saved_percent=80.0, x_one=4.1),
     ]  # fmt: skip
     figure = figures.ladder_speedups(rows, label="rmat · measured")
-    one, two = figure.data
-    assert list(one.y) == ["direct", "direct-cached + 5 %"] and list(one.x) == [1.5, 1.9]
+    one, two, four, nothing = figure.data
+    assert list(one.y) == ["direct", "direct-cached, 5 % of lists"] and list(one.x) == [1.5, 1.9]
     assert list(two.x) == [1.7] and "8,192 seeds" in two.name
-    assert "2 ranks" in figure.layout.title.text and "measured" in figure.layout.title.text
+    # A field for each number of ranks: points of two and of four never lie in one row of one field.
+    assert list(four.y) == ["direct", "direct-cached, 80 % of reads saved"] and list(four.x) == [3.1, 4.1]
+    assert not list(nothing.x) and (one.xaxis, four.xaxis) == ("x", "x2")
+    assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
+    assert [note.text for note in figure.layout.annotations] == ["2 ranks", "4 ranks"]
+    assert list(figure.layout.yaxis.categoryarray)[-1] == "direct-cached, 80 % of reads saved"
+    assert "easured" in figure.layout.title.text and "measured" in figure.layout.title.text
 
 
 def test_a_record_without_several_ranks_says_so():

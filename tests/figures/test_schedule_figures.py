@@ -157,7 +157,7 @@ def test_the_split_of_the_rule_stands_beside_the_best_one() -> None:
         assert list(bar.x) == list(range(1, 8))
         assert [row[0] for row in bar.customdata] == pytest.approx([row[key] for row in rows])
         best = min(range(7), key=lambda i: rows[i][key])
-        assert bar.text[best] == "best" and list(bar.text).count("best") == 1
+        assert bar.text[best] == "✓" and list(bar.text).count("✓") == 1
         for y, text, row in zip(bar.y, bar.text, rows, strict=True):
             assert (y < row[key] - 1e-9) == text.endswith("↑"), "what is cut off has its value written"
     rule, guess = figure.data[2:]

@@ -129,8 +129,14 @@ def test_index_share_and_the_papers():
         paper={"DeepWalk": 40.4, "PPR": 1.0},
         label="g · measured on a card",
     )
-    parts = {t.name: list(t.x) for t in figure.data}
+    parts = {t.name: list(t.x) for t in figure.data if t.name}
     assert parts == {"index": [38, 10], "sampling": [62, 90], "index in the paper (V100)": [40.4]}
+    # What has no room in its bar stands beside it, in letters of the same size.
+    (beside,) = (t for t in figure.data if t.type == "scatter" and t.mode == "text")
+    assert list(figure.data[0].text) == ["38.0 %", ""] and [t.strip() for t in beside.text] == ["10.0 %"]
+    assert (
+        figure.data[0].constraintext == "none" and beside.textfont.size == figure.data[0].insidetextfont.size
+    )
     assert "measured on a card" in figure.layout.title.text
     with pytest.raises(ValueError, match="at least one run"):
         figures.index_share({}, label="")

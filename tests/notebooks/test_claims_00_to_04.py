@@ -259,7 +259,7 @@ def visits(made: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return made["expected"][0].visits, second_order.distances(made["small"], made["start"])
 
 
-@claim("04", "**q** down to 0.1: look at the bars far from the root. Up to 10: who gains?")
+@claim("04", "**q** down to 0.1: look at the bars far from the root (tab *Visits*). Up to 10: who gains?")
 def test_a_small_q_runs_off(walks: Opened) -> None:
     low, far = visits(walks(q_percent=10))
     high, _ = visits(walks(q_percent=1000))

@@ -64,7 +64,7 @@ def check(explorer: RanksExplorer, graph: lab.Graph) -> None:
     for name, matrix in expected.items():
         assert np.array_equal(np.rint(found[name]), matrix), f"{name} at {state}"
     kinds = explorer.figures["kinds"]
-    bars = {m: sum(b.x[i] for b in kinds.data if b.type == "bar") for i, m in enumerate(found)}
+    bars = {m: sum(b.customdata[i] for b in kinds.data if b.type == "bar") for i, m in enumerate(found)}
     for name, matrix in found.items():
         assert bars.get(name, 0) == pytest.approx(matrix.sum() / 1e3)
     curves = {t.name: t for t in explorer.figures["fanouts"].data}

@@ -136,7 +136,8 @@ def draw(
     block, modelled = blocks[1][layer - 1], f"modelled as {memory}"
     origin = f"{modelled}, {measured_on()}" if clock else modelled
     reached = clock or {name: times[name]["modelled"] for name in kernels()}
-    where = f"{host.title} · {block.num_edges:,} edges into {block.num_dst:,} rows of {num_features}"
+    rows = f"{host.title} · {block.num_edges:,} edges into {block.num_dst:,} rows"
+    where = f"{rows} of {num_features}"
     return {
         "accesses": figures.access_counts(
             bytes_by_level(costs(block, num_features)), subtitle=f"{where} · counted"
@@ -147,7 +148,7 @@ def draw(
             modelled_us(block, WIDTHS, speeds),
             bound_us=least_us(block, WIDTHS, speeds),
             marked=num_features,
-            subtitle=f"{where} · {modelled}",
+            subtitle=f"{rows} · {modelled}",
         ),
         "roofline": figures.roofline(
             model.roofline(speeds, reached, block, num_features, measured_on() if clock else modelled).points,

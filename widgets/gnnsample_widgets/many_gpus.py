@@ -260,8 +260,8 @@ class RanksExplorer(Explorer):
         "shown": draw,
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
-        "Bytes by rank": ("matrix",),
         "Bytes by kind": ("kinds",),
+        "Bytes by rank": ("matrix",),
         "Fanout and cache": ("fanouts", "cache"),
     }
 

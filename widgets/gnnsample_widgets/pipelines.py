@@ -134,10 +134,10 @@ class PipelineExplorer(Explorer):
         controls: list[Control] = [
             Choice("executor", "Executor", self.executor, EXECUTORS),
             Slider("gpus", "GPUs", self.gpus, min=1, max=MOST_GPUS),
-            Slider("k_tenths", "K, training over sampling", self.k_tenths, options=TENTHS, per=10),
+            Slider("k_tenths", "K: training / sampling", self.k_tenths, options=TENTHS, per=10),
             Slider(
                 "extract_percent",
-                "Extraction over training",
+                "Extraction / training",
                 self.extract_percent,
                 min=0,
                 max=100,
@@ -154,7 +154,7 @@ class PipelineExplorer(Explorer):
                 per=10,
                 unit=" ×",
             ),
-            Slider("samplers", "Samplers (0: the rule's)", self.samplers, max=MOST_GPUS - 1),
+            Slider("samplers", "Samplers (0: by rule)", self.samplers, max=MOST_GPUS - 1),
             Slider("capacity", "Capacity of a queue", self.capacity, options=[1, 2, 4, 8, 16, 32, BATCHES]),
             Slider("spread_percent", "Skew of stage times", self.spread_percent, max=150, step=10, unit=" %"),
             Slider(
@@ -167,7 +167,7 @@ class PipelineExplorer(Explorer):
             ),
             Slider(
                 "host_percent",
-                "The host's link, with one extraction",
+                "Host link per extraction",
                 self.host_percent,
                 max=100,
                 step=10,
@@ -188,7 +188,7 @@ class PipelineExplorer(Explorer):
         runs, executor = made["runs"], made["executor"]
         run, best = runs[executor], min(runs, key=lambda name: runs[name].epoch_s)
         text = (
-            f"<b>Modelled.</b> {executor} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of {BATCHES} mini-batches "
+            f"<b>Modelled:</b> {executor} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of {BATCHES} mini-batches "
             f"takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, GPUs are busy {run.utilisation.mean():.0%} of it. "
         )
         fastest = runs[best].epoch_s
@@ -207,10 +207,13 @@ class PipelineExplorer(Explorer):
             f"switching the model is fastest with <b>{' or '.join(bests)}</b>. "
         )
         wait = "mini-batch still waits" if rule["remaining"] == 1 else "mini-batches still wait"
+        profit = f"{round(1e3 * rule['profit_s']):,}".replace("-", "\N{MINUS SIGN}")
+        text += f"With the rule's split {rule['remaining']} {wait} when sampling ends, P&nbsp;=&nbsp;{profit}&nbsp;ms: "
+        if not rule["switched"]:
+            return text + "switching would change nothing."
         return text + (
-            f"With the rule's split {rule['remaining']} {wait} when sampling ends, P = "
-            f"{round(1e3 * rule['profit_s']):,} ms; with switching on, standby trainers take {rule['switched']}, and "
-            f"the epoch takes {1e3 * rule['with_s']:,.0f} instead of {1e3 * rule['without_s']:,.0f} ms."
+            f"with switching on, standby trainers take {rule['switched']}, and the epoch takes "
+            f"{1e3 * rule['with_s']:,.0f} instead of {1e3 * rule['without_s']:,.0f} ms."
         )
 
 

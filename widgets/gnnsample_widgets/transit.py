@@ -90,7 +90,7 @@ def map_of(scheme: str, calls: Any, lanes: dict[str, Any], counts: dict[str, Any
         scheme=f"{name}: {mean:.1f} lists per warp",
         warps=warps,
         kernels=[threads.KERNELS[k] for k in mine.kernel[warps]] if scheme == "transit" else (),
-        label=label,
+        label=f"{len(warps)} of {len(mine.call):,} warps · {label}" if len(warps) < len(mine.call) else label,
     )
 
 
