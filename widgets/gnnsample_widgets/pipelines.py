@@ -188,8 +188,8 @@ class PipelineExplorer(Explorer):
         runs, executor = made["runs"], made["executor"]
         run, best = runs[executor], min(runs, key=lambda name: runs[name].epoch_s)
         text = (
-            f"<b>Modelled.</b> {executor.capitalize()} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of {BATCHES} mini-batches "
-            f"takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, GPUs are busy {run.utilisation.mean():.0%} of it. "
+            f"<b>Modelled.</b> {executor.capitalize()} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of "
+            f"{BATCHES} mini-batches takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, GPUs are busy {run.utilisation.mean():.0%} of it. "
         )
         fastest = runs[best].epoch_s
         same = [name for name in runs if runs[name].epoch_s <= fastest * (1 + 1e-9)]
