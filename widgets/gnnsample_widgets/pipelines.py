@@ -189,7 +189,8 @@ class PipelineExplorer(Explorer):
         run, best = runs[executor], min(runs, key=lambda name: runs[name].epoch_s)
         text = (
             f"<b>Modelled.</b> {executor.capitalize()} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of "
-            f"{BATCHES} mini-batches takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, GPUs are busy {run.utilisation.mean():.0%} of it. "
+            f"{BATCHES} mini-batches takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, "
+            f"GPUs are busy {run.utilisation.mean():.0%} of it. "
         )
         fastest = runs[best].epoch_s
         same = [name for name in runs if runs[name].epoch_s <= fastest * (1 + 1e-9)]
