@@ -1,23 +1,23 @@
 """Sectors of the stepper's memory instructions, as counted by the twins and as measured by Nsight Compute.
 
-``python -m gnnsample_lab.bench.step_sectors FILE.json`` measures on a GPU and writes FILE.json. It starts itself again
-under ``ncu``, which sees one launch for each different instruction: the same lanes at the same addresses within their
-arrays, as each line of the stepper's runs has them.
+``gnnsample-lab bench step-sectors`` measures on a GPU and records. It starts this module under ``ncu``, which sees one
+launch for each different instruction: the same lanes at the same addresses within their arrays, as each line of the
+stepper's runs has them.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.steps.base import LANES
@@ -182,29 +182,23 @@ def launch_all() -> None:
     cupy.cuda.runtime.profilerStop()
 
 
-def main(path: str) -> None:
-    """Measure and write the record.
+def sectors(session: Session) -> dict[str, Any]:
+    """The suite ``step-sectors``: every different instruction of the twins beside what ncu counts.
 
     Raises:
-        RuntimeError: there is no GPU, or ncu cannot tell.
+        Unavailable: there is no GPU, or ncu cannot tell.
     """
-    from gnnsample_lab.device import runtime
-
-    if not runtime.cuda_available():
-        raise RuntimeError("sectors are measured on a GPU, and none can be used here")
-    import cupy
-
+    session.require_gpu("step-sectors")
     measured, origin = measure()
     if measured is None:
-        raise RuntimeError(origin)
-    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    record = {"gpu": name, "origin": origin, "agreement": agreement(measured), "rows": measured}
-    Path(path).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(record["agreement"]))
+        raise Unavailable(origin)
+    agreed = agreement(measured)
+    return {
+        "settings": {"origin": origin, "metrics": list(METRICS)},
+        "verification": {f"{kind}s_equal_to_the_twins": agreed[kind][0] for kind in ("load", "store")},
+        "graphs": {}, "rows": measured,
+    }  # fmt: skip
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(sys.argv[1])
-    else:
-        launch_all()
+    launch_all()

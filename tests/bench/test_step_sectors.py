@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from gnnsample_lab import bench
 from gnnsample_lab.bench import step_sectors
+from gnnsample_lab.bench.suite import Unavailable
 from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
 from gnnsample_lab.device import runtime
 
@@ -39,11 +41,11 @@ def test_ncu_s_lines_become_rows_in_the_order_of_the_launches():
     assert step_sectors.parse("no metrics") == []
 
 
-def test_without_a_gpu_nothing_is_recorded(tmp_path):
+def test_without_a_gpu_nothing_is_recorded():
     if runtime.cuda_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(RuntimeError, match="measured on a GPU"):
-        step_sectors.main(str(tmp_path / "record.json"))
+    with pytest.raises(Unavailable, match="step-sectors"):
+        bench.run("step-sectors")
 
 
 @pytest.mark.gpu

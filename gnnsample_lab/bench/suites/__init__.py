@@ -30,6 +30,19 @@ def _explorers(record: Record) -> list[Target]:
     return at_most("trait change to finished figure, sampling explorers, with a GPU", 150.0, "ms", sampling)
 
 
+def _sectors(record: Record) -> list[Target]:
+    """Loads and stores touch the sectors that the twins count. Atomics may be split or merged on their way."""
+    found: list[Target] = []
+    for kind in ("load", "store"):
+        points = [
+            (100.0 * (row["counted"] == row["measured"]), f"{row['mechanism']}, {row['array']}")
+            for row in record["rows"]
+            if row["kind"] == kind
+        ]
+        found += at_least(f"{kind}s whose sectors are those of the twins", 100.0, "%", points)
+    return found
+
+
 _GENERAL = (
     Suite(
         "traces", "suites.recordings.traces", "records measured traces of every strategy (.npz)",
@@ -53,6 +66,14 @@ _GENERAL = (
             "worst ms": "worst_ms",
         },
         targets=_explorers, needs_gpu=False,
+    ),
+    Suite(
+        "step-sectors", "step_sectors.sectors", "sectors of the stepper's instructions, counted and by Nsight Compute",
+        columns={
+            "mechanism": "mechanism", "broken": "broken", "kind": "kind", "array": "array", "lanes": "lanes",
+            "counted": "counted", "measured": "measured",
+        },
+        targets=_sectors,
     ),
     Suite(
         "verify", "suites.recordings.hashes", "every configuration and strategy against the CPU twin; records hashes",
