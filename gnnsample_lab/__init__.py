@@ -69,6 +69,7 @@ _EXPORTS = {
     "attention": "compute.attention",
     "aggregation_cost": "compute.aggregation.bound",
     "make_model": "compute.models",
+    "infer": "compute.inference.infer",
     "captured_step": "pipeline.captured",
     "train": "systems.train",
     "compare": "systems.compare",

@@ -52,7 +52,36 @@ def _map_first(linear: nn.Linear, x: Any) -> bool:
     return bool(linear.in_features > linear.out_features * (1 if x.requires_grad else 2))
 
 
-class GCNConv(nn.Module):
+class Layer(nn.Module):
+    """A layer in three steps, so that it runs over a sampled block and over parts of a whole graph alike.
+
+    ``update(root(x_dst, message_dst), aggregated message(x_src), lengths)`` is the layer's result. With ``mapped`` the
+    linear map is part of the message, and otherwise of the update; the result is the same up to rounding.
+
+    Attributes:
+        reduce: how messages are aggregated, ``"sum"`` or ``"mean"``.
+        weighted: edges have the graph's weights, where it has weights; ``lengths`` are their sums then.
+        narrows: whether messages are narrower if they are mapped.
+    """
+
+    reduce = "sum"
+    weighted = False
+    narrows = False
+
+    def message(self, x: Any, mapped: bool) -> Any:
+        """What flows along the edges of a vertex: ``[n, message width]`` for ``x``, ``[n, in]``."""
+        return x
+
+    def root(self, x: Any, message: Any) -> Any:
+        """What a vertex contributes to its own result, ``[n, any width]``, from its row and its message."""
+        return x
+
+    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
+        """The result ``[n, out]``; ``lengths``: edges of each vertex, or the sums of their weights, ``[n, 1]``."""
+        raise NotImplementedError
+
+
+class GCNConv(Layer):
     """``W * mean over the edges and the vertex itself`` (Kipf and Welling, ICLR 2017).
 
     A sampled block has no meaningful source degree, so the symmetric normalisation becomes one by the destination's
@@ -63,35 +92,53 @@ class GCNConv(nn.Module):
         super().__init__()
         self.linear, self.kernel = nn.Linear(in_features, out_features, bias=False), kernel
         self.bias = nn.Parameter(torch.zeros(out_features))
+        self.narrows = out_features < in_features
+
+    def message(self, x: Any, mapped: bool) -> Any:
+        return self.linear(x) if mapped else x
+
+    def root(self, x: Any, message: Any) -> Any:
+        return message
+
+    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
+        out = (total + root) / (lengths + 1)
+        return (out if mapped else self.linear(out)) + self.bias
 
     def forward(self, block: Any, x: Any) -> Any:
-        csr = csr_of(block)
-        first = _map_first(self.linear, x)
-        if first:
-            x = self.linear(x)
-        x, own = with_destinations(x, csr.num_rows)
-        total = aggregate(block, x, reduce="sum", kernel=self.kernel) + own
-        out = total / (_lengths(csr, x) + 1)
-        return (out if first else self.linear(out)) + self.bias
+        csr, mapped = csr_of(block), _map_first(self.linear, x)
+        x, own = with_destinations(self.message(x, mapped), csr.num_rows)
+        total = aggregate(block, x, reduce="sum", kernel=self.kernel)
+        return self.update(own, total, _lengths(csr, x), mapped)
 
 
-class SAGEConv(nn.Module):
+class SAGEConv(Layer):
     """``W_self x + W mean over the edges`` (Hamilton, Ying and Leskovec, NeurIPS 2017)."""
+
+    reduce = "mean"
 
     def __init__(self, in_features: int, out_features: int, kernel: str = "auto") -> None:
         super().__init__()
         self.own = nn.Linear(in_features, out_features)
         self.linear, self.kernel = nn.Linear(in_features, out_features, bias=False), kernel
+        self.narrows = out_features < in_features
+
+    def message(self, x: Any, mapped: bool) -> Any:
+        return self.linear(x) if mapped else x
+
+    def root(self, x: Any, message: Any) -> Any:
+        return self.own(x)
+
+    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
+        return root + (total if mapped else self.linear(total))
 
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
-        own = self.own(own)
-        if _map_first(self.linear, x):
-            return own + aggregate(block, self.linear(x), kernel=self.kernel)
-        return own + self.linear(aggregate(block, x, kernel=self.kernel))
+        mapped, root = _map_first(self.linear, x), self.own(own)
+        total = aggregate(block, self.message(x, mapped), kernel=self.kernel)
+        return self.update(root, total, None, mapped)
 
 
-class GINConv(nn.Module):
+class GINConv(Layer):
     """``MLP((1 + eps) x + sum over the edges)`` with a learnt ``eps`` (Xu et al., ICLR 2019)."""
 
     def __init__(self, in_features: int, out_features: int, kernel: str = "auto") -> None:
@@ -100,18 +147,33 @@ class GINConv(nn.Module):
             nn.Linear(in_features, out_features), nn.ReLU(), nn.Linear(out_features, out_features)
         )
         self.eps, self.kernel = nn.Parameter(torch.zeros(())), kernel
+        self.narrows = out_features < in_features
+
+    def message(self, x: Any, mapped: bool) -> Any:
+        return nn.functional.linear(x, self.mlp[0].weight) if mapped else x
+
+    def root(self, x: Any, message: Any) -> Any:
+        return (1 + self.eps) * message
+
+    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
+        if mapped:
+            return self.mlp[1:](root + total + self.mlp[0].bias)
+        return self.mlp(root + total)
 
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
         total = aggregate(block, x, reduce="sum", kernel=self.kernel)
-        return self.mlp((1 + self.eps) * own + total)
+        return self.update(self.root(own, own), total, None, False)
 
 
-class GATConv(nn.Module):
+class GATConv(Layer):
     """Attention heads side by side, or averaged in the last layer (Velickovic et al., ICLR 2018).
 
     The vertex itself takes part through a linear map beside the heads: sampled blocks hold no self-loops.
     """
+
+    slope = 0.2
+    """Of the leaky ReLU of the scores."""
 
     def __init__(self, in_features: int, out_features: int, heads: int = 8, average: bool = False) -> None:
         super().__init__()
@@ -123,21 +185,37 @@ class GATConv(nn.Module):
         nn.init.xavier_uniform_(self.score_src)
         nn.init.xavier_uniform_(self.score_dst)
 
+    def message(self, x: Any, mapped: bool) -> Any:
+        return self.linear(x)
+
+    def scores(self, message: Any) -> tuple[Any, Any]:
+        """Of vertices as sources and as destinations, ``[n, heads]`` each, from their messages."""
+        values = message.view(-1, self.heads, self.size)
+        return (values * self.score_src).sum(2), (values * self.score_dst).sum(2)
+
+    def root(self, x: Any, message: Any) -> Any:
+        return self.own(x)
+
+    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
+        return (total.view(-1, self.heads, self.size).mean(1) if self.average else total) + root
+
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
-        values = self.linear(x).view(-1, self.heads, self.size)
+        values = self.message(x, True).view(-1, self.heads, self.size)
         src = (values * self.score_src).sum(2)
         dst = (values[: own.shape[0]] * self.score_dst).sum(2)
-        out = attention(block, values, src, dst)
-        return (out.mean(1) if self.average else out.flatten(1)) + self.own(own)
+        out = attention(block, values, src, dst, self.slope)
+        return self.update(self.own(own), out.flatten(1), None, True)
 
 
-class PinSAGEConv(nn.Module):
+class PinSAGEConv(Layer):
     """``W [x, importance pooling]``: neighbours weighted by their visit counts (Ying et al., KDD 2018, algorithm 1).
 
     Weights are ``block.weight`` (visits of random walks); blocks without weights count every edge once. The neighbours
     pass a ReLU layer of their own first, and results have unit length, but for the last layer's.
     """
+
+    weighted = True
 
     def __init__(self, in_features: int, out_features: int, kernel: str = "auto", last: bool = False) -> None:
         super().__init__()
@@ -145,18 +223,24 @@ class PinSAGEConv(nn.Module):
         self.linear = nn.Linear(in_features + out_features, out_features)
         self.kernel, self.last = kernel, last
 
+    def message(self, x: Any, mapped: bool) -> Any:
+        return torch.relu(self.neighbour(x))
+
+    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
+        out = self.linear(torch.cat([root, total / lengths.clamp(min=1)], 1))
+        return out if self.last else nn.functional.normalize(torch.relu(out), dim=1)
+
     def forward(self, block: Any, x: Any) -> Any:
         csr = csr_of(block)
         x, own = with_destinations(x, csr.num_rows)
-        values = torch.relu(self.neighbour(x))
+        values = self.message(x, True)
         weight = edge_weights(block, x)
         pooled = aggregate(block, values, weight, "sum", self.kernel)
         if weight is None:
             total = _lengths(csr, x)
         else:
             total = aggregate(block, torch.ones_like(x[:, :1]), weight, "sum", self.kernel)
-        out = self.linear(torch.cat([own, pooled / total.clamp(min=1)], 1))
-        return out if self.last else nn.functional.normalize(torch.relu(out), dim=1)
+        return self.update(own, pooled, total, True)
 
 
 def _lengths(csr: Any, x: Any) -> Any:

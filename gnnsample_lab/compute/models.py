@@ -103,14 +103,18 @@ def _stack(name: str, layers: Sequence[nn.Module], dropout: float) -> nn.Module:
             super().__init__()
             self.name, self.layers, self.dropout = name, nn.ModuleList(layers), dropout
 
+        def between(self, x: Any) -> Any:
+            """What happens to rows between two layers: the activation and, in training, dropout."""
+            if self.name != "pinsage":
+                x = torch.nn.functional.elu(x) if self.name == "gat" else torch.relu(x)
+            return torch.nn.functional.dropout(x, self.dropout, self.training)
+
         def forward(self, blocks: Sequence[Any], x: Any) -> Any:
             if len(blocks) != len(self.layers):
                 raise ValueError(f"blocks must be {len(self.layers)}, one per layer (got {len(blocks)})")
             for index, (layer, block) in enumerate(zip(self.layers, blocks)):
                 if index:
-                    if self.name != "pinsage":
-                        x = torch.nn.functional.elu(x) if self.name == "gat" else torch.relu(x)
-                    x = torch.nn.functional.dropout(x, self.dropout, self.training)
+                    x = self.between(x)
                     if len(x) > csr_of(block).num_sources:
                         x = x[: csr_of(block).num_sources]
                 x = layer(block, x)

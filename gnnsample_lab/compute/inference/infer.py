@@ -1,0 +1,578 @@
+"""``lab.infer``: a model on all vertices of a graph, layer by layer, each vertex with all its neighbours."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import array as checked_array
+from gnnsample_lab.checks import flag, instance, real, shown
+from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.arrays import is_memory_mapped
+from gnnsample_lab.features.caching.host import feature_table
+from gnnsample_lab.features.caching.sizing import free_host_bytes
+from gnnsample_lab.graph.graph import Graph, check_graph
+from gnnsample_lab.minibatch.export import tensor
+
+from .plan import Plan, Widths, plan
+from .sums import Scale, Sums, Topology, whole
+from .tables import Rows, host_table, put
+
+_STEPS = ("message", "root", "update")
+"""Methods of a layer that runs in parts (``compute.layers.Layer``)."""
+
+
+def infer(
+    model: Any,
+    graph: Graph,
+    *,
+    features: Any = None,
+    device: str = "auto",
+    budget_gb: float | None = None,
+    out: Any = None,
+    progress: bool = False,
+) -> Any:
+    """Logits of every vertex from all its neighbours: what the model gives for the whole graph as one mini-batch.
+
+    One layer is done for all vertices before the next begins, so that no vertex is computed twice; sampled inference
+    computes a vertex once for every mini-batch that reaches it. Runs in evaluation mode and without gradients, and
+    leaves the model as it was. If a layer maps rows to fewer columns, it maps them before they are aggregated.
+
+    If the rows that a layer reads do not fit the device, they stay in host memory and are read in order and in chunks,
+    each once a layer, while sums grow on the device: the edges of a vertex are sorted by source, so those from one
+    chunk are a run. If not even the sums fit, vertices are done in ranges, and rows are read once per range. A layer
+    of attention that reads chunks needs the scores of all vertices first; for the first layer these take one more
+    reading of the features, later layers get them with the results of the layer before.
+
+    Args:
+        model: of :func:`~gnnsample_lab.make_model`, or any module with ``layers``, and ``between(x)`` for what happens
+            between two of them. Layers have the steps of :class:`~gnnsample_lab.compute.layers.Layer`; others are
+            called as ``layer(block, x)`` with the whole graph as one block, if its tables fit. PinSAGE weighs
+            neighbours by the graph's edge weights, or equally where it has none, in place of its random walks' visits.
+        graph: on either device; its topology has to fit the device.
+        features: ``[N, F]``, ``float32`` or ``float16``, default ``graph.feat``; in GPU memory, in host memory
+            (page-locked or not), or memory-mapped.
+        device: ``"auto"``, ``"cpu"`` or ``"cuda"``; a model that lies elsewhere is copied there.
+        budget_gb: 10^9 bytes of device memory for tables, sums and buffers, and for the topology if it has to be
+            copied there; default nine tenths of what is free. On a CPU it stands for a device's memory: tables beyond
+            it are read in chunks as a GPU would. By default only memory-mapped features larger than half of the free
+            memory are.
+        out: where to write the logits: an array or a tensor of floats, ``[N, num_classes]``; memory-mapped is fine.
+        progress: show a bar over the layers' vertices.
+
+    Returns:
+        Logits ``[N, num_classes]`` in the type of the model's parameters: ``out`` where it is given; on a CPU a NumPy
+        array; on a GPU a tensor, in GPU memory, or in host memory where the budget does not hold it.
+
+    Raises:
+        TypeError: a model without ``layers`` and ``between``, arguments of a wrong kind.
+        ValueError: a graph without features, features or ``out`` of a wrong shape, more than 2**31 - 2 vertices.
+        MemoryError: ``budget_gb``, or the device, is too small; the message names what does not fit.
+    """
+    return Inference(
+        model, graph, features=features, device=device, budget_gb=budget_gb, out=out, progress=progress
+    ).run()
+
+
+@dataclass
+class LayerRun:
+    """What one layer of an inference did.
+
+    Attributes:
+        plan: how it used the device's memory; None for a layer that was called with the whole graph as one block.
+        widths: columns of its tables.
+        ranges: how often rows were read.
+        read_bytes, written_bytes: of rows, copied from and to host memory. ``score_bytes``: those of ``read_bytes``
+            that were read for attention scores alone.
+        us: microseconds, on a GPU between two events; None unless asked for.
+    """
+
+    plan: Plan | None
+    widths: Widths
+    ranges: int = 1
+    read_bytes: int = 0
+    score_bytes: int = 0
+    written_bytes: int = 0
+    us: float | None = None
+
+
+@dataclass(eq=False)
+class _Block:
+    """The whole graph as a block, for layers that know nothing else."""
+
+    src: Any
+    dst: Any
+    indptr: Any
+    indices: Any
+    weight: Any
+    kept: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def num_src(self) -> int:
+        return len(self.src)
+
+    @property
+    def num_dst(self) -> int:
+        return len(self.dst)
+
+
+class Inference:
+    """One inference; see :func:`infer`. ``layers`` tells after :meth:`run` what each layer did.
+
+    Args:
+        timed: take the time of each layer, for which the host waits after it.
+    """
+
+    def __init__(
+        self, model: Any, graph: Graph, *, features: Any = None, device: str = "auto", budget_gb: float | None = None,
+        out: Any = None, progress: bool = False, timed: bool = False,
+    ) -> None:  # fmt: skip
+        self.model, self.graph = check_model(model), check_graph(graph)
+        self.progress, self.timed = flag("progress", progress), timed
+        budget = None if budget_gb is None else real("budget_gb", budget_gb, above=0) * 1e9
+        self.device = runtime.resolve_device(device)
+        if self.graph.num_nodes >= 2**31 - 1:
+            raise ValueError(
+                f"graph must have fewer than 2**31 - 1 vertices (got {self.graph.num_nodes}): local ids have 32 bits"
+            )
+        given = self.graph.feat if features is None else features
+        if given is None:
+            raise ValueError(f"graph {self.graph.name!r} has no features: give features")
+        self.table = feature_table(given, "features")
+        if len(self.table) != self.graph.num_nodes:
+            raise ValueError(
+                f"features must have one row per vertex, {self.graph.num_nodes} (got {len(self.table)})"
+            )
+        self.budget, self.out, self.layers = budget, out, []  # type: ignore[var-annotated]
+
+    # ---- the device's memory ------------------------------------------------------------------------------------
+
+    def _begin(self, dtype: Any) -> None:
+        """The topology and the features where the device finds them, and what is free there for the rest."""
+        import torch
+
+        graph = self.graph
+        streams.order(graph.indptr, graph.indices, graph.edge_weight, self.table)
+        need = graph.indptr.nbytes + graph.indices.nbytes
+        weighted = graph.edge_weight is not None and any(_is_weighted(layer) for layer in self.steps)
+        need += weighted * graph.num_edges * dtype.itemsize
+        moves = self.device == "cuda" and graph.device == "cpu"
+        if self.device == "cpu":
+            free = self._free_on_cpu()
+        else:
+            most = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            free = min(0.9 * most, math.inf if self.budget is None else self.budget)
+        if moves:
+            if need > free:
+                raise MemoryError(
+                    f"the topology of graph {graph.name!r} needs {need / 1e9:.3g} GB on the device "
+                    f"(free, or allowed by budget_gb: {free / 1e9:.3g} GB)"
+                )
+            free -= need
+        self.free = free
+
+        def there(array: Any) -> Any:
+            return (_view(array) if isinstance(array, np.ndarray) else tensor(array)).to(self.device)
+
+        weight = there(graph.edge_weight).to(dtype) if weighted else None
+        self.topology = Topology(there(graph.indptr), there(graph.indices), weight)
+        self.rows = Rows(self._in_place(self.table, dtype), self.device)
+        self.held = 0.0
+        """Bytes on the device that the rows of the current layer take of ``free``."""
+        self.scores: Any = None
+
+    def _free_on_cpu(self) -> float:
+        """Numba and torch take arrays as they lie, so only memory-mapped ones can be too large."""
+        if self.budget is not None:
+            return self.budget
+        free = free_host_bytes() / 2
+        return free if is_memory_mapped(self.table) and self.table.nbytes > free else math.inf
+
+    def _in_place(self, table: Any, dtype: Any) -> Any:
+        """``table`` as a tensor where the device can work on it as it lies, else in host memory."""
+        if not isinstance(table, np.ndarray):
+            return tensor(table) if self.device == "cuda" else self._in_place(table.get(), dtype)
+        usable = self.device == "cpu" and math.isinf(self.free) and str(table.dtype) == _name(dtype)
+        return _view(table) if usable else table
+
+    # ---- layers ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> Any:
+        """The logits; see :func:`infer`."""
+        import torch
+
+        with (
+            streams.call(self.device == "cuda"),
+            torch.no_grad(),
+            _as_evaluated(self.model, self.device) as model,
+        ):
+            parameter = next(model.parameters(), None)
+            dtype = torch.float32 if parameter is None else parameter.dtype
+            if dtype not in (torch.float32, torch.float64):
+                raise TypeError(f"model must have parameters of float32 or float64 (got {dtype})")
+            self.dtype, self.between, self.steps = dtype, model.between, list(model.layers)
+            self.layers = []
+            self._begin(dtype)
+            self._measure()
+            with self._bar() as bar:
+                for index in range(len(self.steps)):
+                    self._layer(index, bar)
+            return self._result()
+
+    @contextlib.contextmanager
+    def _bar(self) -> Iterator[Any]:
+        from tqdm.auto import tqdm
+
+        total = self.graph.num_nodes * len(self.steps)
+        with tqdm(
+            total=total, desc="inference", unit=" vertices", unit_scale=True, disable=not self.progress
+        ) as bar:
+            yield bar
+
+    def _layer(self, index: int, bar: Any) -> None:
+        import torch
+
+        layer, last, n = self.steps[index], index == len(self.steps) - 1, self.graph.num_nodes
+        widths, in_parts, what = self.widths[index], _has_steps(layer), f"layer {index}"
+        following = None if last else self.steps[index + 1]
+        # Scores for the next layer are made from the results of this one.
+        free = self.free - self.held
+        free -= 0 if last else 2 * n * self.widths[index + 1].heads * self.dtype.itemsize
+        if in_parts:
+            chosen = plan(n, widths, free, self.rows.on_device and self.rows.table.dtype == self.dtype, what)
+        else:
+            chosen = self._whole_plan(widths, free, what)
+        run = LayerRun(chosen if in_parts else None, widths)
+        self.layers.append(run)
+        keeps = chosen.keeps and not (last and self.out is not None)
+        if last and self.out is not None:
+            target = self._given_out()
+        elif keeps:
+            target = torch.empty((n, widths.result), dtype=self.dtype, device=self.device)
+        else:
+            target = host_table((n, widths.result), _name(self.dtype), self.device)
+        scores = (
+            _Scores(following, n)
+            if following is not None and not keeps and hasattr(following, "scores")
+            else None
+        )
+
+        def write(begin: int, rows: Any) -> None:
+            if not last:
+                rows = self.between(rows)
+            put(target, begin, rows)
+            run.written_bytes += (
+                len(rows) * rows.shape[1] * rows.element_size() * isinstance(target, np.ndarray)
+            )
+            if scores is not None:
+                scores.add(begin, rows)
+            bar.update(len(rows))
+
+        clock = _Clock(self.device) if self.timed else None
+        if not in_parts:
+            self._call(layer, chosen, write)
+        elif chosen.resident:
+            self._resident(layer, chosen, write, widths)
+        else:
+            self._streamed(layer, chosen, write, run)
+        if isinstance(target, np.ndarray) and self.device == "cuda":
+            torch.cuda.current_stream().synchronize()
+        run.us = None if clock is None else clock.us()
+        run.read_bytes = self.rows.copied_bytes
+        self.scores = None if scores is None else scores.tables
+        self.held = n * widths.result * self.dtype.itemsize if keeps else 0.0
+        self.rows = Rows(target, self.device)
+
+    def _measure(self) -> None:
+        """Widths of all tables, so that what does not fit is said before anything is computed."""
+        self.widths, width, itemsize = [], self.rows.width, self.rows.itemsize  # type: ignore[var-annotated]
+        for index, layer in enumerate(self.steps):
+            try:
+                found = (self._widths if _has_steps(layer) else self._widths_of_call)(layer, width, itemsize)
+            except RuntimeError as error:
+                raise ValueError(
+                    f"features must suit the model: layer {index} fails on rows of {width} columns ({error})"
+                ) from None
+            self.widths.append(found)
+            width, itemsize = found.result, self.dtype.itemsize
+        self._check_out(width)
+
+    def _widths(self, layer: Any, width: int, itemsize: int) -> Widths:
+        """Columns of a layer's tables, by trying its steps on a single row."""
+        import torch
+
+        x = torch.zeros((1, width), dtype=self.dtype, device=self.device)
+        mapped = _narrows(layer)
+        sent = layer.message(x, mapped)
+        root = layer.root(x, sent)
+        result = layer.update(root, torch.zeros_like(sent), torch.ones_like(sent[:, :1]), mapped)
+        heads = layer.scores(sent)[0].shape[1] if hasattr(layer, "scores") else 0
+        return Widths(
+            width, sent.shape[1], root.shape[1], result.shape[1], heads, sent is not x, self.dtype.itemsize, itemsize
+        )  # fmt: skip
+
+    def _resident(self, layer: Any, chosen: Plan, write: Any, widths: Widths) -> None:
+        """Rows and messages of all vertices are on the device."""
+        n, mapped, x = self.graph.num_nodes, _narrows(layer), self._load(chosen)
+        message = self._messages(layer, x, chosen.slice_rows) if widths.sent_apart else x
+        scale = self._scale(layer, message, chosen.slice_rows)
+        for begin, end in _slices(0, n, chosen.slice_rows):
+            total = whole(self.topology, begin, end, message, scale, layer.reduce == "mean")
+            root = layer.root(x[begin:end], message[begin:end])
+            lengths = self.topology.lengths(begin, end, total, layer.weighted)
+            write(begin, layer.update(root, total, lengths, mapped))
+
+    def _messages(self, layer: Any, x: Any, rows: int) -> Any:
+        """Of all vertices, slice by slice, so that what the map needs beside its result stays small."""
+        if rows >= len(x):
+            return layer.message(x, _narrows(layer)).contiguous()
+        message = None
+        for begin, end in _slices(0, len(x), rows):
+            part = layer.message(x[begin:end], _narrows(layer))
+            if message is None:
+                message = part.new_empty((len(x), part.shape[1]))
+            message[begin:end] = part
+        return message
+
+    def _streamed(self, layer: Any, chosen: Plan, write: Any, run: LayerRun) -> None:
+        """Rows come in chunks, and the sums of a range of vertices grow."""
+        import torch
+
+        n, mapped, mean = self.graph.num_nodes, _narrows(layer), layer.reduce == "mean"
+        like = {"dtype": self.dtype, "device": self.device}
+        scale = self._streamed_scale(layer, chosen, run)
+        total = torch.empty((chosen.rows, run.widths.sent), **like)
+        root = torch.empty((chosen.rows, run.widths.root), **like)
+        run.ranges = 0
+        for begin, end in _slices(0, n, chosen.rows):
+            run.ranges += 1
+            sums = Sums(self.topology, begin, end, total[: end - begin].zero_(), scale)
+            for first, behind, chunk in self.rows.chunks(chosen.chunk_rows):
+                x = chunk.to(self.dtype)
+                message = layer.message(x, mapped).contiguous()
+                sums.add(first, behind, message)
+                low, high = max(begin, first), min(end, behind)
+                if low < high:
+                    own = slice(low - first, high - first)
+                    root[low - begin : high - begin] = layer.root(x[own], message[own])
+            for low, high in _slices(begin, end, chosen.slice_rows):
+                part = slice(low - begin, high - begin)
+                lengths = self.topology.lengths(low, high, total, layer.weighted)
+                summed = total[part] / lengths.clamp(min=1) if mean else total[part]
+                write(low, layer.update(root[part], summed, lengths, mapped))
+
+    def _load(self, chosen: Plan) -> Any:
+        """All rows that the layer reads, on the device and of the model's type."""
+        import torch
+
+        if self.rows.on_device and self.rows.table.dtype == self.dtype:
+            return self.rows.table.contiguous()
+        x = torch.empty((self.graph.num_nodes, self.rows.width), dtype=self.dtype, device=self.device)
+        for begin, end, chunk in self.rows.chunks(chosen.chunk_rows):
+            x[begin:end] = chunk
+        return x
+
+    # ---- attention ------------------------------------------------------------------------------------------------
+
+    def _scale(self, layer: Any, message: Any, rows: int) -> Scale:
+        """What edges are multiplied by, from the messages of all vertices."""
+        if not hasattr(layer, "scores"):
+            return Scale(layer.weighted)
+        made = _Scores(layer, self.graph.num_nodes)
+        for begin, end in _slices(0, len(message), rows):
+            made.put(begin, *layer.scores(message[begin:end]))
+        return Scale(False, *(made.tables or (message[:, :0],) * 2), layer.slope)
+
+    def _streamed_scale(self, layer: Any, chosen: Plan, run: LayerRun) -> Scale:
+        if not hasattr(layer, "scores"):
+            return Scale(layer.weighted)
+        if self.scores is None:
+            made = _Scores(layer, self.graph.num_nodes)
+            for begin, _, chunk in self.rows.chunks(chosen.chunk_rows):
+                made.add(begin, chunk.to(self.dtype))
+            self.scores, run.score_bytes = made.tables, self.rows.copied_bytes
+        return Scale(False, *self.scores, layer.slope)
+
+    # ---- layers without steps -------------------------------------------------------------------------------------
+
+    def _block(self) -> _Block:
+        import torch
+
+        ids = torch.arange(self.graph.num_nodes, dtype=torch.int32, device=self.device)
+        weight = self.graph.edge_weight
+        if weight is not None:
+            weight = tensor(weight).to(self.device)
+        return _Block(ids, ids, self.topology.indptr, self.topology.indices, weight)
+
+    def _widths_of_call(self, layer: Any, width: int, itemsize: int) -> Widths:
+        """Columns that a layer makes, by calling it with a single vertex without edges."""
+        import torch
+
+        one = torch.zeros(1, dtype=torch.int32, device=self.device)
+        none = torch.zeros(2, dtype=torch.int64, device=self.device)
+        x = torch.zeros((1, width), dtype=self.dtype, device=self.device)
+        result = layer(_Block(one, one, none, one[:0], None), x)
+        if getattr(result, "ndim", 0) != 2 or len(result) != 1:
+            raise TypeError(
+                f"layers of model must return a tensor [destinations, columns] (got {shown(result)})"
+            )
+        return Widths(width, width, 0, result.shape[1], 0, False, self.dtype.itemsize, itemsize)
+
+    def _whole_plan(self, widths: Widths, free: float, what: str) -> Plan:
+        n = self.graph.num_nodes
+        loaded = 0 if self.rows.on_device else n * widths.read * widths.itemsize
+        need = loaded + 2 * n * widths.result * widths.itemsize
+        if need > free:
+            raise MemoryError(
+                f"{what} has no {', '.join(_STEPS)}, so all its rows must fit the device: they need "
+                f"{need / 1e9:.3g} GB ({max(0, free) / 1e9:.3g} GB are free for them)"
+            )
+        chunk = min(64 << 20, free - need) // (8 * widths.read * widths.itemsize)
+        return Plan(True, True, n, n, max(1, int(chunk)))
+
+    def _call(self, layer: Any, chosen: Plan, write: Any) -> None:
+        write(0, layer(self._block(), self._load(chosen)))
+
+    # ---- the result -----------------------------------------------------------------------------------------------
+
+    def _check_out(self, classes: int) -> None:
+        if self.out is None:
+            return
+        found, shape = checked_array("out", self.out), (self.graph.num_nodes, classes)
+        if found is not self.out and not hasattr(self.out, "detach"):
+            raise TypeError(f"out must be an array or a tensor (got {shown(self.out)})")
+        if found.dtype.kind != "f":
+            raise TypeError(f"out must hold floating-point numbers (got dtype {found.dtype})")
+        if tuple(found.shape) != shape:
+            raise ValueError(f"out must have shape {shape} (got {tuple(found.shape)})")
+        if isinstance(found, np.ndarray):
+            if not found.flags.writeable:
+                raise ValueError("out must be writeable (got a read-only array)")
+        elif self.device == "cpu":
+            raise ValueError("out must be in host memory for device 'cpu' (got one on the GPU)")
+
+    def _given_out(self) -> Any:
+        """``out`` as a NumPy array that shares its memory, or as a tensor on the GPU."""
+        found = self.out.detach() if hasattr(self.out, "detach") else self.out
+        if hasattr(found, "is_cuda"):
+            return found if found.is_cuda else found.numpy()
+        return found if isinstance(found, np.ndarray) else tensor(found)
+
+    def _result(self) -> Any:
+        import torch
+
+        if self.out is not None:
+            return self.out
+        table = self.rows.table
+        if self.device == "cpu":
+            return table if isinstance(table, np.ndarray) else table.numpy()
+        return torch.from_numpy(table) if isinstance(table, np.ndarray) else table
+
+
+class _Scores:
+    """Attention scores of all vertices for ``layer``, made slice by slice: ``tables``, two of ``[N, heads]``."""
+
+    def __init__(self, layer: Any, num_nodes: int) -> None:
+        self.layer, self.num_nodes = layer, num_nodes
+        self.tables: Any = None
+
+    def add(self, begin: int, x: Any) -> None:
+        """Of the rows ``x`` that the layer reads."""
+        self.put(begin, *self.layer.scores(self.layer.message(x, _narrows(self.layer))))
+
+    def put(self, begin: int, *parts: Any) -> None:
+        if self.tables is None:
+            self.tables = tuple(part.new_empty((self.num_nodes, part.shape[1])) for part in parts)
+        for table, part in zip(self.tables, parts):
+            table[begin : begin + len(part)] = part
+
+
+class _Clock:
+    """Microseconds since it was made: between two events on a GPU."""
+
+    def __init__(self, device: str) -> None:
+        self.events: Any = None
+        if device == "cuda":
+            import torch
+
+            self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+            self.events[0].record()
+        self.began = time.perf_counter()
+
+    def us(self) -> float:
+        if self.events is None:
+            return (time.perf_counter() - self.began) * 1e6
+        self.events[1].record()
+        self.events[1].synchronize()
+        return float(self.events[0].elapsed_time(self.events[1])) * 1e3
+
+
+def check_model(model: Any) -> Any:
+    """``model``, a torch module with layers and what happens between them; anything else is a TypeError."""
+    import torch
+
+    instance("model", model, torch.nn.Module, "a torch module, as make_model makes")
+    layers = getattr(model, "layers", None)
+    is_list = isinstance(layers, (torch.nn.ModuleList, torch.nn.Sequential, list, tuple))
+    if not is_list or len(layers) == 0 or not callable(getattr(model, "between", None)):
+        raise TypeError(
+            "model must have layers, a list of modules layer(block, x), and between(x), what happens to rows between "
+            f"two of them, as the models of make_model have (got {type(model).__name__})"
+        )
+    return model
+
+
+@contextlib.contextmanager
+def _as_evaluated(model: Any, device: str) -> Iterator[Any]:
+    """The model on ``device`` and in evaluation mode: itself, put back afterwards, or a copy if it lies elsewhere."""
+    held = {tensor.device.type for tensor in (*model.parameters(), *model.buffers())}
+    if held - {device}:
+        yield copy.deepcopy(model).to(device).eval()
+        return
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield model
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _view(array: np.ndarray) -> Any:
+    """A tensor over the array's memory. Torch warns of read-only arrays; nothing writes to this one."""
+    import warnings
+
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable.*")
+        return torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _name(dtype: Any) -> str:
+    """NumPy's name of a type of torch."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _has_steps(layer: Any) -> bool:
+    """Whether a layer can run in parts."""
+    return all(callable(getattr(layer, step, None)) for step in _STEPS) and hasattr(layer, "reduce")
+
+
+def _narrows(layer: Any) -> bool:
+    return bool(layer.narrows)
+
+
+def _is_weighted(layer: Any) -> bool:
+    return bool(getattr(layer, "weighted", False))
+
+
+def _slices(begin: int, end: int, rows: int) -> Iterator[tuple[int, int]]:
+    return ((low, min(low + rows, end)) for low in range(begin, end, max(1, rows)))

@@ -1,0 +1,115 @@
+"""How one layer of an inference uses the device's memory: decided from sizes alone, before anything is allocated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .tables import BUFFERS
+
+_CHUNK_BYTES = 64 << 20
+"""Rows that are copied at a time, at most: large enough for the full speed of the link."""
+_SLICE_BYTES = 512 << 20
+"""Temporary rows at a time, at most."""
+_LEAST_ROWS = 256
+"""Rows at a time below which another way of working is better."""
+_ROW_STATE = 40
+"""Bytes of a row's cursors while sums grow, temporary ones included."""
+
+
+@dataclass(frozen=True)
+class Widths:
+    """Columns of a layer's tables: what it reads, sends along edges, keeps of a vertex itself, and returns.
+
+    ``heads`` is the number of scores for an edge softmax, 0 for none. ``sent_apart``: messages are another table than
+    the rows read. ``in_itemsize``: bytes of an element in host memory; ``itemsize``: on the device.
+    """
+
+    read: int
+    sent: int
+    root: int
+    result: int
+    heads: int = 0
+    sent_apart: bool = True
+    itemsize: int = 4
+    in_itemsize: int = 4
+
+    @property
+    def slice_bytes(self) -> int:
+        """Temporary bytes of a vertex while its result is made."""
+        return self.itemsize * (self.read + self.sent + 2 * self.root + 4 * self.result + 2)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a layer does.
+
+    Attributes:
+        resident: all rows that it reads lie on the device, and all messages. Otherwise rows are read in chunks, and the
+            sums of a range of vertices grow.
+        keeps: the result stays on the device.
+        rows: vertices of a range; rows are read once per range.
+        slice_rows: vertices whose results are made at a time.
+        chunk_rows: rows copied at a time.
+    """
+
+    resident: bool
+    keeps: bool
+    rows: int
+    slice_rows: int
+    chunk_rows: int
+
+
+def plan(num_nodes: int, widths: Widths, free: float, on_device: bool, what: str = "layer 0") -> Plan:
+    """The plan of one layer.
+
+    Args:
+        num_nodes: ``N``.
+        widths: of its tables.
+        free: bytes of the device that are free for it, infinity for all that it wants.
+        on_device: whether the rows that it reads lie on the device already.
+        what: the layer, for the message.
+
+    Raises:
+        MemoryError: not even a single vertex' sums fit.
+    """
+    w, n = widths, max(1, num_nodes)
+    size = w.itemsize
+    chunk_row = BUFFERS * w.read * w.in_itemsize if not on_device else 0
+    # While chunks are mapped, and copied into the resident table.
+    chunk_temporary = size * (w.read + w.sent + w.root)
+    result = n * w.result * size
+    at_once = _SLICE_BYTES if math.isinf(free) else max(_SLICE_BYTES, int(free) // 16)
+    scores = 2 * n * w.heads * size
+
+    def rows_for(bytes_each: int, room: float, most: int) -> int:
+        return int(max(0, min(n, most // max(1, bytes_each), room // max(1, bytes_each))))
+
+    def chunk_for(room: float) -> int:
+        return max(1, rows_for(chunk_row + chunk_temporary, room / 4, _CHUNK_BYTES * (BUFFERS + 2)))
+
+    fixed = scores + size * n * ((0 if on_device else w.read) + (w.sent if w.sent_apart else 0))
+    for keeps in (True, False):
+        room = free - fixed - keeps * result
+        chunk = chunk_for(room)
+        slices = rows_for(w.slice_bytes, room, at_once)
+        # The copy's buffers are gone before slices are made.
+        if slices >= min(n, _LEAST_ROWS) and chunk * (chunk_row + chunk_temporary) <= room:
+            return Plan(True, keeps, n, slices, chunk)
+    row_bytes = size * (w.sent + w.root) + _ROW_STATE + 3 * w.heads * size
+    for keeps in (True, False):
+        room = free - scores - keeps * result
+        chunk = chunk_for(room)
+        left = room - chunk * (chunk_row + chunk_temporary)
+        slices = max(1, rows_for(w.slice_bytes, left / 4, at_once))
+        rows = rows_for(row_bytes, left - slices * w.slice_bytes, 1 << 62)
+        if rows >= (n if keeps else 1):
+            # Ranges of about equal size.
+            ranges = -(-n // rows)
+            rows = -(-n // ranges)
+            return Plan(False, keeps, rows, min(slices, rows), chunk)
+    least = scores + 4 * (chunk_row + chunk_temporary + w.slice_bytes) + row_bytes
+    raise MemoryError(
+        f"the sums of {what} do not fit: {max(0, free) / 1e9:.6g} GB are free on the device for it, and it needs about "
+        f"{least / 1e9:.3g} GB ({scores / 1e9:.3g} GB of it for attention scores of all vertices)"
+    )
