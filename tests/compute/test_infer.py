@@ -1,0 +1,363 @@
+"""``lab.infer`` on the CPU: equal to each model written out in NumPy, however little memory there is."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.compute.inference.infer import Inference
+from gnnsample_lab.compute.inference.plan import Widths, plan
+from gnnsample_lab.compute.inference.tables import Rows
+from gnnsample_lab.compute.models import models
+
+torch = pytest.importorskip("torch")
+
+N, FEATURES, HIDDEN, CLASSES = 230, 12, 16, 5
+BUDGETS = (None, 1e-3, 1.2e-4, 8e-5, 4e-5, 2e-5)
+"""From everything in place, over tables on the device, to sums of a few vertices at a time."""
+
+
+def awkward_graph(weighted: bool = True, num_nodes: int = N, edges: int = 2600, seed: int = 0) -> Any:
+    """A hub, self-loops, parallel edges, vertices without in-edges, out-edges or any edge; skewed sources."""
+    rng = np.random.default_rng(seed)
+    src = (rng.random(edges) ** 2 * (num_nodes - 10)).astype(np.int64)
+    dst = rng.integers(0, num_nodes - 20, edges)
+    dst[: edges // 5] = 7
+    src[-5:] = dst[-5:] = 11
+    weight = (rng.random(edges) * 4).astype(np.float32)
+    feat = rng.standard_normal((num_nodes, FEATURES)).astype(np.float32)
+    return lab.Graph.from_edges(src, dst, num_nodes, feat=feat, edge_weight=weight if weighted else None)
+
+
+def made(name: str, num_layers: int = 3, features: int = FEATURES, hidden: int = HIDDEN, **knobs: Any) -> Any:
+    torch.manual_seed(3)
+    model = lab.make_model(name, features, hidden, CLASSES, num_layers, heads=4, **knobs)
+    for parameter in model.parameters():
+        if parameter.ndim < 2:  # biases and eps, which begin as zeros
+            torch.nn.init.uniform_(parameter, -0.5, 0.5)
+    return model
+
+
+def oracle(model: Any, graph: Any, x: np.ndarray | None = None) -> np.ndarray:
+    """The model over the whole graph in double precision, with a dense matrix of edges."""
+    x = np.asarray(graph.feat if x is None else x, np.float64)
+    n = graph.num_nodes
+    src, dst = graph.edges()
+    count = np.zeros((n, n))
+    np.add.at(count, (dst, src), 1.0)
+    weight = np.zeros((n, n))
+    np.add.at(weight, (dst, src), 1.0 if graph.edge_weight is None else graph.edge_weight.astype(np.float64))
+    for index, layer in enumerate(model.layers):
+        p = {k: v.detach().numpy().astype(np.float64) for k, v in layer.named_parameters()}
+        if index and model.name != "pinsage":
+            x = np.where(x > 0, x, np.expm1(np.minimum(x, 0))) if model.name == "gat" else np.maximum(x, 0)
+        degree = count.sum(1, keepdims=True)
+        if model.name == "gcn":
+            x = ((count @ x + x) / (degree + 1)) @ p["linear.weight"].T + p["bias"]
+        elif model.name == "sage":
+            mean = count @ x / np.maximum(degree, 1)
+            x = x @ p["own.weight"].T + p["own.bias"] + mean @ p["linear.weight"].T
+        elif model.name == "gin":
+            total = (1 + p["eps"]) * x + count @ x
+            hidden = np.maximum(total @ p["mlp.0.weight"].T + p["mlp.0.bias"], 0)
+            x = hidden @ p["mlp.2.weight"].T + p["mlp.2.bias"]
+        elif model.name == "gat":
+            values = (x @ p["linear.weight"].T).reshape(n, layer.heads, layer.size)
+            a, b = (values * p["score_src"]).sum(2), (values * p["score_dst"]).sum(2)
+            score = a[None] + b[:, None]  # [destination, source, head]
+            score = np.where(score > 0, score, 0.2 * score)
+            share = count[:, :, None] * np.exp(score - score.max(1, keepdims=True))
+            share /= np.maximum(share.sum(1, keepdims=True), 1e-300)
+            out = np.einsum("rsh,shf->rhf", share, values)
+            out = out.mean(1) if layer.average else out.reshape(n, -1)
+            x = out + x @ p["own.weight"].T + p["own.bias"]
+        else:
+            values = np.maximum(x @ p["neighbour.weight"].T + p["neighbour.bias"], 0)
+            pooled = weight @ values / np.maximum(weight.sum(1, keepdims=True), 1)
+            x = np.concatenate([x, pooled], 1) @ p["linear.weight"].T + p["linear.bias"]
+            if not layer.last:
+                x = np.maximum(x, 0)
+                x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
+    return x
+
+
+def assert_close(found: Any, wanted: np.ndarray) -> None:
+    found = np.asarray(found)
+    assert found.shape == wanted.shape
+    assert found.size == 0 or np.abs(found - wanted).max() <= 1e-4 * max(1.0, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", sorted(models()))
+def test_every_vertex_gets_what_the_whole_graph_gives(name, weighted):
+    graph, model = awkward_graph(weighted), made(name)
+    wanted, ranges = oracle(model, graph), set()
+    for budget in BUDGETS:
+        run = Inference(model, graph, device="cpu", budget_gb=budget)
+        try:
+            found = run.run()
+        except MemoryError:
+            assert name == "gat" and budget == BUDGETS[-1], (
+                "the scores of all vertices alone fill this budget"
+            )
+            continue
+        assert isinstance(found, np.ndarray) and found.dtype == np.float32
+        assert_close(found, wanted)
+        ranges |= {layer.ranges for layer in run.layers}
+    assert max(ranges) > 2, "no budget was small enough for several ranges"
+
+
+@pytest.mark.parametrize("widths", [(40, 6), (6, 40)])
+@pytest.mark.parametrize("name", sorted(models()))
+def test_rows_that_are_mapped_first_and_rows_that_are_not(name, widths):
+    graph = awkward_graph()
+    x = np.random.default_rng(1).standard_normal((N, widths[0])).astype(np.float32)
+    torch.manual_seed(0)
+    model = lab.make_model(name, widths[0], widths[1] + widths[1] % 2, CLASSES, 2, heads=2)
+    for budget in (None, 1e-4):
+        assert_close(
+            lab.infer(model, graph, features=x, device="cpu", budget_gb=budget), oracle(model, graph, x)
+        )
+
+
+@pytest.mark.parametrize("name", ["sage", "gat"])
+def test_ranges_and_chunks_of_every_size(name, monkeypatch):
+    from gnnsample_lab.compute.inference import infer as module
+
+    graph, model = awkward_graph(num_nodes=60, edges=400), made(name, 2)
+    wanted = oracle(model, graph)
+    for rows in (1, 2, 7, 31, 59, 60):
+        for chunk in (1, 3, 29, 60):
+            chosen = module.Plan(False, False, rows, min(rows, 5), chunk)
+            monkeypatch.setattr(module, "plan", lambda *_, chosen=chosen: chosen)
+            run = Inference(model, graph, device="cpu", budget_gb=1.0)
+            assert_close(run.run(), wanted)
+            assert run.layers[0].ranges == -(-60 // rows)
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_host_rows_are_read_once_a_layer(name, tmp_path):
+    graph, model = awkward_graph(), made(name)
+    path = tmp_path / "features.npy"
+    np.save(path, graph.feat)
+    mapped = np.load(path, mmap_mode="r")
+    # Neither the features nor the results of layers stay, and all sums fit: one range.
+    run = Inference(
+        model, graph, features=mapped, device="cpu", budget_gb=8.6e-5 if name != "gat" else 1.3e-4
+    )
+    widths = [FEATURES, HIDDEN, HIDDEN]
+    assert_close(run.run(), oracle(model, graph))
+    streamed = [layer for layer in run.layers if not layer.plan.resident]
+    assert streamed and all(layer.ranges == 1 and layer.plan.chunk_rows < N for layer in streamed)
+    for index, (layer, width) in enumerate(zip(run.layers, widths)):
+        if layer.read_bytes:
+            assert layer.read_bytes - layer.score_bytes == N * width * 4
+        assert layer.score_bytes == (N * width * 4 if name == "gat" and index == 0 else 0)
+
+
+@pytest.mark.parametrize("kind", ["float16", "memory-mapped", "tensor", "columns first", "list of rows"])
+def test_features_of_every_kind(kind, tmp_path):
+    graph, model = awkward_graph(), made("sage")
+    feat = graph.feat
+    if kind == "float16":
+        feat = feat.astype(np.float16)
+    elif kind == "memory-mapped":
+        np.save(tmp_path / "x.npy", feat)
+        feat = np.load(tmp_path / "x.npy", mmap_mode="r")
+    elif kind == "tensor":
+        feat = torch.from_numpy(feat)
+    elif kind == "columns first":
+        feat = np.asfortranarray(feat)
+    else:
+        feat = [np.asarray(row) for row in feat]
+    for budget in (None, 1e-4):
+        found = lab.infer(model, graph, features=feat, device="cpu", budget_gb=budget)
+        assert_close(found, oracle(model, graph, np.asarray(feat)))
+
+
+def test_edges_of_every_awkward_graph():
+    for n, src, dst in (
+        (1, [], []),
+        (1, [0, 0], [0, 0]),
+        (3, [], []),
+        (4, [3, 3, 3], [0, 0, 3]),
+        (0, [], []),
+    ):
+        feat = np.random.default_rng(0).standard_normal((n, FEATURES)).astype(np.float32)
+        graph = lab.Graph.from_edges(np.array(src, int), np.array(dst, int), n, feat=feat)
+        for name in models():
+            model = made(name, 2)
+            found = lab.infer(model, graph, device="cpu")
+            assert_close(found, oracle(model, graph) if n else np.zeros((0, CLASSES)))
+
+
+@pytest.mark.parametrize("name", ["gin", "gat"])
+def test_the_model_is_left_as_it_was(name):
+    graph, model = awkward_graph(), made(name, dropout=0.5)
+    model.train()
+    model.layers[1].eval()
+    before = copy.deepcopy(model.state_dict())
+    first = lab.infer(model, graph, device="cpu")
+    assert np.array_equal(first, lab.infer(model, graph, device="cpu")), "dropout was not switched off"
+    assert model.training and not model.layers[1].training and model.layers[0].training
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
+    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    with pytest.raises(MemoryError, match="the sums of layer 0 do not fit"):
+        lab.infer(model, graph, device="cpu", budget_gb=1e-9)
+    assert model.training and not model.layers[1].training
+
+
+def test_double_precision():
+    graph, model = awkward_graph(), made("gat").double()
+    found = lab.infer(model, graph, device="cpu")
+    assert found.dtype == np.float64
+    assert np.abs(found - oracle(model, graph)).max() < 1e-10
+
+
+def test_results_go_where_the_caller_says(tmp_path):
+    graph, model = awkward_graph(), made("gcn")
+    wanted = oracle(model, graph)
+    mapped = np.lib.format.open_memmap(tmp_path / "y.npy", "w+", np.float32, (N, CLASSES))
+    for out in (
+        np.empty((N, CLASSES)),
+        mapped,
+        torch.empty(N, CLASSES),
+        np.empty((CLASSES, N), np.float32).T,
+    ):
+        for budget in (None, 1e-4):
+            assert lab.infer(model, graph, device="cpu", out=out, budget_gb=budget) is out
+            assert_close(out, wanted)
+            out[:] = 0
+
+
+class Sums(torch.nn.Module):
+    """A user's layer that knows blocks only, and leans on the order of destinations."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(inputs, outputs)
+
+    def forward(self, block: Any, x: Any) -> Any:
+        return self.linear(lab.aggregate(block, x, reduce="sum") + x[: len(block.dst)])
+
+
+class Own(torch.nn.Module):
+    def __init__(self, *layers: Any) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList(layers)
+
+    def between(self, x: Any) -> Any:
+        return torch.tanh(x)
+
+
+def test_models_of_a_users_own_layers():
+    from gnnsample_lab.compute.layers import SAGEConv
+
+    graph = awkward_graph()
+    torch.manual_seed(0)
+    model = Own(Sums(FEATURES, 9), SAGEConv(9, CLASSES))
+    count = np.zeros((N, N))
+    src, dst = graph.edges()
+    np.add.at(count, (dst, src), 1.0)
+    first, second = ({k: v.detach().numpy() for k, v in m.named_parameters()} for m in model.layers)
+    x = np.tanh((count @ graph.feat + graph.feat) @ first["linear.weight"].T + first["linear.bias"])
+    mean = count @ x / np.maximum(count.sum(1, keepdims=True), 1)
+    wanted = x @ second["own.weight"].T + second["own.bias"] + mean @ second["linear.weight"].T
+    for budget in (None, 1e-3):
+        assert_close(lab.infer(model, graph, device="cpu", budget_gb=budget), wanted)
+    with pytest.raises(MemoryError, match="layer 0 has no message, root, update"):
+        lab.infer(model, graph, device="cpu", budget_gb=1e-5)
+
+
+def test_models_that_cannot_be_run_are_refused():
+    graph = awkward_graph()
+    plain = torch.nn.Sequential(torch.nn.Linear(FEATURES, CLASSES))
+    without = Own()
+    for model in (plain, without, torch.nn.Linear(3, 3)):
+        with pytest.raises(TypeError, match="model must have layers, .* and between"):
+            lab.infer(model, graph, device="cpu")
+    with pytest.raises(TypeError, match="model must be a torch module"):
+        lab.infer("sage", graph, device="cpu")
+    with pytest.raises(ValueError, match="features must suit the model: layer 0 fails on rows of 12 columns"):
+        lab.infer(made("gcn", features=7), graph, device="cpu")
+    with pytest.raises(TypeError, match="float32 or float64"):
+        lab.infer(made("gcn").half(), graph, device="cpu")
+
+
+def test_bad_arguments():
+    graph, model = awkward_graph(), made("gcn")
+    bare = lab.Graph.from_edges([0], [1], 2)
+    for changes, error, message in (
+        ({"graph": bare}, ValueError, "has no features: give features"),
+        ({"features": np.zeros((3, FEATURES), np.float32)}, ValueError, "features must have one row per vertex, 230"),
+        ({"features": np.zeros((N, FEATURES), int)}, TypeError, "features must be float32 or float16"),
+        ({"budget_gb": 0}, ValueError, "budget_gb must be"),
+        ({"out": np.zeros((N, 3), np.float32)}, ValueError, r"out must have shape \(230, 5\)"),
+        ({"out": np.zeros((N, CLASSES), int)}, TypeError, "out must hold floating-point numbers"),
+        ({"out": [[0.0]]}, TypeError, "out must be an array or a tensor"),
+        ({"progress": 1}, TypeError, "progress must be True or False"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            lab.infer(**{"model": model, "graph": graph, "device": "cpu", **changes})
+    locked = np.zeros((N, CLASSES), np.float32)
+    locked.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be writeable"):
+        lab.infer(model, graph, device="cpu", out=locked)
+
+
+def test_a_plan_never_exceeds_the_budget():
+    """Counted from the plan's own sizes: tables, sums, buffers and temporary rows together."""
+    rng = np.random.default_rng(0)
+    kinds = set()
+    for _ in range(2000):
+        n = int(rng.integers(1, 10**6))
+        w = Widths(
+            int(rng.integers(1, 2000)),
+            *(int(v) for v in rng.integers(1, 200, 3)),
+            heads=int(rng.integers(0, 9)),
+        )
+        free, on_device = float(10 ** rng.uniform(5, 10)), bool(rng.integers(0, 2))
+        try:
+            p = plan(n, w, free, on_device)
+        except MemoryError:
+            assert free < 4 * n * (w.read + w.sent + w.root + w.result + 2 * w.heads) + 1e7
+            continue
+        chunk = p.chunk_rows * 4 * ((0 if on_device else 3 * w.read) + w.read + w.sent + w.root)
+        used = 8 * n * w.heads + p.keeps * 4 * n * w.result
+        if p.resident:
+            used += 4 * n * ((0 if on_device else w.read) + w.sent) + max(p.slice_rows * w.slice_bytes, chunk)
+        else:
+            used += chunk + p.rows * 4 * (w.sent + w.root) + p.slice_rows * w.slice_bytes
+        assert used <= free
+        assert 1 <= p.slice_rows <= n and 1 <= p.rows <= n and p.chunk_rows >= 1
+        kinds.add((p.resident, p.keeps, p.rows < n))
+    assert kinds == {(True, True, False), (True, False, False), (False, True, False), (False, False, False),
+                     (False, False, True)}  # fmt: skip
+
+
+def test_chunks_cover_a_table_in_order():
+    table = np.arange(30, dtype=np.float32).reshape(10, 3)
+    for rows in (1, 3, 10, 99):
+        source = Rows(table, "cpu")
+        chunks = list(source.chunks(rows))
+        assert [c[0] for c in chunks] == list(range(0, 10, rows))
+        assert np.array_equal(np.concatenate([c[2].numpy() for c in chunks]), table)
+        assert source.copied_bytes == table.nbytes
+
+
+def test_layers_of_training_and_of_inference_are_the_same():
+    """A sampled mini-batch of all neighbours gives a seed what the inference gives it."""
+    graph = lab.load("arxiv-like", scale=0.01)
+    seeds = np.arange(0, graph.num_nodes, 17)
+    batch = lab.NeighborSampler(graph, [-1, -1], device="cpu").sample(seeds)
+    x = torch.from_numpy(np.asarray(graph.feat)[batch.node_ids])
+    for name in models():
+        torch.manual_seed(1)
+        model = lab.make_model(name, graph.num_features, 16, 7, 2)
+        with torch.no_grad():
+            wanted = model(batch.blocks, x).numpy()
+        assert_close(lab.infer(model, graph, device="cpu")[seeds], wanted)
