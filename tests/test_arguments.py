@@ -737,6 +737,19 @@ TABLE: dict[str, Entry] = {
             "dropout": number(-0.1, 1),
         },
     ),
+    "infer": Entry(
+        lambda: lab.infer,
+        lambda: {"model": lab.make_model("sage", 4, 8, 3), "graph": small(), "device": "cpu"},
+        {
+            "model": [None, 3, "sage", b"gcn", {}, THING, HOSTILE, print, torch.nn.Linear, torch.nn.Linear(4, 3)],
+            "graph": graph(),
+            "features": ["ab", 3, [1.0], [["a", "b"]], {}, THING, HOSTILE, np.ones((3, 4), np.float32)],
+            "device": device(),
+            "budget_gb": number(0, -1, none=True),
+            "out": [3, "abc", [[0.0]], {}, THING, HOSTILE, np.zeros((N, 2)), np.zeros((N, 3), int), torch.zeros(3)],
+            "progress": flag(),
+        },
+    ),
     "captured_step": Entry(
         lambda: lab.captured_step,
         lambda: step_of(small()),

@@ -388,7 +388,8 @@ class Inference:
         made = _Scores(layer, self.graph.num_nodes)
         for begin, end in _slices(0, len(message), rows):
             made.put(begin, *layer.scores(message[begin:end]))
-        return Scale(False, *(made.tables or (message[:, :0],) * 2), layer.slope)
+        source, target = made.tables or (message[:, :0], message[:, :0])
+        return Scale(False, source, target, layer.slope)
 
     def _streamed_scale(self, layer: Any, chosen: Plan, run: LayerRun) -> Scale:
         if not hasattr(layer, "scores"):
@@ -398,7 +399,8 @@ class Inference:
             for begin, _, chunk in self.rows.chunks(chosen.chunk_rows):
                 made.add(begin, chunk.to(self.dtype))
             self.scores, run.score_bytes = made.tables, self.rows.copied_bytes
-        return Scale(False, *self.scores, layer.slope)
+        source, target = self.scores
+        return Scale(False, source, target, layer.slope)
 
     # ---- layers without steps -------------------------------------------------------------------------------------
 
@@ -519,7 +521,7 @@ def check_model(model: Any) -> Any:
     import torch
 
     instance("model", model, torch.nn.Module, "a torch module, as make_model makes")
-    layers = getattr(model, "layers", None)
+    layers: Any = getattr(model, "layers", None)
     is_list = isinstance(layers, (torch.nn.ModuleList, torch.nn.Sequential, list, tuple))
     if not is_list or len(layers) == 0 or not callable(getattr(model, "between", None)):
         raise TypeError(
