@@ -240,7 +240,7 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
         )
     capacity = resident_workers(trace)
     fig.add_scatter(
-        name=f"the GPU holds {capacity:,}",
+        name=f"at most {capacity:,} at once",
         x=[0, trace.total_us],
         y=[capacity, capacity],
         mode="lines",
@@ -249,8 +249,8 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
     )
     finish(
         fig,
-        "Tasks running",
-        describe(trace, trace.strategy),
+        f"Tasks running: {trace.strategy}",
+        describe(trace),
         height=340,
         hovermode="x unified",
         meta={"end_us": trace.total_us},
@@ -290,6 +290,15 @@ def sm_load(trace: SampleTrace) -> go.Figure:
     return fig
 
 
+def _decades(values: np.ndarray) -> list[float]:
+    """Whole powers of ten around positive values, as a logarithmic axis wants its ends."""
+    positive = values[values > 0]
+    if not len(positive):
+        return [0.0, 1.0]
+    low, high = np.floor(np.log10(positive.min())), np.ceil(np.log10(positive.max()))
+    return [float(low), float(max(high, low + 1)) + 0.05]
+
+
 def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
     """Duration of a task against the in-degree of its vertex, on logarithmic axes: what a hub costs.
 
@@ -314,7 +323,14 @@ def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
             hovertemplate="vertex %{customdata}<br>in-degree %{x:,.0f}<br>%{y:,.2f} µs<extra></extra>",
         )
     shown = f"{len(order):,} of {len(tasks):,} tasks" if len(order) < len(tasks) else ""
-    finish(fig, "What a task costs", describe(trace, trace.strategy, f"pick {trace.pick}", shown), height=400)
-    fig.update_xaxes(title_text="in-degree of the vertex (0 drawn at 0.5)", type="log", dtick=1)
-    fig.update_yaxes(title_text="duration of the task (µs)", type="log")
+    title = f"What a task costs: {trace.strategy}, {trace.pick}"
+    finish(fig, title, describe(trace, shown), height=400)
+    # Whole decades, so that two charts side by side can be compared.
+    fig.update_xaxes(
+        title_text="in-degree of the vertex (0 drawn at 0.5)", type="log", dtick=1, tickformat=",d",
+        range=[-0.5, _decades(tasks.degree)[1]],
+    )  # fmt: skip
+    fig.update_yaxes(
+        title_text="duration of the task (µs)", type="log", dtick=1, range=_decades(tasks.duration_us)
+    )
     return fig

@@ -177,9 +177,28 @@ class _LogAxis:
         """Where values are drawn."""
         return np.where(values > 0, np.log10(np.where(values > 0, values, 1.0)), self.zero)
 
-    def spread(self, values: np.ndarray, turn: int) -> np.ndarray:
-        """Where single vertices are drawn: zeros over their strip, whole numbers up to 0.4 to either side."""
-        by = _chance(len(values))[turn] - 0.5
+    def spread(self, values: np.ndarray, cached: np.ndarray, turn: int) -> tuple[np.ndarray, float | None]:
+        """Where single vertices are drawn: zeros over their strip, whole numbers up to 0.4 to either side.
+
+        Of equally hot vertices a cache may hold some only: those are drawn beyond the others.
+
+        Returns:
+            the places, and that of the line between what is cached and what is not; None where nothing is cached.
+        """
+        by = _chance(len(values))[turn]
+        if not cached.any():
+            return self._beside(values, by - 0.5), None
+        last = values[cached].min()
+        tied = values == last
+        share = float((tied & ~cached).sum() / tied.sum())
+        if not share:
+            return self._beside(values, by - 0.5), self.cut(values[cached])
+        by = np.where(tied, np.where(cached, share + by * (1 - share), by * share), by)
+        line = self._beside(np.array([last]), np.array([share - 0.5]))
+        return self._beside(values, by - 0.5), float(line[0])
+
+    def _beside(self, values: np.ndarray, by: np.ndarray) -> np.ndarray:
+        """Places of values that are moved by -0.5 to 0.5 of the room that equal ones have."""
         shifted = values + (0.8 * by if self.whole else 0.0)
         log = np.log10(np.where(values > 0, shifted, 1.0))
         return np.where(values > 0, log, self.zero + 1.6 * self.strip * by)
@@ -328,9 +347,11 @@ def hotness_scatter(
     if any(len(array) != n for array in (*scores, *masks, visits, *facts.values())):
         raise ValueError("across, up, cached, visits and why must be of one length")
     scales = [_LogAxis(score) for score in scores]
-    places = [
-        scale.spread(score, turn) for turn, (scale, score) in enumerate(zip(scales, scores, strict=True))
+    spread = [
+        scale.spread(score, mask, turn)
+        for turn, (scale, score, mask) in enumerate(zip(scales, scores, masks, strict=True))
     ]
+    places = [place for place, _ in spread]
     numbers = {name: values for name, values in facts.items() if values.dtype.kind in "iuf"}
     texts = [values for name, values in facts.items() if name not in numbers]
     kind = masks[0] + 2 * masks[1]
@@ -355,10 +376,11 @@ def hotness_scatter(
             + "%{text}"
             + f"<extra>cached by {name}</extra>",
         )
-    for score, mask, scale, add in zip(scores, masks, scales, (fig.add_vline, fig.add_hline), strict=True):
-        if mask.any():
-            at = {"x": scale.cut(score[mask])} if add == fig.add_vline else {"y": scale.cut(score[mask])}
-            add(**at, line={"color": palette.MUTED, "width": 1.5, "dash": "dash"})
+    line = {"color": palette.MUTED, "width": 1.5, "dash": "dash"}
+    if spread[0][1] is not None:
+        fig.add_vline(x=spread[0][1], line=line)
+    if spread[1][1] is not None:
+        fig.add_hline(y=spread[1][1], line=line)
     few = "every vertex" if len(drawn) == n else f"{len(drawn):,} of {n:,} vertices"
     finish(
         fig,

@@ -49,7 +49,8 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
         spans = [interval_us(found[i]) for i in modelled]
         fig.add_scatter(
             name="model's error", y=[names[i] for i in modelled], x=[found[i].total_us for i in modelled],
-            mode="markers", marker={"size": 1, "color": palette.INK},
+            mode="markers",
+            marker={"symbol": "line-ew-open", "size": 14, "color": palette.INK, "line": {"width": 1.4}},
             error_x={
                 "type": "data", "symmetric": False, "thickness": 1.4, "width": 4, "color": palette.INK,
                 "array": [high - found[i].total_us for i, (_, high) in zip(modelled, spans, strict=True)],
@@ -77,7 +78,7 @@ def _against(base: SampleTrace, trace: SampleTrace) -> str:
     if base.origin == trace.origin == "measured":
         return _ratio(base.total_us, trace.total_us)
     if not tell_apart(base, trace):
-        return "  (no order)"
+        return "  (within the error)"
     return "  (faster)" if trace.total_us < base.total_us else "  (slower)"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ Positions = dict[int, tuple[float, float]]
 MAX_VERTICES = 400
 # Up to this many vertices are large enough to carry their id.
 _NAMED = 70
-_FITTING_DIGITS = 3
+# Pixels of a vertex that holds its id, and how many digits fit.
+_WIDE, _FITTING_DIGITS = 25, 3
 
 
 def _first_reached(picks: Sequence[Any]) -> dict[int, int]:
@@ -99,12 +100,19 @@ def sample_layout(
     return {int(v): (float(x), float(y)) for v, (x, y) in zip(vertices, xy, strict=True)}
 
 
-def _apart(xy: npt.NDArray[np.float64], *, rounds: int = 40) -> npt.NDArray[np.float64]:
-    """Push apart vertices that lie on top of each other: the layout knows no marker size."""
+# Pixels of a narrow panel's plot, wider than high, and how far apart the centres of two vertices lie in it: a disc, and
+# its id above it.
+_PLOT, _APART = (500.0, 260.0), 34.0
+
+
+def _apart(xy: npt.NDArray[np.float64], *, rounds: int = 150) -> npt.NDArray[np.float64]:
+    """Push apart vertices that would lie on each other in a panel: the layout knows neither its shape nor markers."""
     low, high = xy.min(axis=0), xy.max(axis=0)
-    unit = (xy - low) / np.maximum(high - low, 1e-9)
-    least = min(0.055, 0.8 / np.sqrt(len(xy)))
+    unit = (xy - low) / np.maximum(high - low, 1e-9) * _PLOT
+    least = min(_APART, 0.6 * float(np.sqrt(_PLOT[0] * _PLOT[1] / len(xy))))
     for _ in range(rounds):
+        # What was pushed beyond the panel is drawn in again with all the rest.
+        unit = (unit - unit.min(axis=0)) / np.maximum(np.ptp(unit, axis=0), 1e-9) * _PLOT
         delta = unit[:, None] - unit[None]
         distance = np.sqrt((delta**2).sum(axis=2))
         near = (distance < least) & (distance > 0)
@@ -112,7 +120,7 @@ def _apart(xy: npt.NDArray[np.float64], *, rounds: int = 40) -> npt.NDArray[np.f
             break
         push = np.where(near, (least - distance) / np.maximum(distance, 1e-9) / 2, 0.0)
         unit = unit + (delta * push[:, :, None]).sum(axis=1)
-    return unit * (high - low) + low
+    return unit / _PLOT * (high - low) + low
 
 
 def _rings(net: Any, reached: Mapping[int, int]) -> Positions:
@@ -176,17 +184,18 @@ def sample_drawing(
     )
     reached = {v: ring for v, ring in _first_reached(picks).items() if ring <= last + 1}
     sampled = {edge: h for edge, h in _edges(picks).items() if h <= last}
+    size = _size(reached)
     fig = go.Figure()
     expanded = {int(v) for p in picks[: last + 1] for v in np.asarray(p.frontier).tolist()}
     faint = _unsampled(graph, picks, max_unsampled) if graph is not None else []
     faint = [(u, v) for u, v in faint if v in expanded and u in where and v in where]
     _faint_edges(fig, faint, reached, where)
     for h in range(len(picks)):
-        _arrows(fig, [edge for edge, at in sampled.items() if at == h], where, h, _size(len(reached)) / 2)
+        _arrows(fig, [edge for edge, at in sampled.items() if at == h], where, h, size / 2)
     degrees = _degree_text(graph)
     for ring in range(len(picks) + 1):
         members = [v for v, r in reached.items() if r == ring]
-        _vertices(fig, members, where, ring, len(reached), degrees)
+        _vertices(fig, members, where, ring, len(reached), size, degrees)
     ringed = [v for h, v in lost if v in where and h <= last + 1]
     fig.add_scatter(
         name="lost task",
@@ -195,7 +204,7 @@ def sample_drawing(
         y=[where[v][1] for v in ringed],
         marker={
             "symbol": "circle-open",
-            "size": 1.5 * _size(len(reached)),
+            "size": 1.5 * size,
             "color": palette.LOST,
             "line": {"width": 3},
         },
@@ -216,7 +225,7 @@ def sample_drawing(
     )
     xy = np.array(list(where.values())) if where else np.zeros((1, 2))
     low, high = xy.min(axis=0), xy.max(axis=0)
-    pad = 0.06 * np.maximum(high - low, 0.5)
+    pad = np.array([0.06, 0.1]) * np.maximum(high - low, 0.5)  # above, there may be an id
     fig.update_xaxes(visible=False, range=[low[0] - pad[0], high[0] + pad[0]])
     fig.update_yaxes(visible=False, range=[low[1] - pad[1], high[1] + pad[1]])
     return fig
@@ -297,9 +306,12 @@ def _arrows(
     )
 
 
-def _size(total: int) -> int:
-    """Marker size in pixels: room for an id while they are few."""
-    return 25 if total <= _NAMED else 13 if total <= 160 else 9
+def _size(shown: Collection[int]) -> int:
+    """Marker size in pixels: room for the id while vertices are few and ids short."""
+    total = len(shown)
+    if total > _NAMED:
+        return 13 if total <= 160 else 9
+    return _WIDE if len(str(max(shown, default=0))) <= _FITTING_DIGITS else 16
 
 
 def _vertices(
@@ -308,14 +320,14 @@ def _vertices(
     where: Mapping[int, tuple[float, float]],
     ring: int,
     total: int,
+    size: int,
     degrees: Any,
 ) -> None:
     seed = ring == 0
-    size = _size(total)
     color = palette.INK if seed else palette.hop_color(ring - 1)
     named = total <= _NAMED
-    # An id of more digits than a vertex holds stands above it, in ink.
-    inside = [len(str(v)) <= _FITTING_DIGITS for v in members]
+    # Ids that vertices do not hold stand above them, in ink.
+    inside = [size >= _WIDE and len(str(v)) <= _FITTING_DIGITS for v in members]
     ink = palette.text_on(color)
     fig.add_scatter(
         name="seed" if seed else f"reached in {palette.hop_name(ring - 1)}",

@@ -99,7 +99,7 @@ def match_heatmap(
         )
     pairs = shown[~np.isnan(shown)]
     if n > 1:
-        title += f": mean {pairs.mean():.1f} %, from {pairs.min():.1f} to {pairs.max():.1f} %"
+        title += f": mean {pairs.mean():.1f}\u00a0%, from {pairs.min():.1f} to {pairs.max():.1f}\u00a0%"
     finish(fig, title, subtitle, height=500, showlegend=bool(tours), legend=COMPACT)
     every = -(-n // _TICKS)
     ticks = {
@@ -356,9 +356,8 @@ def tour_strips(
             showarrow=False,
         )
     fig.update_layout(barmode="stack", bargap=0.16)
-    fig.update_layout(
-        {f"xaxis{len(orders) if len(orders) > 1 else ''}_title_text": "mini-batches in the order of training"}
-    )
+    last = f"xaxis{len(orders) if len(orders) > 1 else ''}"
+    fig.update_layout({f"{last}_title_text": "mini-batches in the order of training, shaded by number"})
     finish(
         fig,
         _saving(list(tours)[-1], totals[0] * row_bytes, totals[-1] * row_bytes, bound * row_bytes),

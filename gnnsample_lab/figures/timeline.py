@@ -83,6 +83,14 @@ def _rows(trace: SampleTrace, sms: Sequence[int] | str | None, most: int = _MAX_
     return _Rows(trace, sms, most)
 
 
+def _sms_note(trace: SampleTrace, rows: _Rows) -> list[str]:
+    """How many multiprocessors a timeline leaves out, or, where it leaves out those without a task, how many work."""
+    shown, used = len(rows.sms), int((busy_us_per_sm(trace) > 0).sum())
+    if shown < used:
+        return [f"{shown} of {trace.num_sms} SMs shown"]
+    return [f"{used} of {trace.num_sms} SMs have work"] if shown < trace.num_sms else []
+
+
 def boxes(x0: np.ndarray, x1: np.ndarray, y0: np.ndarray, y1: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Rectangles as one polygon with gaps, float32[6 n] each: thousands of them are one path in the page."""
     nan = np.full(len(x0), np.nan)
@@ -156,14 +164,14 @@ def run_timeline(
         "multiprocessors": _LANES,
         _slots_heading(trace, slots): _SLOTS,
         _depth_heading(trace): _DEPTH,
-        f"tasks at work (the GPU holds {resident_workers(trace):,})": _RUNNING,
+        f"tasks at work (at most {resident_workers(trace):,} at once)": _RUNNING,
     }
     for text, (_, top) in parts.items():
         fig.add_annotation(
             text=text, x=0, y=top, xref="paper", yref="paper", xanchor="left", yanchor="bottom", showarrow=False,
             font={"size": 12},
         )  # fmt: skip
-    notes = [f"{len(rows.sms)} of {trace.num_sms} SMs shown"] if len(rows.sms) < trace.num_sms else []
+    notes = _sms_note(trace, rows)
     title = f"One run of {trace.strategy}"
     if trace.origin == "measured" and len(trace.lost):
         title = "Recorded counterexample"
@@ -270,6 +278,9 @@ def _slots(fig: go.Figure, trace: SampleTrace, end: float) -> None:
         yaxis="y2", zmin=-0.5, zmax=len(colors) - 0.5, showscale=False, hoverinfo="skip", ygap=1 if total <= 48 else 0,
         colorscale=[[edge / len(colors), color] for i, color in enumerate(colors) for edge in (i, i + 1)],
     )  # fmt: skip
+    if ((grid >= 3) & (grid % 2 == 1)).any():
+        marker = {"symbol": "square", "size": 11, "color": colors[3]}
+        fig.add_scatter(name="pale: waiting in its slot", x=[None], y=[None], mode="markers", marker=marker)
     for state, (name, color) in enumerate(zip(("claimed", "lost", "never queued"), colors, strict=False)):
         if (grid == state).any():
             marker = {"symbol": "square", "size": 11, "color": color}
@@ -312,7 +323,7 @@ def gantt(
     _lost_bars(fig, trace, lost_row, lost_rows)
     rule = ", completion as published" if trace.completion == "paper" else ""
     height = int(np.clip(200 + 5.5 * (num_rows + lost_rows), 360, 860))
-    notes = [f"{len(chosen)} of {trace.num_sms} SMs shown"] if len(chosen) < trace.num_sms else []
+    notes = _sms_note(trace, rows)
     if time_range(trace)[1] < trace.total_us:
         notes.append(f"result complete at {microseconds(trace.total_us)}")
     if has_lost:

@@ -41,6 +41,18 @@
       if (by > 2) overlaps.push({ by, words: `${one.words.slice(0, 60)} | ${other.words.slice(0, 60)}` });
     }
   });
+  // A legend has room of its own, beside the plots of its figure.
+  const onPlot = [];
+  for (const figure of root.querySelectorAll('.gs-plot')) {
+    const plots = [...figure.querySelectorAll('.nsewdrag')].map((plot) => plot.getBoundingClientRect());
+    for (const text of figure.querySelectorAll('.legendtext')) {
+      const box = text.getBoundingClientRect();
+      const by = (plot) => Math.min(
+        Math.min(box.right, plot.right) - Math.max(box.left, plot.left),
+        Math.min(box.bottom, plot.bottom) - Math.max(box.top, plot.top));
+      if (box.width && plots.some((plot) => plot.width && by(plot) > 2)) onPlot.push(text.textContent);
+    }
+  }
   const seen = [...root.querySelectorAll('.gs-figure')].filter((figure) => figure.clientWidth > 0);
   const places = seen.map((figure) => figure.getBoundingClientRect());
   const notebook = root.closest('.jp-WindowedPanel-outer');
@@ -52,6 +64,9 @@
   };
   const grounds = [root, ...root.querySelectorAll('div, pre, button, select')].filter((el) => el.clientWidth > 0);
   const pale = grounds.filter((el) => bright(getComputedStyle(el).backgroundColor)).map((el) => el.className);
+  for (const track of root.querySelectorAll('input[type=range]')) {
+    if (track.clientWidth > 0 && getComputedStyle(track).colorScheme !== 'dark') pale.push(`slider ${track.name}`);
+  }
   for (const rect of root.querySelectorAll('rect.bg, .main-svg')) {
     const style = getComputedStyle(rect);
     const fill = rect.tagName === 'rect' ? style.fill : style.backgroundColor;
@@ -59,6 +74,7 @@
   }
   return {
     overlaps: overlaps.slice(0, 8),
+    onPlot,
     needs: Math.ceil(places[0].bottom - root.querySelector('.gs-controls').getBoundingClientRect().top),
     viewport: notebook.clientHeight,
     widths: places.map((place) => Math.round(place.width)),

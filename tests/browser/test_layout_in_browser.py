@@ -71,6 +71,8 @@ def faults(page: Any, index: int) -> list[str]:
     """What is wrong with how an explorer lies on the page, as it is now."""
     found = page.evaluate(SCRIPT, index)
     wrong = [f"overlap by {o['by']:.1f} px: {o['words']}" for o in found["overlaps"]]
+    if found["onPlot"]:
+        wrong.append(f"a legend lies on the plot: {found['onPlot']}")
     if found["needs"] > found["viewport"]:
         wrong.append(f"controls and first panel need {found['needs']} of {found['viewport']} px")
     if min(found["widths"]) < LEAST_WIDTH:

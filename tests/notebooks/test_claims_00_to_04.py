@@ -72,7 +72,7 @@ def test_a_hub_has_more_neighbours_than_are_picked(sample: Opened, graph: Any) -
 # ---- 01 -------------------------------------------------------------------------------------------------------------
 
 
-@claim("01", "Leave *hops* at 3 and step **Hops shown** from 0 upwards.")
+@claim("01", "Leave **Hops sampled** at 3 and step **Hops shown** from 0 upwards.")
 def test_the_drawn_sample_grows(graph: Any) -> None:
     batch = Opened(SampleExplorer, graph, hops=3, fanout_1=3, fanout_2=3, fanout_3=2)()["batch"]
     sizes = frontiers(batch)

@@ -41,7 +41,10 @@ def test_fewer_slots_cost_more_probes_per_id(table: Opened) -> None:
     assert probes(7) > probes(32) and probes(7) > 1
 
 
-@claim("05", "Take **Threads at once** from 1 to 32. The rounds become fewer, and the dark cells darker")
+@claim(
+    "05",
+    "Take **Threads at once** from 1 to 32. The rounds become fewer, and the numbers in the cells larger",
+)
 def test_more_threads_meet_in_fewer_rounds(table: Opened) -> None:
     rounds = [table(threads=threads)["filling"][2] for threads in (1, 8, 32)]
     assert len(rounds[0]) > len(rounds[1]) > len(rounds[2])

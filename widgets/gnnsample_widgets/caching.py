@@ -270,7 +270,7 @@ class CacheExplorer(Explorer):
             Choice("where", "Where they lie", self.where, self._where),
             Choice("sampler", "Sampler", self.sampler, list(SAMPLERS)),
             Slider("batch_size", "Batch size", self.batch_size, options=self._batches, unit=" seeds"),
-            Slider("presampled", "Epochs sampled ahead (K)", self.presampled, min=1, max=3),
+            Slider("presampled", "Epochs ahead (K)", self.presampled, min=1, max=3),
             Choice("policy", "Policy beside PreSC", self.policy, OTHERS),
             Choice("upright", "Upright axis", self.upright, list(UPRIGHT)),
             Slider(

@@ -243,9 +243,7 @@ class IdMapExplorer(Explorer):
             Choice("hash", "Hash function", self.hash, list(HASHES)),
             Slider("threads", "Threads at once", self.threads, options=THREADS),
             Switch("printed", "The flag as printed", self.printed),
-            Slider(
-                "load_percent", "Load factor, real ids", self.load_percent, min=5, max=95, step=5, unit=" %"
-            ),
+            Slider("load_percent", "Load factor", self.load_percent, min=5, max=95, step=5, unit=" %"),
             Choice("numbering", "Numbering of the real ids", self.numbering, [AS_IS, RUN, STRIDED]),
             Slider("seed", "Random seed", self.seed, max=99),
         ]

@@ -202,9 +202,7 @@ class MatchExplorer(FanoutExplorer):
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [
             Slider("batch_size", "Batch size", self.batch_size, options=self._sizes, unit=" seeds"),
-            Slider(
-                "num_batches", "Batches in the window", self.num_batches, min=RUN, max=self._most, step=RUN
-            ),
+            Slider("num_batches", "Window (batches)", self.num_batches, min=RUN, max=self._most, step=RUN),
             *self.hop_sliders("Hops"),
             Slider("cache_percent", "Rows in the cache", self.cache_percent, max=50, unit=" %"),
             Slider("seed", "Random seed", self.seed, max=99),

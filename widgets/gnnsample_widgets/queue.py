@@ -128,7 +128,7 @@ class QueueExplorer(Explorer):
                 "time_percent", "Time played", self.time_percent, unit=" %", playable=True, interval_ms=180
             ),
             Slider("fetch_size", "Fetch size", self.fetch_size, min=1, max=16, unit=" tasks"),
-            Slider("num_blocks", "Thread blocks, at most", self.num_blocks, options=BLOCKS),
+            Slider("num_blocks", "Thread blocks", self.num_blocks, options=BLOCKS),
             Slider(
                 "batch_size",
                 "Batch size",
@@ -142,7 +142,7 @@ class QueueExplorer(Explorer):
             Choice("strategy", "Strategy", self.strategy, names),
             Choice("completion", "Completion rule", self.completion, ["exact", "paper"]),
             Choice("pick", "Rule of the draw", self.pick, ["reservoir", "floyd"]),
-            Choice("source", "Where the times come from", self.source, sources),
+            Choice("source", "Source of the times", self.source, sources),
         ]
         return {control.name: control for control in controls}
 

@@ -197,6 +197,7 @@ async function render({ model, el }) {
   let stale = false;
   let closed = false;
   let drawn = "";
+  let size = "";
 
   let listening = false;
   const report = ({ points: [mark] }) => {
@@ -233,7 +234,12 @@ async function render({ model, el }) {
         if (!host.classList.contains("js-plotly-plot")) host.textContent = "";
         drawn = `${host.clientWidth} ${host.clientHeight} ${ground}`;
         host.setAttribute("aria-label", store.get("alt"));
+        figure.style.setProperty("--gs-head", `${head.offsetHeight}px`);
         await lib.react(host, data, fit(frame, host.clientWidth, host.clientHeight, ground), CONFIG);
+        const now = `${host.clientWidth} ${host.clientHeight}`;
+        // Plotly leaves a legend that has become shorter where the longer one stood, on the data, until it is asked again.
+        if (size && size !== now) await lib.relayout(host, { width: host.clientWidth });
+        size = now;
         if (!listening) {
           host.on("plotly_click", report);
           host.on("plotly_afterplot", () => declutter(host));
