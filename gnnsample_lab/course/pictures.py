@@ -45,11 +45,17 @@ class Picture:
 
 def _call(source: str) -> tuple[str, dict[str, Any]] | None:
     """Class and literal arguments of the explorer that a cell opens; None where it opens none."""
-    last = ast.parse(source).body[-1:]
-    call = last[0].value if last and isinstance(last[0], ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id.endswith("Explorer"):
-        given = {k.arg: k.value.value for k in call.keywords if k.arg and isinstance(k.value, ast.Constant)}
-        return call.func.id, given
+    for line in ast.parse(source).body:
+        call = line.value if isinstance(line, (ast.Expr, ast.Assign)) else None
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id.endswith("Explorer")
+        ):
+            given = {
+                k.arg: k.value.value for k in call.keywords if k.arg and isinstance(k.value, ast.Constant)
+            }
+            return call.func.id, given
     return None
 
 

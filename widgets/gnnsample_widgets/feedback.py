@@ -64,15 +64,19 @@ def is_nothing(value: Any) -> bool:
 
 
 def exercise(hint: str) -> Callable[[Callable[..., Feedback]], Callable[..., Feedback]]:
-    """Make a checker forgiving: a blank answer is answered with ``hint``, and no answer raises."""
+    """Make a checker forgiving: a blank answer is answered with ``hint``, and no answer raises.
+
+    What stands behind the answer in a call is what the notebook has at hand (its graph, a mini-batch, a trace): the
+    checker works out there what is right.
+    """
 
     def wrap(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
         @functools.wraps(check)
-        def checked(answer: Any = ...) -> Feedback:
+        def checked(answer: Any = ..., *held_against: Any) -> Feedback:
             if is_blank(answer):
                 return Feedback("blank", hint)
             try:
-                return check(answer)
+                return check(answer, *held_against)
             except Exception as error:  # the learner's own code runs in here
                 return wrong(f"Your answer could not be checked ({type(error).__name__}: {error}). {hint}")
 

@@ -6,69 +6,149 @@ from typing import Any
 
 import numpy as np
 
-from ..feedback import Feedback, as_ids, as_number, exercise, is_nothing, listed, right, wrong
+from ..feedback import Feedback, exercise, is_nothing, right, wrong
+from .start import EDGES, small_graph
+from .trying import ids_agree, results_of, tried
 
 OUT_DEGREE = (1, 5, 9, 2, 3)
 VISITS = (6, 1, 0, 3, 0)
 """Out-degree and reads in one epoch of vertices 0 to 4; the cache has room for two."""
 
 
-@exercise("Give a set of vertices, such as {2, 4}: those that can be read.")
-def ever_read(answer: Any) -> Feedback:
-    """Edges 0->2, 1->2, 3->2, 2->0, 3->1; vertex 1 is the only training vertex, 2 hops: who can be read?"""
-    given = as_ids(answer)
-    if given == {1, 3}:
+def _upstream(graph: Any, train: Any, hops: int) -> set[int]:
+    """All vertices that can reach one of ``train`` in at most so many hops, these included."""
+    reached = np.zeros(graph.num_nodes, dtype=bool)
+    reached[np.asarray(train, dtype=np.int64)] = True
+    ends = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    for _ in range(hops):
+        reached[graph.indices[reached[ends]]] = True
+    return set(np.flatnonzero(reached).tolist())
+
+
+def _downstream(graph: Any, train: Any, hops: int) -> set[int]:
+    reached = np.zeros(graph.num_nodes, dtype=bool)
+    reached[np.asarray(train, dtype=np.int64)] = True
+    ends = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    for _ in range(hops):
+        reached[ends[reached[graph.indices]]] = True
+    return set(np.flatnonzero(reached).tolist())
+
+
+@exercise(
+    "Write a function of a graph, training vertices and hops that returns vertices; give me the function."
+)
+def ever_read(answer: Any, graph: Any = None) -> Feedback:
+    """A function (graph, train, hops) -> the vertices whose features can be read; tried on ``EDGES`` and on
+    ``graph``."""
+    small = small_graph()
+    cases: list[Any] = [
+        (f"For the edges {EDGES}, training vertices {train}, {hops} hops", (small, np.array(train), hops))
+        for train, hops in (([1], 2), ([0], 1), ([0], 2), ([2, 1], 0))
+    ]
+    if graph is not None:
+        host = graph.to("cpu", features=False)
+        train = np.argsort(np.asarray(host.in_degrees()), kind="stable")[len(host.indptr) // 2 :][:3]
+        cases.append((f"For {host.title}, training vertices {train.tolist()}, 2 hops", (host, train, 2)))
+    return tried(
+        answer,
+        "ever_read",
+        cases,
+        _upstream,
+        [
+            (
+                lambda g, t, h: _upstream(g, t, h) - set(np.asarray(t).tolist()),
+                "the seeds' own features are read as well.",
+            ),
+            (
+                _downstream,
+                "that goes along the edges. Messages come to the seed, so sampling goes against them.",
+            ),
+            (
+                lambda g, t, h: set(range(g.num_nodes)),
+                "those are all vertices. Walk edges backwards from the seeds.",
+            ),
+            (
+                lambda g, t, h: _upstream(g, t, 1),
+                "that is one hop. Go on from there, as often as there are hops.",
+            ),
+            (lambda g, t, h: _upstream(g, t, h + 1), "that is a hop too many."),
+        ],
+        "What counts is who lies upstream of the training vertices: a hub that is not is never read. A sampler "
+        "that takes "
+        "every neighbour (fanout -1) finds the same.",
+        ids_agree,
+    )
+
+
+def _hits(score: Any, visits: Any, rows: int, key: Any = None) -> float:
+    order = np.argsort(-np.asarray(score if key is None else key, dtype=float), kind="stable")[:rows]
+    return float(np.asarray(visits)[order].sum() / np.asarray(visits).sum())
+
+
+@exercise("Write a function of score, visits and rows that returns a share, and give me the function.")
+def degree_hit_rate(answer: Any, read: Any = None) -> Feedback:
+    """A function (score, visits, rows) -> hit rate of a cache of the ``rows`` vertices of highest score; tried on
+    OUT_DEGREE with VISITS and on the footprint ``read``."""
+    toy = np.array(OUT_DEGREE), np.array(VISITS)
+    cases: list[Any] = [
+        (f"For scores {OUT_DEGREE}, visits {VISITS}, {rows} rows", (*toy, rows)) for rows in (2, 3, 0)
+    ]
+    if read is not None:
+        score = np.random.default_rng(0).permutation(len(read.visits))
+        for share in (0.1, 0.3):
+            rows = round(share * len(score))
+            cases.append(
+                (f"For the footprint above, random scores, {rows:,} rows", (score, read.visits, rows))
+            )
+    return tried(
+        answer,
+        "degree_hit_rate",
+        cases,
+        _hits,
+        [
+            (
+                lambda s, v, r: _hits(s, v, r, key=v),
+                "that is the optimal policy, which knows the visits. The cache holds those of the highest score.",
+            ),
+            (lambda s, v, r: r / len(v), "that is the cache ratio. A hit rate counts reads."),
+            (
+                lambda s, v, r: _hits(s, s, r),
+                "that is the cached share of the score. A hit rate counts reads.",
+            ),
+            (lambda s, v, r: _hits(s, v > 0, r), "a vertex that is read six times counts six times."),
+            (lambda s, v, r: _hits(s, v, r, key=-s), "the highest score is cached first, not the lowest."),
+            (lambda s, v, r: 1 - _hits(s, v, r), "that is the share of misses."),
+            (
+                lambda s, v, r: _hits(s, v, r) * v.sum(),
+                "that is the number of hits. Which share of the reads is it?",
+            ),
+        ],
+        "With the out-degree as the score, the toy cache hits one read in ten: Random would do better on "
+        "average, 0.4. The "
+        "same three lines are lab.hit_rate.",
+    )
+
+
+@exercise("Put the explorer in place of the dots, once it stands where you want it.")
+def half_of_the_reads(answer: Any) -> Feedback:
+    """The CacheExplorer at the smallest cache ratio that it offers where the best possible cache serves half
+    the reads."""
+    state, made = results_of(answer, "CacheExplorer")
+    rates = made["rates"][made["hotness"]["optimal"].label]
+    offered = sorted(int(ratio) for ratio in answer.controls["ratio_percent"].options)
+    enough = [ratio for ratio in offered if rates[ratio] >= 0.5]
+    at = state["ratio_percent"]
+    if at == enough[0]:
         return right(
-            "The seed itself and 3, its only in-neighbour, which has none. Vertex 2, with three edges coming in and "
-            "one going out, is never read: what counts is who lies upstream of the training vertices."
+            f"{at} % of the rows serve {rates[at]:.0%} of the reads, so that half of the bytes need not travel. "
+            "No policy "
+            f"can do it with the next smaller cache; Degree serves "
+            f"{made['rates'][made['hotness']['degree'].label][at]:.0%} "
+            "with this one."
         )
-    if given == {3}:
-        return wrong("The seed's own features are read as well.")
-    if given == {1, 2} or given == {1, 2, 0}:
-        return wrong("That goes along the edges. Messages come to the seed, so sampling goes against them.")
-    if given == {1, 2, 3}:
-        return wrong("1->2 leads away from the seed: 2 would read 1, not the other way round.")
-    if given == {0, 1, 2, 3}:
-        return wrong("Those are all vertices. Start at 1, and walk edges backwards, twice.")
-    return wrong(f"You named {listed(given)}. Which edges end at 1? And at the vertex where that one begins?")
-
-
-@exercise("Give a share between 0 and 1, to two digits.")
-def degree_hit_rate(answer: Any) -> Feedback:
-    """With OUT_DEGREE and VISITS and room for two vertices, what is Degree's hit rate?"""
-    given = as_number(answer)
-    if abs(given - 0.1) < 6e-3:
-        return right(
-            "It caches 2 and 1, the ones with 9 and 5 edges; of 10 reads only the single one of vertex 1 hits. Random "
-            "would do better on average: 2 of 5 vertices, 0.4."
-        )
-    if abs(given - 0.9) < 6e-3:
-        return wrong("That is the optimal policy, which knows the visits. Degree looks at out-degrees alone.")
-    if abs(given - 0.4) < 6e-3:
-        return wrong("That is the cache ratio, and so what Random has on average.")
-    if abs(given - 14 / 20) < 6e-3:
-        return wrong("That is the cached share of the edges. A hit rate counts reads.")
-    if 1 < given <= 100:
-        return wrong("Give a share between 0 and 1, not percent or reads.")
-    return wrong("Which two vertices have most out-edges, and how many of the 10 reads go to them?")
-
-
-@exercise("Give a number: bytes with 38 % hits divided by bytes with 99 % hits.")
-def fewer_bytes(answer: Any) -> Feedback:
-    """Hit rates of 38 % and 99 % (GNNLab, table 5, GCN on papers100M): by which factor do the moved bytes shrink?"""
-    given = as_number(answer)
-    if abs(given - 62) < 0.6:
-        return right(
-            "What moves are the misses: 62 % before and 1 % after. Close to the top, every percent of the hit rate is "
-            "worth more than the one before."
-        )
-    if abs(given - 99 / 38) < 0.06:
-        return wrong("That compares hits. What has to be moved are the misses.")
-    if abs(given - 1 / 62) < 2e-3:
-        return wrong("Turn it round: old bytes over new bytes.")
-    if abs(given - 61) < 0.6:
-        return wrong("That is a difference. How many times fewer rows miss?")
-    return wrong("How many rows of 100 miss with 38 % hits, and how many with 99 %?")
+    if rates[at] >= 0.5:
+        return wrong(f"{at} % serve {rates[at]:.0%} at best, and half is asked for. A smaller cache will do.")
+    return wrong(f"At best {at} % serve {rates[at]:.0%} of the reads: too few, whatever the policy.")
 
 
 _SIMILARITY_CASES: tuple[tuple[list[int], list[int], float], ...] = (

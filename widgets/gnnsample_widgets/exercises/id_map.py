@@ -4,99 +4,103 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..feedback import Feedback, as_ids, as_number, exercise, is_nothing, right, wrong
+import gnnsample_lab as lab
+
+from ..feedback import Feedback, as_ids, exercise, is_nothing, right, wrong
+from ..id_map import faulty_ids
 from .stepping import culprits
+from .trying import results_of
 
-SLOTS = 5
-ARRIVING = (3, 8, 1, 13)
-"""Ids that arrive in this order at a table of SLOTS slots, id % SLOTS being their home."""
-
-PRINTED = (3, 1, 3, 6, 3)
-"""Ids for the rule as it is printed."""
+SLOTS = 7
 
 
-@exercise("Give the number of a slot, from 0 to 4.")
-def landing_slot(answer: Any) -> Feedback:
-    """Ids 3, 8, 1, 13 go into five empty slots, home id % 5, linear probing: where does 13 end up?"""
-    given = as_ids(answer)
-    if given == {0}:
-        return right(
-            "Home is 3, where 3 lies; 4 holds 8, which was pushed there; behind the last slot comes slot 0. Three "
-            "probes, though only one id shares its home: a run of taken slots grows like a traffic jam."
-        )
-    if given == {3}:
-        return wrong("That is its home, 13 % 5. Which id lies there already?")
-    if given == {4}:
-        return wrong("Slot 3 is taken, so 4 is next. But where did 8 go, whose home is 3 as well?")
-    if given == {5}:
-        return wrong("There is no slot 5: behind the last slot, probing goes on at the first.")
-    if given == {2}:
-        return wrong("Linear probing goes up, not down.")
-    return wrong("Put in 3, then 8, then 1, and start for 13 at slot 3, going up until a slot is free.")
-
-
-@exercise("Give the set of ids that end with the same local id, such as {3, 1}.")
-def sharing_ids(answer: Any) -> Feedback:
-    """The rule as printed (assign when the flag is False) on 3, 1, 3, 6, 3: which ids share a local id?"""
-    given = as_ids(answer)
-    if given == {1, 6}:
-        return right(
-            "1 and 6 came once: for them the flag is True, nothing is assigned, and both keep the 0 that the table "
-            "was filled with. 3 came again and again and was numbered anew each time, last with 1."
-        )
-    if given == {1, 3, 6}:
+@exercise("Give a list of at most four ids, such as [3, 10, 5].")
+def long_way(answer: Any) -> Feedback:
+    """At most four ids for a table of SLOTS slots, home ``id % SLOTS``: the last makes three probes though no other id
+    shares its home."""
+    ids = [int(v) for v in answer]
+    if len(ids) > 4 or len(set(ids)) < len(ids) or min(ids) < 0:
+        return wrong("At most four ids, all different, none below 0.")
+    last = lab.fill_steps(ids, SLOTS)[-1]
+    home = ids[-1] % SLOTS
+    if any(v % SLOTS == home for v in ids[:-1]):
+        return wrong(f"Another id has home {home}, too. Let those that are in the way come from elsewhere.")
+    if len(last.probes) < 3:
         return wrong(
-            "3 comes back, finds itself, and gets a number then: 0 the first time, and the second time?"
+            f"{ids[-1]} looks at the slots {list(last.probes)}. Which homes push ids into the slots behind its "
+            "home? Behind "
+            "the last slot comes the first."
         )
-    if given in ({1, 3}, {3, 6}):
-        return wrong(
-            "At its third coming, 3 is given the counter's value, which is 1 by then. Who still has 0?"
-        )
-    if 8 in given or 13 in given:
-        return wrong("Only 3, 1 and 6 arrive here.")
-    return wrong(
-        "Line 16 makes the flag True for a key that is new, and line 27 assigns where it is False. So who gets a "
-        "number: the first comer, or those who come again?"
+    return right(
+        f"{ids[-1]} looks at {list(last.probes)}, though nobody shares its home: a run of taken slots grows like a "
+        "traffic jam, and whoever comes to it, at whatever place, joins its end."
     )
 
 
-@exercise("Give a number from 1 to 32.")
-def fewest_local_ids(answer: Any) -> Feedback:
-    """32 threads insert 32 different ids, read LocalID first and add to it afterwards: how few local ids result?"""
-    given = as_number(answer)
-    if given == 1:
+@exercise("Give a list of ids, such as [4, 6, 2, 4, 4].")
+def right_by_luck(answer: Any) -> Feedback:
+    """Ids, three different ones at least, that the rule as printed (assign when the flag is False) numbers
+    rightly."""
+    ids = [int(v) for v in answer]
+    if len(set(ids)) < 3:
+        return wrong("Three different ids at least.")
+    steps = lab.fill_steps(ids, 2 * len(set(ids)) + 1, polarity="printed")
+    faulty = faulty_ids(steps)
+    if not faulty:
         return right(
-            "All 32 may read the counter before the first of them adds to it. The counter ends 32 higher, and all "
-            "have the same number. atomicAdd returns the value from before the addition: that one is nobody else's."
+            "Every id comes twice: its second coming gives it the number that the first should have. A test that "
+            "feeds each "
+            "id twice would find nothing wrong."
         )
-    if given == 32:
-        return wrong(
-            "That holds when reading and adding are one step. Here another thread may read between the two."
-        )
-    if given == 2:
-        return wrong("Two threads may read the same value. May a third one, too?")
-    return wrong("The warp runs in step: when do its threads read, and when do they add?")
+    once = [v for v in faulty if ids.count(v) == 1]
+    if once:
+        return wrong(f"{once[0]} comes once, so that nobody gives it a number. What has to happen to it?")
+    return wrong(
+        f"{', '.join(map(str, faulty))}: no valid number of its own. An id is numbered anew each time that it "
+        "comes again: "
+        "how often is right?"
+    )
 
 
-@exercise("Give a number of probes, to one digit behind the point.")
-def probes_when_full(answer: Any) -> Feedback:
-    """How many probes does an id cost on average when the table is filled to 90 %, by Knuth's formula?"""
-    given = as_number(answer)
-    if abs(given - 5.5) < 0.06:
+@exercise("Give a list in which 0, 1 and 2 stand twice each, such as [0, 1, 2, 0, 1, 2].")
+def race(answer: Any) -> Feedback:
+    """An order in which three threads read the counter and add to it, so that two different local ids come out."""
+    order = [int(thread) for thread in answer]
+    if sorted(order) != [0, 0, 1, 1, 2, 2]:
+        return wrong("Each of the threads 0, 1 and 2 stands there twice: first it reads, then it adds.")
+    counter, local = 0, {}
+    for thread in order:
+        if thread in local:
+            counter += 1
+        else:
+            local[thread] = counter
+    different = len(set(local.values()))
+    if different == 2:
         return right(
-            "(1 + 1 / (1 - 0.9)) / 2 = 5.5, against 1.5 at half full. Memory is what the table is bought with: twice "
-            "the slots, a quarter of the probes."
+            f"The threads get {[local[t] for t in range(3)]}, and the counter ends at 3. Such an order need not "
+            "come for a "
+            "thousand runs, and then it comes. atomicAdd makes one step of reading and adding: no order can do "
+            "this to it."
         )
-    if abs(given - 1.5) < 0.06:
-        return wrong("That is the table at half full.")
-    if abs(given - 50.5) < 0.6:
-        return wrong(
-            "That is what one more id, not yet in the table, would cost: (1 + 1 / (1 - load)²) / 2. Averaged over "
-            "all that went in, the early ones were cheap."
+    if different == 3:
+        return wrong("Three different ids: nobody reads between another one's reading and adding.")
+    return wrong("One id for all three: all read before the first of them adds. Let one get through.")
+
+
+@exercise("Put the explorer in place of the dots, once it stands where you want it.")
+def load_for_two_probes(answer: Any) -> Feedback:
+    """The IdMapExplorer in a state where multiplicative hashing of the graph's own ids costs 2 probes on average."""
+    state, made = results_of(answer, "IdMapExplorer")
+    if state["hash"] != "multiplicative" or state["numbering"] != "as in the graph":
+        return wrong("Take the multiplicative hash, and the ids as they are in the graph.")
+    mean, load = made["chosen"].mean, state["load_percent"]
+    if abs(mean - 2) <= 0.1:
+        return right(
+            f"{mean:.2f} probes at {load} % full. For ids as good as random Knuth's (1 + 1 / (1 - load)) / 2 gives "
+            f"{(1 + 1 / (1 - load / 100)) / 2:.2f} there. Ids that lie close together are spread more evenly than "
+            "by chance."
         )
-    if abs(given - 10) < 0.06:
-        return wrong("1 / (1 - 0.9) is one part of it. Add 1 and halve.")
-    return wrong("Put 0.9 into (1 + 1 / (1 - load)) / 2.")
+    return wrong(f"At {load} % full an id costs {mean:.2f} probes. Which way?")
 
 
 _MAP_CASES: tuple[list[int], ...] = ([7, 7, 2], [3, 1, 3, 6], [5], [9, 4, 9, 4, 0, 9], [])

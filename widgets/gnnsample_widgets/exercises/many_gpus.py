@@ -6,115 +6,201 @@ from typing import Any
 
 import numpy as np
 
-from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+import gnnsample_lab as lab
 
-DEGREE, FANOUT, ID_BYTES = 40, 10, 4
-"""One remote vertex: its in-neighbours, how many are picked, bytes of an id and of a length."""
+from ..feedback import Feedback, exercise, is_nothing, right, wrong
+from .start import EDGES, small_graph
+from .trying import tried
 
-
-@exercise("Give a number of bytes: the request, the length of the list, and the list.")
-def pulled_bytes(answer: Any) -> Feedback:
-    """A remote vertex with 40 in-neighbours, fanout 10, 4 bytes each for ids and lengths: bytes by pull?"""
-    given = as_number(answer)
-    if given == 168:
-        return right(
-            "4 for the id, 4 for the length, 4 x 40 for the list; of the 40 neighbours 30 are thrown away."
-        )
-    if given == 160:
-        return wrong("That is the list. Somebody had to ask for it, and to say how long it is.")
-    if given in (164, 44):
-        return wrong("Something is missing: the id goes there, the length and the list come back.")
-    if given == 48:
-        return wrong("That is csp. With pull the rank that asks draws, so it needs all 40.")
-    return wrong("One id goes to the owner. What comes back so that the asker can draw 10 of 40?")
+ID_BYTES = 4
+"""Bytes of an id and of a length."""
 
 
-@exercise("Give a number of bytes: the request, the length of the list, and the picks.")
-def pushed_bytes(answer: Any) -> Feedback:
-    """The same vertex by csp: bytes?"""
-    given = as_number(answer)
-    if given == 48:
-        return right(
-            "4 for the id, 4 for the length, 4 x 10 for the picks. Which places of the list they had follows from the "
-            "length, because draws are keyed: nobody sends it. With a degree of 10 or less, csp and pull move the same."
-        )
-    if given == 40:
-        return wrong("Those are the picks alone, the ideal. Somebody had to ask for them.")
-    if given in (44,):
-        return wrong("The asker also needs the length of the list, to repeat the draw.")
-    if given == 168:
-        return wrong("That is pull. With csp the owner draws, and only what it picked comes back.")
-    if given == 88:
-        return wrong(
-            "The places of the picks need not be sent: draws are keyed, so the asker can repeat them."
-        )
-    return wrong("One id goes to the owner, who draws. How many ids come back, and what else?")
+def _degree_cases(graph: Any) -> list[Any]:
+    """Lists that lie elsewhere: one by hand, a few, and some of ``graph``'s."""
+    cases: list[Any] = [
+        ("For one vertex of 40 in-neighbours, fanout 10", (np.array([40]), 10)),
+        ("For vertices of 3, 10 and 200 in-neighbours, fanout 10", (np.array([3, 10, 200]), 10)),
+    ]
+    if graph is not None:
+        degrees = np.asarray(graph.to("cpu", features=False).in_degrees()).astype(np.int64)
+        some = degrees[np.random.default_rng(0).integers(len(degrees), size=100)]
+        cases.append((f"For 100 vertices of {graph.title}, fanout 5", (some, 5)))
+    return cases
 
 
-@exercise("Give a share between 0 and 1.")
-def random_cut(answer: Any) -> Feedback:
-    """Vertices are dealt to 4 parts at random: the expected share of the edges that are cut?"""
-    given = as_number(answer)
-    if abs(given - 0.75) < 6e-3:
-        return right(
-            "The other end lies in the same part with probability 1/4. With 8 parts it is 7/8 already."
-        )
-    if abs(given - 0.25) < 6e-3:
-        return wrong("That is the share of the edges that stay inside a part.")
-    if abs(given - 0.5) < 6e-3:
-        return wrong("That holds for two parts.")
-    if 1 < given <= 100:
-        return wrong("Give a share between 0 and 1, not percent.")
-    return wrong("One end lies in some part. How likely does the other end, dealt at random, lie in another?")
+def _pulled(degrees: Any, fanout: int) -> int:
+    return int(ID_BYTES * (2 * len(degrees) + np.sum(degrees)))
 
 
-_CASES: tuple[tuple[list[int], list[int], int], ...] = (
-    ([9, 12, 7, 2], [90, 4, 200, 2], 10),
-    ([3, 8, 2, 6, 4], [4, 100, 2, 30, 9], 5),
-    ([10, 10, 10], [5, 50, 500], 10),
-)
+def _pushed(degrees: Any, fanout: int) -> int:
+    return int(ID_BYTES * (2 * len(degrees) + np.minimum(degrees, fanout).sum()))
 
 
-@exercise(
-    "Write a function of visits, degree and fanout that returns one score per vertex, and give me the function."
-)
-def list_score(answer: Any) -> Feedback:
-    """A function (visits, degree, fanout) -> scores: copying lists from the highest down saves most reads a byte."""
-    if not callable(answer):
-        return wrong("Give the function itself, without calling it: exercises.list_score(my_function).")
-    for visits, degree, fanout in _CASES:
-        v, d = np.array(visits, dtype=float), np.array(degree, dtype=float)
-        returned = answer(v.copy(), d.copy(), fanout)
-        if is_nothing(returned):
-            return Feedback("blank", "The function returns nothing yet.")
-        given = np.asarray(returned, dtype=float)
-        if given.shape != v.shape:
-            return wrong(
-                f"For {len(v)} vertices your function returns shape {given.shape}: one score each is asked for."
-            )
-        reads = v * np.minimum(d, fanout)
-        case = f"For visits {visits}, degrees {degree} and fanout {fanout}"
-        if _same_order(given, reads / d):
-            continue
-        if _same_order(given, reads):
-            return wrong(f"{case}: those are the reads that a copy saves. What does the copy cost?")
-        if _same_order(given, d):
-            return wrong(
-                f"{case}: the longest lists are the dearest, and a visit reads no more than the fanout of one."
-            )
-        if _same_order(given, v):
-            return wrong(
-                f"{case}: a visit to a long list saves as much as one to a short one only up to the fanout."
-            )
-        return wrong(
-            f"{case} the order should be {np.argsort(-reads / d, kind='stable').tolist()}, best first."
-        )
-    return right(
-        "Reads saved over bytes: visits x min(degree, fanout) / degree. It is the greedy rule for a knapsack, and it "
-        "takes short lists of often visited vertices before the hubs that a ranking by degree would copy."
+@exercise("Write a function of degrees and fanout that returns bytes, and give me the function.")
+def pulled_bytes(answer: Any, graph: Any = None) -> Feedback:
+    """A function (degrees, fanout) -> bytes both ways by pull: requests, lengths, lists; ids and lengths of 4
+    bytes."""
+    return tried(
+        answer,
+        "pulled_bytes",
+        _degree_cases(graph),
+        _pulled,
+        [
+            (
+                lambda d, f: 4 * d.sum(),
+                "those are the lists. Somebody had to ask for them, and to say how long they are.",
+            ),
+            (
+                lambda d, f: 4 * (len(d) + d.sum()),
+                "something is missing: the id goes there, the length and the list come back.",
+            ),
+            (_pushed, "that is csp. With pull the rank that asks draws, so it needs whole lists."),
+            (lambda d, f: _pulled(d, f) / 4, "those are numbers. Each takes four bytes."),
+            (lambda d, f: 4 * np.minimum(d, f).sum(), "those are the picks. Who draws them, and from what?"),
+        ],
+        "4 for the id, 4 for the length, 4 for every neighbour: of 40 neighbours 30 are thrown away. The fanout "
+        "does not "
+        "matter at all.",
     )
 
 
-def _same_order(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two scores rank alike."""
-    return bool(np.array_equal(np.argsort(-one, kind="stable"), np.argsort(-other, kind="stable")))
+@exercise("Write a function of degrees and fanout that returns bytes, and give me the function.")
+def pushed_bytes(answer: Any, graph: Any = None) -> Feedback:
+    """The same by csp: requests, lengths, picks."""
+    factor = ""
+    if graph is not None:
+        degrees, fanout = _degree_cases(graph)[-1][1]
+        times = _pulled(degrees, fanout) / _pushed(degrees, fanout)
+        factor = f" On {graph.title}, lists move {times:.1f} times as much."
+    return tried(
+        answer,
+        "pushed_bytes",
+        _degree_cases(graph),
+        _pushed,
+        [
+            (
+                lambda d, f: 4 * np.minimum(d, f).sum(),
+                "those are the picks alone, the ideal. Somebody had to ask for them.",
+            ),
+            (
+                lambda d, f: 4 * (len(d) + np.minimum(d, f).sum()),
+                "the asker also needs the length of the list, to repeat the draw.",
+            ),
+            (_pulled, "that is pull. With csp the owner draws, and only what it picked comes back."),
+            (
+                lambda d, f: 4 * (2 * len(d) + 2 * np.minimum(d, f).sum()),
+                "the places of the picks need not be sent: draws are keyed, so the asker can repeat them.",
+            ),
+            (
+                lambda d, f: 4 * (2 * len(d) + f * len(d)),
+                "a list that is shorter than the fanout has no more to give.",
+            ),
+        ],
+        "4 for the id, 4 for the length, 4 for each pick. With a degree of the fanout or less, csp and pull move "
+        "the same." + factor,
+    )
+
+
+def _cut(graph: Any, owner: Any) -> float:
+    ends = np.repeat(np.arange(graph.num_nodes), np.diff(graph.indptr))
+    return float((owner[graph.indices] != owner[ends]).mean())
+
+
+@exercise("Write a function of a graph and owner that returns a share, and give me the function.")
+def random_cut(answer: Any, graph: Any = None) -> Feedback:
+    """A function (graph, owner) -> the share of the edges that are cut; tried on ``EDGES`` and, dealt out at random, on
+    ``graph``."""
+    small = small_graph()
+    owners = ([0, 0, 1, 1], [0, 1, 2, 3], [0, 0, 0, 0])
+    cases: list[Any] = [
+        (f"For the edges {EDGES}, owners {owner}", (small, np.array(owner))) for owner in owners
+    ]
+    found = ""
+    if graph is not None:
+        host = graph.to("cpu", features=False)
+        dealt = np.random.default_rng(0).integers(4, size=host.num_nodes)
+        cases.append((f"For {host.title}, dealt to 4 parts at random", (host, dealt)))
+        found = f" Here {_cut(host, dealt):.1%} are."
+    return tried(
+        answer,
+        "random_cut",
+        cases,
+        _cut,
+        [
+            (lambda g, o: 1 - _cut(g, o), "that is the share of the edges that stay inside a part."),
+            (lambda g, o: _cut(g, o) * g.num_edges, "that is a number of edges. Which share of all is it?"),
+            (
+                lambda g, o: 1 - float((np.bincount(o) / len(o)) @ (np.bincount(o) / len(o))),
+                "that is what chance would cut with parts of these sizes. Count the edges.",
+            ),
+        ],
+        "Dealt to four parts at random, the other end lies in the same part with probability 1/4, so that three "
+        "edges of four "
+        f"are cut, whatever the graph.{found} With 8 parts it is 7/8.",
+    )
+
+
+def _chosen(score: np.ndarray, degree: np.ndarray, budget: int) -> list[int]:
+    """Lists from the highest score down; one that no longer fits is passed over."""
+    taken, room = [], budget
+    for v in np.argsort(-score, kind="stable").tolist():
+        if 0 < ID_BYTES * degree[v] <= room:
+            taken.append(v)
+            room -= int(ID_BYTES * degree[v])
+    return taken
+
+
+@exercise(
+    "Write a function of visits, degree, fanout and budget that returns vertices, and give me the function."
+)
+def list_score(answer: Any, graph: Any = None) -> Feedback:
+    """A function (visits, degree, fanout, budget) -> vertices whose lists are copied within ``budget`` bytes, so that
+    most reads are saved; as good as the library's choice, by hand and with the degrees of ``graph``."""
+    if not callable(answer):
+        return wrong("Give the function itself, without calling it: exercises.list_score(my_function).")
+    cases = [
+        ("For visits [1, 3, 2, 9], degrees [100, 60, 10, 10]", [1, 3, 2, 9], [100, 60, 10, 10], 10, 400),
+        (
+            "For visits [10, 9, 8, 8, 7], degrees [90, 2, 8, 40, 40]",
+            [10, 9, 8, 8, 7],
+            [90, 2, 8, 40, 40],
+            10,
+            392,
+        ),
+        ("For visits [10, 10, 10], degrees [5, 50, 500]", [10, 10, 10], [5, 50, 500], 10, 2_020),
+    ]
+    if graph is not None:
+        degrees = np.asarray(graph.to("cpu", features=False).in_degrees()).astype(np.int64)[:5_000]
+        drawn = np.random.default_rng(0).poisson(0.3 + 0.02 * np.sqrt(degrees))
+        cases.append((f"For lists of {graph.title}", drawn, degrees, 10, int(ID_BYTES * degrees.sum() // 10)))
+    for case, visits, degree, fanout, budget in cases:
+        v, d = np.asarray(visits), np.asarray(degree)
+        returned = answer(v.copy(), d.copy(), fanout, budget)
+        if is_nothing(returned):
+            return Feedback("blank", "The function returns nothing yet.")
+        given = [int(u) for u in returned]
+        if len(set(given)) < len(given):
+            return wrong(f"{case}: a list is there twice.")
+        cost = int(ID_BYTES * d[given].sum())
+        if cost > budget:
+            return wrong(f"{case}: your lists take {cost:,} bytes, and there is room for {budget:,}.")
+        reads = v * np.minimum(d, fanout)
+        best = lab.distributed.hottest_lists(v, d, fanout, budget).ids
+        if reads[given].sum() >= reads[best].sum() * 0.999:
+            continue
+        yours, others = int(reads[given].sum()), int(reads[best].sum())
+        said = f"{case}: your lists save {yours:,} reads, others would save {others:,}"
+        for score, hint in (
+            (reads, "You take what saves most reads. What does the copy cost?"),
+            (d, "The longest lists are the dearest, and a visit reads no more than the fanout of one."),
+            (v, "A visit to a long list saves as much as one to a short one only up to the fanout."),
+        ):
+            if sorted(given) == sorted(_chosen(np.asarray(score, dtype=float), d, budget)):
+                return wrong(f"{said}. {hint}")
+        return wrong(f"{said}. What does a byte of each list save?")
+    return right(
+        "Reads saved over bytes, and what no longer fits is passed over: the greedy rule for a knapsack. It "
+        "takes short "
+        "lists of often visited vertices before the hubs that a ranking by degree would copy."
+    )

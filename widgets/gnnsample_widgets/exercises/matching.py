@@ -7,7 +7,10 @@ from typing import Any
 
 import numpy as np
 
+import gnnsample_lab as lab
+
 from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from .trying import lists_agree, results_of, tried
 
 FIRST, SECOND = (0, 3, 4, 7, 9), (0, 3, 4, 12)
 """Two batches of notebook 07, global ids."""
@@ -20,26 +23,53 @@ DEGREES = (
 )
 """Match degrees of four batches of notebook 07."""
 
-TABLE_4 = {"Reddit": (93.2, 4.9), "Products": (71.4, 7.0), "MAG": (35.3, 4.2), "Papers-100M": (38.0, 5.3)}
-"""FastGL, Table 4: mean match degree, and largest minus smallest, in percent; batches of 8000 seeds."""
+
+def _degree(one: Any, two: Any) -> float:
+    return len({*one} & {*two}) / min(len(one), len(two))
 
 
-@exercise("Give a share between 0 and 1.")
-def match_degree(answer: Any) -> Feedback:
-    """The match degree of the batches ``FIRST`` and ``SECOND``."""
-    given = as_number(answer)
-    common = len(set(FIRST) & set(SECOND))
-    if abs(given - common / len(SECOND)) < 1e-6:
-        return right("Three vertices in common, and the smaller batch has four: 3/4.")
-    if given == common:
-        return wrong("That is how many they have in common. A degree is a share: of which batch?")
-    if abs(given - common / len(FIRST)) < 1e-6:
-        return wrong("You divided by the larger batch. The formula takes the smaller one.")
-    if abs(given - common / len({*FIRST, *SECOND})) < 1e-6:
-        return wrong(
-            "That is the share of the union, the Jaccard index. The formula takes the smaller batch."
-        )
-    return wrong("Count the common vertices, and divide by the size of the smaller batch.")
+@exercise("Write a function of two sets of vertices that returns a share, and give me the function.")
+def match_degree(answer: Any, batches: Any = ()) -> Feedback:
+    """A function (one, two), sets of vertices, -> their match degree; tried on ``FIRST`` and ``SECOND`` and on
+    ``batches``."""
+    cases: list[Any] = [
+        (f"For {FIRST} and {SECOND}", ({*FIRST}, {*SECOND})),
+        (f"For {SECOND} and {FIRST}", ({*SECOND}, {*FIRST})),
+        ("For (1, 2) and (3, 4, 5)", ({1, 2}, {3, 4, 5})),
+    ]
+    sets = [set(batch.to_cpu().node_ids.tolist()) for batch in batches[:3]]
+    cases += [("For two of the batches above", pair) for pair in itertools.pairwise(sets)]
+    return tried(
+        answer,
+        "match_degree",
+        cases,
+        _degree,
+        [
+            (
+                lambda a, b: len(a & b),
+                "that is how many they have in common. A degree is a share: of which batch?",
+            ),
+            (
+                lambda a, b: len(a & b) / max(len(a), len(b)),
+                "you divided by the larger batch. The formula takes the smaller one.",
+            ),
+            (
+                lambda a, b: len(a & b) / len(a | b),
+                "that is the share of the union, the Jaccard index. The formula takes the smaller batch.",
+            ),
+            (
+                lambda a, b: len(a & b) / len(a),
+                "you divided by the first batch. The formula takes the smaller one.",
+            ),
+            (
+                lambda a, b: len(a & b) / len(b),
+                "you divided by the second batch. The formula takes the smaller one.",
+            ),
+        ],
+        "What two batches share, over the smaller one. Counting through sets takes a while; lab.match_degrees "
+        "does a whole "
+        "window at once.",
+    )
 
 
 _LOAD_CASES: tuple[tuple[list[set[int]], int], ...] = (
@@ -77,73 +107,149 @@ def rows_loaded(answer: Any) -> Feedback:
     return right("Match needs no memory of its own: it only looks at what happens to lie there already.")
 
 
+@exercise("Give a matrix of four rows and four columns, such as [[1, 0.4, ...], ...].")
+def astray(answer: Any) -> Feedback:
+    """Match degrees of four batches for which greedy's tour has a smaller sum than the order as sampled."""
+    degrees = np.array(answer, dtype=float)
+    if degrees.shape != (4, 4):
+        return wrong(f"Four rows and four columns are asked for, and this has shape {degrees.shape}.")
+    if not np.allclose(degrees, degrees.T) or degrees.min() < 0 or degrees.max() > 1:
+        return wrong(
+            "A match degree lies between 0 and 1, and is the same from either side: the matrix is symmetric."
+        )
+    tour = lab.reorder(degrees)
+    greedy, sampled = lab.path_score(degrees, tour), lab.path_score(degrees, range(4))
+    if greedy < sampled - 1e-9:
+        return right(
+            f"Greedy goes {tour.tolist()} and has {greedy:.2f}; 0, 1, 2, 3 has {sampled:.2f}. It takes the good "
+            "step now "
+            "and pays for it at the end, where nobody else is left."
+        )
+    if tour.tolist() == [0, 1, 2, 3]:
+        return wrong("Greedy goes 0, 1, 2, 3, too. Which batch must look better than 1 at the first step?")
+    return wrong(
+        f"Greedy goes {tour.tolist()} and has {greedy:.2f}, the order as sampled {sampled:.2f}. What does "
+        "greedy's first "
+        "step cost it later? Let its last step be a bad one."
+    )
+
+
 def _greedy(degrees: np.ndarray) -> list[int]:
     order = [0]
     while len(order) < len(degrees):
-        row = degrees[order[-1]].copy()
+        row = np.array(degrees[order[-1]], dtype=float)
         row[order] = -1.0
         order.append(int(row.argmax()))
     return order
 
 
-@exercise("Give a list that begins with 0, such as [0, 1, 2, 3].")
-def greedy_tour(answer: Any) -> Feedback:
-    """The order in which greedy reordering trains the batches of ``DEGREES``."""
-    degrees = np.array(DEGREES)
-    given = [int(batch) for batch in answer]
-    if sorted(given) != [0, 1, 2, 3]:
-        return wrong("Each of the batches 0, 1, 2 and 3 is trained once.")
-    score = sum(degrees[pair] for pair in itertools.pairwise(given))
-    if given == _greedy(degrees):
-        return right(
-            "0.5 + 0.5 + 0.2 = 1.2. The order in which they were sampled has 0.4 + 0.4 + 0.5 = 1.3: greedy takes the "
-            "good step now and pays for it at the end, where nobody else is left."
-        )
-    if given[0] != 0:
-        return wrong(f"Batch 0 comes first, whatever follows. (Your tour has {score:.1f}.)")
-    if given == [0, 1, 2, 3]:
-        return wrong(
-            "That one has 1.3 and is the best of all, but greedy does not look that far. Which batch is the most like "
-            "batch 0?"
-        )
-    return wrong(
-        f"Your tour has {score:.1f}, but it is not greedy's. From where you stand, go to the most alike batch "
-        "that has not been trained."
+def _printed(degrees: np.ndarray) -> list[int]:
+    degrees, order = degrees * (1 - np.eye(len(degrees))), [0]
+    for _ in range(1, len(degrees)):
+        last = order[-1]
+        order.append(int(degrees[last].argmax()))
+        degrees[last, :] = degrees[:, last] = 0
+    return order
+
+
+@exercise("Write a function of a matrix of match degrees that returns a tour, and give me the function.")
+def mended(answer: Any, degrees: Any = None) -> Feedback:
+    """A function (degrees) -> greedy's tour from batch 0, every batch once; tried on two islands, ``DEGREES``,
+    ``degrees``."""
+    islands = np.kron(np.eye(2), [[1, 0.5], [0.5, 1]])
+    cases: list[Any] = [
+        ("For four batches of which any two are alike", (np.ones((4, 4)),)),
+        (f"For the degrees {DEGREES}", (np.array(DEGREES),)),
+        ("For two pairs of batches with nothing between the pairs", (islands,)),
+    ]
+    if degrees is not None:
+        cases.append(("For the window above", (np.array(degrees),)))
+    return tried(
+        answer,
+        "mended",
+        cases,
+        _greedy,
+        [
+            (
+                _printed,
+                "that is Algorithm 1 as printed, and a batch comes twice. When all that is left shares nothing "
+                "with the last "
+                "batch, its row holds only zeros, those of visited batches too. What would never be the largest?",
+            ),
+            (lambda d: list(range(len(d))), "that is the order as sampled."),
+            (
+                lambda d: np.argsort(-d[0], kind="stable").tolist(),
+                "that ranks all batches by how alike they are to the first. Look from the batch that came last.",
+            ),
+        ],
+        "Marked with -1, a visited batch can never be the largest, and every batch is trained once. Nothing else "
+        "has changed.",
+        lists_agree,
     )
 
 
-@exercise("Give the number of a batch: 1, 2, 3 or 4.")
-def printed_third(answer: Any) -> Feedback:
-    """Two pairs of batches with nothing in common: which batch does the printed Algorithm 1 put third?"""
-    given = as_number(answer)
-    if given == 1:
+def _bound(degrees: np.ndarray) -> float:
+    pairs = degrees[~np.eye(len(degrees), dtype=bool)]
+    return float((pairs.max() - pairs.mean()) / (1 - pairs.mean()))
+
+
+@exercise("Write a function of a matrix of match degrees that returns a share, and give me the function.")
+def reorder_bound(answer: Any, degrees: Any = None) -> Feedback:
+    """A function (degrees) -> the most that a tour can save, as a share of the rows that Match still loads, for batches
+    of one size; tried on ``DEGREES`` and ``degrees``."""
+    cases: list[Any] = [(f"For the degrees {DEGREES}", (np.array(DEGREES),))]
+    if degrees is not None:
+        cases.append(("For the window above", (np.array(degrees),)))
+
+    def pairs(d: np.ndarray) -> np.ndarray:
+        return np.asarray(d[~np.eye(len(d), dtype=bool)])
+
+    return tried(
+        answer,
+        "reorder_bound",
+        cases,
+        _bound,
+        [
+            (
+                lambda d: pairs(d).max() - pairs(d).mean(),
+                "that is the share of all rows. Match has already saved the mean of them: what is left?",
+            ),
+            (
+                lambda d: (pairs(d).max() - pairs(d).mean()) / pairs(d).mean(),
+                "you divided by what is reused. The question is about what is still loaded.",
+            ),
+            (
+                lambda d: (d.max() - d.mean()) / (1 - d.mean() + 1e-12),
+                "the diagonal counts along: nobody goes from a batch to itself.",
+            ),
+            (
+                lambda d: np.ptp(pairs(d)) / (1 - pairs(d).mean()),
+                "a tour goes from the mean to the best, not from the worst.",
+            ),
+        ],
+        "From the mean to the best pair, over what the mean leaves. No tour reaches it, since the best pair can "
+        "be used once: "
+        "a number to look at before writing any code."
+        + ("" if degrees is None else f" Here: {_bound(degrees):.0%}."),
+    )
+
+
+@exercise("Put the explorer in place of the dots, once it stands where you want it.")
+def nearer_and_dearer(answer: Any) -> Feedback:
+    """The MatchExplorer in a state where reordering raises the sum of match degrees, and more rows are copied."""
+    state, made = results_of(answer, "MatchExplorer")
+    degrees, order = made["window"][1], made["order"]
+    before, after = lab.path_score(degrees, range(len(order))), lab.path_score(degrees, order)
+    cache = ", cache" if state["cache_percent"] else ""
+    loads = [made["rows"][f"match{way}{cache}"][-1] for way in ("", f", {state['method']}")]
+    said = f"The sum goes from {before:.2f} to {after:.2f}, the rows copied from {loads[0]:,} to {loads[1]:,}"
+    if after > before and loads[1] > loads[0]:
         return right(
-            "Batch 1 once more. Row and column 1 are zero, and so is all else in row 2: the largest of four zeros "
-            "is the first. Batches 3 and 4 are never trained. Marking what is visited with -1 instead of 0 mends it."
+            f"{said}. The degree divides by the smaller batch: a small batch looks near to everybody and saves "
+            "few rows."
         )
-    if given in (3, 4):
+    if state["grouping"] != "by degree":
         return wrong(
-            "A sound algorithm would go there. Write down row 2 of the matrix after line 9, and take its argmax."
+            f"{said}. Whom does the degree mislead? Batches have to differ in size: look at Seeds of a batch."
         )
-    if given == 2:
-        return wrong("Batch 2 is second. Then row and column 1 are set to 0: what does row 2 look like now?")
-    return wrong("There are four batches, counted from 1 as in the paper.")
-
-
-@exercise("Give a share between 0 and 1, to two digits.")
-def reorder_bound(answer: Any) -> Feedback:
-    """From Table 4, Products: at most which share of the rows that Match still loads can reordering save?"""
-    given = as_number(answer)
-    mean, spread = TABLE_4["Products"]
-    if abs(given - spread / (100 - mean)) < 0.006:
-        return right(
-            "7.0 of 28.6: 24 %, if every single step of the tour were as good as the best pair of all. The paper "
-            "reports up to 25 % less time."
-        )
-    if abs(given - spread / 100) < 0.003:
-        return wrong("That is the share of all rows. Match has already saved 71.4 % of them: what is left?")
-    if abs(given - spread / mean) < 0.003:
-        return wrong("You divided by what is reused. The question is about what is still loaded.")
-    if 1 < given <= 100:
-        return wrong("Give a share between 0 and 1, not percent.")
-    return wrong("At the mean, 28.6 % of the rows are loaded. At the best, by how many points fewer?")
+    return wrong(f"{said}. Batches of unequal size are there now: go through some random seeds.")

@@ -11,6 +11,7 @@ import numpy as np
 import gnnsample_lab as lab
 
 from ..feedback import Feedback, exercise, right, wrong
+from .trying import results_of, tried
 
 RING, STRIDES = 9, (1, 2, 4)
 """A ring of nine vertices; the in-neighbours of v are v + 1, v + 2 and v + 4."""
@@ -69,29 +70,46 @@ def _near(found: Any, wanted: Any, by: float = 0.02) -> bool:
     return bool(np.all(np.abs(np.asarray(found) - np.asarray(wanted)) < by))
 
 
-@exercise("Give a pair (p, q).")
+@exercise("Write a function of p and q that returns a pair, and give me the function.")
 def same_walk(answer: Any) -> Feedback:
-    """Which p and q of node2vec's own rule give NextDoor's printed rule with p = 2 and q = 0.5?"""
-    p, q = (float(value) for value in answer)
-    if p <= 0 or q <= 0:
-        return wrong("Both are above 0.")
-    if _near((p, q), (1, 2), 1e-6):
-        return right(
-            "As printed, with p = 2 and q = 0.5, the weights are 2, 2, 1. Only proportions matter: 1, 1, 1/2, and "
-            "that is 1/p, 1, 1/q with p = 1 and q = 2, a walk that keeps near. The rule of Grover and Leskovec "
-            "with p = 2 and q = 0.5 has 1/2, 1, 2: a walk that makes off. Same letters and numbers, the opposite walk."
-        )
-    if _near((p, q), (2, 0.5), 1e-6):
-        return wrong("Those are the printed letters. In node2vec's own rule they give the weights 1/2, 1, 2.")
-    if _near((p, q), (0.5, 1), 1e-6) or _near((p, q), (0.5, 0.5), 1e-6):
-        return wrong(
-            "The weight in the middle is 1 in node2vec's rule. Divide all three by the printed middle one first."
-        )
-    if _near((p, q), (1, 0.5), 1e-6):
-        return wrong("1/q is the weight of the last kind. It is half of the middle one: which q gives 1/2?")
-    return wrong(
-        f"That gives the weights {1 / p:g}, 1, {1 / q:g}. Write down the three printed weights, p, 1/q and 1, for "
-        "p = 2 and q = 0.5, and divide them by the one in the middle."
+    """A function (p, q) of NextDoor's printed rule -> p and q of node2vec's own rule for the same walk."""
+    cases = [
+        (f"For p = {p:g} and q = {q:g} as printed", (p, q))
+        for p, q in ((2.0, 0.5), (1.0, 1.0), (0.25, 4.0), (3.0, 2.0))
+    ]
+    return tried(
+        answer,
+        "same_walk",
+        cases,
+        lambda p, q: (1 / (p * q), 1 / q),
+        [
+            (
+                lambda p, q: (p, q),
+                "those are the printed letters. In node2vec's own rule they give the weights 1/p, 1, 1/q.",
+            ),
+            (
+                lambda p, q: (1 / p, 1.0),
+                "the weight in the middle is 1 in node2vec's rule. Divide all three by the printed middle one first.",
+            ),
+            (
+                lambda p, q: (1 / p, 1 / q),
+                "the weight in the middle is 1 in node2vec's rule. Divide all three by the printed middle one first.",
+            ),
+            (
+                lambda p, q: (1 / (p * q), q),
+                "1/q is the weight of the last kind. Divided by the middle one it is q: which q' has 1/q' = q?",
+            ),
+            (
+                lambda p, q: (p * q, q),
+                "those are the weights themselves, divided by the middle one. 1/p' and 1/q' are to be these.",
+            ),
+            (lambda p, q: (p * q, 1 / q), "1/p' is the weight of going back, p q: turn it round."),
+        ],
+        "As printed, with p = 2 and q = 0.5, the weights are 2, 2, 1. Only proportions matter: 1, 1, 1/2, and "
+        "that is a walk "
+        "with p = 1 and q = 2, which keeps near. The rule of Grover and Leskovec with p = 2 and q = 0.5 has 1/2, "
+        "1, 2: a walk "
+        "that makes off. Same letters and numbers, the opposite walk.",
     )
 
 
@@ -275,4 +293,24 @@ def forest_fire(answer: Any) -> Feedback:
     return wrong(
         f"{case}; they should be {_listed(exact[1:])}. Each neighbour has one chance with each vertex that begins "
         "to burn: let slot j, s.slot(), decide about neighbour j and about no other."
+    )
+
+
+@exercise("Put the explorer in place of the dots, once it stands where you want it.")
+def paces_to_and_fro(answer: Any) -> Feedback:
+    """The SecondOrderExplorer in a state where the walk is expected to go straight back in six steps of ten at
+    least."""
+    state, made = results_of(answer, "SecondOrderExplorer")
+    expected = made["expected"][0]
+    back, tries = expected.kinds["return"], expected.tries
+    p, q = state["p_percent"] / 100, state["q_percent"] / 100
+    said = f"{back:.0%} of the steps go straight back, with p = {p:g}, q = {q:g}"
+    if back >= 0.6:
+        return right(
+            f"{said}. It costs {tries:.1f} proposals a step: one weight is large, and it belongs to a single "
+            "neighbour, which is "
+            "seldom proposed."
+        )
+    return wrong(
+        f"{said}. Which of the two is the weight of going back, and which one makes the other neighbours unlikely too?"
     )

@@ -2,125 +2,205 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnsample_lab.pipeline.schedule.allocation import num_samplers, profit, trainer_time
+from gnnsample_lab.pipeline.schedule.allocation import num_samplers, should_switch, trainer_time
 
-from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from ..feedback import Feedback, exercise, right, wrong
+from .trying import results_of, tried
 
 UK = (0.56, 3.06, 3.09)
 """GNNLab, Table 5: seconds an epoch of sampling, extraction and training; GCN on UK, one sampler and one trainer."""
-STAGES_MS = (3, 4, 5)
-"""Sampling, extraction and training of a mini-batch in exercise 4."""
 
 
-@exercise("Give a number of GPUs, 1 to 7.")
+def _rule(gpus: int, sample_s: float, extract_s: float, train_s: float) -> int:
+    return num_samplers(gpus, sample_s, trainer_time(extract_s, train_s))
+
+
+@exercise(
+    "Write a function of gpus, sample_s, extract_s and train_s that returns a number of GPUs; give me the function."
+)
 def samplers_of_uk(answer: Any) -> Feedback:
-    """N_s for GCN on UK with eight GPUs, from GNNLab's Table 5."""
-    given = as_number(answer)
-    sample_s, extract_s, train_s = UK
-    if given == num_samplers(8, sample_s, trainer_time(extract_s, train_s)):
-        return right(
-            "K = 3.09 / 0.56 = 5.5, and 8 / 6.5 = 1.2, rounded up: two, as the paper has it (Table 4)."
-        )
-    if given == 1:
-        return wrong(
-            "Either you rounded down, or you added extraction to training. A trainer extracts the next mini-batch "
-            "while it trains: the longer of the two stages counts."
-        )
-    if given == 7:
-        return wrong("That is the other way round: K is training over sampling.")
-    return wrong("K = max(extract, train) / sample, then 8 / (K + 1), rounded up.")
-
-
-@exercise("Give a number of GPUs, 1 to 7.")
-def best_without_switching(answer: Any) -> Feedback:
-    """Eight GPUs, K = 2.7, no switching, a long epoch: the split with the highest rate."""
-    given = as_number(answer)
-    if given == 2:
-        return right(
-            "Two samplers make 2 mini-batches in the time T_s, and six trainers take 6 / 2.7 = 2.2: the rate is 2. "
-            "With three samplers the five trainers take 5 / 2.7 = 1.9. The ceiling is for samplers that can switch."
-        )
-    if given == 3:
-        return wrong(
-            "That is the rule's. Five trainers take 5 / 2.7 = 1.9 mini-batches in the time T_s; and with two samplers?"
-        )
-    if given == 1:
-        return wrong("One sampler makes 1 mini-batch in the time T_s, and seven trainers wait for it.")
-    return wrong("The rate of a split is the smaller of N_s and N_t / K, in mini-batches in the time T_s.")
-
-
-_PROFITS = ((12, 5, 20.0, 36.0), (1, 5, 20.0, 36.0), (8, 2, 3.0, 5.0), (0, 1, 7.0, 2.0))
-
-
-@exercise("Write a function of four numbers that returns one, and give me the function itself.")
-def switching_profit(answer: Any) -> Feedback:
-    """A function (remaining, trainers, trainer_s, standby_s) -> P in seconds."""
-    if not callable(answer):
-        return wrong("Give the function itself, without calling it: exercises.switching_profit(my_function).")
-    for case in _PROFITS:
-        returned = answer(*case)
-        if is_nothing(returned):
-            return Feedback("blank", "The function returns nothing yet.")
-        given, expected = as_number(returned), profit(*case)
-        if abs(given - expected) < 1e-6:
-            continue
-        remaining, trainers, trainer_s, standby_s = case
-        said = f"For {case} your function gives {given:g}, and it should be {expected:g}"
-        if abs(given + expected) < 1e-6:
-            return wrong(
-                f"{said}. The sign: a profit is what is gained, the time of the others less one's own."
-            )
-        if abs(given - (remaining * trainer_s - standby_s)) < 1e-6:
-            return wrong(f"{said}. The trainers share what waits.")
-        if abs(given - (remaining / trainers * trainer_s - trainer_s)) < 1e-6:
-            return wrong(f"{said}. A standby trainer has another time than a trainer: its pipeline is empty.")
-        return wrong(
-            f"{said}. How long do the trainers need for what waits, and how long would you need for one?"
-        )
-    return right(
-        "It is the time that the trainers still need, less that of one mini-batch on the standby trainer."
+    """A function (gpus, sample_s, extract_s, train_s) -> N_s by GNNLab's rule; tried on UK and on other stage
+    times."""
+    rows = ((8, *UK), (8, 1.0, 0.4, 2.0), (8, 1.0, 2.0, 0.5), (4, 2.0, 0.1, 1.0), (8, 1.0, 0.4, 3.0))
+    cases = [("For {} GPUs and stages of {:g}, {:g} and {:g} s".format(*row), row) for row in rows]
+    return tried(
+        answer,
+        "samplers_of_uk",
+        cases,
+        _rule,
+        [
+            (
+                lambda g, s, e, t: num_samplers(g, s, e + t),
+                "you added extraction to training. A trainer extracts the next mini-batch while it trains: the "
+                "longer one counts.",
+            ),
+            (
+                lambda g, s, e, t: num_samplers(g, s, t),
+                "extraction may be the longer one of a trainer's two stages.",
+            ),
+            (
+                lambda g, s, e, t: math.floor(g * s / (s + max(e, t))),
+                "the rule rounds up: a sampler too many can help training.",
+            ),
+            (lambda g, s, e, t: g * s / (s + max(e, t)), "a number of GPUs is whole: the rule rounds up."),
+            (lambda g, s, e, t: g - _rule(g, s, e, t), "those are the trainers."),
+            (
+                lambda g, s, e, t: num_samplers(g, max(e, t), s),
+                "that is the other way round: K is training over sampling.",
+            ),
+        ],
+        "For UK, K = 3.09 / 0.56 = 5.5, and 8 / 6.5 = 1.2, rounded up: two, as the paper has it (Table 4).",
     )
 
 
-@exercise("Give a number: old time divided by new time.")
-def overlap_ceiling(answer: Any) -> Feedback:
-    """Stages of 3, 4 and 5 ms: the most that overlapping them on one GPU can gain."""
-    given = as_number(answer)
-    if abs(given - sum(STAGES_MS) / max(STAGES_MS)) < 0.005:
+@exercise("Put the explorer in place of the dots, once it stands where you want it.")
+def rule_is_beaten(answer: Any) -> Feedback:
+    """The PipelineExplorer in a state, K not 2.7, where another number of samplers than the rule's is better without
+    switching."""
+    state, made = results_of(answer, "PipelineExplorer")
+    if made["splits"] is None:
+        return wrong("One GPU has nothing to split.")
+    if state["k_tenths"] == 27 and state["gpus"] == 8:
+        return wrong("Eight GPUs and K = 2.7 are in the text. Find another case.")
+    rows = {row["samplers"]: row for row in made["splits"].rows}
+    rule = next(n for n, row in rows.items() if row["chosen"])
+    best = min(rows, key=lambda n: rows[n]["without_s"])
+    said = f"With K = {state['k_tenths'] / 10:g} on {state['gpus']} GPUs the rule takes {rule} samplers"
+    if rows[best]["without_s"] < 0.99 * rows[rule]["without_s"]:
         return right(
-            "12 / 5 = 2.4: when all stages run at once and for free, the longest still takes its time."
+            f"{said}, and {best} would end the epoch in {rows[best]['without_s'] / rows[rule]['without_s']:.0%} "
+            "of its time. The "
+            "ceiling is for samplers that can switch; without switching, rounding up can be a trainer too few."
         )
-    if given == len(STAGES_MS):
-        return wrong("Only if the three stages were equally long.")
-    if abs(given - max(STAGES_MS) / sum(STAGES_MS)) < 0.005:
-        return wrong("That is new over old.")
-    if given == sum(STAGES_MS) or given == max(STAGES_MS):
-        return wrong("That is a time in ms, of one of the two ways. Give their ratio.")
-    return wrong("One after the other takes the sum of the stages; overlapped, the longest sets the pace.")
+    return wrong(f"{said}, and nothing is better. Where is N_g / (K + 1) only a little above a whole number?")
 
 
-_STUCK = {"B", "D"}
+def _least(trainers: int, trainer_s: float, standby_s: float) -> int:
+    """The least number of waiting mini-batches with a profit above 0."""
+    return next(n for n in range(1, 10_000) if should_switch(n, trainers, trainer_s, standby_s))
 
 
-@exercise('Give a set of letters, such as {"A"}.')
+@exercise(
+    "Write a function of trainers, trainer_s and standby_s that returns a number, and give me the function itself."
+)
+def switching_profit(answer: Any) -> Feedback:
+    """A function (trainers, trainer_s, standby_s) -> the least number of waiting mini-batches from which a sampler
+    should switch."""
+    rows = ((5, 20.0, 36.0), (5, 20.0, 40.0), (2, 3.0, 5.0), (1, 7.0, 2.0), (7, 1.0, 1.5))
+    cases = [("For {} trainers of {:g} s and a standby trainer of {:g} s".format(*row), row) for row in rows]
+    return tried(
+        answer,
+        "switching_profit",
+        cases,
+        _least,
+        [
+            (
+                lambda n, t, s: max(1, math.ceil(s * n / t)),
+                "with so many the profit is 0, and nothing is gained. It has to be above 0.",
+            ),
+            (
+                lambda n, t, s: s * n / t,
+                "a number of mini-batches is whole, and the profit has to be above 0.",
+            ),
+            (
+                lambda n, t, s: math.floor(s / t) + 1,
+                "the trainers share what waits: more trainers, less to wait for.",
+            ),
+            (
+                lambda n, t, s: n + 1,
+                "a standby trainer has another time than a trainer: its pipeline is empty at first.",
+            ),
+            (lambda n, t, s: math.floor(t * n / s) + 1, "the two times have changed places."),
+        ],
+        "The trainers still need M T_t / N_t, you would need T_t' for one: it pays from the first M above T_t' "
+        "N_t / T_t.",
+    )
+
+
+@exercise("Put the explorer in place of the dots, once it stands where you want it.")
+def overlap_gains(answer: Any) -> Feedback:
+    """The PipelineExplorer in a state where *overlapped* takes at most half the time of *timeshared*."""
+    _, made = results_of(answer, "PipelineExplorer")
+    serial, overlapped = (made["runs"][name].epoch_s for name in ("timeshared", "overlapped"))
+    times = made["times"]["together"]
+    stages = [times.mean(stage) for stage in ("sample", "extract", "train")]
+    said = f"The epoch is {serial / overlapped:.2f} times as fast; the ceiling is {sum(stages) / max(stages):.2f}"
+    if serial >= 2 * overlapped:
+        return right(
+            f"{said}, the sum of the stages over the longest. It takes three stages of about one length, and each "
+            "of them "
+            "has to leave most of the GPU to the others."
+        )
+    if sum(stages) < 2 * max(stages):
+        return wrong(f"{said}: no overlap can halve it. Make the stages of about one length.")
+    return wrong(f"{said}. What keeps it below: how busy is the GPU, or the link, with one stage alone?")
+
+
+def _ends(plans: Sequence[str], members: Mapping[str, Any]) -> bool:
+    """Play the plans: a collective ends once all its members have come to it."""
+    left = [list(plan) for plan in plans]
+    while any(left):
+        waiting = {plan[0] for plan in left if plan}
+        done = [name for name in waiting if all(left[r][:1] == [name] for r in members[name])]
+        if not done:
+            return False
+        for name in done:
+            for rank in members[name]:
+                left[rank].pop(0)
+    return True
+
+
+_TWO = {"a": (0, 1), "b": (0, 1)}
+_THREE = {"a": (0, 1), "b": (1, 2), "c": (0, 2)}
+PLANS: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
+    "A": (("ab", "ab"), _TWO),
+    "B": (("ab", "ba"), _TWO),
+    "C": (("ac", "ab", "bc"), _THREE),
+    "D": (("ac", "ba", "cb"), _THREE),
+    "E": (("a", "ab", "b"), {"a": (0, 1), "b": (1, 2)}),
+    "F": (("", ""), _TWO),
+    "G": (("ab", "a"), {"a": (0, 1), "b": (0,)}),
+}
+"""Name -> what each rank starts, in order, and which ranks take part in each collective."""
+
+
+@exercise("Write a function of plans and members that returns True or False, and give me the function.")
 def deadlocks(answer: Any) -> Feedback:
-    """Which of four plans of starting collectives, one at a time on each rank, block for ever."""
-    given = {str(letter).strip().upper() for letter in answer}
-    if given == _STUCK:
-        return right(
-            "In B each rank waits in what the other has not started; in D they wait in a ring: 0 for 1, 1 for 2, 2 for "
-            "0. In C rank 2 waits as well, but b ends once rank 1 has done a: without a ring, waiting comes to an end."
-        )
-    if given - {"A", "B", "C", "D"}:
-        return wrong("The plans are A, B, C and D.")
-    if "A" in given:
-        return wrong(
-            "In A both ranks start the same collectives in the same order. What would they wait for?"
-        )
-    if "C" in given:
-        return wrong("In C somebody waits, but for how long? Play it: a can end first. What can end then?")
-    if "D" not in given:
-        return wrong("Three ranks can block each other in a ring, too: who waits for whom at the start of D?")
-    return wrong("In B each rank waits in a collective that the other has not started.")
+    """A function (plans, members) -> whether all collectives end; a rank starts one at a time, in the order of
+    its plan."""
+    cases = [
+        (f"For plan {name}, {' | '.join(plans)} with {members}", (plans, members))
+        for name, (plans, members) in PLANS.items()
+    ]
+    return tried(
+        answer,
+        "deadlocks",
+        cases,
+        _ends,
+        [
+            (
+                lambda plans, members: not _ends(plans, members),
+                "it is the other way round: True where all of them end.",
+            ),
+            (
+                lambda plans, members: len(set(plans)) == 1,
+                "ranks with different plans need not block each other: somebody waits, but for how long?",
+            ),
+            (
+                lambda plans, members: not (len(plans) == 2 and plans[0] != plans[1]),
+                "three ranks can block each other in a ring, too: who waits for whom at the start?",
+            ),
+            (
+                lambda plans, members: len({plan[0] for plan in plans if plan}) <= 1,
+                "not all need to begin with the same collective: only its members have to come to it.",
+            ),
+        ],
+        "In B each waits in what the other has not started; in D they wait in a ring. In C rank 2 waits as well, "
+        "but b ends "
+        "once rank 1 has done a: without a ring, waiting comes to an end.",
+        lambda given, wanted: bool(given) == bool(wanted),
+    )

@@ -6,37 +6,26 @@ from typing import Any
 
 from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
 from .stepping import recorded, sectors_of
-
-TRANSITS = ((4, 1), (4, 6), (1, 4))
-"""Transits of samples 0, 1 and 2 at a step that draws two neighbours for each: a small version of figure 5."""
-SIZE, WIDTH = 2, 4
-"""Neighbours per pair, and threads of a warp of the GPU in the exercise."""
+from .trying import results_of, tried
 
 
-@exercise("Give two numbers: different lists per warp sample-parallel and transit-parallel, such as (1, 2).")
-def lists_per_warp(answer: Any) -> Feedback:
-    """Mean number of different lists per warp, sample-parallel and transit-parallel, for TRANSITS."""
-    sample, transit = (as_number(value) for value in answer)
-    if (sample, transit) == (2, 1):
+@exercise("Put threads_explorer in place of the dots, once it stands where you want it.")
+def nothing_to_share(answer: Any) -> Feedback:
+    """The ThreadsExplorer in a state, 32 roots at least, where sorting by transit saves not one sector."""
+    state, made = results_of(answer, "ThreadsExplorer")
+    if state["roots"] < 32:
+        return wrong("With so few roots it is chance. Take 32 at least.")
+    sample, transit = (made["sectors"][f"{scheme}-parallel"] for scheme in ("sample", "transit"))
+    if transit >= sample:
         return right(
-            "Sample-parallel, every warp holds one sample and both of its transits. Sorted, the six pairs are 1, 1, 4, "
-            "4, 4, 6: a warp for 1, and 4 has six draws, so it fills a warp and half of another, whose other half is "
-            "idle, since a block is 4's alone. 6 comes in a warp of its own. One list in each of the four."
-        )
-    if (sample, transit) == (1, 2):
-        return wrong("The right numbers, the other way round: first sample-parallel, then transit-parallel.")
-    if sample != 2:
-        return wrong(
-            "Sample-parallel: a warp has four threads, and a sample needs two for each of its two transits. Whose "
-            "lists do the threads of sample 0 read?"
-        )
-    if abs(transit - 4 / 3) < 0.01:
-        return wrong(
-            "That is what you get when the sorted threads are cut every four. But a transit with at least a warp's "
-            "worth of draws has blocks of its own: who may follow 4 in its half-empty warp?"
+            f"{sample} sectors sample-parallel, {transit} transit-parallel: one draw a list, and hardly two "
+            "samples at one "
+            "transit. What has been sorted has nothing in common."
         )
     return wrong(
-        "Transit-parallel: sort the six pairs by transit. How many draws has 4, and may 6 share its warp?"
+        f"{sample} sectors sample-parallel, {transit} transit-parallel: something is shared. Who reads one list "
+        "more than "
+        "once: several samples, or several draws of one sample?"
     )
 
 
@@ -74,63 +63,88 @@ def scheduled(answer: Any) -> Feedback:
     )
 
 
-@exercise('Give the kernel: "sub-warp", "block" or "grid".')
-def kernel(answer: Any) -> Feedback:
-    """300 samples share a transit and each draws 10 of its 40 neighbours: which kernel?"""
-    given = str(answer).strip().lower()
-    if given == "grid":
+@exercise("Put kernel_explorer in place of the dots, once it stands where you want it.")
+def needs_the_grid(answer: Any) -> Feedback:
+    """The KernelExplorer in a state where some transit goes to the grid kernel."""
+    state, made = results_of(answer, "KernelExplorer")
+    load = made["steps"][state["step"] - 1]
+    transits, draws = load.by_kernel()
+    if transits[2]:
         return right(
-            "300 · 10 = 3,000 neighbours to sample, more than the 1,024 threads of a block. How many neighbours it has "
-            "does not count: the draws are the work."
+            f"{transits[2]:,} of {transits.sum():,} transits have more than 1,024 neighbours to sample, "
+            f"{draws[2] / draws.sum():.0%} "
+            "of all draws. How many neighbours they have does not count: the draws are the work."
         )
-    if given in ("block", "thread block"):
-        return wrong(
-            "A block has at most 1,024 threads, one for each neighbour to sample. How many are there?"
-        )
-    if given in ("sub-warp", "subwarp", "warp"):
-        return wrong("A sub-warp serves a transit with fewer than 32 neighbours to sample. Multiply.")
     return wrong(
-        "Multiply the pairs by the neighbours that each of them samples, and look at the limits 32 and 1,024."
+        f"The busiest transit of step {state['step']} has {int(load.draws.max()):,} neighbours to sample; a block "
+        "has 1,024 "
+        "threads. In which step do many samples stand at one vertex, and what makes them draw more?"
     )
 
 
-@exercise("Give a number of draws.")
+def _pays(neighbours: int, draws: int) -> bool:
+    return draws > -(-4 * neighbours // 32)
+
+
+@exercise("Write a function of neighbours and draws that returns True or False, and give me the function.")
 def staging(answer: Any) -> Feedback:
-    """From how many draws on does copying a list of 800 ids of four bytes to shared memory read fewer sectors?"""
-    given = as_number(answer)
-    if given == 101:
-        return right(
-            "800 · 4 / 32 = 100 sectors for the copy, and each draw by itself costs one. At 100 they are even; from "
-            "101 on the copy reads less, if no two draws meet in a sector, which some do. For a hub with 10,000 "
-            "neighbours it takes 1,251. And where a cache holds the list already, neither matters much."
-        )
-    if given == 100:
-        return wrong("At 100 both read 100 sectors. From when on is the copy better?")
-    if given in (800, 801):
-        return wrong("The copy reads whole sectors of 32 bytes. How many ids of four bytes lie in one?")
-    if given in (32, 33):
-        return wrong(
-            "32 is the limit of the block kernel, not of the copy. How many sectors are 800 ids of four bytes?"
-        )
-    return wrong("How many sectors of 32 bytes has the list? A draw by itself reads one.")
+    """A function (neighbours, draws) -> whether copying a list of four-byte ids reads fewer sectors than the
+    draws do."""
+    shapes = (
+        (800, 101),
+        (800, 100),
+        (800, 40),
+        (10_000, 1_250),
+        (10_000, 1_251),
+        (7, 2),
+        (7, 1),
+        (9, 2),
+        (9, 3),
+    )
+    cases = [(f"For a list of {n:,} neighbours and {d:,} draws", (n, d)) for n, d in shapes]
+    return tried(
+        answer,
+        "staging",
+        cases,
+        _pays,
+        [
+            (lambda n, d: d >= -(-4 * n // 32), "both read the same number of sectors. Fewer is asked for."),
+            (
+                lambda n, d: d > 4 * n // 32,
+                "the last sector is read as a whole, even where the list ends in it.",
+            ),
+            (
+                lambda n, d: d > n,
+                "the copy reads whole sectors of 32 bytes. How many ids of four bytes lie in one?",
+            ),
+            (lambda n, d: d >= 32, "32 is the limit of the block kernel, not of the copy."),
+            (
+                lambda n, d: not _pays(n, d),
+                "it is the other way round: many draws of a short list are worth a copy.",
+            ),
+        ],
+        "A list of 800 ids has 100 sectors, so that 101 draws are enough; a hub with 10,000 neighbours takes "
+        "1,251. (Some draws "
+        "meet in a sector, which makes the copy look better here than it is; and a cache may hold the list already.)",
+        lambda given, wanted: bool(given) == bool(wanted),
+    )
 
 
-@exercise("Give a number of microseconds, to one digit behind the point.")
-def index_pays(answer: Any) -> Feedback:
-    """A step takes 90 µs sample-parallel and 60 µs from an index: how long may building the index take at most?"""
-    given = as_number(answer)
-    if given == 30:
+@exercise("Put index_explorer in place of the dots, once it stands where you want it.")
+def sorting_costs_more(answer: Any) -> Feedback:
+    """The IndexExplorer in a state, 256 roots at least, where in step 2 a radix sort moves more bytes than
+    sampling."""
+    state, made = results_of(answer, "IndexExplorer")
+    if state["batch"] < 256:
+        return wrong("Hardly anything is sorted there: take 256 roots at least.")
+    work = {name: sum(parts.values()) for name, parts in made["work"].items()}
+    sampling, index = work["step 2, sampling"], work["step 2, radix sort"]
+    said = f"In step 2 sampling moves {sampling / 1e3:,.0f} kB, the radix sort {index / 1e3:,.0f} kB"
+    if index > sampling:
         return right(
-            "90 - 60: what the index saves is all that it may cost. Built in 40 µs it would make the step slower, "
-            'though sampling itself is 1.5 times as fast. That is the sum which index="auto" estimates for every step.'
+            f"{said}. With a draw or two for each pair, the sort moves each pair more often than the draw does."
         )
-    if abs(given - 1.5) < 0.01:
-        return wrong(
-            "That is the speed-up of sampling alone. The index has to be built first, at every step."
-        )
-    if given == 60:
-        return wrong("Then the step would take 120 µs in all.")
-    return wrong("Index and sampling together must not take longer than sampling without an index.")
+    return wrong(f"{said}. What makes sampling cheaper and leaves the pairs as they are?")
 
 
 @exercise("Give a number of sectors.")
