@@ -18,7 +18,7 @@ from gnnsample_lab.device import runtime
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
 from .graphs import batch_options, draw_seeds
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 
 WIDTHS = [16, 32, 64, 128, 256, 512, 1024]
 BOUND = "least time possible"
@@ -130,33 +130,55 @@ def measured_on() -> str:
     return f"measured on {runtime.device_name()}"
 
 
-def draw(
-    host: Any, blocks: Any, layer: int, num_features: int, memory: str, speeds: Any, clock: Any, times: Any
-) -> dict[str, Any]:
-    block, modelled = blocks[1][layer - 1], f"modelled as {memory}"
-    origin = f"{modelled}, {measured_on()}" if clock else modelled
+def chosen_block(blocks: Any, layer: int) -> Any:
+    """The block of the layer, on the CPU."""
+    return blocks[1][layer - 1]
+
+
+def describe(host: Any, block: Any) -> str:
+    """What is aggregated, for labels."""
+    return f"{host.title} · {block.num_edges:,} edges into {block.num_dst:,} rows"
+
+
+def widen(rows: str, num_features: int) -> str:
+    """The same with the width of the rows."""
+    return f"{rows} of {num_features}"
+
+
+def originate(memory: str, clock: Any) -> str:
+    """Where times come from, for labels."""
+    return f"modelled as {memory}, {measured_on()}" if clock else f"modelled as {memory}"
+
+
+def draw_accesses(block: Any, num_features: int, where: str) -> Any:
+    return figures.access_counts(bytes_by_level(costs(block, num_features)), subtitle=f"{where} · counted")
+
+
+def draw_times(times: Any, where: str, origin: str) -> Any:
+    return figures.aggregation_times(times, base="naive", subtitle=f"{where} · {origin}")
+
+
+def draw_features(block: Any, num_features: int, memory: str, speeds: Any, rows: str) -> Any:
+    return figures.times_over_features(
+        WIDTHS,
+        modelled_us(block, WIDTHS, speeds),
+        bound_us=least_us(block, WIDTHS, speeds),
+        marked=num_features,
+        subtitle=f"{rows} · modelled as {memory}",
+    )
+
+
+def draw_roofline(
+    block: Any, num_features: int, memory: str, speeds: Any, clock: Any, times: Any, where: str, origin: str
+) -> Any:
     reached = clock or {name: times[name]["modelled"] for name in kernels()}
-    rows = f"{host.title} · {block.num_edges:,} edges into {block.num_dst:,} rows"
-    where = f"{rows} of {num_features}"
-    return {
-        "accesses": figures.access_counts(
-            bytes_by_level(costs(block, num_features)), subtitle=f"{where} · counted"
-        ),
-        "times": figures.aggregation_times(times, base="naive", subtitle=f"{where} · {origin}"),
-        "features": figures.times_over_features(
-            WIDTHS,
-            modelled_us(block, WIDTHS, speeds),
-            bound_us=least_us(block, WIDTHS, speeds),
-            marked=num_features,
-            subtitle=f"{rows} · {modelled}",
-        ),
-        "roofline": figures.roofline(
-            model.roofline(speeds, reached, block, num_features, measured_on() if clock else modelled).points,
-            peak_gflops=speeds.fp32_gflops,
-            bandwidth_gbps={"global memory": speeds.dram_gbps, "L2": speeds.l2_gbps},
-            subtitle=f"{where} · {origin}",
-        ),
-    }
+    known = measured_on() if clock else f"modelled as {memory}"
+    return figures.roofline(
+        model.roofline(speeds, reached, block, num_features, known).points,
+        peak_gflops=speeds.fp32_gflops,
+        bandwidth_gbps={"global memory": speeds.dram_gbps, "L2": speeds.l2_gbps},
+        subtitle=f"{where} · {origin}",
+    )
 
 
 class AggregationExplorer(FanoutExplorer):
@@ -178,7 +200,13 @@ class AggregationExplorer(FanoutExplorer):
         "speeds": speeds_of,
         "clock": measure,
         "times": compare,
-        "shown": draw,
+        "block": chosen_block,
+        "rows": describe,
+        "where": widen,
+        "origin": originate,
+        "shown": Panels(
+            accesses=draw_accesses, times=draw_times, features=draw_features, roofline=draw_roofline
+        ),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Bytes and times": ("accesses", "times"),

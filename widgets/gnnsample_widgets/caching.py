@@ -17,7 +17,7 @@ from .controls import Choice, Control, Slider
 from .distances import hops_from
 from .explorer import Explorer
 from .graphs import batch_options, sampled_on, seed_pool, to_device
-from .recipe import Each, Recipe
+from .recipe import Each, Panels, Recipe
 
 SAMPLERS = {
     "3 hops: 15, 10, 5": [15, 10, 5],
@@ -162,42 +162,48 @@ def tell(read: Any, hotness: dict[str, Any], cached: dict[str, Any], distance: A
     }
 
 
-def draw(
+def fill_caches(hotness: dict[str, Any], ratio_percent: int) -> dict[str, Any]:
+    """Label of a policy -> bool per vertex, whether its cache of that ratio holds it."""
+    return {h.label: figures.cached_mask(h.order, ratio_percent / 100) for h in hotness.values()}
+
+
+def draw_rates(rates: dict[str, Any], ratio_percent: int, label: str) -> Any:
+    return figures.hit_rates(np.linspace(0, 1, 101), rates, marker=ratio_percent / 100, label=label)
+
+
+def draw_vertices(
     read: Any,
     hotness: dict[str, Any],
-    rates: dict[str, Any],
+    cached: dict[str, Any],
     distance: Any,
     label: str,
-    ratio_percent: int,
     policy: str,
     upright: str,
-    num_features: int,
-) -> dict[str, Any]:
-    ratio = ratio_percent / 100
-    whole = read.num_rows / read.num_batches * num_features * 4
-    cached = {h.label: figures.cached_mask(h.order, ratio) for h in hotness.values()}
+) -> Any:
     across, up = hotness[policy], hotness[UPRIGHT[upright]]
-    return {
-        "rates": figures.hit_rates(np.linspace(0, 1, 101), rates, marker=ratio, label=label),
-        "vertices": figures.hotness_scatter(
-            across.score,
-            up.score,
-            (cached[across.label], cached[up.label]),
-            names=(across.label, up.label),
-            axes=(SCORES[policy], SCORES[up.policy]),
-            visits=read.visits,
-            why=tell(read, hotness, cached, distance),
-            label=label,
-        ),
-        "bytes": figures.bytes_per_batch(
-            {h.label: (1 - float(lab.hit_rate(h, read, ratio))) * whole for h in hotness.values()},
-            uncached=whole,
-            label=f"{label} · {num_features:,} float32 a row",
-        ),
-        "contents": figures.cache_contents(
-            read.visits, cached[hotness["optimal"].label], cached, label=label
-        ),
-    }
+    return figures.hotness_scatter(
+        across.score,
+        up.score,
+        (cached[across.label], cached[up.label]),
+        names=(across.label, up.label),
+        axes=(SCORES[policy], SCORES[up.policy]),
+        visits=read.visits,
+        why=tell(read, hotness, cached, distance),
+        label=label,
+    )
+
+
+def draw_bytes(read: Any, hotness: dict[str, Any], ratio_percent: int, num_features: int, label: str) -> Any:
+    ratio, whole = ratio_percent / 100, read.num_rows / read.num_batches * num_features * 4
+    return figures.bytes_per_batch(
+        {h.label: (1 - float(lab.hit_rate(h, read, ratio))) * whole for h in hotness.values()},
+        uncached=whole,
+        label=f"{label} · {num_features:,} float32 a row",
+    )
+
+
+def draw_contents(read: Any, hotness: dict[str, Any], cached: dict[str, Any], label: str) -> Any:
+    return figures.cache_contents(read.visits, cached[hotness["optimal"].label], cached, label=label)
 
 
 class CacheExplorer(Explorer):
@@ -226,7 +232,8 @@ class CacheExplorer(Explorer):
         "rates": rate_all,
         "distance": measure_distance,
         "label": describe,
-        "shown": draw,
+        "cached": fill_caches,
+        "shown": Panels(rates=draw_rates, vertices=draw_vertices, bytes=draw_bytes, contents=draw_contents),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Hit rates and vertices": ("rates", "vertices"),

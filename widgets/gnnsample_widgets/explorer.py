@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import html
 import re
 import threading
@@ -26,7 +27,7 @@ from .controls import CodePanel, Control, Tabs
 from .graphs import resolve_graph, to_device
 from .messages import error_html, status_html
 from .panel import LEAST_WIDTH, PlotPanel
-from .recipe import LAST, Recipe, follow, hand_over
+from .recipe import LAST, Figures, Recipe, follow, hand_over
 from .store import close_all
 
 _REMEMBERED = 48
@@ -111,6 +112,8 @@ class Explorer(ipywidgets.VBox):
         self._idle.set()
         self._showing = threading.RLock()
         self._present: tuple[str, ...] = ()
+        self._keys: dict[str, Hashable] = {}
+        self._view_failed = False
         self._wanted = 0
         self._running = False
         self._held = 1
@@ -162,8 +165,8 @@ class Explorer(ipywidgets.VBox):
         """
         raise NotImplementedError
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, go.Figure], str]:
-        """Figures by panel name, in order, and their summary."""
+    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, go.Figure], str]:
+        """Figures by panel name, in order, each drawn when it is looked up, and their summary."""
         made = follow(self.recipe, self._given(state), self.remember)
         return made[LAST], self.summary(made)
 
@@ -184,7 +187,7 @@ class Explorer(ipywidgets.VBox):
 
     @property
     def figures(self) -> dict[str, go.Figure]:
-        """The figures of the present state by panel name, those behind tabs too."""
+        """The figures of the present state by panel name, those behind tabs too: they are drawn when asked for."""
         return {name: self.panels[name].figure for name in self._present if name in self.panels}
 
     def set(self, **state: Any) -> None:
@@ -309,6 +312,11 @@ class Explorer(ipywidgets.VBox):
             state = self._shown_state = self.state
             with lock:
                 figures, summary = self.compute(state)
+                for name in self._opened(figures):
+                    if self._differs(figures, name):
+                        _ = figures[
+                            name
+                        ]  # drawn before anything moves; those behind tabs when they are looked at
             self._show_figures(figures)
             self._summary.value = (
                 f'<div class="gs-summary" aria-live="polite">{summary}{self._seeds_note()}</div>'
@@ -386,22 +394,31 @@ class Explorer(ipywidgets.VBox):
             raise traitlets.TraitError(f"view must be one of {known} (got {proposal['value']!r})")
         return str(proposal["value"])
 
-    def _show_figures(self, figures: dict[str, go.Figure]) -> None:
+    def _differs(self, figures: Mapping[str, go.Figure], name: str) -> bool:
+        """Whether a panel's figure is another one than that which it has."""
+        return not (
+            isinstance(figures, Figures) and name in self.panels and figures.key(name) == self._keys.get(name)
+        )
+
+    def _show_figures(self, figures: Mapping[str, go.Figure]) -> None:
         with self._showing:
             self._present = tuple(figures)
-            views = self._views_of(figures)
-            titles = list(views)
-            for name, figure in figures.items():
+            titles = list(self._views_of(figures))
+            for name in figures:
+                if not self._differs(figures, name):
+                    continue
+                draw = functools.partial(_draw, figures, name)
                 if name in self.panels:
-                    self.panels[name].figure = figure
+                    self.panels[name].figure = draw
                 else:
                     layout = ipywidgets.Layout(
                         flex=f"{self.shares.get(name, 1)} 1 {LEAST_WIDTH}px", min_width="0", display="none"
                     )
                     self.panels[name] = PlotPanel(
-                        name, figure, height=self.panel_height, shown=False, layout=layout
+                        name, draw, height=self.panel_height, shown=False, layout=layout
                     )
                     self.panels[name].observe(self._panel_clicked, names="clicked")
+                self._keys[name] = figures.key(name) if isinstance(figures, Figures) else None
             if self._tabs.options != titles:
                 self._tabs.options = titles
             if titles and self.view not in titles:
@@ -409,11 +426,24 @@ class Explorer(ipywidgets.VBox):
             self._open_view()
 
     def _tab_opened(self, _: Any) -> None:
-        self._open_view()
+        failure: Exception | None = None
+        try:
+            for name in self._opened():
+                _ = self.panels[name].figure  # drawn before anything moves
+            self._open_view()
+        except Exception as error:
+            failure = error
+        if failure is not None or self._view_failed:
+            self._show_error(failure)
+        self._view_failed = failure is not None
         self._show_status()
+        if failure is not None and self.raise_errors:
+            raise failure
 
-    def _opened(self) -> tuple[str, ...]:
-        return self._views_of(self._present).get(self.view, ())
+    def _opened(self, names: Iterable[str] | None = None) -> tuple[str, ...]:
+        """Of these panels, or of all that there are, those of the open view; of the first one where it is gone."""
+        views = self._views_of(self._present if names is None else names)
+        return views.get(self.view, next(iter(views.values()), ()))
 
     def _open_view(self) -> None:
         """Let the page draw the panels of the open view, and no other."""
@@ -479,3 +509,8 @@ class Explorer(ipywidgets.VBox):
             for name, figure in self.figures.items()
         ]
         return f"{type(self).__name__}({values})\n" + "\n".join(f"  figure: {title}" for title in titles)
+
+
+def _draw(figures: Mapping[str, go.Figure], name: str) -> go.Figure:
+    with lock:
+        return figures[name]

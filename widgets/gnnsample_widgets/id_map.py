@@ -20,7 +20,7 @@ from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 from .controls import Choice, Control, Slider, Switch
 from .explorer import Explorer
 from .graphs import draw_seeds, sampled_on, seed_pool
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 
 SLOTS = [5, 7, 11, 13, 16, 17, 23, 32]
 THREADS = [1, 2, 4, 8, 16, 32]
@@ -158,33 +158,29 @@ def probe(real: Any, hash: str, load_percent: int) -> Any:
     return filled(real, hash, load_percent / 100)
 
 
-def draw(
-    host: Any,
-    device: str,
-    filling: Any,
-    size: int,
-    chosen: Any,
-    means: Any,
-    step: int,
-    hash: str,
-    threads: int,
-    printed: bool,
-    load_percent: int,
-    numbering: str,
-) -> dict[str, Any]:
-    ids, steps, rounds = filling
+def draw_table(filling: Any, size: int, step: int, hash: str, printed: bool) -> Any:
+    ids, steps, _ = filling
+    label = f"made-up ids · {size} slots, {hash}{' · flag as printed' if printed else ''}"
+    return table_figure(ids, steps, step, size, label)
+
+
+def draw_contention(filling: Any, threads: int) -> Any:
+    label = f"the same ids, {threads} thread{'s' * (threads > 1)} replayed in lock-step"
+    return figures.slot_contention(np.stack([r.contention for r in filling[2]]), label=label)
+
+
+def describe(host: Any, device: str, numbering: str) -> str:
+    """Whose ids were counted, for labels."""
     named = "ids as they are" if numbering == AS_IS else f"ids made {numbering}"
-    label = f"{host.title} · one mini-batch, {named} · {sampled_on(device)}, counted"
-    table = f"made-up ids · {size} slots, {hash}{' · flag as printed' if printed else ''}"
-    return {
-        "table": table_figure(ids, steps, step, size, table),
-        "contention": figures.slot_contention(
-            np.stack([r.contention for r in rounds]),
-            label=f"the same ids, {threads} thread{'s' * (threads > 1)} replayed in lock-step",
-        ),
-        "lengths": figures.probe_lengths(chosen.lengths, hash_name=hash, label=label),
-        "loads": figures.probes_by_load(LOADS, means, marker=load_percent / 100, label=label),
-    }
+    return f"{host.title} · one mini-batch, {named} · {sampled_on(device)}, counted"
+
+
+def draw_lengths(chosen: Any, hash: str, label: str) -> Any:
+    return figures.probe_lengths(chosen.lengths, hash_name=hash, label=label)
+
+
+def draw_loads(means: Any, load_percent: int, label: str) -> Any:
+    return figures.probes_by_load(LOADS, means, marker=load_percent / 100, label=label)
 
 
 class IdMapExplorer(Explorer):
@@ -206,7 +202,8 @@ class IdMapExplorer(Explorer):
         "real": real_ids,
         "means": mean_probes,
         "chosen": probe,
-        "shown": draw,
+        "label": describe,
+        "shown": Panels(table=draw_table, contention=draw_contention, lengths=draw_lengths, loads=draw_loads),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "A small table": ("table", "contention"),

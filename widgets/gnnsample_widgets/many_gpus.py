@@ -18,7 +18,7 @@ from gnnsample_lab.device.runtime import resolve_device
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import batch_options, draw_seeds
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 
 MOST_RANKS = 4
 BY = {"equal": "equal slices", "owner": "with their owners"}
@@ -210,28 +210,32 @@ def by_kind(ranks: Any) -> dict[str, int]:
     return found
 
 
-def draw(
-    counted: dict[str, Any], swept: dict[str, Any], expected: dict[str, Any], saved: list[float], label: str,
-    fanout: int, cache_percent: int,
-) -> dict[str, Any]:  # fmt: skip
-    return {
-        "matrix": figures.traffic_matrix(
-            {name: np.stack([t.by_peer for t in ranks]) for name, ranks in counted.items()},
-            host={name: [sum(t.host.values()) for t in ranks] for name, ranks in counted.items()},
-            label=label,
-        ),
-        "kinds": figures.traffic_kinds(
-            {name: by_kind(ranks) for name, ranks in counted.items()},
-            ideal=sum(t.ideal_remote for t in counted["pull"]),
-            label=label,
-        ),
-        "fanouts": figures.traffic_curves(
-            FANOUTS, {name: swept[name] for name in SWEPT}, swept["ideal"], axis="fanout of each hop",
-            marker=fanout, title=f"Volume by method, mean of {SWEPT_BATCHES} mini-batches",
-            label=label,
-        ),
-        "cache": figures.saved_reads(BUDGETS, expected, (BUDGETS, saved), marker=cache_percent, label=label),
-    }  # fmt: skip
+def draw_matrix(counted: dict[str, Any], label: str) -> Any:
+    return figures.traffic_matrix(
+        {name: np.stack([t.by_peer for t in ranks]) for name, ranks in counted.items()},
+        host={name: [sum(t.host.values()) for t in ranks] for name, ranks in counted.items()},
+        label=label,
+    )
+
+
+def draw_kinds(counted: dict[str, Any], label: str) -> Any:
+    return figures.traffic_kinds(
+        {name: by_kind(ranks) for name, ranks in counted.items()},
+        ideal=sum(t.ideal_remote for t in counted["pull"]),
+        label=label,
+    )
+
+
+def draw_fanouts(swept: dict[str, Any], fanout: int, label: str) -> Any:
+    return figures.traffic_curves(
+        FANOUTS, {name: swept[name] for name in SWEPT}, swept["ideal"], axis="fanout of each hop",
+        marker=fanout, title=f"Volume by method, mean of {SWEPT_BATCHES} mini-batches",
+        label=label,
+    )  # fmt: skip
+
+
+def draw_saved(expected: dict[str, Any], saved: list[float], cache_percent: int, label: str) -> Any:
+    return figures.saved_reads(BUDGETS, expected, (BUDGETS, saved), marker=cache_percent, label=label)
 
 
 class RanksExplorer(Explorer):
@@ -257,7 +261,7 @@ class RanksExplorer(Explorer):
         "expected": expect_saved,
         "saved": count_saved,
         "label": describe,
-        "shown": draw,
+        "shown": Panels(matrix=draw_matrix, kinds=draw_kinds, fanouts=draw_fanouts, cache=draw_saved),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Bytes by kind": ("kinds",),

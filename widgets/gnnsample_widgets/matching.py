@@ -15,7 +15,7 @@ from .batches import RUN, draw_batches, feature_sources, groupings
 from .controls import Choice, Control, Slider
 from .fanouts import FanoutExplorer
 from .graphs import batch_options, sampled_on, seed_pool
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 
 METHODS = ["greedy", "two-opt", "exact"]
 EXACT_LIMIT = 16
@@ -99,18 +99,21 @@ def priced(g: Any, where: str) -> str:
     return f"{where} · rows of {ASSUMED_FEATURES} float32 assumed, the graph has none"
 
 
-def draw_maps(
-    window: Any, order: Any, method: str, batch_a: int, batch_b: int, where: str
-) -> tuple[Any, Any]:
-    """Match degrees as sampled, and in the order of training."""
-    tours = {AS_SAMPLED: np.arange(len(order)), method: order}
-    pair = batch_a - 1, batch_b - 1
-    title = f"In the order of {method}"
-    return (
-        figures.match_heatmap(window[1], tours, pair=pair, subtitle=where),
-        figures.match_heatmap(
-            window[1], {method: order}, order=order, title=title, pair=pair, subtitle=where
-        ),
+def tours_of(order: Any, method: str) -> dict[str, Any]:
+    """Name of a way through the window -> the order in which it takes the batches."""
+    return {AS_SAMPLED: np.arange(len(order)), method: order}
+
+
+def draw_degrees(window: Any, tours: dict[str, Any], batch_a: int, batch_b: int, where: str) -> Any:
+    """Match degrees as sampled."""
+    return figures.match_heatmap(window[1], tours, pair=(batch_a - 1, batch_b - 1), subtitle=where)
+
+
+def draw_reordered(window: Any, order: Any, method: str, batch_a: int, batch_b: int, where: str) -> Any:
+    """Match degrees in the order of training."""
+    title, pair = f"In the order of {method}", (batch_a - 1, batch_b - 1)
+    return figures.match_heatmap(
+        window[1], {method: order}, order=order, title=title, pair=pair, subtitle=where
     )
 
 
@@ -127,21 +130,19 @@ def draw_pair(g: Any, window: Any, batch_a: int, batch_b: int, where: str) -> An
     )
 
 
-def draw_loads(
-    g: Any, window: Any, order: Any, method: str, rows: Any, needed: Any, cache_percent: int, where: str
-) -> dict[str, Any]:
-    """What the steps of both tours copy, and what they share."""
-    tours = {AS_SAMPLED: np.arange(len(order)), method: order}
+def draw_strips(g: Any, tours: dict[str, Any], needed: Any, cache_percent: int, where: str) -> Any:
+    """What the steps of both tours copy."""
     cache = f"{cache_percent} % of the rows in a cache · " if cache_percent else ""
-    return {
-        "strips": figures.tour_strips(needed, tours, row_bytes(g), subtitle=cache + priced(g, where)),
-        "bytes": figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=priced(g, where)),
-        "tour": figures.match_tour(window[1], tours, subtitle=where),
-    }
+    return figures.tour_strips(needed, tours, row_bytes(g), subtitle=cache + priced(g, where))
 
 
-def show(maps: Any, pair: Any, loads: dict[str, Any]) -> dict[str, Any]:
-    return {"degrees": maps[0], "pair": pair, "strips": loads["strips"], "reordered": maps[1], **loads}
+def draw_rows(g: Any, rows: Any, where: str) -> Any:
+    return figures.feature_rows(rows, row_bytes(g), title=ROWS_TITLE, subtitle=priced(g, where))
+
+
+def draw_tour(window: Any, tours: dict[str, Any], where: str) -> Any:
+    """What the steps of both tours share."""
+    return figures.match_tour(window[1], tours, subtitle=where)
 
 
 class MatchExplorer(FanoutExplorer):
@@ -167,10 +168,15 @@ class MatchExplorer(FanoutExplorer):
         "rows": count_rows,
         "needed": count_needed,
         "where": describe,
-        "maps": draw_maps,
-        "pair": draw_pair,
-        "loads": draw_loads,
-        "shown": show,
+        "tours": tours_of,
+        "shown": Panels(
+            degrees=draw_degrees,
+            pair=draw_pair,
+            strips=draw_strips,
+            reordered=draw_reordered,
+            bytes=draw_rows,
+            tour=draw_tour,
+        ),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Match degree": ("degrees", "pair"),

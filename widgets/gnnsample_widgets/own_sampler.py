@@ -14,7 +14,7 @@ from gnnsample_lab import checks, figures, readable
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import sampled_on
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 from .second_order import (
     GRID,
     KARATE,
@@ -55,53 +55,68 @@ def place(small: Any) -> Any:
     return figures.graph_layout(small)
 
 
-def draw(
+def describe(small: Any, device: str, start: int, length: int, walks: int, p: float, q: float) -> str:
+    """What was walked, for labels."""
+    what = f"p = {p:g}, q = {q:g} · {walks:,} walks of {length} steps from {start}"
+    return f"{small.title} · {what} · {sampled_on(device)}"
+
+
+def share_visits(small: Any, walked: np.ndarray) -> np.ndarray:
+    """Share of each vertex in what was sampled; roots do not count."""
+    counts = np.bincount(walked[:, 1:][walked[:, 1:] >= 0], minlength=small.num_nodes)
+    return np.asarray(counts / max(1, counts.sum()))
+
+
+def kinds_of(small: Any, walked: np.ndarray) -> dict[str, float]:
+    """Share of each kind of step."""
+    return count_kinds(small, walked)
+
+
+def draw_walk(
     small: Any,
-    device: str,
     walked: np.ndarray,
-    expected: Any,
+    visited: np.ndarray,
     positions: Any,
-    start: int,
-    length: int,
-    walks: int,
     steps: int,
     p: float,
     q: float,
-) -> dict[str, Any]:
-    """The three panels, for ``walked`` ([walks, vertices], roots first) and ``steps`` shown of the first walk."""
-    exact, even = expected
-    what = f"p = {p:g}, q = {q:g} · {walks:,} walks of {length} steps from {start}"
-    label = f"{small.title} · {what} · {sampled_on(device)}"
+    label: str,
+) -> Any:
+    """So many steps of the first of the walks ([walks, vertices], roots first), and where the next one may go."""
     first = [int(v) for v in walked[0, : steps + 1] if v >= 0]
     before = first[-2] if len(first) > 1 else -1
     over = steps + 1 >= walked.shape[1]
-    counts = np.bincount(walked[:, 1:][walked[:, 1:] >= 0], minlength=small.num_nodes)
-    shares = counts / max(1, counts.sum())
+    return figures.walk_drawing(
+        small,
+        first,
+        {} if over else choices(small, before, first[-1], p, q),
+        visited,
+        positions=positions,
+        title=f"Step {len(first)} of the first walk: where it may go"
+        if not over
+        else "The first walk, at its end",
+        label=label,
+    )
+
+
+def draw_kinds(kinds: dict[str, float], expected: Any, label: str) -> Any:
+    exact, even = expected
+    return figures.step_kinds(kinds, exact.kinds, even.kinds, label=label)
+
+
+def draw_visits(small: Any, walked: np.ndarray, visited: np.ndarray, expected: Any, label: str) -> Any:
+    exact, even = expected
     far = distances(small, int(walked[0, 0]))
     order = np.lexsort((np.arange(small.num_nodes), far))
-    return {
-        "walk": figures.walk_drawing(
-            small,
-            first,
-            {} if over else choices(small, before, first[-1], p, q),
-            shares,
-            positions=positions,
-            title=f"Step {len(first)} of the first walk: where it may go"
-            if not over
-            else "The first walk, at its end",
-            label=label,
-        ),
-        "kinds": figures.step_kinds(count_kinds(small, walked), exact.kinds, even.kinds, label=label),
-        "visits": figures.visit_shares(
-            [str(v) for v in order],
-            shares[order],
-            exact.visits[order],
-            even.visits[order],
-            distances=far[order],
-            axis="vertex, and its distance from the root",
-            label=label,
-        ),
-    }
+    return figures.visit_shares(
+        [str(v) for v in order],
+        visited[order],
+        exact.visits[order],
+        even.visits[order],
+        distances=far[order],
+        axis="vertex, and its distance from the root",
+        label=label,
+    )
 
 
 class SecondOrderExplorer(Explorer):
@@ -124,7 +139,10 @@ class SecondOrderExplorer(Explorer):
         "walked": walk,
         "expected": expect,
         "positions": place,
-        "shown": draw,
+        "label": describe,
+        "visited": share_visits,
+        "kinds": kinds_of,
+        "shown": Panels(walk=draw_walk, kinds=draw_kinds, visits=draw_visits),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "The walk": ("walk", "kinds"),
@@ -189,7 +207,7 @@ class SecondOrderExplorer(Explorer):
 
     def summary(self, made: dict[str, Any]) -> str:
         walked, exact = made["walked"], made["expected"][0]
-        sampled = count_kinds(made["small"], walked)
+        sampled = made["kinds"]
         if made["length"] < 2:
             return "A first step has no vertex before it: all neighbours are alike."
         weights = (1 / made["p"], 1.0, 1 / made["q"])

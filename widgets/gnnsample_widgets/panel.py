@@ -12,6 +12,7 @@ import functools
 import gzip
 import importlib.resources
 import re
+from collections.abc import Callable
 from typing import Any
 
 import ipywidgets
@@ -62,7 +63,7 @@ class PlotPanel(Stored):
 
     Args:
         name: distinguishes the panels of an explorer; also ``data-name`` of the element in the page.
-        figure: the first figure; an empty one when None.
+        figure: the first figure, or what makes it when it is looked at; an empty one when None.
         height: of the panel with its title, in pixels, whatever the figure says; 0 leaves it to the figure.
         shown: whether pages draw it. What a panel is assigned while it is not shown is sent when it is shown.
     """
@@ -85,7 +86,7 @@ class PlotPanel(Stored):
     def __init__(
         self,
         name: str,
-        figure: go.Figure | None = None,
+        figure: go.Figure | Callable[[], go.Figure] | None = None,
         *,
         height: int = 0,
         shown: bool = True,
@@ -98,7 +99,7 @@ class PlotPanel(Stored):
             height=height,
             runtime=runtime(),
             plotly_version=plotly.__version__,
-            **(self._parts(self._figure, name) if shown else {}),
+            **(self._parts(self.figure, name) if shown else {}),
             **kwargs,
         )
 
@@ -114,11 +115,17 @@ class PlotPanel(Stored):
 
     @property
     def figure(self) -> go.Figure:
-        """The figure that is shown. Assigning replaces it; changing it in place shows nothing."""
+        """The figure that is shown. Assigning replaces it; changing it in place shows nothing.
+
+        What makes a figure may be assigned in its place: it is called once, when the panel is shown or the figure asked
+        for.
+        """
+        if not isinstance(self._figure, go.Figure):
+            self._figure = self._figure()
         return self._figure
 
     @figure.setter
-    def figure(self, figure: go.Figure) -> None:
+    def figure(self, figure: go.Figure | Callable[[], go.Figure]) -> None:
         self._figure, self._sent = figure, False
         if self._shown:
             self._deliver()
@@ -137,9 +144,10 @@ class PlotPanel(Stored):
     def _deliver(self) -> None:
         # Only what differs is sent: moving a time cursor changes the layout, and leaves megabytes of traces
         # alone.
+        parts = self._parts(self.figure, self.name)
         self._sent = True
         with self.store.hold_sync():
-            for part, text in self._parts(self._figure, self.name).items():
+            for part, text in parts.items():
                 setattr(self, part, text)
 
 

@@ -12,7 +12,7 @@ from gnnsample_lab import figures
 
 from .controls import Choice, Control, Slider, Switch
 from .explorer import Explorer
-from .recipe import Recipe
+from .recipe import Panels, Recipe, Where
 from .training import PICK, short_run, trainable
 
 EXECUTORS = ["serial", "overlapped", "timeshared", "factored"]
@@ -77,13 +77,16 @@ def sweep_splits(times: dict[str, Any], costs: Any, gpus: int, capacity: int, sy
     )
 
 
-def draw(runs: dict[str, Any], splits: Any, executor: str) -> dict[str, Any]:
-    """The figures."""
-    shown = {
-        "gantt": figures.schedule_gantt(runs[executor]),
-        "executors": figures.schedule_epochs(runs, chosen=executor),
-    }
-    return shown if splits is None else {**shown, "splits": figures.schedule_allocation(splits)}
+def draw_epoch(runs: dict[str, Any], executor: str) -> Any:
+    return figures.schedule_gantt(runs[executor])
+
+
+def draw_executors(runs: dict[str, Any], executor: str) -> Any:
+    return figures.schedule_epochs(runs, chosen=executor)
+
+
+def draw_splits(splits: Any) -> Any:
+    return figures.schedule_allocation(splits)
 
 
 class PipelineExplorer(Explorer):
@@ -108,7 +111,7 @@ class PipelineExplorer(Explorer):
         "costs": surround,
         "runs": run_model,
         "splits": sweep_splits,
-        "shown": draw,
+        "shown": Panels(gantt=draw_epoch, executors=draw_executors, splits=Where(draw_splits, "splits")),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "The epoch, GPU by GPU": ("gantt",),

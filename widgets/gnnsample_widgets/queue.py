@@ -17,7 +17,7 @@ from . import recorded
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import batch_options, draw_seeds
-from .recipe import Recipe
+from .recipe import Panels, Recipe, Where
 
 MAX_HOPS = 3
 MODEL = "GPU model"
@@ -60,16 +60,26 @@ def model_beside(trace: Any, host: Any) -> Any:
     return recorded.modelled_as_measured(host, trace) if trace.origin == "measured" else None
 
 
-def draw(trace: Any, model: Any) -> dict[str, Any]:
-    """The figures without a time cursor."""
-    drawn = {"gantt": figures.run_timeline(trace)}
-    return drawn if model is None else {**drawn, "overlay": figures.model_vs_measurement(model, trace)}
+def instant(trace: Any, time_percent: int) -> float | None:
+    """The time that is played, in microseconds; None for the whole run."""
+    return None if time_percent == 100 else float(trace.total_us * time_percent / 100)
 
 
-def play(trace: Any, drawn: dict[str, Any], time_percent: int) -> dict[str, Any]:
-    until_us = None if time_percent == 100 else trace.total_us * time_percent / 100
-    figures.set_cursor(drawn["gantt"], until_us)
-    return {"gantt": drawn["gantt"], "slots": figures.queue_slots(trace, until_us=until_us), **drawn}
+def draw_timeline(trace: Any) -> Any:
+    """The timeline without a cursor."""
+    return figures.run_timeline(trace)
+
+
+def play(timeline: Any, until_us: float | None) -> Any:
+    return figures.set_cursor(timeline, until_us)
+
+
+def draw_slots(trace: Any, until_us: float | None) -> Any:
+    return figures.queue_slots(trace, until_us=until_us)
+
+
+def lay_over(trace: Any, model: Any) -> Any:
+    return figures.model_vs_measurement(model, trace)
 
 
 class QueueExplorer(Explorer):
@@ -91,8 +101,9 @@ class QueueExplorer(Explorer):
         "seeds": draw_seeds,
         "trace": run,
         "model": model_beside,
-        "drawn": draw,
-        "shown": play,
+        "until_us": instant,
+        "timeline": draw_timeline,
+        "shown": Panels(gantt=play, slots=draw_slots, overlay=Where(lay_over, "model")),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Timeline": ("gantt",),

@@ -7,6 +7,11 @@ A recipe names the steps from a graph to figures, in order::
 A step's function takes what it needs by the names of its parameters: what was given (the graph, the device, the values
 of the controls) and the results of earlier steps. The same functions are run by :func:`follow` and written out by
 :func:`hand_over`, so that what is shown and what is handed over cannot differ.
+
+A step runs when its result is asked for, and not before. Where the last one is :class:`Panels`, a figure that nobody
+looks at costs nothing, nor do the steps that it alone needs::
+
+    recipe = {"batch": sample, "shown": Panels(work=draw_work, times=draw_times)}
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ import functools
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -45,14 +50,121 @@ class Each:
     of: str
 
 
-Step = Callable[..., Any] | Each
+@dataclass(frozen=True)
+class Where:
+    """A panel that is there only where the result of step ``there`` is not None."""
+
+    make: Callable[..., Any]
+    there: str
+
+
+class Panels:
+    """The last step as one function for each panel, in their order: each draws its figure when it is looked at.
+
+    Args:
+        **panels: name of a panel -> what draws it, a function or :class:`Where`.
+    """
+
+    def __init__(self, **panels: Callable[..., Any] | Where) -> None:
+        self.panels = panels
+
+
+Step = Callable[..., Any] | Each | Panels
 Recipe = Mapping[str, Step]
+
+
+class Made(Mapping[str, Any]):
+    """What a recipe was given and what its steps make, by name; a step runs when its result is asked for.
+
+    Args:
+        recipe, given, remember: as :func:`follow` takes them.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        given: Mapping[str, Any],
+        remember: Callable[[Hashable, Callable[[], Any]], Any],
+    ) -> None:
+        self._recipe, self._remember = recipe, remember
+        self._made = {name: value for name, value in given.items() if name not in recipe}
+        self._keys: dict[str, Hashable] = {
+            name: name if name == "g" or name in GRAPHS else (name, repr(value))
+            for name, value in self._made.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            self._made[name] = self._run(name, self._recipe[name])
+        return self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self._keys, *self._recipe]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def key(self, name: str) -> Hashable:
+        """All that a given value or the result of a step depends on; nothing is run to know it."""
+        if name not in self._keys:
+            step = self._recipe[name]
+            rest = [self.key(step.of)] if isinstance(step, Each) else []
+            self._keys[name] = (*self.key_of(step), *rest)
+        return self._keys[name]
+
+    def _is_there(self, panel: Callable[..., Any] | Where) -> bool:
+        return not isinstance(panel, Where) or self[panel.there] is not None
+
+    def key_of(self, step: Step) -> tuple[Hashable, ...]:
+        """All that what a step makes depends on, the step's function first."""
+        return (_function(step), *(self.key(name) for name in _wanted(step)))
+
+    def call(self, step: Step, **value: Any) -> Any:
+        """Run one step with what it asks for."""
+        return _function(step)(**{name: self[name] for name in _wanted(step)}, **value)
+
+    def _run(self, name: str, step: Step) -> Any:
+        if isinstance(step, Panels):
+            return Figures(self, {n: _function(p) for n, p in step.panels.items() if self._is_there(p)})
+        if name == LAST:
+            return self.call(step)
+        if isinstance(step, Each):
+            shared = self.key_of(step)
+            return {
+                value: self._remember(
+                    (*shared, value), functools.partial(self.call, step, **{step.name: value})
+                )
+                for value in self[step.of]
+            }
+        return self._remember(self.key(name), functools.partial(self.call, step))
+
+
+class Figures(Mapping[str, Any]):
+    """Name of a panel -> its figure, drawn when it is asked for, once."""
+
+    def __init__(self, made: Made, panels: Mapping[str, Callable[..., Any]]) -> None:
+        self._made, self._panels, self._drawn = made, panels, dict[str, Any]()
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._drawn:
+            self._drawn[name] = self._made.call(self._panels[name])
+        return self._drawn[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._panels)
+
+    def __len__(self) -> int:
+        return len(self._panels)
+
+    def key(self, name: str) -> Hashable:
+        """All that a figure depends on: with an equal key it is the same figure."""
+        return self._made.key_of(self._panels[name])
 
 
 def follow(
     recipe: Recipe, given: Mapping[str, Any], remember: Callable[[Hashable, Callable[[], Any]], Any]
-) -> dict[str, Any]:
-    """Run the steps of a recipe.
+) -> Made:
+    """What the steps of a recipe make, each when it is asked for.
 
     Args:
         recipe: the steps.
@@ -62,28 +174,9 @@ def follow(
             that the result depends on. The result of the last step is not kept.
 
     Returns:
-        ``given`` and the result of every step.
+        ``given`` and the result of every step, by name.
     """
-    made = dict(given)
-    keys: dict[str, Hashable] = {
-        name: name if name == "g" or name in GRAPHS else (name, repr(value)) for name, value in given.items()
-    }
-    for result, step in recipe.items():
-        function, names = _function(step), _wanted(step)
-        arguments = {name: made[name] for name in names}
-        key: tuple[Hashable, ...] = (result, *(keys[name] for name in names))
-        if result == LAST:
-            made[result] = function(**arguments)
-        elif isinstance(step, Each):
-            made[result] = {
-                value: remember((*key, value), functools.partial(function, **arguments, **{step.name: value}))
-                for value in made[step.of]
-            }
-            key = (*key, keys[step.of])
-        else:
-            made[result] = remember(key, functools.partial(function, **arguments))
-        keys[result] = key
-    return made
+    return Made(recipe, given, remember)
 
 
 def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) -> str:
@@ -98,10 +191,11 @@ def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) 
 
     from .graphs import to_device
 
-    functions = list(dict.fromkeys(map(_function, recipe.values())))
+    steps = [one for step in recipe.values() for one in _parts(step)]
+    functions = list(dict.fromkeys(map(_function, steps)))
     sources = [_source(function) for function in functions]
-    lists = [step.of for step in recipe.values() if isinstance(step, Each)]
-    wanted = dict.fromkeys([name for step in recipe.values() for name in _wanted(step)] + lists)
+    lists = [step.of for step in steps if isinstance(step, Each)]
+    wanted = dict.fromkeys([name for step in steps for name in _wanted(step)] + lists)
     if "on_device" in wanted:
         wanted["device"] = None
     imports = {_import_of("lab", lab, "")}
@@ -119,8 +213,19 @@ def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) 
     return "\n\n\n".join([head, *sources, "\n".join(calls)]) + "\n"
 
 
-def _function(step: Step) -> Callable[..., Any]:
-    return step.make if isinstance(step, Each) else step
+def _parts(step: Step) -> list[Any]:
+    """The steps that have a function each: a step itself, or its panels."""
+    return list(step.panels.values()) if isinstance(step, Panels) else [step]
+
+
+def _function(step: Any) -> Callable[..., Any]:
+    function: Callable[..., Any] = step.make if isinstance(step, (Each, Where)) else step
+    return function
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
 
 
 @functools.cache
@@ -129,18 +234,26 @@ def _source(function: Callable[..., Any]) -> str:
     return textwrap.dedent(inspect.getsource(function)).strip()
 
 
-def _wanted(step: Step) -> list[str]:
+def _wanted(step: Any) -> list[str]:
     """What a step asks for, by name; the value of :class:`Each` comes from its list."""
-    names = list(inspect.signature(_function(step)).parameters)
-    return [name for name in names if name != step.name] if isinstance(step, Each) else names
+    names = _parameters(_function(step))
+    return [name for name in names if not isinstance(step, Each) or name != step.name]
 
 
-def _call(step: Step) -> str:
+def _call(step: Any) -> str:
+    if isinstance(step, Panels):
+        return "{\n" + "".join(f"    {_entry(name, panel)},\n" for name, panel in step.panels.items()) + "}"
     function = _function(step)
-    call = f"{function.__name__}({', '.join(inspect.signature(function).parameters)})"
+    call = f"{function.__name__}({', '.join(_parameters(function))})"
     return f"{{{step.name}: {call} for {step.name} in {step.of}}}" if isinstance(step, Each) else call
 
 
+def _entry(name: str, panel: Any) -> str:
+    entry = f'"{name}": {_call(panel)}'
+    return f"**({{{entry}}} if {panel.there} is not None else {{}})" if isinstance(panel, Where) else entry
+
+
+@functools.cache
 def _globals_of(function: Callable[..., Any], source: str) -> list[str]:
     """The names of its module that a function uses, annotations included."""
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}

@@ -13,7 +13,7 @@ from gnnsample_lab import figures
 from .controls import Control, Slider, Switch
 from .fanouts import FanoutExplorer
 from .graphs import sampled_on
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 
 FAINT = 30
 """Neighbours that were not sampled and are drawn all the same: a few, to show that there was a choice."""
@@ -32,8 +32,8 @@ def place(batch: Any, host: Any) -> Any:
     return figures.sample_layout(batch.picks, host, max_unsampled=FAINT)
 
 
-def draw(batch: Any, host: Any, positions: Any, device: str, hops_shown: int) -> dict[str, Any]:
-    drawing = figures.sample_drawing(
+def draw(batch: Any, host: Any, positions: Any, device: str, hops_shown: int) -> Any:
+    return figures.sample_drawing(
         batch,
         hops_shown - 1,
         graph=host,
@@ -41,7 +41,10 @@ def draw(batch: Any, host: Any, positions: Any, device: str, hops_shown: int) ->
         positions=positions,
         max_unsampled=FAINT,
     )
-    return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}
+
+
+def draw_work(batch: Any) -> Any:
+    return figures.work_per_hop(batch.trace)
 
 
 class SampleExplorer(FanoutExplorer):
@@ -55,7 +58,11 @@ class SampleExplorer(FanoutExplorer):
     """
 
     heading = "What is sampled: one seed, hop by hop"
-    recipe: ClassVar[Recipe] = {"batch": sample, "positions": place, "shown": draw}
+    recipe: ClassVar[Recipe] = {
+        "batch": sample,
+        "positions": place,
+        "shown": Panels(drawing=draw, work=draw_work),
+    }
     views: ClassVar[dict[str, tuple[str, ...]]] = {"Sample and its work": ("drawing", "work")}
     shares: ClassVar[dict[str, int]] = {"drawing": 5, "work": 4}
 

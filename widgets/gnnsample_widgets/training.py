@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
 from .controls import Choice, Control, Slider, Switch
 from .fanouts import FanoutExplorer
 from .graphs import batch_options, seed_pool
-from .recipe import Each, Recipe
+from .recipe import Each, Panels, Recipe, Where
 
 MODELS = ["gcn", "sage", "gin", "gat"]
 MOST_STEPS = 32
@@ -134,13 +134,30 @@ def train(
         )
 
 
-def draw(runs: dict[str, Any]) -> dict[str, Any]:
-    """The figures of training runs, the reference first."""
-    results = list(runs.values())
-    shown = {"loss": figures.loss_curves(results)}
-    if any(run.accuracy for run in results):
-        shown["accuracy"] = figures.accuracy_curves(results)
-    return {**shown, "stages": figures.stage_breakdown(results), "bytes": figures.copied_bytes(results)}
+def results_of(runs: dict[str, Any]) -> list[Any]:
+    """The training runs, the reference first."""
+    return list(runs.values())
+
+
+def tested(results: list[Any]) -> list[Any] | None:
+    """The runs where there is something to test on; else None."""
+    return results if any(run.accuracy for run in results) else None
+
+
+def draw_loss(results: list[Any]) -> Any:
+    return figures.loss_curves(results)
+
+
+def draw_accuracy(scored: list[Any]) -> Any:
+    return figures.accuracy_curves(scored)
+
+
+def draw_stages(results: list[Any]) -> Any:
+    return figures.stage_breakdown(results)
+
+
+def draw_bytes(results: list[Any]) -> Any:
+    return figures.copied_bytes(results)
 
 
 class TrainingExplorer(FanoutExplorer):
@@ -163,7 +180,11 @@ class TrainingExplorer(FanoutExplorer):
     recipe: ClassVar[Recipe] = {
         "short": shorten,
         "runs": Each(train, "system", of="compared"),
-        "shown": draw,
+        "results": results_of,
+        "scored": tested,
+        "shown": Panels(
+            loss=draw_loss, accuracy=Where(draw_accuracy, "scored"), stages=draw_stages, bytes=draw_bytes
+        ),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "What is learnt": ("loss", "accuracy"),
@@ -206,7 +227,7 @@ class TrainingExplorer(FanoutExplorer):
             controls.append(Switch("random_features", "Random features", self.random_features))
         return {control.name: control for control in controls}
 
-    def compute(self, state: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, Any], str]:
         line = untrainable(self.graph, state["random_features"])
         if not line:
             return super().compute(state)

@@ -15,7 +15,7 @@ from gnnsample_lab.sampling.explain import reads, threads
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import seed_pool, to_device
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 
 KHOP, DEEPWALK, NODE2VEC = "k-hop", "DeepWalk", "node2vec"
 APPS = [KHOP, DEEPWALK, NODE2VEC]
@@ -140,24 +140,22 @@ def count_sectors(threads_of: Any) -> dict[str, int]:
     return sectors_of(*threads_of)
 
 
-def draw(
-    graph: Any,
-    device: str,
-    threads_of: Any,
-    sectors: dict[str, int],
-    app: str,
-    fanout: int,
-    roots: int,
-    step: int,
-) -> dict[str, Any]:
+def describe(graph: Any, device: str, app: str, fanout: int, roots: int, step: int) -> str:
+    """What was drawn, for labels."""
     hops = f" {fanout}, {fanout}" if app == KHOP else ""
-    label = f"{graph.title} · {app}{hops}, {roots} roots, step {step} · {drawn_on(device)}"
-    calls, lanes, counts = threads_of
-    return {
-        "sample": map_of("sample", calls, lanes, counts, label),
-        "transit": map_of("transit", calls, lanes, counts, label),
-        "totals": totals_of(counts, sectors, label),
-    }
+    return f"{graph.title} · {app}{hops}, {roots} roots, step {step} · {drawn_on(device)}"
+
+
+def draw_samples(threads_of: Any, label: str) -> Any:
+    return map_of("sample", *threads_of, label)
+
+
+def draw_transits(threads_of: Any, label: str) -> Any:
+    return map_of("transit", *threads_of, label)
+
+
+def draw_totals(threads_of: Any, sectors: dict[str, int], label: str) -> Any:
+    return totals_of(threads_of[2], sectors, label)
 
 
 class StepExplorer(Explorer):
@@ -195,7 +193,8 @@ class ThreadsExplorer(StepExplorer):
         "result": run,
         "threads_of": lay_out,
         "sectors": count_sectors,
-        "shown": draw,
+        "label": describe,
+        "shown": Panels(sample=draw_samples, transit=draw_transits, totals=draw_totals),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Thread by thread": ("sample", "transit"),

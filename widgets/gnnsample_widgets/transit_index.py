@@ -16,7 +16,7 @@ from gnnsample_lab.resources import resource_path
 from gnnsample_lab.sampling.explain import threads
 
 from .controls import Choice, Control
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 from .transit import DEEPWALK, KHOP, draw_roots, make_app
 from .transit_kernels import LENGTH, BatchExplorer, describe, loads, run
 
@@ -108,24 +108,15 @@ def measure(
     return timed_shares(on_device, application, draw_roots(host, batch, seed), seed, method)
 
 
-def draw(
-    host: Any,
-    device: str,
-    app: str,
-    fanouts: list[int],
-    batch: int,
-    work: Any,
-    timed: Any,
-    method: str,
-    recorded: str,
-) -> dict[str, Any]:
-    if timed:
-        what = f"{host.title} · {app}, {batch:,} roots, index {method}"
-        share = figures.index_share(timed, label=f"{what} · measured on {runtime.device_name()}")
-    else:
-        share = recorded_figure(recorded, method)
-    label = describe(host, device, app, fanouts, f"{batch:,} roots")
-    return {"work": figures.index_work(work, label=label), "share": share}
+def draw_work(host: Any, device: str, app: str, fanouts: list[int], batch: int, work: Any) -> Any:
+    return figures.index_work(work, label=describe(host, device, app, fanouts, f"{batch:,} roots"))
+
+
+def draw_share(host: Any, app: str, batch: int, timed: Any, method: str, recorded: str) -> Any:
+    if not timed:
+        return recorded_figure(recorded, method)
+    what = f"{host.title} · {app}, {batch:,} roots, index {method}"
+    return figures.index_share(timed, label=f"{what} · measured on {runtime.device_name()}")
 
 
 class IndexExplorer(BatchExplorer):
@@ -140,7 +131,12 @@ class IndexExplorer(BatchExplorer):
     """
 
     heading = "What the scheduling index costs"
-    recipe: ClassVar[Recipe] = {"result": run, "work": count_bytes, "timed": measure, "shown": draw}
+    recipe: ClassVar[Recipe] = {
+        "result": run,
+        "work": count_bytes,
+        "timed": measure,
+        "shown": Panels(work=draw_work, share=draw_share),
+    }
     views: ClassVar[dict[str, tuple[str, ...]]] = {"Bytes and time of the index": ("work", "share")}
 
     method = traitlets.Unicode("radix").tag(state=True)

@@ -13,7 +13,7 @@ from gnnsample_lab.sampling.explain import threads
 from .controls import Choice, Control, Slider
 from .explorer import Explorer
 from .graphs import batch_options
-from .recipe import Recipe
+from .recipe import Panels, Recipe
 from .transit import APPS, KHOP, StepExplorer, draw_roots, drawn_on, make_app
 
 MOST_ROOTS = 4096
@@ -101,31 +101,32 @@ def group(result: Any, batch: int) -> list[Any]:
     return loads(result, batch)
 
 
-def draw(
-    host: Any,
-    device: str,
-    app: str,
-    fanouts: list[int],
-    batch: int,
-    sizes: list[int],
-    result: Any,
-    steps: list[Any],
-    step: int,
-) -> dict[str, Any]:
-    load, at, roots = steps[step - 1], f"step {step}", f"{batch:,} roots"
-    what = (host, device, app, fanouts)
-    return {
-        "histogram": figures.kernel_histogram(load.draws, load.kernel, label=describe(*what, roots, at)),
-        "batches": figures.sharing_by_batch(
-            sizes, *over_batches(result, step - 1, sizes), marked=batch, label=describe(*what, at)
-        ),
-        "shares": figures.kernel_shares(
-            [each.by_kernel() for each in steps],
-            sharing(steps),
-            marked=step - 1,
-            label=describe(*what, roots),
-        ),
-    }
+def draw_histogram(
+    host: Any, device: str, app: str, fanouts: list[int], batch: int, steps: list[Any], step: int
+) -> Any:
+    load, where = steps[step - 1], (f"{batch:,} roots", f"step {step}")
+    label = describe(host, device, app, fanouts, *where)
+    return figures.kernel_histogram(load.draws, load.kernel, label=label)
+
+
+def compare_batches(result: Any, step: int, sizes: list[int]) -> Any:
+    """Draws by kernel, and how many of them share their lists, for each batch size."""
+    return over_batches(result, step - 1, sizes)
+
+
+def draw_batches(
+    host: Any, device: str, app: str, fanouts: list[int], batch: int, sizes: list[int], over: Any, step: int
+) -> Any:
+    label = describe(host, device, app, fanouts, f"step {step}")
+    return figures.sharing_by_batch(sizes, *over, marked=batch, label=label)
+
+
+def draw_shares(
+    host: Any, device: str, app: str, fanouts: list[int], batch: int, steps: list[Any], step: int
+) -> Any:
+    label = describe(host, device, app, fanouts, f"{batch:,} roots")
+    counts = [each.by_kernel() for each in steps]
+    return figures.kernel_shares(counts, sharing(steps), marked=step - 1, label=label)
 
 
 class KernelExplorer(StepExplorer, BatchExplorer):
@@ -136,7 +137,12 @@ class KernelExplorer(StepExplorer, BatchExplorer):
     """
 
     heading = "Sub-warp, block or grid: which kernel a transit goes to"
-    recipe: ClassVar[Recipe] = {"result": run_largest, "steps": group, "shown": draw}
+    recipe: ClassVar[Recipe] = {
+        "result": run_largest,
+        "steps": group,
+        "over": compare_batches,
+        "shown": Panels(histogram=draw_histogram, batches=draw_batches, shares=draw_shares),
+    }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "One step": ("histogram", "batches"),
         "All steps": ("shares",),

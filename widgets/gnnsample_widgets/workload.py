@@ -13,7 +13,7 @@ from gnnsample_lab.gpu_model.run_error import in_words, tell_apart
 from .controls import Choice, Control, Slider, Switch
 from .fanouts import FanoutExplorer
 from .graphs import batch_options, draw_seeds, sampled_on
-from .recipe import Each, Recipe
+from .recipe import Each, Panels, Recipe
 from .recorded import modelled
 
 
@@ -56,7 +56,7 @@ def count_frontiers(
     return counts
 
 
-def draw(
+def draw_work(
     host: Any,
     device: str,
     batch_size: int,
@@ -65,12 +65,9 @@ def draw(
     settings: list[Any],
     sizes: list[int],
     size_before: int,
-    traces: dict[str, Any],
-    pair: list[str],
-    compared: list[str],
-) -> dict[str, Any]:
+) -> Any:
     here = [*(int(p.frontier.size) for p in batch.picks), int(batch.node_ids.size)]
-    work = figures.frontier_growth(
+    return figures.frontier_growth(
         {**growth[settings[0]], batch_size: here},
         fanouts=settings[0][0],
         batch_size=batch_size,
@@ -80,13 +77,18 @@ def draw(
         label=f"counted, {sampled_on(device)}",
         before=(settings[-1][0], size_before, growth[settings[-1]]) if size_before else None,
     )
-    two = [traces[name] for name in pair]
-    return {
-        "work": work,
-        "times": figures.hop_times(two),
-        "utilisation": figures.utilisation(two),
-        "strategies": figures.strategy_comparison([traces[name] for name in compared]),
-    }
+
+
+def draw_times(two: dict[str, Any]) -> Any:
+    return figures.hop_times(list(two.values()))
+
+
+def draw_utilisation(two: dict[str, Any]) -> Any:
+    return figures.utilisation(list(two.values()))
+
+
+def draw_strategies(traces: dict[str, Any]) -> Any:
+    return figures.strategy_comparison(list(traces.values()))
 
 
 SAMPLING = ("batch_size", "hops", "fanout_1", "fanout_2", "fanout_3", "pick", "seed")
@@ -129,8 +131,11 @@ class WorkloadExplorer(FanoutExplorer):
         "seeds": draw_seeds,
         "batch": sample,
         "growth": Each(count_frontiers, "setting", of="settings"),
+        "two": Each(trace, "strategy", of="pair"),
         "traces": Each(trace, "strategy", of="compared"),
-        "shown": draw,
+        "shown": Panels(
+            work=draw_work, times=draw_times, utilisation=draw_utilisation, strategies=draw_strategies
+        ),
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Work per hop": ("work",),
@@ -195,7 +200,7 @@ class WorkloadExplorer(FanoutExplorer):
         }
 
     def summary(self, made: dict[str, Any]) -> str:
-        pair = [made["traces"][name] for name in made["pair"]]
+        pair = list(made["two"].values())
         work = [*pair[-1].hops.workload, made["batch"].node_ids.size]
         growth = " → ".join(f"{int(n):,}" for n in work[:-1])
         text = (
