@@ -8,6 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, time_range, trace_name
 from gnnsample_lab.traces import (
     SampleTrace,
@@ -32,6 +33,7 @@ def thinned(time: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return time[keep], depth[keep]
 
 
+@drawn
 def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float | None = None) -> go.Figure:
     """Tasks published and not yet started, over time; with a time cursor at ``until_us``.
 
@@ -40,7 +42,7 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
     """
     found = as_list(traces)
     with_queue = [t for t in found if len(t.queue)]
-    fig = go.Figure()
+    fig = Sketch()
     notes = []
     for trace in with_queue:
         color = palette.strategy_color(trace.strategy)
@@ -132,6 +134,7 @@ def slot_states(trace: SampleTrace, at_us: float) -> np.ndarray:
     return np.concatenate([state, never])
 
 
+@drawn
 def queue_slots(trace: SampleTrace, *, until_us: float | None = None) -> go.Figure:
     """The queue as an array: a cell per slot, coloured by what has happened to it.
 
@@ -143,7 +146,7 @@ def queue_slots(trace: SampleTrace, *, until_us: float | None = None) -> go.Figu
     """
     at_us = trace.total_us if until_us is None else until_us
     found = slot_states(trace, at_us) if len(trace.queue) else np.empty(0, dtype=np.int64)
-    fig = go.Figure()
+    fig = Sketch()
     if len(found):
         columns = int(np.clip(np.ceil(np.sqrt(2.2 * len(found)) / 8) * 8, 8, 512))
         rows = -(-len(found) // columns)
@@ -205,7 +208,7 @@ def _slot_texts(slots: SlotTable, rows: int, columns: int) -> np.ndarray:
     )
 
 
-def _say(fig: go.Figure, text: str, y: float) -> None:
+def _say(fig: Sketch, text: str, y: float) -> None:
     fig.add_annotation(
         text=text,
         x=0.5,
@@ -217,6 +220,7 @@ def _say(fig: go.Figure, text: str, y: float) -> None:
     )
 
 
+@drawn
 def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
     """Tasks at work over time, stacked by hop, against what the GPU can hold: where a barrier leaves it
     empty.
@@ -224,7 +228,7 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
     Args:
         bins: time bins. until_us: draws a time cursor there.
     """
-    fig = go.Figure()
+    fig = Sketch()
     for hop in range(len(trace.fanouts)):
         edges, running = busy_workers(trace, bins=bins, hop=hop)
         color = palette.hop_color(hop)
@@ -299,6 +303,7 @@ def _decades(values: np.ndarray) -> list[float]:
     return [float(low), float(max(high, low + 1)) + 0.05]
 
 
+@drawn
 def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
     """Duration of a task against the in-degree of its vertex, on logarithmic axes: what a hub costs.
 
@@ -310,7 +315,7 @@ def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
     order = np.argsort(tasks.degree, kind="stable")
     if len(order) > max_points:
         order = order[np.unique(np.linspace(0, len(order) - 1, max_points).astype(np.int64))]
-    fig = go.Figure()
+    fig = Sketch()
     for hop in range(len(trace.fanouts)):
         rows = order[tasks.hop[order] == hop]
         fig.add_scatter(

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, write_beside
 from gnnsample_lab.figures.training import time_unit
 
@@ -33,6 +34,7 @@ class RooflinePoint(Protocol):
     def origin(self) -> str: ...
 
 
+@drawn
 def access_counts(counts: Mapping[str, Mapping[str, float]], *, subtitle: str = "") -> go.Figure:
     """Bytes that each kernel asks of each memory level, one stacked bar per kernel (FastGL, section 4.2).
 
@@ -50,7 +52,7 @@ def access_counts(counts: Mapping[str, Mapping[str, float]], *, subtitle: str = 
     if (table < 0).any():
         raise ValueError(f"counts must not be negative (got {table.min():g})")
     unit, size = byte_unit(float(table.sum(axis=1).max()))
-    fig = go.Figure()
+    fig = Sketch()
     for column, level in enumerate(levels):
         fig.add_bar(
             name=level,
@@ -76,6 +78,7 @@ def access_counts(counts: Mapping[str, Mapping[str, float]], *, subtitle: str = 
     return fig
 
 
+@drawn
 def aggregation_times(
     times_us: Mapping[str, Mapping[str, float]], *, base: str = "", subtitle: str = ""
 ) -> go.Figure:
@@ -97,7 +100,7 @@ def aggregation_times(
     values = {kind: [times_us[name].get(kind, np.nan) for name in names] for kind in kinds}
     longest = float(np.nanmax(np.concatenate(list(values.values()))))
     unit, per_us = time_unit(longest)
-    fig = go.Figure()
+    fig = Sketch()
     for kind in kinds:
         color = {"modelled": palette.MODELLED, "measured": palette.MEASURED}.get(kind, palette.MUTED)
         reference = times_us[base].get(kind, np.nan)
@@ -125,6 +128,7 @@ def aggregation_times(
     return fig
 
 
+@drawn
 def times_over_features(
     features: Sequence[int],
     times_us: Mapping[str, Sequence[float]],
@@ -145,7 +149,7 @@ def times_over_features(
     """
     if not times_us or any(len(values) != len(features) for values in times_us.values()):
         raise ValueError(f"times_us must have {len(features)} times for each of at least one kernel")
-    fig = go.Figure()
+    fig = Sketch()
     if bound_us is not None:
         fig.add_scatter(
             name="least time possible",
@@ -182,6 +186,7 @@ def times_over_features(
     return fig
 
 
+@drawn
 def roofline(
     points: Sequence[RooflinePoint],
     *,
@@ -212,7 +217,7 @@ def roofline(
     slowest, fastest = min(bandwidth_gbps.values()), max(bandwidth_gbps.values())
     lowest = min([point.flops_per_byte for point in points] + [peak_gflops / fastest])
     x = np.geomspace(lowest / 3, 4 * peak_gflops / slowest, 80)
-    fig = go.Figure()
+    fig = Sketch()
     for number, (name, gbps) in enumerate(sorted(bandwidth_gbps.items(), key=lambda item: item[1])):
         fig.add_scatter(
             name=f"{name}: {gbps:,.0f} GB/s",

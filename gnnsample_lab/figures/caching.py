@@ -13,6 +13,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import COMPACT, finish
 
 POLICIES = {
@@ -38,6 +39,16 @@ def policy_color(name: str) -> str:
     return found[-1] if found else palette.INK
 
 
+def _curve(name: str) -> dict[str, Any]:
+    """The line of a policy."""
+    return {
+        "color": policy_color(name),
+        "width": 2.5,
+        "dash": _DASHES.get(name.lower().split()[-1], "solid"),
+    }
+
+
+@drawn
 def hit_rates(
     ratios: Any, rates: Mapping[str, Any], *, marker: float | None = None, label: str = ""
 ) -> go.Figure:
@@ -53,18 +64,13 @@ def hit_rates(
         ValueError: a curve of another length than ``ratios``.
     """
     ratios = np.asarray(ratios, dtype=np.float64)
-    fig = go.Figure()
+    fig = Sketch()
     for name, values in rates.items():
         values = np.asarray(values, dtype=np.float64)
         if len(values) != len(ratios):
             raise ValueError(
                 f"rates[{name!r}] must have {len(ratios)} values, as ratios has (got {len(values)})"
             )
-        line = {
-            "color": policy_color(name),
-            "width": 2.5,
-            "dash": _DASHES.get(name.lower().split()[-1], "solid"),
-        }
         fig.add_scatter(
             name=name,
             legendgroup=name,
@@ -72,23 +78,23 @@ def hit_rates(
             x=ratios * 100,
             y=values * 100,
             mode="lines",
-            line=line,
+            line=_curve(name),
             hovertemplate="cache %{x:.3g} %<br>hit rate %{y:.1f} %<extra>" + name + "</extra>",
         )
     if marker is not None:
         fig.add_vline(x=marker * 100, line={"color": palette.MUTED, "dash": "dash", "width": 1.5})
-        for curve in list(fig.data):
-            rate = float(np.interp(marker * 100, curve.x, curve.y))
+        for name, values in rates.items():
+            rate = float(np.interp(marker * 100, ratios * 100, np.asarray(values, dtype=np.float64) * 100))
             fig.add_scatter(
-                name=f"{curve.name}: {rate:.0f} %",
-                legendgroup=curve.name,
+                name=f"{name}: {rate:.0f} %",
+                legendgroup=name,
                 x=[marker * 100],
                 y=[rate],
                 mode="lines+markers",
-                line=curve.line,
+                line=_curve(name),
                 marker={
                     "size": 9,
-                    "color": curve.line.color,
+                    "color": policy_color(name),
                     "line": {"width": 1, "color": palette.PAPER},
                 },
                 hoverinfo="skip",
@@ -116,6 +122,7 @@ def cached_mask(order: Any, ratio: float) -> np.ndarray:
     return mask
 
 
+@drawn
 def bytes_per_batch(moved: Mapping[str, float], *, uncached: float, label: str = "") -> go.Figure:
     """Feature bytes that a mini-batch still moves from host to device, by policy, against no cache at all.
 
@@ -125,7 +132,7 @@ def bytes_per_batch(moved: Mapping[str, float], *, uncached: float, label: str =
     names = ["no cache", *moved]
     values = np.array([uncached, *moved.values()], dtype=np.float64) / 1e6
     share = values / max(values[0], 1e-12)
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             y=names,
             x=values,
@@ -217,6 +224,7 @@ class _LogAxis:
         return {"tickmode": "array", "tickvals": [self.zero, *powers], "ticktext": ["0", *names]}
 
 
+@drawn
 def hotness_against_visits(
     score: Any,
     visits: Any,
@@ -253,7 +261,7 @@ def hotness_against_visits(
     dark = np.log10(np.where(counts > 0, counts, np.nan)).T
     top = float(np.nanmax(dark)) if counts.any() else 1.0
     ticks = np.arange(0, int(np.floor(top)) + 1)
-    fig = go.Figure(
+    fig = Sketch(
         go.Heatmap(
             x=across.edges,
             y=up.edges,
@@ -310,6 +318,7 @@ def hotness_against_visits(
     return fig
 
 
+@drawn
 def hotness_scatter(
     across: Any,
     up: Any,
@@ -356,7 +365,7 @@ def hotness_scatter(
     texts = [values for name, values in facts.items() if name not in numbers]
     kind = masks[0] + 2 * masks[1]
     drawn = _thinned(places, kind, most)
-    fig = go.Figure()
+    fig = Sketch()
     total, looks = max(float(visits.sum()), 1e-12), _kinds(names)
     for code, (name, color, symbol) in enumerate(looks):
         these, inside = drawn[kind[drawn] == code], kind == code
@@ -432,6 +441,7 @@ def _thinned(places: list[np.ndarray], kind: np.ndarray, most: int) -> np.ndarra
     return np.flatnonzero(drawn)
 
 
+@drawn
 def cache_contents(visits: Any, hottest: Any, cached: Mapping[str, Any], *, label: str = "") -> go.Figure:
     """What each policy's cache holds: vertices that optimal keeps too, lukewarm ones, and ones that nobody reads.
 
@@ -447,7 +457,7 @@ def cache_contents(visits: Any, hottest: Any, cached: Mapping[str, Any], *, labe
         ("read, but not often enough", (visits > 0) & ~hottest, palette.HOPS[4]),
         ("never read in these epochs", (visits == 0) & ~hottest, palette.LOST),
     )
-    fig = go.Figure()
+    fig = Sketch()
     for name, kind, color in kinds:
         share = [float((mask & kind).sum()) / max(int(mask.sum()), 1) * 100 for mask in masks]
         fig.add_bar(
@@ -468,6 +478,7 @@ def cache_contents(visits: Any, hottest: Any, cached: Mapping[str, Any], *, labe
     return fig
 
 
+@drawn
 def epoch_similarities(similarity: Any, *, top: float = 0.1, label: str = "") -> go.Figure:
     """How much of an epoch's hottest reads the next epochs repeat, for every pair (GNNLab, section 6.2, table 2).
 
@@ -484,7 +495,7 @@ def epoch_similarities(similarity: Any, *, top: float = 0.1, label: str = "") ->
     n = len(matrix)
     names = [f"epoch {i + 1}" for i in range(n)]
     percent = matrix * 100
-    fig = go.Figure(
+    fig = Sketch(
         go.Heatmap(
             x=names,
             y=names,

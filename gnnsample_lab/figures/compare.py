@@ -9,11 +9,13 @@ from plotly.subplots import make_subplots
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS, thinned
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
 from gnnsample_lab.gpu_model.run_error import interval_us, run_error, tell_apart
 from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
 
 
+@drawn
 def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     """Total time of each trace as one bar, preprocessing and kernel apart.
 
@@ -27,7 +29,7 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
     found = as_list(traces)
     names = [trace_name(t, found) for t in found]
     totals = [t.preprocess_us + t.kernel_us for t in found]
-    fig = go.Figure()
+    fig = Sketch()
     for name, values in (
         ("preprocessing", [t.preprocess_us for t in found]),
         ("sampling kernels", [t.kernel_us for t in found]),

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish
 
 Positions = dict[int, tuple[float, float]]
@@ -148,6 +149,7 @@ def _rings(net: Any, reached: Mapping[int, int]) -> Positions:
     return position
 
 
+@drawn
 def sample_drawing(
     picks: Sequence[Any],
     hop: int | None = None,
@@ -185,7 +187,7 @@ def sample_drawing(
     reached = {v: ring for v, ring in _first_reached(picks).items() if ring <= last + 1}
     sampled = {edge: h for edge, h in _edges(picks).items() if h <= last}
     size = _size(reached)
-    fig = go.Figure()
+    fig = Sketch()
     expanded = {int(v) for p in picks[: last + 1] for v in np.asarray(p.frontier).tolist()}
     faint = _unsampled(graph, picks, max_unsampled) if graph is not None else []
     faint = [(u, v) for u, v in faint if v in expanded and u in where and v in where]
@@ -248,7 +250,7 @@ def _segments(
 
 
 def _faint_edges(
-    fig: go.Figure,
+    fig: Sketch,
     edges: Sequence[tuple[int, int]],
     reached: Mapping[int, int],
     where: Mapping[int, tuple[float, float]],
@@ -279,7 +281,7 @@ def _faint_edges(
 
 
 def _arrows(
-    fig: go.Figure,
+    fig: Sketch,
     edges: Sequence[tuple[int, int]],
     where: Mapping[int, tuple[float, float]],
     hop: int,
@@ -315,7 +317,7 @@ def _size(shown: Collection[int]) -> int:
 
 
 def _vertices(
-    fig: go.Figure,
+    fig: Sketch,
     members: Sequence[int],
     where: Mapping[int, tuple[float, float]],
     ring: int,

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name
 from gnnsample_lab.traces import SampleTrace, hop_utilisation
 
@@ -38,6 +39,7 @@ def _counted(found: Sequence[SampleTrace]) -> str:
     return subtitle
 
 
+@drawn
 def work_per_hop(traces: SampleTrace | Sequence[SampleTrace], *, log: bool = False) -> go.Figure:
     """Vertices expanded and neighbours picked per hop (workload column of PGSampler's Table I).
 
@@ -49,7 +51,7 @@ def work_per_hop(traces: SampleTrace | Sequence[SampleTrace], *, log: bool = Fal
     found = as_list(traces)
     x = _hop_axis(found)
     colors = [palette.hop_color(h) for t in found for h in range(len(t.fanouts))]
-    fig = go.Figure()
+    fig = Sketch()
     for name, column, alpha in (
         ("vertices expanded (tasks)", "workload", 1.0),
         ("neighbours picked", "num_picks", 0.4),
@@ -86,6 +88,7 @@ def _level_color(level: int, num_hops: int) -> str:
     return palette.MUTED if level == num_hops else palette.hop_color(level)
 
 
+@drawn
 def frontier_growth(
     counts: Mapping[int, Sequence[int]],
     *,
@@ -117,7 +120,7 @@ def frontier_growth(
     """
     if batch_size not in counts:
         raise ValueError(f"batch_size must be one of the sizes counted, {sorted(counts)} (got {batch_size})")
-    fig = go.Figure()
+    fig = Sketch()
     low, high = 0.6, 6.0 * max(num_nodes, largest_batch)
     if before is not None:
         _ghost(fig, *before, low=low, high=high)
@@ -185,7 +188,7 @@ def frontier_growth(
     return fig
 
 
-def _batch_line(fig: go.Figure, name: str, size: int, low: float, high: float, color: str) -> None:
+def _batch_line(fig: Sketch, name: str, size: int, low: float, high: float, color: str) -> None:
     fig.add_scatter(
         name=name, x=[size, size], y=[low, high], mode="lines", line={"color": color, "width": 1}, showlegend=False,
         hoverinfo="skip",
@@ -193,7 +196,7 @@ def _batch_line(fig: go.Figure, name: str, size: int, low: float, high: float, c
 
 
 def _ghost(
-    fig: go.Figure, fanouts: Sequence[int], batch_size: int, counts: Mapping[int, Sequence[int]], *, low: float,
+    fig: Sketch, fanouts: Sequence[int], batch_size: int, counts: Mapping[int, Sequence[int]], *, low: float,
     high: float,
 ) -> None:  # fmt: skip
     """The lines of an earlier setting, faint and wide, behind those to come."""
@@ -212,11 +215,12 @@ def _ghost(
     _batch_line(fig, "the batch before", batch_size, low, high, palette.FAINT)
 
 
+@drawn
 def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     """Preprocessing and sampling-kernel time per hop, stacked (time columns of PGSampler's Table I)."""
     found = as_list(traces)
     x = _hop_axis(found)
-    fig = go.Figure()
+    fig = Sketch()
     for name, column in (("preprocessing", "preprocess_us"), ("sampling kernel", "kernel_us")):
         values = _stack(found, column)
         fig.add_bar(
@@ -245,6 +249,7 @@ def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     return fig
 
 
+@drawn
 def utilisation(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     """Per hop, the shares of the resident workers at work and of the copy bandwidth in use, in percent."""
     found = as_list(traces)
@@ -252,7 +257,7 @@ def utilisation(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     colors = [palette.hop_color(h) for t in found for h in range(len(t.fanouts))]
     busy = np.concatenate([hop_utilisation(t) for t in found]) * 100
     share = _stack(found, "copy_share") * 100
-    fig = go.Figure()
+    fig = Sketch()
     for name, values, alpha in (("workers busy", busy, 1.0), ("copy bandwidth in use", share, 0.4)):
         fig.add_bar(
             name=name,

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn, grid
 from gnnsample_lab.figures.style import finish
 
 EMPTY = -1
@@ -42,7 +42,7 @@ def _scale() -> list[list[Any]]:
     return [[edge / n, color] for code, color in enumerate(CELLS.values()) for edge in (code, code + 1)]
 
 
-def _cells(fig: go.Figure, codes: np.ndarray, text: np.ndarray, row: int, names: list[str]) -> None:
+def _cells(fig: Sketch, codes: np.ndarray, text: np.ndarray, row: int, names: list[str]) -> None:
     ink = [palette.text_on(color) for color in CELLS.values()]
     fig.add_heatmap(
         z=codes,
@@ -73,6 +73,7 @@ def _cells(fig: go.Figure, codes: np.ndarray, text: np.ndarray, row: int, names:
     )
 
 
+@drawn
 def hash_table(
     ids: Any,
     keys: Any,
@@ -128,7 +129,7 @@ def hash_table(
         below[:, probes[-1]] = now
     below[1, used & np.isin(keys, wrong)] = _WRONG
 
-    fig = make_subplots(rows=2, cols=1, vertical_spacing=0.24, row_heights=[0.4, 0.6])
+    fig = grid(2, 1, vertical_spacing=0.24, row_heights=[0.4, 0.6])
     # Listed from the bottom up.
     _cells(fig, above[::-1], np.stack([given, ids.astype(str)]), 1, ["local id", "global id"])
     held = np.where(used, np.stack([values, keys]).astype(str), "")
@@ -168,7 +169,7 @@ def hash_table(
     return fig
 
 
-def _add_path(fig: go.Figure, probes: list[int]) -> None:
+def _add_path(fig: Sketch, probes: list[int]) -> None:
     """The way of the present id: where it hashed to, and how it went on from there."""
     for number, slot in enumerate(probes):
         fig.add_annotation(
@@ -186,6 +187,7 @@ def _add_path(fig: go.Figure, probes: list[int]) -> None:
         )
 
 
+@drawn
 def slot_contention(counts: Any, *, label: str = "") -> go.Figure:
     """How many threads try to swap a key into each slot, round by round.
 
@@ -196,7 +198,7 @@ def slot_contention(counts: Any, *, label: str = "") -> go.Figure:
     counts = np.atleast_2d(np.asarray(counts))
     rounds, slots = counts.shape
     top = int(counts.max()) if counts.size else 0
-    fig = go.Figure()
+    fig = Sketch()
     fig.add_heatmap(
         z=counts,
         x=np.arange(slots),
@@ -227,6 +229,7 @@ def slot_contention(counts: Any, *, label: str = "") -> go.Figure:
     return fig
 
 
+@drawn
 def probe_lengths(lengths: Any, *, label: str = "", hash_name: str = "") -> go.Figure:
     """Share of the distinct ids by the number of slots that inserting them looked at.
 
@@ -241,7 +244,7 @@ def probe_lengths(lengths: Any, *, label: str = "", hash_name: str = "") -> go.F
     shown = min(last, 40)
     share = lengths[1 : shown + 1] / total * 100
     x = np.arange(1, shown + 1)
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             x=x,
             y=np.where(share > 0, share, None),
@@ -260,6 +263,7 @@ def probe_lengths(lengths: Any, *, label: str = "", hash_name: str = "") -> go.F
     return fig
 
 
+@drawn
 def probes_by_load(
     load: Any, means: Mapping[str, Any], *, marker: float | None = None, label: str = ""
 ) -> go.Figure:
@@ -273,7 +277,7 @@ def probes_by_load(
         marker: load factor to mark.
     """
     load = np.asarray(load, dtype=np.float64)
-    fig = go.Figure()
+    fig = Sketch()
     for name, values in means.items():
         fig.add_scatter(
             name=name,
@@ -305,6 +309,7 @@ def probes_by_load(
     return fig
 
 
+@drawn
 def id_map_rungs(times_us: Mapping[str, float], *, label: str, baseline: str | None = None) -> go.Figure:
     """Time per mini-batch of each rung of the ID-map ladder, with ratios against ``baseline``.
 
@@ -323,7 +328,7 @@ def id_map_rungs(times_us: Mapping[str, float], *, label: str, baseline: str | N
         raise ValueError(f"baseline must be one of {sorted(times_us)} (got {base!r})")
     names, values = list(times_us), np.array(list(times_us.values()), dtype=np.float64)
     ratios = times_us[base] / np.maximum(values, 1e-12)
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             y=names,
             x=values,

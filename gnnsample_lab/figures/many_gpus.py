@@ -15,6 +15,7 @@ from gnnsample_lab.checks import host_array
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.drawing import Positions, _segments
 from gnnsample_lab.figures.samples import _edges, graph_layout
+from gnnsample_lab.figures.sketch import Sketch, drawn, grid
 from gnnsample_lab.figures.style import empty_figure, finish, write_beside
 
 _SYMBOLS = ("circle", "square", "diamond", "hexagon2", "triangle-up", "star", "cross", "pentagon")
@@ -22,6 +23,7 @@ _SCALE = [[i / 5, color] for i, color in enumerate(palette.ACTIVITY)]
 HOST = "host"
 
 
+@drawn
 def partition_drawing(
     graph: Any, owner: Any, *, positions: Positions | None = None, title: str = "", label: str = ""
 ) -> go.Figure:
@@ -43,7 +45,7 @@ def partition_drawing(
     edges = _edges(graph)
     cut = [(u, v) for u, v in edges if parts[u] != parts[v]]
     inside = [(u, v) for u, v in edges if parts[u] == parts[v]]
-    fig = go.Figure()
+    fig = Sketch()
     for name, some, color, width in (
         (f"inside a part: {len(inside)}", inside, palette.FAINT, 1.2),
         (f"cut: {len(cut)}", cut, palette.LOST, 1.8),
@@ -79,6 +81,7 @@ def partition_drawing(
     return fig
 
 
+@drawn
 def traffic_matrix(
     matrices: Mapping[str, Any], *, host: Mapping[str, Any] | None = None, label: str = ""
 ) -> go.Figure:
@@ -92,15 +95,11 @@ def traffic_matrix(
     Raises:
         ValueError: no method, or a matrix that is not square.
     """
-    from plotly.subplots import make_subplots
-
     if not matrices:
         raise ValueError("matrices must name at least one method (got none)")
     columns = min(4, len(matrices))
     rows = -(-len(matrices) // columns)
-    fig = make_subplots(
-        rows, columns, subplot_titles=list(matrices), horizontal_spacing=0.06, vertical_spacing=0.24
-    )
+    fig = grid(rows, columns, subplot_titles=list(matrices), horizontal_spacing=0.06, vertical_spacing=0.24)
     fields = {}
     for method, given in matrices.items():
         matrix = np.asarray(given, dtype=np.float64)
@@ -150,6 +149,7 @@ def _kilobytes(value: float) -> str:
     return f"{value / 1e3:,.1f}" if value < 1e5 else f"{value / 1e3:,.0f}"
 
 
+@drawn
 def traffic_kinds(
     kinds: Mapping[str, Mapping[str, float]], *, ideal: float | None = None, label: str = ""
 ) -> go.Figure:
@@ -160,7 +160,7 @@ def traffic_kinds(
         ideal: bytes of the picked ids that other ranks own, marked by a line.
         label: graph, seeds and origin.
     """
-    fig = go.Figure()
+    fig = Sketch()
     methods = list(kinds)
     order = [*palette.TRAFFIC, *sorted({k for of in kinds.values() for k in of} - set(palette.TRAFFIC))]
     totals = np.array([sum(kinds[m].values()) for m in methods], dtype=np.float64)
@@ -192,6 +192,7 @@ def traffic_kinds(
     return fig
 
 
+@drawn
 def traffic_curves(
     x: Any,
     volumes: Mapping[str, Any],
@@ -216,7 +217,7 @@ def traffic_curves(
         **{name: np.asarray(v, dtype=np.float64) for name, v in volumes.items()},
         "ideal": np.asarray(ideal),
     }
-    fig = go.Figure()
+    fig = Sketch()
     for name, values in curves.items():
         if len(values) != len(at):
             raise ValueError(f"volumes[{name!r}] must have {len(at)} values, as x has (got {len(values)})")
@@ -237,6 +238,7 @@ def traffic_curves(
     return fig
 
 
+@drawn
 def saved_reads(
     budgets: Any,
     expected: Mapping[str, Any],
@@ -257,7 +259,7 @@ def saved_reads(
         ValueError: a curve of another length than ``budgets``.
     """
     x = np.asarray(budgets, dtype=np.float64)
-    fig = go.Figure()
+    fig = Sketch()
     styles = {"reads": (palette.METHODS["direct-cached"], "solid"), "degree": (palette.HOPS[1], "dash")}
     for name, values in expected.items():
         if len(values) != len(x):

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import COMPACT, finish, write_beside
 
 #: Where a feature row comes from, and its colour: the better, the darker.
@@ -27,6 +28,7 @@ PAIR = (palette.HOPS[1], palette.HOPS[2], palette.HOPS[0])
 _TICKS = 8
 
 
+@drawn
 def match_heatmap(
     degrees: Any,
     tours: Mapping[str, Sequence[int]] | None = None,
@@ -63,7 +65,7 @@ def match_heatmap(
     np.fill_diagonal(shown, np.nan)
     low, high = limits
     names = [str(batch + 1) for batch in arranged]
-    fig = go.Figure(
+    fig = Sketch(
         go.Heatmap(
             z=shown,
             zmin=100 * low,
@@ -116,6 +118,7 @@ def match_heatmap(
     return fig
 
 
+@drawn
 def shared_vertices(
     first: int, second: int, both: int, *, names: tuple[str, str], row_bytes: int, subtitle: str = ""
 ) -> go.Figure:
@@ -134,7 +137,7 @@ def shared_vertices(
         raise ValueError(f"both must be from 0 to the smaller of two batches (got {first}, {second}, {both})")
     radii = float(np.sqrt(first / np.pi)), float(np.sqrt(second / np.pi))
     apart = _distance(*radii, both)
-    fig = go.Figure()
+    fig = Sketch()
     around = np.linspace(0, 2 * np.pi, 181)
     areas = (
         (f"only {names[0]}", first - both, PAIR[0], _arc(0.0, radii[0], around)),
@@ -238,6 +241,7 @@ def least_loads(shared: Any) -> np.ndarray:
     return rows - matrix.max(axis=0)
 
 
+@drawn
 def tour_strips(
     shared: Any, tours: Mapping[str, Sequence[int]], row_bytes: int, *, subtitle: str = ""
 ) -> go.Figure:
@@ -266,7 +270,7 @@ def tour_strips(
     bound = min(float(rows[order[0]] + least[order[1:]].sum()) for order in orders)
     unit, size = byte_unit(float(rows.max()) * row_bytes)
     top = float(rows.max()) * row_bytes / size or 1.0
-    steps, fig = np.arange(1, n + 1), go.Figure()
+    steps, fig = np.arange(1, n + 1), Sketch()
     every = -(-n // 20)
     # Above each strip its name, below it the numbers of its batches.
     head = gap = 0.11
@@ -382,6 +386,7 @@ def _amount(count: float) -> str:
     return f"{count / size:,.{digits(count / size)}f} {unit}"
 
 
+@drawn
 def match_tour(degrees: Any, tours: Mapping[str, Sequence[int]], *, subtitle: str = "") -> go.Figure:
     """Match degree of each batch with the one before it, along each tour, and the tour's mean as a dashed
     line.
@@ -390,7 +395,7 @@ def match_tour(degrees: Any, tours: Mapping[str, Sequence[int]], *, subtitle: st
         ValueError: ``degrees`` is not square, or a tour is no permutation.
     """
     matrix = _square(degrees)
-    fig = go.Figure()
+    fig = Sketch()
     for number, (name, tour) in enumerate(tours.items()):
         order = _permutation(tour, len(matrix), f"tours[{name!r}]")
         along = 100 * matrix[order[:-1], order[1:]]
@@ -422,6 +427,7 @@ def match_tour(degrees: Any, tours: Mapping[str, Sequence[int]], *, subtitle: st
     return fig
 
 
+@drawn
 def feature_rows(
     rows: Mapping[str, Sequence[int]], row_bytes: int, *, title: str = "", subtitle: str = ""
 ) -> go.Figure:
@@ -445,7 +451,7 @@ def feature_rows(
     names = list(rows)
     unit, size = byte_unit(float(counts.sum(axis=1).max()) * row_bytes)
     amounts = counts * row_bytes / size
-    fig = go.Figure()
+    fig = Sketch()
     # The copied bytes first, so that they start at zero and can be compared along the axis.
     for column in (2, 1, 0):
         name = list(SOURCES)[column]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish
 
 # (x, y, text, colour of the border, dashed) of the boxes, and which lead to which.
@@ -22,9 +23,10 @@ _BOXES = (
 _WAYS = ((0, 1), (1, 2), (2, 3), (1, 4), (4, 6), (8, 5), (5, 6), (6, 7))
 
 
+@drawn
 def device_route() -> go.Figure:
     """The way of one Python function to both devices, as boxes and arrows."""
-    fig = go.Figure()
+    fig = Sketch()
     half = (0.94, 0.34)
     for start, end in _WAYS:
         (x0, y0), (x1, y1) = _BOXES[start][:2], _BOXES[end][:2]

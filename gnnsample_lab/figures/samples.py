@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.checks import host_array
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.drawing import Positions, _apart, _segments
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish
 
 #: Where a second-order step leads, seen from the vertex before: the colours of choices and bars.
@@ -45,6 +46,7 @@ def graph_layout(graph: Any, *, seed: int = 0) -> Positions:
     return {v: (float(x), float(y)) for v, (x, y) in enumerate(xy)}
 
 
+@drawn
 def walk_drawing(
     graph: Any,
     walk: Sequence[int],
@@ -75,7 +77,7 @@ def walk_drawing(
     unknown = sorted({kind for kind, _ in choices.values()} - set(KINDS))
     if unknown:
         raise ValueError(f"choices must be of the kinds {list(KINDS)} (got {unknown})")
-    fig = go.Figure()
+    fig = Sketch()
     x, y = _segments(_edges(graph), where)
     _lines(fig, "edge", x, y, color=palette.FAINT, width=1, legend=False)
     recent = [(int(a), int(b)) for a, b in itertools.pairwise(walk[-TAIL - 1 :]) if a != b]
@@ -113,6 +115,7 @@ def walk_drawing(
     return fig
 
 
+@drawn
 def step_kinds(
     observed: Mapping[str, float],
     expected: Mapping[str, float],
@@ -131,7 +134,7 @@ def step_kinds(
     kinds = list(expected)
     if set(kinds) - set(KINDS) or any(list(other) != kinds for other in (observed, reference or expected)):
         raise ValueError(f"observed, expected and reference must have the same kinds, out of {list(KINDS)}")
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             name="sampled",
             x=kinds,
@@ -151,6 +154,7 @@ def step_kinds(
     return fig
 
 
+@drawn
 def visit_shares(
     names: Sequence[str],
     observed: Any,
@@ -187,7 +191,7 @@ def visit_shares(
         name="sampled", x=x, y=100 * np.asarray(observed, dtype=float), marker={"color": color},
         hovertemplate="vertex %{x}: %{y:.2f} % sampled<extra></extra>",
     )  # fmt: skip
-    fig = go.Figure(bars)
+    fig = Sketch(bars)
     _marks(fig, x, expected, reference, max(6, min(26, 700 // max(1, len(names)))))
     finish(fig, title, label, height=400)
     fig.update_xaxes(title_text=axis, type="category" if distances is None else "multicategory")
@@ -195,6 +199,7 @@ def visit_shares(
     return fig
 
 
+@drawn
 def walk_lengths(
     lengths: Sequence[int], stop: float, *, longest: int | None = None, label: str = ""
 ) -> go.Figure:
@@ -215,7 +220,7 @@ def walk_lengths(
     if longest is None:
         longest = 2 if stop == 1 else max(2, int(np.ceil(np.log(0.01) / np.log1p(-stop))))
     x = np.arange(1, longest + 1)
-    fig = go.Figure()
+    fig = Sketch()
     fig.add_bar(
         name="sampled", x=x, y=np.bincount(walks, minlength=longest + 1)[1 : longest + 1],
         marker={"color": palette.HOPS[4]}, hovertemplate="%{x} vertices: %{y:,} walks<extra></extra>",
@@ -237,6 +242,7 @@ def walk_lengths(
     return fig
 
 
+@drawn
 def layer_links(present: Any, *, title: str, label: str = "") -> go.Figure:
     """Which vertices of a layer are neighbours of which transits: a dark cell per edge.
 
@@ -250,7 +256,7 @@ def layer_links(present: Any, *, title: str, label: str = "") -> go.Figure:
     cells = host_array("present", present) != 0
     if cells.ndim != 2:
         raise ValueError(f"present must be two-dimensional (got shape {cells.shape})")
-    fig = go.Figure(
+    fig = Sketch(
         go.Heatmap(
             z=cells.astype(np.int8), zmin=0, zmax=1, colorscale=[[0, palette.GRID], [1, palette.HOPS[0]]],
             showscale=False, xgap=1, ygap=1, hovertemplate="transit %{y}, sampled vertex %{x}<extra></extra>",
@@ -274,7 +280,7 @@ def _edges(graph: Any) -> list[tuple[int, int]]:
     return sorted({(min(u, v), max(u, v)) for u, v in pairs if u != v})
 
 
-def _lines(fig: go.Figure, name: str, x: Any, y: Any, *, color: str, width: float, legend: bool) -> None:
+def _lines(fig: Sketch, name: str, x: Any, y: Any, *, color: str, width: float, legend: bool) -> None:
     fig.add_scatter(
         name=name,
         x=x,
@@ -286,7 +292,7 @@ def _lines(fig: go.Figure, name: str, x: Any, y: Any, *, color: str, width: floa
     )
 
 
-def _steps(fig: go.Figure, steps: Sequence[tuple[int, int]], where: Positions) -> None:
+def _steps(fig: Sketch, steps: Sequence[tuple[int, int]], where: Positions) -> None:
     x, y = _segments(steps, where)
     fig.add_scatter(
         name=f"last {TAIL} steps", x=x, y=y, mode="lines+markers",
@@ -299,7 +305,7 @@ def _steps(fig: go.Figure, steps: Sequence[tuple[int, int]], where: Positions) -
 
 
 def _vertices(
-    fig: go.Figure, graph: Any, where: Positions, shares: Any, choices: Mapping[int, tuple[str, float]]
+    fig: Sketch, graph: Any, where: Positions, shares: Any, choices: Mapping[int, tuple[str, float]]
 ) -> None:
     most = max(float(shares.max()), 1e-9)
     ramp = np.minimum(5, (6 * shares / most).astype(int))
@@ -322,7 +328,7 @@ def _vertices(
     )  # fmt: skip
 
 
-def _marks(fig: go.Figure, x: Sequence[Any], expected: Any, reference: Any, size: float) -> None:
+def _marks(fig: Sketch, x: Sequence[Any], expected: Any, reference: Any, size: float) -> None:
     """Short lines across the bars: the expectation, and that of an even choice."""
     for name, shares, color, dash in (
         ("p = q = 1", reference, palette.MUTED, 1.5),

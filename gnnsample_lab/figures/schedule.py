@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import thinned
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, set_cursor, write_beside
 from gnnsample_lab.figures.training import duration, time_unit
 
@@ -61,6 +62,7 @@ class ScheduleSweep(Protocol):
     def notes(self) -> Sequence[str]: ...
 
 
+@drawn
 def schedule_gantt(
     timeline: ScheduleTimeline,
     *,
@@ -95,7 +97,7 @@ def schedule_gantt(
     idle = [w for w in timeline.waits if w.end_s > start_s and w.start_s < end] if waits else []
     workers = sorted({(e.gpu, e.worker) for e in events}, key=lambda w: (w[0], _rank(w[1]), w[1]))
     row = {worker: i for i, worker in enumerate(workers)}
-    fig = go.Figure()
+    fig = Sketch()
     draw = _bars if len(events) + len(idle) <= _MAX_BARS else _lines
     draw(fig, "waiting", palette.FAINT, [w for w in idle if (w.gpu, w.worker) in row], row, scale, unit, 0.22)
     for stage in _STAGES:
@@ -173,7 +175,7 @@ def _hover(thing: Any, scale: float, unit: str) -> str:
 
 
 def _bars(
-    fig: go.Figure, name: str, color: str, things: Sequence[Any], row: Mapping[Any, int], scale: float, unit: str,
+    fig: Sketch, name: str, color: str, things: Sequence[Any], row: Mapping[Any, int], scale: float, unit: str,
     width: float,
 ) -> None:  # fmt: skip
     fig.add_bar(
@@ -192,7 +194,7 @@ def _bars(
 
 
 def _lines(
-    fig: go.Figure, name: str, color: str, things: Sequence[Any], row: Mapping[Any, int], scale: float, unit: str,
+    fig: Sketch, name: str, color: str, things: Sequence[Any], row: Mapping[Any, int], scale: float, unit: str,
     width: float,
 ) -> None:  # fmt: skip
     """One line a kind, broken between stages."""
@@ -242,13 +244,14 @@ def _subtitle(sweep: ScheduleSweep, *extra: str) -> str:
     return " · ".join(part for part in (*extra, *sweep.notes, sweep.origin) if part)
 
 
-def _epoch_axis(fig: go.Figure, values: Sequence[float]) -> float:
+def _epoch_axis(fig: Sketch, values: Sequence[float]) -> float:
     """The y axis of modelled epochs; what seconds are multiplied by."""
     unit, per_us = time_unit(1e6 * max(values, default=1.0))
     fig.update_yaxes(title_text=f"modelled time per epoch ({unit})", rangemode="tozero")
     return 1e6 / per_us
 
 
+@drawn
 def schedule_scaling(sweep: ScheduleSweep) -> go.Figure:
     """Epoch time against GPUs, by number of samplers, with systems that share GPUs in time (GNNLab, figure 14).
 
@@ -259,7 +262,7 @@ def schedule_scaling(sweep: ScheduleSweep) -> go.Figure:
         ValueError: another sweep.
     """
     rows = _rows(sweep, "scaling")
-    fig = go.Figure()
+    fig = Sketch()
     scale = _epoch_axis(fig, [row["epoch_s"] for row in rows])
     series = list(dict.fromkeys(row["series"] for row in rows))
     for number, name in enumerate(series):
@@ -283,6 +286,7 @@ def schedule_scaling(sweep: ScheduleSweep) -> go.Figure:
     return fig
 
 
+@drawn
 def schedule_splits(sweep: ScheduleSweep) -> go.Figure:
     """What a GPU of each stage is busy, and the epoch, for m samplers and n trainers (GNNLab, figure 15).
 
@@ -294,7 +298,7 @@ def schedule_splits(sweep: ScheduleSweep) -> go.Figure:
     """
     rows = _rows(sweep, "splits")
     names = [f"{row['samplers']}S{row['trainers']}T" for row in rows]
-    fig = go.Figure()
+    fig = Sketch()
     scale = _epoch_axis(fig, [row["epoch_s"] for row in rows])
     for stage in ("sample", "extract", "train"):
         fig.add_bar(
@@ -406,6 +410,7 @@ def schedule_allocation(sweep: ScheduleSweep, guess: int | None = None) -> go.Fi
     return fig
 
 
+@drawn
 def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> go.Figure:
     """Modelled epochs by executor, and how long GPUs are busy in them.
 
@@ -422,7 +427,7 @@ def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> 
     values = np.array([run.epoch_s for run in runs], dtype=np.float64)
     unit, per_us = time_unit(1e6 * float(values.max()))
     scale = 1e6 / per_us
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             y=names,
             x=values * scale,
@@ -450,6 +455,7 @@ def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> 
     return fig
 
 
+@drawn
 def schedule_switching(sweep: ScheduleSweep) -> go.Figure:
     """Epoch time with and without dynamic switching, by number of trainers (GNNLab, figure 17a).
 
@@ -460,7 +466,7 @@ def schedule_switching(sweep: ScheduleSweep) -> go.Figure:
         ValueError: another sweep.
     """
     rows = _rows(sweep, "switching")
-    fig = go.Figure()
+    fig = Sketch()
     scale = _epoch_axis(fig, [row["without_s"] for row in rows])
     for key, name, color in (
         ("without_s", "without switching", palette.MUTED),
@@ -485,6 +491,7 @@ def schedule_switching(sweep: ScheduleSweep) -> go.Figure:
     return fig
 
 
+@drawn
 def schedule_one_gpu(sweep: ScheduleSweep) -> go.Figure:
     """Epoch time on one GPU, by system (GNNLab, figure 17b).
 
@@ -500,7 +507,7 @@ def schedule_one_gpu(sweep: ScheduleSweep) -> go.Figure:
     unit, per_us = time_unit(1e6 * float(values.max()))
     scale = 1e6 / per_us
     last = float(values[-1])
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             y=names,
             x=values * scale,
@@ -526,6 +533,7 @@ def schedule_one_gpu(sweep: ScheduleSweep) -> go.Figure:
     return fig
 
 
+@drawn
 def schedule_pipelining(sweep: ScheduleSweep) -> go.Figure:
     """Speed-up of overlapped stages over one after the other, by number of GPUs (DSP, figure 12).
 
@@ -537,7 +545,7 @@ def schedule_pipelining(sweep: ScheduleSweep) -> go.Figure:
     """
     rows = _rows(sweep, "pipelining")
     names = [str(row["gpus"]) for row in rows]
-    fig = go.Figure(
+    fig = Sketch(
         go.Bar(
             name="modelled",
             x=names,
@@ -563,13 +571,14 @@ def schedule_pipelining(sweep: ScheduleSweep) -> go.Figure:
     return fig
 
 
+@drawn
 def schedule_error(error: Any) -> go.Figure:
     """Modelled beside measured epochs, a point a run: on the line where the model is right.
 
     Args:
         error: what ``lab.schedule.model_error`` returns.
     """
-    fig = go.Figure()
+    fig = Sketch()
     values = [v for row in error.rows for v in (row.measured_s, row.modelled_s)]
     low, high = 0.8 * min(values), 1.25 * max(values)
     fig.add_scatter(

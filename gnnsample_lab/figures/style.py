@@ -9,6 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.traces import SampleTrace
 
 FONT = "Inter, 'Segoe UI', 'Helvetica Neue', Helvetica, Arial, sans-serif"
@@ -112,8 +113,20 @@ def heading(title: str, subtitle: str) -> str:
     return f"{title}<br><sub>{subtitle}</sub>"
 
 
-def finish(fig: go.Figure, title: str, subtitle: str, *, height: int = 400, **layout: Any) -> go.Figure:
+@functools.lru_cache(maxsize=1)
+def _plain_template() -> dict[str, Any]:
+    """The template for sketches, which nobody checks a second time."""
+    return dict(template().to_plotly_json())
+
+
+def finish(fig: Any, title: str, subtitle: str, *, height: int = 400, **layout: Any) -> Any:
     """Apply the shared look; ``uirevision`` keeps the reader's zoom when new data arrive."""
+    if isinstance(fig, Sketch):
+        shared = {"template": _plain_template(), "height": height, "uirevision": "keep"}
+        fig.update_layout(**shared, title_text=heading(title, subtitle), **layout)
+        if fig.layout.get("showlegend") is False and "t" not in fig.layout.get("margin", {}):
+            fig.update_layout(margin_t=86)
+        return fig
     fig.update_layout(template=template(), height=height, uirevision="keep")
     fig.update_layout(title_text=heading(title, subtitle), **layout)
     if fig.layout.showlegend is False and fig.layout.margin.t is None:
@@ -122,7 +135,7 @@ def finish(fig: go.Figure, title: str, subtitle: str, *, height: int = 400, **la
 
 
 def write_beside(
-    fig: go.Figure, names: Sequence[str], ends: Any, labels: Sequence[str], *, font_size: int | None = 13
+    fig: Sketch, names: Sequence[str], ends: Any, labels: Sequence[str], *, font_size: int | None = 13
 ) -> None:
     """Write a label to the right of each horizontal bar.
 
@@ -166,9 +179,10 @@ def trace_name(trace: SampleTrace, among: Sequence[SampleTrace]) -> str:
     return name
 
 
+@drawn
 def empty_figure(title: str, message: str, *, height: int = 320) -> go.Figure:
     """A figure that says why there is nothing to draw."""
-    fig = go.Figure()
+    fig = Sketch()
     fig.add_annotation(text=message, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
     finish(fig, title, "", height=height)
     fig.update_xaxes(visible=False)
@@ -201,11 +215,16 @@ def cursor_shapes(until_us: float, end_us: float) -> list[dict[str, Any]]:
     return [veil, line]
 
 
-def set_cursor(fig: go.Figure, until_us: float | None) -> go.Figure:
+def set_cursor(fig: Any, until_us: float | None) -> Any:
     """Move the time cursor of a figure with a time axis, in place; None removes it.
 
-    Works on a ``Figure`` and on a ``FigureWidget``, where only the shapes are sent to the page.
+    Works on a ``Figure``, on a ``FigureWidget``, where only the shapes are sent to the page, and on a sketch.
     """
+    if isinstance(fig, Sketch):
+        if until_us is not None:
+            end = fig.layout.get("meta", {}).get("end_us", until_us)
+            fig.layout["shapes"] += cursor_shapes(float(until_us), float(end))
+        return fig
     others = [shape for shape in fig.layout.shapes if shape.name not in (CURSOR, VEIL)]
     if until_us is None:
         fig.layout.shapes = others

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS, no_queue, thinned
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import describe, finish, microseconds, set_cursor, time_range
 from gnnsample_lab.traces import (
     SampleTrace,
@@ -105,6 +106,7 @@ _FEW = 3000
 """Tasks up to which a timeline tells about each when it is pointed at."""
 
 
+@drawn
 def run_timeline(
     trace: SampleTrace, *, until_us: float | None = None, sms: Sequence[int] | str | None = None
 ) -> go.Figure:
@@ -122,7 +124,7 @@ def run_timeline(
     Raises:
         ValueError: for SM numbers that the device does not have.
     """
-    fig = go.Figure()
+    fig = Sketch()
     rows = _rows(trace, sms, most=56)
     end = time_range(trace)[1]
     for hop in range(len(trace.fanouts)):
@@ -205,7 +207,7 @@ def _depth_heading(trace: SampleTrace) -> str:
     return f"queue depth: tasks waiting, at most {stats.peak:,}"
 
 
-def _work(fig: go.Figure, trace: SampleTrace, rows: _Rows, some: np.ndarray, hop: int) -> None:
+def _work(fig: Sketch, trace: SampleTrace, rows: _Rows, some: np.ndarray, hop: int) -> None:
     tasks = trace.tasks
     x, y = boxes(tasks.start_us[some], tasks.end_us[some], rows.row[some] - 0.45, rows.row[some] + 0.45)
     told: dict[str, Any] = {"hoverinfo": "skip"}
@@ -261,7 +263,7 @@ def slot_raster(trace: SampleTrace, end_us: float, *, rows: int = 150, columns: 
     return np.where(since[:, None] <= at, 1, grid)
 
 
-def _slots(fig: go.Figure, trace: SampleTrace, end: float) -> None:
+def _slots(fig: Sketch, trace: SampleTrace, end: float) -> None:
     grid = slot_raster(trace, end)
     total = len(trace.queue_slots()) + int((~trace.lost.abandoned).sum())
     claimed, never = (
@@ -287,7 +289,7 @@ def _slots(fig: go.Figure, trace: SampleTrace, end: float) -> None:
             fig.add_scatter(name=name, x=[None], y=[None], mode="markers", marker=marker)
 
 
-def _running(fig: go.Figure, trace: SampleTrace) -> None:
+def _running(fig: Sketch, trace: SampleTrace) -> None:
     for hop in range(len(trace.fanouts)):
         edges, running = busy_workers(trace, bins=200, hop=hop)
         fig.add_scatter(
@@ -298,6 +300,7 @@ def _running(fig: go.Figure, trace: SampleTrace) -> None:
         )  # fmt: skip
 
 
+@drawn
 def gantt(
     trace: SampleTrace, *, until_us: float | None = None, sms: Sequence[int] | str | None = None
 ) -> go.Figure:
@@ -313,7 +316,7 @@ def gantt(
     tasks = trace.tasks
     rows = _rows(trace, sms)
     chosen, row, shown, num_rows, gap = rows.sms, rows.row, rows.shown, rows.number, rows.gap
-    fig = go.Figure()
+    fig = Sketch()
     draw = _bars if int(shown.sum()) <= _MAX_BARS else _lines
     for hop in range(len(trace.fanouts)):
         draw(fig, trace, row, np.flatnonzero(shown & (tasks.hop == hop)), hop, num_rows)
@@ -376,7 +379,7 @@ def _hover(hop: int) -> str:
 
 
 def _bars(
-    fig: go.Figure, trace: SampleTrace, row: np.ndarray, rows: np.ndarray, hop: int, num_rows: int
+    fig: Sketch, trace: SampleTrace, row: np.ndarray, rows: np.ndarray, hop: int, num_rows: int
 ) -> None:
     tasks = trace.tasks
     fig.add_bar(
@@ -393,7 +396,7 @@ def _bars(
 
 
 def _lines(
-    fig: go.Figure, trace: SampleTrace, row: np.ndarray, rows: np.ndarray, hop: int, num_rows: int
+    fig: Sketch, trace: SampleTrace, row: np.ndarray, rows: np.ndarray, hop: int, num_rows: int
 ) -> None:
     """One WebGL line per hop, broken by NaN between tasks: tens of thousands of tasks stay quick."""
     tasks = trace.tasks
@@ -420,7 +423,7 @@ def _lost_note(trace: SampleTrace) -> str:
     return note + (f" ({abandoned:,} abandoned, {unreached:,} never queued)" if unreached else "")
 
 
-def _lost_bars(fig: go.Figure, trace: SampleTrace, row: float, rows: int) -> None:
+def _lost_bars(fig: Sketch, trace: SampleTrace, row: float, rows: int) -> None:
     """A bar for each lost task, from the time at which it was queued to the end, for it was never taken.
 
     Tasks that were never queued, or whose time was not recorded, are paler bars over the whole run.
@@ -464,7 +467,7 @@ def _lost_bars(fig: go.Figure, trace: SampleTrace, row: float, rows: int) -> Non
         )
 
 
-def _host_spans(fig: go.Figure, trace: SampleTrace) -> None:
+def _host_spans(fig: Sketch, trace: SampleTrace) -> None:
     """Shade the time before each hop's kernel, where the GPU waits for the host."""
     hops = [0] if trace.is_fused else list(range(len(trace.fanouts)))
     shown = False
@@ -498,6 +501,7 @@ def _host_spans(fig: go.Figure, trace: SampleTrace) -> None:
     )
 
 
+@drawn
 def sm_activity(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
     """Tasks running on every SM over time as a heat map: all SMs at a glance, idle ones pale.
 
@@ -517,7 +521,7 @@ def sm_activity(trace: SampleTrace, *, bins: int = 240, until_us: float | None =
         np.add.at(grid, (sm, cell), sign * (1.0 - part))
         np.add.at(grid, (sm, cell + 1), sign * part)
     running = np.maximum(np.cumsum(grid, axis=1)[:, :bins], 0.0)
-    fig = go.Figure(
+    fig = Sketch(
         go.Heatmap(
             x=(edges[:-1] + edges[1:]) / 2,
             y=np.arange(trace.num_sms),

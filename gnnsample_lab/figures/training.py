@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, write_beside
 
 STAGES = ("sample", "reorder", "extract", "train")
@@ -44,6 +45,7 @@ class TrainRun(Protocol):
     def steady(self) -> Any: ...
 
 
+@drawn
 def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     """Time of an epoch by stage, one stacked bar per run, ratios against the first (FastGL, figures 1, 3
     and 9).
@@ -74,7 +76,7 @@ def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     columns = [(stage, values, palette.STAGES[stage]) for stage, values in busy.items() if values.any()]
     if (rest > 0.01 * walls).any():
         columns.append(("between the stages", rest, palette.FAINT))
-    fig = go.Figure()
+    fig = Sketch()
     for name, values, color in columns:
         fig.add_bar(
             name=name,
@@ -112,6 +114,7 @@ def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     return fig
 
 
+@drawn
 def loss_curves(results: TrainRun | Sequence[TrainRun], *, smooth: int = 1) -> go.Figure:
     """Training loss per step of each run, over each other (FastGL, figure 16).
 
@@ -127,7 +130,7 @@ def loss_curves(results: TrainRun | Sequence[TrainRun], *, smooth: int = 1) -> g
     found = _as_runs(results)
     if smooth < 1:
         raise ValueError(f"smooth must be at least 1 (got {smooth})")
-    fig = go.Figure()
+    fig = Sketch()
     curves = [np.asarray(run.losses, dtype=np.float64) for run in found]
     for number, (run, name, losses) in enumerate(zip(found, run_names(found), curves, strict=True)):
         if losses.size == 0:
@@ -147,6 +150,7 @@ def loss_curves(results: TrainRun | Sequence[TrainRun], *, smooth: int = 1) -> g
     return fig
 
 
+@drawn
 def accuracy_curves(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     """Accuracy after each epoch of each run, over each other; as :func:`loss_curves`.
 
@@ -157,7 +161,7 @@ def accuracy_curves(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     curves = [np.asarray(run.accuracy, dtype=np.float64) for run in found]
     if not any(len(curve) for curve in curves):
         raise ValueError("results must hold at least one evaluated run (got accuracies from none)")
-    fig = go.Figure()
+    fig = Sketch()
     for number, (run, name, curve) in enumerate(zip(found, run_names(found), curves, strict=True)):
         fig.add_scatter(
             name=name,
@@ -175,6 +179,7 @@ def accuracy_curves(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     return fig
 
 
+@drawn
 def copied_bytes(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
     """Feature bytes that an epoch copied from host to device, one bar per run, with what spared the rest.
 
@@ -189,7 +194,7 @@ def copied_bytes(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
         _epoch(run)  # there is one
     moved = np.array([np.mean([epoch.bytes_moved for epoch in run.epochs]) for run in found])
     unit, size = byte_unit(float(moved.max()))
-    fig = go.Figure()
+    fig = Sketch()
     fig.add_bar(
         orientation="h",
         y=names,

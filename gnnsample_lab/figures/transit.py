@@ -14,6 +14,7 @@ from plotly.subplots import make_subplots
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import digits
+from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import empty_figure, finish
 
 LISTS = (*palette.HOPS, "#332288", "#44AA99", "#CC6677")
@@ -42,6 +43,7 @@ def list_ranks(transits: Any) -> dict[int, int]:
     return {v: rank for rank, v in enumerate(chosen)}
 
 
+@drawn
 def thread_map(
     lists: Any,
     ranks: Mapping[int, int],
@@ -77,7 +79,7 @@ def thread_map(
     codes = _codes(lists, ranks)
     palette_of = [IDLE, *OTHERS, *LISTS]
     n = len(palette_of)
-    fig = go.Figure(
+    fig = Sketch(
         go.Heatmap(
             z=codes,
             x=np.arange(width),

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from gnnsample_lab import readable
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
+from gnnsample_lab.figures.sketch import Sketch, drawn, grid
 from gnnsample_lab.figures.style import empty_figure, finish, write_beside
 
 KERNELS = {"sub-warp": "#88CCEE", "block": "#DDAA33", "grid": "#882255"}
@@ -42,6 +42,7 @@ _ROOM = 12
 _THRESHOLDS = {32: "32: block", 1024: "1,024: grid"}
 
 
+@drawn
 def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
     """Transits by how many neighbours they have to sample, and where the draws are; the kernels' limits across.
 
@@ -56,8 +57,8 @@ def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
     bins = np.floor(np.log2(draws)).astype(np.int64)
     last = max(int(bins.max()), 10)
     names = [_bin_name(b) for b in range(last + 1)]
-    fig = make_subplots(
-        rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.12,
+    fig = grid(
+        2, 1, shared_xaxes=True, vertical_spacing=0.12,
         subplot_titles=["distinct transits", "neighbours to sample"],
     )  # fmt: skip
     for number, (name, color) in enumerate(KERNELS.items()):
@@ -106,6 +107,7 @@ def _bin_name(power: int) -> str:
     )
 
 
+@drawn
 def kernel_shares(
     steps: Sequence[tuple[Any, Any]],
     shared: Mapping[str, Sequence[float]],
@@ -134,7 +136,7 @@ def kernel_shares(
             names.append(f"{bold[0]}step {number + 1}, {what}{bold[1]}")
     counts = np.array(rows)
     share = 100 * counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
-    fig = go.Figure()
+    fig = Sketch()
     for column, (name, color) in enumerate(KERNELS.items()):
         fig.add_bar(
             name=name,
@@ -172,6 +174,7 @@ def _diamond(look: Mapping[str, str], size: int) -> dict[str, Any]:
     return {"symbol": "diamond", "size": size, "color": look["fill"], "line": edge}
 
 
+@drawn
 def sharing_by_batch(
     batches: Sequence[int],
     draws: Any,
@@ -190,7 +193,7 @@ def sharing_by_batch(
     table = np.asarray(draws, dtype=np.float64).reshape(len(batches), len(KERNELS))
     share = 100 * table / np.maximum(1, table.sum(axis=1, keepdims=True))
     names = [f"{n:,}" for n in batches]
-    fig = go.Figure()
+    fig = Sketch()
     for column, (name, color) in enumerate(KERNELS.items()):
         fig.add_bar(
             name=name,
@@ -228,6 +231,7 @@ def sharing_by_batch(
     return fig
 
 
+@drawn
 def index_share(
     shares: Mapping[str, float], *, paper: Mapping[str, float] | None = None, label: str
 ) -> go.Figure:
@@ -243,7 +247,7 @@ def index_share(
     if not shares:
         raise ValueError("shares must hold at least one run (got none)")
     names, values = list(shares), np.array(list(shares.values()), dtype=np.float64)
-    fig = go.Figure()
+    fig = Sketch()
     for name, part in (("index", values), ("sampling", 100 - values)):
         fig.add_bar(
             name=name,
@@ -282,6 +286,7 @@ def index_share(
     return fig
 
 
+@drawn
 def index_work(work: Mapping[str, Mapping[str, float]], *, label: str = "") -> go.Figure:
     """Bytes that building the index moves, beside those of sampling itself: one stacked bar per row.
 
@@ -298,7 +303,7 @@ def index_work(work: Mapping[str, Mapping[str, float]], *, label: str = "") -> g
     parts = list(dict.fromkeys(part for row in work.values() for part in row))
     table = np.array([[work[name].get(part, 0.0) for part in parts] for name in names])
     unit, size = byte_unit(float(table.sum(axis=1).max()))
-    fig = go.Figure()
+    fig = Sketch()
     for column, part in enumerate(parts):
         fig.add_bar(
             name=part,
