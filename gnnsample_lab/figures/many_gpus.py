@@ -330,9 +330,10 @@ def ladder_speedups(rows: Sequence[Mapping[str, Any]], *, label: str = "") -> go
             )  # fmt: skip
         for at, dash in ((1, "dash"), (world, "dot")):
             fig.add_vline(x=at, line={"color": palette.INK, "dash": dash, "width": 1.5}, row=1, col=column)
+    tall = 24 * len(rungs)  # pixels
     finish(
         fig, "Measured throughput, one rank with the whole graph = 1 (dotted: as many times as ranks)", label,
-        height=250 + 24 * len(rungs), hovermode="closest", legend={"y": -0.12, "yanchor": "top"}, margin_b=120,
+        height=250 + tall, hovermode="closest", legend={"y": -56 / (tall + 24), "yanchor": "top"}, margin_b=120,
     )  # fmt: skip
     most = max(1.05 * max(map(_ratio, shown)), 1.08 * worlds[-1])
     fig.update_xaxes(title_text="over one rank (times)", range=[0, most])
