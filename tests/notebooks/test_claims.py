@@ -26,7 +26,7 @@ def prompts(number: str) -> list[str]:
     """The points of the lists before (or right after) an explorer: what to move there, and what to look at."""
     found, every = [], cells(number)
     for index, cell in enumerate(every):
-        if cell.cell_type != "code" or not re.search(r"^\w*Explorer\(", cell.source, re.M):
+        if cell.cell_type != "code" or not re.search(r"^(?:\w+ = )?\w*Explorer\(", cell.source, re.M):
             continue
         before = [c for c in every[max(0, index - 3) : index] if c.cell_type == "markdown"]
         after = [c for c in every[index + 1 : index + 2] if c.source.startswith("- ")]
