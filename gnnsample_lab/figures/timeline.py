@@ -138,13 +138,15 @@ def run_timeline(
             **axis,
         },
         "yaxis2": {"domain": _SLOTS, "nticks": 4, "tickformat": ",~d", **axis},
-        "yaxis3": {"domain": _DEPTH, "nticks": 3, "tickformat": ",~d", "rangemode": "tozero", **axis},
-        "yaxis4": {"domain": _RUNNING, "nticks": 3, "tickformat": ",~d", "rangemode": "tozero", **axis},
+        "yaxis3": {"domain": _DEPTH, "nticks": 3, "tickformat": ",~d", **axis},
+        "yaxis4": {"domain": _RUNNING, "nticks": 3, "tickformat": ",~d", **axis},
     }  # fmt: skip
     if len(trace.queue):
         _slots(fig, trace, end)
         axes["yaxis2"]["range"] = [-0.5, max(len(slots) + int((~trace.lost.abandoned).sum()), 1) - 0.5]
         time, depth = thinned(trace.queue.time_us, trace.queue.depth)
+        # Ranges are given, never left to the page: it would keep that of a run without a queue.
+        axes["yaxis3"]["range"] = [0, 1.05 * max(queue_stats(trace).peak, 1)]
         fig.add_scatter(
             name="queue depth", x=np.append(time, end), y=np.append(depth, depth[-1]), yaxis="y3", mode="lines",
             line={"shape": "hv", "color": palette.INK, "width": 1.4}, fill="tozeroy",
@@ -160,7 +162,7 @@ def run_timeline(
             )  # fmt: skip
         fig.add_scatter(x=[0], y=[0], yaxis="y2", mode="none", showlegend=False, hoverinfo="skip")
         fig.add_scatter(x=[0], y=[0], yaxis="y3", mode="none", showlegend=False, hoverinfo="skip")
-    _running(fig, trace)
+    axes["yaxis4"]["range"] = [0, 1.05 * max(_running(fig, trace), 1.0)]
     _host_spans(fig, trace)
     parts = {
         "multiprocessors": _LANES,
@@ -174,6 +176,8 @@ def run_timeline(
             font={"size": 12},
         )  # fmt: skip
     notes = _sms_note(trace, rows)
+    if end < trace.total_us:
+        notes.append(f"result complete at {microseconds(trace.total_us)}")
     title = f"One run of {trace.strategy}"
     if trace.origin == "measured" and len(trace.lost):
         title = "Recorded counterexample"
@@ -289,15 +293,19 @@ def _slots(fig: Sketch, trace: SampleTrace, end: float) -> None:
             fig.add_scatter(name=name, x=[None], y=[None], mode="markers", marker=marker)
 
 
-def _running(fig: Sketch, trace: SampleTrace) -> None:
+def _running(fig: Sketch, trace: SampleTrace) -> float:
+    """Draws the tasks at work; returns how many there are at most."""
+    total = np.zeros(200)
     for hop in range(len(trace.fanouts)):
         edges, running = busy_workers(trace, bins=200, hop=hop)
+        total += running
         fig.add_scatter(
             name=palette.hop_name(hop), legendgroup=palette.hop_name(hop), showlegend=False,
             x=(edges[:-1] + edges[1:]) / 2, y=running.astype(np.float32), yaxis="y4", mode="lines", stackgroup="hops",
             line={"width": 0, "color": palette.hop_color(hop), "shape": "hvh"}, fillcolor=palette.hop_color(hop),
             hovertemplate="%{y:,.0f} tasks of " + palette.hop_name(hop) + "<extra></extra>",
         )  # fmt: skip
+    return float(total.max())
 
 
 @drawn

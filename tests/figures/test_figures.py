@@ -634,3 +634,12 @@ def test_costs_of_two_rules_stand_on_the_same_axes():
     one, two = figures.task_cost(PERSISTENT), figures.task_cost(quick)
     assert one.layout.yaxis.range == two.layout.yaxis.range and one.layout.yaxis.dtick == 1
     assert "floyd" in two.layout.title.text.split("<br>")[0]
+
+
+def test_no_axis_of_a_timeline_is_left_to_the_page():
+    # A page keeps the range of an axis that is not given: of a run without a queue, for the depth of the next one's.
+    for trace in (PERSISTENT, BLOCK):
+        fig = figures.run_timeline(trace)
+        assert all(axis.range is not None for axis in (*fig.select_xaxes(), *fig.select_yaxes()))
+    deep = figures.run_timeline(PERSISTENT).layout.yaxis3.range
+    assert deep[0] == 0 and deep[1] > PERSISTENT.queue.depth.max()

@@ -129,7 +129,7 @@ MECHANISMS: dict[str, Idea] = {
                 else: look at who was faster
             else: at = at + 1, around the end; too many steps: report it
         """,
-        "FastGL, Algorithm 2, lines 9 to 24; the printed flag is inverted in line 27",
+        "FastGL, Algorithm 2, lines 9 to 24; line 16 prints the flag the wrong way round",
     ),
     "look up in the cache": Idea(
         """
