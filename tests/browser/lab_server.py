@@ -99,7 +99,7 @@ def running_lab(
         process = subprocess.Popen(command, env=settings, stdout=log, stderr=subprocess.STDOUT, cwd=scratch)
     server = Server(f"http://127.0.0.1:{port}", token, folder)
     try:
-        for _ in range(300):
+        for _ in range(900):
             if process.poll() is not None:
                 break
             try:
@@ -108,7 +108,7 @@ def running_lab(
             except OSError:
                 time.sleep(0.2)
         else:
-            raise RuntimeError("JupyterLab did not answer within a minute")
+            raise RuntimeError("JupyterLab did not answer within three minutes")
         if process.poll() is not None:
             raise RuntimeError(
                 "JupyterLab ended at once:\n" + (scratch / "jupyterlab.log").read_text()[-3000:]

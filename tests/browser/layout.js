@@ -65,7 +65,10 @@
   const grounds = [root, ...root.querySelectorAll('div, pre, button, select')].filter((el) => el.clientWidth > 0);
   const pale = grounds.filter((el) => bright(getComputedStyle(el).backgroundColor)).map((el) => el.className);
   for (const track of root.querySelectorAll('input[type=range]')) {
-    if (track.clientWidth > 0 && getComputedStyle(track).colorScheme !== 'dark') pale.push(`slider ${track.name}`);
+    const { colorScheme, accentColor } = getComputedStyle(track);
+    // The browser gives a dark accent a white track, whatever the scheme.
+    const [r, g, b] = accentColor.match(/\d+/g)?.map(Number) ?? [0, 0, 0];
+    if (track.clientWidth > 0 && (colorScheme !== 'dark' || 0.3 * r + 0.6 * g + 0.1 * b < 110)) pale.push(`slider ${track.name}`);
   }
   for (const rect of root.querySelectorAll('rect.bg, .main-svg')) {
     const style = getComputedStyle(rect);
