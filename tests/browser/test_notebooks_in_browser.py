@@ -282,12 +282,23 @@ def test_sliders_redraw_what_the_library_computes(
     assert page.evaluate(lab_server.CELL_ERRORS) == []
 
 
+# Counts how often plotly is given the one visible figure of an explorer.
+COUNT_DRAWINGS = """(index) => {
+  const root = document.querySelectorAll('.gnnsample-explorer')[index];
+  const plots = [...root.querySelectorAll('.gs-plot')].filter((plot) => plot.clientWidth > 0);
+  if (plots.length !== 1) throw new Error(`${plots.length} figures are visible`);
+  window.drawings = 0;
+  plots[0].on('plotly_react', () => { window.drawings += 1; });
+}"""
+
+
 def test_a_drag_does_not_queue_a_run_per_step(page: Any, server: Server, graph: lab.Graph) -> None:
     lab_server.open_notebook(page, server, "02_workload_fusion.ipynb")
     lab_server.run_all(page)
     page.wait_for_function(ALL_DRAWN)
     explorer = ExplorerInPage(page, 0, "QueueExplorer", graph)
     before = explorer.settled()
+    page.evaluate(COUNT_DRAWINGS, 0)
 
     slider = explorer.slider("seed")
     slider.scroll_into_view_if_needed()
@@ -306,6 +317,8 @@ def test_a_drag_does_not_queue_a_run_per_step(page: Any, server: Server, graph: 
     assert dragged["state"]["seed"] >= 95
     # One at once, one per 120 ms while it lasts, one for the last value.
     assert runs <= 2 + took_s / 0.12 and runs < 20
+    drawings = page.evaluate("() => window.drawings")
+    assert 1 <= drawings <= runs, "traces and layout of a run are one drawing"
     explorer.check(dragged)
 
     start = time.perf_counter()

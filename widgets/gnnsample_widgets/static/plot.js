@@ -214,6 +214,8 @@ async function render({ model, el }) {
     if (busy) return;
     busy = true;
     try {
+      // Traces and layout come in one message and are told of one after the other: both are one drawing, not two.
+      await null;
       if (!lib) {
         await idle();
         lib = await plotly(model);
