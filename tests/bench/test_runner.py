@@ -43,6 +43,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
         "ladder",
         "rank-features",
         "step",
+        "inference",
         "step-sectors",
         "pipelines",
     }

@@ -326,7 +326,7 @@ def test_a_plan_never_exceeds_the_budget():
         except MemoryError:
             assert free < 4 * n * (w.read + w.sent + w.root + w.result + 2 * w.heads) + 1e7
             continue
-        chunk = p.chunk_rows * 4 * ((0 if on_device else 3 * w.read) + w.read + w.sent + w.root)
+        chunk = p.chunk_rows * 4 * ((0 if on_device else 3 * w.read) + w.read + 2 * w.sent + w.root)
         used = 8 * n * w.heads + p.keeps * 4 * n * w.result
         if p.resident:
             used += 4 * n * ((0 if on_device else w.read) + w.sent) + max(p.slice_rows * w.slice_bytes, chunk)

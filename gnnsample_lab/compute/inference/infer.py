@@ -104,7 +104,7 @@ class LayerRun:
 
 
 @dataclass(eq=False)
-class _Block:
+class Block:
     """The whole graph as a block, for layers that know nothing else."""
 
     src: Any
@@ -128,14 +128,15 @@ class Inference:
 
     Args:
         timed: take the time of each layer, for which the host waits after it.
+        stream: read rows that lie in host memory in chunks, even if all of them would fit the device.
     """
 
     def __init__(
         self, model: Any, graph: Graph, *, features: Any = None, device: str = "auto", budget_gb: float | None = None,
-        out: Any = None, progress: bool = False, timed: bool = False,
+        out: Any = None, progress: bool = False, timed: bool = False, stream: bool = False,
     ) -> None:  # fmt: skip
         self.model, self.graph = check_model(model), check_graph(graph)
-        self.progress, self.timed = flag("progress", progress), timed
+        self.progress, self.timed, self.stream = flag("progress", progress), timed, stream
         budget = None if budget_gb is None else real("budget_gb", budget_gb, above=0) * 1e9
         self.device = runtime.resolve_device(device)
         if self.graph.num_nodes >= 2**31 - 1:
@@ -246,7 +247,8 @@ class Inference:
         free = self.free - self.held
         free -= 0 if last else 2 * n * self.widths[index + 1].heads * self.dtype.itemsize
         if in_parts:
-            chosen = plan(n, widths, free, self.rows.on_device and self.rows.table.dtype == self.dtype, what)
+            there = self.rows.on_device and self.rows.table.dtype == self.dtype
+            chosen = plan(n, widths, free, there, what, self.stream and not self.rows.on_device)
         else:
             chosen = self._whole_plan(widths, free, what)
         run = LayerRun(chosen if in_parts else None, widths)
@@ -404,14 +406,15 @@ class Inference:
 
     # ---- layers without steps -------------------------------------------------------------------------------------
 
-    def _block(self) -> _Block:
+    def block(self) -> Block:
+        """The whole graph as one block on the device."""
         import torch
 
         ids = torch.arange(self.graph.num_nodes, dtype=torch.int32, device=self.device)
         weight = self.graph.edge_weight
         if weight is not None:
             weight = tensor(weight).to(self.device)
-        return _Block(ids, ids, self.topology.indptr, self.topology.indices, weight)
+        return Block(ids, ids, self.topology.indptr, self.topology.indices, weight)
 
     def _widths_of_call(self, layer: Any, width: int, itemsize: int) -> Widths:
         """Columns that a layer makes, by calling it with a single vertex without edges."""
@@ -420,7 +423,7 @@ class Inference:
         one = torch.zeros(1, dtype=torch.int32, device=self.device)
         none = torch.zeros(2, dtype=torch.int64, device=self.device)
         x = torch.zeros((1, width), dtype=self.dtype, device=self.device)
-        result = layer(_Block(one, one, none, one[:0], None), x)
+        result = layer(Block(one, one, none, one[:0], None), x)
         if getattr(result, "ndim", 0) != 2 or len(result) != 1:
             raise TypeError(
                 f"layers of model must return a tensor [destinations, columns] (got {shown(result)})"
@@ -440,7 +443,7 @@ class Inference:
         return Plan(True, True, n, n, max(1, int(chunk)))
 
     def _call(self, layer: Any, chosen: Plan, write: Any) -> None:
-        write(0, layer(self._block(), self._load(chosen)))
+        write(0, layer(self.block(), self._load(chosen)))
 
     # ---- the result -----------------------------------------------------------------------------------------------
 

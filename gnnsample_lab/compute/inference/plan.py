@@ -37,7 +37,8 @@ class Widths:
     @property
     def slice_bytes(self) -> int:
         """Temporary bytes of a vertex while its result is made."""
-        return self.itemsize * (self.read + self.sent + 2 * self.root + 4 * self.result + 2)
+        floats = 2 * self.read + 4 * self.sent + 2 * self.root + 5 * self.result + self.heads
+        return self.itemsize * floats + 32
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Plan:
     chunk_rows: int
 
 
-def plan(num_nodes: int, widths: Widths, free: float, on_device: bool, what: str = "layer 0") -> Plan:
+def plan(
+    num_nodes: int, widths: Widths, free: float, on_device: bool, what: str = "layer 0", stream: bool = False
+) -> Plan:
     """The plan of one layer.
 
     Args:
@@ -69,6 +72,7 @@ def plan(num_nodes: int, widths: Widths, free: float, on_device: bool, what: str
         free: bytes of the device that are free for it, infinity for all that it wants.
         on_device: whether the rows that it reads lie on the device already.
         what: the layer, for the message.
+        stream: read rows in chunks, even if all of them would fit.
 
     Raises:
         MemoryError: not even a single vertex' sums fit.
@@ -77,19 +81,19 @@ def plan(num_nodes: int, widths: Widths, free: float, on_device: bool, what: str
     size = w.itemsize
     chunk_row = BUFFERS * w.read * w.in_itemsize if not on_device else 0
     # While chunks are mapped, and copied into the resident table.
-    chunk_temporary = size * (w.read + w.sent + w.root)
+    chunk_temporary = size * (w.read + 2 * w.sent + w.root)
     result = n * w.result * size
     at_once = _SLICE_BYTES if math.isinf(free) else max(_SLICE_BYTES, int(free) // 16)
     scores = 2 * n * w.heads * size
 
     def rows_for(bytes_each: int, room: float, most: int) -> int:
-        return int(max(0, min(n, most // max(1, bytes_each), room // max(1, bytes_each))))
+        return int(max(0, min(n, most // max(1, bytes_each), room / max(1, bytes_each))))
 
     def chunk_for(room: float) -> int:
         return max(1, rows_for(chunk_row + chunk_temporary, room / 4, _CHUNK_BYTES * (BUFFERS + 2)))
 
     fixed = scores + size * n * ((0 if on_device else w.read) + (w.sent if w.sent_apart else 0))
-    for keeps in (True, False):
+    for keeps in () if stream else (True, False):
         room = free - fixed - keeps * result
         chunk = chunk_for(room)
         slices = rows_for(w.slice_bytes, room, at_once)

@@ -1,4 +1,4 @@
-"""The user's path, beyond what any paper measured: a training step as a whole."""
+"""The user's path, beyond what any paper measured: a training step as a whole, and inference."""
 
 from __future__ import annotations
 
@@ -17,5 +17,17 @@ SUITES: tuple[Suite, ...] = (
             "captures": "captures", "peak MB": "peak_mb",
         },
         targets=targets.step,
+    ),
+    Suite(
+        "inference", "suites.path.inference.inference",
+        "inference of all vertices: layers beside their bounds, streamed features, sampled inference; needs no GPU",
+        columns={
+            "part": "part", "model": "model", "layer": "layer", "columns read, sent, made": "columns",
+            "features in": "memory", "us": "us", "p10": "p10", "p90": "p90", "bound us": "bound_us",
+            "of bound": "share", "L2 bound us": "l2_bound_us", "GB/s": "gbps", "of the copy": "of_copy",
+            "sampled us": "sampled_us", "x sampled": "x_sampled", "accuracy": "accuracy",
+            "sampled accuracy": "sampled_accuracy",
+        },
+        targets=targets.inference, needs_gpu=False,
     ),
 )  # fmt: skip

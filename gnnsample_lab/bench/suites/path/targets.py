@@ -38,3 +38,22 @@ def step(record: dict[str, Any]) -> list[Target]:
             ),
         )  # fmt: skip
     return found
+
+
+def inference(record: dict[str, Any]) -> list[Target]:
+    """Layer-wise inference on a GPU: each layer's bytes, rows from host memory, and sampled inference."""
+    rows = record["rows"]
+    if record["settings"]["device"] == "cpu":
+        return []
+    whole = [row for row in rows if row["part"] == "whole" and row["graph"] == "products-like"]
+    locked = [row for row in rows if row["part"] == "streamed" and row["memory"] == "page-locked"]
+    return [
+        *at_least(
+            "a layer's byte bound over its time", 0.5, "x",
+            points_of([row for row in rows if row["part"] == "layer"], "share", "graph", "model", "layer"),
+        ),
+        *at_least(
+            "over sampled inference at 15, 10, 5, products-like", 20.0, "x", points_of(whole, "x_sampled", "model")
+        ),
+        *at_least("streamed rows over the pinned copy", 0.8, "x", points_of(locked, "of_copy", "graph", "model")),
+    ]  # fmt: skip

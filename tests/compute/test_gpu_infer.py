@@ -1,0 +1,220 @@
+"""``lab.infer`` on a GPU: equal to the whole graph as one mini-batch; streamed rows; where results and peaks lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.compute.inference.infer import Inference
+from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology
+from gnnsample_lab.compute.models import models
+from tests.compute.test_infer import BUDGETS, CLASSES, N, assert_close, awkward_graph, made, oracle
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", sorted(models()))
+def test_small_graphs_and_small_budgets(name, weighted):
+    graph, model = awkward_graph(weighted), made(name)
+    wanted, ranges = oracle(model, graph), set()
+    for on_gpu in (False, True):
+        given = graph.to("cuda", features=False) if on_gpu else graph
+        for budget in BUDGETS if on_gpu else BUDGETS[:2]:  # the topology counts if it has to be copied
+            run = Inference(model, given, device="cuda", budget_gb=budget)
+            try:
+                found = run.run()
+            except MemoryError:
+                assert name == "gat" and budget == BUDGETS[-1]
+                continue
+            assert isinstance(found, torch.Tensor)
+            assert_close(found.cpu(), wanted)
+            ranges |= {layer.ranges for layer in run.layers}
+    assert max(ranges) > 2
+    assert next(model.parameters()).device.type == "cpu", "the model was moved, not copied"
+
+
+def middle_graph(features: int = 96) -> Any:
+    """200 000 vertices, 3 million edges, hubs with tens of thousands of edges."""
+    rng = np.random.default_rng(5)
+    n, edges = 200_000, 3_000_000
+    src = (rng.random(edges) ** 3 * n).astype(np.int64)
+    dst = (rng.random(edges) ** 4 * (n - 1000)).astype(np.int64)
+    feat = rng.standard_normal((n, features)).astype(np.float32)
+    weight = rng.random(edges).astype(np.float32)
+    return lab.Graph.from_edges(src, dst, n, feat=feat, edge_weight=weight)
+
+
+@pytest.fixture(scope="module")
+def middle() -> Any:
+    return middle_graph()
+
+
+@pytest.fixture(scope="module")
+def middle_on_gpu(middle: Any) -> Any:
+    return middle.to("cuda")
+
+
+def whole_graph(model: Any, graph: Any) -> Any:
+    """The model over the whole graph as one mini-batch, on the GPU."""
+    model = model.cuda().eval()
+    run = Inference(model, graph, device="cuda")
+    run.run()
+    with torch.no_grad():
+        block = run.block()
+        block.weight = torch.from_dlpack(graph.edge_weight)
+        return model([block] * len(model.layers), torch.from_dlpack(graph.feat))
+
+
+def built(name: str, columns: int = 96, hidden: int = 64) -> Any:
+    torch.manual_seed(2)
+    return lab.make_model(name, columns, hidden, 11, 3)
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_the_whole_graph_resident_and_streamed(name, middle, middle_on_gpu):
+    model = built(name)
+    wanted = whole_graph(model, middle_on_gpu)
+    scale = wanted.abs().max()
+    for what, given in {
+        "on the GPU": {"features": middle_on_gpu.feat},
+        "resident": {"features": middle.feat},
+        "streamed": {"features": middle.feat, "stream": True},
+        "chunks": {"features": middle.feat, "budget_gb": 0.19},
+        "ranges": {"features": middle.feat, "budget_gb": 0.06},
+    }.items():
+        run = Inference(model, middle_on_gpu, device="cuda", **given)
+        found = run.run()
+        off = float((found.cuda() - wanted).abs().max() / scale)
+        assert off <= 1e-4, (what, off)
+        assert all(layer.written_bytes == 0 for layer in run.layers) or "budget_gb" in given
+        if what == "ranges":
+            assert any(layer.ranges > 1 for layer in run.layers)
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_rows_of_host_memory_are_read_once(name, middle, middle_on_gpu, monkeypatch):
+    """The bytes of all copies to the GPU are counted where they are made."""
+    import cupy
+
+    moved, copy = [], cupy.cuda.runtime.memcpyAsync
+
+    def counted(to: int, given: int, size: int, kind: int, stream: int) -> None:
+        moved.append(size if kind == cupy.cuda.runtime.memcpyHostToDevice else 0)
+        copy(to, given, size, kind, stream)
+
+    model = built(name).cuda()
+    Inference(model, middle_on_gpu, features=middle.feat, device="cuda", stream=True).run()
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", counted)
+    run = Inference(model, middle_on_gpu, features=middle.feat, device="cuda", stream=True)
+    run.run()
+    readings = 2 if name == "gat" else 1  # scores of all vertices come first
+    assert sum(moved) == readings * middle.feat.nbytes == run.layers[0].read_bytes
+    assert run.layers[0].score_bytes == (readings - 1) * middle.feat.nbytes
+    assert run.layers[0].ranges == 1 and len([size for size in moved if size]) >= 2
+
+
+@pytest.mark.parametrize("kind", ["memory-mapped", "page-locked", "float16", "registered"])
+def test_features_of_every_kind(kind, middle, middle_on_gpu, tmp_path):
+    from gnnsample_lab.compute.inference.tables import is_locked
+    from gnnsample_lab.features.caching.host import pin
+
+    model, feat, held = built("sage").cuda(), middle.feat, None
+    wanted = Inference(model, middle_on_gpu, device="cuda").run()
+    if kind == "memory-mapped":
+        np.save(tmp_path / "x.npy", feat)
+        feat = np.load(tmp_path / "x.npy", mmap_mode="r")
+    elif kind == "float16":
+        feat = feat.astype(np.float16)
+        wanted = Inference(model, middle_on_gpu, features=feat.astype(np.float32), device="cuda").run()
+    else:
+        held = pin(feat.copy(), "copy" if kind == "page-locked" else "register")
+        feat = held.rows
+    assert is_locked(feat) == (held is not None)
+    for stream in (False, True):
+        found = Inference(model, middle_on_gpu, features=feat, device="cuda", stream=stream).run()
+        assert float((found - wanted).abs().max() / wanted.abs().max()) <= 1e-5, stream
+
+
+@pytest.mark.parametrize("name", ["sage", "gin", "gat"])
+@pytest.mark.parametrize("budget_mb", [60, 120, 250])
+def test_memory_stays_within_the_budget(name, budget_mb, middle, middle_on_gpu):
+    """PyTorch's peak, above what was held before; its allocator rounds each block up to 2 MB or a little more."""
+    model = built(name).cuda()
+    Inference(
+        model, middle_on_gpu, features=middle.feat, device="cuda", budget_gb=0.25
+    ).run()  # libraries' memory
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    found = Inference(
+        model, middle_on_gpu, features=middle.feat, device="cuda", budget_gb=budget_mb / 1e3
+    ).run()
+    peak = torch.cuda.max_memory_allocated() - before
+    assert peak <= budget_mb * 1e6 * 1.05 + (8 << 20), peak
+    del found
+
+
+def test_results_lie_where_there_is_room(middle, middle_on_gpu):
+    model = built("gcn").cuda()
+    here = lab.infer(model, middle_on_gpu, features=middle.feat, device="cuda")
+    assert here.is_cuda and tuple(here.shape) == (middle.num_nodes, 11) and not here.requires_grad
+    for out in (np.empty((middle.num_nodes, 11), np.float32), torch.empty_like(here), np.empty(here.shape)):
+        assert lab.infer(model, middle_on_gpu, device="cuda", out=out) is out
+        assert torch.allclose(torch.as_tensor(out).cuda().float(), here, atol=1e-5)
+    graph = awkward_graph().to("cuda", features=False)
+    there = lab.infer(made("gcn"), graph, device="cuda", budget_gb=2e-5)
+    assert isinstance(there, torch.Tensor) and tuple(there.shape) == (N, CLASSES)
+    with pytest.raises(MemoryError, match="the topology of graph"):
+        lab.infer(made("gcn"), awkward_graph(), device="cuda", budget_gb=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [1, 3, 8, 47, 64, 130, 256])
+def test_chunk_sums_of_every_width(dtype, columns):
+    """``chunk_sums.cu`` against its twin on the CPU: no factor, weights, and the softmax."""
+    graph, rng = awkward_graph(), np.random.default_rng(columns)
+    kind = getattr(torch, dtype)
+    heads = {1: 1, 3: 3, 8: 2, 47: 1, 64: 8, 130: 5, 256: 8}[columns]
+    x, a, b = (torch.from_numpy(rng.standard_normal((N, k))).to(kind) for k in (columns, heads, heads))
+    for scaled in ("nothing", "weights", "softmax"):
+        sums = {}
+        for device in ("cpu", "cuda"):
+            topology = Topology(
+                *(torch.from_numpy(np.asarray(part)).to(device) for part in (graph.indptr, graph.indices)),
+                torch.from_numpy(graph.edge_weight).to(kind).to(device),
+            )
+            scale = Scale(scaled == "weights")
+            if scaled == "softmax":
+                scale = Scale(False, a.to(device), b.to(device), 0.2)
+            for begin, end in ((0, N), (5, 77)):
+                out = torch.zeros((end - begin, columns), dtype=kind, device=device)
+                growing = Sums(topology, begin, end, out, scale)
+                for first in range(0, N, 33):
+                    behind = min(N, first + 33)
+                    growing.add(first, behind, x[first:behind].to(device).contiguous())
+                sums[device, begin] = out.cpu()
+        for begin in (0, 5):
+            assert torch.allclose(sums["cpu", begin], sums["cuda", begin], rtol=1e-4, atol=1e-4), (
+                scaled,
+                begin,
+            )
+
+
+def test_layers_of_a_users_own(middle_on_gpu):
+    from tests.compute.test_infer import Own
+    from tests.compute.test_infer import Sums as Theirs
+
+    torch.manual_seed(0)
+    model = Own(Theirs(96, 32), Theirs(32, 5)).cuda()
+    found = lab.infer(model, middle_on_gpu, device="cuda")
+    block = Inference(model, middle_on_gpu, device="cuda")
+    block.run()
+    with torch.no_grad():
+        x = torch.tanh(model.layers[0](block.block(), torch.from_dlpack(middle_on_gpu.feat)))
+        wanted = model.layers[1](block.block(), x)
+    assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4 * float(wanted.abs().max()))
