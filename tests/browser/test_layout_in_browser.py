@@ -26,6 +26,9 @@ NARROW, WIDE = (1280, 900), (1920, 1080)
 LEAST_WIDTH = 385
 """Of a panel; the cell of a notebook has 1112 px at 1280."""
 
+PATIENCE_MS = 300_000
+"""Training more steps or starting further ranks may take so long on two cores; speed is not what is tested here."""
+
 # Without side bars, as a lecturer shows it.
 CLOSE_SIDE_BARS = """() => {
   const { shell, commands } = window.jupyterapp;
@@ -58,7 +61,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 def wait_until_settled(page: Any, index: int, runs: int = 1) -> dict[str, Any]:
     try:
-        handle = page.wait_for_function(SETTLED, arg=[index, runs], timeout=60_000, polling=50)
+        handle = page.wait_for_function(SETTLED, arg=[index, runs], timeout=PATIENCE_MS, polling=50)
     except Exception as error:
         raise AssertionError(
             f"explorer {index} did not settle: {page.evaluate(STATE_OF_PAGE, index)}"
