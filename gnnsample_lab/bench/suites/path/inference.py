@@ -165,8 +165,8 @@ def _streamed(
         if runs[0].ranges != 1 or runs[0].read_bytes - runs[0].score_bytes != table.nbytes:
             raise VerificationError(f"{name}, {model}: streamed rows were not read once")
         row = _row(name, model, "streamed", 0, runs[0]) | _spread([float(run.us or 0) for run in runs])
-        row |= {"memory": kind, "gbps": runs[0].read_bytes / row["us"] / 1e3, "copy_gbps": copy_gbps}
-        row["of_copy"] = row["gbps"] / copy_gbps
+        gbps = runs[0].read_bytes / float(row["us"]) / 1e3
+        row |= {"memory": kind, "gbps": gbps, "copy_gbps": copy_gbps, "of_copy": gbps / copy_gbps}
         rows.append(row)
         session.say(f"{name}, {model}, {kind}: {row['gbps']:.1f} GB/s, {row['of_copy']:.2f} of the copy")
         del kept
