@@ -77,8 +77,7 @@ def model_speedup(answer: Any) -> Feedback:
             ),
         ],
         "On the 3090 2.5 times for ten neighbours and 256 features. The paper writes of about ten times at this "
-        "place; its "
-        "own equations do not give that for any numbers (exercise 2).",
+        "place; its own equations do not give that for any numbers (exercise 2).",
     )
 
 
@@ -93,13 +92,13 @@ def close_to_three(answer: Any) -> Feedback:
     said = f"{ratio:.3f} times, with {block.num_edges / block.num_dst:.1f} neighbours a row and {features} features"
     if ratio >= 2.85:
         return right(
-            f"{said}. Of three reads one is left, the neighbour's row itself: (3N - 1) d / (N (d + 1)) comes "
-            "close to 3 when "
-            "there are many neighbours and features, and never reaches it, however fast the shared memory is."
+            f"{said}. Of three reads one is left, the neighbour's row itself: (3N - 1) d / (N (d + 1)) comes close "
+            "to 3 when there are many neighbours and features, and never reaches it, however fast the shared "
+            "memory is."
         )
     return wrong(
-        f"{said}. What is read once a row of the matrix, or once a neighbour, and weighs less when there is more "
-        "of the rest?"
+        f"{said}. What is read once a row of the matrix, or once a neighbour, and weighs less when there is more of "
+        "the rest?"
     )
 
 
@@ -180,9 +179,8 @@ def roof(answer: Any, block: Any = None) -> Feedback:
                 "a roof is the lower one of the two limits.",
             ),
         ],
-        "The slanted part is intensity times bandwidth, the flat part the peak. A kernel that reads a float32 "
-        "for every "
-        "multiplication and addition has half an operation a byte: 469 of 29,155 GFLOP/s on the 3090.",
+        "The slanted part is intensity times bandwidth, the flat part the peak. A kernel that reads a float32 for "
+        "every multiplication and addition has half an operation a byte: 469 of 29,155 GFLOP/s on the 3090.",
     )
 
 
@@ -293,6 +291,5 @@ def stage_speedup(answer: Any) -> Feedback:
             ),
         ],
         "With 77 % copying, halving it makes the epoch 1.63 times as fast, and no copies at all 4.3 times: then "
-        "the computation "
-        "and the sampling are what is left, the order in which the paper goes on.",
+        "the computation and the sampling are what is left, the order in which the paper goes on.",
     )

@@ -74,8 +74,7 @@ def ever_read(answer: Any, graph: Any = None) -> Feedback:
             (lambda g, t, h: _upstream(g, t, h + 1), "that is a hop too many."),
         ],
         "What counts is who lies upstream of the training vertices: a hub that is not is never read. A sampler "
-        "that takes "
-        "every neighbour (fanout -1) finds the same.",
+        "that takes every neighbour (fanout -1) finds the same.",
         ids_agree,
     )
 
@@ -123,9 +122,8 @@ def degree_hit_rate(answer: Any, read: Any = None) -> Feedback:
                 "that is the number of hits. Which share of the reads is it?",
             ),
         ],
-        "With the out-degree as the score, the toy cache hits one read in ten: Random would do better on "
-        "average, 0.4. The "
-        "same three lines are lab.hit_rate.",
+        "With the out-degree as the score, the toy cache hits one read in ten: Random would do better on average, "
+        "0.4. The same three lines are lab.hit_rate.",
     )
 
 
@@ -140,11 +138,9 @@ def half_of_the_reads(answer: Any) -> Feedback:
     at = state["ratio_percent"]
     if at == enough[0]:
         return right(
-            f"{at} % of the rows serve {rates[at]:.0%} of the reads, so that half of the bytes need not travel. "
-            "No policy "
-            f"can do it with the next smaller cache; Degree serves "
-            f"{made['rates'][made['hotness']['degree'].label][at]:.0%} "
-            "with this one."
+            f"{at} % of the rows serve {rates[at]:.0%} of the reads, so that half of the bytes need not travel. No "
+            "policy can do it with the next smaller cache; Degree serves "
+            f"{made['rates'][made['hotness']['degree'].label][at]:.0%} with this one."
         )
     if rates[at] >= 0.5:
         return wrong(f"{at} % serve {rates[at]:.0%} at best, and half is asked for. A smaller cache will do.")
@@ -217,6 +213,6 @@ def similarity(answer: Any) -> Feedback:
             )
         return wrong(f"{case}, and {expected:.3g} is right.")
     return right(
-        "It is not symmetric: epoch i is the yardstick. On the paper's graphs it lies between 64 and 91 %, and that is "
-        "why one epoch tells what the next ones read."
+        "It is not symmetric: epoch i is the yardstick. On the paper's graphs it lies between 64 and 91 %, and "
+        "that is why one epoch tells what the next ones read."
     )

@@ -46,8 +46,8 @@ def fusion_speedup(answer: Any, trace: Any = None) -> Feedback:
             (lambda p, k: 1 / _gain(p, k), "that is new over old. A speed-up is old over new."),
             (
                 lambda p, k: p.sum() / p.max(),
-                "that is how much less preprocessing there is. The kernels take their time as before, and count "
-                "as well.",
+                "that is how much less preprocessing there is. The kernels take their time as before, and count as "
+                "well.",
             ),
             (
                 lambda p, k: (p.sum() + k.sum()) / (p.max() + k.max()),
@@ -83,9 +83,8 @@ def safe_fetch_size(answer: Any) -> Feedback:
     if _lost(path, [0], [1, 1, 1], num_blocks=1, fetch_size=int(given) + 1) == 0:
         return wrong("Nothing is lost with it, nor with a larger one.")
     return right(
-        "One slot at a time, a single block never reads ahead of what it has written itself. From two on it "
-        "does, and a "
-        "chain of tasks is never more than one slot ahead."
+        "One slot at a time, a single block never reads ahead of what it has written itself. From two on it does, "
+        "and a chain of tasks is never more than one slot ahead."
     )
 
 
@@ -99,15 +98,14 @@ def leaves_that_lose_all(answer: Any) -> Feedback:
     lost = [_hub_and_leaves(n) for n in (int(given), int(given) - 1)]
     if lost[0] < 10:
         return wrong(
-            f"With {int(given)} leaves {lost[0]} of the ten tasks are lost. How many slots does each block that leaves "
-            "take with it?"
+            f"With {int(given)} leaves {lost[0]} of the ten tasks are lost. How many slots does each block that "
+            "leaves take with it?"
         )
     if lost[1] == 10:
         return wrong("All ten are lost, but fewer leaves would do.")
     return right(
         "Each leaf's block claims one slot, sees the tail behind it, and leaves: ten claims without an owner. A "
-        "smaller "
-        "fetch loses less a block, but only keeping the ticket loses nothing."
+        "smaller fetch loses less a block, but only keeping the ticket loses nothing."
     )
 
 
@@ -172,8 +170,7 @@ def may_leave(answer: Any) -> Feedback:
         _leaves,
         [],
         "As many finished as were ever queued: nothing is outstanding, and nothing can come. Which slots are "
-        "claimed plays no "
-        "part in it.",
+        "claimed plays no part in it.",
         lambda given, wanted: bool(given) == bool(wanted),
     )
     found = next((state for text, state in cases if reply.text.startswith(f"{text}:")), None)
@@ -187,8 +184,8 @@ def lost_with_the_ticket(answer: Any) -> Feedback:
     lost = set(culprits("claim a slot", "give up a ticket whose slot is empty"))
     if given == lost:
         return right(
-            "A warp took the tickets of these slots, found nothing in them yet, and went on. The slots were written "
-            "later: no other warp will ever hold these tickets."
+            "A warp took the tickets of these slots, found nothing in them yet, and went on. The slots were "
+            "written later: no other warp will ever hold these tickets."
         )
     if given < lost:
         return wrong(
@@ -216,12 +213,10 @@ def lost_one_by_one(answer: Any) -> Feedback:
         return wrong(f"A fetch takes {trace.fetch_size} slots here. Take it down to 1.")
     if len(trace.lost) == 0:
         return wrong(
-            f"{state['num_blocks']} blocks lose nothing. When does a block find the queue empty and leave? Who "
-            "has to have "
-            "nothing to do for that?"
+            f"{state['num_blocks']} blocks lose nothing. When does a block find the queue empty and leave? Who has "
+            "to have nothing to do for that?"
         )
     return right(
-        f"{len(trace.lost):,} tasks have no owner, and {len(trace.tasks):,} ran. The paper asks for a fetch "
-        "smaller than "
-        "the fanout; no fetch can be smaller than this one. It is idle blocks that lose tasks."
+        f"{len(trace.lost):,} tasks have no owner, and {len(trace.tasks):,} ran. The paper asks for a fetch smaller "
+        "than the fanout; no fetch can be smaller than this one. It is idle blocks that lose tasks."
     )

@@ -28,8 +28,7 @@ def long_way(answer: Any) -> Feedback:
     if len(last.probes) < 3:
         return wrong(
             f"{ids[-1]} looks at the slots {list(last.probes)}. Which homes push ids into the slots behind its "
-            "home? Behind "
-            "the last slot comes the first."
+            "home? Behind the last slot comes the first."
         )
     return right(
         f"{ids[-1]} looks at {list(last.probes)}, though nobody shares its home: a run of taken slots grows like a "
@@ -49,16 +48,14 @@ def right_by_luck(answer: Any) -> Feedback:
     if not faulty:
         return right(
             "Every id comes twice: its second coming gives it the number that the first should have. A test that "
-            "feeds each "
-            "id twice would find nothing wrong."
+            "feeds each id twice would find nothing wrong."
         )
     once = [v for v in faulty if ids.count(v) == 1]
     if once:
         return wrong(f"{once[0]} comes once, so that nobody gives it a number. What has to happen to it?")
     return wrong(
-        f"{', '.join(map(str, faulty))}: no valid number of its own. An id is numbered anew each time that it "
-        "comes again: "
-        "how often is right?"
+        f"{', '.join(map(str, faulty))}: no valid number of its own. An id is numbered anew each time that it comes "
+        "again: how often is right?"
     )
 
 
@@ -78,9 +75,8 @@ def race(answer: Any) -> Feedback:
     if different == 2:
         return right(
             f"The threads get {[local[t] for t in range(3)]}, and the counter ends at 3. Such an order need not "
-            "come for a "
-            "thousand runs, and then it comes. atomicAdd makes one step of reading and adding: no order can do "
-            "this to it."
+            "come for a thousand runs, and then it comes. atomicAdd makes one step of reading and adding: no order "
+            "can do this to it."
         )
     if different == 3:
         return wrong("Three different ids: nobody reads between another one's reading and adding.")
@@ -140,8 +136,8 @@ def relabelled(answer: Any) -> Feedback:
             return wrong(f"{case}: one local id is wanted for each of the {len(ids)} ids.")
         if given == [sorted(set(ids)).index(v) for v in ids]:
             return wrong(
-                f"{case}: those are ranks by size, what sorting would give. It is a valid map, but here whoever comes "
-                "first has the lower number."
+                f"{case}: those are ranks by size, what sorting would give. It is a valid map, but here whoever "
+                "comes first has the lower number."
             )
         if given == _printed(ids):
             return wrong(
@@ -153,8 +149,8 @@ def relabelled(answer: Any) -> Feedback:
             return wrong(f"{case}: local ids are positions, and positions start at 0.")
         return wrong(f"{case}, and {expected} is right.")
     return right(
-        "One pass, one table: look up, and number what is new. Fused-Map is this, with ten thousand threads in place "
-        "of the loop, a compare-and-swap for the look-up and an atomic addition for the counter."
+        "One pass, one table: look up, and number what is new. Fused-Map is this, with ten thousand threads in "
+        "place of the loop, a compare-and-swap for the look-up and an atomic addition for the counter."
     )
 
 
@@ -165,8 +161,8 @@ def claiming_lanes(answer: Any) -> Feedback:
     lanes = set(culprits("insert into Fused-Map", "insert without compare-and-swap"))
     if given == lanes:
         return right(
-            "They hold the same vertex and have all seen its entry empty. A store tells nobody whether the entry was "
-            "still empty; compare-and-swap returns the old key, and only one lane gets the empty one."
+            "They hold the same vertex and have all seen its entry empty. A store tells nobody whether the entry "
+            "was still empty; compare-and-swap returns the old key, and only one lane gets the empty one."
         )
     if given < lanes:
         return wrong("Some are missing. Go to the failure (▶|) and find every lane whose *v* is that vertex.")

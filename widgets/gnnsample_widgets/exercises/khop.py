@@ -66,8 +66,8 @@ def pick_probability(answer: Any, batch: Any = None) -> Feedback:
         [
             (
                 lambda d, f: 1 - (1 - 1 / d) ** f,
-                "that is the chance with replacement, where some of the draws fall on the same neighbour. Without it "
-                "none is wasted.",
+                "that is the chance with replacement, where some of the draws fall on the same neighbour. Without "
+                "it none is wasted.",
             ),
             (
                 lambda d, f: 1 / d,
@@ -190,8 +190,8 @@ def taken_for_new(answer: Any) -> Feedback:
     given, double = as_ids(answer), set(culprits("grow a frontier", "mark without an atomic"))
     if given == double:
         return right(
-            "Lanes of one warp run a line together: all of them have read the word before any of them writes it, so "
-            "each of those that met at it believes that it came first."
+            "Lanes of one warp run a line together: all of them have read the word before any of them writes it, "
+            "so each of those that met at it believes that it came first."
         )
     if given < double:
         return wrong(
@@ -217,12 +217,10 @@ def far_below_the_bound(answer: Any) -> Feedback:
     bound = _largest(batch.picks[0].frontier.size, tuple(batch.spec.fanouts))[-1]
     if reached * 20 <= bound:
         return right(
-            f"{reached:,} of at most {bound:,}, {reached / bound:.1%}: lists shorter than the fanout, and "
-            "vertices that "
-            "many pick, take the rest."
+            f"{reached:,} of at most {bound:,}, {reached / bound:.1%}: lists shorter than the fanout, and vertices "
+            "that many pick, take the rest."
         )
     return wrong(
-        f"Hop 3 expands {reached:,} of at most {bound:,}, {reached / bound:.1%}. What raises the bound and not "
-        "the number "
-        "of neighbours that there are?"
+        f"Hop 3 expands {reached:,} of at most {bound:,}, {reached / bound:.1%}. What raises the bound and not the "
+        "number of neighbours that there are?"
     )

@@ -60,8 +60,7 @@ def pulled_bytes(answer: Any, graph: Any = None) -> Feedback:
             (lambda d, f: 4 * np.minimum(d, f).sum(), "those are the picks. Who draws them, and from what?"),
         ],
         "4 for the id, 4 for the length, 4 for every neighbour: of 40 neighbours 30 are thrown away. The fanout "
-        "does not "
-        "matter at all.",
+        "does not matter at all.",
     )
 
 
@@ -136,8 +135,7 @@ def random_cut(answer: Any, graph: Any = None) -> Feedback:
             ),
         ],
         "Dealt to four parts at random, the other end lies in the same part with probability 1/4, so that three "
-        "edges of four "
-        f"are cut, whatever the graph.{found} With 8 parts it is 7/8.",
+        f"edges of four are cut, whatever the graph.{found} With 8 parts it is 7/8.",
     )
 
 
@@ -159,7 +157,7 @@ def list_score(answer: Any, graph: Any = None) -> Feedback:
     most reads are saved; as good as the library's choice, by hand and with the degrees of ``graph``."""
     if not callable(answer):
         return wrong("Give the function itself, without calling it: exercises.list_score(my_function).")
-    cases = [
+    cases: list[Any] = [
         ("For visits [1, 3, 2, 9], degrees [100, 60, 10, 10]", [1, 3, 2, 9], [100, 60, 10, 10], 10, 400),
         (
             "For visits [10, 9, 8, 8, 7], degrees [90, 2, 8, 40, 40]",
@@ -200,7 +198,6 @@ def list_score(answer: Any, graph: Any = None) -> Feedback:
                 return wrong(f"{said}. {hint}")
         return wrong(f"{said}. What does a byte of each list save?")
     return right(
-        "Reads saved over bytes, and what no longer fits is passed over: the greedy rule for a knapsack. It "
-        "takes short "
-        "lists of often visited vertices before the hubs that a ranking by degree would copy."
+        "Reads saved over bytes, and what no longer fits is passed over: the greedy rule for a knapsack. It takes "
+        "short lists of often visited vertices before the hubs that a ranking by degree would copy."
     )

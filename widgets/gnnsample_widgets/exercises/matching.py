@@ -66,9 +66,8 @@ def match_degree(answer: Any, batches: Any = ()) -> Feedback:
                 "you divided by the second batch. The formula takes the smaller one.",
             ),
         ],
-        "What two batches share, over the smaller one. Counting through sets takes a while; lab.match_degrees "
-        "does a whole "
-        "window at once.",
+        "What two batches share, over the smaller one. Counting through sets takes a while; lab.match_degrees does "
+        "a whole window at once.",
     )
 
 
@@ -122,15 +121,13 @@ def astray(answer: Any) -> Feedback:
     if greedy < sampled - 1e-9:
         return right(
             f"Greedy goes {tour.tolist()} and has {greedy:.2f}; 0, 1, 2, 3 has {sampled:.2f}. It takes the good "
-            "step now "
-            "and pays for it at the end, where nobody else is left."
+            "step now and pays for it at the end, where nobody else is left."
         )
     if tour.tolist() == [0, 1, 2, 3]:
         return wrong("Greedy goes 0, 1, 2, 3, too. Which batch must look better than 1 at the first step?")
     return wrong(
-        f"Greedy goes {tour.tolist()} and has {greedy:.2f}, the order as sampled {sampled:.2f}. What does "
-        "greedy's first "
-        "step cost it later? Let its last step be a bad one."
+        f"Greedy goes {tour.tolist()} and has {greedy:.2f}, the order as sampled {sampled:.2f}. What does greedy's "
+        "first step cost it later? Let its last step be a bad one."
     )
 
 
@@ -173,8 +170,8 @@ def mended(answer: Any, degrees: Any = None) -> Feedback:
             (
                 _printed,
                 "that is Algorithm 1 as printed, and a batch comes twice. When all that is left shares nothing "
-                "with the last "
-                "batch, its row holds only zeros, those of visited batches too. What would never be the largest?",
+                "with the last batch, its row holds only zeros, those of visited batches too. What would never be "
+                "the largest?",
             ),
             (lambda d: list(range(len(d))), "that is the order as sampled."),
             (
@@ -227,9 +224,8 @@ def reorder_bound(answer: Any, degrees: Any = None) -> Feedback:
                 "a tour goes from the mean to the best, not from the worst.",
             ),
         ],
-        "From the mean to the best pair, over what the mean leaves. No tour reaches it, since the best pair can "
-        "be used once: "
-        "a number to look at before writing any code."
+        "From the mean to the best pair, over what the mean leaves. No tour reaches it, since the best pair can be "
+        "used once: a number to look at before writing any code."
         + ("" if degrees is None else f" Here: {_bound(degrees):.0%}."),
     )
 
@@ -245,8 +241,8 @@ def nearer_and_dearer(answer: Any) -> Feedback:
     said = f"The sum goes from {before:.2f} to {after:.2f}, the rows copied from {loads[0]:,} to {loads[1]:,}"
     if after > before and loads[1] > loads[0]:
         return right(
-            f"{said}. The degree divides by the smaller batch: a small batch looks near to everybody and saves "
-            "few rows."
+            f"{said}. The degree divides by the smaller batch: a small batch looks near to everybody and saves few "
+            "rows."
         )
     if state["grouping"] != "by degree":
         return wrong(

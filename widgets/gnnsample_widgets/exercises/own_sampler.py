@@ -105,11 +105,9 @@ def same_walk(answer: Any) -> Feedback:
             ),
             (lambda p, q: (p * q, 1 / q), "1/p' is the weight of going back, p q: turn it round."),
         ],
-        "As printed, with p = 2 and q = 0.5, the weights are 2, 2, 1. Only proportions matter: 1, 1, 1/2, and "
-        "that is a walk "
-        "with p = 1 and q = 2, which keeps near. The rule of Grover and Leskovec with p = 2 and q = 0.5 has 1/2, "
-        "1, 2: a walk "
-        "that makes off. Same letters and numbers, the opposite walk.",
+        "As printed, with p = 2 and q = 0.5, the weights are 2, 2, 1. Only proportions matter: 1, 1, 1/2, and that "
+        "is a walk with p = 1 and q = 2, which keeps near. The rule of Grover and Leskovec with p = 2 and q = 0.5 "
+        "has 1/2, 1, 2: a walk that makes off. Same letters and numbers, the opposite walk.",
     )
 
 
@@ -129,8 +127,8 @@ def lazy_walk(answer: Any) -> Feedback:
     if strange.any():
         row, at = np.argwhere(strange)[0]
         return wrong(
-            f"A walk goes from {walks[row, at]} to {walks[row, at + 1]}, which is no in-neighbour of it. Take one of "
-            "src_edges."
+            f"A walk goes from {walks[row, at]} to {walks[row, at + 1]}, which is no in-neighbour of it. Take one "
+            "of src_edges."
         )
     stays = moved == 0
     share = float(stays.mean())
@@ -157,8 +155,8 @@ def lazy_walk(answer: Any) -> Feedback:
     if not _near(shares, 1 / 3):
         return wrong(f"Those that move prefer some neighbours: the three have shares {_listed(shares)}.")
     return right(
-        "One coin and one choice, from the same stream rng. Laziness is a trick of proofs: a walk on a graph without "
-        "odd cycles would be on one side after even steps for ever; the lazy one forgets where it began."
+        "One coin and one choice, from the same stream rng. Laziness is a trick of proofs: a walk on a graph "
+        "without odd cycles would be on one side after even steps for ever; the lazy one forgets where it began."
     )
 
 
@@ -308,8 +306,7 @@ def paces_to_and_fro(answer: Any) -> Feedback:
     if back >= 0.6:
         return right(
             f"{said}. It costs {tries:.1f} proposals a step: one weight is large, and it belongs to a single "
-            "neighbour, which is "
-            "seldom proposed."
+            "neighbour, which is seldom proposed."
         )
     return wrong(
         f"{said}. Which of the two is the weight of going back, and which one makes the other neighbours unlikely too?"

@@ -72,9 +72,9 @@ def rule_is_beaten(answer: Any) -> Feedback:
     said = f"With K = {state['k_tenths'] / 10:g} on {state['gpus']} GPUs the rule takes {rule} samplers"
     if rows[best]["without_s"] < 0.99 * rows[rule]["without_s"]:
         return right(
-            f"{said}, and {best} would end the epoch in {rows[best]['without_s'] / rows[rule]['without_s']:.0%} "
-            "of its time. The "
-            "ceiling is for samplers that can switch; without switching, rounding up can be a trainer too few."
+            f"{said}, and {best} would end the epoch in {rows[best]['without_s'] / rows[rule]['without_s']:.0%} of "
+            "its time. The ceiling is for samplers that can switch; without switching, rounding up can be a "
+            "trainer too few."
         )
     return wrong(f"{said}, and nothing is better. Where is N_g / (K + 1) only a little above a whole number?")
 
@@ -116,8 +116,8 @@ def switching_profit(answer: Any) -> Feedback:
             ),
             (lambda n, t, s: math.floor(t * n / s) + 1, "the two times have changed places."),
         ],
-        "The trainers still need M T_t / N_t, you would need T_t' for one: it pays from the first M above T_t' "
-        "N_t / T_t.",
+        "The trainers still need M T_t / N_t, you would need T_t' for one: it pays from the first M above T_t' N_t "
+        "/ T_t.",
     )
 
 
@@ -132,8 +132,7 @@ def overlap_gains(answer: Any) -> Feedback:
     if serial >= 2 * overlapped:
         return right(
             f"{said}, the sum of the stages over the longest. It takes three stages of about one length, and each "
-            "of them "
-            "has to leave most of the GPU to the others."
+            "of them has to leave most of the GPU to the others."
         )
     if sum(stages) < 2 * max(stages):
         return wrong(f"{said}: no overlap can halve it. Make the stages of about one length.")
@@ -154,9 +153,9 @@ def _ends(plans: Sequence[str], members: Mapping[str, Any]) -> bool:
     return True
 
 
-_TWO = {"a": (0, 1), "b": (0, 1)}
-_THREE = {"a": (0, 1), "b": (1, 2), "c": (0, 2)}
-PLANS: dict[str, tuple[tuple[str, ...], dict[str, tuple[int, ...]]]] = {
+_TWO: dict[str, Sequence[int]] = {"a": (0, 1), "b": (0, 1)}
+_THREE: dict[str, Sequence[int]] = {"a": (0, 1), "b": (1, 2), "c": (0, 2)}
+PLANS: dict[str, tuple[Sequence[str], Mapping[str, Sequence[int]]]] = {
     "A": (("ab", "ab"), _TWO),
     "B": (("ab", "ba"), _TWO),
     "C": (("ac", "ab", "bc"), _THREE),
@@ -200,7 +199,6 @@ def deadlocks(answer: Any) -> Feedback:
             ),
         ],
         "In B each waits in what the other has not started; in D they wait in a ring. In C rank 2 waits as well, "
-        "but b ends "
-        "once rank 1 has done a: without a ring, waiting comes to an end.",
+        "but b ends once rank 1 has done a: without a ring, waiting comes to an end.",
         lambda given, wanted: bool(given) == bool(wanted),
     )

@@ -63,8 +63,8 @@ def in_neighbours(answer: Any, graph: Any = None) -> Feedback:
                 "a vertex is not its own neighbour unless there is a self-loop.",
             ),
         ],
-        "Messages flow along the edges, so a vertex gathers from the sources of the edges that end at it: the slice "
-        "of indices that indptr marks.",
+        "Messages flow along the edges, so a vertex gathers from the sources of the edges that end at it: the "
+        "slice of indices that indptr marks.",
         ids_agree,
     )
 
@@ -158,8 +158,8 @@ def block_sources(answer: Any, batch: Any = None) -> Feedback:
                 "that is the row of another vertex. Where does the vertex stand in dst?",
             ),
         ],
-        "Its position in dst names the row, indptr the row's place in indices, and src turns what stands there into "
-        "vertices of the graph.",
+        "Its position in dst names the row, indptr the row's place in indices, and src turns what stands there "
+        "into vertices of the graph.",
         ids_agree,
     )
 
@@ -179,12 +179,12 @@ def every_neighbour(answer: Any) -> Feedback:
         )
     if picked == there:
         return right(
-            f"Vertex {v:,} has {len(there)} neighbours and hop 1 picks all of them: where the fanout is no "
-            "smaller than the degree, nothing is left to chance, whatever the random seed."
+            f"Vertex {v:,} has {len(there)} neighbours and hop 1 picks all of them: where the fanout is no smaller "
+            "than the degree, nothing is left to chance, whatever the random seed."
         )
     if state["replace"] and state["fanout_1"] >= len(there):
         return wrong("With replacement some come twice, and others not at all.")
     return wrong(
-        f"Vertex {v:,} has {len(there)} neighbours, and hop 1 picks {len(picked)} of them. Which fanout would do, and "
-        "how many neighbours may a vertex have then? The fanout has a limit; g.in_degrees() lists all degrees."
+        f"Vertex {v:,} has {len(there)} neighbours, and hop 1 picks {len(picked)} of them. Which fanout would do, "
+        "and how many neighbours may a vertex have then? The fanout has a limit; g.in_degrees() lists all degrees."
     )

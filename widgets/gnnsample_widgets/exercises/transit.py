@@ -18,14 +18,12 @@ def nothing_to_share(answer: Any) -> Feedback:
     sample, transit = (made["sectors"][f"{scheme}-parallel"] for scheme in ("sample", "transit"))
     if transit >= sample:
         return right(
-            f"{sample} sectors sample-parallel, {transit} transit-parallel: one draw a list, and hardly two "
-            "samples at one "
-            "transit. What has been sorted has nothing in common."
+            f"{sample} sectors sample-parallel, {transit} transit-parallel: one draw a list, and hardly two samples "
+            "at one transit. What has been sorted has nothing in common."
         )
     return wrong(
         f"{sample} sectors sample-parallel, {transit} transit-parallel: something is shared. Who reads one list "
-        "more than "
-        "once: several samples, or several draws of one sample?"
+        "more than once: several samples, or several draws of one sample?"
     )
 
 
@@ -58,8 +56,8 @@ def scheduled(answer: Any) -> Feedback:
             )
         return wrong(f"{case}, and {expected} is right.")
     return right(
-        "The key is the transit, and the sort is stable. A radix sort does just that, digit by digit from the lowest; "
-        "a counting sort does it in one pass, with a counter for every vertex of the graph."
+        "The key is the transit, and the sort is stable. A radix sort does just that, digit by digit from the "
+        "lowest; a counting sort does it in one pass, with a counter for every vertex of the graph."
     )
 
 
@@ -72,13 +70,12 @@ def needs_the_grid(answer: Any) -> Feedback:
     if transits[2]:
         return right(
             f"{transits[2]:,} of {transits.sum():,} transits have more than 1,024 neighbours to sample, "
-            f"{draws[2] / draws.sum():.0%} "
-            "of all draws. How many neighbours they have does not count: the draws are the work."
+            f"{draws[2] / draws.sum():.0%} of all draws. How many neighbours they have does not count: the draws "
+            "are the work."
         )
     return wrong(
         f"The busiest transit of step {state['step']} has {int(load.draws.max()):,} neighbours to sample; a block "
-        "has 1,024 "
-        "threads. In which step do many samples stand at one vertex, and what makes them draw more?"
+        "has 1,024 threads. In which step do many samples stand at one vertex, and what makes them draw more?"
     )
 
 
@@ -124,8 +121,8 @@ def staging(answer: Any) -> Feedback:
             ),
         ],
         "A list of 800 ids has 100 sectors, so that 101 draws are enough; a hub with 10,000 neighbours takes "
-        "1,251. (Some draws "
-        "meet in a sector, which makes the copy look better here than it is; and a cache may hold the list already.)",
+        "1,251. (Some draws meet in a sector, which makes the copy look better here than it is; and a cache may "
+        "hold the list already.)",
         lambda given, wanted: bool(given) == bool(wanted),
     )
 
@@ -155,8 +152,8 @@ def dearer_reads(answer: Any) -> Feedback:
     per_lane = sectors_of(recorded(name, "read the list per lane"), "indices")
     if given == per_lane - once:
         return right(
-            f"{per_lane} sectors instead of {once}, for the same result. Registers are read once per list, lanes once "
-            "per sample: the more samples stand at the transit, the wider the gap."
+            f"{per_lane} sectors instead of {once}, for the same result. Registers are read once per list, lanes "
+            "once per sample: the more samples stand at the transit, the wider the gap."
         )
     if given == per_lane:
         return wrong("That is how many it reads now. How many did the line as shipped read?")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,7 +100,7 @@ def shown(value: Any) -> str:
     return text if len(text) < 120 else text[:110] + " ..."
 
 
-def results_of(answer: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def results_of(answer: Any, kind: str) -> tuple[dict[str, Any], Mapping[str, Any]]:
     """State of an explorer, and what its recipe makes of it, without the figures.
 
     Raises:
