@@ -208,7 +208,7 @@ def _whole(session: Session, name: str, graph: Any, model: str, network: Any) ->
 
     size = common.batch_size(name, graph)
     ours, theirs = layerwise(), by_batches()
-    row = {
+    row: dict[str, Any] = {
         "graph": name, "model": model, "part": "whole",
         **_spread([timing.pass_us(layerwise, 1) for _ in range(PASSES if common.device() == "cuda" else 1)]),
         "sampled_us": timing.pass_us(by_batches, 1), "seeds": size, "accuracy": accuracy(graph, ours),
