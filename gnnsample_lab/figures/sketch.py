@@ -78,16 +78,16 @@ class Sketch:
         self.data.append({"type": kind, **axes, **_expand(trace)})
         return self
 
-    def add_scatter(self, *, row: int | None = None, col: int | None = None, **trace: Any) -> Sketch:
+    def add_scatter(self, *, row: Any = None, col: Any = None, **trace: Any) -> Sketch:
         return self._add("scatter", row, col, trace)
 
-    def add_scattergl(self, *, row: int | None = None, col: int | None = None, **trace: Any) -> Sketch:
+    def add_scattergl(self, *, row: Any = None, col: Any = None, **trace: Any) -> Sketch:
         return self._add("scattergl", row, col, trace)
 
-    def add_bar(self, *, row: int | None = None, col: int | None = None, **trace: Any) -> Sketch:
+    def add_bar(self, *, row: Any = None, col: Any = None, **trace: Any) -> Sketch:
         return self._add("bar", row, col, trace)
 
-    def add_heatmap(self, *, row: int | None = None, col: int | None = None, **trace: Any) -> Sketch:
+    def add_heatmap(self, *, row: Any = None, col: Any = None, **trace: Any) -> Sketch:
         return self._add("heatmap", row, col, trace)
 
     def add_annotation(self, **annotation: Any) -> Sketch:
@@ -133,11 +133,11 @@ class Sketch:
             _merge(self.layout, {name: _expand(axis)})
         return self
 
-    def update_xaxes(self, *, row: int | None = None, col: int | None = None, **axis: Any) -> Sketch:
+    def update_xaxes(self, *, row: Any = None, col: Any = None, **axis: Any) -> Sketch:
         """Update one x axis, or all."""
         return self._update_axes("x", row, col, axis)
 
-    def update_yaxes(self, *, row: int | None = None, col: int | None = None, **axis: Any) -> Sketch:
+    def update_yaxes(self, *, row: Any = None, col: Any = None, **axis: Any) -> Sketch:
         """Update one y axis, or all."""
         return self._update_axes("y", row, col, axis)
 

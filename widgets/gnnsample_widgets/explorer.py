@@ -167,7 +167,7 @@ class Explorer(ipywidgets.VBox):
 
     def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, go.Figure], str]:
         """Figures by panel name, in order, each drawn when it is looked up, and their summary."""
-        made = follow(self.recipe, self._given(state), self.remember)
+        made: Any = follow(self.recipe, self._given(state), self.remember)
         return made[LAST], self.summary(made)
 
     def _given(self, state: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def kinds_of(small: Any, walked: np.ndarray) -> dict[str, float]:
 def draw_walk(
     small: Any,
     walked: np.ndarray,
-    visited: np.ndarray,
+    visited: Any,
     positions: Any,
     steps: int,
     p: float,

@@ -147,11 +147,13 @@ def describe(graph: Any, device: str, app: str, fanout: int, roots: int, step: i
 
 
 def draw_samples(threads_of: Any, label: str) -> Any:
-    return map_of("sample", *threads_of, label)
+    calls, lanes, counts = threads_of
+    return map_of("sample", calls, lanes, counts, label)
 
 
 def draw_transits(threads_of: Any, label: str) -> Any:
-    return map_of("transit", *threads_of, label)
+    calls, lanes, counts = threads_of
+    return map_of("transit", calls, lanes, counts, label)
 
 
 def draw_totals(threads_of: Any, sectors: dict[str, int], label: str) -> Any:

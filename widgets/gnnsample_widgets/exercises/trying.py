@@ -113,4 +113,4 @@ def results_of(answer: Any, kind: str) -> tuple[dict[str, Any], Mapping[str, Any
         raise TypeError(f"give the {kind} itself")
     state = answer.state
     steps = {name: step for name, step in answer.recipe.items() if name != LAST}
-    return state, follow(steps, answer._given(state), answer.remember)
+    return state, dict(follow(steps, answer._given(state), answer.remember))
