@@ -88,7 +88,7 @@ def page(explorer: Any) -> str:
 
     open_view = [name for name in explorer.figures if name in shown_panels(explorer)]
     width = WIDTH // max(1, len(open_view)) - 24
-    panels = []
+    panels: list[str] = []
     for name in open_view:
         figure = explorer.figures[name]
         # Title and subtitle wrap above the plot, as in the page, and the legend stands below it.
