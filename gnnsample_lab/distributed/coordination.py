@@ -258,21 +258,24 @@ def _work(rank: Rank, order: str, rounds: int, timeout_s: float) -> tuple[list[s
         dist.all_reduce(torch.zeros(1, device=rank.device), group=group)
     rank.barrier()
     first = WORKERS[rank.index % 2]
-    came = [threading.Event() for _ in range(rounds)]
+    came, followed = ([threading.Event() for _ in range(rounds)] for _ in range(2))
 
     def work(name: str) -> None:
         x = torch.ones(1, device=rank.device)
         try:
-            for event in came:
+            for index in range(rounds):
+                # Neither runs ahead by a round: the order told to a rank would be one in which its workers cannot ask.
                 if name != first:
-                    event.wait()
+                    came[index].wait()
+                elif index:
+                    followed[index - 1].wait()
                 future = thread.submit(name, lambda group: dist.all_reduce(x, group=group, async_op=True))
-                event.set()
+                (came if name == first else followed)[index].set()
                 future.result()
         except CollectiveTimeout:
             pass
         finally:
-            for event in came:
+            for event in (*came, *followed):
                 event.set()
 
     workers = [threading.Thread(target=work, args=(name,), daemon=True, name=name) for name in WORKERS]

@@ -18,6 +18,8 @@ from gnnsample_widgets import (
 import gnnsample_lab as lab
 from tests.notebooks.claims import Opened, claim
 
+pytestmark = pytest.mark.exhaustive  # minutes in all; that every sentence is there is tested each time
+
 # ---- 00 -------------------------------------------------------------------------------------------------------------
 
 

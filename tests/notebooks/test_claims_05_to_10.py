@@ -20,6 +20,8 @@ from gnnsample_widgets.id_map import faulty_ids
 import gnnsample_lab as lab
 from tests.notebooks.claims import Opened, claim
 
+pytestmark = pytest.mark.exhaustive  # minutes in all; that every sentence is there is tested each time
+
 # ---- 05 -------------------------------------------------------------------------------------------------------------
 
 

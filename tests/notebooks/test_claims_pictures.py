@@ -15,6 +15,8 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures
 from tests.notebooks.claims import Opened, claim
 
+pytestmark = pytest.mark.exhaustive  # minutes in all; that every sentence is there is tested each time
+
 # ---- 01 -------------------------------------------------------------------------------------------------------------
 
 
