@@ -5,7 +5,7 @@
 // A group of LANES threads owns a row, each lane VEC features of one head at a time; the softmax runs online, so every
 // edge is read once. Rows without edges give zeros. Bound like register_tile by gathered bytes, plus an exponential per
 // lane and edge.
-// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32
+// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 TEAM=1,2,32 STEPS=1,3
 #include "compute/aggregation/vectors.cuh"
 #ifndef LANES
 #define LANES 16
@@ -65,42 +65,78 @@ extern "C" __global__ void attend(const i64* indptr, const int* indices, const S
 }
 
 // Backward: per edge and head the attention (for the gradient of x) and the gradient of the score, both at the edge's
-// place in the transposed block; per row the gradient of its own score. A thread per (row, head):
+// place in the transposed block; per row the gradient of its own score. A team of TEAM lanes per (row, head), with STEPS
+// loads of VEC features a lane and UNROLL edges in flight; teams of neighbouring heads read neighbouring features:
 //   d leaky = a * (<grad, x> - <grad, out>), since sum over e of a * <grad, x> = <grad, out>.
+#ifndef TEAM
+#define TEAM 4
+#endif
+#ifndef STEPS
+#define STEPS 1
+#endif
+
+__device__ __forceinline__ SCALAR team_sum(SCALAR value, u32 team) {
+#pragma unroll
+    for (int apart = TEAM / 2; apart; apart >>= 1) value += __shfl_xor_sync(team, value, apart);
+    return value;
+}
+
 extern "C" __global__ void attend_backward(const i64* indptr, const int* indices, const u32* slots, const SCALAR* x,
                                            const SCALAR* source, const SCALAR* target, const SCALAR* out,
                                            const SCALAR* log_sum, const SCALAR* grad, SCALAR* placed_attention,
                                            SCALAR* placed_score, SCALAR* target_grad, u64 rows, u32 heads, u32 size,
                                            SCALAR slope) {
-    const u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (at >= rows * heads) return;
+    const u64 at = (blockIdx.x * (u64)blockDim.x + threadIdx.x) / TEAM;
+    if (at >= rows * heads) return;  // a whole team leaves
+    const u32 lane = threadIdx.x % TEAM, first = threadIdx.x % 32 / TEAM * TEAM;
+    const u32 team = TEAM == 32 ? 0xFFFFFFFFu : ((1u << TEAM % 32) - 1) << first;
     const u64 row = at / heads;
     const u32 head = (u32)(at % heads), features = heads * size;
-    const SCALAR* g = grad + row * features + head * size;
-    const SCALAR* o = out + row * features + head * size;
     const SCALAR mine = __ldg(target + at), lse = __ldg(log_sum + at);
+    Vec g[STEPS];
     SCALAR along = 0, sum = 0;
-    for (u32 f = 0; f < size; f += VEC) {
-        const Vec a = load_vec(g + f), b = load_vec(o + f);
 #pragma unroll
-        for (int i = 0; i < VEC; ++i) along = lab_fma(a.v[i], b.v[i], along);
+    for (int s = 0; s < STEPS; ++s) {
+        const u32 f = (s * TEAM + lane) * VEC;
+        g[s] = zero_vec();
+        if (f >= size) continue;
+        g[s] = load_vec(grad + row * features + head * size + f);
+        const Vec o = load_vec(out + row * features + head * size + f);
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) along = lab_fma(g[s].v[i], o.v[i], along);
     }
+    along = team_sum(along, team);
     const i64 end = __ldg(indptr + row + 1);
-    for (i64 e = __ldg(indptr + row); e < end; ++e) {
-        const u64 from = (u64)__ldg(indices + e);
-        const SCALAR raw = __ldg(source + from * heads + head) + mine;
-        SCALAR dot = 0;
-        for (u32 f = 0; f < size; f += VEC) {
-            const Vec a = load_vec(g + f), b = load_vec(x + from * features + head * size + f);
+    for (i64 e = __ldg(indptr + row); e < end; e += UNROLL) {
+        SCALAR raw[UNROLL], dot[UNROLL];
 #pragma unroll
-            for (int i = 0; i < VEC; ++i) dot = lab_fma(a.v[i], b.v[i], dot);
+        for (int u = 0; u < UNROLL; ++u) {
+            raw[u] = dot[u] = 0;
+            if (e + u >= end) continue;
+            const u64 from = (u64)__ldg(indices + e + u);
+            raw[u] = __ldg(source + from * heads + head) + mine;
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s) {
+                const u32 f = (s * TEAM + lane) * VEC;
+                if (f >= size) continue;
+                const Vec b = load_vec(x + from * features + head * size + f);
+#pragma unroll
+                for (int i = 0; i < VEC; ++i) dot[u] = lab_fma(g[s].v[i], b.v[i], dot[u]);
+            }
         }
-        const SCALAR attention = lab_exp(leaky(raw, slope) - lse);
-        const SCALAR d = attention * (dot - along) * (raw > 0 ? (SCALAR)1 : slope);
-        const u64 place = (u64)slots[e] * heads + head;
-        placed_attention[place] = attention;
-        placed_score[place] = d;
-        sum += d;
+#pragma unroll
+        for (int u = 0; u < UNROLL; ++u) {
+            dot[u] = team_sum(dot[u], team);
+            if (e + u >= end) continue;
+            const SCALAR attention = lab_exp(leaky(raw[u], slope) - lse);
+            const SCALAR d = attention * (dot[u] - along) * (raw[u] > 0 ? (SCALAR)1 : slope);
+            if (lane == 0) {
+                const u64 place = (u64)slots[e + u] * heads + head;
+                placed_attention[place] = attention;
+                placed_score[place] = d;
+            }
+            sum += d;
+        }
     }
-    target_grad[at] = sum;
+    if (lane == 0) target_grad[at] = sum;
 }

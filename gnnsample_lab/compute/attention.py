@@ -101,8 +101,8 @@ def torch_attention(csr: Csr, x: Any, score_src: Any, score_dst: Any, slope: flo
     return values.new_zeros(csr.num_rows, *x.shape[1:]).index_add(0, rows, values)
 
 
-def _kernel(name: str, x: Any, vec: int, lanes: int) -> Any:
-    return function("attention.cu", name, (("SCALAR", scalar_type(x)), ("VEC", vec), ("LANES", lanes)))
+def _kernel(name: str, x: Any, vec: int, **shape: int) -> Any:
+    return function("attention.cu", name, (("SCALAR", scalar_type(x)), ("VEC", vec), *shape.items()))
 
 
 def _shape(x: Any, *arrays: Any) -> tuple[int, int]:
@@ -124,7 +124,7 @@ def forward(csr: Csr, x: Any, score_src: Any, score_dst: Any, slope: float) -> t
             scalar(x, slope),
         )  # fmt: skip
         with stream_for(x):
-            _kernel("attend", x, vec, lanes)(blocks_for(csr.num_rows * lanes, 256), (256,), args)
+            _kernel("attend", x, vec, LANES=lanes)(blocks_for(csr.num_rows * lanes, 256), (256,), args)
     return out, log_sum
 
 
@@ -153,7 +153,9 @@ def backward(
                 pointer(score_dst), pointer(out), pointer(log_sum), pointer(grad), pointer(share), pointer(score),
                 pointer(dst_grad), np.uint64(csr.num_rows), np.uint32(heads), np.uint32(size), scalar(x, slope),
             )  # fmt: skip
-            _kernel("attend_backward", x, vec, 4)(blocks_for(csr.num_rows * heads, 128), (128,), args)
+            team = min(32, register_tile.power_of_two(-(-size // vec)))
+            kernel = _kernel("attend_backward", x, vec, TEAM=team, STEPS=-(-size // (team * vec)))
+            kernel(blocks_for(csr.num_rows * heads * team, 128), (128,), args)
         register_tile.launch(flipped.csr, grad, x_grad, share, head_size=size)
         register_tile.launch(flipped.csr, score, src_grad, direct=True)
     return x_grad, src_grad, dst_grad

@@ -77,6 +77,27 @@ def test_layers_compute_what_they_say(kind, widths):
     assert torch.allclose(layer(block, x), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("hidden", [8, 200])
+@pytest.mark.parametrize("name", sorted(models()))
+def test_gradients_of_the_gpus_way_are_those_of_plain_layers(name, hidden, batch, monkeypatch):
+    """Gradients that are added in place, and those of biases by a product: computed here, on the CPU."""
+    from gnnsample_lab.compute import layers
+
+    graph, sample = batch
+    x = torch.from_numpy(np.asarray(graph.feat)[sample.node_ids]).double()
+    found = []
+    for on_gpu in (False, True):
+        monkeypatch.setattr(layers, "_with_gradients_on_gpu", lambda x, on_gpu=on_gpu: on_gpu)
+        torch.manual_seed(0)
+        model = lab.make_model(name, graph.feat.shape[1], hidden, 40).double()
+        given = x.clone().requires_grad_()
+        loss = torch.nn.functional.cross_entropy(model(sample.blocks, given), torch.arange(60) % 40)
+        loss.backward()
+        found.append([loss.detach(), given.grad, *(p.grad for p in model.parameters())])
+    for mine, plain in zip(*found, strict=True):
+        torch.testing.assert_close(mine, plain)
+
+
 def test_pinsage_weighs_by_visits():
     from gnnsample_lab.compute.layers import PinSAGEConv
 
