@@ -40,3 +40,18 @@ def arrives(view: Any, at: int, word: int) -> bool:
         if view[at] == word:
             return True
     return False
+
+
+def await_word(view: Any, at: int, word: int, silence: str) -> None:
+    """Return when ``view[at]`` is ``word``, which kernels on CuPy's current stream write.
+
+    Raises:
+        RuntimeError: the stream ends without it; ``silence`` is the message. An error of a kernel is raised as it is.
+    """
+    if arrives(view, at, word):
+        return
+    import cupy
+
+    cupy.cuda.get_current_stream().synchronize()  # raises an error of a kernel, or waits for a slow one
+    if view[at] != word:
+        raise RuntimeError(silence)

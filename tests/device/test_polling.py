@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -25,6 +27,29 @@ def test_a_word_that_never_comes(monkeypatch: pytest.MonkeyPatch, alone: bool) -
     else:
         with polling.beside_others():
             assert not polling.arrives(view, 0, 1)
+
+
+def test_a_word_that_comes_late_or_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not there after the last look is there when the stream has ended, or else it is an error."""
+    monkeypatch.setattr(polling, "_SPINS", 10)
+    word = np.zeros(1, np.int64)
+    waited: list[str] = []
+
+    class Stream:
+        def synchronize(self) -> None:
+            waited.append("once")
+            word[0] = written
+
+    cuda = types.SimpleNamespace(get_current_stream=Stream)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    written = 5
+    polling.await_word(memoryview(word), 0, 0, "silent")
+    assert not waited
+    polling.await_word(memoryview(word), 0, 5, "silent")
+    assert waited == ["once"]
+    written = 6
+    with pytest.raises(RuntimeError, match="silent"):
+        polling.await_word(memoryview(word), 0, 7, "silent")
 
 
 def test_others_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import runtime, streams
-from gnnsample_lab.device.polling import arrives
+from gnnsample_lab.device.polling import await_word
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
@@ -261,17 +261,14 @@ class GpuEngine:
             ws.graph_exec.launch(stream)
         else:
             self._work(ws)
-        self._await_totals(ws, stream)
+        self._await_totals(ws)
         return timing
 
-    def _await_totals(self, ws: Workspace, stream: Any) -> None:
+    def _await_totals(self, ws: Workspace) -> None:
         """Poll the flags that the scan kernel writes first, so that the host allocates while the GPU scans."""
-        view = ws.totals_view
+        silence = f"strategy {self.strategy!r} did not report its totals"
         for i in range(ws.shape.num_batches):
-            if not arrives(view, i * 64 + 63, ws.last_base):
-                stream.synchronize()  # raises an error of the kernel, or waits for a slow launch
-                if view[i * 64 + 63] != ws.last_base:
-                    raise RuntimeError(f"strategy {self.strategy!r} did not report its totals")
+            await_word(ws.totals_view, i * 64 + 63, ws.last_base, silence)
 
     def phases(self, ws: Workspace) -> Iterator[Phase]:
         """Everything that a launch puts on the stream, in order: the strategy's phases, then the scan."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, streams
-from gnnsample_lab.device.polling import arrives
+from gnnsample_lab.device.polling import await_word
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
@@ -59,12 +59,7 @@ class Report:
         if self.known is not None:
             return next(self.known), 0
         view, tag = self._view, self.tag
-        if not arrives(view, 0, tag):
-            import cupy
-
-            cupy.cuda.get_current_stream().synchronize()  # raises an error of the kernel, or waits for a slow one
-            if view[0] != tag:
-                raise RuntimeError("the ID map's kernels did not report how many vertices there are")
+        await_word(view, 0, tag, "the ID map's kernels did not report how many vertices there are")
         sizes = view[1 : 1 + levels].tolist()
         if self.seen is not None:
             self.seen.append(sizes)

@@ -29,7 +29,7 @@ import numpy as np
 
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import offsets_of
-from gnnsample_lab.device.polling import arrives
+from gnnsample_lab.device.polling import await_word
 from gnnsample_lab.minibatch.gpu.finish import Finisher
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
@@ -430,13 +430,7 @@ class Core:
         return int(ws.totals_view[0])
 
     def _poll(self, view: Any, at: int, flag: int) -> None:
-        if arrives(view, at, flag):
-            return
-        import cupy
-
-        cupy.cuda.get_current_stream().synchronize()  # raises an error of a kernel, or waits for a slow peer
-        if view[at] != flag:
-            raise RuntimeError("the kernels of collective sampling did not report their sizes")
+        await_word(view, at, flag, "the kernels of collective sampling did not report their sizes")
 
     def emit(self, ws: Workspace, seeds: np.ndarray, batch_id: int, graph: Any) -> MiniBatch:
         """The mini-batch, compact; asynchronous. Notes what it moved."""
