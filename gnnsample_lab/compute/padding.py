@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.minibatch.types import Block
 
 from .aggregation.csr import function, pointer
 from .aggregation.transpose import deterministic
@@ -62,23 +63,8 @@ def rounded(n: int) -> int:
     return -(-wanted // step) * step
 
 
-@dataclass(eq=False)
-class PaddedBlock:
-    """A block in memory of a fixed size, as tensors: rows beyond the mini-batch's are empty, ids as in the block.
-
-    ``src`` and ``dst`` have the fixed shapes and no contents: layers of this package ask for their lengths alone.
-    """
-
-    src: Any
-    dst: Any
-    indptr: Any
-    indices: Any
-    weight: Any = None
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
-
-
 class PaddedBlocks:
-    """Device memory for the blocks of mini-batches of at most ``room``.
+    """Device memory for the blocks of mini-batches of at most ``room``: rows beyond a mini-batch's are empty.
 
     Attributes:
         counts: real rows of each entry of ``room.nodes``, ``float32[layers + 1]`` on the GPU.
@@ -95,21 +81,28 @@ class PaddedBlocks:
         self._ids = [torch.empty(1, dtype=torch.int64, device="cuda").expand(n) for n in room.nodes]
         self.counts = torch.zeros(len(room.nodes), device="cuda")
 
-    def fresh(self) -> list[PaddedBlock]:
-        """The blocks with nothing derived from them yet, so that whoever derives it does so again at each replay."""
+    def fresh(self) -> list[Block]:
+        """The blocks with nothing derived from them yet, so that whoever derives it does so again at each replay.
+
+        ``src`` and ``dst`` have the fixed shapes and no contents: layers of this package ask for their lengths alone.
+        """
         return [
-            PaddedBlock(self._ids[i], self._ids[i + 1], self._indptr[i], self._indices[i], self._weight[i])
+            Block(self._ids[i], self._ids[i + 1], self._indptr[i], self._indices[i], None, self._weight[i])
             for i in range(len(self._indices))
         ]
 
-    def fill(self, blocks: Sequence[Any]) -> None:
+    def fill(self, blocks: Sequence[Any], sizes: Sizes) -> None:
         """Copy a mini-batch's blocks here, on CuPy's current stream. Nothing waits on the host.
+
+        Args:
+            blocks: input-most first.
+            sizes: theirs.
 
         Raises:
             ValueError: they do not fit.
         """
-        if not Sizes.of(blocks).fits(self.room):
-            raise ValueError(f"blocks must fit {self.room} (got {Sizes.of(blocks)})")
+        if not sizes.fits(self.room):
+            raise ValueError(f"blocks must fit {self.room} (got {sizes})")
         kernel = function("padding.cu", "pad_block")
         for i, block in enumerate(blocks):
             streams.order(block.indptr)

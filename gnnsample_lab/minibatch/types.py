@@ -19,13 +19,15 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 class Block:
     """One bipartite message-flow layer in CSR over its destinations. ``indices`` are local ids into ``src``.
 
+    All that a layer may ask of a block: what stands in for a sampled one (padded, or the whole graph as tensors) is one.
+
     Attributes:
         src: source vertices, global ids ``[num_src]``; begins with ``dst``.
         dst: destination vertices, global ids ``[num_dst]``.
         indptr: where each destination's edges begin, ``int64[num_dst + 1]``.
         indices: source of each edge as a local id, ``int32[num_edges]``.
         edge_positions: index of each edge in ``graph.indices``, ``int64[num_edges]``; -1 where a walk and no edge
-            of the graph joins the two.
+            of the graph joins the two; None where nobody asks. No layer does.
         weight: ``int32[num_edges]``, how often the walks of a :class:`~.walks.sampler.PinSAGESampler` visited the
         source,
             or None.
@@ -42,15 +44,15 @@ class Block:
 
     @property
     def num_src(self) -> int:
-        return int(self.src.size)
+        return int(self.src.shape[0])
 
     @property
     def num_dst(self) -> int:
-        return int(self.dst.size)
+        return int(self.dst.shape[0])
 
     @property
     def num_edges(self) -> int:
-        return int(self.indices.size)
+        return int(self.indices.shape[0])
 
     def __repr__(self) -> str:
         return f"Block(num_src={self.num_src}, num_dst={self.num_dst}, num_edges={self.num_edges})"

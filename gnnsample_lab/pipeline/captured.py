@@ -262,7 +262,7 @@ class _Inputs:
         import torch
 
         rows, n = sizes.nodes[0], sizes.nodes[-1]
-        self.blocks.fill(blocks)
+        self.blocks.fill(blocks, sizes)
         self.x[:rows].copy_(x[:rows])
         torch.index_select(labels, 0, seeds, out=self.target[:n])
         if n < len(self.target):

@@ -278,7 +278,7 @@ def test_gradients_of_captured_sums(graph, multi_label_graph):
 def test_blocks_that_do_not_fit(graph):
     batch = sampler_of(graph, "sage", "cuda").sample(graph.splits["train"][:50])
     with pytest.raises(ValueError, match="fit"):
-        PaddedBlocks(Sizes((10, 5, 2), (3, 3)), False).fill(batch.blocks)
+        PaddedBlocks(Sizes((10, 5, 2), (3, 3)), False).fill(batch.blocks, Sizes.of(batch.blocks))
 
 
 @pytest.mark.gpu

@@ -7,7 +7,7 @@ import copy
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from gnnsample_lab.features.caching.host import feature_table
 from gnnsample_lab.features.caching.sizing import free_host_bytes
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.minibatch.export import tensor
+from gnnsample_lab.minibatch.types import Block
 
 from .plan import Plan, Widths, plan
 from .sums import Scale, Sums, Topology, whole
@@ -101,26 +102,6 @@ class LayerRun:
     score_bytes: int = 0
     written_bytes: int = 0
     us: float | None = None
-
-
-@dataclass(eq=False)
-class Block:
-    """The whole graph as a block, for layers that know nothing else."""
-
-    src: Any
-    dst: Any
-    indptr: Any
-    indices: Any
-    weight: Any
-    kept: dict[str, Any] = field(default_factory=dict, repr=False)
-
-    @property
-    def num_src(self) -> int:
-        return len(self.src)
-
-    @property
-    def num_dst(self) -> int:
-        return len(self.dst)
 
 
 class Inference:
@@ -414,7 +395,7 @@ class Inference:
         weight = self.graph.edge_weight
         if weight is not None:
             weight = tensor(weight).to(self.device)
-        return Block(ids, ids, self.topology.indptr, self.topology.indices, weight)
+        return Block(ids, ids, self.topology.indptr, self.topology.indices, None, weight)
 
     def _widths_of_call(self, layer: Any, width: int, itemsize: int) -> Widths:
         """Columns that a layer makes, by calling it with a single vertex without edges."""
