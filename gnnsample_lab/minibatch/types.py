@@ -19,7 +19,7 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 class Block:
     """One bipartite message-flow layer in CSR over its destinations. ``indices`` are local ids into ``src``.
 
-    All that a layer may ask of a block: what stands in for a sampled one (padded, or the whole graph as tensors) is one.
+    All that a layer may ask of a block. Padded blocks and whole graphs that stand in for a sampled one are Blocks, too.
 
     Attributes:
         src: source vertices, global ids ``[num_src]``; begins with ``dst``.

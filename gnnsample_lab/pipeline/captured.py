@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gnnsample_lab.checks import flag, function, instance, optional, shown
+from gnnsample_lab.checks import flag, function, optional, shown
 from gnnsample_lab.compute.aggregation.transpose import deterministic
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.compute.padding import PaddedBlocks, Sizes, check_capturable
@@ -20,7 +20,8 @@ from gnnsample_lab.device import streams
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
 
-Loss = Callable[[Any, Any], Any]
+from .step import Loss, Step
+
 STEPS_TO_CAPTURE = 3
 """Steps of a size until one is replayed: one makes the optimizer's state, one compiles what is missing."""
 CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware")
@@ -98,13 +99,11 @@ def is_captured(wanted: bool | None, usual: bool, model: str, kernel: str | None
     return wanted
 
 
-class CapturedStep:
-    """See :func:`captured_step`.
+class CapturedStep(Step):
+    """See :func:`captured_step`; on a CPU the plain step.
 
     Args:
-        model, optimizer, loss: as there.
-        labels: of all vertices, a tensor on the device of the model.
-        features: with ``extract(ids) -> (x, stats)``; None where every call is given ``x``.
+        model, optimizer, labels, features, loss: as in :class:`.step.Step`.
 
     Attributes:
         captures: how often a step has been captured; 0 on a CPU.
@@ -112,13 +111,8 @@ class CapturedStep:
     """
 
     def __init__(self, model: Any, optimizer: Any, labels: Any, features: Any, loss: Loss | None) -> None:
-        import torch
-
-        self.model = instance("model", model, torch.nn.Module, "a torch module")
-        self.optimizer = instance("optimizer", optimizer, torch.optim.Optimizer, "an optimizer of PyTorch")
-        self.labels = labels if labels.ndim == 2 else labels.long()
-        self.features, self._given_loss = features, loss
-        self.on_gpu, self.multi_label = bool(labels.is_cuda), labels.ndim == 2
+        super().__init__(model, optimizer, labels, features, loss)
+        self.on_gpu = bool(labels.is_cuda)
         self.captures = 0
         self.room: Sizes | None = None
         self._inputs: _Inputs | None = None
@@ -127,40 +121,9 @@ class CapturedStep:
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
-    def __call__(self, batch: Any, x: Any = None) -> Any:
-        """One step on a mini-batch.
-
-        Args:
-            batch: a :class:`~gnnsample_lab.MiniBatch`.
-            x: its rows of features, where they are at hand.
-
-        Returns:
-            The loss, a tensor of no dimension.
-        """
-        return self._run(batch, x, True)[0]
-
-    def gradients(self, batch: Any, x: Any = None) -> tuple[Any, Any]:
-        """Leave the gradients of the *sum* of the seeds' losses in the model.
-
-        Returns:
-            ``(sum, seeds with a label)``; a seed's loss is the mean over its labels where it has several.
-
-        Raises:
-            ValueError: the step was given a loss of its own.
-        """
-        if self._given_loss is not None:
-            raise ValueError(
-                "loss must be the default where gradients of a sum are wanted (got one of your own)"
-            )
-        return self._run(batch, x, False)
-
-    def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
-        blocks = batch.blocks
-        if x is None:
-            x = tensor(self.features.extract(batch.node_ids)[0])
-        seeds = tensor(batch.seeds)
+    def _train(self, blocks: Any, x: Any, seeds: Any, update: bool) -> tuple[Any, Any]:
         if not self.on_gpu:
-            return self._step(blocks, x, self.labels[seeds.long()], update)
+            return super()._train(blocks, x, seeds, update)
         with streams.torch_stream():
             inputs = self._fill(blocks, x, seeds)
             key = (update, self.model.training, _settings(self.optimizer) if update else None)
@@ -180,38 +143,6 @@ class CapturedStep:
 
     def _padded(self, inputs: _Inputs, update: bool) -> tuple[Any, Any]:
         return self._step(inputs.blocks.fresh(), inputs.x, inputs.target, update, inputs.is_seed)
-
-    def _step(self, blocks: Any, x: Any, target: Any, update: bool, is_seed: Any = None) -> tuple[Any, Any]:
-        self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(blocks, x)
-        if update:
-            loss, weight = self._loss(logits, target, "mean", is_seed), None
-        else:
-            loss = self._loss(logits, target, "sum", is_seed)
-            weight = self._counted(target, is_seed).sum()
-        loss.backward()
-        if update:
-            self.optimizer.step()
-        loss = loss.detach()
-        return loss, loss if update else weight
-
-    def _counted(self, target: Any, is_seed: Any) -> Any:
-        """Which rows count: those with a label; with several labels all seeds."""
-        if not self.multi_label:
-            return target >= 0
-        return target.new_ones(len(target), dtype=bool) if is_seed is None else is_seed
-
-    def _loss(self, logits: Any, target: Any, reduction: str, is_seed: Any) -> Any:
-        import torch.nn.functional as F
-
-        if self._given_loss is not None:
-            return self._given_loss(logits, target)
-        if not self.multi_label:
-            return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
-        each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none").mean(1)
-        counted = self._counted(target, is_seed)
-        total = each.masked_fill(~counted, 0).sum()
-        return total / counted.sum() if reduction == "mean" else total
 
     def _fill(self, blocks: Any, x: Any, seeds: Any) -> _Inputs:
         """The mini-batch where captured steps read it; more room first where it does not fit."""

@@ -23,6 +23,7 @@ from .exchange import SliceExchange
 from .features import totals
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
+from .step import Step
 
 EVALUATION_BATCHES = 2**31
 """First batch id of evaluation: training counts up from 0, so the two never draw the same."""
@@ -65,6 +66,7 @@ class Trainer:
         captured: replay steps as CUDA graphs (:mod:`.captured`), on a GPU.
 
     Attributes:
+        captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
         settings: what checkpoints are written with, and what :meth:`resume` compares.
         checkpoint: path to write checkpoints to; None for none.
@@ -143,6 +145,7 @@ class Trainer:
         self.captured = None
         if flag("captured", captured) and self.device == "cuda":
             self.captured = CapturedStep(self.model, self.optimizer, self.labels, None, None)
+        self._step = self.captured or Step(self.model, self.optimizer, self.labels)
         self.losses: list[float] = []
         self.batch_ids: list[int] = []
         self.resumed = 0
@@ -156,28 +159,11 @@ class Trainer:
             self._exchange = SliceExchange(self.model, self.optimizer, group, turns)
         self._turns = turns
 
-    def loss(self, logits: Any, seeds: Any) -> Any:
-        """Mean cross entropy of the seeds (label -1 is left out); binary cross entropy for multi-label data."""
-        return self._loss(logits, self.labels[tensor(seeds).long()], "mean")
-
-    def _loss(self, logits: Any, target: Any, reduction: str) -> Any:
-        import torch.nn.functional as F
-
-        if self.multi_label:
-            return F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction=reduction)
-        return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
-
     def step(self, batch: Any, x: Any) -> Any:
         """One optimizer step; returns the loss, a tensor on the device (nothing is waited for)."""
         if self._exchange is not None:
             return self._exchange.step(*self.gradients(batch, x))
-        if self.captured is not None:
-            return self.captured(batch, x)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss(self.model(batch.blocks, x), batch.seeds)
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach()
+        return self._step(batch, x)
 
     def gradients(self, batch: Any, x: Any) -> tuple[Any, Any]:
         """Leave the gradients of the sum of the seeds' losses in the model, none where there are no seeds.
@@ -185,21 +171,11 @@ class Trainer:
         Returns:
             ``(sum, seeds with a label)``, tensors on the device.
         """
-        import torch
-
-        self.optimizer.zero_grad(set_to_none=True)
         if isinstance(batch, NoBatch):
+            self.optimizer.zero_grad(set_to_none=True)
             zero = next(self.model.parameters()).new_zeros(())
             return zero, zero
-        if self.captured is not None:
-            return self.captured.gradients(batch, x)
-        logits = self.model(batch.blocks, x)
-        target = self.labels[tensor(batch.seeds).long()]
-        total, weight = self._loss(logits, target, "sum"), (target >= 0).sum()
-        if self.multi_label:  # a seed's loss is the mean over its labels
-            total, weight = total / target.shape[1], torch.tensor(len(target), device=logits.device)
-        total.backward()
-        return total.detach(), weight
+        return self._step.gradients(batch, x)
 
     def epoch(self, number: int = 0) -> EpochRecord:
         """Train on every seed once; losses and batch ids are appended to :attr:`losses` and :attr:`batch_ids`.

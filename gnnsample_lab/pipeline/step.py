@@ -1,0 +1,103 @@
+"""A training step: the loss of a mini-batch's seeds, its gradients, an update. :mod:`.captured` replays it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gnnsample_lab.checks import instance
+from gnnsample_lab.minibatch.export import tensor
+
+Loss = Callable[[Any, Any], Any]
+
+
+class Step:
+    """``step(batch, x) -> loss``, launch by launch; nothing waits on the host.
+
+    Args:
+        model: ``model(blocks, x) -> logits`` of the seeds.
+        optimizer: over its parameters.
+        labels: of all vertices, a tensor on the device of the model: ``[N]``, -1 for none, or ``[N, tasks]``.
+        features: with ``extract(ids) -> (x, stats)``; None where every call is given ``x``.
+        loss: ``loss(logits, target) -> scalar``; None: mean cross entropy of the seeds with a label, for labels of
+            several columns binary cross entropy.
+    """
+
+    def __init__(
+        self, model: Any, optimizer: Any, labels: Any, features: Any = None, loss: Loss | None = None
+    ) -> None:
+        import torch
+
+        self.model = instance("model", model, torch.nn.Module, "a torch module")
+        self.optimizer = instance("optimizer", optimizer, torch.optim.Optimizer, "an optimizer of PyTorch")
+        self.multi_label = labels.ndim == 2
+        self.labels = labels if self.multi_label else labels.long()
+        self.features, self._given_loss = features, loss
+
+    def __call__(self, batch: Any, x: Any = None) -> Any:
+        """One step on a mini-batch.
+
+        Args:
+            batch: a :class:`~gnnsample_lab.MiniBatch`.
+            x: its rows of features, where they are at hand.
+
+        Returns:
+            The loss, a tensor of no dimension.
+        """
+        return self._run(batch, x, True)[0]
+
+    def gradients(self, batch: Any, x: Any = None) -> tuple[Any, Any]:
+        """Leave the gradients of the *sum* of the seeds' losses in the model.
+
+        Returns:
+            ``(sum, seeds with a label)``; a seed's loss is the mean over its labels where it has several.
+
+        Raises:
+            ValueError: the step was given a loss of its own.
+        """
+        if self._given_loss is not None:
+            raise ValueError(
+                "loss must be the default where gradients of a sum are wanted (got one of your own)"
+            )
+        return self._run(batch, x, False)
+
+    def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
+        blocks = batch.blocks
+        if x is None:
+            x = tensor(self.features.extract(batch.node_ids)[0])
+        return self._train(blocks, x, tensor(batch.seeds), update)
+
+    def _train(self, blocks: Any, x: Any, seeds: Any, update: bool) -> tuple[Any, Any]:
+        """The loss twice after an update; without one, the sum of losses and how many seeds it counts."""
+        return self._step(blocks, x, self.labels[seeds.long()], update)
+
+    def _step(self, blocks: Any, x: Any, target: Any, update: bool, is_seed: Any = None) -> tuple[Any, Any]:
+        """``is_seed``: which rows are seeds; None: all."""
+        self.optimizer.zero_grad(set_to_none=True)
+        logits = self.model(blocks, x)
+        loss = self._loss(logits, target, "mean" if update else "sum", is_seed)
+        weight = None if update else self._counted(target, is_seed).sum()
+        loss.backward()
+        if update:
+            self.optimizer.step()
+        loss = loss.detach()
+        return loss, loss if update else weight
+
+    def _counted(self, target: Any, is_seed: Any) -> Any:
+        """Which rows count: those with a label; with several labels all seeds."""
+        if not self.multi_label:
+            return target >= 0
+        return target.new_ones(len(target), dtype=bool) if is_seed is None else is_seed
+
+    def _loss(self, logits: Any, target: Any, reduction: str, is_seed: Any) -> Any:
+        import torch.nn.functional as F
+
+        if self._given_loss is not None:
+            return self._given_loss(logits, target)
+        if not self.multi_label:
+            return F.cross_entropy(logits, target, ignore_index=-1, reduction=reduction)
+        each = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none").mean(1)
+        if is_seed is None:
+            return each.mean() if reduction == "mean" else each.sum()
+        total = each.masked_fill(~is_seed, 0).sum()
+        return total / is_seed.sum() if reduction == "mean" else total
