@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from .schedule.timeline import Epoch, Event, QueueDepth
 
 
 class StageEvent(NamedTuple):
@@ -126,38 +127,10 @@ def merged(records: Sequence[EpochRecord]) -> EpochRecord:
 
 
 @dataclass(frozen=True)
-class MeasuredTimeline:
-    """An epoch that ran, as the figures of the schedule model draw it; see :class:`.schedule.timeline.Timeline`."""
+class MeasuredTimeline(Epoch):
+    """An epoch that ran, as the figures of the schedule model draw it."""
 
-    executor: str
-    gpus: int
-    roles: tuple[str, ...]
-    events: tuple[Any, ...]
-    waits: tuple[Any, ...]
-    queues: Mapping[str, Any]
-    epoch_s: float
     origin: str
-
-    @property
-    def switched(self) -> int:
-        """Mini-batches that standby trainers trained on."""
-        return sum(e.stage == "train" and e.worker == "standby" for e in self.events)
-
-    def to_perfetto(self, path: str | Path) -> Path:
-        """Write the epoch as a file for Perfetto (ui.perfetto.dev): see :func:`.schedule.timeline.write_perfetto`.
-
-        Args:
-            path: of the file; ``.json`` is appended when the name has no suffix.
-
-        Returns:
-            The path written.
-
-        Raises:
-            TypeError, ValueError, OSError: as :func:`.schedule.timeline.write_perfetto`.
-        """
-        from .schedule.timeline import write_perfetto
-
-        return write_perfetto(self, path)
 
 
 class RankMemory(NamedTuple):
@@ -255,8 +228,6 @@ class TrainResult:
         Args:
             epoch: index in :attr:`epochs`.
         """
-        from .schedule.timeline import Event, QueueDepth
-
         record = self.epochs[epoch]
         events = tuple(
             Event(e.rank, e.worker, e.stage, e.batch, e.start_us / 1e6, e.end_us / 1e6, -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,8 @@ class QueueDepth:
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline:
-    """One epoch as the schedule model has it: nothing in it was measured but, perhaps, the stage times.
+class Epoch:
+    """Who did what when in an epoch, modelled or measured.
 
     Attributes:
         executor: name of the executor. gpus: number of GPUs.
@@ -71,8 +71,7 @@ class Timeline:
         events: stages in the order of their start. waits: likewise.
         queues: name -> depth over time.
         epoch_s: seconds to the end of the last event.
-        times: the stage times that the model was fed with.
-        settings: the arguments that the result depends on.
+        origin: label for figures.
     """
 
     executor: str
@@ -82,6 +81,51 @@ class Timeline:
     waits: tuple[Wait, ...]
     queues: Mapping[str, QueueDepth]
     epoch_s: float
+
+    if TYPE_CHECKING:
+
+        @property
+        def origin(self) -> str: ...
+
+    @property
+    def switched(self) -> int:
+        """Mini-batches that standby trainers trained on."""
+        return sum(e.stage == "train" and e.worker == "standby" for e in self.events)
+
+    def to_perfetto(self, path: str | Path) -> Path:
+        """Write the epoch as trace events in JSON, which Perfetto (ui.perfetto.dev) and Chrome's tracing page open.
+
+        A GPU or rank is a process of the file, each of its workers a thread; what waits stands in threads of its own.
+        The depth of each queue is a counter. Times are microseconds since the epoch began.
+
+        Args:
+            path: of the file; ``.json`` is appended when the name has no suffix.
+
+        Returns:
+            The path written.
+
+        Raises:
+            TypeError: ``path`` is no path.
+            ValueError: ``path`` is a folder, or a time is not finite.
+            OSError: the folder cannot be written.
+        """
+        from gnnsample_lab.traces.perfetto import epoch_events
+
+        about = {"origin": self.origin, "executor": self.executor, "gpus": self.gpus, "epoch_s": self.epoch_s}
+        title = f"{self.executor} · {self.gpus} GPU{'s' * (self.gpus > 1)} · {self.origin}"
+        events = epoch_events(title, about, self.roles, self.events, self.waits, self.queues)
+        return events.write(path)
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline(Epoch):
+    """One epoch as the schedule model has it: nothing in it was measured but, perhaps, the stage times.
+
+    Attributes:
+        times: the stage times that the model was fed with.
+        settings: the arguments that the result depends on.
+    """
+
     times: StageTimes
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -95,11 +139,6 @@ class Timeline:
         """Ids of the mini-batches in the order in which their training ended."""
         ended = sorted((e.end_s, i, e.batch) for i, e in enumerate(self.events) if e.stage == "train")
         return [batch for _, _, batch in ended]
-
-    @property
-    def switched(self) -> int:
-        """Mini-batches that standby trainers trained on."""
-        return sum(e.stage == "train" and e.worker == "standby" for e in self.events)
 
     @property
     def busy_s(self) -> dict[str, npt.NDArray[np.float64]]:
@@ -129,20 +168,6 @@ class Timeline:
                 until[e.gpu] = e.end_s
         return busy / self.epoch_s if self.epoch_s > 0 else busy
 
-    def to_perfetto(self, path: str | Path) -> Path:
-        """Write the epoch as a file for Perfetto (ui.perfetto.dev): see :func:`write_perfetto`.
-
-        Args:
-            path: of the file; ``.json`` is appended when the name has no suffix.
-
-        Returns:
-            The path written.
-
-        Raises:
-            TypeError, ValueError, OSError: as :func:`write_perfetto`.
-        """
-        return write_perfetto(self, path)
-
     def to_frame(self) -> Any:
         """A pandas DataFrame with a row an event."""
         import pandas as pd
@@ -157,26 +182,3 @@ class Timeline:
             f"{self.executor} on {self.gpus} GPU{'s' * (self.gpus > 1)}: epoch {self.epoch_s:.4g} s, "
             f"GPUs busy {used}{moved} ({self.origin})"
         )
-
-
-def write_perfetto(timeline: Any, path: str | Path) -> Path:
-    """Write an epoch, modelled or measured, as trace events in JSON, which Perfetto and Chrome's tracing page open.
-
-    A GPU or rank is a process of the file, each of its workers a thread; what waits stands in threads of its own. The
-    depth of each queue is a counter. Times are microseconds since the epoch began.
-
-    Args:
-        timeline: a :class:`Timeline`, or what ``TrainResult.timeline`` returns.
-        path: of the file; ``.json`` is appended when the name has no suffix.
-
-    Raises:
-        TypeError: ``path`` is no path.
-        ValueError: ``path`` is a folder, or a time is not finite.
-        OSError: the folder cannot be written.
-    """
-    from gnnsample_lab.traces.perfetto import epoch_events
-
-    t = timeline
-    about = {"origin": t.origin, "executor": t.executor, "gpus": t.gpus, "epoch_s": t.epoch_s}
-    title = f"{t.executor} · {t.gpus} GPU{'s' * (t.gpus > 1)} · {t.origin}"
-    return epoch_events(title, about, t.roles, t.events, t.waits, t.queues).write(path)
