@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import gnnsample_widgets as widgets
-from gnnsample_widgets.feedback import Feedback
+from gnnsample_widgets.lesson.feedback import Feedback
 
 import gnnsample_lab as lab
 

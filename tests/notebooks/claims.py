@@ -13,7 +13,7 @@ from typing import Any
 
 import nbformat
 from gnnsample_widgets import Explorer
-from gnnsample_widgets.recipe import LAST, follow
+from gnnsample_widgets.shell.recipe import LAST, follow
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 GRAPHS = ("arxiv-like", "ogbl-ddi")

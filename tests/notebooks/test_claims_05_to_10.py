@@ -15,7 +15,7 @@ from gnnsample_widgets import (
     TrainingExplorer,
     many_gpus,
 )
-from gnnsample_widgets.id_map import faulty_ids
+from gnnsample_widgets.explorers.sampling.id_map import faulty_ids
 
 import gnnsample_lab as lab
 from tests.notebooks.claims import Opened, claim

@@ -9,7 +9,8 @@ from typing import Any
 
 import nbformat
 import pytest
-from gnnsample_widgets import Guess, listing
+from gnnsample_widgets import Guess
+from gnnsample_widgets.lesson import listing
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NOTEBOOKS = {path.stem: nbformat.read(path, as_version=4) for path in sorted(FOLDER.glob("*.ipynb"))}

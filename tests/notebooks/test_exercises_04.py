@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gnnsample_widgets import exercises
 from gnnsample_widgets.exercises import own_sampler
-from gnnsample_widgets.feedback import Feedback
+from gnnsample_widgets.lesson.feedback import Feedback
 
 import gnnsample_lab as lab
 from tests.notebooks.answers import check_answers

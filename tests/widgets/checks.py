@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gnnsample_widgets.explorer import Explorer
+from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from tests.widgets.oracle import difference, values

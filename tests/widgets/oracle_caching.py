@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from gnnsample_widgets.caching import training_set, with_weights
+from gnnsample_widgets.explorers.features.caching import training_set, with_weights
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures

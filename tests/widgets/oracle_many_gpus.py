@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from gnnsample_widgets.many_gpus import RanksExplorer
-from gnnsample_widgets.recipe import LAST, follow
+from gnnsample_widgets.explorers.training.many_gpus import RanksExplorer
+from gnnsample_widgets.shell.recipe import LAST, follow
 
 import gnnsample_lab as lab
 

@@ -10,7 +10,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import plotly.graph_objects as go
-from gnnsample_widgets.second_order import Node2Vec, small_graph
+from gnnsample_widgets.explorers.walks.second_order import Node2Vec, small_graph
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures

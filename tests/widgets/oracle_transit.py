@@ -187,7 +187,7 @@ def kernel_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
 
 def index_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     """Without a GPU, and for what is recorded in the checkout."""
-    from gnnsample_widgets.transit_index import recorded_figure
+    from gnnsample_widgets.explorers.transit.index import recorded_figure
 
     result = drawn(graph, state, state["batch"], [state["fanout_1"], state["fanout_2"]], 4)
     n, passes = graph.num_nodes, 1

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gnnsample_widgets import CacheExplorer, caching
-from gnnsample_widgets.distances import hops_from
+from gnnsample_widgets.explorers.features.distances import hops_from
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures

@@ -9,7 +9,7 @@ from typing import Any
 
 import gnnsample_widgets
 import pytest
-from gnnsample_widgets.panel import runtime
+from gnnsample_widgets.shell.panel import runtime
 from ipywidgets.widgets import widget
 
 import gnnsample_lab as lab

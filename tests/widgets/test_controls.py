@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 import pytest
 import traitlets
 from gnnsample_widgets import show
-from gnnsample_widgets.controls import STATIC, Slider
-from gnnsample_widgets.panel import PlotPanel, runtime
+from gnnsample_widgets.shell.controls import STATIC, Slider
+from gnnsample_widgets.shell.panel import PlotPanel, runtime
 
 
 def test_limits_move_a_value_that_they_exclude() -> None:

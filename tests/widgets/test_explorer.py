@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import traitlets
-from gnnsample_widgets import KernelExplorer, still
+from gnnsample_widgets import KernelExplorer
+from gnnsample_widgets.shell import still
 
 import gnnsample_lab as lab
 from gnnsample_lab.device.runtime import lock

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import traitlets
 from gnnsample_widgets import QueueExplorer, SampleExplorer, WorkloadExplorer, recorded
-from gnnsample_widgets.explorer import Explorer
+from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from gnnsample_lab.resources import resource_path

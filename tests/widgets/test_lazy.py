@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import plotly.graph_objects as go
 import pytest
-from gnnsample_widgets.recipe import Panels, Recipe, Where, follow, hand_over
+from gnnsample_widgets.shell.recipe import Panels, Recipe, Where, follow, hand_over
 
 from tests.widgets.checks import check_code
 from tests.widgets.toy import Toy, multiply, tiny_graph

@@ -6,7 +6,8 @@ import html
 import re
 
 import pytest
-from gnnsample_widgets import listing, show_code
+from gnnsample_widgets import show_code
+from gnnsample_widgets.lesson import listing
 
 from gnnsample_lab.device.kernels import PACKAGE_ROOT, inline_source
 

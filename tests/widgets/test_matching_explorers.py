@@ -10,7 +10,7 @@ import pytest
 import traitlets
 from gnnsample_widgets import AggregationExplorer, MatchExplorer, TrainingExplorer, training
 from gnnsample_widgets.batches import draw_batches, feature_sources, groupings
-from gnnsample_widgets.explorer import Explorer
+from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from tests.widgets.checks import check_code, check_controls, check_figures

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import traitlets
-from gnnsample_widgets import SecondOrderExplorer, own_sampler, second_order
+from gnnsample_widgets import SecondOrderExplorer, second_order
+from gnnsample_widgets.explorers.walks import own_sampler
 
 import gnnsample_lab as lab
 from tests.widgets.checks import check_code, check_controls, check_figures

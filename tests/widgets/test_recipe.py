@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gnnsample_widgets.recipe import Each, follow, hand_over
+from gnnsample_widgets.shell.recipe import Each, follow, hand_over
 
 import gnnsample_lab as lab
 from tests.widgets.checks import check_code

@@ -7,7 +7,7 @@ import json
 import pytest
 import traitlets
 from gnnsample_widgets import Stepper
-from gnnsample_widgets.stepper import SHIPPED
+from gnnsample_widgets.lesson.stepper import SHIPPED
 
 import gnnsample_lab as lab
 from gnnsample_lab import steps

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gnnsample_widgets import IndexExplorer, KernelExplorer, ThreadsExplorer, transit, transit_index
-from gnnsample_widgets.explorer import Explorer
+from gnnsample_widgets import IndexExplorer, KernelExplorer, ThreadsExplorer, transit
+from gnnsample_widgets.explorers.transit import index as transit_index
+from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from tests.widgets.checks import check_code, check_controls, check_figures

@@ -9,7 +9,7 @@ import gnnsample_widgets
 import plotly.graph_objects as go
 import pytest
 import traitlets
-from gnnsample_widgets.panel import PlotPanel
+from gnnsample_widgets.shell.panel import PlotPanel
 
 from gnnsample_lab.figures import palette
 from tests.widgets.toy import Toy, tiny_graph

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 import plotly.graph_objects as go
 import traitlets
-from gnnsample_widgets.controls import Choice, Control, Slider, Switch
-from gnnsample_widgets.explorer import Explorer
-from gnnsample_widgets.recipe import Recipe
+from gnnsample_widgets.shell.controls import Choice, Control, Slider, Switch
+from gnnsample_widgets.shell.explorer import Explorer
+from gnnsample_widgets.shell.recipe import Recipe
 
 import gnnsample_lab as lab
 

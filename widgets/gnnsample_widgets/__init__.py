@@ -2,7 +2,8 @@
 happened.
 
 No algorithm lives here. The explorers turn the state of their controls into calls of :mod:`gnnsample_lab` and
-show the figures of :mod:`gnnsample_lab.figures`.
+show the figures of :mod:`gnnsample_lab.figures`. Each explorer is a module of ``explorers``, put together from the
+parts in ``shell``; ``lesson`` and ``exercises`` have what surrounds them in a notebook.
 """
 
 from __future__ import annotations
@@ -10,27 +11,40 @@ from __future__ import annotations
 from gnnsample_lab.lazy import exports
 
 _EXPORTS = {
-    "Explorer": "explorer",
-    "SampleExplorer": "sample",
-    "WorkloadExplorer": "workload",
-    "QueueExplorer": "queue",
-    "IdMapExplorer": "id_map",
-    "CacheExplorer": "caching",
-    "MatchExplorer": "matching",
-    "AggregationExplorer": "aggregation",
-    "TrainingExplorer": "training",
-    "ThreadsExplorer": "transit",
-    "KernelExplorer": "transit_kernels",
-    "IndexExplorer": "transit_index",
-    "SecondOrderExplorer": "own_sampler",
-    "PipelineExplorer": "pipelines",
-    "RanksExplorer": "many_gpus",
-    "Guess": "guess",
-    "Stepper": "stepper",
-    "show": "panel",
-    "show_code": "listing",
+    "Explorer": "shell.explorer",
+    "SampleExplorer": "explorers.sampling.sample",
+    "WorkloadExplorer": "explorers.sampling.workload",
+    "QueueExplorer": "explorers.sampling.queue",
+    "IdMapExplorer": "explorers.sampling.id_map",
+    "CacheExplorer": "explorers.features.caching",
+    "MatchExplorer": "explorers.features.matching",
+    "AggregationExplorer": "explorers.training.aggregation",
+    "TrainingExplorer": "explorers.training.training",
+    "ThreadsExplorer": "explorers.transit.threads",
+    "KernelExplorer": "explorers.transit.kernels",
+    "IndexExplorer": "explorers.transit.index",
+    "SecondOrderExplorer": "explorers.walks.own_sampler",
+    "PipelineExplorer": "explorers.training.pipelines",
+    "RanksExplorer": "explorers.training.many_gpus",
+    "Guess": "lesson.guess",
+    "Stepper": "lesson.stepper",
+    "show": "shell.panel",
+    "show_code": "lesson.listing",
 }
-_MODULES = ("exercises", "recorded")
+# Modules whose functions the notebooks call, by the short names under which they import them.
+_MODULES = {
+    "batches": "batches",
+    "caching": "caching",
+    "exercises": "exercises",
+    "graphs": "graphs",
+    "id_map": "explorers.sampling.id_map",
+    "many_gpus": "explorers.training.many_gpus",
+    "pipelines": "explorers.training.pipelines",
+    "recorded": "recorded",
+    "second_order": "explorers.walks.second_order",
+    "training": "explorers.training.training",
+    "transit": "explorers.transit.threads",
+}
 __all__ = [
     "AggregationExplorer",
     "CacheExplorer",

@@ -1,16 +1,16 @@
 """The exercises of the notebooks: one checker each, with instant feedback that explains.
 
-Every checker takes one answer and returns a :class:`~gnnsample_widgets.feedback.Feedback`. A blank answer
+Every checker takes one answer and returns a :class:`~.lesson.feedback.Feedback`. A blank answer
 (``...``) is reported as such; nothing raises.
 
-A checker is listed where it is defined: by :func:`~gnnsample_widgets.feedback.exercise`, in the order of the notebook.
+A checker is listed where it is defined: by :func:`~.lesson.feedback.exercise`, in the order of the notebook.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..feedback import Feedback
+from ..lesson.feedback import Feedback
 from . import (
     aggregation,
     caching,

@@ -11,7 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.compute.aggregation import bound as model
 from gnnsample_lab.device.arrays import to_host
 
-from ..feedback import Feedback, exercise, right, wrong
+from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import results_of, tried
 
 RTX_3090 = {"shared_gbps": 12_000.0, "dram_gbps": 938.0, "peak_gflops": 29_155.0}

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..feedback import Feedback, exercise, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, exercise, is_nothing, right, wrong
 from .start import EDGES, small_graph
 from .trying import ids_agree, results_of, tried
 

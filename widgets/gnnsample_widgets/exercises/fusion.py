@@ -9,7 +9,7 @@ import numpy as np
 import gnnsample_lab as lab
 
 from .. import recorded
-from ..feedback import Feedback, as_ids, as_number, exercise, right, wrong
+from ..lesson.feedback import Feedback, as_ids, as_number, exercise, right, wrong
 from .khop import TABLE_1
 from .stepping import culprits
 from .trying import results_of, tried

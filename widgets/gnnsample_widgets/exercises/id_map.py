@@ -6,8 +6,8 @@ from typing import Any
 
 import gnnsample_lab as lab
 
-from ..feedback import Feedback, as_ids, exercise, is_nothing, right, wrong
-from ..id_map import faulty_ids
+from ..explorers.sampling.id_map import faulty_ids
+from ..lesson.feedback import Feedback, as_ids, exercise, is_nothing, right, wrong
 from .stepping import culprits
 from .trying import results_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..feedback import Feedback, as_ids, as_number, exercise, right, wrong
+from ..lesson.feedback import Feedback, as_ids, as_number, exercise, right, wrong
 from .stepping import culprits
 from .trying import ids_agree, lists_agree, results_of, tried
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import gnnsample_lab as lab
 
-from ..feedback import Feedback, exercise, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, exercise, is_nothing, right, wrong
 from .start import EDGES, small_graph
 from .trying import tried
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import gnnsample_lab as lab
 
-from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, as_number, exercise, is_nothing, right, wrong
 from .trying import lists_agree, results_of, tried
 
 FIRST, SECOND = (0, 3, 4, 7, 9), (0, 3, 4, 12)

@@ -10,7 +10,7 @@ import numpy as np
 
 import gnnsample_lab as lab
 
-from ..feedback import Feedback, exercise, right, wrong
+from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import results_of, tried
 
 RING, STRIDES = 9, (1, 2, 4)

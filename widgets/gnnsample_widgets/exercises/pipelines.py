@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, should_switch, trainer_time
 
-from ..feedback import Feedback, exercise, right, wrong
+from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import results_of, tried
 
 UK = (0.56, 3.06, 3.09)

@@ -9,7 +9,7 @@ import numpy as np
 
 import gnnsample_lab as lab
 
-from ..feedback import Feedback, exercise, right, wrong
+from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import ids_agree, results_of, tried
 
 EDGES = ((0, 2), (1, 2), (3, 2), (2, 0), (3, 1))

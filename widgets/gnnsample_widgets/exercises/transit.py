@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..feedback import Feedback, as_number, exercise, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, as_number, exercise, is_nothing, right, wrong
 from .stepping import recorded, sectors_of
 from .trying import results_of, tried
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnsample_lab.device.arrays import to_host
 
-from ..feedback import Feedback, as_ids, is_nothing, right, wrong
+from ..lesson.feedback import Feedback, as_ids, is_nothing, right, wrong
 
 Case = tuple[str, tuple[Any, ...]]
 """How a case is called in a sentence, and the arguments of the learner's function."""
@@ -106,8 +106,8 @@ def results_of(answer: Any, kind: str) -> tuple[dict[str, Any], Mapping[str, Any
     Raises:
         TypeError: not an explorer of this kind.
     """
-    from ..explorer import Explorer
-    from ..recipe import LAST, follow
+    from ..shell.explorer import Explorer
+    from ..shell.recipe import LAST, follow
 
     if not isinstance(answer, Explorer) or type(answer).__name__ != kind:
         raise TypeError(f"give the {kind} itself")

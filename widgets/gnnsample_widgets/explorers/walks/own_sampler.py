@@ -11,10 +11,10 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures, readable
 
-from .controls import Choice, Control, Slider
-from .explorer import Explorer
-from .graphs import sampled_on
-from .recipe import Panels, Recipe
+from ...graphs import sampled_on
+from ...shell.controls import Choice, Control, Slider
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe
 from .second_order import (
     GRID,
     KARATE,
@@ -129,7 +129,7 @@ class SecondOrderExplorer(Explorer):
         app: what makes the application from (p, q, length): :class:`Node2Vec`, or your own class. The expectation is
             that of node2vec, whatever the application does.
 
-    The other arguments are those of :class:`~gnnsample_widgets.explorer.Explorer`; the graph is used for "part of the
+    The other arguments are those of :class:`~gnnsample_widgets.Explorer`; the graph is used for "part of the
     loaded graph" alone.
     """
 

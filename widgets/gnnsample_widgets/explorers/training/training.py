@@ -15,10 +15,10 @@ from gnnsample_lab import checks, figures
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
 
-from .controls import Choice, Control, Slider, Switch
-from .fanouts import FanoutExplorer
-from .graphs import batch_options, seed_pool
-from .recipe import Each, Panels, Recipe, Where
+from ...graphs import batch_options, seed_pool
+from ...shell.controls import Choice, Control, Slider, Switch
+from ...shell.recipe import Each, Panels, Recipe, Where
+from ..fanouts import FanoutExplorer
 
 MODELS = ["gcn", "sage", "gin", "gat"]
 MOST_STEPS = 32
@@ -173,7 +173,7 @@ class TrainingExplorer(FanoutExplorer):
     Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split; a run that was
     seen lately is not repeated. On the CPU the stages of all systems are computed by the same operators, one after
     the other: their curves and bytes mean something there, their times little. See
-    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Training: the same curves, another clock"

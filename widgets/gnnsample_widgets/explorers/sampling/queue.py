@@ -13,11 +13,11 @@ from gnnsample_lab.gpu_model.run_error import in_words
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
 
-from . import recorded
-from .controls import Choice, Control, Slider
-from .explorer import Explorer
-from .graphs import batch_options, draw_seeds
-from .recipe import Panels, Recipe, Where
+from ... import recorded
+from ...graphs import batch_options, draw_seeds
+from ...shell.controls import Choice, Control, Slider
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe, Where
 
 MAX_HOPS = 3
 MODEL = "GPU model"
@@ -92,7 +92,7 @@ class QueueExplorer(Explorer):
     hop), ``pick``, ``seed``, ``time_percent`` (how much of the run has been played).
 
     With a measured source, the model's version of the same run is laid over it where ``graph`` is the graph
-    that was measured. See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    that was measured. See :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "The queue at work: who runs which task when"

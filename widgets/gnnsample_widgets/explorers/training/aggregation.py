@@ -15,10 +15,10 @@ from gnnsample_lab import figures, readable
 from gnnsample_lab.compute.aggregation import bound as model
 from gnnsample_lab.device import runtime
 
-from .controls import Choice, Control, Slider
-from .fanouts import FanoutExplorer
-from .graphs import batch_options, draw_seeds
-from .recipe import Panels, Recipe
+from ...graphs import batch_options, draw_seeds
+from ...shell.controls import Choice, Control, Slider
+from ...shell.recipe import Panels, Recipe
+from ..fanouts import FanoutExplorer
 
 WIDTHS = [16, 32, 64, 128, 256, 512, 1024]
 BOUND = "least time possible"
@@ -189,7 +189,7 @@ class AggregationExplorer(FanoutExplorer):
     ``fanout_1`` .. ``fanout_3``, ``memory`` (whose bandwidths the model takes), ``seed``.
 
     The block is a real one. On a GPU the kernels are run on it, too, and their times stand beside the model's;
-    without one there is the model alone. See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    without one there is the model alone. See :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Aggregation: where its bytes come from, and what they cost"

@@ -189,7 +189,7 @@ def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) 
     """
     import gnnsample_lab as lab
 
-    from .graphs import to_device
+    from ..graphs import to_device
 
     steps = [one for step in recipe.values() for one in _parts(step)]
     functions = list(dict.fromkeys(map(_function, steps)))

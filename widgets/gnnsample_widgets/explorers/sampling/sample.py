@@ -10,10 +10,10 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures
 
-from .controls import Control, Slider, Switch
-from .fanouts import FanoutExplorer
-from .graphs import sampled_on
-from .recipe import Panels, Recipe
+from ...graphs import sampled_on
+from ...shell.controls import Control, Slider, Switch
+from ...shell.recipe import Panels, Recipe
+from ..fanouts import FanoutExplorer
 
 FAINT = 30
 """Neighbours that were not sampled and are drawn all the same: a few, to show that there was a choice."""
@@ -54,7 +54,7 @@ class SampleExplorer(FanoutExplorer):
     ``hops_shown`` (0 shows the seed alone), ``seed`` (of the generator), ``replace``.
 
     Small fanouts only: a drawing of more than a few hundred vertices explains nothing. See
-    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "What is sampled: one seed, hop by hop"

@@ -15,10 +15,10 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.resources import resource_path
 from gnnsample_lab.sampling.explain import threads
 
-from .controls import Choice, Control
-from .recipe import Panels, Recipe
-from .transit import DEEPWALK, KHOP, draw_roots, make_app
-from .transit_kernels import LENGTH, BatchExplorer, describe, loads, run
+from ...shell.controls import Choice, Control
+from ...shell.recipe import Panels, Recipe
+from .kernels import LENGTH, BatchExplorer, describe, loads, run
+from .threads import DEEPWALK, KHOP, draw_roots, make_app
 
 RECORDED = "data/measured/nextdoor-fig6.json"
 NOTHING, HERE = "none yet", "this GPU"
@@ -127,7 +127,7 @@ class IndexExplorer(BatchExplorer):
     times).
 
     Bytes are counted from the sample. Times are measured: here where there is a GPU, else recorded ones are shown. See
-    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "What the scheduling index costs"

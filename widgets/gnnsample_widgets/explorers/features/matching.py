@@ -11,11 +11,11 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.bench import titled
 
-from .batches import RUN, draw_batches, feature_sources, groupings
-from .controls import Choice, Control, Slider
-from .fanouts import FanoutExplorer
-from .graphs import batch_options, sampled_on, seed_pool
-from .recipe import Panels, Recipe
+from ...batches import RUN, draw_batches, feature_sources, groupings
+from ...graphs import batch_options, sampled_on, seed_pool
+from ...shell.controls import Choice, Control, Slider
+from ...shell.recipe import Panels, Recipe
+from ..fanouts import FanoutExplorer
 
 METHODS = ["greedy", "two-opt", "exact"]
 EXACT_LIMIT = 16
@@ -156,7 +156,7 @@ class MatchExplorer(FanoutExplorer):
     two batches whose vertices are drawn, counted from 1).
 
     The batches are sampled for real and the rows counted; nothing here is timed. See
-    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Match and reorder: what the next batch need not load"

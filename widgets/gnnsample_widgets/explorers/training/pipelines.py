@@ -10,9 +10,9 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures
 
-from .controls import Choice, Control, Slider, Switch
-from .explorer import Explorer
-from .recipe import Panels, Recipe, Where
+from ...shell.controls import Choice, Control, Slider, Switch
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe, Where
 from .training import PICK, short_run, trainable
 
 EXECUTORS = ["serial", "overlapped", "timeshared", "factored"]
@@ -100,7 +100,7 @@ class PipelineExplorer(Explorer):
     (share of a GPU that sampling or training keeps busy), ``host_percent`` (share of the link to the host that one
     extraction keeps busy), ``switching``, ``synchronous``.
 
-    Everything shown is modelled; no graph is read. See :class:`~gnnsample_widgets.explorer.Explorer` for the other
+    Everything shown is modelled; no graph is read. See :class:`~gnnsample_widgets.Explorer` for the other
     arguments.
     """
 

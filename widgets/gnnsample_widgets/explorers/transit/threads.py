@@ -12,10 +12,10 @@ import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
 from gnnsample_lab.sampling.explain import reads, threads
 
-from .controls import Choice, Control, Slider
-from .explorer import Explorer
-from .graphs import seed_pool, to_device
-from .recipe import Panels, Recipe
+from ...graphs import seed_pool, to_device
+from ...shell.controls import Choice, Control, Slider
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe
 
 KHOP, DEEPWALK, NODE2VEC = "k-hop", "DeepWalk", "node2vec"
 APPS = [KHOP, DEEPWALK, NODE2VEC]
@@ -186,7 +186,7 @@ class ThreadsExplorer(StepExplorer):
     ``fanout`` (of both hops of k-hop), ``step`` (from 1), ``width`` (threads of a warp), ``seed``.
 
     The samples are drawn by :func:`lab.run_app`; what a thread reads is counted from them. See
-    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Whose neighbours does a thread read?"

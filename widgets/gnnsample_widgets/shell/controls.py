@@ -15,7 +15,7 @@ import traitlets
 
 from .store import CodeStore, ControlStore, Stored
 
-STATIC = pathlib.Path(__file__).parent / "static"
+STATIC = pathlib.Path(__file__).parents[1] / "static"
 
 
 class Control(Stored):

@@ -15,10 +15,10 @@ import gnnsample_lab as lab
 from gnnsample_lab import checks, figures, readable
 from gnnsample_lab.device.runtime import resolve_device
 
-from .controls import Choice, Control, Slider
-from .explorer import Explorer
-from .graphs import batch_options, draw_seeds
-from .recipe import Panels, Recipe
+from ...graphs import batch_options, draw_seeds
+from ...shell.controls import Choice, Control, Slider
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe
 
 MOST_RANKS = 4
 BY = {"equal": "equal slices", "owner": "with their owners"}
@@ -246,7 +246,7 @@ class RanksExplorer(Explorer):
     (room for copies on each rank, in percent of the bytes of all lists), ``seed``.
 
     Ranks are processes of their own; they stay warm between runs and are shared by all explorers
-    (:func:`close_ranks` ends them). See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    (:func:`close_ranks` ends them). See :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "One sample, several ranks"

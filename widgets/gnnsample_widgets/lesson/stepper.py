@@ -14,9 +14,9 @@ from gnnsample_lab import checks
 from gnnsample_lab.steps.base import LANES, Recorded, Step
 from gnnsample_lab.steps.runs import MECHANISMS, mutations, run
 
-from .controls import STATIC
-from .graphs import resolve_graph
-from .store import Stored, close_all
+from ..graphs import resolve_graph
+from ..shell.controls import STATIC
+from ..shell.store import Stored, close_all
 
 SHIPPED = "nothing: as shipped"
 """What the choice of broken lines says for the kernel as it is."""

@@ -17,10 +17,10 @@ from gnnsample_lab.minibatch.id_map.ladder import IdMap
 from gnnsample_lab.minibatch.id_map.probes import HASHES, FillStep
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 
-from .controls import Choice, Control, Slider, Switch
-from .explorer import Explorer
-from .graphs import draw_seeds, sampled_on, seed_pool
-from .recipe import Panels, Recipe
+from ...graphs import draw_seeds, sampled_on, seed_pool
+from ...shell.controls import Choice, Control, Slider, Switch
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe
 
 SLOTS = [5, 7, 11, 13, 16, 17, 23, 32]
 THREADS = [1, 2, 4, 8, 16, 32]
@@ -191,7 +191,7 @@ class IdMapExplorer(Explorer):
     the paper prints it), ``load_percent`` and ``numbering`` (of the ids of a real mini-batch), ``seed``.
 
     "A small table" replays made-up ids in lock-step; "Probes of real ids" counts with the ids of a
-    mini-batch of the graph. See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    mini-batch of the graph. See :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "From global to local ids: a hash table at work"

@@ -10,11 +10,11 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.sampling.explain import threads
 
-from .controls import Choice, Control, Slider
-from .explorer import Explorer
-from .graphs import batch_options
-from .recipe import Panels, Recipe
-from .transit import APPS, KHOP, StepExplorer, draw_roots, drawn_on, make_app
+from ...graphs import batch_options
+from ...shell.controls import Choice, Control, Slider
+from ...shell.explorer import Explorer
+from ...shell.recipe import Panels, Recipe
+from .threads import APPS, KHOP, StepExplorer, draw_roots, drawn_on, make_app
 
 MOST_ROOTS = 4096
 LENGTH = 4
@@ -133,7 +133,7 @@ class KernelExplorer(StepExplorer, BatchExplorer):
     """Which kernel each transit goes to, and how much of the sample shares its lists, as batches grow.
 
     State: ``app`` ("k-hop", "DeepWalk", "node2vec"), ``batch`` (roots), ``fanout_1`` and ``fanout_2`` (of k-hop),
-    ``step`` (from 1), ``seed``. See :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    ``step`` (from 1), ``seed``. See :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Sub-warp, block or grid: which kernel a transit goes to"

@@ -10,11 +10,11 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
 from gnnsample_lab.gpu_model.run_error import in_words, tell_apart
 
-from .controls import Choice, Control, Slider, Switch
-from .fanouts import FanoutExplorer
-from .graphs import batch_options, draw_seeds, sampled_on
-from .recipe import Each, Panels, Recipe
-from .recorded import modelled
+from ...graphs import batch_options, draw_seeds, sampled_on
+from ...recorded import modelled
+from ...shell.controls import Choice, Control, Slider, Switch
+from ...shell.recipe import Each, Panels, Recipe
+from ..fanouts import FanoutExplorer
 
 
 def sample(on_device: Any, device: str, seeds: Any, fanouts: list[int], pick: str, seed: int) -> Any:
@@ -122,7 +122,7 @@ class WorkloadExplorer(FanoutExplorer):
     depends on, as they were before; empty for none).
 
     On a GPU the traces are measured, elsewhere they are modelled; every figure says which. See
-    :class:`~gnnsample_widgets.explorer.Explorer` for the arguments.
+    :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
     heading = "Work per hop, and what each strategy makes of it"

@@ -14,8 +14,8 @@ import traitlets
 
 from gnnsample_lab import checks, readable
 
-from .controls import STATIC
-from .store import Stored, close_all
+from ..shell.controls import STATIC
+from ..shell.store import Stored, close_all
 
 
 class GuessStore(ipywidgets.Widget):

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import traitlets
 
-from .controls import Slider
-from .explorer import Explorer
+from ..shell.controls import Slider
+from ..shell.explorer import Explorer
 
 MAX_HOPS = 3
 

@@ -1,0 +1,1 @@
+"""Transit-parallel sampling: which threads read which lists, which kernel takes a transit, what the index costs."""

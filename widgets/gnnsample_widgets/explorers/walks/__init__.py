@@ -1,0 +1,1 @@
+"""A random walk written by the reader: node2vec beside its exact probabilities."""
