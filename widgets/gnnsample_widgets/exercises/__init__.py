@@ -1,9 +1,10 @@
 """The exercises of the notebooks: one checker each, with instant feedback that explains.
 
-Every checker takes one answer and returns a :class:`~.lesson.feedback.Feedback`. A blank answer
-(``...``) is reported as such; nothing raises.
+Every checker takes one answer and returns a :class:`~gnnsample_widgets.lesson.feedback.Feedback`. A blank
+answer (``...``) is reported as such; nothing raises.
 
-A checker is listed where it is defined: by :func:`~.lesson.feedback.exercise`, in the order of the notebook.
+A checker is listed where it is defined: by :func:`~gnnsample_widgets.lesson.feedback.exercise`, in the order of the
+notebook.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Explorer(ipywidgets.VBox):
     from_split: ClassVar[bool] = False
     """Whether its seeds come from the training split; where there is none, the summary says that they do not."""
     recipe: ClassVar[Recipe] = {}
-    """The steps from the graph to the figures, see :mod:`gnnsample_widgets.shell.recipe`; run, and handed over as code."""
+    """The steps from the graph to the figures, see :mod:`.recipe`; run, and handed over as code."""
     views: ClassVar[dict[str, tuple[str, ...]]] = {}
     """Title of a tab -> names of the one or two panels that it shows side by side. Left empty, two panels stand in one
     view without a tab, and more in a tab for each pair. Panels that no view names come in tabs of their own."""
