@@ -18,7 +18,8 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.files import replace_file
 from gnnsample_lab.resources import checkout_root
 
-FORMAT = 1
+FORMAT = 2
+"""1: without the hash of the source."""
 TRACES = {False: "traces", True: "traces-quick"}
 """Folder of the traces of a full and of a quick run, beside the records."""
 _PACKAGES = ("numpy", "numba", "torch", "plotly", "ipywidgets")
@@ -43,6 +44,28 @@ def commit() -> dict[str, Any]:
             changed = _output("git", "status", "--porcelain", "--", "gnnsample_lab", folder=root)
             return {"commit": found, "modified": bool(changed)}
     return {"commit": None, "modified": None}
+
+
+def commit_of(environment: dict[str, Any]) -> str:
+    """The commit of a record in the usual length, ``"unknown"`` where it has none."""
+    return (environment.get("commit") or "unknown")[:7] + (
+        " with changes" if environment.get("modified") else ""
+    )
+
+
+def states(record: dict[str, Any]) -> set[tuple[str, str]]:
+    """Commit and hash of every state that rows of a record come from: one, but for records that graphs share."""
+    if "compared" in record:
+        each = [about.get("environment", {}) for about in record["compared"].values()]
+        return {(commit_of(at), at.get("source") or "") for at in each}
+    return {(commit_of(record["environment"]), record.get("source", {}).get("hash", ""))}
+
+
+def state(record: dict[str, Any]) -> str:
+    """Where a record comes from, in words: commit, and hash of the source where it holds one."""
+    return "; ".join(
+        f"{commit}, source {digest}" if digest else commit for commit, digest in sorted(states(record))
+    )
 
 
 def _cpu_name() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.resources import resource_path
 
-from .record import FORMAT, scaled
+from .record import FORMAT, scaled, state
 from .suite import Row
 from .suites import SUITES, targets_of
 from .suites.twins import claims
@@ -144,9 +144,10 @@ def origin(record: dict[str, Any]) -> str:
         if gpu
         else f"{at['cpu']}, {at['cpu_cores']} cores"
     )
-    commit = (at["commit"] or "unknown")[:12] + (" with changes" if at["modified"] else "")
     quick = ", quick run" if record["settings"].get("quick") else ""
-    return f"measured on {where}, Python {at['python']}, commit {commit}, {at['date'][:10]}{quick}"
+    return (
+        f"measured on {where}, Python {at['python']}, recorded at {state(record)}, {at['date'][:10]}{quick}"
+    )
 
 
 def tables(record: dict[str, Any]) -> list[Table]:

@@ -16,7 +16,8 @@ from gnnsample_lab.files import read_json, reading, replace_file
 from gnnsample_lab.graph import catalogue
 
 from . import record as records
-from . import report
+from . import report, schema, source
+from . import stale as staleness
 from .suite import Unavailable
 from .suites import SUITES, targets_of
 
@@ -53,8 +54,8 @@ def run(
         say: takes lines of progress.
 
     Returns:
-        The record: ``suite``, ``environment``, ``settings``, ``verification``, ``graphs``, ``rows``, ``paper``,
-        ``targets``, ``seconds``.
+        The record: ``suite``, ``environment``, ``source`` (hash of what ran), ``settings``, ``verification``,
+        ``graphs``, ``rows``, ``paper``, ``targets``, ``seconds``.
 
     Raises:
         LookupError: no such suite.
@@ -68,12 +69,13 @@ def run(
     session = session or Session(quick, graphs, say)
     if SUITES[name].needs_gpu:
         session.require_gpu(name)
+    ran = source.of_function(SUITES[name].path)
     began = time.perf_counter()
     arguments = (records.trace_folder(folder, session.quick),) if name == "traces" else ()
     body = _function(name)(session, *arguments)
     record = {
         "format": records.FORMAT, "suite": name, "about": SUITES[name].about, "origin": "measured",
-        "environment": records.environment(), "seconds": time.perf_counter() - began, **body,
+        "environment": records.environment(), "source": ran, "seconds": time.perf_counter() - began, **body,
     }  # fmt: skip
     record["settings"] = {"quick": session.quick, **record["settings"]}
     record["paper"] = SUITES[name].paper
@@ -115,6 +117,8 @@ def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None
         print("not written: this is no checkout; pass --out FILE")
         return record
     record = _joined(record, target)
+    for problem in schema.problems(record):  # it is written all the same: what was measured is not to be lost
+        print(f"the record is not as it should be: {problem}")
     print(f"written: {records.write_json(record, target)}")
     return record
 
@@ -233,6 +237,11 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SUITE",
         help="with all: leave out; repeatable",
     )
+    parser.add_argument(
+        "--stale",
+        action="store_true",
+        help="list the suites whose records other source has made than that of this tree, and run nothing",
+    )
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument(
         "--readme",
@@ -263,6 +272,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of ``gnnsample-lab bench``; returns the exit code."""
     parser = _parser()
     options = parser.parse_args(argv)
+    if options.stale:
+        if options.suites:
+            parser.error(f"--stale stands alone (got {' '.join(options.suites)})")
+        print(staleness.listed(staleness.stale(report.load(options.out))))
+        return 0
     if not options.suites:
         parser.print_help()
         return 0

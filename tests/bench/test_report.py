@@ -46,7 +46,7 @@ def test_a_hand_written_file_becomes_a_table_with_its_origin(tmp_path: Path) -> 
     text = report.markdown(report.load(tmp_path))
     assert "| rmat (synthetic) | 1024 x 10, 3 hops | 1 505 | 110.0 | captured | 55.0 |" in text
     assert (
-        "measured on NVIDIA H200, driver 580.1, CuPy 14.2.0, Python 3.12.1, commit 0123456789ab, 2026-01-02"
+        "measured on NVIDIA H200, driver 580.1, CuPy 14.2.0, Python 3.12.1, recorded at 0123456, 2026-01-02"
         in text
     )
     assert "measured separately, not in this run" in text

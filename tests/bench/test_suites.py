@@ -238,7 +238,7 @@ def test_best_of_keeps_the_whole_sweep_and_says_what_failed() -> None:
 def test_the_explorers_suite_names_controls_that_exist() -> None:
     import gnnsample_widgets
 
-    from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES
+    from gnnsample_lab.bench.suites.explorers import _EXPLORER_CHANGES
 
     explorers = {name for name in gnnsample_widgets.__all__ if name.endswith("Explorer")} - {"Explorer"}
     assert set(_EXPLORER_CHANGES) == explorers
@@ -251,7 +251,7 @@ def test_the_explorers_suite_sets_values_that_controls_allow(monkeypatch) -> Non
     import gnnsample_widgets
 
     from gnnsample_lab import load
-    from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES
+    from gnnsample_lab.bench.suites.explorers import _EXPLORER_CHANGES
 
     monkeypatch.setattr(gnnsample_widgets.Explorer, "_run", lambda self: self.adapt())
     graph = load("arxiv-like", features=False)
@@ -267,7 +267,7 @@ def test_the_explorers_suite_sets_values_that_controls_allow(monkeypatch) -> Non
 @pytest.mark.exhaustive  # twelve explorers compile what they draw with; their own tests move every control
 def test_the_explorers_suite_runs() -> None:
     record = runner.run("explorers", quick=True, graphs=["arxiv-like@0.1"])
-    from gnnsample_lab.bench.suites.host import _EXPLORER_CHANGES
+    from gnnsample_lab.bench.suites.explorers import _EXPLORER_CHANGES
 
     assert {(row["explorer"], row["trait"]) for row in record["rows"]} == {
         (name, trait) for name, changes in _EXPLORER_CHANGES.items() for trait in changes

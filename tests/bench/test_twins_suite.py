@@ -542,8 +542,11 @@ def test_the_table_says_what_is_outside_and_by_how_much() -> None:
              high=21.0, twin=21.0, status=judge.FITTED),
     )  # fmt: skip
     text = table.markdown(record)
-    assert "| `x` | 1 of 2 | 0 of 1 | 2.5 | **no** | 0.500 / 0.500 g | **5 000 / 4 000** |" in text
-    assert "| `products-like` | 1 of 1 | 0 of 0 | 0.0 | nothing predicted | 21.0 / 20.4 to 21.0 f |" in text
+    assert "| `x` | 1 of 2 | 0 of 1 | 2.5 | **no** | 0.500 / 0.500 g | **5 000 / 4 000** | unknown |" in text
+    assert (
+        "| `products-like` | 1 of 1 | 0 of 0 | 0.0 | nothing predicted | 21.0 / 20.4 to 21.0 f | unknown |"
+        in text
+    )
     assert "Outside, x: rows, random training set 5 000 for 4 000." in text
     assert report.tables(record)[0].rows[0][:2] == ("x", "real")
     match = cell(

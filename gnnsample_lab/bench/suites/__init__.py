@@ -60,7 +60,7 @@ _GENERAL = (
         targets=_cpu,
     ),
     Suite(
-        "explorers", "suites.host.explorers", "trait change to finished figure; needs the widgets, no GPU",
+        "explorers", "suites.explorers.explorers", "trait change to finished figure; needs the widgets, no GPU",
         columns={
             "explorer": "explorer", "control": "trait", "device": "device", "median ms": "median_ms",
             "worst ms": "worst_ms",

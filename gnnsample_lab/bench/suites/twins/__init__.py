@@ -24,6 +24,7 @@ SUITES = (
             "beside": "beside", "setting": "setting", "batch holds %": "batch_share_percent", "cells": "cells",
             "inside": "inside", "predicted": "predicted", "of them inside": "reproduced", "farthest": "worst",
             "in tolerances": "worst_off", "accepted": lambda row: "yes" if row["accepted"] else "NO",
+            "recorded at": "state",
         },
         targets=table.targets, notes=table.notes, shown=table.verdicts, needs_gpu=False,
         one_by_one="suites.twins.run.graphs", merge=table.merged,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, source
 from gnnsample_lab.bench.record import environment, plain, scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable
@@ -76,6 +76,7 @@ def _put(
     at = environment()
     where = {key: at[key] for key in ("date", "commit", "modified", "cpu", "cpu_cores")}
     where["gpu"] = at["gpu"]["name"] if at["gpu"] else None
+    where["source"] = source.of_function(f"{__name__.partition('.bench.')[2]}.twins")["hash"]
     compared[name] = {**about, "verdict": found.__dict__, "environment": where}
     rows += [plain(cell.row()) for cell in cells]
     session.say(

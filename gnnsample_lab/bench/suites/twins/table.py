@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from gnnsample_lab.bench.record import commit_of
 from gnnsample_lab.bench.suite import Record, Row
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
@@ -35,7 +36,8 @@ def verdicts(record: Record) -> list[Row]:
         rows.append({
             "graph": graph, "beside": about.get("kind", group[0].beside),
             "setting": about.get("setting", "as published"),
-            "batch_share_percent": about.get("batch_share_percent"), "seeds": about.get("seeds"), **found.__dict__,
+            "batch_share_percent": about.get("batch_share_percent"), "seeds": about.get("seeds"),
+            "state": commit_of(about.get("environment", {})), **found.__dict__,
         })  # fmt: skip
     return rows
 
@@ -186,6 +188,9 @@ _SUMMARY = ("inside", "predicted inside", "farthest", "accepted")
 def markdown(record: Record) -> str:
     """The table twin / original / published, with what is outside and by how much."""
     groups = cells(record)
+    states = {
+        name: commit_of(record.get("compared", {}).get(name, {}).get("environment", {})) for name in groups
+    }
     parts = []
     for kind, title, columns in (
         ("real", "Twins beside real graphs, twin / original", {h: (pick, None) for h, pick in _REAL.items()}),
@@ -199,10 +204,10 @@ def markdown(record: Record) -> str:
             h for h, (pick, setting) in found.items() if any(_find(g, pick, setting) for g in mine.values())
         ]
         rows = [
-            [f"`{name}`", *_summary(group), *(_entry(_find(group, *found[h])) for h in used)]
+            [f"`{name}`", *_summary(group), *(_entry(_find(group, *found[h])) for h in used), states[name]]
             for name, group in mine.items()
         ]
-        parts += ["\n".join([f"**{title}**", "", *_lines(("graph", *_SUMMARY, *used), rows)])]
+        parts += ["\n".join([f"**{title}**", "", *_lines(("graph", *_SUMMARY, *used, "recorded at"), rows)])]
     parts.append(
         "Bold: outside its tolerance. g: given, f: fitted; the others are predicted. Farthest: in tolerances."
     )

@@ -1,0 +1,122 @@
+"""Every shipped record against the schema of records, and which of them a tree would call stale.
+
+None of this compares a record with today's source: what is older says where it was recorded, and stays true.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnsample_lab import bench
+from gnnsample_lab.bench import record as records
+from gnnsample_lab.bench import report, runner, schema, source, stale
+from gnnsample_lab.bench.suites import SUITES, targets_of
+from gnnsample_lab.files import read_json
+from gnnsample_lab.resources import resource_path
+from tests.bench.conftest import MADE_UP
+from tests.bench.made_up import MadeUpSession
+
+FOLDER = Path(resource_path("data/measured"))
+FILES = {path.name: read_json(path, object) for path in sorted(FOLDER.glob("*.json"))}
+BY_HAND = {"sanitizer.json", "sanitizer-data-side.json", "sanitizer-nextdoor.json"}
+"""Written before ``bench sanitize`` was there, whose record replaces all three."""
+
+
+def test_every_file_is_a_record() -> None:
+    without = {name for name, record in FILES.items() if "suite" not in record}
+    assert without in (set(), BY_HAND), "a record of `bench sanitize` replaces what was written by hand"
+
+
+@pytest.mark.parametrize("name", sorted(name for name, record in FILES.items() if "suite" in record))
+def test_a_record_is_as_records_are(name: str) -> None:
+    record = FILES[name]
+    assert schema.problems(record) == []
+    suite = SUITES[record["suite"]]
+    assert name.startswith((suite.file or suite.name).removesuffix(".json"))
+    # A table is of one state, or it prints that of each row.
+    if len(records.states(record)) > 1:
+        assert "recorded at" in report.tables(record)[0].header
+    assert records.state(record) and records.state(record).partition(";")[0].partition(",")[
+        0
+    ] in report.origin(record)
+
+
+@pytest.fixture(scope="module")
+def _made(request: pytest.FixtureRequest) -> dict[str, Any]:
+    patch = pytest.MonkeyPatch()
+    patch.setattr(source, "of_function", lambda path: MADE_UP)
+    request.addfinalizer(patch.undo)
+    return records.plain(runner.run("pgsampler-fig8", session=MadeUpSession()))
+
+
+@pytest.fixture
+def made(_made: dict[str, Any]) -> dict[str, Any]:
+    return copy.deepcopy(_made)
+
+
+def test_a_new_record_obeys_the_schema_and_holds_its_source(made: dict[str, Any]) -> None:
+    assert schema.problems(made) == [] and made["format"] == 2 and made["source"] == MADE_UP
+    assert f"source {MADE_UP['hash']}" in report.origin(made)
+    assert made["targets"] == [target._asdict() for target in targets_of(made)]
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda r: r.pop("source"), "source"),
+        (lambda r: r["source"].update(hash="1" * 16), "source.hash is not that of its layers"),
+        (lambda r: r["source"]["layers"].update(bench="f" * 16), "source.hash is not that of its layers"),
+        (lambda r: r["environment"].update(commit="as of Friday"), "environment.commit"),
+        (lambda r: r["environment"].update(date="2026-01-02"), "environment.date"),
+        (lambda r: r["environment"].update(gpu={"name": "a GPU"}), "environment.gpu.driver"),
+        (lambda r: r.update(suite="made by hand"), "suite"),
+        (lambda r: r["settings"].pop("quick"), "settings"),
+        (lambda r: r["rows"].append("a row"), "rows"),
+        (lambda r: r["targets"][0].pop("met"), "targets"),
+        (lambda r: r.update(format=99), "format"),
+    ],
+)
+def test_what_a_hand_would_leave_behind_is_seen(made: dict[str, Any], change: Any, word: str) -> None:
+    change(made)
+    assert any(problem.startswith(word) for problem in schema.problems(made)), schema.problems(made)
+
+
+def test_stale_lists_what_other_source_has_made(
+    made: dict[str, Any], tmp_path: Path, monkeypatch, capsys
+) -> None:
+    layers = {**MADE_UP["layers"], "sampling": "a" * 16}
+    today = {"layers": layers, "hash": source.total(layers)}
+    assert stale.reason(made, MADE_UP) == ""
+    assert stale.reason(made, today) == "changed since: sampling"
+    old = {**made, "format": 1}
+    del old["source"]
+    assert stale.reason(old, MADE_UP) == stale.UNKNOWN, "without a hash nobody knows"
+    records.write_json(made, tmp_path / "pgsampler-fig8.json")
+    records.write_json({**old, "suite": "pgsampler-fig10"}, tmp_path / "pgsampler-fig10.json")
+    assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "pgsampler-fig8" not in printed and "pgsampler-fig9" in printed
+    commit = records.commit_of(made["environment"])
+    assert f"pgsampler-fig10.json, recorded at {commit}: {stale.UNKNOWN}" in printed
+    monkeypatch.setattr(source, "of_function", lambda path: today)
+    assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
+    assert f"pgsampler-fig8.json, recorded at {commit}: changed since: sampling" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        bench.main(["cpu", "--stale"])
+
+
+def test_graphs_that_share_a_record_are_stale_one_by_one(made: dict[str, Any]) -> None:
+    at = {**made["environment"], "source": MADE_UP["hash"]}
+    shared = {
+        **made,
+        "compared": {"a": {"environment": at}, "b": {"environment": {**at, "source": "b" * 16}}},
+    }
+    assert stale.reason(shared, MADE_UP) == "changed since: the source of some of its graphs"
+    assert len(records.states(shared)) == 2
+    shared["compared"]["b"]["environment"] = at
+    assert stale.reason(shared, MADE_UP) == ""
+    assert stale.listed([]).startswith("Every record")
