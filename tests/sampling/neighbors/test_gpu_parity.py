@@ -15,8 +15,10 @@ from gnnsample_lab.bench.configurations import Configuration, configurations
 from gnnsample_lab.bench.configurations import test_graph as graph_named
 from gnnsample_lab.bench.verify import GPU_STRATEGIES, cpu_hash, gpu_hash, gpu_sampler, strategies_for
 from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
+from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.sampling.neighbors.launch import Knobs
 from gnnsample_lab.sampling.neighbors.plan import ONE_BLOCK_SEEDS, TABLES
+from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 
 pytestmark = pytest.mark.gpu
@@ -164,3 +166,36 @@ def test_arrays_of_a_batch_fit_together(strategy):
         assert host.local_neighbors[hop].max(initial=-1) < host.level_sizes[hop + 1]
     assert type(batch.blocks[0].indices).__module__.startswith("cupy")
     assert batch.canonical() == host.canonical()
+
+
+FANOUTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 20, 31, 32, 33, 40, 63, 64, 65, 128, 129, 255, 256, 257, 300, 1000, MAX_FANOUT)
+
+
+def hubs_of(fanout: int) -> Graph:
+    """Vertices of degrees from 0 to far above ``fanout``, most of them little above it, where most draws repeat one
+    another; every edge is there twice."""
+    few = 40 if fanout < 300 else 4
+    near = [fanout + extra for extra in (1, 2, 3, 5, 9) for _ in range(few)]
+    degrees = [0, 1, max(1, fanout - 1), fanout, fanout, 2 * fanout, 10 * fanout + 1, *near]
+    dst = np.repeat(np.arange(len(degrees)), degrees)
+    src = np.arange(dst.size) // 2
+    return Graph.from_edges(src, dst, max(len(degrees), int(src.max()) + 1))
+
+
+@pytest.mark.parametrize("fanout", FANOUTS)
+def test_floyd_by_a_warp_or_a_block_draws_what_the_serial_rule_draws(fanout):
+    g = hubs_of(fanout)
+    seeds = np.r_[np.flatnonzero(g.in_degrees()), 0, 7, 7]
+    serial = NeighborSampler(g, [fanout], pick="floyd", device="cpu")
+    on_gpu = g.to("cuda")
+    for strategy in ("block-bsp", "turbo-bsp", "persistent", "bsp"):
+        for threads in (32, 128, 256) if strategy == "block-bsp" else (None,):
+            parallel = NeighborSampler(on_gpu, [fanout], pick="floyd", strategy=strategy, device="cuda")
+            if threads is not None:
+                knobs = Knobs(block_threads=threads)
+                parallel._engine = GpuEngine(
+                    on_gpu, parallel.spec, None, strategy, "exact", 5, False, None, None, knobs
+                )
+            for batch_id in range(3):
+                found, wanted = parallel.sample(seeds, batch_id), serial.sample(seeds, batch_id)
+                assert found.canonical() == wanted.canonical(), (strategy, threads, batch_id)

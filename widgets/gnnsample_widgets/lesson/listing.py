@@ -58,10 +58,11 @@ MECHANISMS: dict[str, Idea] = {
     ),
     "draw without replacement": Idea(
         """
-        k picks out of d neighbours; slot i drew from 0 .. d - k + i
-        for i = 1 .. k - 1:
-            if an earlier slot has what slot i drew:
-                slot i takes d - k + i, which no earlier slot can have
+        k picks out of d neighbours, a lane of a warp for each: slot i draws t from 0 .. d - k + i
+        slot i moves to d - k + i, which no earlier slot can have, if t is taken:
+            an earlier slot drew the same t  # one match over the warp
+            or t = d - k + j, and slot j < i has moved there
+        repeat the second test until nobody moves  # two rounds on average
         """,
         "Bentley and Floyd, CACM 1987; PGSampler's Sample(), Algorithm 1, line 22, leaves the rule open",
     ),

@@ -156,6 +156,69 @@ __device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree,
 }
 #endif
 
+#if RULE == 0
+// Floyd without a serial loop. Slot i draws t_i from 0 .. free + i, where free = degree - k. It takes free + i instead,
+// which no earlier slot can have drawn, exactly if t_i is taken: if an earlier slot drew the same number, or if
+// t_i = free + j for an earlier slot j that took free + j instead of its draw. All of it follows from the draws.
+
+// A warp, k <= 32: a lane per slot.
+template <class Slots>
+__device__ __forceinline__ void lab_floyd_warp(const Draws& d, int k, int free, Slots slots, int step) {
+    const int lane = threadIdx.x & 31;
+    // show: draw without replacement
+    int t = -1 - lane;  // a lane without a slot has a number that no other lane has
+    if (lane < k) t = lab_bounded(d, lane, lab_word(d.four(lane >> 2), lane & 3), free + lane + 1);
+    const bool repeats = __match_any_sync(0xFFFFFFFFu, t) & ((1u << lane) - 1);
+    const int j = t - free;
+    u32 moved = 0, found = __ballot_sync(0xFFFFFFFFu, repeats);
+    // bounded: every round but the last finds a further slot; two rounds on average
+    while (found != moved) {
+        moved = found;
+        found = __ballot_sync(0xFFFFFFFFu, repeats || (j >= 0 && j < lane && (moved >> j & 1)));
+    }
+    if (lane < k) slots[lane * step] = (moved >> lane & 1) ? free + lane : t;
+    // end: draw without replacement
+}
+
+// Any group, any k: as many slots at a time as the group has threads. The highest bit marks slots that do not keep
+// their draw; until the end the other bits hold the draws. Slots change between barriers only.
+template <class Group, class Slots>
+__device__ __forceinline__ void lab_floyd_wide(const Draws& d, int k, int free, Slots slots, int step) {
+    const int rank = Group::rank(), size = Group::size(), moved = (int)0x80000000;
+    for (int group = rank; group * 4 < k; group += size) {
+        const uint4 r = d.four(group);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const int i = group * 4 + c;
+            if (i < k) slots[i * step] = lab_bounded(d, i, lab_word(r, c), free + i + 1);
+        }
+    }
+    Group::sync();
+    for (int first = 0; first < k; first += size) {
+        const int i = first + rank, t = i < k ? slots[i * step] : 0;
+        bool repeats = false;
+        if (i < k)
+            for (int earlier = 0; earlier < i; ++earlier) repeats |= (slots[earlier * step] & ~moved) == t;
+        Group::sync();
+        if (repeats) slots[i * step] = t | moved;
+        Group::sync();
+        bool follows = false;
+        int at = i, j = i < k && !repeats ? t - free : -1;
+        // bounded: by `at`, which falls
+        while (j >= 0 && j < at && !follows) {
+            at = j;
+            follows = slots[at * step] < 0;
+            j = slots[at * step] - free;
+        }
+        Group::sync();
+        if (follows) slots[i * step] = t | moved;
+        Group::sync();
+    }
+    for (int i = rank; i < k; i += size)
+        if (slots[i * step] < 0) slots[i * step] = free + i;
+}
+#endif
+
 // The whole group fills slots[i * step], i < row.count, and ends with a group barrier. `slots` may lie in shared or
 // global memory.
 template <class Group, class Slots>
@@ -181,29 +244,8 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
     const Draws d = lab_draws(p, row.vertex, batch_id, hop);
     const int k = row.count;
 #if RULE == 0
-    for (int group = rank; group * 4 < k; group += size) {
-        const uint4 r = d.four(group);
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-            const int i = group * 4 + c;
-            if (i < k) slots[i * step] = lab_bounded(d, i, lab_word(r, c), row.degree - k + i + 1);
-        }
-    }
-    Group::sync();
-    // show: draw without replacement
-    // Floyd: a draw that repeats an earlier pick becomes the top of its range. One warp checks the draws in order.
-    if (rank < 32) {
-        for (int i = 1; i < k; ++i) {
-            const int t = slots[i * step];
-            bool repeats = false;
-            for (int earlier = rank; earlier < i; earlier += 32) repeats |= slots[earlier * step] == t;
-            if (__any_sync(0xFFFFFFFFu, repeats)) {
-                if (rank == 0) slots[i * step] = row.degree - k + i;
-                __syncwarp();
-            }
-        }
-    }
-    // end: draw without replacement
+    if (k > 32) lab_floyd_wide<Group>(d, k, row.degree - k, slots, step);
+    else if (rank < 32) lab_floyd_warp(d, k, row.degree - k, slots, step);
 #elif RULE == 1
     for (int i = rank; i < k; i += size) slots[i * step] = i;
     Group::sync();
