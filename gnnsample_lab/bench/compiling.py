@@ -22,6 +22,7 @@ _ANY_KERNEL = {
     "minibatch/gpu/finish.cu": "emit_one",
     "minibatch/id_map/insert_count_compact.cu": "insert",
     "bench/floors/floor.cu": "replay",
+    "bench/floors/floor_hops.cu": "replay_hops",
 }
 """Source -> one of its kernels: CuPy compiles a module when a kernel of it is asked for."""
 
@@ -59,7 +60,9 @@ def compile_ahead() -> int:
     jobs.add(_job("minibatch/gpu/finish.cu", {"ID_T": "int", "TABLE_KIND": "0"}))
     jobs.add(_job("minibatch/id_map/insert_count_compact.cu", {"ID_T": "int"}))
     jobs |= {
-        _job("bench/floors/floor.cu", {"ID_T": "int", "UNROLL": unroll}) for unroll in ("1", "2", "4", "8")
+        _job(f"bench/floors/{source}", {"ID_T": "int", "UNROLL": unroll})
+        for unroll in ("1", "2", "4", "8")
+        for source in ("floor.cu", "floor_hops.cu")
     }
     return _compile_all(jobs)
 

@@ -25,8 +25,9 @@ from .record import graph_facts, scaled
 from .suite import Unavailable, VerificationError
 
 GRAPHS = ("rmat", "products-like")
-PASSES = 3
-_LEAST_BATCHES, _MOST_BATCHES = 3, 192
+PASSES = {True: 5, False: 9}
+"""Timed passes of a quick and of a full run; a row shows their median, p10 and p90."""
+_LEAST_BATCHES, _MOST_BATCHES = 8, 192
 _L2_MULTIPLE = 4
 
 # Per strategy: how many points a quick run tries, and all points. Every strategy is reported at its best point.
@@ -61,26 +62,43 @@ def knob_points(strategy: str, quick: bool) -> dict[str, Knobs]:
     return points
 
 
-def best_of(points: Mapping[str, Callable[[], float]]) -> dict[str, Any]:
-    """Run every point. Returns ``us`` of the best, its label ``best``, and ``sweep``: label -> us, or what failed.
+def best_of(points: Mapping[str, Callable[[], float | Sequence[float]]]) -> dict[str, Any]:
+    """Run every point, which returns microseconds: a number, or one for each pass, whose median counts.
+
+    Returns:
+        ``us`` of the best, where it has passes ``p10_us``, ``p90_us`` and ``passes``, its label ``best``, and
+        ``sweep``: label -> us, or what failed.
 
     Raises:
         VerificationError: a point did other work than recorded; that is never passed over.
         RuntimeError: every point failed.
     """
     sweep: dict[str, float | str] = {}
+    spreads: dict[str, dict[str, float]] = {}
     for label, measure in points.items():
         try:
-            sweep[label] = float(measure())
+            found = measure()
+            spreads[label] = {"us": float(found)} if np.ndim(found) == 0 else timing.spread(found)  # type: ignore[arg-type]
+            sweep[label] = spreads[label]["us"]
         except VerificationError:
             raise
         except Exception as error:  # a knob that does not fit this GPU must not end the suite
             sweep[label] = f"{type(error).__name__}: {error}"
-    times = {label: value for label, value in sweep.items() if isinstance(value, float)}
-    if not times:
+    if not spreads:
         raise RuntimeError(f"every point of the sweep failed: {sweep}")
-    best = min(times, key=times.__getitem__)
-    return {"us": times[best], "best": best, "sweep": sweep}
+    best = min(spreads, key=lambda label: spreads[label]["us"])
+    return {**spreads[best], "best": best, "sweep": sweep}
+
+
+def l2_state(touched_bytes: int, l2_bytes: int) -> str:
+    """Where a rotation of batches finds the graph: ``"cold"``, ``"warm"`` or ``"partly warm"`` L2.
+
+    Args:
+        touched_bytes: distinct bytes that the whole rotation reads; what one batch shares with another counts once.
+    """
+    if touched_bytes > _L2_MULTIPLE * l2_bytes:
+        return "cold"
+    return "warm" if touched_bytes <= l2_bytes else "partly warm"
 
 
 class Session:
@@ -102,10 +120,16 @@ class Session:
         self._graphs: dict[tuple[str, str], Any] = {}
         self._pools: dict[str, tuple[Any, int, np.random.Generator]] = {}
         self._batches: dict[tuple[str, int], list[Any]] = {}
-        self._recorded: dict[tuple[str, int, tuple[int, ...], str], list[floor.Recorded]] = {}
+        self._recorded: dict[tuple[str, int, tuple[int, ...], str], floor.Recordings] = {}
         self._verified: dict[Any, int] = {}
         self._kept: dict[Any, Any] = {}
+        self._unions: dict[Any, int] = {}
         self.constants: dict[str, float] = {}
+
+    @property
+    def passes(self) -> int:
+        """Timed passes after the warm ones."""
+        return PASSES[self.quick]
 
     def say(self, line: str) -> None:
         self._say(f"[{time.perf_counter() - self.began:6.1f} s] {line}")
@@ -179,21 +203,51 @@ class Session:
 
     def recorded(
         self, name: str, batch_size: int, fanouts: Sequence[int], pick: str, least: int = _LEAST_BATCHES
-    ) -> list[floor.Recorded]:
-        """Samples of as many batches as touch more than four times the L2 cache; batch ``i`` has batch id ``i``."""
+    ) -> floor.Recordings:
+        """Samples of mini-batches that are run in turn; batch ``i`` has batch id ``i``.
+
+        There are as many as read more than four times the L2 cache together, what several of them read counted once;
+        ``least`` where the whole graph is not as large as that.
+        """
         key = (name, batch_size, tuple(fanouts), pick)
         if key not in self._recorded:
             graph = self.graph(name)
             sampler = NeighborSampler(graph, list(fanouts), strategy="bsp", pick=pick, device="cuda")
-            need = _L2_MULTIPLE * int(runtime.device_properties()["l2CacheSize"])
-            found: list[floor.Recorded] = []
-            touched = 0
-            while len(found) < least or (touched <= need and len(found) < _MOST_BATCHES):
+            need = _L2_MULTIPLE * self.l2_bytes()
+            found, union = floor.Recordings(), floor.Sectors(graph)
+            most = _MOST_BATCHES if union.all * floor.bound.SECTOR > need else least
+            while len(found) < least or (found.touched_bytes <= need and len(found) < most):
                 seeds = self.batches(name, batch_size, len(found) + 1)[-1]
-                found.append(floor.record(graph, list(fanouts), seeds, len(found), sampler))
-                touched += found[-1].touched_bytes
+                found.append(floor.record(graph, list(fanouts), seeds, len(found), sampler, union))
+                found.union.append(union.count)
             self._recorded[key] = found
         return self._recorded[key]
+
+    def l2_bytes(self) -> int:
+        """Bytes of the GPU's L2 cache."""
+        return int(runtime.device_properties()["l2CacheSize"])
+
+    def l2_state(
+        self, name: str, batch_size: int, fanouts: Sequence[int], pick: str, count: int | None = None
+    ) -> str:
+        """Whether mini-batches that are run in turn find the L2 cache cold; see :func:`l2_state`.
+
+        Args:
+            name, batch_size, fanouts, pick: the configuration.
+            count: how many are run; None: those of :meth:`recorded`.
+        """
+        if count is None:
+            return l2_state(self.recorded(name, batch_size, fanouts, pick).touched_bytes, self.l2_bytes())
+        key = (name, batch_size, tuple(fanouts), pick, count)
+        if key not in self._unions:
+            graph = self.graph(name)
+            sampler = NeighborSampler(graph, list(fanouts), strategy="bsp", pick=pick, device="cuda")
+            union = floor.Sectors(graph)
+            for i, seeds in enumerate(self.batches(name, batch_size, count)):
+                for picks in sampler.sample(seeds, i).picks:
+                    union.add(picks.frontier, picks.positions)
+            self._unions[key] = union.count * floor.bound.SECTOR
+        return l2_state(self._unions[key], self.l2_bytes())
 
     def sampler(
         self, name: str, fanouts: Sequence[int], strategy: str, pick: str, knobs: Knobs | None = None
@@ -238,32 +292,81 @@ class Session:
         }  # fmt: skip
 
     def kernel_us(
-        self, name: str, batch_size: int, fanouts: Sequence[int], strategy: str, pick: str
+        self,
+        name: str,
+        batch_size: int,
+        fanouts: Sequence[int],
+        strategy: str,
+        pick: str,
+        chained: bool = False,
     ) -> dict[str, Any]:
         """Kernel time of one mini-batch, up to deduplicated picks in global ids (per-hop baselines: draws alone).
 
-        Best of the strategy's sweep, see :func:`best_of`; CUDA graphs over the recorded batches.
+        Best of the strategy's sweep with its spread, see :func:`best_of`; CUDA graphs over the recorded batches, one
+        for each or, ``chained``, one for all.
         """
         recorded = self.recorded(name, batch_size, fanouts, pick)
         seeds = self.batches(name, batch_size, len(recorded))
         graph, what = self.graph(name), f"{strategy} on {name}, {batch_size} x {list(fanouts)}"
 
-        def per_hop(knobs: Knobs) -> float:
-            rotation = PerHopRotation(graph, fanouts, recorded, strategy, pick, knobs)
+        def per_hop(knobs: Knobs) -> list[float]:
+            rotation = PerHopRotation(graph, fanouts, recorded, strategy, pick, knobs, chained)
             different = rotation.check()
             if different:
                 raise VerificationError(f"{what}: {different}")
-            return timing.replay_us(rotation.graphs, passes=PASSES)
+            return self._replayed(rotation.graphs, None, len(recorded) if chained else 1, chained)
 
-        def whole(knobs: Knobs) -> float:
-            rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs)
-            us = timing.replay_us(rotation.graphs, rotation.prepare, passes=PASSES)
+        def whole(knobs: Knobs) -> list[float]:
+            rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs, chained=chained)
+            times = self._replayed(
+                rotation.graphs, rotation.prepare, len(recorded) if chained else 1, chained
+            )
             verify.check_rotation(rotation, recorded, what)
-            return us
+            return times
 
         measure = per_hop if strategy in PER_HOP_STRATEGIES else whole
         points = knob_points(strategy, self.quick)
         return best_of({label: functools.partial(measure, knobs) for label, knobs in points.items()})
+
+    def together_us(
+        self,
+        name: str,
+        batch_size: int,
+        fanouts: Sequence[int],
+        strategy: str,
+        pick: str,
+        sizes: Sequence[int],
+    ) -> dict[str, Any]:
+        """Kernel time of one mini-batch when several share a launch, as ``sample_many`` launches them.
+
+        Up to deduplicated picks in global ids, all launches in one CUDA graph; best of the numbers ``sizes`` of
+        mini-batches in a launch and of the strategy's knobs. A number that memory does not allow is in the sweep as
+        what failed.
+        """
+        recorded = self.recorded(name, batch_size, fanouts, pick)
+        seeds = self.batches(name, batch_size, len(recorded))
+        graph, what = self.graph(name), f"{strategy} on {name}, {batch_size} x {list(fanouts)}"
+
+        def measure(together: int, knobs: Knobs) -> list[float]:
+            rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs, together, chained=True)
+            times = self._replayed(rotation.graphs, rotation.prepare, rotation.covered, True)
+            verify.check_rotation(rotation, recorded[: rotation.covered], f"{what}, {together} in a launch")
+            return times
+
+        points = {
+            f"{size} in a launch, {label}": functools.partial(measure, size, knobs)
+            for size in sizes
+            if size <= len(recorded)
+            for label, knobs in knob_points(strategy, self.quick).items()
+        }
+        return best_of(points)
+
+    def _replayed(
+        self, graphs: Sequence[Any], prepare: Callable[[], None] | None, each: int, chained: bool
+    ) -> list[float]:
+        """Microseconds of a mini-batch, one a pass; a graph holds ``each`` of them."""
+        lead_in = self.kept("lead-in", floor.lead_in) if chained else None
+        return [us / each for us in timing.replay_times(graphs, prepare, self.passes, lead_in)]
 
     def facts(self, names: Sequence[str]) -> dict[str, Any]:
         return {
@@ -271,8 +374,8 @@ class Session:
         }
 
 
-def workload(recorded: Sequence[floor.Recorded]) -> dict[str, Any]:
-    """What the batches of a configuration amount to, per mini-batch, and how much memory the rotation touches."""
+def workload(recorded: floor.Recordings) -> dict[str, Any]:
+    """What the batches of a configuration amount to, per mini-batch, and how much of the graph all of them read."""
     hops = len(recorded[0].fanouts)
     return {
         "workload": [
@@ -280,5 +383,5 @@ def workload(recorded: Sequence[floor.Recorded]) -> dict[str, Any]:
         ],
         "picks": round(float(np.mean([r.num_picks for r in recorded]))),
         "num_batches": len(recorded),
-        "touched_bytes": sum(r.touched_bytes for r in recorded),
+        "touched_bytes": recorded.touched_bytes,
     }

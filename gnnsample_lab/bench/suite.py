@@ -136,3 +136,26 @@ def work(row: Row) -> str:
 
 
 WORK: Columns = {"batch x fanout": work}
+
+
+def with_spread(path: str) -> Callable[[Row], Any]:
+    """A cell with a median and, where the row's ``spread`` has them, p10 and p90: ``"57.6 (55.0-60.1)"``.
+
+    Args:
+        path: of the median, ``a.b`` for key ``b`` of ``a``. The row's ``spread`` has ``p10_us`` and ``p90_us`` under
+            the last part of it.
+    """
+    *above, last = path.split(".")
+
+    def cell(row: Row) -> Any:
+        from .report import _number
+
+        value: Any = row
+        for part in (*above, last):
+            value = value.get(part) if isinstance(value, dict) else None
+        around = row.get("spread", {}).get(last, {})
+        if value is None or around.get("p10_us") is None:
+            return value
+        return f"{_number(value)} ({_number(around['p10_us'])}-{_number(around['p90_us'])})"
+
+    return cell

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 Point = tuple[float, str]
@@ -37,6 +37,20 @@ def at_least(
         return []
     measured = max(points) if best else min(points)
     return [Target(what, f"at least {limit:g}", measured[0], unit, measured[0] >= limit, measured[1])]
+
+
+def on_each_graph(
+    check: Callable[..., list[Target]], what: str, limit: float, unit: str, points: Iterable[Point]
+) -> list[Target]:
+    """``check``, :func:`at_most` or :func:`at_least`, on every graph by itself, so that no graph hides another.
+
+    Args:
+        points: placed by :func:`task`, or by another text whose first part, up to a comma, is the graph.
+    """
+    graphs: dict[str, list[Point]] = {}
+    for value, where in points:
+        graphs.setdefault(where.partition(",")[0], []).append((value, where))
+    return [target for name, of in graphs.items() for target in check(f"{what}, {name}", limit, unit, of)]
 
 
 def points_of(rows: Iterable[dict[str, Any]], value: str, *where: str) -> list[Point]:

@@ -1,4 +1,4 @@
-"""How time is taken: CUDA graphs replayed over rotating batches, and wall time; medians over passes."""
+"""How time is taken: CUDA graphs replayed over rotating batches, and wall time; medians over passes, and spreads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from gnnsample_lab.device import runtime
 from gnnsample_lab.sampling.neighbors.launch import capture
@@ -17,34 +19,64 @@ def capture_all(works: Sequence[Callable[[], None]]) -> list[Any]:
     return [capture(work) for work in works]
 
 
-def replay_us(graphs: Sequence[Any], prepare: Callable[[], None] | None = None, passes: int = 7) -> float:
-    """Microseconds of GPU time per graph: one pass launches all graphs back to back between two events.
+def spread(times: Sequence[float], of: str = "us") -> dict[str, float]:
+    """What stands for ``times`` in a row: the median as ``of``, ``p10_<of>``, ``p90_<of>``, and how many there were.
+
+    Raises:
+        ValueError: no times.
+    """
+    if not len(times):
+        raise ValueError("times must hold at least one (got none)")
+    low, high = np.quantile(times, (0.1, 0.9))
+    middle = statistics.median(times)
+    return {of: middle, f"p10_{of}": float(low), f"p90_{of}": float(high), "passes": len(times)}
+
+
+def replay_times(
+    graphs: Sequence[Any], prepare: Callable[[], None] | None = None, passes: int = 7,
+    lead_in: Callable[[], None] | None = None,
+) -> list[float]:  # fmt: skip
+    """Microseconds of GPU time per graph, one number a pass, after two warm passes.
 
     Args:
-        graphs: one per batch; together they should touch several times the L2 cache.
+        graphs: launched back to back between two events.
         prepare: host work before each pass (fresh stamps), not timed.
-        passes: timed passes after two warm ones; the median is returned.
+        passes: timed passes.
+        lead_in: puts work on the stream in front of the first event. While it runs the host launches all graphs, so
+            that the launch of the first is not timed; then a pass launches every graph once, else more often.
     """
     import cupy
 
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
-    rounds = max(1, 24 // len(graphs))
+    rounds = 1 if lead_in else max(1, 24 // len(graphs))
     times = []
-    for index in range(passes + 2):
+    for _ in range(passes + 2):
         total = 0.0
         for _ in range(rounds):
             if prepare is not None:
                 prepare()
             cupy.cuda.get_current_stream().synchronize()
+            if lead_in is not None:
+                lead_in()
             begin.record()
             for graph in graphs:
                 graph.launch()
             end.record()
             end.synchronize()
             total += cupy.cuda.get_elapsed_time(begin, end) * 1e3
-        if index >= 2:
-            times.append(total / rounds / len(graphs))
-    return statistics.median(times)
+        times.append(total / rounds / len(graphs))
+    return times[2:]
+
+
+def replay_us(graphs: Sequence[Any], prepare: Callable[[], None] | None = None, passes: int = 7) -> float:
+    """Microseconds of GPU time per graph: the median of :func:`replay_times`.
+
+    Args:
+        graphs: one per batch; together they should touch several times the L2 cache.
+        prepare: host work before each pass (fresh stamps), not timed.
+        passes: timed passes after two warm ones.
+    """
+    return statistics.median(replay_times(graphs, prepare, passes))
 
 
 def synchronize() -> None:
@@ -79,14 +111,40 @@ def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
     return statistics.median([_alone_us(work, wait) for _ in range(passes + 1)][1:])
 
 
+def wall_passes(work: Callable[[int], Any], count: int, passes: int = 5) -> list[list[float]]:
+    """Wall microseconds of each ``work(i)``, the device idle before and after, one list a pass after a warm one."""
+    wait = _waiting()
+    taken = [[_alone_us(functools.partial(work, i), wait) for i in range(count)] for _ in range(passes + 1)]
+    return taken[1:]
+
+
+def wall_times(work: Callable[[int], Any], count: int, passes: int = 5) -> list[float]:
+    """Wall microseconds of one ``work(i)``: the median of each pass of :func:`wall_passes`."""
+    return [statistics.median(times) for times in wall_passes(work, count, passes)]
+
+
 def wall_us(work: Callable[[int], Any], count: int, passes: int = 3) -> float:
     """Wall microseconds of one ``work(i)``, each alone: best median of the passes after a warm one."""
+    return min(wall_times(work, count, passes))
+
+
+def busy_us(work: Callable[[int], Any], count: int) -> float | None:
+    """Microseconds for which kernels and copies of one ``work(i)`` occupy the GPU, by PyTorch's profiler.
+
+    What is left of its wall time is the host's. None without PyTorch, or where the profiler sees nothing.
+    """
+    try:
+        from torch.profiler import ProfilerActivity, profile
+    except ImportError:
+        return None
     wait = _waiting()
-    medians = [
-        statistics.median([_alone_us(functools.partial(work, i), wait) for i in range(count)])
-        for _ in range(passes + 1)
-    ]
-    return min(medians[1:])
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        for i in range(count):
+            kept = work(i)
+            wait()
+            del kept
+    spent = sum(float(event.self_device_time_total) for event in seen.key_averages())
+    return spent / count if spent else None
 
 
 def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:

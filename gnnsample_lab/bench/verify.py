@@ -157,10 +157,12 @@ def sample_hash(graph: Any, fanouts: Sequence[int], pick: str, seeds: Any, strat
 def check_rotation(rotation: Any, recorded: Sequence[Any], what: str) -> None:
     """Did the graphs that were just timed do the recorded work? Compares the rows of every hop of the last batch.
 
+    ``recorded`` are the mini-batches that they sample.
+
     Raises:
         VerificationError: they did not, or a buffer overflowed.
     """
-    counters = rotation.ws.counters.get()
+    counters = rotation.counters()
     if int(counters[0]):
         raise VerificationError(f"{what}: status {int(counters[0])} after the timed run")
     expected = [int(rows.size) for rows in recorded[-1].frontiers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from gnnsample_lab import NeighborSampler
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.floors import floor, sampling_floor
-from gnnsample_lab.bench.suite import Unavailable
+from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.pgsampler import kernels as pgsampler
-from gnnsample_lab.bench.suites.pgsampler import whole
+from gnnsample_lab.bench.suites.pgsampler import papers, whole
 from tests.bench.made_up import MADE_UP_US, MadeUpSession
 
 
@@ -29,15 +30,46 @@ def target(record: dict[str, Any], words: str) -> dict[str, Any]:
 
 def test_figure8_divides_the_baseline_by_each_rival_on_the_same_batches(session) -> None:
     record = runner.run("pgsampler-fig8", session=session)
-    assert {row["graph"] for row in record["rows"]} == {"rmat", "products-like"}
+    assert {row["graph"] for row in record["rows"]} == {"rmat", *papers.AVERAGES}
     assert {row["hops"] for row in record["rows"]} == {2, 3}
     for row in record["rows"]:
+        assert row["l2"] == "cold" and row["spread"]["persistent"]["passes"] >= 5
         assert row["speedup"]["persistent"] == pytest.approx(600 / 300)
         assert row["speedup"]["persistent-tile"] == pytest.approx(600 / 100)
-        assert row["sweep"]["persistent"] == {"knob=1": 600.0, "knob=2": 300.0}
+        assert row["sweep"]["persistent"] == {"knob=1": 600.0, "knob=2": 300.0, "block_threads=128": 450.0}
+        assert row["over_dgl_threads"]["persistent"] == pytest.approx(900 / 300), "DGL's 128 threads"
     assert {pick for *_, pick in session.asked} == {"reservoir"}, "the same pick for all"
-    assert target(record, "at its best")["met"]
-    assert target(record, "persistent-tile")["measured"] == pytest.approx(6.0)
+    assert target(record, "persistent-tile over block-bsp, kernels, everywhere, yelp-like")["measured"] == (
+        pytest.approx(6.0)
+    )
+    text = report.text(record)
+    assert "600.0 (540.0-720.0)" in text and "300.0 (270.0-360.0)" in text, "p10 and p90 beside each median"
+
+
+def test_figure8_stands_beside_the_papers_average_of_each_graph_over_both_baselines(session) -> None:
+    record = runner.run("pgsampler-fig8", session=session)
+    found = {mean["graph"]: mean for mean in record["averages"]}
+    assert {graph: mean["paper"] for graph, mean in found.items()} == papers.AVERAGES
+    assert papers.AVERAGES["arxiv-like"] == papers.FIGURE8["average"]["ogbn-arxiv"]
+    assert sorted(papers.AVERAGES.values()) == sorted(papers.FIGURE8["average"].values())
+    assert all(mean["over_swept"] == 2 and mean["over_dgl_threads"] == 3 for mean in found.values())
+    assert "3.00 x over block-bsp of 128 threads, 2.00 x over block-bsp at its best threads" in report.text(
+        record
+    )
+    words = "persistent over block-bsp of 128 threads, kernels, the paper's average, "
+    assert {t["what"].removeprefix(words) for t in record["targets"] if words in t["what"]} == set(
+        papers.AVERAGES
+    )
+
+    rows = [
+        {"graph": "arxiv-like@0.5", "batch_size": batch, "fanout": fanout, "hops": 3,
+         "speedup": {"persistent": x}, "over_dgl_threads": {"persistent": 2 * x}}
+        for batch, fanout, x in ((1024, 10, 99.0), (2048, 5, 99.0), (2048, 10, 1.0), (10240, 20, 2.0))
+    ]  # fmt: skip
+    (mean,) = pgsampler.averages([*rows, {**rows[0], "graph": "rmat"}])
+    assert (mean["settings"], mean["over_swept"], mean["over_dgl_threads"]) == (2, 1.5, 3.0)
+    del rows[3]["over_dgl_threads"]  # that point of the sweep failed
+    assert pgsampler.averages(rows)[0]["over_dgl_threads"] is None
 
 
 def test_figure8_says_where_the_queue_becomes_slower() -> None:
@@ -51,7 +83,9 @@ def test_figure8_says_where_the_queue_becomes_slower() -> None:
     record = runner.run("pgsampler-fig8", session=Fading(graphs=["rmat"]))
     by_shape = {(c["fanout"], c["hops"]): c["slower_from_batch"] for c in record["crossovers"]}
     assert by_shape[10, 3] == 10240
-    never = [t for t in record["targets"] if "persistent over block-bsp, kernels, everywhere" in t["what"]]
+    never = [
+        t for t in record["targets"] if "persistent over block-bsp, kernels, everywhere, rmat" in t["what"]
+    ]
     assert never[0]["met"] and never[0]["measured"] == pytest.approx(600 / 640)
     assert "slower from 10240 seeds" in report.text(record)
 
@@ -62,6 +96,9 @@ def test_a_full_sweep_covers_the_papers_grid() -> None:
         for batch in (2048, 4096, 8192, 10240):
             assert {(batch, (fanout,) * hops) for fanout in (10, 15, 20)} <= set(points)
     assert (8192, (15,) * 3) in pgsampler.grid(quick=True), "the setting of the DGL-like figures"
+    averaged = {(b, (f,) * h) for b in (2048, 4096, 8192, 10240) for f in (10, 15, 20) for h in (2, 3)}
+    assert set(pgsampler.few(quick=False)) == averaged
+    assert {(2048, (10,) * 3), (10240, (20,) * 2)} < set(pgsampler.few(quick=True)) < averaged
 
 
 def test_table3_sets_each_system_at_its_papers_setting(session) -> None:
@@ -82,30 +119,98 @@ def test_figure10_compares_with_the_unbalanced_fusion(session) -> None:
     assert record["paper"]["finding"] in report.text(record)
 
 
-def test_the_floor_suite_takes_ratios_to_the_floor(session, monkeypatch) -> None:
-    replayed = {"us": 40.0, "best": "8x2", "sweep": {"8x2": 40.0}}
-    constants = {"dram_latency_ns": 600.0, "l2_latency_ns": 200.0, "random_sector_gbps": 3000.0}
-    monkeypatch.setattr(floor, "replay_floor", lambda graph, recorded: replayed)
+@pytest.fixture
+def floors(monkeypatch) -> dict[str, float]:
+    """Floors of 40 and 20 us, on a machine that moves 1 GB/s; the host adds 30 us to 50 us of the GPU."""
+    us = {"latency": 40.0, "throughput": 20.0}
+
+    def replayed(what: str) -> Any:
+        return lambda *rest: {
+            "us": us[what], "p10_us": us[what], "p90_us": us[what], "passes": 7, "best": "8x2", "sweep": {},
+        }  # fmt: skip
+
+    monkeypatch.setattr(floor, "Replay", lambda graph, recorded: None)
+    monkeypatch.setattr(floor, "lead_in", lambda: None)
+    for what in us:
+        monkeypatch.setattr(floor, f"{what}_floor", replayed(what))
+    constants = {
+        "dram_latency_ns": 600.0,
+        "l2_latency_ns": 200.0,
+        "random_sector_gbps": 500.0,
+        "read_gbps": 10_000.0,
+    }
     monkeypatch.setattr(floor, "machine_constants", lambda: constants)
-    record = runner.run("sampling-floor", session=session)
-    row = record["rows"][0]
-    assert row["ratio"]["captured"] == pytest.approx(50 / 40)
-    assert (row["best_strategy"], row["best_ratio"]) == ("captured", pytest.approx(1.25))
-    # Three hops of two memory latencies and one of the cache.
-    assert row["bound_us"] == pytest.approx(3 * (2 * 600 + 200) / 1e3)
-    assert all(t["met"] for t in record["targets"]) and len(record["targets"]) == 3
-    session.times["captured"] = session.times["grid-barrier"] = 100.0
-    session.times["persistent-tile"] = 110.0
-    record = runner.run("sampling-floor", session=session)
-    assert [t["met"] for t in record["targets"]] == [False, True, True]
+    monkeypatch.setattr(MadeUpSession, "sampler", lambda self, *_: None)
+    monkeypatch.setattr(sampling_floor, "settle", lambda sampler, groups: None)
+    monkeypatch.setattr(
+        sampling_floor.timing, "wall_times", lambda work, count, passes: [80.0 * len(work.args[1][0])]
+    )
+    monkeypatch.setattr(sampling_floor.timing, "busy_us", lambda work, count: 50.0 * len(work.args[1][0]))
+    return us
 
 
-def test_draws_alone_never_count_as_the_best_strategy(session, monkeypatch) -> None:
-    monkeypatch.setattr(floor, "replay_floor", lambda *_: {"us": 40.0, "best": "", "sweep": {}})
-    session.constants = {"dram_latency_ns": 600.0, "l2_latency_ns": 200.0, "random_sector_gbps": 3000.0}
-    session.times["turbo-bsp"] = 1.0
+def test_the_floor_suite_has_rows_of_its_own_for_latency_throughput_and_the_host(session, floors) -> None:
     record = runner.run("sampling-floor", session=session)
-    assert {row["best_strategy"] for row in record["rows"]} <= set(sampling_floor.LADDER)
+    rows = {row["what"]: row for row in record["rows"] if (row["graph"], row["batch_size"]) == ("rmat", 256)}
+    assert list(rows) == ["latency", "throughput", "host, 1 in a call", "host, 32 in a call"]
+    assert rows["latency"]["ratios"]["captured"] == rows["latency"]["ratio"] == pytest.approx(50 / 40)
+    assert rows["throughput"]["ratio"] == pytest.approx(25 / 20)
+    assert rows["latency"]["l2"] == "cold" and rows["latency"]["touched_bytes"] == 32 * 8000
+    assert (rows["latency"]["us"], rows["latency"]["p10_us"], rows["latency"]["p90_us"]) == (50, 45, 60)
+    for what in ("host, 1 in a call", "host, 32 in a call"):
+        assert (rows[what]["us"], rows[what]["gpu_us"], rows[what]["host_us"]) == (80, 50, 30)
+    # 8 000 sectors of all batches but what the cache held, and 8 000 bytes that each of the 8 writes, but as many.
+    assert rows["throughput"]["bound_us"] == pytest.approx(
+        (8000 * 32 - 1000 + 64_000 - 1000) / 1e7 / 8, rel=1e-4
+    )
+    # The chain of three accesses in each of three hops takes longer than the bytes.
+    assert rows["latency"]["bound_us"] == pytest.approx(9 * 0.2)
+    text = report.text(record)
+    assert "host, 32 in a call" in text and "cold" in text
+
+
+def test_every_row_has_its_limit_and_every_graph_its_targets(session, floors) -> None:
+    session.times["captured"] = session.times["grid-barrier"] = 70.0
+    record = runner.run("sampling-floor", session=session)
+    limits = {
+        (row["what"], row["batch_size"]): (row["target"], row["met"])
+        for row in record["rows"]
+        if row.get("target")
+    }
+    assert limits["latency", 256] == limits["latency", 1024] == (2.0, "yes")
+    assert limits["latency", 2048] == limits["latency", 10240] == (1.4, "NO")
+    assert limits["throughput", 256] == (1.6, "NO"), "35 us over 20"
+    found = {t["what"]: t for t in record["targets"]}
+    assert len(found) == 6, "latency with two limits and throughput, on each of two graphs"
+    words = "best strategy over the latency floor, products-like, met in 0 of 6 rows"
+    assert found[words]["measured"] == pytest.approx(70 / 40) and not found[words]["met"]
+    session.picks = 1000
+    record = runner.run("sampling-floor", session=session)
+    assert {row["target"] for row in record["rows"] if row["what"] == "latency"} == {2.0}, "little work"
+
+
+def test_a_bound_that_a_measurement_undercuts_fails_the_suite(session, floors) -> None:
+    floors["throughput"] = 1e-3
+    with pytest.raises(
+        VerificationError, match="rmat, 256 seeds x 10, throughput: measured 0.00 us, below the bound"
+    ):
+        runner.run("sampling-floor", session=session)
+    floors["throughput"], session.times["persistent"] = 20.0, 1.0
+    with pytest.raises(VerificationError, match="latency: measured 0.90 us, below the bound of 1.80 us"):
+        runner.run("sampling-floor", session=session)
+
+
+def test_draws_alone_never_count_as_the_best_strategy(session, floors) -> None:
+    session.times["turbo-bsp"] = 2.5
+    record = runner.run("sampling-floor", session=session)
+    best = {row["best_strategy"] for row in record["rows"]}
+    assert best <= set(sampling_floor.LADDER)
+
+
+def test_whether_the_cache_is_cold_follows_from_what_all_batches_read_together() -> None:
+    from gnnsample_lab.bench.session import l2_state
+
+    assert [l2_state(n, 100) for n in (100, 101, 400, 401)] == ["warm", "partly warm", "partly warm", "cold"]
 
 
 @pytest.fixture
@@ -118,14 +223,15 @@ def made_up_walls(monkeypatch) -> None:
             self.us = us
 
     monkeypatch.setattr(
-        MadeUpSession, "sampler", lambda self, n, f, strategy, pick, knobs=None: Sampler(self.times[strategy])
-    )
+        MadeUpSession, "sampler",
+        lambda self, n, f, strategy, pick, knobs=None: Sampler(self.times[strategy] * (pick == "floyd" or 2)),
+    )  # fmt: skip
 
-    def wall_us(work, count, passes=5):
+    def wall_times(work, count, passes):
         held = work.args[0] if hasattr(work, "args") else work.__closure__[0].cell_contents
-        return held.us
+        return [held.us * share for share in (0.8, 1.0, 1.3)]
 
-    monkeypatch.setattr(whole.timing, "wall_us", wall_us)
+    monkeypatch.setattr(whole.timing, "wall_times", wall_times)
     monkeypatch.setattr(whole, "settle", lambda sampler, groups: None)
 
 
@@ -133,13 +239,41 @@ def test_figure9_and_its_targets(session, made_up_walls) -> None:
     record = runner.run("pgsampler-fig9", session=session)
     row = record["rows"][0]
     assert row["best_strategy"] == "captured"
-    assert row["speedup"]["best"] == pytest.approx(600 / 50)
+    assert row["speedup"]["best same pick, floyd"] == pytest.approx(600 / 50)
+    assert row["speedup"]["best same pick"] == pytest.approx(1200 / 100)
     assert row["speedup"]["persistent"] == pytest.approx(2.0)
+    assert row["speedup"]["best"] == pytest.approx(1200 / 50), "mixed"
+    assert row["spread"]["best"] == {"p10_us": pytest.approx(42), "p90_us": pytest.approx(62), "passes": 3}
+    assert row["l2"] == "cold"
     assert all(t["met"] for t in record["targets"])
+    graphs = ("products-like", "rmat")
+    assert {t["what"].rpartition(", ")[2] for t in record["targets"]} == set(graphs)
+    words = [t["what"] for t in record["targets"] if "rmat" in t["what"]]
+    mixed = ["mixed: floyd over reservoir" in what for what in words]
+    assert mixed == sorted(mixed) and sum(mixed) == 2, "the same pick on both sides comes first"
     session.times["captured"] = session.times["grid-barrier"] = 70.0
     session.times["persistent-tile"] = 75.0
     record = runner.run("pgsampler-fig9", session=session)
-    assert [t["met"] for t in record["targets"]] == [False, True]
+    met = {t["what"]: t["met"] for t in record["targets"]}
+    what = "best over block-bsp, whole process, {}, {} 1 024 seeds, rmat"
+    assert not met[what.format("both floyd", "up to")] and met[what.format("both floyd", "above")]
+    assert met[what.format("mixed: floyd over reservoir", "up to")]
+    header = next(line for line in report.text(record).splitlines() if "both floyd" in line)
+    assert header.index("x, both floyd") < header.index("x, mixed: floyd over reservoir")
+
+
+def test_whole_process_compares_the_same_pick_first_and_names_the_mixed_ratio(session, made_up_walls) -> None:
+    record = runner.run("whole-process", session=session)
+    row = record["rows"][0]
+    assert row["speedup"] == {"floyd": 600 / 50, "reservoir": 1200 / 100, "mixed": 1200 / 50}
+    assert (row["baseline_us"], row["baseline_floyd_us"], row["alone_reservoir_us"]) == (1200, 600, 100)
+    assert set(row["spread"]) == {
+        "baseline_us", "baseline_floyd_us", "alone_us", "alone_reservoir_us", "fused32_us"
+    }  # fmt: skip
+    text = report.text(record)
+    header = next(line for line in text.splitlines() if "both floyd" in line)
+    assert header.index("x, both floyd") < header.index("x, both reservoir") < header.index("x, mixed")
+    assert "600.0 (504.0-744.0)" in text
 
 
 def test_whole_process_divides_a_fused_call_by_its_batches(session, made_up_walls) -> None:
@@ -155,19 +289,19 @@ def test_fusing_compares_what_is_chosen_with_one_by_one(session, monkeypatch) ->
     us = {1: 100.0, 2: 70.0, 4: 60.0, 8: 110.0}
     monkeypatch.setattr(MadeUpSession, "sampler", lambda self, *_: SimpleNamespace())
     monkeypatch.setattr(whole, "_launch_sizes", lambda sampler, batch_size: (2, dict.fromkeys(us, "direct")))
-    monkeypatch.setattr(whole, "_one_by_one", lambda sampler, groups: 101.0)
-    monkeypatch.setattr(whole, "_launches_of", lambda sampler, groups, size: us[size])
-    monkeypatch.setattr(whole, "_as_chosen", lambda sampler, groups: (61.0, 4))
+    monkeypatch.setattr(whole, "_one_by_one", lambda sampler, groups, passes: [101.0])
+    monkeypatch.setattr(whole, "_launches_of", lambda sampler, groups, size, passes: us[size])
+    monkeypatch.setattr(whole, "_as_chosen", lambda sampler, groups, passes: ([61.0, 71.0, 59.0], 4))
     record = runner.run("fusing", session=session)
     assert {row["graph"] for row in record["rows"]} == {"rmat", "products-like", "rmat-papers100M"}
     assert {row["in_a_call"] for row in record["rows"]} == {8, 32}
     row = record["rows"][0]
     assert row["launches_of_us"] == {"1": 100.0, "2": 70.0, "4": 60.0, "8": 110.0}
     assert row["ratio"] == pytest.approx(61 / 101, rel=1e-5)
-    assert [t["met"] for t in record["targets"]] == [True]
-    assert "keeps" in report.text(record)
-    monkeypatch.setattr(whole, "_as_chosen", lambda sampler, groups: (150.0, 8))
-    assert [t["met"] for t in runner.run("fusing", session=session)["targets"]] == [False]
+    assert [t["met"] for t in record["targets"]] == [True] * 3, "each graph by itself"
+    assert "keeps" in report.text(record) and "61.0 (59.4-69.0)" in report.text(record)
+    monkeypatch.setattr(whole, "_as_chosen", lambda sampler, groups, passes: ([150.0], 8))
+    assert [t["met"] for t in runner.run("fusing", session=session)["targets"]] == [False] * 3
 
 
 def test_timing_waits_until_a_sampler_has_settled() -> None:
@@ -191,23 +325,92 @@ def test_timing_waits_until_a_sampler_has_settled() -> None:
         whole.settle(Sampler(), [[0, 1]])
 
 
-def test_table1_reads_preprocessing_from_traces_and_kernels_from_cold_draws(session, monkeypatch) -> None:
+def test_table1_measures_what_the_paper_measures_of_each_hop(session, monkeypatch) -> None:
     monkeypatch.setattr(
         pgsampler, "NeighborSampler",
         lambda graph, fanouts, **options: NeighborSampler(graph, fanouts, **{**options, "device": "cpu"}),
     )  # fmt: skip
     monkeypatch.setattr(pgsampler, "copy_bandwidth_gbps", lambda: 4000.0)
     monkeypatch.setattr(pgsampler, "PerHopRotation", lambda *arguments: arguments[-1])
-    monkeypatch.setattr(pgsampler, "_cold_us", lambda knobs, hop: knobs.block_threads * (hop + 1.0))
+    monkeypatch.setattr(
+        pgsampler, "_cold_times", lambda session, knobs, hop: [knobs.block_threads * (hop + 1.0)] * 5
+    )
+    monkeypatch.setattr(pgsampler, "_preprocess_times", lambda *rest: [90.0, 110.0, 100.0])
+    asked = []
+
+    def utilisation(graph, frontiers, fanouts, pick, threads):
+        asked.append((len(frontiers), fanouts, pick, threads))
+        return [
+            {"compute_percent": 10.0 * hop, "memory_percent": 5.0} for hop in (1, 2, 3)
+        ], "measured by ncu"
+
+    monkeypatch.setattr(pgsampler, "utilisation", utilisation)
     record = runner.run("pgsampler-table1", session=session)
     assert [row["hop"] for row in record["rows"]] == [1, 2, 3]
     assert [row["kernel_us"] for row in record["rows"]] == [32.0, 64.0, 96.0], "the best of the sweep"
     assert record["rows"][0]["best"] == "block_threads=32"
+    assert asked == [(3, (10, 10, 10), "reservoir", [32, 32, 32])]
+    assert [row["compute_percent"] for row in record["rows"]] == [10, 20, 30]
+    assert [row["pre_us"] for row in record["rows"]] == [100] * 3
     assert record["rows"][0]["workload"] == 4
     moved = record["rows"][1]["bytes_moved"]
     assert record["rows"][1]["copy_percent"] == pytest.approx(100 * moved / (64e-6) / 4000e9)
     lines = report.text(record).splitlines()
     assert any("21 633" in line and "92.4" in line for line in lines), "the paper's values stand beside"
+    assert any("100.0 (92.0-108.0)" in line and "48.7" in line and "cold" in line for line in lines)
+
+
+def test_preprocessing_of_a_hop_starts_from_its_vertices_and_ends_with_the_launch(
+    monkeypatch, session
+) -> None:
+    """No seed is checked or merged: the sampler is asked for the hop's counts and its draw, and for nothing else."""
+    done: list[tuple[str, int]] = []
+    clock = iter(range(1000))
+
+    class Sampler:
+        def prepare(self, rows, hop):
+            done.append(("prepare", hop))
+            return SimpleNamespace(total=3)
+
+        def launch_draw(self, work, hop, batch, out):
+            done.append(("launch", hop))
+            assert [array.size for array in out] == [3, 3, 3]
+
+    waiting = SimpleNamespace(synchronize=lambda: done.append(("wait", 0)))
+    cupy = SimpleNamespace(empty=np.empty, cuda=SimpleNamespace(Device=lambda: waiting))
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(pgsampler.time, "perf_counter", lambda: next(clock) * 1e-6)
+    rotation = SimpleNamespace(
+        sampler=Sampler(), recorded=session.recorded("rmat", 4, (2, 2), "reservoir", 2),
+        neighbors=np.zeros(1, np.int32),
+    )  # fmt: skip
+    found = pgsampler._preprocess_times(session, rotation, 1)
+    assert found == pytest.approx([1.0] * session.passes)
+    assert done == [("wait", 0), ("prepare", 1), ("launch", 1)] * 2 * (session.passes + 1)
+
+
+def test_utilisation_is_read_from_a_profilers_table_launch_by_launch() -> None:
+    from gnnsample_lab.bench.suites.pgsampler import utilisation
+
+    compute, memory = utilisation.METRICS
+    text = "\n".join([
+        "==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',
+        f'"0","draw_blocks(Plan)","{compute}","%","15.5"', f'"0","draw_blocks(Plan)","{memory}","%","6.0"',
+        f'"1","something_else","{compute}","%","99"', f'"2","draw_blocks(Plan)","{compute}","%","1,048.7"',
+        f'"2","draw_blocks(Plan)","{memory}","%","n/a"',
+    ])  # fmt: skip
+    assert utilisation.parse(text) == [
+        {"compute_percent": 15.5, "memory_percent": 6.0}, {"compute_percent": 1048.7},
+    ]  # fmt: skip
+    assert utilisation.parse("==ERROR== no permission") == []
+
+
+def test_utilisation_says_why_there_is_none(monkeypatch) -> None:
+    from gnnsample_lab.bench.suites.pgsampler import utilisation
+
+    monkeypatch.setattr(utilisation, "find_ncu", lambda: None)
+    found, why = utilisation.utilisation(None, [1, 2], (10, 10), "reservoir", [32, 64])
+    assert found == [{"compute_percent": None, "memory_percent": None}] * 2 and why == "no ncu here"
 
 
 def test_every_rung_that_has_a_knob_is_swept() -> None:

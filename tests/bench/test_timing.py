@@ -31,6 +31,20 @@ def test_one_pass_is_the_median_after_a_warm_one(clock) -> None:
     assert timing.pass_us(lambda: None) == pytest.approx(2e6)
 
 
+def test_a_spread_is_the_median_between_its_tenth_and_ninetieth_percentiles() -> None:
+    assert timing.spread([3.0, 1.0, 2.0, 5.0, 4.0]) == {
+        "us": 3.0, "p10_us": pytest.approx(1.4), "p90_us": pytest.approx(4.6), "passes": 5,
+    }  # fmt: skip
+    assert timing.spread([7.0], "ms") == {"ms": 7.0, "p10_ms": 7.0, "p90_ms": 7.0, "passes": 1}
+    with pytest.raises(ValueError, match="at least one"):
+        timing.spread([])
+
+
+def test_wall_times_are_the_medians_of_the_passes_after_a_warm_one(clock) -> None:
+    clock += [0.1, 0.1, 0.1, 5.0, 4.0, 9.0, 3.0, 8.0, 2.0]
+    assert timing.wall_times(lambda i: None, 3, passes=2) == pytest.approx([5e6, 3e6])
+
+
 def test_each_piece_is_the_best_pass_median_after_a_warm_one(clock) -> None:
     clock += [0.1, 0.1, 0.1, 5.0, 4.0, 9.0, 3.0, 8.0, 2.0]
     done: list[int] = []

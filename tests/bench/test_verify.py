@@ -107,7 +107,7 @@ def test_a_timed_run_that_did_other_work_is_refused() -> None:
 
     def rotation(strategy: str) -> Any:
         return SimpleNamespace(
-            ws=SimpleNamespace(counters=SimpleNamespace(get=lambda: counters)),
+            counters=lambda: counters,
             engine=SimpleNamespace(launcher=SimpleNamespace(strategy=strategy)),
             level_sizes=lambda: np.cumsum(counters[1:5]).tolist(),
         )

@@ -1,4 +1,4 @@
-"""The draw kernels of the per-hop baselines alone, on recorded frontiers, to be timed as the replay floor is.
+"""The draw kernels of the per-hop baselines alone, on recorded frontiers, to be timed as the latency floor is.
 
 Counts, scans and allocations are done beforehand and not timed: this is what the papers call kernel time, and it
 leaves these baselines less work than the strategies that they are compared with, which also deduplicate.
@@ -25,13 +25,14 @@ class PerHopRotation:
     Args:
         recorded: samples of the same fanouts and pick, drawn with sampler seed 0.
         strategy: ``"block-bsp"``, ``"edge-bsp"`` or ``"turbo-bsp"``.
+        chained: all batches in one CUDA graph, one after another; else a graph for each.
 
-    ``graphs`` holds one CUDA graph per batch.
+    ``graphs`` holds the CUDA graphs.
     """
 
     def __init__(
         self, graph: Any, fanouts: Sequence[int], recorded: Sequence[Recorded], strategy: str, pick: str,
-        knobs: Knobs | None = None,
+        knobs: Knobs | None = None, chained: bool = False,
     ) -> None:  # fmt: skip
         import cupy
 
@@ -54,7 +55,13 @@ class PerHopRotation:
 
             return run
 
-        self.graphs = capture_all([work(batch) for batch in range(len(recorded))])
+        works = [work(batch) for batch in range(len(recorded))]
+
+        def all_works() -> None:
+            for each in works:
+                each()
+
+        self.graphs = capture_all([all_works] if chained else works)
 
     def draw(self, batch: int, hop: int) -> None:
         """Launch one hop's draw kernels; :meth:`check` compares what they draw."""

@@ -1,45 +1,11 @@
-// The replay floor: what reading and writing a known sample costs, and nothing else.
-//
-// Per pick: load the vertex, its indptr pair, the recorded position and the neighbour at it; store neighbour,
-// position and (once per row) count. No generator, no deduplication. `chase` and `gather` measure the two
-// constants of the computed bound: the latency of a dependent access, and the rate of random 32-byte sectors.
+// The replay floor, a launch for each hop or for many batches together, and the constants of the computed bound: the
+// latency of a dependent access, the rate of random 32-byte sectors, and the rate of a sequential read.
 // @variants ID_T=int,long UNROLL=1,2,4,8
-typedef long long i64;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "replay.cuh"
 
-// recorded, neighbors, positions: [rows * k]; slots at or beyond a row's count hold -1.
-extern "C" __global__ void replay(const ID_T* frontier, u64 rows, int k, const i64* indptr, const ID_T* indices,
+extern "C" __global__ void replay(const ID_T* frontier, u32 rows, u32 k, const i64* indptr, const ID_T* indices,
                                   const int* recorded, ID_T* neighbors, int* positions, int* counts) {
-    const u64 total = rows * k, step = (u64)gridDim.x * blockDim.x;
-    for (u64 e0 = blockIdx.x * (u64)blockDim.x + threadIdx.x; e0 < total; e0 += step * UNROLL) {
-        i64 start[UNROLL];
-        int at[UNROLL], degree[UNROLL];
-        ID_T u[UNROLL];
-#pragma unroll
-        for (int c = 0; c < UNROLL; ++c) {
-            const u64 e = e0 + c * step;
-            at[c] = -1;
-            if (e < total) {
-                const ID_T v = frontier[e / k];
-                start[c] = __ldg(indptr + v);
-                degree[c] = (int)(__ldg(indptr + v + 1) - start[c]);
-                at[c] = recorded[e];
-            }
-        }
-#pragma unroll
-        for (int c = 0; c < UNROLL; ++c)
-            if (at[c] >= 0) u[c] = __ldg(indices + start[c] + at[c]);
-#pragma unroll
-        for (int c = 0; c < UNROLL; ++c) {
-            const u64 e = e0 + c * step;
-            if (at[c] >= 0) {
-                neighbors[e] = u[c];
-                positions[e] = at[c];
-            }
-            if (e < total && e % k == 0) counts[e / k] = min(degree[c], k);
-        }
-    }
+    lab_replay(frontier, rows, k, indptr, indices, recorded, neighbors, positions, counts);
 }
 
 // Follow a random cycle of `next`; one thread. Time over steps is the latency of a dependent access.
@@ -57,6 +23,20 @@ extern "C" __global__ void gather(const u32* data, const u32* where, u64 n, u32*
 #pragma unroll
         for (int c = 0; c < UNROLL; ++c)
             if (i + c * step < n) sum += __ldcg(data + where[i + c * step]);
+    }
+    if (sum == 0xFFFFFFFFu) *out = sum;
+}
+
+// A sequential read of n * 16 bytes.
+extern "C" __global__ void stream(const uint4* data, u64 n, u32* out) {
+    u32 sum = 0;
+    const u64 step = (u64)gridDim.x * blockDim.x;
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += step * UNROLL) {
+        uint4 word[UNROLL];
+#pragma unroll
+        for (int c = 0; c < UNROLL; ++c) word[c] = __ldcs(data + min(i + c * step, n - 1));
+#pragma unroll
+        for (int c = 0; c < UNROLL; ++c) sum += word[c].x ^ word[c].y ^ word[c].z ^ word[c].w;
     }
     if (sum == 0xFFFFFFFFu) *out = sum;
 }

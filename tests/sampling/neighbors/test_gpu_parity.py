@@ -168,7 +168,33 @@ def test_arrays_of_a_batch_fit_together(strategy):
     assert batch.canonical() == host.canonical()
 
 
-FANOUTS = (1, 2, 3, 4, 5, 7, 8, 13, 16, 20, 31, 32, 33, 40, 63, 64, 65, 128, 129, 255, 256, 257, 300, 1000, MAX_FANOUT)
+FANOUTS = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    8,
+    13,
+    16,
+    20,
+    31,
+    32,
+    33,
+    40,
+    63,
+    64,
+    65,
+    128,
+    129,
+    255,
+    256,
+    257,
+    300,
+    1000,
+    MAX_FANOUT,
+)
 
 
 def hubs_of(fanout: int) -> Graph:

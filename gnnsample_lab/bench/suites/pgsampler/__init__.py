@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsample_lab.bench.suite import WORK, Columns, Record, Row, Suite
+from gnnsample_lab.bench.suite import WORK, Columns, Record, Row, Suite, with_spread
 
 from . import papers, targets
 
@@ -19,19 +19,100 @@ def _table1(record: Record) -> Columns:
 
         return cell
 
+    rows = record.get("rows", [])
+    profiled = any("compute_percent" in row for row in rows)
+    shares: Columns = {
+        "compute %": "compute_percent", "(paper: compute %)": paper("comp_percent"), "memory %": "memory_percent",
+    }  # fmt: skip
     return {
-        "hop": "hop", "workload": "workload", "(paper)": paper("workload"), "pre us": "pre_us",
-        "(paper) ": paper("pre_us"), "kernel us": "kernel_us", "(paper)  ": paper("kernel_us"),
-        "% of copy bandwidth": "copy_percent", "(paper: % of peak)": paper("mem_percent"),
+        "hop": "hop", **_l2(record), "workload": "workload", "(paper)": paper("workload"),
+        "pre us": with_spread("pre_us"), "(paper) ": paper("pre_us"), "kernel us": with_spread("kernel_us"),
+        "(paper)  ": paper("kernel_us"), "% of copy bandwidth": "copy_percent", **(shares if profiled else {}),
+        "(paper: % of peak)": paper("mem_percent"),
+    }  # fmt: skip
+
+
+def _l2(record: Record) -> Columns:
+    """How rows find the L2 cache, where the record says so."""
+    return {"L2": "l2"} if any("l2" in row for row in record["rows"]) else {}
+
+
+def _figure8(record: Record) -> Columns:
+    fixed: Columns = {
+        "of 128 threads us": "dgl_threads_us", "persistent over it x": "over_dgl_threads.persistent",
+    }  # fmt: skip
+    return {
+        **WORK, **_l2(record), "block-bsp us": with_spread("kernel_us.block-bsp"),
+        "persistent us": with_spread("kernel_us.persistent"), "tile us": with_spread("kernel_us.persistent-tile"),
+        "persistent x": "speedup.persistent", **(fixed if record.get("averages") else {}),
+        "tile x": "speedup.persistent-tile",
+    }  # fmt: skip
+
+
+def _figure9(record: Record) -> Columns:
+    if not any("best same pick, floyd" in row["speedup"] for row in record["rows"]):
+        return {
+            **WORK, "block-bsp us": "wall_us.block-bsp", "persistent us": "wall_us.persistent",
+            "best us": "wall_us.best", "best": "best_strategy", "persistent x": "speedup.persistent",
+            "best, same pick x": "speedup.best same pick", "best, mixed picks x": "speedup.best",
+        }  # fmt: skip
+    return {
+        **WORK, **_l2(record), "block-bsp, floyd us": with_spread("wall_us.block-bsp, floyd"),
+        "best, floyd us": with_spread("wall_us.best"), "by": "best_strategy",
+        "best x, both floyd": "speedup.best same pick, floyd",
+        "block-bsp, reservoir us": with_spread("wall_us.block-bsp"),
+        "best, reservoir us": with_spread("wall_us.best same pick"), "by ": "best_same_pick_strategy",
+        "best x, both reservoir": "speedup.best same pick",
+        "persistent, reservoir us": with_spread("wall_us.persistent"),
+        "persistent x, both reservoir": "speedup.persistent", "best x, mixed: floyd over reservoir": "speedup.best",
+    }  # fmt: skip
+
+
+def _figure10(record: Record) -> Columns:
+    return {
+        **WORK, **_l2(record), "fused-static us": with_spread("kernel_us.fused-static"),
+        "persistent us": with_spread("kernel_us.persistent"), "persistent x": "speedup.persistent",
+    }  # fmt: skip
+
+
+def _table3(record: Record) -> Columns:
+    return {
+        **WORK, **_l2(record), "system of the setting": "system", "paper x": "paper_speedup",
+        "persistent x": "speedup.persistent", "tile x": "speedup.persistent-tile", "turbo-bsp x": "speedup.turbo-bsp",
+        "block-bsp us": with_spread("kernel_us.block-bsp"),
+    }  # fmt: skip
+
+
+def _papers100m(record: Record) -> Columns:
+    return {
+        **WORK, **_l2(record), "strategy": "strategy", "in a call": "fused", "each us": with_spread("wall_us"),
+        "scratch MiB": lambda row: row["scratch_bytes"] / 2**20,
+        "limit MiB": lambda row: row["scratch_limit_bytes"] / 2**20,
+    }  # fmt: skip
+
+
+def _whole(record: Record) -> Columns:
+    fused: Columns = {"32 together, each us": with_spread("fused32_us")}
+    if not any("speedup" in row for row in record["rows"]):
+        return {
+            **WORK, "block-bsp (reservoir) us": "baseline_us", "alone us": "alone_us", "by": "alone_strategy", **fused,
+        }  # fmt: skip
+    return {
+        **WORK, **_l2(record), "block-bsp, floyd us": with_spread("baseline_floyd_us"),
+        "alone, floyd us": with_spread("alone_us"), "by": "alone_strategy", "x, both floyd": "speedup.floyd",
+        "block-bsp, reservoir us": with_spread("baseline_us"),
+        "alone, reservoir us": with_spread("alone_reservoir_us"), "by ": "alone_reservoir_strategy",
+        "x, both reservoir": "speedup.reservoir", "x, mixed: floyd over reservoir": "speedup.mixed", **fused,
     }  # fmt: skip
 
 
 def _fusing(record: Record) -> Columns:
     sizes = sorted({int(n) for row in record["rows"] for n in row["launches_of_us"]})
     return {
-        **WORK, "strategy": "strategy", "in a call": "in_a_call", "one by one us": "one_by_one_us",
+        **WORK, **_l2(record), "strategy": "strategy", "in a call": "in_a_call",
+        "one by one us": with_spread("one_by_one_us"),
         **{f"{n} a launch us": f"launches_of_us.{n}" for n in sizes},
-        "begins with": "begin", "keeps": "chosen", "us": "chosen_us", "x": "ratio",
+        "begins with": "begin", "keeps": "chosen", "us": with_spread("chosen_us"), "x": "ratio",
     }  # fmt: skip
 
 
@@ -46,6 +127,14 @@ def _notes(record: Record) -> list[str]:
         notes.append(f"Paper: up to {paper['best']} x ({paper['source']}).")
     else:
         notes.append(f"Paper: {paper.get('finding') or paper['source']}.")
+    for mean in record.get("averages", []):
+        over = [f"{mean['over_swept']:.2f} x over block-bsp at its best threads"]
+        if mean["over_dgl_threads"] is not None:
+            over.insert(0, f"{mean['over_dgl_threads']:.2f} x over block-bsp of 128 threads")
+        notes.append(
+            f"persistent, {mean['graph']}, mean of {mean['settings']} settings: {', '.join(over)}; the paper's average "
+            f"over DGL is {mean['paper']:.2f} x."
+        )
     for cross in record.get("crossovers", []):
         at = cross["slower_from_batch"]
         end = "faster at every batch" if at is None else f"slower from {at} seeds"
@@ -63,10 +152,7 @@ SUITES = (
     Suite(
         "whole-process", "suites.pgsampler.whole.whole_process",
         "wall time of a mini-batch, alone and 32 in one call",
-        columns={
-            **WORK, "block-bsp us": "baseline_us", "alone us": "alone_us", "by": "alone_strategy",
-            "32 together, each us": "fused32_us",
-        },
+        columns=_whole,
         paper={"source": "measured separately", **papers.CUGRAPH}, targets=targets.whole_process, notes=_cugraph,
     ),
     Suite(
@@ -77,40 +163,25 @@ SUITES = (
     Suite(
         "pgsampler-fig8", "suites.pgsampler.kernels.figure8",
         "kernel speed-up of the persistent queue over block-bsp",
-        columns={
-            **WORK, "block-bsp us": "kernel_us.block-bsp", "persistent us": "kernel_us.persistent",
-            "tile us": "kernel_us.persistent-tile", "persistent x": "speedup.persistent",
-            "tile x": "speedup.persistent-tile",
-        },
+        columns=_figure8,
         paper=papers.PAPER.part("section V-B, figure 8", **papers.FIGURE8), targets=targets.figure8, notes=_notes,
     ),
     Suite(
         "pgsampler-fig9", "suites.pgsampler.whole.figure9",
         "whole-process speed-up over block-bsp with DGL's ID map",
-        columns={
-            **WORK, "block-bsp us": "wall_us.block-bsp", "persistent us": "wall_us.persistent",
-            "best us": "wall_us.best", "best": "best_strategy", "persistent x": "speedup.persistent",
-            "best, same pick x": "speedup.best same pick", "best x": "speedup.best",
-        },
+        columns=_figure9,
         paper=papers.PAPER.part("section V-B, figure 9", **papers.FIGURE9), targets=targets.figure9, notes=_notes,
     ),
     Suite(
         "pgsampler-fig10", "suites.pgsampler.kernels.figure10",
         "fusion without balancing against the persistent queue",
-        columns={
-            **WORK, "fused-static us": "kernel_us.fused-static", "persistent us": "kernel_us.persistent",
-            "persistent x": "speedup.persistent",
-        },
+        columns=_figure10,
         paper=papers.PAPER.part("section V-D, figure 10"), notes=_notes,
     ),
     Suite(
         "pgsampler-table3", "suites.pgsampler.kernels.table3",
         "against TurboGNN's execution, both over block-bsp",
-        columns={
-            **WORK, "system of the setting": "system", "paper x": "paper_speedup",
-            "persistent x": "speedup.persistent", "tile x": "speedup.persistent-tile",
-            "turbo-bsp x": "speedup.turbo-bsp", "block-bsp us": "kernel_us.block-bsp",
-        },
+        columns=_table3,
         paper=papers.PAPER.part("table III", papers.TABLE3), notes=_notes,
     ),
     Suite(
@@ -121,11 +192,7 @@ SUITES = (
     Suite(
         "papers100m-rmat", "suites.pgsampler.whole.papers100m",
         "111 M nodes, 1.6 G edges: scratch memory and wall time",
-        columns={
-            **WORK, "strategy": "strategy", "in a call": "fused", "each us": "wall_us",
-            "scratch MiB": lambda row: row["scratch_bytes"] / 2**20,
-            "limit MiB": lambda row: row["scratch_limit_bytes"] / 2**20,
-        },
+        columns=_papers100m,
         targets=targets.papers100m, last=True,
     ),
 )  # fmt: skip

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.suite import Record
-from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, task
+from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, on_each_graph, task
 
 from .papers import CUGRAPH, DGL_LIKE_H200
 
 
 def figure8(record: Record) -> list[Target]:
-    """Kernels of the queue strategies over the baseline's."""
+    """Kernels of the queue strategies over the baseline's, on each graph; on the paper's, beside its averages."""
     rows = record["rows"]
 
     def speedups(strategy: str, most: int = 1 << 40) -> list[Point]:
         return [(row["speedup"][strategy], task(row)) for row in rows if row["batch_size"] <= most]
 
-    tile = speedups("persistent-tile")
-    return [
-        *at_least("persistent over block-bsp, kernels, up to 2 048 seeds", 1.0, "x", speedups("persistent", 2048)),
-        *at_least("persistent over block-bsp, kernels, at its best", 1.57, "x", speedups("persistent"), best=True),
-        *at_least("persistent over block-bsp, kernels, everywhere", 0.9, "x", speedups("persistent")),
-        *at_least("persistent-tile over block-bsp, kernels, everywhere", 2.0, "x", tile),
-        *_against_dgl_like(record, "block-bsp, kernels, over a DGL-like sampler's", 1, "kernel_us"),
+    found = [
+        *on_each_graph(at_least, "persistent over block-bsp, kernels, up to 2 048 seeds", 1.0, "x",
+                       speedups("persistent", 2048)),
+        *on_each_graph(at_least, "persistent over block-bsp, kernels, everywhere", 0.9, "x", speedups("persistent")),
+        *on_each_graph(at_least, "persistent-tile over block-bsp, kernels, everywhere", 2.0, "x",
+                       speedups("persistent-tile")),
     ]  # fmt: skip
+    for mean in record.get("averages", []):
+        where = f"{mean['graph']}, mean of {mean['settings']} settings"
+        for baseline, of in (("of 128 threads", "over_dgl_threads"), ("at its best threads", "over_swept")):
+            points = [] if mean[of] is None else [(mean[of], where)]
+            what = f"persistent over block-bsp {baseline}, kernels, the paper's average, {mean['graph']}"
+            found += at_least(what, mean["paper"], "x", points)
+    return [
+        *found,
+        *_against_dgl_like(record, "block-bsp, kernels, over a DGL-like sampler's", 1, "kernel_us"),
+    ]
 
 
 def figure9(record: Record) -> list[Target]:
-    """Whole mini-batches over the baseline's."""
-    small = [(r["speedup"]["best"], task(r)) for r in record["rows"] if r["batch_size"] <= 1024]
-    large = [(r["speedup"]["best"], task(r)) for r in record["rows"] if r["batch_size"] > 1024]
+    """Whole mini-batches over the baseline's, on each graph: with the same pick on both sides first, then mixed."""
+    found = []
+    for key, what in (
+        ("best same pick, floyd", "both floyd"), ("best same pick", "both reservoir"),
+        ("best", "mixed: floyd over reservoir"),
+    ):  # fmt: skip
+        for limit, words, low, high in ((10.0, "up to 1 024", 0, 1024), (5.0, "above 1 024", 1025, 1 << 40)):
+            rows = [r for r in record["rows"] if low <= r["batch_size"] <= high and key in r["speedup"]]
+            points = [(r["speedup"][key], task(r)) for r in rows]
+            label = f"best over block-bsp, whole process, {what}, {words} seeds"
+            found += on_each_graph(at_least, label, limit, "x", points)
     return [
-        *at_least("best over block-bsp, whole process, up to 1 024 seeds", 10.0, "x", small),
-        *at_least("best over block-bsp, whole process, above 1 024 seeds", 5.0, "x", large),
+        *found,
         *_against_dgl_like(record, "block-bsp, whole process, over a DGL-like sampler's", 0, "wall_us"),
-    ]  # fmt: skip
+    ]
 
 
 def _against_dgl_like(record: Record, what: str, which: int, times: str) -> list[Target]:
@@ -59,9 +75,9 @@ def whole_process(record: Record) -> list[Target]:
 
 
 def fusing(record: Record) -> list[Target]:
-    """What is chosen is not slower than one by one."""
+    """What is chosen is not slower than one by one, on each graph."""
     points = [(row["ratio"], f"{task(row)}, {row['in_a_call']} in a call") for row in record["rows"]]
-    return at_most("several mini-batches in a call over one by one", 1.05, "x", points)
+    return on_each_graph(at_most, "several mini-batches in a call over one by one", 1.05, "x", points)
 
 
 def papers100m(record: Record) -> list[Target]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
+import statistics
 import time
-from collections.abc import Callable
 from typing import Any
 
 from gnnsample_lab.bench import timing
@@ -19,88 +19,97 @@ from .kernels import grid
 OURS = ("captured", "grid-barrier", "persistent-tile")
 BASELINE, BASELINE_PICK = "block-bsp", "reservoir"
 """DGL's execution with DGL's pick; its ID map is insert-count-compact."""
+PICKS = ("floyd", BASELINE_PICK)
 FUSED = 32
-_COUNT, _PASSES = 8, 3
+_COUNT = 8
 _MOST_CALLS = 100
 """Calls after which a sampler must know how many mini-batches share a launch."""
 EPOCH = 8
 """Mini-batches that ``epoch`` asks for at a time, unless it is told another number."""
+_TIMING = "wall time per call, GPU idle before and after; in each pass the median of the calls, over passes the median"
+_MIXED = "mixed: ours draws by Floyd, O(fanout), the baseline by its reservoir, O(degree)"
 
 
 def _walls(
     session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategy: str, pick: str
 ) -> dict[str, Any]:
-    """Best wall time of one mini-batch over the strategy's knobs."""
+    """Best wall time of one mini-batch over the strategy's knobs, with its spread."""
     seeds = session.batches(name, batch_size, _COUNT)
 
-    def measure(knobs: Any) -> float:
+    def measure(knobs: Any) -> list[float]:
         sampler = session.sampler(name, fanouts, strategy, pick, knobs)
-        return timing.wall_us(lambda i: sampler.sample(seeds[i], i), _COUNT, _PASSES)
+        return timing.wall_times(lambda i: sampler.sample(seeds[i], i), _COUNT, session.passes)
 
     # The baseline is swept: no default of ours may make it slow. The other strategies run with their defaults.
     points = knob_points(strategy, session.quick) if strategy == BASELINE else {"default": None}
     return best_of({label: functools.partial(measure, knobs) for label, knobs in points.items()})
 
 
-def _wall_us(
-    session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategy: str, pick: str
-) -> float:
-    return float(_walls(session, name, batch_size, fanouts, strategy, pick)["us"])
+def _fastest_of(points: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The fastest of strategies that were timed: its spread, its name as ``best``, and ``sweep``: name -> us."""
+    best = min(points, key=lambda strategy: points[strategy]["us"])
+    return {**points[best], "best": best, "sweep": {s: found["us"] for s, found in points.items()}}
 
 
 def _fastest(
     session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], pick: str
 ) -> dict[str, Any]:
-    points: dict[str, Callable[[], float]] = {
-        s: functools.partial(_wall_us, session, name, batch_size, fanouts, s, pick) for s in OURS
-    }
-    return best_of(points)
+    return _fastest_of({s: _walls(session, name, batch_size, fanouts, s, pick) for s in OURS})
+
+
+def _around(found: dict[str, Any]) -> dict[str, Any]:
+    """The spread of what was timed, as a row's ``spread`` has it."""
+    return {key: found[key] for key in ("p10_us", "p90_us", "passes") if key in found}
 
 
 def figure9(session: Session) -> dict[str, Any]:
-    """Speed-up of the whole process: the best strategy and ``persistent`` over ``block-bsp``."""
+    """Speed-up of the whole process: the best strategy and ``persistent`` over ``block-bsp``, with the same pick."""
     names = session.graphs()
     verification = session.verify(names, [BASELINE, "persistent", *OURS])
     rows = []
     for name in names:
         for batch_size, fanouts in grid(session.quick):
-            base = _walls(session, name, batch_size, fanouts, BASELINE, BASELINE_PICK)
+            theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
+            ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
             persistent = _walls(session, name, batch_size, fanouts, "persistent", BASELINE_PICK)
-            same, best = (
-                _fastest(session, name, batch_size, fanouts, pick) for pick in (BASELINE_PICK, "floyd")
-            )
+            same, floyd = ours[BASELINE_PICK], ours["floyd"]
             same["sweep"]["persistent"] = persistent["us"]
             if persistent["us"] < same["us"]:
-                same.update(us=persistent["us"], best="persistent")
+                same.update({**_around(persistent), "us": persistent["us"], "best": "persistent"})
+            base = theirs[BASELINE_PICK]
+            timed = {
+                BASELINE: base, f"{BASELINE}, floyd": theirs["floyd"], "persistent": persistent,
+                "best same pick": same, "best": floyd,
+            }  # fmt: skip
             rows.append({
                 "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
-                "wall_us": {
-                    BASELINE: base["us"], "persistent": persistent["us"], "best": best["us"],
-                    "best same pick": same["us"],
-                },
-                "best_strategy": best["best"], "best_same_pick_strategy": same["best"],
-                "sweep": {BASELINE: base["sweep"], "best": best["sweep"], "best same pick": same["sweep"]},
+                "l2": session.l2_state(name, batch_size, fanouts, BASELINE_PICK, _COUNT),
+                "wall_us": {key: found["us"] for key, found in timed.items()},
+                "spread": {key: _around(found) for key, found in timed.items()},
+                "best_strategy": floyd["best"], "best_same_pick_strategy": same["best"],
+                "sweep": {key: found["sweep"] for key, found in timed.items() if key != "persistent"},
                 "speedup": {
-                    "persistent": base["us"] / persistent["us"], "best": base["us"] / best["us"],
-                    "best same pick": base["us"] / same["us"],
+                    "best same pick, floyd": theirs["floyd"]["us"] / floyd["us"],
+                    "best same pick": base["us"] / same["us"], "persistent": base["us"] / persistent["us"],
+                    "best": base["us"] / floyd["us"],
                 },
             })  # fmt: skip
             session.say(
-                f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, persistent "
-                f"{persistent['us']:.0f}, {best['best']} {best['us']:.0f} us"
+                f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, by Floyd "
+                f"{theirs['floyd']['us']:.0f}; persistent {persistent['us']:.0f}, {floyd['best']} {floyd['us']:.0f} us"
             )
     return {
         "settings": {
-            "baseline": f"{BASELINE}, pick={BASELINE_PICK}, insert-count-compact ID map", "persistent": "same pick",
-            "best": f"fastest of {', '.join(OURS)} with pick=floyd; 'best same pick', persistent too: {BASELINE_PICK}",
-            "timing": f"wall time per call, GPU idle before and after; median of {_COUNT} batches, best of {_PASSES}",
+            "baseline": f"{BASELINE}, insert-count-compact ID map, with either pick", "persistent": BASELINE_PICK,
+            "best": f"fastest of {', '.join(OURS)}, with the reservoir persistent too; 'best' alone is {_MIXED}",
+            "timing": _TIMING, "passes": session.passes,
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
     }  # fmt: skip
 
 
 def whole_process(session: Session) -> dict[str, Any]:
-    """Wall time of a mini-batch alone and as one of 32 sampled in one call."""
+    """Wall time of a mini-batch alone and as one of 32 sampled in one call, both picks on both sides."""
     names = session.graphs()
     verification = session.verify(names, [BASELINE, *OURS])
     settings = [(256, 10), (1024, 10), (2048, 10), (8192, 10), (8192, 15), (10240, 10)]
@@ -109,27 +118,47 @@ def whole_process(session: Session) -> dict[str, Any]:
     rows = []
     for name in names:
         for batch_size, fanout in settings:
-            fanouts = (fanout,) * 3
-            base = _walls(session, name, batch_size, fanouts, BASELINE, BASELINE_PICK)
-            alone = _fastest(session, name, batch_size, fanouts, "floyd")
-            fused = _fastest_fused(session, name, batch_size, fanouts)
-            rows.append({
-                "graph": name, "batch_size": batch_size, "fanout": fanout, "hops": 3, "baseline_us": base["us"],
-                "alone_us": alone["us"], "alone_strategy": alone["best"], "fused32_us": fused["us"],
-                "fused32_strategy": fused["best"],
-                "sweep": {"baseline": base["sweep"], "alone": alone["sweep"], "fused32": fused["sweep"]},
-            })  # fmt: skip
+            row = _whole_row(session, name, batch_size, (fanout,) * 3)
+            rows.append(row)
             session.say(
-                f"{name} {batch_size} x {list(fanouts)}: {BASELINE} {base['us']:.0f}, alone {alone['us']:.0f} "
-                f"({alone['best']}), {FUSED} fused {fused['us']:.1f} us each ({fused['best']})"
+                f"{name} {batch_size} x {fanout}^3: over {BASELINE} {row['speedup']['floyd']:.1f} x by Floyd, "
+                f"{row['speedup']['reservoir']:.1f} x by the reservoir; alone {row['alone_us']:.0f} "
+                f"({row['alone_strategy']}), {FUSED} fused {row['fused32_us']:.1f} us each ({row['fused32_strategy']})"
             )
     return {
         "settings": {
-            "baseline": f"{BASELINE}, pick={BASELINE_PICK}, insert-count-compact ID map", "alone": "pick=floyd",
+            "baseline": f"{BASELINE}, insert-count-compact ID map, with either pick",
+            "same pick": "speedup.floyd, speedup.reservoir: the same pick on both sides", "mixed": _MIXED,
             "fused32": f"{FUSED} mini-batches in one call of sample_many, time divided by {FUSED}, pick=floyd",
-            "timing": f"wall time per call, GPU idle before and after; median of {_COUNT} calls, best of {_PASSES}",
+            "timing": _TIMING, "passes": session.passes,
         },
         "verification": verification, "graphs": session.facts(names), "rows": rows,
+    }  # fmt: skip
+
+
+def _whole_row(session: Session, name: str, batch_size: int, fanouts: tuple[int, ...]) -> dict[str, Any]:
+    theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
+    ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
+    fused = _fastest_fused(session, name, batch_size, fanouts)
+    timed = {
+        "baseline_floyd_us": theirs["floyd"], "alone_us": ours["floyd"],
+        "baseline_us": theirs[BASELINE_PICK], "alone_reservoir_us": ours[BASELINE_PICK], "fused32_us": fused,
+    }  # fmt: skip
+    return {
+        "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
+        "l2": session.l2_state(name, batch_size, fanouts, "floyd", _COUNT),
+        **{key: found["us"] for key, found in timed.items()}, "alone_strategy": ours["floyd"]["best"],
+        "alone_reservoir_strategy": ours[BASELINE_PICK]["best"], "fused32_strategy": fused["best"],
+        "spread": {key: _around(found) for key, found in timed.items()},
+        "speedup": {
+            **{pick: theirs[pick]["us"] / ours[pick]["us"] for pick in PICKS},
+            "mixed": theirs[BASELINE_PICK]["us"] / ours["floyd"]["us"],
+        },
+        "sweep": {
+            "baseline": theirs[BASELINE_PICK]["sweep"], "baseline, floyd": theirs["floyd"]["sweep"],
+            "alone": ours["floyd"]["sweep"], "alone, reservoir": ours[BASELINE_PICK]["sweep"],
+            "fused32": fused["sweep"],
+        },
     }  # fmt: skip
 
 
@@ -137,13 +166,21 @@ def _call(sampler: Any, groups: list[list[Any]], i: int) -> Any:
     return sampler.sample_many(groups[i], i * len(groups[i]))
 
 
-def _fused(session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategy: str) -> float:
-    """Wall time of ``sample_many`` with 32 mini-batches, per mini-batch."""
+def _fused(
+    session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategy: str
+) -> dict[str, Any]:
+    """Wall time of ``sample_many`` with 32 mini-batches, per mini-batch, with its spread."""
     seeds = session.batches(name, batch_size, 2 * FUSED)
     groups = [seeds[:FUSED], seeds[FUSED:]]
     sampler = session.sampler(name, fanouts, strategy, "floyd")
     settle(sampler, groups)
-    return timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES) / FUSED
+    call = functools.partial(_call, sampler, groups)
+    return timing.spread(_each(timing.wall_times(call, len(groups), session.passes), FUSED))
+
+
+def _each(times: list[float], count: int) -> list[float]:
+    """Times of calls of ``count`` mini-batches, per mini-batch."""
+    return [us / count for us in times]
 
 
 def settle(sampler: Any, groups: list[list[Any]]) -> None:
@@ -160,14 +197,14 @@ def settle(sampler: Any, groups: list[list[Any]]) -> None:
     raise RuntimeError(f"{sampler!r} has not settled after {_MOST_CALLS} calls of {count} mini-batches")
 
 
-def _one_by_one(sampler: Any, groups: list[list[Any]]) -> float:
+def _one_by_one(sampler: Any, groups: list[list[Any]], passes: int) -> list[float]:
     def work(i: int) -> list[Any]:
         return [sampler.sample(seeds, i * len(groups[i]) + n) for n, seeds in enumerate(groups[i])]
 
-    return timing.wall_us(work, len(groups), _PASSES) / len(groups[0])
+    return _each(timing.wall_times(work, len(groups), passes), len(groups[0]))
 
 
-def _launches_of(sampler: Any, groups: list[list[Any]], size: int) -> float:
+def _launches_of(sampler: Any, groups: list[list[Any]], size: int, passes: int) -> float:
     """Wall time with ``size`` mini-batches in a launch, whatever the sampler would choose."""
     engine, count = sampler._engine, len(groups[0])
     engine.waves[seed_capacity(int(groups[0][0].size))] = Waves(size, size)
@@ -176,17 +213,17 @@ def _launches_of(sampler: Any, groups: list[list[Any]], size: int) -> float:
         made: list[Any] = engine._sample_all(groups[i], i * count, timed=False)
         return made
 
-    us = timing.wall_us(work, len(groups), _PASSES) / count
+    us = statistics.median(_each(timing.wall_times(work, len(groups), passes), count))
     engine.waves.clear()
     return us
 
 
-def _as_chosen(sampler: Any, groups: list[list[Any]]) -> tuple[float, int]:
+def _as_chosen(sampler: Any, groups: list[list[Any]], passes: int) -> tuple[list[float], int]:
     """Wall time of ``sample_many`` once the sampler has settled, and how many mini-batches then share a launch."""
     settle(sampler, groups)
-    us = timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES) / len(groups[0])
+    times = timing.wall_times(functools.partial(_call, sampler, groups), len(groups), passes)
     (waves,) = sampler._engine.waves.values()
-    return us, waves.settled(len(groups[0]))
+    return _each(times, len(groups[0])), waves.settled(len(groups[0]))
 
 
 def _launch_sizes(sampler: Any, batch_size: int) -> tuple[int, dict[int, str]]:
@@ -217,7 +254,7 @@ def fusing(session: Session) -> dict[str, Any]:
     return {
         "settings": {
             "pick": "floyd", "scratch_bytes": "default: 5 % of the memory that is free beside the graph",
-            "timing": f"wall time per call, GPU idle before and after; median of 2 calls, best of {_PASSES}, per batch",
+            "timing": f"{_TIMING}, per mini-batch", "passes": session.passes,
         },
         "verification": session.verify(names, strategies, ["floyd"]), "graphs": facts, "rows": rows,
     }  # fmt: skip
@@ -231,12 +268,16 @@ def _fusing_rows(
     rows = []
     for count in (EPOCH, FUSED):
         groups = [seeds[:count], seeds[count : 2 * count]]
-        alone = _one_by_one(sampler, groups)
-        each = {size: _launches_of(sampler, groups, size) for size in tables if size <= count}
-        chosen, size = _as_chosen(sampler, groups)
+        singly = timing.spread(_one_by_one(sampler, groups, session.passes))
+        each = {size: _launches_of(sampler, groups, size, session.passes) for size in tables if size <= count}
+        times, size = _as_chosen(sampler, groups, session.passes)
+        settled = timing.spread(times)
+        alone, chosen = singly["us"], settled["us"]
         rows.append({
             "graph": name, "batch_size": batch_size, "fanout": fanout, "hops": 3, "strategy": strategy,
+            "l2": session.l2_state(name, batch_size, (fanout,) * 3, "floyd", 2 * count),
             "in_a_call": count, "one_by_one_us": alone, "begin": begin, "chosen": size, "chosen_us": chosen,
+            "spread": {"one_by_one_us": _around(singly), "chosen_us": _around(settled)},
             "launches_of_us": each, "tables": {n: tables[n] for n in each}, "ratio": chosen / alone,
         })  # fmt: skip
         listed = ", ".join(f"{n} ({tables[n]}) {us:.0f}" for n, us in each.items())
@@ -248,11 +289,9 @@ def _fusing_rows(
 
 
 def _fastest_fused(session: Session, name: str, batch_size: int, fanouts: tuple[int, ...]) -> dict[str, Any]:
-    points: dict[str, Callable[[], float]] = {
-        s: functools.partial(_fused, session, name, batch_size, fanouts, s)
-        for s in ("captured", "persistent-tile")
-    }
-    return best_of(points)
+    return _fastest_of(
+        {s: _fused(session, name, batch_size, fanouts, s) for s in ("captured", "persistent-tile")}
+    )
 
 
 def papers100m(session: Session) -> dict[str, Any]:
@@ -276,18 +315,22 @@ def papers100m(session: Session) -> dict[str, Any]:
                 groups = [seeds[i : i + count] for i in range(0, total, count)]
                 sampler = session.sampler(name, (10, 10, 10), strategy, "floyd")
                 settle(sampler, groups)
-                us = timing.wall_us(functools.partial(_call, sampler, groups), len(groups), _PASSES)
+                call = functools.partial(_call, sampler, groups)
+                found = timing.spread(_each(timing.wall_times(call, len(groups), session.passes), count))
                 rows.append({
                     "graph": name, "batch_size": batch_size, "fanout": 10, "hops": 3, "strategy": strategy,
-                    "fused": count, "wall_us": us / count, "scratch_bytes": sampler.scratch_bytes,
-                    "scratch_limit_bytes": sampler._engine.scratch_limit, "graph_bytes": int(graph.nbytes),
+                    "fused": count, "wall_us": found["us"], "spread": {"wall_us": _around(found)},
+                    "l2": session.l2_state(name, batch_size, (10, 10, 10), "floyd", total),
+                    "scratch_bytes": sampler.scratch_bytes, "scratch_limit_bytes": sampler._engine.scratch_limit,
+                    "graph_bytes": int(graph.nbytes),
                 })  # fmt: skip
-                session.say(f"{strategy} {batch_size} seeds, {count} in a call: {us / count:.0f} us each, "
+                session.say(f"{strategy} {batch_size} seeds, {count} in a call: {found['us']:.0f} us each, "
                             f"scratch {sampler.scratch_bytes / 2**20:.0f} MiB")  # fmt: skip
                 del sampler
     return {
         "settings": {
             "pick": "floyd", "scratch_bytes": "default: 5 % of the memory that is free beside the graph",
+            "timing": f"{_TIMING}, per mini-batch", "passes": session.passes,
             "generated_s": generated_s, "memory_bytes": int(runtime.device_properties()["totalGlobalMem"]),
         },
         "verification": verification, "graphs": session.facts([name]), "rows": rows,

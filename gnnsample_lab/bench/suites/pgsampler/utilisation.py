@@ -1,0 +1,121 @@
+"""How busy a draw kernel keeps the multiprocessors and the memory, by Nsight Compute, which profiles its own process.
+
+``python -m gnnsample_lab.bench.suites.pgsampler.utilisation FILE.npz`` is what ``ncu`` runs. It flushes the caches in
+front of every kernel that it measures.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
+
+METRICS = {
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": "compute_percent",
+    "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": "memory_percent",
+}
+"""Nsight Compute's "Compute (SM) Throughput" and "Memory Throughput"."""
+KERNEL = "draw_blocks"
+
+
+def utilisation(
+    graph: Any, frontiers: Sequence[Any], fanouts: Sequence[int], pick: str, threads: Sequence[int]
+) -> tuple[list[dict[str, float | None]], str]:
+    """``compute_percent`` and ``memory_percent`` of the peak for each hop's draw by ``block-bsp``, and their origin.
+
+    Args:
+        graph: on the GPU.
+        frontiers: the vertices that each hop expands, global ids.
+        fanouts: picks of each hop's vertices.
+        pick: the pick rule.
+        threads: threads of a block, one number a hop.
+
+    Returns:
+        One entry a hop, with None where ncu cannot tell; and ``"measured by ncu"`` or why not.
+    """
+    nothing: list[dict[str, float | None]] = [dict.fromkeys(METRICS.values()) for _ in frontiers]
+    ncu = find_ncu()
+    if ncu is None:
+        return nothing, "no ncu here"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "hops.npz"
+        rows = {f"rows{hop}": frontier.get() for hop, frontier in enumerate(frontiers)}
+        np.savez(
+            path, indptr=graph.indptr.get(), indices=graph.indices.get(), fanouts=list(fanouts), pick=pick,
+            threads=list(threads), **rows,
+        )  # fmt: skip
+        command = [
+            ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
+            sys.executable, "-m", __spec__.name if __spec__ else __name__, str(path),
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+        except (OSError, subprocess.SubprocessError) as error:
+            return nothing, f"ncu did not run ({type(error).__name__})"
+    found = parse(done.stdout)
+    if len(found) != len(nothing):
+        words = (done.stdout + done.stderr).strip().splitlines()
+        return nothing, f"ncu gave no numbers ({words[-1][:120] if words else 'no output'})"
+    return [{**none, **of} for none, of in zip(nothing, found, strict=True)], "measured by ncu"
+
+
+def parse(text: str) -> list[dict[str, float]]:
+    """ncu's CSV, a line per kernel and metric, as one entry for each draw kernel, in the order of their launches."""
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
+    if start is None:
+        return []
+    kernels: dict[str, dict[str, float]] = {}
+    for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
+        key = METRICS.get(row.get("Metric Name") or "")
+        try:
+            value = float((row.get("Metric Value") or "").replace(",", ""))
+        except ValueError:
+            continue
+        if key and KERNEL in (row.get("Kernel Name") or ""):
+            kernels.setdefault(row.get("ID") or "", {})[key] = value
+    return list(kernels.values())
+
+
+def main(path: str) -> None:
+    """Draw every hop once to warm up, then once under the profiler."""
+    import cupy
+
+    from gnnsample_lab.minibatch.gpu.per_hop import PerHopSampler
+    from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher
+    from gnnsample_lab.sampling.neighbors.spec import make_spec
+
+    with np.load(path) as stored:
+        indptr, indices = cupy.asarray(stored["indptr"]), cupy.asarray(stored["indices"])
+        fanouts, threads, pick = stored["fanouts"].tolist(), stored["threads"].tolist(), str(stored["pick"])
+        rows = [cupy.asarray(stored[f"rows{hop}"]) for hop in range(len(fanouts))]
+    graph = SimpleNamespace(indptr=indptr, indices=indices, num_nodes=int(indptr.size) - 1)
+    spec = make_spec(fanouts, pick, False, False, "frontier", 0)
+    knobs = Knobs()
+    sampler = PerHopSampler(graph, spec, None, Launcher(graph, spec, "block-bsp", False, knobs))
+    hops = [sampler.prepare(of, hop) for hop, of in enumerate(rows)]
+    most = max(1, max(hop.total for hop in hops))
+    out = (cupy.empty(most, np.int32), cupy.empty(most, indices.dtype), cupy.empty(most, np.int64))
+    for profiled in (False, True):
+        cupy.cuda.runtime.deviceSynchronize()
+        if profiled:
+            cupy.cuda.runtime.profilerStart()
+        for hop, work in enumerate(hops):
+            knobs.block_threads = threads[hop]
+            sampler.launch_draw(work, hop, 0, out)
+    cupy.cuda.runtime.deviceSynchronize()
+    cupy.cuda.runtime.profilerStop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,207 @@
+"""The floors: their bounds against brute force, what a rotation touches, and (on a GPU) that they replay the sample."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnsample_lab import Graph, NeighborSampler
+from gnnsample_lab.bench.floors import bound, floor
+from gnnsample_lab.bench.floors.bound import Touched
+
+FANOUTS = (4, 3, 2)
+
+
+@functools.cache
+def small(seed: int = 0) -> Graph:
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, 300, 2500), rng.integers(0, 300, 2500) * rng.integers(0, 300, 2500) // 300
+    return Graph.from_edges(src, dst, 300, name="small")
+
+
+def samples(graph: Graph, count: int, seeds: int = 6, fanouts: tuple[int, ...] = FANOUTS) -> floor.Recordings:
+    """Mini-batches of random seeds on the CPU."""
+    rng = np.random.default_rng(seeds)
+    sampler, union = NeighborSampler(graph, list(fanouts), device="cpu"), floor.Sectors(graph)
+    found = floor.Recordings()
+    for i in range(count):
+        found.append(floor.record(graph, fanouts, rng.integers(0, graph.num_nodes, seeds), i, sampler, union))
+        found.union.append(union.count)
+    return found
+
+
+def reads(graph: Graph, one: floor.Recorded) -> list[list[tuple[str, int]]]:
+    """The sectors that a mini-batch reads, access by access, a list for each hop."""
+    found = []
+    for rows, slots in zip(one.frontiers, one.positions, strict=True):
+        accesses = []
+        for v, places in zip(rows.tolist(), slots.tolist(), strict=True):
+            accesses += [("indptr", 8 * v // 32), ("indptr", 8 * (v + 1) // 32)]
+            begin = int(graph.indptr[v])
+            size = graph.indices.dtype.itemsize
+            accesses += [("indices", (begin + at) * size // 32) for at in places if at >= 0]
+        found.append(accesses)
+    return found
+
+
+def test_sectors_are_those_of_a_count_by_hand() -> None:
+    graph, recorded = small(), samples(small(), 5)
+    together: set[tuple[str, int]] = set()
+    for one, union in zip(recorded, recorded.union, strict=True):
+        hops = [set(hop) for hop in reads(graph, one)]
+        assert one.touched.hop_sectors == tuple(map(len, hops))
+        assert one.touched.sectors == len(set.union(*hops)) < sum(map(len, hops)), "hops share rows"
+        together |= set.union(*hops)
+        assert union == len(together)
+        picks = sum(int((slots >= 0).sum()) for slots in one.positions)
+        rows = sum(len(rows) for rows in one.frontiers)
+        assert one.num_picks == picks
+        assert one.touched.written_bytes == picks * (graph.indices.dtype.itemsize + 4) + 4 * rows
+    assert recorded.touched_bytes == 32 * len(together)
+
+
+def fetched(accesses: list[Any], cache: int, held: list[Any]) -> tuple[int, list[Any]]:
+    """Fewest fetches for ``accesses`` with room for ``cache`` sectors, which holds ``held`` at first.
+
+    Belady's rule: what is needed last, or never again, leaves, and that may be the sector that comes. No other rule
+    fetches less. Also returns what the cache holds in the end.
+    """
+    uses: dict[Any, list[int]] = {}
+    for at, sector in enumerate(accesses):
+        uses.setdefault(sector, []).append(at)
+
+    def next_use(sector: Any, now: int) -> float:
+        return next((at for at in uses.get(sector, ()) if at > now), float("inf"))
+
+    inside, count = set(held[:cache]), 0
+    for now, sector in enumerate(accesses):
+        if sector in inside:
+            continue
+        count += 1
+        inside.add(sector)
+        if len(inside) > cache:
+            inside.remove(max(inside, key=lambda s: next_use(s, now)))
+    return count, sorted(inside)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("cache", [0, 1, 7, 30, 60, 120, 200, 1000])
+def test_no_cache_of_that_size_fetches_less_than_the_bound(cache: int, seed: int) -> None:
+    graph = small(seed)
+    recorded = samples(graph, 4, 6 + seed)
+    accesses = [sector for one in recorded for hop in reads(graph, one) for sector in hop]
+    # The second of two passes, as it is timed: the cache holds what the first has left, here the best that it could.
+    _, held = fetched(accesses + accesses, cache, [])
+    least = min(fetched(accesses, cache, held)[0], fetched(accesses, cache, sorted(set(accesses))[:cache])[0])
+    unwritten = [Touched(one.touched.hop_sectors, one.touched.sectors, 0) for one in recorded]
+    for counted in (bound.moved_in_order, bound.moved_together):
+        assert counted(unwritten, recorded.union[-1], 32 * cache) <= 32 * least
+    if cache == 0:
+        hops = sum(hop for one in recorded for hop in one.touched.hop_sectors)
+        assert bound.moved_in_order(unwritten, recorded.union[-1], 0) == 32 * hops
+    if cache >= recorded.union[-1]:
+        assert bound.moved_in_order(unwritten, recorded.union[-1], 32 * cache) == 0
+
+
+def test_rows_of_later_hops_count_once_where_the_cache_holds_a_batch() -> None:
+    """Each hop reads the 100 sectors of the hop before, and 100 more."""
+    batches = [Touched((100, 200, 300), 300, 0)] * 4
+    assert bound.moved_in_order(batches, 1200, 32 * 300) == 32 * 900, "once, less what the cache held"
+    assert bound.moved_in_order(batches, 1200, 32 * 10) == 32 * 4 * (90 + 190 + 290), (
+        "a small cache holds no hop"
+    )
+    assert bound.moved_together(batches, 1200, 32 * 300) == 32 * 900
+    assert bound.moved_in_order(batches, 300, 32 * 300) == 0, (
+        "batches that read the same, and the cache holds it"
+    )
+
+
+def test_written_bytes_leave_the_cache_only_where_it_cannot_hold_them() -> None:
+    batches = [Touched((1,), 1, 5000), Touched((1,), 1, 3000)]
+    assert bound.moved_in_order(batches, 2, 4000) == 1000, "buffers are reused: the second batch fits"
+    assert bound.moved_together(batches, 2, 4000) == 4000, "all results are kept"
+
+
+def test_the_bound_of_a_run_is_per_batch_and_never_less_than_its_chain() -> None:
+    recorded = samples(small(), 4)
+    constants = {"l2_latency_ns": 100.0, "read_gbps": 1e-3}
+    found = floor.bounds_us(recorded, constants, 640)
+    touched = [one.touched for one in recorded]
+    assert found["latency"] == pytest.approx(bound.moved_in_order(touched, recorded.union[-1], 640) / 4)
+    assert found["throughput"] == pytest.approx(bound.moved_together(touched, recorded.union[-1], 640) / 4)
+    assert floor.bounds_us(recorded, {**constants, "read_gbps": 1e9}, 640)["latency"] == pytest.approx(
+        9 * 0.1
+    )
+
+
+def test_blocks_have_whole_warps_where_they_fit() -> None:
+    for k in range(1, 1025):
+        rows = floor.rows_of_block(k)
+        assert 0 < k * rows <= 1024
+        assert k * rows % 32 == 0 or k > 16, k
+    for k in (0, 1025):
+        with pytest.raises(ValueError, match="fanouts of 1 to 1024"):
+            floor.rows_of_block(k)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fanouts", [(10, 10, 10), (5, 3, 33), (4,)], ids=str)
+@pytest.mark.parametrize("wide", [False, True], ids=["32-bit", "64-bit"])
+def test_floors_read_and_write_every_entry_of_the_recorded_sample(fanouts, wide) -> None:
+    from gnnsample_lab.bench.configurations import test_graph as graph_named
+    from tests.sampling.neighbors.test_gpu_parity import with_wide_ids
+
+    graph = graph_named("hubs").to("cuda")
+    if wide:
+        graph = with_wide_ids(graph)
+    sampler = NeighborSampler(graph, list(fanouts), device="cuda")
+    rng = np.random.default_rng(0)
+    recorded = [
+        floor.record(graph, fanouts, rng.integers(0, graph.num_nodes, 200), i, sampler) for i in range(3)
+    ]
+    replay = floor.Replay(graph, recorded)
+    last, every = floor.checksum_of(graph, recorded[-1:]), floor.checksum_of(graph, recorded)
+    for way, launch, blocks, expected in (
+        ("in turn", replay.in_turn, (1, 4, 0), last), ("by barrier", replay.by_barrier, (1, 2), last),
+        ("together", replay.together, (1, 8, 0), every),
+    ):  # fmt: skip
+        for unroll in floor.UNROLLS:
+            for each in blocks:
+                replay.forget()
+                assert replay.check(way) is not None, "nothing is written yet"
+                replay.prepare()
+                launch(unroll, each)
+                assert replay.check(way) is None, (way, unroll, each)
+                assert replay.checksum(way) == expected, (way, unroll, each)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("together", [1, 4])
+@pytest.mark.parametrize("strategy", ["captured", "grid-barrier", "persistent-tile"])
+def test_what_is_timed_beside_the_floors_is_the_recorded_sample(strategy, together, monkeypatch) -> None:
+    from gnnsample_lab.bench.session import Session
+    from tests.bench.test_verify import _scaled
+
+    session = Session(quick=True)
+    monkeypatch.setattr("gnnsample_lab.bench.session.load", functools.partial(_scaled, scale=0.02))
+    if together == 1:
+        found = session.kernel_us("rmat", 64, (5, 4), strategy, "floyd", chained=True)
+    else:
+        found = session.together_us("rmat", 64, (5, 4), strategy, "floyd", [together])
+    assert 0 < found["p10_us"] <= found["us"] <= found["p90_us"] and found["passes"] >= 5
+    assert all(isinstance(us, float) for us in found["sweep"].values()), found["sweep"]
+
+
+@pytest.mark.gpu
+def test_the_suite_runs_and_no_floor_is_below_its_bound() -> None:
+    from gnnsample_lab.bench import runner
+
+    record = runner.run("sampling-floor", quick=True, graphs=["rmat@0.1"])
+    assert {row["what"].split(",")[0] for row in record["rows"]} == {"latency", "throughput", "host"}
+    for row in record["rows"]:
+        assert row["p10_us"] <= row["us"] <= row["p90_us"] and row["passes"] >= 5 and row["l2"]
+        if "ratio" in row:
+            assert row["bound_us"] <= row["floor_p10_us"]
