@@ -6,6 +6,7 @@ of ``block.dst`` come first, since ``dst`` is a prefix of ``src``.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -82,11 +83,41 @@ def _map_first(linear: nn.Linear, x: Any) -> bool:
     return bool(linear.in_features > linear.out_features * (1 if x.requires_grad else 2))
 
 
+@dataclass(frozen=True)
+class Fold:
+    """What happens to each row of sums before anything else: ``relu((sums + own) / (edges + 1) + bias)``, or less.
+
+    Attributes:
+        own: a row of each vertex that is added, ``[n, message width]``, dense.
+        loop: divide by the number of edges and one more.
+        bias: ``[message width]``, or None.
+        relu: whether negative numbers become zeros.
+        whole: the folded rows are the layer's result.
+    """
+
+    own: Any
+    loop: bool = False
+    bias: Any = None
+    relu: bool = False
+    whole: bool = False
+
+    def apply(self, total: Any, lengths: Any) -> Any:
+        """Sums ``[n, message width]`` folded; ``lengths``: edges of each row, ``[n, 1]``, asked for with ``loop``."""
+        out = total + self.own
+        if self.loop:
+            out = out / (lengths + 1)
+        if self.bias is not None:
+            out = out + self.bias
+        return torch.relu(out) if self.relu else out
+
+
 class Layer(nn.Module):
     """A layer in three steps, so that it runs over a sampled block and over parts of a whole graph alike.
 
     ``update(root(x_dst, message_dst), aggregated message(x_src), lengths)`` is the layer's result. With ``mapped`` the
     linear map is part of the message, and otherwise of the update; the result is the same up to rounding.
+
+    A layer may give its update as two steps, ``finish(folded sums, root)``: kernels fold sums as they write them.
 
     Attributes:
         reduce: how messages are aggregated, ``"sum"`` or ``"mean"``.
@@ -108,7 +139,16 @@ class Layer(nn.Module):
 
     def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
         """The result ``[n, out]``; ``lengths``: edges of each vertex, or the sums of their weights, ``[n, 1]``."""
-        raise NotImplementedError
+        fold = self.fold(root, mapped)
+        return self.finish(total if fold is None else fold.apply(total, lengths), root, mapped)
+
+    def fold(self, root: Any, mapped: bool) -> Fold | None:
+        """What happens to sums, or means, first; None: nothing."""
+        return None
+
+    def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+        """The result ``[n, out]`` from folded rows, ``[n, message width]``."""
+        return rows
 
 
 class GCNConv(Layer):
@@ -130,9 +170,11 @@ class GCNConv(Layer):
     def root(self, x: Any, message: Any) -> Any:
         return message
 
-    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
-        out = (total + root) / (lengths + 1)
-        return (out if mapped else self.linear(out)) + self.bias
+    def fold(self, root: Any, mapped: bool) -> Fold:
+        return Fold(root, loop=True, bias=self.bias if mapped else None, whole=mapped)
+
+    def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+        return rows if mapped else nn.functional.linear(rows, self.linear.weight, self.bias)
 
     def forward(self, block: Any, x: Any) -> Any:
         csr, mapped = csr_of(block), _map_first(self.linear, x)
@@ -158,8 +200,14 @@ class SAGEConv(Layer):
     def root(self, x: Any, message: Any) -> Any:
         return linear(self.own, x)
 
-    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
-        return root + (total if mapped else self.linear(total))
+    def fold(self, root: Any, mapped: bool) -> Fold | None:
+        return Fold(root, whole=True) if mapped else None
+
+    def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+        if mapped:
+            return rows
+        ours = type(self).root is SAGEConv.root  # a table of its own, which can be added to where it lies
+        return (root.addmm_ if ours else root.addmm)(rows, self.linear.weight.t())
 
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
@@ -187,11 +235,12 @@ class GINConv(Layer):
     def root(self, x: Any, message: Any) -> Any:
         return (1 + self.eps) * message
 
-    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
-        if mapped:
-            return self.mlp[1:](root + total + self.mlp[0].bias)
+    def fold(self, root: Any, mapped: bool) -> Fold:
+        return Fold(root, bias=self.mlp[0].bias, relu=True) if mapped else Fold(root)
+
+    def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
         first, activation, last = self.mlp
-        return linear(last, activation(linear(first, root + total)))
+        return linear(last, rows if mapped else activation(linear(first, rows)))
 
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
@@ -223,14 +272,18 @@ class GATConv(Layer):
 
     def scores(self, message: Any) -> tuple[Any, Any]:
         """Of vertices as sources and as destinations, ``[n, heads]`` each, from their messages."""
-        values = message.view(-1, self.heads, self.size)
-        return (values * self.score_src).sum(2), (values * self.score_dst).sum(2)
+        # One narrow product with a block of columns per head, in place of passes over all messages.
+        weight = torch.diag_embed(
+            torch.stack([self.score_src.t(), self.score_dst.t()])
+        )  # [2, size, heads, heads]
+        both = message @ weight.permute(2, 1, 0, 3).reshape(self.heads * self.size, 2 * self.heads)
+        return both[:, : self.heads], both[:, self.heads :]
 
     def root(self, x: Any, message: Any) -> Any:
         return linear(self.own, x)
 
-    def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
-        return (total.view(-1, self.heads, self.size).mean(1) if self.average else total) + root
+    def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+        return (rows.view(-1, self.heads, self.size).mean(1) if self.average else rows) + root
 
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)

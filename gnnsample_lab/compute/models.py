@@ -109,6 +109,9 @@ def _stack(name: str, layers: Sequence[nn.Module], dropout: float) -> nn.Module:
                 x = torch.nn.functional.elu(x) if self.name == "gat" else torch.relu(x)
             return torch.nn.functional.dropout(x, self.dropout, self.training)
 
+        # In evaluation mode; kernels may apply it as they write rows.
+        between.is_relu = name not in ("gat", "pinsage")  # type: ignore[attr-defined]
+
         def forward(self, blocks: Sequence[Any], x: Any) -> Any:
             if len(blocks) != len(self.layers):
                 raise ValueError(f"blocks must be {len(self.layers)}, one per layer (got {len(blocks)})")

@@ -66,7 +66,6 @@ def whole_graph(model: Any, graph: Any) -> Any:
     run.run()
     with torch.no_grad():
         block = run.block()
-        block.weight = torch.from_dlpack(graph.edge_weight)
         return model([block] * len(model.layers), torch.from_dlpack(graph.feat))
 
 

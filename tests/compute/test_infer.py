@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -361,3 +362,103 @@ def test_layers_of_training_and_of_inference_are_the_same():
         with torch.no_grad():
             wanted = model(batch.blocks, x).numpy()
         assert_close(lab.infer(model, graph, device="cpu")[seeds], wanted)
+
+
+def test_pageable_rows_pass_through_slots(monkeypatch):
+    """Every byte arrives where it belongs, whatever threads do first, and slots serve the next table."""
+    import ctypes
+    import sys
+    import types
+
+    from gnnsample_lab.compute.inference import tables
+
+    class Event:
+        recorded = 0
+
+        def synchronize(self) -> None:
+            pass
+
+        def record(self, stream: Any) -> None:
+            Event.recorded += stream.cuda_stream == 5
+
+    runtime = types.SimpleNamespace(
+        memcpyAsync=lambda to, given, size, kind, stream: ctypes.memmove(to, given, size),
+        memcpyHostToDevice=1, getDevice=lambda: 0, setDevice=lambda device: None,
+    )  # fmt: skip
+    cuda = types.SimpleNamespace(runtime=runtime)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(tables.pinned, "empty", lambda size: np.empty(size, np.uint8))
+    tables._staging.cache_clear()
+    try:
+        send, stream = tables.Staged(1000, 3), types.SimpleNamespace(cuda_stream=5)
+        for shape, dtype in (((333, 7), np.float32), ((250, 1), np.float32), ((1, 3), np.float16)):
+            table = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+            arrived = np.zeros(shape, dtype)
+            parts = send(table, arrived.ctypes.data, stream)
+            assert len(parts) == -(-table.nbytes // 1000)
+            for part in parts:
+                part.result()
+            assert np.array_equal(arrived, table)
+        assert Event.recorded == 10 + 1 + 1
+    finally:
+        tables._staging.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin"])
+def test_folded_sums_are_the_update(name):
+    """What kernels do to sums as they write them, and the rest of the update, against the layer as training runs it."""
+    graph, model = awkward_graph(), made(name)
+    x = torch.from_numpy(np.random.default_rng(2).standard_normal((N, 9)).astype(np.float32))
+    total = torch.from_numpy(np.random.default_rng(3).standard_normal((N, 9)).astype(np.float32))
+    lengths = torch.from_numpy(np.diff(graph.indptr).astype(np.float32)).unsqueeze(1)
+    layer = type(model.layers[0])(9, 9)
+    for mapped in (False, True):
+        message = layer.message(x, mapped)
+        root = layer.root(x, message)
+        fold = layer.fold(root, mapped)
+        if name == "gcn":
+            wanted = (total + message) / (lengths + 1)
+            wanted = (wanted if mapped else layer.linear(wanted)) + layer.bias
+        elif name == "sage":
+            wanted = layer.own(x) + (total if mapped else layer.linear(total))
+        else:
+            wanted = total + message
+            wanted = layer.mlp[1:](wanted + layer.mlp[0].bias) if mapped else layer.mlp(wanted)
+        rows = total if fold is None else fold.apply(total, lengths)
+        found = layer.finish(rows, root, mapped)
+        torch.testing.assert_close(found, wanted)
+        root = layer.root(x, message)  # the last may have been added to
+        torch.testing.assert_close(layer.update(root, total, lengths, mapped), wanted)
+        if fold is not None and fold.whole:
+            relu = dataclasses.replace(fold, relu=True).apply(total, lengths)
+            torch.testing.assert_close(relu, torch.relu(wanted))
+
+
+def test_a_later_inference_finds_what_was_made_of_the_graph(monkeypatch):
+    graph, model = awkward_graph(), made("gcn")
+    first = Inference(model, graph, device="cpu")
+    found = first.run()
+    monkeypatch.setattr(Inference, "_tried", lambda *_: pytest.fail("widths were worked out again"))
+    second = Inference(model, graph, device="cpu")
+    assert np.array_equal(second.run(), found)
+    assert second.topology.indices is first.topology.indices and second.topology.kept is first.topology.kept
+    with torch.no_grad():
+        model.layers[-1].bias += 1
+    assert np.allclose(Inference(model, graph, device="cpu").run(), found + 1, atol=1e-4)
+    model.between = torch.tanh
+    again = Inference(model, graph, device="cpu").run()
+    assert not np.allclose(again, found, atol=1e-2), "the model's own activation was not used"
+
+
+def test_results_are_no_views_of_the_features():
+    """A layer that returns what it reads."""
+    from gnnsample_lab.compute.layers import Layer
+
+    class Itself(Layer):
+        def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
+            return root
+
+    graph = awkward_graph()
+    found = lab.infer(Own(Itself()), graph, device="cpu")
+    assert np.array_equal(found, graph.feat) and not np.shares_memory(found, graph.feat)

@@ -10,10 +10,12 @@
 // row comes from the L2 rather than from DRAM. With `tile_last` set, all rows of one feature tile are done before the next
 // tile begins: the part of x in use at a time is one tile wide, and more of it fits the L2.
 // Rows longer than HEAVY are shared by the block, so that a hub of a transposed block does not hold up one group.
+// OWN: before a row is written, a row of `own` is added, mean == 2 divides by the edges and one more, a bias is added,
+// and with `relu` negative numbers become zeros: a pass over all rows each, otherwise.
 //
 // COEF: 0 none, 1 one coefficient per edge, 2 one per edge and head (features = heads x head_size).
 // DIRECT: 1 when edge e itself is the row of x (sums over contiguous segments).
-// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 CHUNKS=1,2 UNROLL=4,8 COEF=0,1,2 LOAD=0,1 DIRECT=0,1
+// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 CHUNKS=1,2 UNROLL=4,8 COEF=0,1,2 LOAD=0,1 DIRECT=0,1 OWN=0,1
 #include "vectors.cuh"
 
 #ifndef LANES
@@ -30,6 +32,9 @@
 #endif
 #ifndef DIRECT
 #define DIRECT 0
+#endif
+#ifndef OWN
+#define OWN 0
 #endif
 #ifndef THREADS
 #define THREADS 256
@@ -55,6 +60,10 @@ struct Problem {
     i64 first_edge;
     u64 row_bytes;
     u32 features, heads, mean;
+#if OWN
+    const SCALAR *own, *bias;  // own: of the block's first row on
+    u32 relu;
+#endif
 };
 
 // The features of one lane: chunk c begins at first + c * LANES * VEC.
@@ -121,11 +130,23 @@ __device__ __forceinline__ void add(const Loaded& l, int u, Vec sum[CHUNKS]) {
 }
 
 __device__ __forceinline__ void write_row(const Problem& p, const Lane& lane, int row, int length, Vec sum[CHUNKS]) {
-    const SCALAR scale = p.mean && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
+    const SCALAR scale = p.mean == 1 && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
 #pragma unroll
         for (int i = 0; i < VEC; ++i) sum[c].v[i] *= scale;
+#if OWN
+        if (lane.chunks >> c & 1) {
+            const u32 f = lane.first + c * LANES * VEC;
+            const Vec own = load_vec(p.own + (u64)row * p.features + f), bias = p.bias ? load_vec(p.bias + f) : zero_vec();
+            const SCALAR share = p.mean == 2 ? (SCALAR)1 / (SCALAR)(length + 1) : (SCALAR)1;
+#pragma unroll
+            for (int i = 0; i < VEC; ++i) {
+                const SCALAR v = (sum[c].v[i] + own.v[i]) * share + bias.v[i];
+                sum[c].v[i] = p.relu && v < 0 ? (SCALAR)0 : v;
+            }
+        }
+#endif
         if (lane.chunks >> c & 1) store_vec(p.out + (u64)row * p.features + lane.first + c * LANES * VEC, sum[c]);
     }
     clear(sum);
@@ -193,7 +214,12 @@ __device__ __forceinline__ void heavy_row(const Problem& p, const Lane& lane, in
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     register_tile(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x, SCALAR* out, u64 rows,
-                  u32 features, u32 head_size, u32 tiles, u32 row_blocks, u32 depth, u32 mean, u32 tile_last) {
+                  u32 features, u32 head_size, u32 tiles, u32 row_blocks, u32 depth, u32 mean, u32 tile_last
+#if OWN
+                  ,
+                  const SCALAR* own, const SCALAR* bias, u32 relu
+#endif
+    ) {
     __shared__ u32 heavy[(GROUPS * MAX_DEPTH + 31) / 32];  // a bit for each long row
     const u32 tile = tile_last ? blockIdx.x / row_blocks : blockIdx.x % tiles;
     const u32 row_block = tile_last ? blockIdx.x % row_blocks : blockIdx.x / tiles;
@@ -202,7 +228,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const i64 first_edge = __ldg(indptr + first), edges = __ldg(indptr + first + num_rows) - first_edge;
     const u32 heads = COEF == 2 ? features / head_size : 1;
     const Problem p = {indices + first_edge, coef + (COEF ? first_edge * heads : 0), out + first * features, first_edge,
-                       (u64)features * sizeof(SCALAR), features, heads, mean};
+                       (u64)features * sizeof(SCALAR), features, heads, mean
+#if OWN
+                       ,
+                       own + first * features, bias, relu
+#endif
+    };
     Lane lane;
     lane.first = tile * (LANES * VEC * CHUNKS) + threadIdx.x % LANES * VEC;
     lane.x = (const char*)(x + lane.first);

@@ -92,8 +92,10 @@ def choose(csr: Csr, features: int, vec: int) -> Tile:
 
 
 @functools.cache
-def _kernel(tile: Tile, scalar: str, coef: int, direct: bool) -> Any:
+def _kernel(tile: Tile, scalar: str, coef: int, direct: bool, own: bool) -> Any:
     macros = {**tile.macros(), "SCALAR": scalar, "COEF": coef, "DIRECT": int(direct)}
+    if own:
+        macros["OWN"] = 1
     return function("aggregation/register_tile.cu", "register_tile", tuple(macros.items()))
 
 
@@ -106,6 +108,7 @@ def launch(
     tile: Tile | None = None,
     head_size: int | None = None,
     direct: bool = False,
+    fold: Any = None,
 ) -> None:
     """Put one sum over the rows of ``csr`` on CuPy's current stream. Allocates nothing and does not wait.
 
@@ -118,16 +121,19 @@ def launch(
         tile: launch shape; None chooses.
         head_size: features per head when ``coef`` is per head.
         direct: edge ``e`` reads row ``e`` of ``x``.
+        fold: what happens to a row before it is written (:class:`~gnnsample_lab.compute.layers.Fold`), or None; its
+            ``loop`` is in place of ``mean``.
     """
     rows, features = int(out.shape[0]), int(np.prod(out.shape[1:]))
     if rows == 0 or features == 0:
         return
-    widest = vector_width(features, head_size or features, x, out)
+    beside = () if fold is None else (fold.own, out if fold.bias is None else fold.bias)
+    widest = vector_width(features, head_size or features, x, out, *beside)
     tile = choose(csr, features, widest) if tile is None else tile
     if tile.vec > widest:
         tile = tile.with_(vec=widest)
     per_edge = 0 if coef is None else 1 if head_size is None else 2
-    kernel = _kernel(tile, scalar_type(x), per_edge, direct)
+    kernel = _kernel(tile, scalar_type(x), per_edge, direct, fold is not None)
     groups, tiles = tile.threads // tile.lanes, -(-features // tile.width)
     depth = tile.depth
     while depth > 1 and rows * tiles < groups * depth * runtime.num_sms() * 4:
@@ -140,4 +146,7 @@ def launch(
         np.uint32(features), np.uint32(head_size or features), np.uint32(tiles), np.uint32(row_blocks),
         np.uint32(depth), np.uint32(mean), np.uint32(tile.tile_last),
     )  # fmt: skip
+    if fold is not None:
+        args = (*args[:-2], np.uint32(2 if fold.loop else mean), args[-1], pointer(fold.own), pointer(fold.bias),
+                np.uint32(fold.relu))  # fmt: skip
     kernel((row_blocks * tiles,), (tile.threads,), args)

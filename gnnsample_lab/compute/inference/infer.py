@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import itertools
 import math
 import time
+import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,10 @@ from .tables import Rows, host_table, put
 
 _STEPS = ("message", "root", "update")
 """Methods of a layer that runs in parts (``compute.layers.Layer``)."""
+_topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.WeakKeyDictionary()
+"""Views of graphs that lie on the device of their inferences, and what is made of them once."""
+_known_widths: weakref.WeakKeyDictionary[Any, dict[Any, Widths]] = weakref.WeakKeyDictionary()
+"""Of layers, by what they depend on."""
 
 
 def infer(
@@ -149,7 +155,9 @@ class Inference:
         if self.device == "cpu":
             free = self._free_on_cpu()
         else:
-            most = torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+            held = torch.cuda.memory_stats_as_nested_dict()
+            idle = (held[kind]["all"]["current"] for kind in ("reserved_bytes", "allocated_bytes"))
+            most = torch.cuda.mem_get_info()[0] + next(idle) - next(idle)
             free = min(0.9 * most, math.inf if self.budget is None else self.budget)
         if moves:
             if need > free:
@@ -163,8 +171,12 @@ class Inference:
         def there(array: Any) -> Any:
             return (_view(array) if isinstance(array, np.ndarray) else tensor(array)).to(self.device)
 
+        # What had to be copied is not kept: it would take memory of the device that nobody knows of.
+        kept = {} if moves else _topologies.setdefault(graph, {})
+        if self.device not in kept:
+            kept[self.device] = Topology(there(graph.indptr), there(graph.indices))
         weight = there(graph.edge_weight).to(dtype) if weighted else None
-        self.topology = Topology(there(graph.indptr), there(graph.indices), weight)
+        self.topology = replace(kept[self.device], weight=weight)
         self.rows = Rows(self._in_place(self.table, dtype), self.device)
         self.held = 0.0
         """Bytes on the device that the rows of the current layer take of ``free``."""
@@ -200,6 +212,7 @@ class Inference:
             if dtype not in (torch.float32, torch.float64):
                 raise TypeError(f"model must have parameters of float32 or float64 (got {dtype})")
             self.dtype, self.between, self.steps = dtype, model.between, list(model.layers)
+            self.relu_between = getattr(model.between, "is_relu", False) is True
             self.layers = []
             self._begin(dtype)
             self._measure()
@@ -237,20 +250,32 @@ class Inference:
         keeps = chosen.keeps and not (last and self.out is not None)
         if last and self.out is not None:
             target = self._given_out()
-        elif keeps:
-            target = torch.empty((n, widths.result), dtype=self.dtype, device=self.device)
-        else:
+        elif not keeps:
             target = host_table((n, widths.result), _name(self.dtype), self.device)
+        elif in_parts and chosen.resident and chosen.slice_rows >= n > 0:
+            target = None  # what is computed for all vertices at once is the table
+        else:
+            target = torch.empty((n, widths.result), dtype=self.dtype, device=self.device)
         scores = (
             _Scores(following, n)
             if following is not None and not keeps and hasattr(following, "scores")
             else None
         )
 
-        def write(begin: int, rows: Any) -> None:
-            if not last:
+        def write(begin: int, rows: Any, after_between: bool = False) -> None:
+            nonlocal target
+            if not last and not after_between:
                 rows = self.between(rows)
-            put(target, begin, rows)
+            if target is None:
+                target = rows.to(self.dtype).contiguous()
+                read = self.rows.table
+                if (
+                    self.rows.on_device
+                    and target.untyped_storage().data_ptr() == read.untyped_storage().data_ptr()
+                ):
+                    target = target.clone()
+            else:
+                put(target, begin, rows)
             run.written_bytes += (
                 len(rows) * rows.shape[1] * rows.element_size() * isinstance(target, np.ndarray)
             )
@@ -262,7 +287,7 @@ class Inference:
         if not in_parts:
             self._call(layer, chosen, write)
         elif chosen.resident:
-            self._resident(layer, chosen, write, widths)
+            self._resident(layer, chosen, write, widths, last)
         else:
             self._streamed(layer, chosen, write, run)
         if isinstance(target, np.ndarray) and self.device == "cuda":
@@ -288,7 +313,16 @@ class Inference:
         self._check_out(width)
 
     def _widths(self, layer: Any, width: int, itemsize: int) -> Widths:
-        """Columns of a layer's tables, by trying its steps on a single row."""
+        """Columns of a layer's tables, by trying its steps on a single row, once."""
+        if not hasattr(layer, "parameters"):
+            return self._tried(layer, width, itemsize)
+        key = (width, itemsize, self.dtype, _narrows(layer), *(p.shape for p in layer.parameters()))
+        known = _known_widths.setdefault(layer, {})
+        if key not in known:
+            known[key] = self._tried(layer, width, itemsize)
+        return known[key]
+
+    def _tried(self, layer: Any, width: int, itemsize: int) -> Widths:
         import torch
 
         x = torch.zeros((1, width), dtype=self.dtype, device=self.device)
@@ -301,16 +335,25 @@ class Inference:
             width, sent.shape[1], root.shape[1], result.shape[1], heads, sent is not x, self.dtype.itemsize, itemsize
         )  # fmt: skip
 
-    def _resident(self, layer: Any, chosen: Plan, write: Any, widths: Widths) -> None:
+    def _resident(self, layer: Any, chosen: Plan, write: Any, widths: Widths, last: bool) -> None:
         """Rows and messages of all vertices are on the device."""
-        n, mapped, x = self.graph.num_nodes, _narrows(layer), self._load(chosen)
+        n, mapped, mean, x = self.graph.num_nodes, _narrows(layer), layer.reduce == "mean", self._load(chosen)
         message = self._messages(layer, x, chosen.slice_rows) if widths.sent_apart else x
         scale = self._scale(layer, message, chosen.slice_rows)
+        in_two = _updates_in_two(layer)
         for begin, end in _slices(0, n, chosen.slice_rows):
-            total = whole(self.topology, begin, end, message, scale, layer.reduce == "mean")
             root = layer.root(x[begin:end], message[begin:end])
-            lengths = self.topology.lengths(begin, end, total, layer.weighted)
-            write(begin, layer.update(root, total, lengths, mapped))
+            if in_two:
+                fold = layer.fold(root, mapped)
+                done = fold is not None and fold.whole and self.relu_between and not last
+                if done:
+                    fold = replace(fold, relu=True)
+                rows = whole(self.topology, begin, end, message, scale, mean, fold)
+                write(begin, layer.finish(rows, root, mapped), done)
+            else:
+                total = whole(self.topology, begin, end, message, scale, mean)
+                lengths = self.topology.lengths(begin, end, total, layer.weighted)
+                write(begin, layer.update(root, total, lengths, mapped))
 
     def _messages(self, layer: Any, x: Any, rows: int) -> Any:
         """Of all vertices, slice by slice, so that what the map needs beside its result stays small."""
@@ -336,8 +379,10 @@ class Inference:
         run.ranges = 0
         for begin, end in _slices(0, n, chosen.rows):
             run.ranges += 1
+            chunks = self.rows.chunks(chosen.chunk_rows)
+            ahead = next(chunks)  # copies run while the host gets the sums ready
             sums = Sums(self.topology, begin, end, total[: end - begin].zero_(), scale)
-            for first, behind, chunk in self.rows.chunks(chosen.chunk_rows):
+            for first, behind, chunk in itertools.chain([ahead], chunks):
                 x = chunk.to(self.dtype)
                 message = layer.message(x, mapped).contiguous()
                 sums.add(first, behind, message)
@@ -348,7 +393,7 @@ class Inference:
             for low, high in _slices(begin, end, chosen.slice_rows):
                 part = slice(low - begin, high - begin)
                 lengths = self.topology.lengths(low, high, total, layer.weighted)
-                summed = total[part] / lengths.clamp(min=1) if mean else total[part]
+                summed = total[part].div_(lengths.clamp(min=1)) if mean else total[part]
                 write(low, layer.update(root[part], summed, lengths, mapped))
 
     def _load(self, chosen: Plan) -> Any:
@@ -550,6 +595,13 @@ def _name(dtype: Any) -> str:
 def _has_steps(layer: Any) -> bool:
     """Whether a layer can run in parts."""
     return all(callable(getattr(layer, step, None)) for step in _STEPS) and hasattr(layer, "reduce")
+
+
+def _updates_in_two(layer: Any) -> bool:
+    """Whether a layer's update is that of this package's layers: sums folded, and what is left to do."""
+    from gnnsample_lab.compute.layers import Layer
+
+    return getattr(type(layer), "update", None) is Layer.update
 
 
 def _narrows(layer: Any) -> bool:

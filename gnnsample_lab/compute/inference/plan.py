@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from .tables import BUFFERS
 
-_CHUNK_BYTES = 64 << 20
-"""Rows that are copied at a time, at most: large enough for the full speed of the link."""
+_CHUNK_BYTES, _LEAST_CHUNK_BYTES, _CHUNKS = 64 << 20, 8 << 20, 8
+"""Rows that are copied at a time: an eighth of the table, since nothing is copied while the last chunk is worked on. At
+least so many bytes, for the full speed of the link and few launches, and at most so many: there are several buffers."""
 _SLICE_BYTES = 512 << 20
 """Temporary rows at a time, at most."""
 _LEAST_ROWS = 256
@@ -90,7 +91,13 @@ def plan(
         return int(max(0, min(n, most // max(1, bytes_each), room / max(1, bytes_each))))
 
     def chunk_for(room: float) -> int:
-        return max(1, rows_for(chunk_row + chunk_temporary, room / 4, _CHUNK_BYTES * (BUFFERS + 2)))
+        most = max(-(-n // _CHUNKS), _LEAST_CHUNK_BYTES // (w.read * w.in_itemsize)) * (
+            chunk_row + chunk_temporary
+        )
+        rows = max(
+            1, rows_for(chunk_row + chunk_temporary, room / 4, min(most, _CHUNK_BYTES * (BUFFERS + 2)))
+        )
+        return -(-n // -(-n // rows))  # of equal size
 
     fixed = scores + size * n * ((0 if on_device else w.read) + (w.sent if w.sent_apart else 0))
     for keeps in () if stream else (True, False):

@@ -8,7 +8,7 @@ Numba function, for which a whole table is a single chunk.
 # Numba infers the types of its functions; annotations would only repeat the docstrings.
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,8 @@ class Topology:
     indptr: Any
     indices: Any
     weight: Any = None
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    """Numbers of edges by type."""
 
     @property
     def num_nodes(self) -> int:
@@ -51,10 +53,19 @@ class Topology:
         return bool(self.indices.is_cuda)
 
     def lengths(self, begin: int, end: int, like: Any, weighted: bool) -> Any:
-        """Edges of the vertices ``begin`` to ``end``, or the sums of their weights: a column in ``like``'s type."""
+        """Edges of the vertices ``begin`` to ``end``, or the sums of their weights: a column in ``like``'s type.
+
+        Those of all vertices without weights are made once.
+        """
         if not weighted or self.weight is None:
+            found = self.kept.get(like.dtype)
+            if found is not None:
+                return found[begin:end]
             counts = self.indptr[begin + 1 : end + 1] - self.indptr[begin:end]
-            return counts.to(like.dtype).unsqueeze(1)
+            found = counts.to(like.dtype).unsqueeze(1)
+            if len(found) == self.num_nodes:
+                self.kept[like.dtype] = found
+            return found
         import torch
 
         total = torch.zeros((end - begin, 1), dtype=like.dtype, device=like.device)
@@ -88,11 +99,22 @@ class Scale:
     slope: float = 0.2
 
 
-def whole(topology: Topology, begin: int, end: int, message: Any, scale: Scale, mean: bool) -> Any:
+def whole(
+    topology: Topology,
+    begin: int,
+    end: int,
+    message: Any,
+    scale: Scale,
+    mean: bool,
+    fold: Any = None,
+    out: Any = None,
+) -> Any:
     """Sums (or means) over the edges of the vertices ``begin`` to ``end``: ``[end - begin, F]``.
 
     Args:
         message: of all vertices, ``[N, F]``, dense.
+        fold: what happens to the sums as they are written (:class:`~gnnsample_lab.compute.layers.Fold`), or None.
+        out: where to write them on a GPU, dense; default a tensor of its own.
     """
     import torch
 
@@ -103,13 +125,19 @@ def whole(topology: Topology, begin: int, end: int, message: Any, scale: Scale, 
         return attention.forward(csr, values, scale.source, scale.target[begin:end], scale.slope)[0].flatten(
             1
         )
-    total = torch.zeros((end - begin, message.shape[1]), dtype=message.dtype, device=message.device)
     if topology.on_gpu:
+        if out is None:
+            out = message.new_empty((end - begin, message.shape[1]))
         with stream_for(message):
-            register_tile.launch(csr, message, total, topology.weight if scale.weighted else None, mean)
-        return total
+            weight = topology.weight if scale.weighted else None
+            register_tile.launch(csr, message, out, weight, mean, fold=fold)
+        return out
+    total = torch.zeros((end - begin, message.shape[1]), dtype=message.dtype)
     Sums(topology, begin, end, total, scale).add(0, topology.num_nodes, message)
-    return total / topology.lengths(begin, end, total, False).clamp(min=1) if mean else total
+    lengths = topology.lengths(begin, end, total, False) if mean or fold is not None else None
+    if mean:
+        total /= lengths.clamp(min=1)
+    return total if fold is None else fold.apply(total, lengths)
 
 
 class Sums:

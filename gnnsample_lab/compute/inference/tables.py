@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import queue
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from gnnsample_lab.device import pinned
-from gnnsample_lab.features.caching.host import gather_rows, words
 
 BUFFERS = 3
-"""Chunks in flight: one is copied, one is worked on, one is filled by the host."""
+"""Chunks in flight: one is worked on, one is copied, the next copy is on the stream already."""
+SLOT_BYTES, SLOTS = 4 << 20, 16
+"""Of pageable rows: parts small enough that the first is soon on its way, large enough for a thread to be worth it."""
+STAGING_THREADS = 8
+"""More do not copy faster: the memory is busy."""
 
 
 class Rows:
     """A table of which the device reads rows.
 
     A table in host memory is copied chunk by chunk, the next chunk while the device works on the last one: directly
-    where its memory is page-locked, and otherwise through page-locked buffers that all of the host's threads fill.
+    where its memory is page-locked, and otherwise through page-locked slots that threads fill (:class:`Staged`).
 
     Args:
         table: ``[N, F]``: a tensor on the device, or a NumPy array in host memory, memory-mapped ones included.
@@ -64,43 +71,115 @@ class Rows:
             yield begin, end, torch.from_numpy(np.array(self.table[begin:end], order="C"))
 
     def _copies_to_gpu(self, bounds: list[tuple[int, int]], rows: int) -> Iterator[tuple[int, int, Any]]:
-        import cupy
         import torch
 
+        if not bounds:
+            return
         table = self.table if self.table.flags.c_contiguous else np.ascontiguousarray(self.table)
-        rows = min(rows, max(1, len(table)))
-        row_bytes, runtime = self.width * self.itemsize, cupy.cuda.runtime
-        direct = is_locked(table)
-        shape, dtype = (rows, self.width), torch.from_numpy(np.empty(0, table.dtype)).dtype
-        arrived = [torch.empty(shape, dtype=dtype, device="cuda") for _ in range(BUFFERS)]
-        if not direct:
-            buffers = [
-                pinned.empty(rows * row_bytes).view(table.dtype).reshape(shape) for _ in range(BUFFERS)
-            ]
+        rows = min(rows, len(table))
         main, copying = torch.cuda.current_stream(), torch.cuda.Stream()
         copying.wait_stream(main)
+        send = _from_locked if is_locked(table) else Staged(SLOT_BYTES, SLOTS)
+        dtype = torch.from_numpy(np.empty(0, table.dtype)).dtype
+        arrived = [torch.empty((rows, self.width), dtype=dtype, device="cuda") for _ in range(BUFFERS)]
         copied, used = ([torch.cuda.Event() for _ in range(BUFFERS)] for _ in range(2))
+        sent: list[list[Any]] = []
+
+        def begin_copy() -> None:
+            """Of the next chunk. The link is never idle because the host is: chunks are sent as buffers get free."""
+            if len(sent) < len(bounds):
+                number, (begin, end) = len(sent) % BUFFERS, bounds[len(sent)]
+                copying.wait_event(used[number])
+                sent.append(send(table[begin:end], arrived[number].data_ptr(), copying))
+
         try:
+            for _ in range(BUFFERS):
+                begin_copy()
             for number, (begin, end) in enumerate(bounds):
                 k = number % BUFFERS
-                source = table[begin:end]
-                if not direct:
-                    copied[k].synchronize()  # the buffer's last copy
-                    given, filled = words(table, buffers[k][: end - begin])
-                    gather_rows(given, np.arange(begin, end), filled)
-                    source = buffers[k]
-                copying.wait_event(used[k])
-                runtime.memcpyAsync(
-                    arrived[k].data_ptr(), source.ctypes.data, (end - begin) * row_bytes,
-                    runtime.memcpyHostToDevice, copying.cuda_stream,
-                )  # fmt: skip
+                for part in sent[number]:
+                    part.result()
                 copied[k].record(copying)
                 main.wait_event(copied[k])
                 yield begin, end, arrived[k][: end - begin]
                 used[k].record(main)
+                begin_copy()
         finally:
+            for part in (part for parts in sent for part in parts):
+                part.exception()  # waits
             main.wait_stream(copying)
             copying.synchronize()  # the buffers go now, or the caller's table may
+
+
+def _from_locked(source: np.ndarray, address: int, stream: Any) -> list[Any]:
+    """Put a copy of page-locked rows to device memory on ``stream``; nothing is left to wait for on the host."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    runtime.memcpyAsync(
+        address, source.ctypes.data, source.nbytes, runtime.memcpyHostToDevice, stream.cuda_stream
+    )
+    return []
+
+
+class Staged:
+    """Copies of pageable rows through page-locked slots, which several threads fill and send on.
+
+    A thread copies about as fast as a tenth of the host's memory can; page faults of mapped files overlap, too. Slots
+    are page-locked once, since locking costs more than copying, and serve all inferences.
+
+    Args:
+        slot_bytes: of a slot, and of a part that a thread copies at a time.
+        count: slots.
+    """
+
+    def __init__(self, slot_bytes: int, count: int) -> None:
+        import cupy
+
+        self._slots, self._threads = _staging(slot_bytes, count)
+        self._device = cupy.cuda.runtime.getDevice()
+
+    def __call__(self, source: np.ndarray, address: int, stream: Any) -> list[Any]:
+        """Begin to copy; when all of the returned futures are done, all copies are on the stream."""
+        given, size = source.reshape(-1).view(np.uint8), self._slots.slot_bytes
+        return [
+            self._threads.submit(self._send, given[at : at + size], address + at, stream)
+            for at in range(0, len(given), size)
+        ]
+
+    def _send(self, part: np.ndarray, address: int, stream: Any) -> None:
+        import cupy
+
+        runtime = cupy.cuda.runtime
+        runtime.setDevice(self._device)
+        slot, free = self._slots.get()
+        try:
+            free.synchronize()  # its last copy
+            slot[: len(part)] = part  # without the interpreter's lock
+            runtime.memcpyAsync(
+                address, slot.ctypes.data, len(part), runtime.memcpyHostToDevice, stream.cuda_stream
+            )
+            free.record(stream)
+        finally:
+            self._slots.put((slot, free))
+
+
+class _Slots(queue.SimpleQueue):  # type: ignore[type-arg]
+    """Page-locked memory of ``slot_bytes`` each, and the event after its last copy."""
+
+    def __init__(self, slot_bytes: int, count: int) -> None:
+        import torch
+
+        super().__init__()
+        self.slot_bytes = slot_bytes
+        for _ in range(count):
+            self.put((pinned.empty(slot_bytes), torch.cuda.Event()))
+
+
+@functools.cache
+def _staging(slot_bytes: int, count: int) -> tuple[_Slots, ThreadPoolExecutor]:
+    threads = min(STAGING_THREADS, os.cpu_count() or 1)
+    return _Slots(slot_bytes, count), ThreadPoolExecutor(threads, "lab-staging")
 
 
 def is_locked(table: np.ndarray) -> bool:
