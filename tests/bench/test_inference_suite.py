@@ -55,10 +55,13 @@ def test_a_wrong_inference_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_least_bytes_and_targets() -> None:
+    from gnnsample_lab.compute.layers import SAGEConv
+
     class Sizes:
         num_nodes, num_edges = 10, 100
 
     assert inference.least_bytes(Sizes, LayerRun(None, Widths(8, 4, 4, 2))) == 10 * 4 * (8 + 2) + 400 + 88
+    assert inference.map_flops(Sizes, SAGEConv(8, 4)) == 10 * 2 * (32 + 32)
     place = {"graph": "products-like", "model": "sage"}
     made = {
         "settings": {"device": "cuda"},

@@ -84,7 +84,7 @@ def plan(
     # While chunks are mapped, and copied into the resident table.
     chunk_temporary = size * (w.read + 2 * w.sent + w.root)
     result = n * w.result * size
-    at_once = _SLICE_BYTES if math.isinf(free) else max(_SLICE_BYTES, int(free) // 16)
+    at_once = _SLICE_BYTES if math.isinf(free) else max(_SLICE_BYTES, int(free) // 4)
     scores = 2 * n * w.heads * size
 
     def rows_for(bytes_each: int, room: float, most: int) -> int:

@@ -62,6 +62,9 @@ def inference(session: Session) -> dict[str, Any]:
             "and finished after; median of passes after a warm one",
             "bound_us": "rows read once, edges, row bounds and results once, over the measured DRAM bandwidth",
             "l2_bound_us": "a message per edge, over the measured bandwidth of reads that hit the L2",
+            "flops_us": "the linear maps' multiplications and additions, over the FP32 peak: with TF32 off no tensor "
+            "core takes part",
+            "kernels_us": "summed time of a whole inference's kernels and copies, and how many these are",
             "sampled": "every vertex a seed once, all features on the device, mini-batches prefetched", **speeds,
         },
         "verification": {"inferences_equal_to_the_whole_graph_as_one_mini_batch": verified},
@@ -125,6 +128,14 @@ def least_bytes(graph: Any, run: LayerRun) -> int:
     return n * (w.read * w.in_itemsize + w.result * w.itemsize) + 4 * graph.num_edges + 8 * (n + 1)
 
 
+def map_flops(graph: Any, layer: Any) -> int:
+    """Multiplications and additions of a layer's linear maps, each applied to every vertex once."""
+    import torch
+
+    maps = [module for module in layer.modules() if isinstance(module, torch.nn.Linear)]
+    return int(graph.num_nodes) * sum(2 * m.in_features * m.out_features for m in maps)
+
+
 def _row(name: str, model: str, part: str, index: int, run: LayerRun) -> dict[str, Any]:
     w = run.widths
     return {
@@ -142,6 +153,7 @@ def _layers(name: str, graph: Any, model: str, network: Any, speeds: dict[str, A
             row["bound_us"] = least_bytes(graph, runs[0]) / speeds["dram_gbps"] / 1e3
             row["share"] = row["bound_us"] / row["us"]
             row["l2_bound_us"] = 4 * graph.num_edges * runs[0].widths.sent / speeds["l2_gbps"] / 1e3
+            row["flops_us"] = map_flops(graph, network.layers[index]) / speeds["fp32_gflops"] / 1e3
         rows.append(row)
     return rows
 
@@ -199,6 +211,20 @@ def accuracy(graph: Any, logits: Any) -> float:
     return float((guess[ids] == label[ids]).mean())
 
 
+def kernels(work: Any) -> dict[str, float]:
+    """Summed time of the kernels and copies of a call, and how many these are."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        work()
+        timing.synchronize()
+    found = [event for event in seen.key_averages() if event.self_device_time_total > 0]
+    return {
+        "kernels_us": float(sum(event.self_device_time_total for event in found)),
+        "launches": int(sum(event.count for event in found)),
+    }
+
+
 def _whole(session: Session, name: str, graph: Any, model: str, network: Any) -> dict[str, Any]:
     def layerwise() -> Any:
         return infer(network, graph, device=common.device())
@@ -215,5 +241,7 @@ def _whole(session: Session, name: str, graph: Any, model: str, network: Any) ->
         "sampled_accuracy": accuracy(graph, theirs),
     }  # fmt: skip
     row["x_sampled"] = row["sampled_us"] / row["us"]
+    if common.device() == "cuda":
+        row |= kernels(layerwise)
     session.say(f"{name}, {model}: {row['us'] / 1e3:.2f} ms, {row['x_sampled']:.1f} x sampled inference")
     return row
