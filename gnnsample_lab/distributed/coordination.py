@@ -93,9 +93,14 @@ class CommunicationThread:
         return future
 
     def close(self) -> None:
-        """End the thread, after all that was asked for."""
+        """End the thread, after all that was asked for, and leave its groups."""
         self._arrived.put(None)
         self._thread.join()
+        while self.groups:
+            self._rank.leave_group(self.groups.popitem()[1])
+        control, self._control = self._control, None
+        if control is not None:
+            self._rank.leave_group(control)
 
     def _serve(self) -> None:
         import torch

@@ -122,6 +122,7 @@ class FeatureCache:
         self.num_features, self.dtype = int(table.shape[1]), table.dtype
         self.row_bytes = self.num_features * table.itemsize
         self.placement = self._placed(layout, hotness, self._rows(layout, ratio, capacity_bytes))
+        self._groups: list[Any] = []
         exchange, world = self._exchanges(layout)
         self._setup = Setup(
             layout, self.placement, transport, positions, self.num_features, self.dtype, exchange, world,
@@ -173,12 +174,16 @@ class FeatureCache:
         hot = self.kind == "partitioned" and self.transport != "direct" and exchange.size > 1
         cold = len(self.placement.cold_bounds) > 2 and len(self.placement.cold) > 0
         if (hot and not layout.replicated) or cold:
-            world = Exchange(rank, rank.another_group(), everyone, hosts)
+            world = Exchange(rank, self._own_group(), everyone, hosts)
             exchange = exchange if layout.replicated else world
         if hot and layout.replicated:
             groups = [np.flatnonzero(hosts == h).tolist() for h in np.unique(hosts)]
-            exchange = Exchange(rank, rank.another_group(parts=groups), exchange.members.tolist(), hosts)
+            exchange = Exchange(rank, self._own_group(groups), exchange.members.tolist(), hosts)
         return exchange, world
+
+    def _own_group(self, parts: Any = None) -> Any:
+        self._groups.append(self.rank.another_group(parts=parts))
+        return self._groups[-1]
 
     def _made(self) -> Any:
         if self.device == "cpu":
@@ -316,6 +321,8 @@ class FeatureCache:
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
+            while self._groups:
+                self.rank.leave_group(self._groups.pop())
 
     # ---- inside -----------------------------------------------------------------------------------------------
 

@@ -33,6 +33,9 @@ class Alone(Rank):
         """No group: one rank has no collectives."""
         return None
 
+    def leave_group(self, group: Any) -> None:
+        """No group was made."""
+
     def split(self, parts: Sequence[Sequence[int]]) -> Any:
         """No group: one rank has no collectives."""
         return None

@@ -171,6 +171,17 @@ class Rank:
         found = [range(self.world_size)] if parts is None else self._checked_parts(parts)
         return self._groups.make(found, self.group, backend)
 
+    def leave_group(self, group: Any) -> None:
+        """Be done with a group of :meth:`another_group`; all its ranks call it.
+
+        With Gloo its sockets and its thread, which wakes a hundred times a second, end before the next function begins:
+        then no rank is in a collective of it any more.
+
+        Args:
+            group: what :meth:`another_group` returned.
+        """
+        self._groups.leave(group)
+
     def split(self, parts: Sequence[Sequence[int]]) -> Any:
         """The process group of the part that this rank is in; every rank calls it with the same ``parts``.
 
@@ -213,6 +224,7 @@ class Groups:
     def __init__(self, index: int, device: str, timeout_s: float) -> None:
         self._index, self._device, self._timeout = index, device, timedelta(seconds=timeout_s)
         self._made = 0
+        self._left: list[Any] = []
 
     def make(self, parts: Sequence[Sequence[int]], among: Any, backend: str | None = None) -> Any:
         """The group of the part that this rank is in, or None; all ranks of the group ``among`` call it alike."""
@@ -230,3 +242,18 @@ class Groups:
             self._made += 1
             mine = group if self._index in part else mine
         return mine
+
+    def leave(self, group: Any) -> None:
+        """Nobody here uses the group any more; :meth:`end_left` ends it."""
+        self._left.append(group)
+
+    def end_left(self) -> None:
+        """End groups that were left; called when all ranks are through with the function that left them."""
+        import torch.distributed as dist
+
+        left, self._left = self._left, []
+        for group in left:
+            if (
+                dist.get_backend(group) == "gloo"
+            ):  # NCCL's communicators sleep, and ending them is a collective
+                dist.destroy_process_group(group)

@@ -134,6 +134,7 @@ class _Worker:
         stage = name
         self._wire.send("stage", stage=name)
         try:
+            self._groups.end_left()  # the parent has every rank's result of the function before
             if world not in self._worlds:
                 group = self._groups.make([range(world)], self._worlds[self.ranks].group)
                 self._worlds[world] = self._rank(world, group)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,6 +136,38 @@ def test_split_makes_groups_that_play_hosts(four_ranks: Ranks) -> None:
     assert four_ranks.run(hosts, [[0, 3], [2, 1]]) == [9, 6, 6, 9]
     assert four_ranks.run(hosts, [[0, 1], [2, 3]]) == [3, 3, 12, 12]
     assert four_ranks.run(hosts, [[2, 0], [1]], world=3) == [5, 2, 5]
+
+
+def system_threads(rank: Any) -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+def make_and_leave_groups(rank: Any, leave: bool) -> tuple[float, int]:
+    """The sum of three groups' collectives, and the threads of this process with the groups."""
+    groups = [rank.another_group() for _ in range(3)]
+    x = torch.ones(1)
+    for group in groups:
+        torch.distributed.all_reduce(x, group=group)
+        if leave:
+            rank.leave_group(group)
+    return x.item(), system_threads(rank)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")
+def test_groups_that_were_left_end_before_the_next_function(four_ranks: Ranks) -> None:
+    before = four_ranks.run(system_threads, world=2)
+    for _ in range(2):
+        sums, during = zip(*four_ranks.run(make_and_leave_groups, True, world=2), strict=True)
+        assert sums == (8.0, 8.0)
+        assert all(now >= then + 3 for now, then in zip(during, before, strict=True)), (before, during)
+        assert four_ranks.run(system_threads, world=2) == before
+    assert lab.distributed.coordination.demo("central", ranks=four_ranks, timeout_s=60).passed
+    assert four_ranks.run(system_threads, world=2) == before
+    # Kept ones stay, and are not in the way of later ones.
+    assert four_ranks.run(make_and_leave_groups, False, world=2)[0][0] == 8.0
+    now = four_ranks.run(system_threads, world=2)
+    assert all(count >= then + 3 for count, then in zip(now, before, strict=True)), (now, before)
+    assert four_ranks.run(hosts, [[0, 3], [2, 1]]) == [9, 6, 6, 9]
 
 
 def test_zero_first_is_first(four_ranks: Ranks, tmp_path: Any) -> None:
