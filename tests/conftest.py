@@ -7,6 +7,7 @@ because there a skipped test would pass for a run one.
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,11 @@ from gnnsample_lab.resources import user_folder
 
 # Tests move the user's folders about; what is compiled stays in one place, here and in processes that tests start.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(user_folder("cache") / "numba"))
+
+# All cores run tests already. What PyTorch computes here is small: shared among threads it only takes longer, and
+# threads that wait for their share in a loop take the cores from other tests.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -73,6 +79,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         problem = cuda_problem()
         for item in marked if problem else ():
             item.add_marker(pytest.mark.skip(reason=f"needs a GPU: {problem}"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """One thread for PyTorch: when Numba starts its threads, it sets the number of PyTorch's as well."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
