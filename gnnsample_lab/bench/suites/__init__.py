@@ -6,7 +6,7 @@ import nothing heavy; the module of a suite's function is imported when the suit
 
 from __future__ import annotations
 
-from gnnsample_lab.bench import floors
+from gnnsample_lab.bench import floors, sanitizer
 from gnnsample_lab.bench.suite import WORK, Record, Suite
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
@@ -83,7 +83,7 @@ _GENERAL = (
 
 _ALL = (
     *floors.SUITES, *pgsampler.SUITES, *_GENERAL, *fastgl.SUITES, *gnnlab.SUITES, *nextdoor.SUITES, *twins.SUITES,
-    *dsp.SUITES, *path.SUITES,
+    *dsp.SUITES, *path.SUITES, *sanitizer.SUITES,
 )  # fmt: skip
 SUITES: dict[str, Suite] = {suite.name: suite for suite in sorted(_ALL, key=lambda suite: suite.last)}
 """Name -> suite, in the order of ``bench all``: what matters most first, what takes most memory or time last."""

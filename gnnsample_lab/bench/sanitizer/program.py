@@ -1,0 +1,383 @@
+"""The program that runs under compute-sanitizer: every family of kernels on small graphs, each result compared.
+
+``python -m gnnsample_lab.bench.sanitizer.program [CASE ...]`` prints one JSON object: for each case how many results
+equalled the CPU twin's, and how often each kernel was launched. ``bench sanitize`` starts it once without and once
+under each tool.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gnnsample_lab as lab
+from gnnsample_lab.bench.configurations import test_graph
+from gnnsample_lab.device import kernels
+from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.sampling.neighbors.plan import TABLES
+from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES, STRATEGIES
+
+MARK = "sanitized:"
+"""Begins the line of the result, which compute-sanitizer's own lines stand around."""
+LINKED = "linked"
+"""Stands for the source of kernels that were linked with an application: their cubins name none."""
+Pair = tuple[str, Any, Any]
+"""What was computed, what it should be, what it is; arrays of either device."""
+
+_SEEDS = 60
+
+
+# ---- launches --------------------------------------------------------------------------------------------------------
+
+
+class CountedKernel:
+    """A kernel that counts its launches and is in all else the one that it stands for."""
+
+    def __init__(self, kernel: Any, name: str, counts: Counter[str]) -> None:
+        object.__setattr__(self, "_own", (kernel, name, counts))
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        kernel, name, counts = self._own
+        counts[name] += 1
+        return kernel(*args, **options)
+
+    @property
+    def kernel(self) -> CountedKernel:
+        kernel, name, counts = self._own
+        return CountedKernel(kernel.kernel, name, counts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._own[0], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._own[0], name, value)
+
+
+class CountedModule:
+    """A module whose kernels count their launches under ``source:name``."""
+
+    def __init__(self, module: Any, source: str, counts: Counter[str]) -> None:
+        self._module, self._source, self._counts = module, source, counts
+
+    def get_function(self, name: str) -> CountedKernel:
+        return CountedKernel(self._module.get_function(name), f"{self._source}:{name}", self._counts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def count_launches() -> Counter[str]:
+    """From now on every kernel of this package counts its launches; before any is loaded.
+
+    A launch that is captured counts once, however often it is replayed.
+    """
+    import cupy
+
+    counts: Counter[str] = Counter()
+    load, raw = kernels._load, cupy.RawModule
+
+    def loaded(path: Path, macros: Any) -> CountedModule:
+        return CountedModule(load(path, macros), path.relative_to(kernels.PACKAGE_ROOT).as_posix(), counts)
+
+    def linked(*args: Any, **options: Any) -> Any:
+        module = raw(*args, **options)
+        return CountedModule(module, LINKED, counts) if options.get("path") else module
+
+    kernels._load = loaded  # type: ignore[assignment]
+    cupy.RawModule = linked
+    return counts
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
+
+
+def _graph(name: str = "hubs", features: int = 0) -> lab.Graph:
+    """A small graph of the verification, or with ``features`` one that has features, labels and a training set."""
+    graph = test_graph(name)
+    if not features:
+        return graph
+    rng = np.random.default_rng(3)
+    src, dst = rng.integers(0, 700, 6000), rng.integers(0, 700, 6000)
+    return lab.Graph.from_edges(
+        src, dst, 700, feat=rng.random((700, features), np.float32), label=rng.integers(0, 5, 700),
+        splits={"train": np.arange(0, 700, 3)}, edge_weight=rng.random(6000, np.float32), name="featured",
+    )  # fmt: skip
+
+
+def _seeds(graph: lab.Graph, count: int = _SEEDS) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, graph.num_nodes, count)
+
+
+def neighbors(device: str) -> Iterator[Pair]:
+    """Every strategy with its tables, both picks, with and without weights, one mini-batch and several in a launch."""
+    for name, rules in (
+        ("hubs", ({"pick": "floyd"}, {"pick": "reservoir"}, {"weighted": True})),
+        (
+            "multi",
+            ({"replace": True}, {"weighted": True, "replace": True}, {"pick": "floyd", "expand": "new"}),
+        ),
+    ):
+        graph = _graph(name)
+        for rule in rules:
+            seeds = _seeds(graph)
+            options: dict[str, Any] = {"fanouts": [6, 3], "seed": 5, **rule}
+            expected = lab.NeighborSampler(graph, device="cpu", **options).sample(seeds).canonical().sha256()
+            for strategy in STRATEGIES:
+                if rule.get("expand") == "new" and strategy in QUEUE_STRATEGIES:
+                    continue
+                for table in _tables(strategy, device):
+                    sampler = lab.NeighborSampler(graph, strategy=strategy, device=device, **options)
+                    if table is not None:
+                        _force(sampler, strategy, table)
+                    found = sampler.sample(seeds).canonical().sha256()
+                    yield f"{strategy} {table or ''} {rule} {name}", expected, found
+    graph = _graph()
+    chosen = [_seeds(graph, n) for n in (5, 40)]
+    for strategy in ("captured", "persistent-tile", "block-bsp"):
+        expected = [
+            lab.NeighborSampler(graph, [4, 3], device="cpu").sample(s, i) for i, s in enumerate(chosen)
+        ]
+        found = lab.NeighborSampler(
+            graph, [4, 3], strategy=strategy, device=device, trace=strategy != "captured"
+        )
+        for i, wanted in enumerate(expected):
+            yield (
+                f"{strategy}, traced",
+                wanted.canonical().sha256(),
+                found.sample(chosen[i], i).canonical().sha256(),
+            )
+        many = lab.NeighborSampler(graph, [4, 3], strategy=strategy, device=device).sample_many(chosen)
+        for wanted, each in zip(expected, many, strict=True):
+            yield f"{strategy}, several in a call", wanted.canonical().sha256(), each.canonical().sha256()
+
+
+def _tables(strategy: str, device: str) -> tuple[str | None, ...]:
+    from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
+
+    alone = device == "cpu" or strategy == "auto" or strategy in PER_HOP_STRATEGIES
+    return (None,) if alone else tuple(TABLES)
+
+
+def _force(sampler: Any, strategy: str, table: str) -> None:
+    from gnnsample_lab.minibatch.gpu.run import GpuEngine
+
+    sampler._engine = GpuEngine(
+        sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, None
+    )
+
+
+def id_maps(device: str) -> Iterator[Pair]:
+    """Every ID map by itself and in a sampler, and the lengths of probes."""
+    rng = np.random.default_rng(2)
+    seeds, hops = (
+        rng.choice(5000, 50, replace=False),
+        [(rng.random(m) ** 2 * 5000).astype(np.int64) for m in (300, 2000)],
+    )
+    wanted = lab.relabel(seeds, hops, 5000, device="cpu")
+    graph = _graph()
+    sample = lab.NeighborSampler(graph, [5, 4], device="cpu").sample(_seeds(graph)).canonical().sha256()
+    for method in lab.id_maps():
+        if method != "in-sampler":
+            found = lab.relabel(seeds, hops, 5000, method, device)
+            yield f"relabel {method}", wanted.canonical(), found.canonical()
+            sampler = lab.NeighborSampler(graph, [5, 4], strategy="block-bsp", device=device, id_map=method)
+            yield f"block-bsp with {method}", sample, sampler.sample(_seeds(graph)).canonical().sha256()
+    for hashing in ("multiplicative", "modulo", "low-bits"):
+        expected = lab.probe_statistics(hops[1], hashing, 0.7, "cpu")
+        yield f"probes {hashing}", expected.mean, lab.probe_statistics(hops[1], hashing, 0.7, device).mean
+
+
+def walks(device: str) -> Iterator[Pair]:
+    """PinSAGE's walks, with and without restarts."""
+    graph = _graph("multi")
+    for restart in (0.0, 0.5):
+        made = {
+            d: lab.PinSAGESampler(graph, 2, restart=restart, device=d).sample(_seeds(graph))
+            for d in ("cpu", device)
+        }
+        yield f"PinSAGE {restart}", made["cpu"].canonical().sha256(), made[device].canonical().sha256()
+
+
+def ranking(device: str) -> Iterator[Pair]:
+    """Hotness by every policy, footprints."""
+    graph = _graph(features=8)
+    on = {d: graph if d == "cpu" else graph.to(d) for d in ("cpu", device)}
+    samplers = {d: lab.NeighborSampler(on[d], [4, 3], device=d) for d in on}
+    for policy in ("random", "degree", "presample", "presample-shrunk", "reverse-pagerank"):
+        given = {d: {"sampler": samplers[d]} if policy.startswith("presample") else {} for d in on}
+        made = {d: lab.hotness(on[d], policy, batch_size=64, **given[d]).score for d in on}
+        yield f"hotness {policy}", made["cpu"], made[device]
+    counted = {d: lab.footprint(samplers[d], batch_size=64).visits for d in on}
+    yield "footprint", counted["cpu"], counted[device]
+
+
+def extraction(device: str) -> Iterator[Pair]:
+    """The feature cache by every way of transfer, Match with and without a cache."""
+    from gnnsample_lab.features.caching.gather import ExtractKnobs
+
+    graph = _graph(features=20)
+    hot = lab.hotness(graph, "degree")
+    batches = [np.unique(_seeds(graph, n)) for n in (300, 200, 250)]
+    for transfer in ("uva", "staged"):
+        for ratio in (0.0, 0.3, 1.0):
+            cache = lab.FeatureCache(
+                graph.feat, hot, ratio, device=device, transfer=transfer, knobs=ExtractKnobs()
+            )
+            for ids in batches:
+                yield f"extract {transfer} {ratio}", graph.feat[ids], cache.extract(_there(ids, device))[0]
+            matched = lab.MatchedFeatures(cache)
+            for ids in batches:
+                yield f"match {transfer} {ratio}", graph.feat[ids], matched.extract(_there(ids, device))[0]
+    shared = {d: lab.overlaps([_there(ids, d) for ids in batches]) for d in ("cpu", device)}
+    yield "overlaps", shared["cpu"], shared[device]
+
+
+def _there(array: Any, device: str) -> Any:
+    if device == "cpu":
+        return array
+    import cupy
+
+    return cupy.asarray(array)
+
+
+def compute(device: str) -> Iterator[Pair]:
+    """Every kernel of aggregation forward and backward, attention, a layer-wise inference, a captured step."""
+    import torch
+
+    from gnnsample_lab.compute.inference.infer import Inference
+
+    graph = _graph(features=24)
+    samplers = {d: lab.NeighborSampler(graph, [5, 4], device=d) for d in ("cpu", device)}
+    batches = {d: sampler.sample(graph.splits["train"][:64]) for d, sampler in samplers.items()}
+    rng = np.random.default_rng(4)
+    block = batches["cpu"].blocks[0]
+    x, weight = rng.random((block.num_src, 24), np.float32), rng.random(block.num_edges, np.float32)
+
+    def sums(d: str, kernel: str, reduce: str) -> list[Any]:
+        made = torch.from_numpy(x).to(d).requires_grad_()
+        given = torch.from_numpy(weight).to(d).requires_grad_()
+        out = lab.aggregate(batches[d].to_torch().blocks[0], made, given, reduce, kernel)
+        (out * out).sum().backward()
+        return [out.detach().cpu(), made.grad.cpu(), given.grad.cpu()]
+
+    for kernel in lab.aggregation_kernels():
+        for reduce in ("sum", "mean"):
+            for wanted, found in zip(sums("cpu", kernel, reduce), sums(device, kernel, reduce), strict=True):
+                yield f"aggregate {kernel} {reduce}", wanted, found
+    for name in ("gcn", "sage", "gin", "gat"):
+        torch.manual_seed(0)
+        model = lab.make_model(name, 24, 8, 5, num_layers=2)
+        wanted = lab.infer(model, graph, device="cpu")
+        yield f"infer {name}", wanted, lab.infer(model, graph, device=device)
+        if device != "cpu":
+            yield f"infer {name}, streamed", wanted, Inference(model, graph, device=device, stream=True).run()
+        losses: dict[str, list[float]] = {}
+        for d, sampler in samplers.items():
+            torch.manual_seed(0)
+            net = lab.make_model(name, 24, 8, 5, num_layers=2).to(d)
+            step = lab.captured_step(net, torch.optim.SGD(net.parameters(), lr=0.05), sampler)
+            losses[d] = [float(step(batch)) for batch in list(sampler.epoch(graph.splits["train"], 60))[:3]]
+        yield f"captured step {name}", torch.tensor(losses["cpu"]), torch.tensor(losses[device])
+
+
+def applications(device: str) -> Iterator[Pair]:
+    """NextDoor's applications in every way of sharing the GPU, and out of memory."""
+    from gnnsample_lab.sampling.engine.run import PARALLELISMS
+
+    graph = _graph("hubs")
+    apps = lab.apps
+    chosen: dict[str, Any] = {
+        "DeepWalk": apps.DeepWalk(6), "DeepWalk, uniform": apps.DeepWalk(6, weighted=False), "PPR": apps.PPR(),
+        "node2vec": apps.Node2Vec(5), "k-hop": apps.KHop((6, 3)), "MultiRW": apps.MultiRW(8, 10),
+        "Layer": apps.Layer(90, 40), "Layer, distinct": apps.Layer(90, 40, replace=False), "FastGCN": apps.FastGCN(2),
+        "LADIES": apps.LADIES(2), "MVS": apps.MVS(), "ClusterGCN": apps.ClusterGCN(2, 10),
+    }  # fmt: skip
+    everywhere = ("DeepWalk", "k-hop", "Layer")
+    ways = [(way, "auto") for way in PARALLELISMS] + [
+        ("transit", how) for how in ("radix", "counting", "ranges")
+    ]
+    for name, app in chosen.items():
+        count = 40 if name in ("k-hop", "PPR", "node2vec") or name.startswith("DeepWalk") else 3
+        options: dict[str, Any] = {"num_samples": count, "seed": 7, "max_steps": 20}
+        wanted = lab.run_app(graph, app, device="cpu", **options)
+        for way, index in ways if name in everywhere else ways[:2]:
+            if way in ("frontier", "message") and name != "k-hop":
+                continue
+            found = lab.run_app(graph, app, parallelism=way, device=device, index=index, **options)
+            yield f"{name} {way} {index}", True, found == wanted
+        if name in ("DeepWalk", "k-hop"):
+            half = graph.num_edges * graph.indices.dtype.itemsize // 2
+            found = lab.run_app(graph, app, device=device, graph_bytes=half, **options)
+            yield f"{name}, streamed", True, found == wanted
+            yield f"{name}, visits", wanted.visits(), found.visits()
+    result = {
+        d: lab.run_app(graph, chosen["k-hop"], num_samples=30, seed=7, device=d) for d in ("cpu", device)
+    }
+    made = {d: [each.canonical().sha256() for each in lab.minibatches(result[d], 10)] for d in result}
+    yield "mini-batches of samples", made["cpu"], made[device]
+
+
+def graphs(device: str) -> Iterator[Pair]:
+    """Generated graphs, and a graph from an edge list, on both devices."""
+    made = {
+        d: lab.load("arxiv-like", scale=0.02, device=d, features=False, version=2) for d in ("cpu", device)
+    }
+    yield "arxiv-like version 2", made["cpu"].indices, made[device].indices
+    made = {d: lab.rmat(10, 8, device=d) for d in ("cpu", device)}
+    yield "rmat", made["cpu"].indices, made[device].indices
+
+
+CASES: dict[str, Callable[[str], Iterator[Pair]]] = {
+    each.__name__: each
+    for each in (neighbors, id_maps, walks, ranking, extraction, compute, applications, graphs)
+}
+
+QUICK = ("neighbors", "id_maps")
+
+
+# ---- the program -----------------------------------------------------------------------------------------------------
+
+
+def equal(wanted: Any, found: Any) -> bool:
+    """Whether two results are the same; floating point up to the order of additions."""
+    if isinstance(wanted, (str, bool, list)) or not hasattr(wanted, "__len__"):
+        return bool(wanted == found)
+    a, b = (np.asarray(to_host(array)) for array in (wanted, found))
+    if a.dtype.kind == "f" and a.size:
+        return a.shape == b.shape and bool(np.abs(a - b).max() <= 1e-3 * max(1.0, float(np.abs(a).max())))
+    return bool(np.array_equal(a, b))
+
+
+def run(device: str, names: list[str] | None = None) -> dict[str, Any]:
+    """Case -> ``equal``, ``different`` (what differed) and ``failed`` (the error that ended it, else None)."""
+    found: dict[str, Any] = {}
+    for name in names or list(CASES):
+        result: dict[str, Any] = {"equal": 0, "different": [], "failed": None}
+        try:
+            for what, wanted, got in CASES[name](device):
+                if equal(wanted, got):
+                    result["equal"] += 1
+                else:
+                    result["different"].append(what)
+        except Exception as error:  # what follows runs all the same, and the record says what did not
+            result["failed"] = f"{type(error).__name__}: {error}"[:300]
+        found[name] = result
+    return found
+
+
+def main() -> int:
+    """Run all cases on the GPU, or those that are named."""
+    counts = count_launches()
+    cases = run("cuda", sys.argv[1:] or None)
+    print(MARK + json.dumps({"cases": cases, "launches": dict(sorted(counts.items()))}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
