@@ -12,6 +12,7 @@ from gnnsample_lab.resources import resource_path
 
 from .record import FORMAT, scaled, state
 from .suite import Row
+from .suite import number as _number
 from .suites import SUITES, targets_of
 from .suites.twins import claims
 from .targets import Target
@@ -69,18 +70,6 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
             text(record)  # whoever shows it later would not know the file
         found[path.stem] = record
     return found
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int):
-        return f"{value:,}".replace(",", " ")
-    if value >= 1000:
-        return f"{value:,.0f}".replace(",", " ")
-    return f"{value:.1f}" if value >= 20 else f"{value:.2f}"
 
 
 def _title(record: dict[str, Any], name: str) -> str:

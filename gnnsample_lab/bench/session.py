@@ -16,6 +16,7 @@ from gnnsample_lab.minibatch.gpu.per_hop import PER_HOP_STRATEGIES
 from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.sampling.neighbors.launch import Knobs
+from gnnsample_lab.sampling.neighbors.sizes import seed_capacity
 
 from . import timing, verify
 from .floors import floor
@@ -27,6 +28,10 @@ from .suite import Unavailable, VerificationError
 GRAPHS = ("rmat", "products-like")
 PASSES = {True: 5, False: 9}
 """Timed passes of a quick and of a full run; a row shows their median, p10 and p90."""
+FUSED = 32
+"""Mini-batches of a call where suites sample several at once."""
+_MOST_CALLS = 100
+"""Calls after which a sampler must know how many mini-batches share a launch."""
 _LEAST_BATCHES, _MOST_BATCHES = 8, 192
 _L2_MULTIPLE = 4
 
@@ -99,6 +104,25 @@ def l2_state(touched_bytes: int, l2_bytes: int) -> str:
     if touched_bytes > _L2_MULTIPLE * l2_bytes:
         return "cold"
     return "warm" if touched_bytes <= l2_bytes else "partly warm"
+
+
+def call_together(sampler: Any, groups: list[list[Any]], i: int) -> Any:
+    """One call of ``sample_many`` for the mini-batches of group ``i``."""
+    return sampler.sample_many(groups[i], i * len(groups[i]))
+
+
+def settle(sampler: Any, groups: list[list[Any]]) -> None:
+    """Sample until the sampler has timed its launches and keeps how many mini-batches share one.
+
+    Raises:
+        RuntimeError: it goes on trying.
+    """
+    count = len(groups[0])
+    for i in range(_MOST_CALLS):
+        call_together(sampler, groups, i % len(groups))
+        if count == 1 or all(waves.settled(count) for waves in sampler._engine.waves.values()):
+            return
+    raise RuntimeError(f"{sampler!r} has not settled after {_MOST_CALLS} calls of {count} mini-batches")
 
 
 class Session:
@@ -340,8 +364,8 @@ class Session:
         """Kernel time of one mini-batch when several share a launch, as ``sample_many`` launches them.
 
         Up to deduplicated picks in global ids, all launches in one CUDA graph; best of the numbers ``sizes`` of
-        mini-batches in a launch and of the strategy's knobs. A number that memory does not allow is in the sweep as
-        what failed.
+        mini-batches in a launch and of the strategy's knobs. Numbers for which ``scratch_bytes`` has no room are left
+        out; if it has for none of them, as many share a launch as it allows.
         """
         recorded = self.recorded(name, batch_size, fanouts, pick)
         seeds = self.batches(name, batch_size, len(recorded))
@@ -353,10 +377,12 @@ class Session:
             verify.check_rotation(rotation, recorded[: rotation.covered], f"{what}, {together} in a launch")
             return times
 
+        engine = self.sampler(name, fanouts, strategy, pick)._engine
+        _, room = engine.sizer.batches_at_once(seed_capacity(batch_size))
+        most = min(room, len(recorded))
         points = {
             f"{size} in a launch, {label}": functools.partial(measure, size, knobs)
-            for size in sizes
-            if size <= len(recorded)
+            for size in [size for size in sizes if size <= most] or [most]
             for label, knobs in knob_points(strategy, self.quick).items()
         }
         return best_of(points)

@@ -138,6 +138,19 @@ def work(row: Row) -> str:
 WORK: Columns = {"batch x fanout": work}
 
 
+def number(value: Any) -> str:
+    """A value as a cell of a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return f"{value:,}".replace(",", " ")
+    if value >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.1f}" if value >= 20 else f"{value:.2f}"
+
+
 def with_spread(path: str) -> Callable[[Row], Any]:
     """A cell with a median and, where the row's ``spread`` has them, p10 and p90: ``"57.6 (55.0-60.1)"``.
 
@@ -148,14 +161,12 @@ def with_spread(path: str) -> Callable[[Row], Any]:
     *above, last = path.split(".")
 
     def cell(row: Row) -> Any:
-        from .report import _number
-
         value: Any = row
         for part in (*above, last):
             value = value.get(part) if isinstance(value, dict) else None
         around = row.get("spread", {}).get(last, {})
         if value is None or around.get("p10_us") is None:
             return value
-        return f"{_number(value)} ({_number(around['p10_us'])}-{_number(around['p90_us'])})"
+        return f"{number(value)} ({number(around['p10_us'])}-{number(around['p90_us'])})"
 
     return cell

@@ -191,7 +191,8 @@ class Replay:
             frontier = cupy.concatenate([part.frontier for part in parts])
             positions = cupy.concatenate([part.positions for part in parts])
             self.merged.append(_Part(frontier, positions, buffers(int(frontier.size), k)))
-        self._hops = self._arrived = None
+        self._hops: Any = None
+        self._arrived: Any = None
 
     def _launch(self, part: _Part, unroll: int, blocks: int) -> None:
         kernel = self._kernel("floor.cu", "replay", unroll)
@@ -222,7 +223,6 @@ class Replay:
         blocks = max(1, min(blocks, occupancy(kernel, shape[0] * shape[1])))
         if self._hops is None:
             self.prepare()
-        assert self._hops is not None and self._arrived is not None
         for index in range(len(self.turns)):
             where = (self.graph.indptr, self.graph.indices, self._arrived[index])
             args = (self._hops[index], np.int32(hops), *where)
@@ -362,7 +362,7 @@ def throughput_floor(
     replay: Replay, lead_in: Callable[[], None], passes: int = 7, quick: bool = False
 ) -> dict[str, Any]:
     """All hops of all recorded mini-batches in one launch; as :func:`latency_floor`, per mini-batch."""
-    points = {
+    points: dict[str, tuple[str, Callable[[], None]]] = {
         f"{blocks}x{unroll}": ("together", functools.partial(replay.together, unroll, blocks))
         for unroll, blocks in _points(quick)
     }

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from gnnsample_lab.bench import timing
-from gnnsample_lab.bench.session import Session, workload
+from gnnsample_lab.bench.session import FUSED, Session, call_together, settle, workload
 from gnnsample_lab.bench.suite import VerificationError
-from gnnsample_lab.bench.suites.pgsampler.whole import FUSED, settle
 
 from . import floor
 
@@ -22,6 +21,8 @@ TOGETHER = ("captured", "persistent-tile")
 """Strategies that are timed with several mini-batches in a launch."""
 SIZES = {True: (4, 8, 32), False: (2, 4, 8, 16, 32)}
 """Mini-batches in a launch, of a quick and of a full run."""
+_ALONE = 8
+"""Mini-batches that the host samples one by one."""
 MUCH = 1_000_000
 """Picks of a mini-batch from which its work, and not its launches and their latency, takes most of the time."""
 
@@ -155,21 +156,18 @@ def host_rows(
     """What the host adds to the GPU's work for a mini-batch with local ids: alone, and :data:`FUSED` in a call."""
     rows = []
     for count in (1, FUSED):
-        seeds = session.batches(name, batch_size, 2 * count)
-        groups = [seeds[:count], seeds[count:]]
+        total = max(_ALONE, 2 * count)
+        seeds = session.batches(name, batch_size, total)
+        groups = [seeds[i : i + count] for i in range(0, total, count)]
         sampler = session.sampler(name, fanouts, "captured", PICK)
         settle(sampler, groups)
-        call = functools.partial(_call, sampler, groups)
+        call = functools.partial(call_together, sampler, groups)
         wall = timing.spread([us / count for us in timing.wall_times(call, len(groups), session.passes)])
         busy = timing.busy_us(call, len(groups))
         rows.append({
             **base, "what": f"host, {count} in a call", "best_strategy": "captured", **wall,
             "gpu_us": None if busy is None else busy / count,
             "host_us": None if busy is None else wall["us"] - busy / count,
-            "l2": session.l2_state(name, batch_size, fanouts, PICK, 2 * count),
+            "l2": session.l2_state(name, batch_size, fanouts, PICK, total),
         })  # fmt: skip
     return rows
-
-
-def _call(sampler: Any, groups: list[list[Any]], i: int) -> Any:
-    return sampler.sample_many(groups[i], i * len(groups[i]))

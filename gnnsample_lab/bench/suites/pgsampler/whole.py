@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from gnnsample_lab.bench import timing
-from gnnsample_lab.bench.session import Session, best_of, knob_points
+from gnnsample_lab.bench.session import FUSED, Session, best_of, call_together, knob_points, settle
 from gnnsample_lab.device import runtime
 from gnnsample_lab.minibatch.waves import Waves
 from gnnsample_lab.sampling.neighbors.plan import TABLES
@@ -20,10 +20,7 @@ OURS = ("captured", "grid-barrier", "persistent-tile")
 BASELINE, BASELINE_PICK = "block-bsp", "reservoir"
 """DGL's execution with DGL's pick; its ID map is insert-count-compact."""
 PICKS = ("floyd", BASELINE_PICK)
-FUSED = 32
 _COUNT = 8
-_MOST_CALLS = 100
-"""Calls after which a sampler must know how many mini-batches share a launch."""
 EPOCH = 8
 """Mini-batches that ``epoch`` asks for at a time, unless it is told another number."""
 _TIMING = "wall time per call, GPU idle before and after; in each pass the median of the calls, over passes the median"
@@ -162,10 +159,6 @@ def _whole_row(session: Session, name: str, batch_size: int, fanouts: tuple[int,
     }  # fmt: skip
 
 
-def _call(sampler: Any, groups: list[list[Any]], i: int) -> Any:
-    return sampler.sample_many(groups[i], i * len(groups[i]))
-
-
 def _fused(
     session: Session, name: str, batch_size: int, fanouts: tuple[int, ...], strategy: str
 ) -> dict[str, Any]:
@@ -174,27 +167,13 @@ def _fused(
     groups = [seeds[:FUSED], seeds[FUSED:]]
     sampler = session.sampler(name, fanouts, strategy, "floyd")
     settle(sampler, groups)
-    call = functools.partial(_call, sampler, groups)
+    call = functools.partial(call_together, sampler, groups)
     return timing.spread(_each(timing.wall_times(call, len(groups), session.passes), FUSED))
 
 
 def _each(times: list[float], count: int) -> list[float]:
     """Times of calls of ``count`` mini-batches, per mini-batch."""
     return [us / count for us in times]
-
-
-def settle(sampler: Any, groups: list[list[Any]]) -> None:
-    """Sample until the sampler has timed its launches and keeps how many mini-batches share one.
-
-    Raises:
-        RuntimeError: it goes on trying.
-    """
-    count = len(groups[0])
-    for i in range(_MOST_CALLS):
-        _call(sampler, groups, i % len(groups))
-        if count == 1 or all(waves.settled(count) for waves in sampler._engine.waves.values()):
-            return
-    raise RuntimeError(f"{sampler!r} has not settled after {_MOST_CALLS} calls of {count} mini-batches")
 
 
 def _one_by_one(sampler: Any, groups: list[list[Any]], passes: int) -> list[float]:
@@ -221,7 +200,7 @@ def _launches_of(sampler: Any, groups: list[list[Any]], size: int, passes: int) 
 def _as_chosen(sampler: Any, groups: list[list[Any]], passes: int) -> tuple[list[float], int]:
     """Wall time of ``sample_many`` once the sampler has settled, and how many mini-batches then share a launch."""
     settle(sampler, groups)
-    times = timing.wall_times(functools.partial(_call, sampler, groups), len(groups), passes)
+    times = timing.wall_times(functools.partial(call_together, sampler, groups), len(groups), passes)
     (waves,) = sampler._engine.waves.values()
     return _each(times, len(groups[0])), waves.settled(len(groups[0]))
 
@@ -315,7 +294,7 @@ def papers100m(session: Session) -> dict[str, Any]:
                 groups = [seeds[i : i + count] for i in range(0, total, count)]
                 sampler = session.sampler(name, (10, 10, 10), strategy, "floyd")
                 settle(sampler, groups)
-                call = functools.partial(_call, sampler, groups)
+                call = functools.partial(call_together, sampler, groups)
                 found = timing.spread(_each(timing.wall_times(call, len(groups), session.passes), count))
                 rows.append({
                     "graph": name, "batch_size": batch_size, "fanout": 10, "hops": 3, "strategy": strategy,
