@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,19 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.bench.profiler import find_ncu as find_ncu
+
 _METRICS = {
     "l1tex__t_sector_hit_rate.pct": "l1_percent", "lts__t_sector_hit_rate.pct": "l2_percent",
     "gpu__time_duration.sum": "duration",
 }  # fmt: skip
 _NONE: dict[str, Any] = {"l1_percent": None, "l2_percent": None, "hits_origin": "counted only: no ncu here"}
-
-
-def find_ncu() -> str | None:
-    """Path of ``ncu``, or None."""
-    for name in ("ncu", "/usr/local/cuda/bin/ncu"):
-        if found := shutil.which(name):
-            return found
-    return None
 
 
 def cache_hits(sums: Any, kernel: str, features: int) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench.suites.fastgl.aggregation_profile import find_ncu
+from gnnsample_lab.bench.profiler import find_ncu
 
 METRICS = {
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": "compute_percent",
