@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import pytest
 import traitlets
 from gnnsample_widgets.shell.panel import PlotPanel
+from gnnsample_widgets.shell.recipe import Panels, Recipe
 
 from gnnsample_lab.figures import palette
 from tests.widgets.toy import Toy, tiny_graph
@@ -49,6 +50,37 @@ def test_a_run_sends_the_open_view_alone_and_the_rest_when_it_is_looked_at(wide:
     assert sent(wide.panels["bar"]) == before
     wide.view = "One"
     assert sent(wide.panels["bar"]) != before
+
+
+def draw_bar(y: Any) -> go.Figure:
+    DRAWN.append("bar")
+    return go.Figure(go.Bar(y=y), layout_title_text="Things as <b>bars</b>")
+
+
+def draw_line(y: Any) -> go.Figure:
+    DRAWN.append("line")
+    return go.Figure(go.Scatter(y=y), layout_title_text="Things as a line")
+
+
+DRAWN: list[str] = []
+
+
+class Lazy(Wide):
+    recipe: ClassVar[Recipe] = {"y": Wide.recipe["y"], "shown": Panels(bar=draw_bar, line=draw_line)}
+
+
+def test_a_display_draws_nothing_that_is_behind_a_tab() -> None:
+    DRAWN.clear()
+    lazy = Lazy(tiny_graph(), raise_errors=True)
+    text = repr(lazy)
+    bundle: Any = lazy._repr_mimebundle_()
+    assert DRAWN == ["bar"], "text and picture are of the open view"
+    assert text.splitlines()[1:] == ["  figure: Things as bars", "  behind tabs: Other"]
+    assert (bundle[0] if isinstance(bundle, tuple) else bundle)["text/plain"] == text
+    lazy.view = "Other"
+    assert repr(lazy).splitlines()[1:] == ["  figure: Things as a line", "  behind tabs: One"]
+    assert DRAWN == ["bar", "line"]
+    lazy.close()
 
 
 def test_tabs_are_those_views_that_have_something_to_show(wide: Wide) -> None:

@@ -445,6 +445,11 @@ class Explorer(ipywidgets.VBox):
         views = self._views_of(self._present if names is None else names)
         return views.get(self.view, next(iter(views.values()), ()))
 
+    def _drawn(self) -> dict[str, go.Figure]:
+        """The figures of the open view by panel name, all but those that could not be drawn."""
+        opened = [self.panels[name] for name in self._opened() if name in self.panels]
+        return {panel.name: panel.figure for panel in opened if panel.drawn}
+
     def _open_view(self) -> None:
         """Let the page draw the panels of the open view, and no other."""
         with self._showing:
@@ -491,7 +496,8 @@ class Explorer(ipywidgets.VBox):
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if isinstance(data, dict):
             data["text/plain"] = self.describe()
-            drawn = still.picture(next(iter(self.figures.values()))) if self.figures else b""
+            shown = self._drawn()
+            drawn = still.picture(next(iter(shown.values()))) if shown else b""
             if drawn:
                 data["image/png"] = base64.b64encode(drawn).decode()
             elif still.asked() and not still.available():
@@ -502,13 +508,20 @@ class Explorer(ipywidgets.VBox):
         return self.describe()
 
     def describe(self) -> str:
-        """The state and what is shown, as plain text: what a page without widgets displays."""
+        """The state and what is shown, as plain text: what a page without widgets displays.
+
+        Nothing is drawn for it: of figures behind tabs it names the tabs.
+        """
         values = ", ".join(f"{name}={value!r}" for name, value in self.state.items())
-        titles = [
-            re.sub("<[^>]*>", " ", figure.layout.title.text or name).strip()
-            for name, figure in self.figures.items()
-        ]
-        return f"{type(self).__name__}({values})\n" + "\n".join(f"  figure: {title}" for title in titles)
+        lines = [f"  figure: {_plain(fig.layout.title.text or name)}" for name, fig in self._drawn().items()]
+        closed = [title for title, names in self._views_of(self._present).items() if names != self._opened()]
+        if closed:
+            lines.append(f"  behind tabs: {', '.join(closed)}")
+        return "\n".join([f"{type(self).__name__}({values})", *lines])
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub("<[^>]*>", " ", text).split())
 
 
 def _draw(figures: Mapping[str, go.Figure], name: str) -> go.Figure:

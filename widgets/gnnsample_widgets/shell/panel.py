@@ -120,7 +120,7 @@ class PlotPanel(Stored):
         What makes a figure may be assigned in its place: it is called once, when the panel is shown or the figure asked
         for.
         """
-        if not isinstance(self._figure, go.Figure):
+        if not self.drawn:
             self._figure = self._figure()
         return self._figure
 
@@ -129,6 +129,11 @@ class PlotPanel(Stored):
         self._figure, self._sent = figure, False
         if self._shown:
             self._deliver()
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the figure has been made; :attr:`figure` makes it."""
+        return isinstance(self._figure, go.Figure)
 
     @property
     def shown(self) -> bool:
