@@ -71,7 +71,8 @@ class Builder:
         """Add one hop's picks; new vertices get the next local ids."""
         self._reach(picks.neighbors)
         ids = np.empty(picks.num_picks, dtype=np.int32)
-        twin.local_ids(picks.neighbors, self.table, self.base, ids)
+        with twin.threads_for(picks.num_picks):
+            twin.local_ids(picks.neighbors, self.table, self.base, ids)
         self.picks.append(picks)
         self.local.append(ids)
 

@@ -130,6 +130,15 @@ def test_ties_go_by_degree_then_id():
     assert order.tolist() == [1, 4, 2, 0, 3]
 
 
+@pytest.mark.parametrize("highest", [1, 9, 70_000, 2**40])
+@pytest.mark.parametrize("unit", [1.0, 1 / 3])
+def test_any_scores_are_ordered_as_by_comparing(highest: int, unit: float) -> None:
+    rng = np.random.default_rng(highest)
+    score, degrees = rng.integers(-1, highest, 999) * unit, rng.integers(0, highest, 999)
+    assert (hottest_first(score, degrees) == np.lexsort((-degrees, -score))).all()
+    assert hottest_first(score[:0], degrees[:0]).size == 0
+
+
 def test_a_hotness_is_an_array(graph):
     h = lab.hotness(graph, "degree")
     assert len(h) == 120 and np.asarray(h) is h.score and h[3] == h.score[3]

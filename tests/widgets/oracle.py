@@ -38,16 +38,20 @@ def sample_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     return {"drawing": drawing, "work": figures.work_per_hop(batch.trace)}
 
 
-def growth_of(graph: Any, state: dict[str, Any], sizes: list[int]) -> dict[int, list[int]]:
-    """Batch size -> frontier of each hop and vertices of the mini-batch, by looking at the picks themselves."""
+def growth_of(graph: Any, state: dict[str, Any], sizes: list[int], here: Any = None) -> dict[int, list[int]]:
+    """Batch size -> frontier of each hop and vertices of the mini-batch, by looking at the picks themselves.
+
+    Each size is a sample of its own, of the first of the largest batch's seeds; ``here`` are those of the batch shown.
+    """
     found = {}
-    for size in sizes:
+    largest = seeds_for(graph, {**state, "batch_size": max(sizes)})
+    for seeds in [*(largest[:size] for size in sizes), *([] if here is None else [here])]:
         sampler = lab.NeighborSampler(
             graph, _fanouts(state), pick=state["pick"], seed=state["seed"], device="cpu"
         )
-        picks = sampler.sample(seeds_for(graph, {**state, "batch_size": size})).picks
+        picks = sampler.sample(seeds).picks
         last = np.union1d(picks[-1].frontier, picks[-1].neighbors)
-        found[size] = [*(len(p.frontier) for p in picks), len(last)]
+        found[len(seeds)] = [*(len(p.frontier) for p in picks), len(last)]
     return found
 
 
@@ -58,7 +62,7 @@ def workload_figures(graph: Any, state: dict[str, Any]) -> dict[str, go.Figure]:
     options = [2**k for k in range(14) if 2**k <= pool]
     sizes, before = sorted({1, *options[::-2]}), state["before"]
     growth = figures.frontier_growth(
-        growth_of(graph, state, sorted({*sizes, state["batch_size"]})),
+        growth_of(graph, state, sizes, seeds),
         fanouts=_fanouts(state),
         batch_size=state["batch_size"],
         largest_batch=options[-1],

@@ -220,4 +220,13 @@ def hottest_first(score: np.ndarray, degrees: np.ndarray) -> np.ndarray:
             keys = -cupy.asarray(score)[by_degree]
             order: np.ndarray = by_degree[cupy.argsort(keys, kind="stable")].get()
             return order
-    return np.lexsort((-degrees, -score))
+    by_degree = _descending(degrees)
+    return by_degree[_descending(score[by_degree])]
+
+
+def _descending(values: np.ndarray) -> np.ndarray:
+    """Positions from the highest value to the lowest, equal ones in order; small whole numbers by radix."""
+    span = values.max(initial=0) - values.min(initial=0)
+    if span < 1 << 16 and (values.dtype.kind in "iu" or bool((values == np.rint(values)).all())):
+        return np.argsort((values.max(initial=0) - values).astype(np.uint16), kind="stable")
+    return np.argsort(-values, kind="stable")

@@ -6,19 +6,26 @@ A draw does not depend on the schedule, so this one twin is the reference for ev
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
+import numba
 import numpy as np
 
 from gnnsample_lab.device import philox
 from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.device.locks import check_process
 from gnnsample_lab.sampling.weights import IntegerWeights
 
 from .spec import HopPicks, SampleSpec
 
 _CHUNK = 64
 """Rows per parallel task: enough to hide the cost of scheduling, few enough to balance rows of high degree."""
+_ALONE = 1 << 16
+"""Steps of work up to which one thread does all. Threads that start and meet cost microseconds on quiet cores, and
+milliseconds where other processes keep the cores busy: whoever waits then spins through a whole slice of time."""
 
 
 @njit(cache=True)
@@ -170,6 +177,19 @@ _NO_PREFIX = np.zeros(1, dtype=np.uint64)
 _NO_AVAILABLE = np.zeros(1, dtype=np.int32)
 
 
+@contextlib.contextmanager
+def threads_for(steps: int) -> Iterator[None]:
+    """Let parallel loops of this thread run on one core while there are few ``steps`` to do."""
+    check_process()
+    before = numba.get_num_threads()
+    if steps <= _ALONE:
+        numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
+
+
 def draw_hop(
     frontier: Any,
     indptr: Any,
@@ -219,12 +239,17 @@ def draw_rows(
     counts = np.empty(vertices.size, dtype=np.int32)
     available = weights.available if weights is not None else _NO_AVAILABLE
     prefix = weights.prefix if weights is not None else _NO_PREFIX
-    _count(rows, indptr, available, k, spec.rule, counts)
+    with threads_for(rows.size):
+        _count(rows, indptr, available, k, spec.rule, counts)
     offsets = offsets_of(counts)
     positions = np.empty(offsets[-1], dtype=np.int64)
     found = np.empty(offsets[-1] if neighbors else 0, dtype=indices.dtype)
-    _draw(
-        vertices, rows, indptr, indices, prefix, k, spec.rule, np.uint64(batch_id), np.uint64(hop),
-        np.uint64(spec.seed), offsets, positions, found,
-    )  # fmt: skip
+    steps = int(offsets[-1])
+    if spec.rule == 1 and steps <= _ALONE:  # a reservoir goes through the whole list
+        steps = int((indptr[rows + 1] - indptr[rows]).sum())
+    with threads_for(steps):
+        _draw(
+            vertices, rows, indptr, indices, prefix, k, spec.rule, np.uint64(batch_id), np.uint64(hop),
+            np.uint64(spec.seed), offsets, positions, found,
+        )  # fmt: skip
     return HopPicks(vertices, counts, found, positions, offsets)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnsample_lab import Graph
+from gnnsample_lab.sampling.neighbors import cpu as twin
 from gnnsample_lab.sampling.neighbors.cpu import draw_hop
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.weights import integer_weights
@@ -183,3 +185,22 @@ def test_picks_are_compact_and_typed():
 def test_an_empty_frontier_has_no_picks():
     picks = draw(star([3]), "reservoir", 2, frontier=np.empty(0, np.int64))
     assert picks.num_picks == 0 and picks.offsets.tolist() == [0]
+
+
+@pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="one core: there is nothing to choose")
+@pytest.mark.parametrize("rule", ["floyd", "reservoir"])
+def test_few_steps_are_drawn_by_one_thread_and_many_by_all(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of a hundred counts with all its steps where the rule goes through it, else with its picks."""
+    g, seen, drawn = star([100] * 20), [], twin._draw
+    monkeypatch.setattr(twin, "_draw", lambda *a: (seen.append(numba.get_num_threads()), drawn(*a)))
+    few = draw(g, rule, 5)
+    monkeypatch.setattr(twin, "_ALONE", 500)
+    many = draw(g, rule, 5)
+    monkeypatch.setattr(twin, "_ALONE", 50)
+    draw(g, rule, 5)
+    cores = numba.config.NUMBA_NUM_THREADS
+    assert seen == [1, 1 if rule == "floyd" else cores, cores]
+    assert numba.get_num_threads() == cores
+    assert np.array_equal(few.positions, many.positions)

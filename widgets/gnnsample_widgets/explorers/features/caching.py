@@ -31,6 +31,8 @@ SHRUNK = "presample-shrunk"
 OTHERS = ["degree", "reverse-pagerank", "random", SHRUNK]
 FIXED = ["random", "degree", "reverse-pagerank"]
 """Policies that do not sample."""
+SEEDED = ["random", "reverse-pagerank"]
+"""Those of them that depend on the seed or on the training set."""
 SCORES = {
     "degree": "out-degree (count)",
     "reverse-pagerank": "reverse PageRank (probability)",
@@ -105,6 +107,11 @@ def count_reads(sampling: Any, seeds: Any, batch_size: int) -> Any:
     return lab.footprint(sampling, seeds, batch_size, epochs=RECORDED)
 
 
+def rank_by_degree(host: Any) -> Any:
+    """The hotness of the one policy that depends on nothing but the graph."""
+    return lab.hotness(host, "degree")
+
+
 def rank(host: Any, seeds: Any, seed: int, name: str) -> Any:
     """The hotness of a policy that does not sample."""
     options: Any = {"random": {"seed": seed}, "reverse-pagerank": {"seeds": seeds}}
@@ -116,9 +123,13 @@ def sample_ahead(host: Any, sampling: Any, seeds: Any, batch_size: int, presampl
     return lab.hotness(host, name, sampler=sampling, seeds=seeds, batch_size=batch_size, epochs=presampled)
 
 
-def rank_all(host: Any, read: Any, by_graph: dict[str, Any], by_sample: dict[str, Any]) -> dict[str, Any]:
+def rank_all(
+    host: Any, read: Any, by_degree: Any, by_graph: dict[str, Any], by_sample: dict[str, Any]
+) -> dict[str, Any]:
     """The hotness of every policy, the optimal one last."""
-    return {**by_graph, **by_sample, "optimal": lab.hotness(host, "optimal", batches=read)}
+    fixed = {"degree": by_degree, **by_graph}
+    optimal = lab.hotness(host, "optimal", batches=read)
+    return {**{name: fixed[name] for name in FIXED}, **by_sample, "optimal": optimal}
 
 
 def describe(host: Any, device: str, sampler: str, num_train: int, where: str, batch_size: int) -> str:
@@ -226,7 +237,8 @@ class CacheExplorer(Explorer):
         "sampled": weigh,
         "sampling": make_sampler,
         "read": count_reads,
-        "by_graph": Each(rank, "name", of="fixed"),
+        "by_degree": rank_by_degree,
+        "by_graph": Each(rank, "name", of="seeded"),
         "by_sample": Each(sample_ahead, "name", of="ahead"),
         "hotness": rank_all,
         "rates": rate_all,
@@ -292,7 +304,7 @@ class CacheExplorer(Explorer):
 
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         shrunk = [SHRUNK] if state["policy"] == SHRUNK else []
-        return {**state, "fixed": FIXED, "ahead": [*shrunk, "presample"]}
+        return {**state, "seeded": SEEDED, "ahead": [*shrunk, "presample"]}
 
     def summary(self, made: dict[str, Any]) -> str:
         read, hotness, ratio = made["read"], made["hotness"], made["ratio_percent"] / 100

@@ -9,6 +9,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
 from gnnsample_lab.gpu_model.run_error import in_words, tell_apart
+from gnnsample_lab.minibatch.growth import frontiers_of_first
 
 from ...graphs import batch_options, draw_seeds, sampled_on
 from ...recorded import modelled
@@ -46,14 +47,10 @@ def trace(
 def count_frontiers(
     host: Any, on_device: Any, device: str, sizes: list[int], setting: tuple[tuple[int, ...], str, int]
 ) -> dict[int, list[int]]:
-    """Batch size -> vertices expanded by each hop, then vertices of the mini-batch: one sample for each size."""
+    """Batch size -> vertices expanded by each hop, then vertices of the mini-batch: the first seeds of one sample."""
     fanouts, pick, seed = setting
     sampler = lab.NeighborSampler(on_device, list(fanouts), pick=pick, seed=seed, device=device)
-    counts = {}
-    for size in sizes:
-        batch = sampler.sample(draw_seeds(host, size, seed))
-        counts[size] = [*(int(p.frontier.size) for p in batch.picks), int(batch.node_ids.size)]
-    return counts
+    return frontiers_of_first(sampler.sample(draw_seeds(host, max(sizes), seed)), sizes)
 
 
 def draw_work(
