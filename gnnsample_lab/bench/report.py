@@ -72,7 +72,7 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _title(record: dict[str, Any], name: str) -> str:
+def title_of(record: dict[str, Any], name: str) -> str:
     """The graph's title, which says when it is synthetic and not comparable with its original, and its scale."""
     facts = record.get("graphs", {}).get(name, {})
     title, scale = facts.get("title", name), name.partition("@")[2]
@@ -118,7 +118,7 @@ def _columns(record: dict[str, Any], rows: Sequence[Row]) -> dict[str, Cell]:
     chosen = SUITES[record["suite"]].columns
     found: dict[str, Cell] = {}
     if "graph" in rows[0]:
-        found["graph"] = lambda row: _title(record, row["graph"])
+        found["graph"] = lambda row: title_of(record, row["graph"])
     for header, cell in (chosen(record) if callable(chosen) else chosen).items():
         found[header] = _field(cell) if isinstance(cell, str) else cell
     return found | _published(record)

@@ -247,20 +247,22 @@ def _parser() -> argparse.ArgumentParser:
         "--readme",
         type=Path,
         metavar="FILE",
-        help="with report: write the table of twins between its marks in FILE",
+        help="with report: write the tables of results and of twins between their marks in FILE",
     )
     return parser
 
 
 def _write_readme(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
-    """Renew the table of twins in a Markdown file; returns the exit code."""
+    """Renew the tables of a Markdown file, results (where it has their marks) and twins; returns the exit code."""
+    from . import measured
     from .suites.twins import table
 
     if "twins" not in loaded:
         print("nothing is recorded for the suite 'twins' yet")
         return 1
     try:
-        text = table.readme(path.read_text(encoding="utf-8"), loaded["twins"])
+        text = measured.readme(path.read_text(encoding="utf-8"), loaded)
+        text = table.readme(text, loaded["twins"])
     except (OSError, ValueError) as error:
         print(f"{path} is not written: {error}")
         return 1

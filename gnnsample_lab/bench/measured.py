@@ -1,0 +1,411 @@
+"""The table "Measured" of the README: what, on which graphs, against what, result, and what became of a paper's claim.
+
+Every number is read from the records. A line names what is compared and which published value stands beside it; whether
+that claim was reproduced, missed or reversed follows from the numbers by one rule, :func:`verdict`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import report
+from .record import commit_of, states
+from .suite import Record, Row
+
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+"""Marks of the table in the README."""
+NEAR = 0.95
+"""A claim counts as reached from this share of its value on: the repetition of a run differs by as much."""
+REPRODUCED, MISSED, REVERSED = "reproduced", "missed", "**reversed**"
+FOREIGN = "†"
+"""Stands after a twin that is not like its original in what the suite rests on, and after a verdict that rests on such
+twins alone: neither agreement nor its opposite then says anything of the paper's graphs."""
+Points = list[tuple[float, str]]
+"""Measured values and the graphs on which they were measured."""
+Rule = Callable[[Row], bool]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of a ratio.
+
+    Args:
+        text: as the table shows it.
+        least: what it says of every case, or of their average.
+        best: what it says of the best case, where it says no more.
+        most: what no case exceeds; for values of which less is better, where no direction can be reversed.
+        neutral: the ratio at which nothing is gained; a result below it is the opposite of the claim.
+    """
+
+    text: str
+    least: float | None = None
+    best: float | None = None
+    most: float | None = None
+    neutral: float = 1.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table.
+
+    Args:
+        paper: whose claim, or "ours" for what no paper claims.
+        suite: of the record.
+        what: is measured, with the table or figure.
+        against: what it is divided by.
+        points: from the record to values; a line without any is left out.
+        claim: from the record to the paper's, None for ours.
+        unit: behind the values.
+    """
+
+    paper: str
+    suite: str
+    what: str
+    against: str
+    points: Callable[[Record], Points]
+    claim: Callable[[Record], Claim] | None = None
+    unit: str = "x"
+
+
+def verdict(values: Sequence[float], claim: Claim) -> str:
+    """:data:`REPRODUCED`, :data:`MISSED` or :data:`REVERSED`, and how many cases say the opposite where not all do.
+
+    Reproduced: no case is below the neutral value, and the median reaches what the paper says of all cases or, where it
+    names the best alone, the best does. Reversed: the median is below the neutral value. Missed: what is left.
+    """
+    if claim.most is not None:
+        return REPRODUCED if max(values) <= claim.most else MISSED
+    middle, below = statistics.median(values), sum(value < claim.neutral for value in values)
+    reached = (
+        middle >= NEAR * claim.least
+        if claim.least is not None
+        else claim.best is None or max(values) >= NEAR * claim.best
+    )
+    if reached and not below:
+        return REPRODUCED
+    if middle < claim.neutral:
+        return REVERSED + (f" ({len(values) - below} of {len(values)} not)" if below < len(values) else "")
+    return MISSED + (f" ({below} of {len(values)} reversed)" if below else "")
+
+
+# ---- values of rows --------------------------------------------------------------------------------------------------
+
+
+def field(path: str, **wanted: Any) -> Callable[[Record], Points]:
+    """A field (``a.b``: ``b`` of ``a``) of the measured rows whose others are as ``wanted``, a value or several."""
+    first, _, rest = path.partition(".")
+
+    def points(record: Record) -> Points:
+        found: Points = []
+        for row in record["rows"]:
+            value = row.get(first)
+            value = value.get(rest) if rest and isinstance(value, Mapping) else value
+            if isinstance(value, (int, float)) and row.get("origin") != "modelled" and _is(row, wanted):
+                found.append((float(value), str(row.get("graph", ""))))
+        return found
+
+    return points
+
+
+def _is(row: Row, wanted: Mapping[str, Any]) -> bool:
+    return all(row.get(k) in v if isinstance(v, tuple) else row.get(k) == v for k, v in wanted.items())
+
+
+def times(factor: float, points: Callable[[Record], Points]) -> Callable[[Record], Points]:
+    """The same values times ``factor``."""
+    return lambda record: [(factor * value, graph) for value, graph in points(record)]
+
+
+def said(
+    text: str, least: float | None = None, best: float | None = None, neutral: float = 1.0
+) -> Callable[[Record], Claim]:
+    """A claim that stands in a paper's text."""
+    return lambda record: Claim(text, least, best, neutral=neutral)
+
+
+def _figure8(record: Record) -> Claim:
+    average = record["paper"]["average"].values()
+    text = f"{min(average):.2f} to {max(average):.2f} x on average, at best {record['paper']['best']:.2f} x"
+    return Claim(text, least=min(average))
+
+
+def _published(field_: str, **wanted: Any) -> Callable[[Record], Claim]:
+    """The range of a field of the published rows that stand in the record."""
+
+    def claim(record: Record) -> Claim:
+        values = [row[field_] for row in record["paper"]["rows"] if row.get(field_) and _is(row, wanted)]
+        text = f"{min(values):.4g} to {max(values):.4g} x" if len(values) > 1 else f"{values[0]:.4g} x"
+        return Claim(text, least=min(values))
+
+    return claim
+
+
+def _losses_differ(record: Record) -> Points:
+    """Differences of losses, in units of what seeds differ by."""
+    return [(row["over_noise"], row["graph"]) for row in record["differences"]]
+
+
+def _cached(record: Record) -> Points:
+    """Four GPUs whose caches save three quarters of the remote reads or more."""
+    points = field("x_best", world=4, method="direct-cached")
+    return [
+        p for row in record["rows"] if (row.get("saved_percent") or 0) >= 75 for p in points({"rows": [row]})
+    ]
+
+
+def _same_accuracy(record: Record) -> Points:
+    last: dict[tuple[str, str], Row] = {}
+    for row in record["rows"]:
+        last[row["graph"], row["system"]] = row
+    found: Points = []
+    for (graph, system), row in last.items():
+        if system == "dsp":
+            found += [
+                (row["accuracy"] / other["accuracy"], graph)
+                for (g, s), other in last.items()
+                if g == graph and s != system
+            ]
+    return found
+
+
+def _fused_map(record: Record) -> Claim:
+    return _published("speedup", id_map="fused-map")(record)
+
+
+def _whole_process(record: Record) -> Points:
+    alone = record["paper"]["alone_us"]
+    wanted = {"graph": record["paper"]["graph"], "batch_size": 1024, "fanout": 10, "hops": 3}
+    return [(alone / row["alone_us"], row["graph"]) for row in record["rows"] if _is(row, wanted)]
+
+
+_WALKS = ("DeepWalk", "PPR", "node2vec", "PinSAGE")
+
+LINES: tuple[Line, ...] = (
+    Line("PGSampler", "pgsampler-fig8", "kernels of the persistent queue, 2 and 3 hops (figure 8)", "DGL's, hop by hop",
+         field("speedup.persistent"), _figure8),
+    Line("PGSampler", "pgsampler-fig9", "a mini-batch with the queue, start to end (figure 9)",
+         "DGL's, with its ID map",
+         field("speedup.persistent"), said("up to 2.22 x", best=2.22)),
+    Line("PGSampler", "pgsampler-fig10", "the queue (figure 10)", "fused hops without balancing",
+         field("speedup.persistent"), said("faster in all cases")),
+    Line("PGSampler", "pgsampler-table3", "TurboGNN's kernel, a reconstruction from one sentence (table III)",
+         "DGL's, hop by hop", field("speedup.turbo-bsp", system="TurboGNN"), _published("speedup", system="TurboGNN")),
+    Line("FastGL", "fastgl-table8", "Fused-Map (table 8)", "DGL's ID map", field("speedup", id_map="fused-map"),
+         _fused_map),
+    Line("FastGL", "fastgl-fig13", "sampling an epoch (figure 13)", "DGL's configuration",
+         field("speedup", system="fastgl"), said("2.0 to 2.5 x", least=2.0)),
+    Line("FastGL", "fastgl-fig11", "sums of a training step, memory-aware kernel (figure 11)", "DGL's (cuSPARSE)",
+         field("aggregate_speedup", system="fastgl"), said("1.1 to 6.7 x", least=1.1)),
+    Line("FastGL", "fastgl-fig12", "rate of the memory-aware kernel (figure 12)", "cuSPARSE",
+         field("over_library", kernel="memory-aware"), said("up to 4.2 x", best=4.2)),
+    Line("FastGL", "fastgl-fig9", "an epoch: GCN, GIN, GAT (figure 9)", "DGL's configuration",
+         field("fastgl_over_it", system="dgl"), said("1.7 to 5.1 x", least=1.7)),
+    Line("FastGL", "fastgl-fig9", "the same", "GNNLab's configuration", field("fastgl_over_it", system="gnnlab"),
+         said("1.1 to 2.0 x", least=1.1)),
+    Line("FastGL", "fastgl-fig10", "bytes that the greedy reorder takes off those of Match (figure 10)", "Match alone",
+         times(100, field("reorder_gain", system="match + reorder")), said("up to 25 %", best=25, neutral=0), "%"),
+    Line("FastGL", "fastgl-fig16", "difference of losses from DGL's (figure 16)", "what seeds differ by",
+         _losses_differ, lambda record: Claim("about the same loss", most=1.0), "of it"),
+    Line("GNNLab", "gnnlab-fig10", "PreSC#1's hit rate, 10 % cached (figure 10)", "the optimal cache",
+         times(100, field("of_optimal", policy="presample")), said("90 to 99 %", least=90, neutral=0), "%"),
+    Line("GNNLab", "gnnlab-fig10", "the same", "caching by degree", field("over_degree", policy="presample"),
+         said("1.5 x on average, up to 2.2 x", least=1.5)),
+    Line("GNNLab", "gnnlab-fig13", "time that PreSC#1 takes off an epoch (figure 13)", "caching by degree",
+         times(100, field("less_than_degree", policy="presample")), said("5 to 45 %", least=5, neutral=0), "%"),
+    Line("GNNLab", "gnnlab-table1", "sampling and caching on the GPU, one GPU (table 1)", "DGL's configuration",
+         field("speedup", system="T_SOTA, both"), said("2.5 x", least=2.48)),
+    Line("GNNLab", "gnnlab-table4", "an epoch of the factored design, 2 and 4 GPUs (table 4)", "DGL's configuration",
+         field("speedup", system="gnnlab", gpus=(2, 4)), said("5.4 x", least=5.4)),
+    Line("GNNLab", "pipelines", "factored, one memory budget, 4 GPUs", "time sharing",
+         field("x_sharing", part="budget"), said("1.5 to 2.9 x over T_SOTA, 8 GPUs", least=1.5)),
+    Line("GNNLab", "gnnlab-fig17", "what switching takes off an epoch, 1 sampler and 1 trainer (figure 17)",
+         "without switching", times(100, field("gain", part="a", gpus=2)),
+         said("pays with few trainers", neutral=0), "%"),
+    Line("GNNLab", "gnnlab-fig16", "time to the same accuracy, 2 GPUs (figure 16)", "DGL's configuration",
+         field("speedup", system="gnnlab"), said("less time")),
+    Line("NextDoor", "nextdoor-fig7", "transit-parallel, ours: by ranges of vertices, where it pays (figure 7)",
+         "sample-parallel", field("over_sample"), said("1.09 to 6 x", least=1.09)),
+    Line("NextDoor", "nextdoor-fig7", "transit-parallel with the paper's index in each step (figure 7)",
+         "sample-parallel", field("always_over_sample"), said("1.09 to 6 x", least=1.09)),
+    Line("NextDoor", "nextdoor-fig7", "walks (figure 7; KnightKing ran on 32 cores)", "our CPU walker on all cores",
+         field("over_cpu_all", app=_WALKS), said("26 to 50 x", least=26.1)),
+    Line("NextDoor", "nextdoor-fig9", "walks and k-hop (figure 9)", "frontier-centric, as Gunrock",
+         field("over_frontier"), said("faster")),
+    Line("NextDoor", "nextdoor-fig9", "the same", "message passing, as Tigr", field("over_message"), said("faster")),
+    Line("NextDoor", "nextdoor-table4", "store efficiency, k-hop (table 4)", "",
+         field("store_percent", app="k-hop"), said("98.5 %", least=98.5, neutral=0), "%"),
+    Line("NextDoor", "nextdoor-table5", "training end to end (table 5)", "CPU samplers", field("speedup"),
+         said("1.03 to 4.75 x", least=1.03, best=4.75)),
+    Line("NextDoor", "nextdoor-fig10", "k-hop on 4 GPUs (figure 10)", "one GPU",
+         field("over_one", app="k-hop", gpus=4), said("nearly linear", least=3.4)),
+    Line("DSP", "dsp-pull", "time that CSP takes off (figure 11, biased)", "pulling lists",
+         field("less_percent", part="biased", system="pull"), said("up to 64 %", best=64, neutral=0), "%"),
+    Line("DSP", "dsp-sampling", "sampling by vertex, 4 GPUs (table 6)", "PyG and DGL on CPUs, Quiver, DGL-UVA",
+         field("over_dsp", part="table 6", system=("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva")),
+         said("faster than all, up to 20 x", best=20)),
+    Line("DSP", "dsp-sampling", "sampling by layer, 4 GPUs (table 7)", "FastGCN on a CPU",
+         field("over_dsp", part="table 7", system="fastgcn-cpu"), said("300 x, 8 GPUs", least=300)),
+    Line("DSP", "dsp-utilisation", "the queue pipeline, 4 GPUs (figure 12)", "no pipeline",
+         field("speedup", system="dsp"), said("1.5 x, 8 GPUs", least=1.5)),
+    Line("DSP", "pipelines", "a training step, 4 GPUs (tables 4 and 5)", "PyG on CPUs",
+         field("over_dsp", part="systems", system="pyg-cpu"), said("faster than all")),
+    Line("DSP", "pipelines", "the same", "Quiver and DGL-UVA",
+         field("over_dsp", part="systems", system=("quiver", "dgl-uva")), said("faster than all")),
+    Line("DSP", "dsp-accuracy", "accuracy after as many mini-batches (figure 9)", "one GPU", _same_accuracy,
+         said("the same", least=1, neutral=0.99)),
+    Line("ours", "whole-process", "a mini-batch in the host's hands, 1 024 x (10, 10, 10)",
+         "cuGraph's sampler, measured separately", _whole_process),
+    Line("ours", "pgsampler-fig9", "the best strategy, a mini-batch start to end", "DGL's, with its ID map",
+         field("speedup.best")),
+    Line("ours", "sampling-floor", "time of the best strategy's kernels", "replaying the same reads",
+         field("best_ratio")),
+    Line("ours", "fastgl-table8", "ID map by direct addresses", "DGL's ID map",
+         field("speedup", id_map="direct-address")),
+    Line("ours", "aggregation", "sums over neighbours, forward and backward", "the best of cuSPARSE",
+         field("over_cusparse")),
+    Line("ours", "step", "an epoch replayed as CUDA graphs: GCN, GIN, GAT", "DGL's configuration", field("x_dgl")),
+    Line("ours", "ladder", "sampling on 4 GPUs, lists cached that save 80 % of remote reads",
+         "one GPU, the whole graph", _cached),
+    Line("ours", "nextdoor-fig7", "walks", "our CPU walker on one core", field("over_cpu_core", app=_WALKS)),
+)  # fmt: skip
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+
+def _cell(values: Sequence[float], unit: str) -> str:
+    low, high = min(values), max(values)
+    if len(values) == 1 or _short(low) == _short(high):
+        return f"{_short(high)} {unit}"
+    middle = f", median {_short(statistics.median(values))}" if len(values) > 2 else ""
+    return f"{_short(low)} to {_short(high)} {unit}{middle}"
+
+
+def _short(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}".replace(",", " ")
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+_MANY = 3
+
+
+def _is_foreign(record: Record, graph: str) -> bool:
+    return report.title_of(record, graph).endswith("not comparable with the original")
+
+
+def _graphs(record: Record, points: Points) -> str:
+    """Names of the graphs, with the mark of foreign twins."""
+    marked = []
+    for name in dict.fromkeys(graph for _, graph in points if graph):
+        base, _, scale = name.partition("@")
+        marked.append(f"`{base}`" + (f" x {scale}" if scale else "") + FOREIGN * _is_foreign(record, name))
+    more = f", {len(marked) - _MANY} more" if len(marked) > _MANY else ""
+    return ", ".join(marked[:_MANY]) + more if marked else "no graph"
+
+
+def state_of(record: Record) -> str:
+    """Commit, the beginning of the hash of the source where there is one, and whether the run was a quick one."""
+    known = sorted(states(record))
+    text = "; ".join(commit + (f" ({digest[:8]})" if digest else "") for commit, digest in known)
+    return text + (", quick" if record["settings"].get("quick") else "")
+
+
+HEADER = ("", "what", "on", "against", "measured", "the paper says", "verdict", "recorded at")
+
+
+def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
+    """The cells of every line whose record is there."""
+    by_suite: dict[str, Record] = {}
+    for name, record in records.items():
+        if name == record["suite"] or record["suite"] not in by_suite:
+            by_suite[record["suite"]] = record
+    found = []
+    for line in LINES:
+        record = by_suite.get(line.suite)
+        points = line.points(record) if record else []
+        if not record or not points:
+            continue
+        values = [value for value, _ in points]
+        claim = line.claim(record) if line.claim else None
+        alone = all(graph and _is_foreign(record, graph) for _, graph in points)
+        found.append(
+            (
+                line.paper, line.what, _graphs(record, points), line.against or "-", _cell(values, line.unit),
+                claim.text if claim else "-", verdict(values, claim) + FOREIGN * alone if claim else "-",
+                state_of(record),
+            )
+        )  # fmt: skip
+    return found
+
+
+def _origin(records: Mapping[str, Record]) -> str:
+    """On what the records were made, and what was verified before."""
+    gpus = sorted({r["environment"]["gpu"]["name"] for r in records.values() if r["environment"]["gpu"]})
+    commits = {commit_of(record["environment"]) for record in records.values()}
+    parts = [f"{len(records)} records of {len(commits)} commits on {' and '.join(gpus)}."]
+    for record in records.values():
+        if record["suite"] == "verify":
+            checked = f"{record['verification']['samples_equal_to_cpu_twin']:,}".replace(",", " ")
+            parts.append(
+                f"{checked} samples of {record['settings']['configurations']} configurations, under every strategy and "
+                f"kind of table, equal the CPU twin's ({commit_of(record['environment'])})."
+            )
+        if record["suite"] == "sanitize":
+            errors = sum(sum(row[tool] for tool in record["tools"]) for row in record["rows"])
+            launched = sum(row["launches"] > 0 for row in record["rows"])
+            parts.append(
+                f"compute-sanitizer's {len(record['tools'])} tools report {errors} errors in {launched} kernels "
+                f"({commit_of(record['environment'])})."
+            )
+    return " ".join(parts)
+
+
+_HOW_TO_READ = """\
+`-like`: synthetic twins ([below](#twins-beside-their-originals)); †: not like the original in what the line rests on,
+so that neither agreement nor its opposite says anything of the paper's graphs. Above 1 x the first is better, but for
+the floor, where 1 x is the limit. *Reproduced*: no case says the opposite, and the median reaches the paper's value
+(the best case does, where the paper names no other). *Missed*: the same direction, but less of it or not in every
+case. *Reversed*: the median says the opposite. *Quick*: fewer settings and knobs.
+
+Rows of several commits stand side by side: each says where it was recorded, with the hash of its source where the
+record holds one; `gnnsample-lab bench --stale` says which this checkout would not repeat. All numbers:
+`gnnsample-lab bench report`; the stories behind them: [NOTES.md](data/measured/NOTES.md)."""
+
+
+def markdown(records: Mapping[str, Record]) -> str:
+    """The table with what one has to know to read it."""
+    body = rows(records)
+    lines = [HEADER, tuple("---" for _ in HEADER), *body]
+    told = [row[6] for row in body if row[6] != "-"]
+    tally = {
+        word: sum(word in each and FOREIGN not in each for each in told)
+        for word in (REPRODUCED, MISSED, REVERSED)
+    }
+    resting = len(told) - sum(tally.values())
+    return "\n".join([
+        _origin(records),
+        f"Of {len(told)} claims {tally[REPRODUCED]} are reproduced, {tally[MISSED]} missed, {tally[REVERSED]} "
+        f"reversed; {resting} rest on twins alone that are not like their originals ({FOREIGN}).",
+        "",
+        *("| " + " | ".join(line) + " |" for line in lines),
+        "",
+        _HOW_TO_READ,
+    ])  # fmt: skip
+
+
+def readme(text: str, records: Mapping[str, Record]) -> str:
+    """``text`` with the table between its marks; as it is where it has none.
+
+    Raises:
+        ValueError: the marks are not there once each and in order.
+    """
+    if BEGIN not in text and END not in text:
+        return text
+    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
+        raise ValueError(f"the text must have {BEGIN} and, behind it, {END}, each once")
+    before, _, rest = text.partition(BEGIN)
+    return f"{before}{BEGIN}\n{markdown(records)}\n{END}{rest.partition(END)[2]}"

@@ -1,0 +1,118 @@
+"""The README's table of results: verdicts by one rule, numbers from the records, marks in the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnsample_lab.bench import measured, report, runner
+from gnnsample_lab.bench.measured import MISSED, REPRODUCED, REVERSED, Claim, verdict
+from gnnsample_lab.bench.suites import SUITES
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "claim", "expected"),
+    [
+        ([1.3, 1.5], Claim("", least=1.2), REPRODUCED),
+        ([1.15, 1.16], Claim("", least=1.2), REPRODUCED),  # as near as runs differ
+        ([1.1, 1.12], Claim("", least=1.2), MISSED),
+        ([1.3, 1.5, 0.9], Claim("", least=1.2), f"{MISSED} (1 of 3 reversed)"),
+        ([0.9, 0.8, 1.1], Claim("", least=1.2), f"{REVERSED} (1 of 3 not)"),
+        ([0.5], Claim("", least=1.2), REVERSED),
+        ([1.1, 2.2], Claim("", best=2.2), REPRODUCED),
+        ([1.1, 1.5], Claim("", best=2.2), MISSED),
+        ([1.01, 9.0], Claim(""), REPRODUCED),
+        ([0.99, 9.0], Claim(""), f"{MISSED} (1 of 2 reversed)"),
+        ([-1.0], Claim("", least=5, neutral=0), REVERSED),
+        ([0.3], Claim("", best=25, neutral=0), MISSED),
+        ([0.1, 0.9], Claim("", most=1), REPRODUCED),
+        ([0.1, 1.1], Claim("", most=1), MISSED),
+    ],
+)
+def test_the_verdict_follows_from_the_numbers(values: list[float], claim: Claim, expected: str) -> None:
+    assert verdict(values, claim) == expected
+
+
+def record_of(suite: str, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {
+        "suite": suite, "rows": rows, "paper": dict(SUITES[suite].paper), "settings": {"quick": True},
+        "graphs": {row["graph"]: {"title": f"{row['graph']} (synthetic)", "is_synthetic": True} for row in rows},
+        "environment": {"commit": "0123456789", "modified": False, "gpu": {"name": "a GPU"}}, **more,
+    }  # fmt: skip
+
+
+def fused_map(*speedups: float, **more: Any) -> dict[str, Any]:
+    rows = [{"graph": "reddit-like", "id_map": "fused-map", "speedup": x} for x in speedups]
+    rows.append({"graph": "mag-like", "id_map": "sort", "speedup": 99.0})
+    return record_of("fastgl-table8", rows, **more)
+
+
+def test_a_line_has_its_values_graphs_claim_and_state() -> None:
+    record = fused_map(1.5, 1.7, 2.0, source={"hash": "ab" * 8, "layers": {}})
+    (line,) = measured.rows({"fastgl-table8": record})
+    assert line == (
+        "FastGL", "Fused-Map (table 8)", "`reddit-like`", "DGL's ID map", "1.50 to 2.00 x, median 1.70",
+        "2.1 to 2.7 x", MISSED, "0123456 (abababab), quick",
+    )  # fmt: skip
+    assert measured.rows({"fastgl-table8": fused_map(2.5)})[0][4:7:2] == ("2.50 x", REPRODUCED)
+    text = measured.markdown({"fastgl-table8": record})
+    assert "Of 1 claims 0 are reproduced, 1 missed, 0 reversed; 0 rest on twins alone" in text
+
+
+def test_a_modelled_row_is_no_measurement() -> None:
+    rows = [
+        {"graph": "papers100M-like@0.02", "system": "gnnlab", "gpus": n, "origin": origin, "speedup": x}
+        for n, origin, x in ((2, "measured", 0.7), (4, "modelled", 9.0), (8, "measured", 9.0))
+    ]
+    (line,) = measured.rows({"gnnlab-table4": record_of("gnnlab-table4", rows)})
+    assert line[4] == "0.70 x"
+
+
+def test_twins_unlike_their_originals_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "_is_foreign", lambda record, graph: graph == "reddit-like")
+    (line,) = measured.rows({"fastgl-table8": fused_map(2.5)})
+    assert line[2] == "`reddit-like`†" and line[6] == f"{REPRODUCED}†"
+    text = measured.markdown({"fastgl-table8": fused_map(2.5)})
+    assert "Of 1 claims 0 are reproduced, 0 missed, 0 reversed; 1 rest on twins alone" in text
+
+
+def test_only_what_stands_between_the_marks_is_renewed() -> None:
+    records = {"fastgl-table8": fused_map(2.5)}
+    text = f"before\n{measured.BEGIN}\nwritten by hand\n{measured.END}\nafter\n"
+    new = measured.readme(text, records)
+    assert (
+        "by hand" not in new and new.startswith("before\n") and new.endswith("\nafter\n") and "2.50 x" in new
+    )
+    assert measured.readme(new, records) == new
+    assert measured.readme("no marks", records) == "no marks"
+    for bad in (measured.BEGIN, f"{measured.END}{measured.BEGIN}"):
+        with pytest.raises(ValueError, match="each once"):
+            measured.readme(bad, records)
+
+
+def test_the_readme_holds_the_table_of_the_records(tmp_path: Path) -> None:
+    """Of the records that are shipped, whatever source has made them: it is renewed when a record is."""
+    shipped = report.load()
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert measured.readme(text, shipped) == text, "renew it: gnnsample-lab bench report --readme README.md"
+    copy = tmp_path / "README.md"
+    copy.write_text(text.replace("| PGSampler | ", "| by hand | "))
+    assert runner.main(["report", "--readme", str(copy)]) == 0
+    assert copy.read_text() == text
+
+
+def test_every_line_finds_its_numbers() -> None:
+    """A suite whose rows get other fields takes its line along: it would be left out in silence."""
+    shipped = report.load()
+    without = [f"{line.suite}: {line.what}" for line in measured.LINES if not _points(line, shipped)]
+    assert without == [], "no values in the shipped record"
+    body = measured.rows(shipped)
+    assert all(len(line) == len(measured.HEADER) and "|" not in "".join(line) for line in body)
+
+
+def _points(line: measured.Line, shipped: dict[str, Any]) -> measured.Points:
+    return next((line.points(record) for name, record in shipped.items() if name == line.suite), [])
