@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+import shutil
+import subprocess
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ import pytest
 from gnnsample_lab import Graph, NeighborSampler
 from gnnsample_lab.bench.floors import bound, floor
 from gnnsample_lab.bench.floors.bound import Touched
+from gnnsample_lab.device.kernels import PACKAGE_ROOT
+from tests.conftest import absent
 
 FANOUTS = (4, 3, 2)
 
@@ -145,6 +150,70 @@ def test_blocks_have_whole_warps_where_they_fit() -> None:
     for k in (0, 1025):
         with pytest.raises(ValueError, match="fanouts of 1 to 1024"):
             floor.rows_of_block(k)
+
+
+_HOST = """
+#include <algorithm>
+#define __device__
+#define __forceinline__ inline
+#define ID_T int
+#define UNROLL 4
+using std::min;
+struct Dim { unsigned x, y; };
+static Dim gridDim, blockDim, blockIdx, threadIdx;
+template <class T> T __ldg(const T* at) { return *at; }
+template <class T> T __ldcs(const T* at) { return *at; }
+#include "replay.cuh"
+extern "C" void replay(unsigned grid, unsigned wide, unsigned high, const int* frontier, unsigned rows, unsigned k,
+                       const i64* indptr, const int* indices, const int* recorded, int* neighbors, int* positions,
+                       int* counts) {
+    gridDim = {grid, 1};
+    blockDim = {wide, high};
+    for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x)
+        for (threadIdx.y = 0; threadIdx.y < high; ++threadIdx.y)
+            for (threadIdx.x = 0; threadIdx.x < wide; ++threadIdx.x)
+                lab_replay(frontier, rows, k, indptr, indices, recorded, neighbors, positions, counts);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def replayed_on_the_host(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The floor's kernel, thread after thread."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        absent("THE FLOOR WAS NOT COMPILED FOR THE HOST: install g++")
+    folder = tmp_path_factory.mktemp("replay")
+    shutil.copy(PACKAGE_ROOT / "bench/floors/replay.cuh", folder / "replay.cuh")
+    (folder / "replay.cpp").write_text(_HOST)
+    flags = ["-std=c++17", "-O1", "-fwrapv", "-shared", "-fPIC"]
+    subprocess.run(
+        [compiler, *flags, str(folder / "replay.cpp"), "-o", str(folder / "replay.so")], check=True
+    )
+    return ctypes.CDLL(str(folder / "replay.so"))
+
+
+@pytest.mark.parametrize("grid", [1, 3, 40])
+@pytest.mark.parametrize("wider", [0, 5], ids=["columns of the fanout", "more columns than picks"])
+def test_the_floor_reads_and_writes_the_recorded_sample(replayed_on_the_host, grid: int, wider: int) -> None:
+    graph = small()
+    (one,) = samples(graph, 1, 40)
+    assert (one.positions[0] < 0).any(), "some rows have fewer picks"
+    total = 0
+    for rows, slots in zip(one.frontiers, one.positions, strict=True):
+        n, k = slots.shape
+        neighbors, positions, counts = (np.full(size, -7, np.int32) for size in (n * k, n * k, n))
+        at = [ctypes.c_void_p(array.ctypes.data) for array in (graph.indptr, graph.indices, slots)]
+        out = [ctypes.c_void_p(array.ctypes.data) for array in (neighbors, positions, counts)]
+        frontier = ctypes.c_void_p(rows.ctypes.data)
+        replayed_on_the_host.replay(grid, k + wider, floor.rows_of_block(k) // 8, frontier, n, k, *at, *out)
+        valid = (slots >= 0).ravel()
+        assert np.array_equal(positions, np.where(valid, slots.ravel(), -7)), "and nothing else is written"
+        edges = (graph.indptr[rows][:, None] + slots).ravel()
+        assert np.array_equal(neighbors, np.where(valid, graph.indices[np.where(valid, edges, 0)], -7))
+        assert np.array_equal(counts, np.minimum(graph.in_degrees()[rows], k))
+        total += int(neighbors[valid].sum()) + int(positions[valid].sum())
+    assert total == floor.checksum_of(graph, [one])
 
 
 @pytest.mark.gpu
