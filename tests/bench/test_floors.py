@@ -6,6 +6,8 @@ import ctypes
 import functools
 import shutil
 import subprocess
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -216,6 +218,47 @@ def test_the_floor_reads_and_writes_the_recorded_sample(replayed_on_the_host, gr
     assert total == floor.checksum_of(graph, [one])
 
 
+@pytest.fixture
+def on_the_host(replayed_on_the_host, monkeypatch) -> list[tuple[int, ...]]:
+    """NumPy in CuPy's place and the host's floor in the kernel's; collects grids and shapes of blocks."""
+    launches: list[tuple[int, ...]] = []
+
+    def kernel(grid: tuple[int], block: tuple[int, int], args: tuple[Any, ...]) -> None:
+        launches.append((*grid, *block))
+        at = [ctypes.c_void_p(x.ctypes.data) if x.shape else ctypes.c_uint(int(x)) for x in args]
+        replayed_on_the_host.replay(*grid, *block, *at)
+
+    arrays = {name: getattr(np, name) for name in ("full", "concatenate", "asarray", "zeros", "empty")}
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(**arrays))
+    module = SimpleNamespace(get_function=lambda name: kernel)
+    monkeypatch.setattr(floor.kernels, "load_module", lambda source, macros: module)
+    monkeypatch.setattr(floor.runtime, "num_sms", lambda: 2)
+    return launches
+
+
+@pytest.mark.parametrize("fanouts", [(4, 4, 4), (4, 3, 4), (40,)], ids=str)
+def test_a_replay_covers_all_hops_of_all_batches_in_turn_and_together(on_the_host, fanouts) -> None:
+    graph = small()
+    recorded = samples(graph, 3, 9, fanouts)
+    replay = floor.Replay(graph, recorded)
+    for way, launch, expected, count in (
+        ("in turn", replay.in_turn, recorded[-1:], 3 * len(fanouts)),
+        ("together", replay.together, recorded, len(set(fanouts))),
+    ):
+        for blocks in (0, 1):
+            on_the_host.clear()
+            replay.forget()
+            assert replay.check(way) is not None, "nothing is written yet"
+            launch(4, blocks)
+            assert len(on_the_host) == count
+            assert all(grid <= 2 for grid, *_ in on_the_host) or not blocks
+            assert replay.check(way) is None
+            assert replay.checksum(way) == floor.checksum_of(graph, expected)
+    neighbors = replay.merged[0].out[0]
+    neighbors[np.flatnonzero(replay.merged[0].positions.ravel() >= 0)[5]] += 1
+    assert replay.check("together") == "neighbors of part 0, replayed together, differ from the recording"
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("fanouts", [(10, 10, 10), (5, 3, 33), (4,)], ids=str)
 @pytest.mark.parametrize("wide", [False, True], ids=["32-bit", "64-bit"])
@@ -265,9 +308,14 @@ def test_what_is_timed_beside_the_floors_is_the_recorded_sample(strategy, togeth
 
 
 @pytest.mark.gpu
-def test_the_suite_runs_and_no_floor_is_below_its_bound() -> None:
+def test_the_suite_runs_and_no_floor_is_below_its_bound(monkeypatch) -> None:
     from gnnsample_lab.bench import runner
+    from gnnsample_lab.bench.floors import sampling_floor
 
+    monkeypatch.setattr(sampling_floor, "pairs", lambda quick: [(256, 10)])
+    monkeypatch.setattr(sampling_floor, "LADDER", ("captured",))
+    monkeypatch.setattr(sampling_floor, "DRAWS_ALONE", ("block-bsp",))
+    monkeypatch.setattr(sampling_floor, "TOGETHER", ("captured",))
     record = runner.run("sampling-floor", quick=True, graphs=["rmat@0.1"])
     assert {row["what"].split(",")[0] for row in record["rows"]} == {"latency", "throughput", "host"}
     for row in record["rows"]:
