@@ -107,14 +107,12 @@ def whole(
     scale: Scale,
     mean: bool,
     fold: Any = None,
-    out: Any = None,
 ) -> Any:
     """Sums (or means) over the edges of the vertices ``begin`` to ``end``: ``[end - begin, F]``.
 
     Args:
         message: of all vertices, ``[N, F]``, dense.
         fold: what happens to the sums as they are written (:class:`~gnnsample_lab.compute.layers.Fold`), or None.
-        out: where to write them on a GPU, dense; default a tensor of its own.
     """
     import torch
 
@@ -126,8 +124,7 @@ def whole(
             1
         )
     if topology.on_gpu:
-        if out is None:
-            out = message.new_empty((end - begin, message.shape[1]))
+        out = message.new_empty((end - begin, message.shape[1]))
         with stream_for(message):
             weight = topology.weight if scale.weighted else None
             register_tile.launch(csr, message, out, weight, mean, fold=fold)
