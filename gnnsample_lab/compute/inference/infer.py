@@ -25,7 +25,7 @@ from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.types import Block
 
 from .plan import Plan, Widths, plan
-from .sums import Scale, Sums, Topology, whole
+from .sums import Scale, Sums, Topology, folded, whole
 from .tables import Rows, host_table, put
 
 _STEPS = ("message", "root", "update")
@@ -289,7 +289,7 @@ class Inference:
         elif chosen.resident:
             self._resident(layer, chosen, write, widths, last)
         else:
-            self._streamed(layer, chosen, write, run)
+            self._streamed(layer, chosen, write, run, last)
         if isinstance(target, np.ndarray) and self.device == "cuda":
             torch.cuda.current_stream().synchronize()
         run.us = None if clock is None else clock.us()
@@ -343,17 +343,21 @@ class Inference:
         in_two = _updates_in_two(layer)
         for begin, end in _slices(0, n, chosen.slice_rows):
             root = layer.root(x[begin:end], message[begin:end])
+            fold, after_between = self._fold(layer, root, last) if in_two else (None, False)
+            rows = whole(self.topology, begin, end, message, scale, mean, fold)
             if in_two:
-                fold = layer.fold(root, mapped)
-                done = fold is not None and fold.whole and self.relu_between and not last
-                if done:
-                    fold = replace(fold, relu=True)
-                rows = whole(self.topology, begin, end, message, scale, mean, fold)
-                write(begin, layer.finish(rows, root, mapped), done)
+                write(begin, layer.finish(rows, root, mapped), after_between)
             else:
-                total = whole(self.topology, begin, end, message, scale, mean)
-                lengths = self.topology.lengths(begin, end, total, layer.weighted)
-                write(begin, layer.update(root, total, lengths, mapped))
+                lengths = self.topology.lengths(begin, end, rows, layer.weighted)
+                write(begin, layer.update(root, rows, lengths, mapped))
+
+    def _fold(self, layer: Any, root: Any, last: bool) -> tuple[Any, bool]:
+        """What happens to sums as they are written, and whether that is what happens between layers, too."""
+        fold = layer.fold(root, _narrows(layer))
+        if fold is None:
+            return None, False
+        done = fold.whole and self.relu_between and not last
+        return replace(fold, own=fold.own.contiguous(), relu=fold.relu or done), done
 
     def _messages(self, layer: Any, x: Any, rows: int) -> Any:
         """Of all vertices, slice by slice, so that what the map needs beside its result stays small."""
@@ -367,13 +371,13 @@ class Inference:
             message[begin:end] = part
         return message
 
-    def _streamed(self, layer: Any, chosen: Plan, write: Any, run: LayerRun) -> None:
+    def _streamed(self, layer: Any, chosen: Plan, write: Any, run: LayerRun, last: bool) -> None:
         """Rows come in chunks, and the sums of a range of vertices grow."""
         import torch
 
         n, mapped, mean = self.graph.num_nodes, _narrows(layer), layer.reduce == "mean"
         like = {"dtype": self.dtype, "device": self.device}
-        scale = self._streamed_scale(layer, chosen, run)
+        scale, in_two = self._streamed_scale(layer, chosen, run), _updates_in_two(layer)
         total = torch.empty((chosen.rows, run.widths.sent), **like)
         root = torch.empty((chosen.rows, run.widths.root), **like)
         run.ranges = 0
@@ -392,9 +396,13 @@ class Inference:
                     root[low - begin : high - begin] = layer.root(x[own], message[own])
             for low, high in _slices(begin, end, chosen.slice_rows):
                 part = slice(low - begin, high - begin)
-                lengths = self.topology.lengths(low, high, total, layer.weighted)
-                summed = total[part].div_(lengths.clamp(min=1)) if mean else total[part]
-                write(low, layer.update(root[part], summed, lengths, mapped))
+                fold, after_between = self._fold(layer, root[part], last) if in_two else (None, False)
+                rows = folded(self.topology, low, high, total[part], mean, fold)
+                if in_two:
+                    write(low, layer.finish(rows, root[part], mapped), after_between)
+                else:
+                    lengths = self.topology.lengths(low, high, total, layer.weighted)
+                    write(low, layer.update(root[part], rows, lengths, mapped))
 
     def _load(self, chosen: Plan) -> Any:
         """All rows that the layer reads, on the device and of the model's type."""

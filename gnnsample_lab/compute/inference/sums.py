@@ -131,10 +131,33 @@ def whole(
         return out
     total = torch.zeros((end - begin, message.shape[1]), dtype=message.dtype)
     Sums(topology, begin, end, total, scale).add(0, topology.num_nodes, message)
-    lengths = topology.lengths(begin, end, total, False) if mean or fold is not None else None
-    if mean:
-        total /= lengths.clamp(min=1)
-    return total if fold is None else fold.apply(total, lengths)
+    return folded(topology, begin, end, total, mean, fold)
+
+
+def folded(topology: Topology, begin: int, end: int, total: Any, mean: bool, fold: Any) -> Any:
+    """Sums that are complete, as :func:`whole` gives them; they may be overwritten."""
+    if len(total) == 0 or not (mean or fold):
+        return total
+    if not topology.on_gpu:
+        lengths = topology.lengths(begin, end, total, False)
+        if mean:
+            total /= lengths.clamp(min=1)
+        return total if fold is None else fold.apply(total, lengths)
+    own, bias, loop, relu = (
+        (None, None, False, False) if fold is None else (fold.own, fold.bias, fold.loop, fold.relu)
+    )
+    features = total.shape[1]
+    vec = register_tile.vector_width(features, features, total, *(a for a in (own, bias) if a is not None))
+    args = (
+        pointer(topology.indptr[begin : end + 1]), pointer(total), pointer(own), pointer(bias), np.uint64(len(total)),
+        np.uint32(features), np.uint32(2 if loop else mean), np.uint32(relu),
+    )  # fmt: skip
+    with stream_for(total):
+        kernel = function(
+            "inference/chunk_sums.cu", "fold_rows", (("SCALAR", scalar_type(total)), ("VEC", vec))
+        )
+        kernel(blocks_for(len(total) * features // vec, 256), (256,), args)
+    return total
 
 
 class Sums:
