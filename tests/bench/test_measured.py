@@ -109,7 +109,8 @@ def test_every_line_finds_its_numbers() -> None:
     """A suite whose rows get other fields takes its line along: it would be left out in silence."""
     shipped = report.load()
     without = [f"{line.suite}: {line.what}" for line in measured.LINES if not _points(line, shipped)]
-    assert without == [], "no values in the shipped record"
+    unknown = {line for line in without if line.partition(": ")[2] in measured.UNRECORDED}
+    assert set(without) == unknown, "no values in the shipped record"
     body = measured.rows(shipped)
     assert all(len(line) == len(measured.HEADER) and "|" not in "".join(line) for line in body)
 
