@@ -11,7 +11,7 @@ from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS, thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
-from gnnsample_lab.gpu_model.run_error import interval_us, run_error, tell_apart
+from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times, interval_us, run_error, tell_apart
 from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
 
 
@@ -21,7 +21,7 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
 
     Measured times are set against the first trace as ratios. Modelled ones have the model's error as a bar across their
     end, and are called faster or slower than the first only where the two differ by more than that; a ratio of
-    modelled times is not printed.
+    modelled times is not printed, and where the model is off by more than a quarter bars have no scale of time.
 
     Raises:
         ValueError: if there is no trace.
@@ -29,6 +29,7 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
     found = as_list(traces)
     names = [trace_name(t, found) for t in found]
     totals = [t.preprocess_us + t.kernel_us for t in found]
+    timed = all(map(has_times, found))
     fig = Sketch()
     for name, values in (
         ("preprocessing", [t.preprocess_us for t in found]),
@@ -43,7 +44,7 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
                 "color": palette.STAGES["kernel" if "kernel" in name else "preprocess"],
                 "line": {"width": 0},
             },
-            hovertemplate="%{y}<br>" + name + " %{x:,.1f} µs<extra></extra>",
+            hovertemplate="%{y}<br>" + name + (" %{x:,.1f} µs" if timed else "") + "<extra></extra>",
         )
     ends = list(totals)
     modelled = [i for i, t in enumerate(found) if run_error(t) is not None]
@@ -59,16 +60,21 @@ def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figur
                 "arrayminus": [found[i].total_us - low for i, (low, _) in zip(modelled, spans, strict=True)],
             },
             customdata=spans,
-            hovertemplate="%{y}<br>between %{customdata[0]:,.0f} and %{customdata[1]:,.0f} µs<extra></extra>",
+            hovertemplate="%{y}<br>"
+            + ("between %{customdata[0]:,.0f} and %{customdata[1]:,.0f} µs" if timed else "the model's error")
+            + "<extra></extra>",
         )  # fmt: skip
         for i, (_, high) in zip(modelled, spans, strict=True):
             ends[i] = max(ends[i], high)
-    labels = [microseconds(t.total_us) + _against(found[0], t) + _lost(t) for t in found]
+    labels = [
+        (microseconds(t.total_us) if has_times(t) else "") + _against(found[0], t) + _lost(t) for t in found
+    ]
     write_beside(fig, names, ends, [f" {label}" for label in labels])
     subtitle = describe(found, f"against {names[0]}" if len(found) > 1 else "")
     finish(fig, "Strategies side by side", subtitle, height=170 + 44 * len(found), barmode="stack")
     # Room on the right for the longest label.
-    fig.update_xaxes(title_text="time (µs)", range=[0, max(ends) * (1.7 if modelled else 1.45) or 1.0])
+    scale = {"title_text": "time (µs)"} if timed else {"title_text": NO_SCALE, "showticklabels": False}
+    fig.update_xaxes(**scale, range=[0, max(ends) * (1.7 if modelled else 1.45) or 1.0])
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
 
@@ -181,16 +187,21 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
 
 
 def summary_table(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
-    """The figures of each trace as a table, one row per trace."""
+    """The figures of each trace as a table, one row per trace; times of a model that is too far off are left out."""
     found = as_list(traces)
     frame = summarise(found)
     columns = [
         ("strategy", [trace_name(t, found) for t in found]),
         ("tasks", [f"{v:,}" for v in frame["tasks"]]),
         ("picks", [f"{v:,}" for v in frame["picks"]]),
-        ("preprocess (µs)", [f"{v:,.1f}" for v in frame["preprocess_us"]]),
-        ("kernels (µs)", [f"{v:,.1f}" for v in frame["kernel_us"]]),
-        ("total (µs)", [f"{v:,.1f}" for v in frame["total_us"]]),
+        *(
+            (name, [f"{v:,.1f}" if has_times(t) else "–" for t, v in zip(found, frame[column], strict=True)])
+            for name, column in (
+                ("preprocess (µs)", "preprocess_us"),
+                ("kernels (µs)", "kernel_us"),
+                ("total (µs)", "total_us"),
+            )
+        ),
         ("SM max / mean", [f"{v:.2f}" for v in frame["sm_imbalance"]]),
         ("queue peak", [f"{v:,}" if v else "–" for v in frame["queue_peak"]]),
         ("lost", [f"{v:,}" if v else "–" for v in frame["lost_tasks"]]),

@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from gnnsample_lab.gpu_model.model import PLANS, GpuModel, presets
 from gnnsample_lab.traces import SampleTrace
 
+ENOUGH = 1.25
+"""Largest factor between recorded and modelled runs of a strategy up to which its modelled times are shown."""
+
 
 @dataclass(frozen=True)
 class RunError:
@@ -91,6 +94,15 @@ def interval_us(trace: SampleTrace) -> tuple[float, float]:
     return trace.total_us / error.factor, trace.total_us * error.factor
 
 
+def has_times(trace: SampleTrace) -> bool:
+    """Whether times of a trace may be shown as such: they were measured, or recorded runs of the strategy lay within
+    :data:`ENOUGH` of the model."""
+    if trace.origin == "measured":
+        return True
+    error = run_error(trace)
+    return error is not None and error.own and error.factor <= ENOUGH
+
+
 def tell_apart(one: SampleTrace, other: SampleTrace) -> bool:
     """Whether two runs differ by more than the model's error, so that one may be called the faster."""
     (low, high), (least, most) = interval_us(one), interval_us(other)
@@ -114,6 +126,10 @@ def in_words(trace: SampleTrace) -> str:
         else f"Recorded runs of {trace.strategy}"
     )
     return f"{runs} took {times} the modelled time."
+
+
+NO_SCALE = "modelled time, without a scale"
+"""Title of an axis that shows modelled times of a strategy that is farther off than :data:`ENOUGH`."""
 
 
 def in_short(traces: Iterable[SampleTrace]) -> str:

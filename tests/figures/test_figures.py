@@ -12,6 +12,7 @@ from gnnsample_lab import figures
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import slot_states
 from gnnsample_lab.figures.timeline import slot_raster
+from gnnsample_lab.gpu_model import run_error as run_errors
 from gnnsample_lab.gpu_model.run_error import run_error
 from gnnsample_lab.traces import LostTable, SampleTrace, SlotTable, hop_utilisation
 from tests.handmade_trace import make_trace
@@ -174,11 +175,32 @@ def test_modelled_times_have_the_models_error_and_no_order_within_it():
     assert "faster" not in labels[1] and labels[1].endswith("(within the error)")
     assert labels[2].endswith("(faster)") and "×" not in labels[2]
     assert "time within a factor of 1.5 to 4.6 of recorded runs" in fig.layout.title.text
+    assert not fig.layout.xaxis.showticklabels and "µs" not in "".join([*labels, fig.layout.xaxis.title.text])
     measured = figures.strategy_comparison(
         [taking("bsp", 9, "measured"), taking("persistent", 3, "measured")]
     )
     assert "model's error" not in by_name(measured) and "recorded" not in measured.layout.title.text
     assert "3.0× faster" in measured.data[-1].text[1]
+
+
+def test_a_strategy_is_shown_with_times_only_where_the_model_is_within_a_quarter(monkeypatch):
+    ratios = {"bsp": [0.81, 1.24], "block-bsp": [1.26], "persistent": [0.79]}
+    monkeypatch.setattr(run_errors, "_recorded", lambda: {"NVIDIA H200": ratios})
+    near, slow, fast = (taking(name, 100) for name in ratios)
+    unknown = dataclasses.replace(near, device_name="another GPU")
+    never = taking("captured", 100)
+    assert [run_errors.has_times(t) for t in (near, slow, fast, unknown, never)] == [True] + 4 * [False]
+    assert run_errors.has_times(taking("captured", 100, "measured"))
+    for shown, timed in (([near], True), ([slow], False), ([near, fast], False), ([unknown], False)):
+        compared, hops = figures.strategy_comparison(shown), figures.hop_times(shown)
+        for axis in (compared.layout.xaxis, hops.layout.yaxis):
+            assert (axis.showticklabels is not False) == timed and ("µs" in axis.title.text) == timed
+        drawn = [trace for fig in (compared, hops) for trace in fig.data if trace.type == "bar"]
+        assert all(("µs" in bar.hovertemplate) == timed for bar in drawn)
+        assert any("µs" in text for text in compared.data[-1].text) == (near in shown)
+        assert any("µs" in text for text in hops.data[-1].text) == timed
+        cells = figures.summary_table(shown).data[0].cells.values
+        assert [cell == "–" for cell in cells[5]] == [t is not near for t in shown]
 
 
 def test_every_figure_of_modelled_times_says_how_far_they_are_off():

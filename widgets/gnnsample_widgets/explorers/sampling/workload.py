@@ -8,7 +8,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
-from gnnsample_lab.gpu_model.run_error import in_words, tell_apart
+from gnnsample_lab.gpu_model.run_error import has_times, in_words, tell_apart
 from gnnsample_lab.minibatch.growth import frontiers_of_first
 
 from ...graphs import batch_options, draw_seeds, sampled_on
@@ -100,7 +100,9 @@ def setting_of(state: dict[str, Any]) -> tuple[tuple[int, ...], str, int]:
 
 def _modelled_order(one: Any, other: Any) -> str:
     """Which of two runs is the faster, if the model can tell."""
-    times = [f"<b>{t.strategy}</b> ({t.total_us:,.0f} µs)" for t in (one, other)]
+    times = [
+        f"<b>{t.strategy}</b>" + (f" ({t.total_us:,.0f} µs)" if has_times(t) else "") for t in (one, other)
+    ]
     if not tell_apart(one, other):
         return f"{times[0]} and {times[1]}, {one.label}, lie within the model's error: neither is called the faster."
     relation = "less" if one.total_us < other.total_us else "more"
@@ -205,7 +207,8 @@ class WorkloadExplorer(FanoutExplorer):
             f"{self.graph.num_nodes:,}. "
         )
         if len(pair) == 1:
-            alone = f"<b>{pair[0].strategy}</b> takes {pair[0].total_us:,.0f} µs, {pair[0].label}. "
+            takes = f"takes {pair[0].total_us:,.0f} µs" if has_times(pair[0]) else "is shown without times"
+            alone = f"<b>{pair[0].strategy}</b> {takes}, {pair[0].label}. "
             return text + alone + in_words(pair[0])
         slow, fast = pair
         share = slow.preprocess_us / slow.total_us if slow.total_us else 0.0
