@@ -134,10 +134,16 @@ def busy_us(work: Callable[[int], Any], count: int) -> float | None:
     What is left of its wall time is the host's. None without PyTorch, or where the profiler sees nothing.
     """
     try:
+        import torch
         from torch.profiler import ProfilerActivity, profile
     except ImportError:
         return None
+    if not torch.cuda.is_available():
+        return None
+    torch.cuda.init()  # else the first call would do it, under the profiler
     wait = _waiting()
+    work(0)
+    wait()
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
         for i in range(count):
             kept = work(i)

@@ -259,6 +259,17 @@ def test_a_replay_covers_all_hops_of_all_batches_in_turn_and_together(on_the_hos
     assert replay.check("together") == "neighbors of part 0, replayed together, differ from the recording"
 
 
+def test_one_mini_batch_of_a_launch_that_overflows_is_seen_in_the_last_ones_counters() -> None:
+    from gnnsample_lab.bench.floors.candidates import Rotation
+    from gnnsample_lab.sampling.neighbors.plan import COUNTERS
+
+    words = np.arange(3 * COUNTERS, dtype=np.uint32)
+    words[::COUNTERS] = 0, 1, 0
+    launch: Any = SimpleNamespace(ws=SimpleNamespace(counters=SimpleNamespace(get=lambda: words)))
+    found = Rotation.counters(launch)
+    assert found[0] == 1 and found[1] == 2 * COUNTERS + 1 and len(found) == COUNTERS
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("fanouts", [(10, 10, 10), (5, 3, 33), (4,)], ids=str)
 @pytest.mark.parametrize("wide", [False, True], ids=["32-bit", "64-bit"])

@@ -78,8 +78,10 @@ class Rotation:
         self.records.set(self.host.view(np.uint8).reshape(self.records.shape))
 
     def counters(self) -> np.ndarray:
-        """The counters of the mini-batch that ran last, on the host."""
-        found: np.ndarray = self.ws.counters.get()[(self.together - 1) * COUNTERS :]
+        """The counters of the mini-batch that ran last, on the host; the status is that of its whole launch."""
+        each = self.ws.counters.get().reshape(-1, COUNTERS)
+        found: np.ndarray = each[-1].copy()
+        found[0] = np.bitwise_or.reduce(each[:, 0])
         return found
 
     def level_sizes(self) -> list[int]:
