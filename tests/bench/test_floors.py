@@ -333,3 +333,5 @@ def test_the_suite_runs_and_no_floor_is_below_its_bound(monkeypatch) -> None:
         assert row["p10_us"] <= row["us"] <= row["p90_us"] and row["passes"] >= 5 and row["l2"]
         if "ratio" in row:
             assert row["bound_us"] <= row["floor_p10_us"]
+        else:
+            assert row["gpu_us"] > 0, "PyTorch's profiler sees the kernels"
