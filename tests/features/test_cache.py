@@ -44,12 +44,17 @@ def same_bits(x: Any, expected: np.ndarray) -> bool:
     return x.dtype == expected.dtype and on_host(x).tobytes() == expected.tobytes()
 
 
+EACH = [
+    ("auto", "cpu"),  # a transfer chooses nothing there
+    *(pytest.param(how, "cuda", marks=pytest.mark.gpu) for how in ("auto", "staged", "uva")),
+]
+
+
 def hit_mask(cache: lab.FeatureCache, ids: np.ndarray) -> np.ndarray:
     return np.isin(ids, cache.cached_ids)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("transfer", ["auto", "staged", "uva"])
+@pytest.mark.parametrize(("transfer", "device"), EACH)
 @pytest.mark.parametrize("ratio", [0, 0.1, 1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("width", WIDTHS)
@@ -84,8 +89,13 @@ def test_ids_of_every_kind(device, dtype):
         assert same_bits(cache.extract(each)[0], feat[ids])
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("transfer", ["staged", "uva"])
+@pytest.mark.parametrize("transfer", ["auto", "staged", "uva"])
+def test_on_a_cpu_every_transfer_is_the_hosts(transfer):
+    cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu", transfer=transfer)
+    assert cache.extract(batch())[1].transfer == "host"
+
+
+@pytest.mark.parametrize(("transfer", "device"), EACH)
 def test_an_empty_batch(device, transfer):
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device=device, transfer=transfer)
     for ids in ([], np.empty(0, np.int32)):

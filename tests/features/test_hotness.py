@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.features.ranking.footprint import Footprint, top_accessed
 from gnnsample_lab.features.ranking.hotness import PRESAMPLE_BATCH_ID, hottest_first
 from gnnsample_lab.features.ranking.pagerank import reverse_pagerank
+from tests.minibatch import reference
 from tests.minibatch.conftest import random_graph, with_wide_ids
 
 TRAIN = np.arange(0, 100, 3)
@@ -69,6 +72,19 @@ def test_scores_of_the_policies(graph, sampler):
         assert found.label == f"PreSC#{epochs}" and (found.score == fresh.visits / epochs).all()
     assert (lab.hotness(graph, sampler=sampler, batch_size=10).score == lab.hotness(
         graph, "presample", sampler, TRAIN, 10).score).all()  # fmt: skip
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_presc_is_a_count_in_a_dictionary(graph, epochs):
+    """GNNLab's PreSC#K: the mini-batches of K epochs that need a vertex, over K. Samples are the plain reference's."""
+    sampler = lab.NeighborSampler(graph, [3, 2], device="cpu", seed=5)
+    found = lab.hotness(graph, "presample", sampler, TRAIN, 10, epochs=epochs)
+    count: Counter[int] = Counter()
+    for epoch in range(epochs):
+        for batch in sampler.epoch(TRAIN, 10, epoch=PRESAMPLE_BATCH_ID // 4 + epoch):
+            drawn = reference.sample(graph, batch.seeds.tolist(), [3, 2], batch.batch_id, seed=5)
+            count.update(drawn.nodes)
+    assert found.score.tolist() == [count[v] / epochs for v in range(graph.num_nodes)]
 
 
 def test_shrinking_takes_out_chance_and_keeps_signal():

@@ -122,8 +122,10 @@ def expected_counts(previous: np.ndarray, ids: np.ndarray, cached: np.ndarray) -
     return int(reused.sum()), int(hits.sum()), int((~reused & ~hits).sum())
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("transfer", ["uva", "staged"])
+@pytest.mark.parametrize(
+    ("transfer", "device"),
+    [("auto", "cpu"), *(pytest.param(how, "cuda", marks=pytest.mark.gpu) for how in ("uva", "staged"))],
+)
 @pytest.mark.parametrize("ratio", [0, 0.2, 1])
 def test_only_rows_that_are_nowhere_are_loaded(ratio, transfer, device):
     score = np.random.default_rng(3).random(1000)

@@ -81,7 +81,7 @@ def test_result_says_what_it_holds():
     assert (result.lengths == (result.samples >= 0).sum(axis=1)).all()
     assert result.num_vertices == result.lengths.sum() - 25
     assert (result.transits(1) == result.steps[0]).all()
-    again = lab.run_app(graph, Hops(), roots, device="cpu", parallelism="sample")
+    again = lab.run_app(graph, Hops(), roots, device="cpu")
     other = lab.run_app(graph, Hops(), roots, device="cpu", seed=1)
     assert result == again and result.digest() == again.digest()
     assert result != other and result.digest() != other.digest()

@@ -233,6 +233,34 @@ def test_slots_tell_when_they_were_claimed_written_and_read(strategy, completion
     assert (completion == "paper" and strategy != "fused-static") == bool(slots.lost.any())
 
 
+@pytest.mark.parametrize(("completion", "fetch_size"), [("exact", 1), ("exact", 5), ("paper", 1)])
+@pytest.mark.parametrize("seed", range(4))
+def test_one_block_serves_a_plain_queue(seed, completion, fetch_size):
+    """PGSampler's queue as a list: seeds first, a finished task appends its picks and itself for the next hop, each
+    once; who comes first is served first. With one block nothing else can happen, under either rule."""
+    toy = random_toy(seed, 80, 400)
+    picks, trace, _ = run(
+        toy, range(0, 80, 11), completion=completion, fetch_size=fetch_size, num_blocks=1, sample_seed=seed
+    )
+    drawn = {}
+    for hop, each in enumerate(picks):
+        ends = np.cumsum(each.counts)
+        for v, count, end in zip(each.frontier.tolist(), each.counts.tolist(), ends.tolist(), strict=True):
+            drawn[hop, v] = each.neighbors[end - count : end].tolist()
+    order = np.argsort(trace.tasks.start_us, kind="stable")
+    served = list(zip(trace.tasks.hop[order].tolist(), trace.tasks.vertex[order].tolist(), strict=True))
+    queue = [(0, v) for v in picks[0].frontier.tolist()]
+    known, at = set(queue), len(queue)
+    assert served[:at] == queue
+    for hop, v in served:
+        if hop + 1 < len(picks):
+            new = {(hop + 1, u) for u in [v, *drawn[hop, v]]} - known
+            assert set(served[at : at + len(new)]) == new, "those of one task may come in any order"
+            known |= new
+            at += len(new)
+    assert at == len(served) == len(drawn) and len(trace.lost) == 0
+
+
 def test_a_strategy_without_a_queue_has_no_slots():
     _, trace, _ = run(random_toy(3, 60, 200), [0, 9], strategy="block-bsp")
     assert len(trace.slots) == len(trace.queue_slots()) == 0
