@@ -19,7 +19,7 @@ _ANY_KERNEL = {
     "sampling/neighbors/hops/per_hop.cu": "draw_blocks",
     "sampling/neighbors/queue/block.cu": "persistent",
     "sampling/neighbors/queue/tile.cu": "persistent_tile",
-    "minibatch/gpu/finish.cu": "emit_one",
+    "minibatch/gpu/finish.cu": "emit",
     "minibatch/id_map/insert_count_compact.cu": "insert",
     "bench/floors/floor.cu": "replay",
     "bench/floors/floor_hops.cu": "replay_hops",

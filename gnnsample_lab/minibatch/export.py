@@ -10,6 +10,7 @@ import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import streams
+from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
 
 from .types import Block, MiniBatch
 
@@ -75,8 +76,77 @@ def _torch_block(block: Block) -> TorchBlock:
     )  # fmt: skip
 
 
+class ArenaTensors:
+    """Tensors in the arena of a mini-batch: torch gets the memory once, and everything else are slices of it.
+
+    Args:
+        arena: a :class:`~.gpu.finish.Arena` that holds edges.
+    """
+
+    def __init__(self, arena: Any) -> None:
+        import torch
+
+        self.arena, self.place = arena, arena.place
+        self._words = tensor(arena.view(0, self.place.end // 8, np.int64))
+        self._halves = self._words.view(torch.int32)
+
+    def _int64(self, at: int, size: int) -> Any:
+        return self._words[at // 8 : at // 8 + size]
+
+    def _int32(self, at: int, size: int) -> Any:
+        return self._halves[at // 4 : at // 4 + size]
+
+    @property
+    def node_ids(self) -> Any:
+        """All vertices, ``int64``."""
+        return self._int64(self.place.wide_nodes, self.arena.levels[-1])
+
+    @property
+    def seed_inverse(self) -> Any:
+        return self._int64(self.place.inverse, self.arena.num_seeds)
+
+    def edge_index(self, hop: int) -> Any:
+        """``int64[2, E]`` of the block of a hop; under ``expand="new"`` a row is a part of a longer one."""
+        arena = self.arena
+        mine = sum(arena.edges[: hop + 1]) if arena.new else arena.edges[hop]
+        apart = sum(arena.edges) if arena.new else mine
+        return self._words.as_strided((2, mine), (apart, 1), self.place.edges[0 if arena.new else hop] // 8)
+
+    def positions(self, hop: int) -> Any:
+        arena = self.arena
+        mine = sum(arena.edges[: hop + 1]) if arena.new else arena.edges[hop]
+        return self._int64(self.place.positions[0 if arena.new else hop], mine)
+
+    def block(self, hop: int) -> TorchBlock:
+        arena, place = self.arena, self.place
+        num_dst, first = arena.levels[hop], 0 if arena.new else hop
+        edges = self.edge_index(hop)
+        ids = self._int32 if arena.id_dtype.itemsize == 4 else self._int64
+        src = ids(place.nodes, arena.levels[hop + 1])
+        return TorchBlock(
+            src, src[:num_dst], self._int64(place.offsets[first], num_dst + 1),
+            self._int32(place.locals[first], edges.shape[1]), self.positions(hop), edges,
+        )  # fmt: skip
+
+
+def _arena_of(batch: MiniBatch) -> ArenaTensors | None:
+    """The mini-batch as tensors of its arena; None where it has none with edges, and later ones then shall."""
+    arena = getattr(batch, "arena", None)
+    if arena is None:
+        return None
+    if not arena.wanted & WANTED_EDGES:
+        arena.wishes.bits |= WANTED_EDGES
+        return None
+    return ArenaTensors(arena)
+
+
 def to_torch(batch: MiniBatch) -> TorchBatch:
     """See :meth:`MiniBatch.to_torch`."""
+    found = _arena_of(batch)
+    if found is not None:
+        nodes = found.node_ids
+        blocks = tuple(found.block(hop) for hop in reversed(range(batch.spec.num_hops)))
+        return TorchBatch(nodes, nodes[: batch.level_sizes[0]], found.seed_inverse, blocks, batch.batch_id)
     batch.ready.order()
     return TorchBatch(
         tensor(batch.node_ids).long(), tensor(batch.seeds).long(), tensor(batch.seed_inverse),
@@ -92,28 +162,44 @@ def to_pyg(batch: MiniBatch) -> Any:
         )
     from torch_geometric.data import Data
 
-    batch.ready.order()
-    graph, block = batch.graph, _torch_block(batch.blocks[0])
-    sizes = batch.level_sizes
-    data = Data(edge_index=block.edge_index, num_nodes=batch.num_nodes)
-    data.n_id = tensor(batch.node_ids).long()
+    graph, sizes, found = batch.graph, batch.level_sizes, _arena_of(batch)
+    if found is not None:
+        last = batch.spec.num_hops - 1
+        edge_index, n_id, positions = found.edge_index(last), found.node_ids, found.positions(last)
+    else:
+        batch.ready.order()
+        block = _torch_block(batch.blocks[0])
+        edge_index, n_id, positions = block.edge_index, tensor(batch.node_ids).long(), block.edge_positions
     edge_ids = getattr(graph, "edge_ids", None)
-    data.e_id = block.edge_positions if edge_ids is None else _take(edge_ids, batch.blocks[0].edge_positions)
-    data.batch_size = sizes[0]
-    data.num_sampled_nodes = [sizes[0], *(b - a for a, b in pairwise(sizes))]
-    data.num_sampled_edges = [p.num_picks for p in batch.picks]
-    for name, source in (("x", graph.feat), ("y", graph.label)):
+    values = {
+        "edge_index": edge_index, "num_nodes": batch.num_nodes, "n_id": n_id,
+        "e_id": positions if edge_ids is None else _take(edge_ids, positions), "batch_size": sizes[0],
+        "num_sampled_nodes": [sizes[0], *(b - a for a, b in pairwise(sizes))],
+        "num_sampled_edges": batch.edges_by_hop,
+    }  # fmt: skip
+    for name, source, ids in (
+        ("x", graph.feat, n_id), ("y", graph.label, n_id), ("edge_weight", graph.edge_weight, positions),
+    ):  # fmt: skip
         if source is not None:
-            setattr(data, name, _take(source, batch.node_ids))
-    if graph.edge_weight is not None:
-        data.edge_weight = _take(graph.edge_weight, batch.blocks[0].edge_positions)
+            values[name] = _take(source, ids)
+    return filled(Data(), values)
+
+
+def filled(data: Any, values: dict[str, Any]) -> Any:
+    """A ``Data`` of PyTorch Geometric with attributes set, all at once: one by one takes as long as a small sample."""
+    mapping = getattr(getattr(data, "_store", None), "_mapping", None)
+    if isinstance(mapping, dict):
+        mapping.update(values)
+    else:
+        for name, value in values.items():
+            setattr(data, name, value)
     return data
 
 
 def _take(source: Any, ids: Any) -> Any:
-    """Rows ``ids`` of ``source`` as a tensor on the device of ``ids``; a host table is gathered on the host."""
-    if is_cuda_array(ids) and not is_cuda_array(source):
-        import cupy
+    """Rows ``ids`` (a tensor) of ``source`` on the device of ``ids``; a host table is gathered on the host."""
+    import torch
 
-        return tensor(np.asarray(source[cupy.asnumpy(ids)])).cuda()
-    return tensor(source[ids])
+    if is_cuda_array(source):
+        return torch.index_select(tensor(source), 0, ids)
+    return tensor(np.asarray(source[ids.cpu().numpy()])).to(ids.device)

@@ -142,7 +142,12 @@ class MiniBatch:
     @property
     def num_edges(self) -> int:
         """Picks of all hops together."""
-        return sum(p.num_picks for p in self.picks)
+        return sum(self.edges_by_hop)
+
+    @property
+    def edges_by_hop(self) -> list[int]:
+        """Picks of each hop."""
+        return [int(local.size) for local in self.local_neighbors]
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -158,6 +163,9 @@ class MiniBatch:
     @cached_property
     def _blocks(self) -> tuple[tuple[Block, ...], Any]:
         """The blocks, and the event after the work that makes them."""
+        return self._made_blocks()
+
+    def _made_blocks(self) -> tuple[tuple[Block, ...], Any]:
         hops = reversed(range(self.spec.num_hops))
         if self.spec.expand != "new":
             return tuple(map(self._hop_block, hops)), self.ready

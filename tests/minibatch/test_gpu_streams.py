@@ -68,7 +68,7 @@ def late(sampler, spin, ms: float = LATE_MS) -> None:
 
     def kernels(table):
         found = dict(real(table))
-        return {**found, **{n: after_spin(found[n], spin, ms) for n in ("emit_one", "emit_many")}}
+        return {**found, **{n: after_spin(found[n], spin, ms) for n in ("emit", "emit_at")}}
 
     engine.finisher._kernels = kernels
 

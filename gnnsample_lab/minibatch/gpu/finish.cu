@@ -3,9 +3,13 @@
 //   reach, map_rows      queue strategies only: local ids by hop, and the row of each task
 //   rank_words, rank_order   bitmap tables only: local id = order[rank of the vertex's bit]
 //   scan_rows            the totals for the host, then where each row's picks go (one pass, decoupled look-back)
-//   emit                 node ids, offsets, counts, neighbours, positions and local ids, compact
+//   emit                 node ids, offsets, positions and local ids, compact, and what else is wanted
 //
-// Bound: emit streams 8 bytes in and 16 out per pick and looks up 4 in a table that fits the L2 cache.
+// The arrays of a mini-batch lie one after the other in one piece of memory. Each kernel and the host (finish.py) find
+// their places from the totals. Where the host has guessed the size of the memory beforehand, and well, emit runs right
+// behind the scan; otherwise the host allocates what the totals say and launches emit_at.
+//
+// Bound: emit streams 8 bytes in and 12 out per pick and looks up 4 in a table that fits the L2 cache.
 // @variants ID_T=int,long TABLE_KIND=0,1,2
 #include "sampling/neighbors/hops/begin.cuh"
 #include "sampling/neighbors/hops/fresh.cuh"
@@ -15,24 +19,29 @@ struct Finish {
     i64* row_offsets;  // [mini-batch][row_total + 1] exclusive scan over the rows of all hops
     u64 row_total;     // most rows of all hops together
     int* row_map[LAB_MAX_HOPS];  // [mini-batch][row_cap] task of each row, -1 for none; null when rows are in order
-    i64* totals;       // pinned host memory, [mini-batch][64]: status, levels[16], edges[15], and last the flag
+    i64* totals;       // pinned host memory, [mini-batch][64]: status, levels[16], edges[15], and last the bytes of all
+                       // arrays and the flag
+};
+
+struct Place {  // memory for the arrays of a mini-batch
+    u64 address, room;
 };
 
 struct Out {  // addresses of one mini-batch's arrays
     ID_T* nodes;
+    i64* wide_nodes;             // the same as 64-bit integers; null unless wanted and not the same array
     i64* inverse;
     i64* offsets[LAB_MAX_HOPS];
-    int* counts[LAB_MAX_HOPS];
-    ID_T* neighbors[LAB_MAX_HOPS];
     i64* positions[LAB_MAX_HOPS];
     int* locals[LAB_MAX_HOPS];
+    i64* edges[LAB_MAX_HOPS];    // local source of each edge; null unless wanted
+    u64 apart[LAB_MAX_HOPS];     // from an edge's source to its destination
 };
 
 // One argument for all kernels: those of sampling/neighbors declare and receive its first member only.
 struct Job {
     Plan plan;
     Finish finish;
-    Out out;
 };
 
 // Find level `hop + 1`: the picks of hop `hop` that no earlier level holds. A warp takes 32 tasks, one per lane.
@@ -110,11 +119,66 @@ __device__ __forceinline__ i64 task_of(const Plan& p, const Finish& f, u32 b, in
     return map ? map[(u64)b * p.hops[hop].row_cap + row] : (i64)row;
 }
 
+// Where the arrays of a mini-batch lie, in bytes from `address`, by one warp; returns the bytes of all. Under
+// expand = "new" the arrays of one kind follow one another without a gap, so that those of the first hops together are
+// an array, too, and offsets count over all hops.
+__device__ __forceinline__ u64 lay_out(const Plan& p, const u32* counters, const Batch& batch, const HopRows& rows,
+                                       u64 address, Out* o) {
+    const int hop = lab_lane();
+    const bool there = hop < p.num_hops;
+    const u64 edges = there ? __ldcg((const u64*)(counters + CTR_EDGES) + hop) : 0;
+    const u64 n = there ? rows.first[hop + 1] - rows.first[hop] : 0;
+    const u64 nodes = lab_levels(p, counters, p.num_hops).end;
+    u64 at = address;
+    auto sum_before = [&](u64 mine, u64& total) {
+        u64 inclusive = mine;
+#pragma unroll
+        for (int apart = 1; apart < 16; apart <<= 1) {
+            const u64 left = __shfl_up_sync(LAB_FULL, inclusive, apart);
+            if (hop >= apart) inclusive += left;
+        }
+        total = __shfl_sync(LAB_FULL, inclusive, 15);
+        return inclusive - mine;
+    };
+    auto array = [&](u64 bytes) {
+        const u64 begin = at;
+        at += (bytes + 255) & ~255ull;
+        return begin;
+    };
+    auto arrays = [&](u64 bytes) {
+        u64 total;
+        const u64 before = sum_before(p.expand_new ? bytes : (bytes + 255) & ~255ull, total);
+        return array(total) + before;
+    };
+    const bool wanted = batch.wanted & WANTED_EDGES;
+    const u64 nodes_at = array(nodes * sizeof(ID_T));
+    const u64 wide_at = wanted && sizeof(ID_T) == 4 ? array(nodes * 8) : 0;
+    const u64 inverse_at = array(batch.num_seeds * 8ull);
+    const u64 offsets_at = arrays(!there ? 0 : (n + (!p.expand_new || hop + 1 == p.num_hops)) * 8);
+    const u64 positions_at = arrays(edges * 8), locals_at = arrays(edges * 4);
+    u64 edges_at = 0, apart = edges;
+    if (wanted && p.expand_new) {
+        const u64 before = sum_before(edges, apart);
+        edges_at = array(apart * 16) + before * 8;
+    } else if (wanted) {
+        edges_at = arrays(edges * 16);
+    }
+    if (o) {
+        o->nodes = (ID_T*)nodes_at, o->wide_nodes = (i64*)wide_at, o->inverse = (i64*)inverse_at;
+        if (there) {
+            o->offsets[hop] = (i64*)offsets_at, o->positions[hop] = (i64*)positions_at;
+            o->locals[hop] = (int*)locals_at, o->edges[hop] = (i64*)edges_at, o->apart[hop] = apart;
+        }
+    }
+    return at - address;
+}
+
 // Report the sizes to the host, which polls the flag (written last) while the scan still runs.
-__device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* totals, u32 flag) {
+__device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* totals, u32 flag, u64 bytes) {
     const int hop = lab_lane();
     if (hop == 0) {
         totals[0] = lab_read(counters + CTR_STATUS);
+        totals[62] = bytes;
         totals[1] = lab_read(counters + CTR_SEEDS);
     }
     if (hop < p.num_hops) {
@@ -151,7 +215,10 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
         __syncthreads();
         const u32 mine = tile;
         __syncthreads();
-        if (mine == 0 && threadIdx.x < 32) report(p, counters, totals, p.batches[b].base);
+        if (mine == 0 && threadIdx.x < 32) {
+            const Batch batch = p.batches[b];
+            report(p, counters, totals, batch.base, lay_out(p, counters, batch, rows, 0, nullptr));
+        }
         if ((u64)mine * SCAN_TILE >= total) return;
         const u64 r0 = (u64)mine * SCAN_TILE + threadIdx.x * 4;
         u64 values[4];
@@ -222,8 +289,10 @@ extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
 }
 
 #define EMIT_WARPS 8
-__device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const Out& o) {
+__device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, Place place) {
     __shared__ HopRows rows;
+    __shared__ Out o;
+    __shared__ bool fits;
     __shared__ u32 begins[EMIT_WARPS][33];
     __shared__ u64 froms[EMIT_WARPS][32];
     __shared__ i64 starts[EMIT_WARPS][32];
@@ -231,11 +300,25 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
     const u32* counters = lab_counters(p, b);
     const Batch& batch = p.batches[b];
     const u32 base_stamp = batch.base;
-    if (threadIdx.x < 32) load_rows(p, counters, rows);
+    if (place.address == 0) return;
+    if (threadIdx.x < 32) {
+        load_rows(p, counters, rows);
+        __syncwarp();
+        const bool complete = lab_read(counters + CTR_STATUS) == 0;
+        const u64 bytes = lay_out(p, counters, batch, rows, place.address, &o);
+        if (lane == 0) fits = complete && bytes <= place.room;
+    }
     __syncthreads();
+    if (!fits) return;
     const u64 thread = blockIdx.x * (u64)blockDim.x + threadIdx.x, threads = (u64)gridDim.x * blockDim.x;
     const u64 num_nodes = lab_levels(p, counters, p.num_hops).end;
-    for (u64 i = thread; i < num_nodes; i += threads) o.nodes[i] = p.nodes[(u64)b * p.node_cap + i];
+    ID_T* __restrict__ out_nodes = o.nodes;
+    i64* __restrict__ out_wide = o.wide_nodes;
+    for (u64 i = thread; i < num_nodes; i += threads) {
+        const ID_T v = p.nodes[(u64)b * p.node_cap + i];
+        out_nodes[i] = v;
+        if (out_wide) out_wide[i] = v;
+    }
     const u32* inverse = p.inverse + (u64)b * p.seed_cap;
     for (u64 i = thread; i < batch.num_seeds; i += threads) {
         const u32 found = inverse[i];
@@ -256,14 +339,18 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
             tile -= tiles;
             continue;
         }
-        const i64 base = scanned[first];
+        const i64 hop_begin = scanned[first], base = p.expand_new ? 0 : hop_begin;
+        const u64 row_begin = p.expand_new ? first : 0;  // number of the hop's first row among the destinations
         // Load pointers once per hop: the compiler must assume that any store may change `o` and `p`.
         const ID_T* __restrict__ in_neighbors = h.neighbors;
         const int* __restrict__ in_slots = h.slots;
-        ID_T* __restrict__ out_neighbors = o.neighbors[hop];
         i64* __restrict__ out_positions = o.positions[hop];
         int* __restrict__ out_locals = o.locals[hop];
-        if (thread == 0) o.offsets[hop][n] = scanned[first + n] - base;
+        i64* __restrict__ out_offsets = o.offsets[hop];
+        i64* __restrict__ out_edges = o.edges[hop];
+        const u64 apart = o.apart[hop];
+        // Under expand = "new" the next hop's first offset, or for the last hop the end of all.
+        if (thread == 0) out_offsets[n] = scanned[first + n] - base;
         for (; tile < tiles; tile += warps) {
             const u64 row0 = tile * tile_rows;
             const u32 mine = (u32)min((u64)tile_rows, n - row0);
@@ -276,20 +363,18 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
             if (lane < mine) {
                 const u64 row = row0 + lane;
                 const i64 task = task_of(p, f, b, hop, row);
-                int count = 0;
                 if (task >= 0) {
                     const u64 at = (u64)b * h.row_cap + task;
-                    count = h.counts[at];
                     start = h.starts[at];
                     from = (u64)b * h.pick_cap + (h.stride ? (u64)task * h.stride : (u64)h.offsets[at]);
                 }
-                o.offsets[hop][row] = g - base;
-                o.counts[hop][row] = count;
+                out_offsets[row] = g - base;
             }
             froms[warp][lane] = from;
             starts[warp][lane] = start;
             __syncwarp();
-            const i64 out = g0 - base;
+            const i64 out = g0 - hop_begin;
+            const u64 out_row = row_begin + row0;
             if (h.stride && !f.row_map[hop]) {
                 // Rows are in order with a fixed number of places each: slot e of the tile is at `in + e`, without
                 // search.
@@ -299,13 +384,14 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
                 for (u32 e0 = lane; e0 < room; e0 += 64) {
                     ID_T u[2];
                     i64 position[2];
-                    u32 to[2];
+                    u32 to[2], of[2];
 #pragma unroll
                     for (u32 c = 0; c < 2; ++c) {
                         const u32 e = e0 + c * 32, r = (e * magic) >> 20, slot = e - r * k;
                         to[c] = 0xFFFFFFFFu;
                         if (e < room && begins[warp][r] + slot < begins[warp][r + 1]) {
                             to[c] = begins[warp][r] + slot;
+                            of[c] = r;
                             u[c] = in[e];
                             position[c] = starts[warp][r] + in_at[e];
                         }
@@ -313,9 +399,13 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
 #pragma unroll
                     for (u32 c = 0; c < 2; ++c) {
                         if (to[c] == 0xFFFFFFFFu) continue;
-                        out_locals[out + to[c]] = lab_find(p.table, b, base_stamp, u[c]);
-                        out_neighbors[out + to[c]] = u[c];
+                        const u32 local = lab_find(p.table, b, base_stamp, u[c]);
+                        out_locals[out + to[c]] = local;
                         out_positions[out + to[c]] = position[c];
+                        if (out_edges) {
+                            out_edges[out + to[c]] = local;
+                            out_edges[apart + out + to[c]] = out_row + of[c];
+                        }
                     }
                 }
                 __syncwarp();
@@ -332,10 +422,13 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
                     for (u32 step = 16; step; step >>= 1)
                         if (begins[warp][r + step] <= e) r += step;
                     const u64 at = froms[warp][r] + (e - begins[warp][r]);
-                    const ID_T u = in_neighbors[at];
-                    out_neighbors[out + e] = u;
+                    const u32 local = lab_find(p.table, b, base_stamp, in_neighbors[at]);
                     out_positions[out + e] = starts[warp][r] + in_slots[at];
-                    out_locals[out + e] = lab_find(p.table, b, base_stamp, u);
+                    out_locals[out + e] = local;
+                    if (out_edges) {
+                        out_edges[out + e] = local;
+                        out_edges[apart + out + e] = out_row + r;
+                    }
                 }
             }
             __syncwarp();
@@ -344,10 +437,13 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, const
     }
 }
 
-// For one mini-batch the addresses are in the argument; for several they are in device memory.
-extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_one(const __grid_constant__ Job job) {
-    emit_batch(job.plan, job.finish, job.out);
+// Into the memory that the record of the mini-batch names, if that is enough.
+extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit(const __grid_constant__ Job job) {
+    const Batch& batch = job.plan.batches[blockIdx.y];
+    emit_batch(job.plan, job.finish, Place{batch.arena, batch.room});
 }
-extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_many(const __grid_constant__ Job job, const Out* outs) {
-    emit_batch(job.plan, job.finish, outs[blockIdx.y]);
+
+// The same where the host knows the totals: into `only`, or for several mini-batches into `places`.
+extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_at(const __grid_constant__ Job job, Place only, const Place* places) {
+    emit_batch(job.plan, job.finish, places ? places[blockIdx.y] : only);
 }

@@ -21,7 +21,7 @@ from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.sampling.neighbors.workspace import Workspace
 from gnnsample_lab.sampling.weights import IntegerWeights
 
-from .finish import Finisher
+from .finish import NO_ARENAS, Arenas, Finisher, Room, Wishes
 from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
 
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
@@ -62,6 +62,8 @@ class GpuEngine:
         self._margin = 1.0
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         self.waves: dict[int, Waves] = {}  # by seed capacity
+        self.wishes = Wishes()
+        self._rooms: dict[tuple[int, int], Room] = {}  # by seed capacity and what is wanted
         reads = () if weights is None else (weights.prefix, weights.available)
         self._turns = streams.Turns(graph.indptr, graph.indices, *reads)
         self._chosen = strategy
@@ -158,7 +160,9 @@ class GpuEngine:
         while True:
             ws = self.workspace(len(seeds), most_seeds)
             try:
-                keep = self.stage(ws, seeds, first_batch_id)
+                room = self._room(ws.shape.seed_cap)
+                arenas = self._arenas(len(seeds), room)
+                keep = self.stage(ws, seeds, first_batch_id, arenas)
                 timing = self.launch(ws)
             except BaseException:
                 self._abandon()
@@ -167,7 +171,9 @@ class GpuEngine:
             for i in range(len(seeds)):
                 status |= ws.totals_view[i * 64]
             if not status:
-                batches = self.finisher.emit(ws, seeds, first_batch_id, self.graph)
+                for i in range(len(seeds)):
+                    room.saw(ws.totals_view[i * 64 + 62])
+                batches = self.finisher.collect(ws, seeds, first_batch_id, self.graph, arenas)
                 if timing is not None:
                     from .trace import with_trace
 
@@ -221,7 +227,23 @@ class GpuEngine:
             self._margin = float(MAX_MARGIN)
             raise self.sizer.too_small()
 
-    def stage(self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int) -> list[Any]:
+    def _room(self, seed_cap: int) -> Room:
+        key = (seed_cap, self.wishes.bits)
+        if key not in self._rooms:
+            self._rooms[key] = Room()
+        return self._rooms[key]
+
+    def _arenas(self, count: int, room: Room) -> Arenas:
+        """Memory for the arrays of ``count`` mini-batches, by the sizes of those before them."""
+        import cupy
+
+        size = 0 if self.traced else room.bytes()
+        memories = [cupy.cuda.alloc(size) for _ in range(count)] if size else []
+        return Arenas(memories, size, self.wishes.bits, self.wishes)
+
+    def stage(
+        self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int, arenas: Arenas = NO_ARENAS
+    ) -> list[Any]:
         """Write the records that the launch reads from host memory. Returns arrays that must live until its end."""
         base, tag = ws.stamp()
         keep = []
@@ -234,7 +256,11 @@ class GpuEngine:
 
                 array = cupy.ascontiguousarray(cupy.asarray(array))
             keep.append(array)
-            ws.write_batch(i, array.data.ptr, array.size, array.itemsize == 8, first_batch_id + i, base, tag)
+            arena = arenas.memories[i].ptr if arenas.memories else 0
+            ws.write_batch(
+                i, array.data.ptr, array.size, array.itemsize == 8, first_batch_id + i, base, tag, arenas.wanted, arena,
+                arenas.room,
+            )  # fmt: skip
         return keep
 
     def launch(self, ws: Workspace) -> Any:
@@ -278,6 +304,7 @@ class GpuEngine:
     def _work(self, ws: Workspace) -> None:
         for phase in self.phases(ws):
             phase.launch()
+        self.finisher.emit(ws)
 
     def _decide(self, seeds: Sequence[Any], first_batch_id: int) -> None:
         """``strategy="auto"``: run the candidates on the given seeds and keep the fastest."""

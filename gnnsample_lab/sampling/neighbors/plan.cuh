@@ -28,6 +28,8 @@ typedef long long i64;
 #define CTR_CURSOR 192      // [hop] ragged hops: next free pick, 64 bits each
 #define CTR_EDGES 224       // [hop] picks, 64 bits each
 
+#define WANTED_EDGES 1u  // edge_index, and vertex ids as 64-bit integers
+
 #define STATUS_OVERFLOW 1u   // a buffer was too small: rerun with larger ones
 #define STATUS_BAD_SEED 2u   // a seed is not a vertex
 #define STATUS_STALLED 4u    // a wait saw no global progress
@@ -40,7 +42,9 @@ struct Batch {
     u32 batch_id;
     u32 base;       // entries of direct tables below this belong to earlier batches
     u32 tag;        // 1..2047, marks queue slots written by this launch
-    u32 unused;
+    u32 wanted;     // WANTED_ bits: what the mini-batch holds besides its usual arrays
+    u64 arena;      // device address of the memory for the mini-batch's arrays; 0 when they are written later
+    u64 room;       // bytes there
 };
 
 struct Table {

@@ -11,6 +11,8 @@ from .spec import MAX_HOPS
 
 COUNTERS = 256
 """Words in the block of counters of a mini-batch."""
+WANTED_EDGES = 1
+"""Bit of what a mini-batch holds besides its usual arrays: ``plan.cuh`` says what."""
 STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN = 1, 2, 4, 8
 """Bits of the status word: what ``plan.cuh`` says of each."""
 CTR_TAIL, CTR_ROWS = 64, 128
@@ -37,7 +39,7 @@ MAX_NODES = 2**34 - 1
 _pointer = np.uint64
 BATCH = np.dtype(
     [("seeds", _pointer), ("num_seeds", "u4"), ("wide_seeds", "u4"), ("batch_id", "u4"), ("base", "u4"),
-     ("tag", "u4"), ("unused", "u4")], align=True,
+     ("tag", "u4"), ("wanted", "u4"), ("arena", _pointer), ("room", "u8")], align=True,
 )  # fmt: skip
 TABLE = np.dtype(
     [("words", _pointer), ("keys", _pointer), ("ranks", _pointer), ("order", _pointer), ("stride", "u8"),
@@ -63,17 +65,11 @@ FINISH = np.dtype(
     [("row_offsets", _pointer), ("row_total", "u8"), ("row_map", _pointer, MAX_HOPS), ("totals", _pointer)],
     align=True,
 )
-OUT = np.dtype(
-    [("nodes", _pointer), ("inverse", _pointer), ("offsets", _pointer, MAX_HOPS), ("counts", _pointer, MAX_HOPS),
-     ("neighbors", _pointer, MAX_HOPS), ("positions", _pointer, MAX_HOPS), ("locals", _pointer, MAX_HOPS)], align=True,
-)  # fmt: skip
-JOB = np.dtype([("plan", PLAN), ("finish", FINISH), ("out", OUT)], align=True)
+PLACE = np.dtype([("address", _pointer), ("room", "u8")], align=True)
+JOB = np.dtype([("plan", PLAN), ("finish", FINISH)], align=True)
 """The one argument of every kernel. Kernels of this folder declare its first member ``plan`` only."""
 
-OUT_WORDS = 2 + 5 * MAX_HOPS
-OUT_PACK: Any = struct.Struct(f"={OUT_WORDS}Q").pack_into
-BATCH_PACK: Any = struct.Struct("=QIIIIII").pack_into
-OUT_OFFSET: int = JOB.fields["out"][1]  # type: ignore[index]
+BATCH_PACK: Any = struct.Struct("=QIIIIIIQQ").pack_into
 
 
 def as_argument(struct_array: np.ndarray) -> np.ndarray:

@@ -15,8 +15,6 @@ from .plan import (
     JOB,
     MANY_SEEDS,
     MAX_TAG,
-    OUT_OFFSET,
-    OUT_PACK,
     SCAN_TILE,
     as_argument,
 )  # fmt: skip
@@ -128,7 +126,6 @@ class Workspace:
         self.host_totals[:] = 0
         self.totals_view: Any = memoryview(self.host_totals)  # type: ignore[arg-type]
         finish["totals"] = pinned_totals.ptr
-        self._job_bytes = self.job.view(np.uint8)
         self._keep += [pinned, pinned_totals]
 
     def _table(self, entry: Any, num_nodes: int, expected: int, main: bool, room: Any) -> dict[str, Any]:
@@ -156,19 +153,14 @@ class Workspace:
             entry[name] = array.data.ptr
         return arrays
 
-    def write_batch(
-        self, i: int, seeds: int, count: int, wide: bool, batch_id: int, base: int, tag: int
-    ) -> None:
-        """Fill host record ``i``; one ``struct`` call is several times faster than setting NumPy fields."""
-        BATCH_PACK(self._batch_bytes, i * BATCH.itemsize, seeds, count, wide, batch_id, base, tag, 0)
+    def write_batch(self, i: int, *fields: int) -> None:
+        """Fill host record ``i`` with the fields of :data:`~.plan.BATCH` in their order."""
+        # One ``struct`` call is several times faster than setting NumPy fields.
+        BATCH_PACK(self._batch_bytes, i * BATCH.itemsize, *fields)
 
     def read_batches_at(self, address: int) -> None:
         """The next launches read their :data:`~.plan.BATCH` records from device memory at ``address``."""
         self.plan["host_batches"], self.plan["batches"] = 0, address
-
-    def write_out(self, words: list[int]) -> None:
-        """Fill ``out`` in the kernel argument, for a launch of one mini-batch."""
-        OUT_PACK(self._job_bytes, OUT_OFFSET, *words)
 
     def clear_tables(self) -> None:
         """Clear bitmaps or hashes (direct tables carry stamps instead); asynchronous, part of a captured graph."""

@@ -18,13 +18,13 @@ from tests.nvrtc_compile import CompileError, Nvrtc, load_nvrtc, missing_wheels
 FINISH_CU = PACKAGE_ROOT / "minibatch" / "gpu" / "finish.cu"
 PAIRS = {
     "Batch": plan.BATCH, "Table": plan.TABLE, "Hop": plan.HOP, "Plan": plan.PLAN, "Finish": plan.FINISH,
-    "Out": plan.OUT, "Job": plan.JOB,
+    "Place": plan.PLACE, "Job": plan.JOB,
 }  # fmt: skip
 CONSTANTS = {
     "LAB_COUNTERS": plan.COUNTERS, "LAB_MAX_HOPS": plan.MAX_HOPS, "STATUS_OVERFLOW": plan.STATUS_OVERFLOW,
     "STATUS_BAD_SEED": plan.STATUS_BAD_SEED, "STATUS_STALLED": plan.STATUS_STALLED,
     "STATUS_BROKEN": plan.STATUS_BROKEN, "1u << LAB_INDEX_BITS": plan.MAX_SEEDS, "CTR_TAIL": plan.CTR_TAIL,
-    "CTR_ROWS": plan.CTR_ROWS, "SCAN_TILE": plan.SCAN_TILE,
+    "CTR_ROWS": plan.CTR_ROWS, "WANTED_EDGES": plan.WANTED_EDGES, "SCAN_TILE": plan.SCAN_TILE,
 }  # fmt: skip
 
 
@@ -86,9 +86,3 @@ def test_the_kernel_argument_is_the_bytes_of_the_structure():
     job["plan"]["num_nodes"] = 123456789
     at = plan.JOB.fields["plan"][1] + plan.PLAN.fields["num_nodes"][1]
     assert argument.tobytes()[at : at + 8] == (123456789).to_bytes(8, "little")
-
-
-def test_out_is_a_run_of_words():
-    """``emit`` fills it word by word."""
-    assert plan.OUT.itemsize == 8 * plan.OUT_WORDS
-    assert plan.JOB.fields["out"][1] % 8 == 0

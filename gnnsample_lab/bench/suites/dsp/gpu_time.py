@@ -44,14 +44,13 @@ class Replays:
             ws = self._ws = engine.workspace(1, int(array.size))
             self._kept += [batch, ws]
             self._host[i] = ws.host_batches
-            self._graphs.append(self._captured(engine, ws, i, max(batch.level_sizes[:-1])))
+            self._graphs.append(self._captured(engine, ws, i))
 
-    def _captured(self, engine: GpuEngine, ws: Workspace, i: int, rows: int) -> Any:
+    def _captured(self, engine: GpuEngine, ws: Workspace, i: int) -> Any:
         def work() -> None:
             for phase in engine.phases(ws):
                 phase.launch()
-            finisher = engine.finisher
-            finisher._kernels(ws.shape.table)["emit_one"](finisher._grid(ws, rows, 8), (256,), (ws.args,))
+            engine.finisher.emit(ws)
 
         self._stamp()
         before = ws.plan["host_batches"].copy(), ws.plan["batches"].copy()
@@ -106,11 +105,11 @@ class FixedSpans:
         """GPU microseconds of a mini-batch of ``work``, which samples so many."""
         fixed, finisher = self._engine.fixed, self._engine.core.finisher
         self._spans.clear()
-        fixed.replay, finisher.emit = self._timed(fixed.replay), self._timed(finisher.emit)
+        fixed.replay, finisher.collect = self._timed(fixed.replay), self._timed(finisher.collect)
         try:
             work()
         finally:
-            del fixed.replay, finisher.emit  # the methods again
+            del fixed.replay, finisher.collect  # the methods again
         return sum(self._spans) / batches
 
     def _timed(self, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -355,7 +355,7 @@ class Core:
         if n:  # not in a graph: CuPy captures no copies from the host
             self.seeds.data.copy_from_host_async(self._seeds_memory.ptr, 8 * n)
         base, tag = ws.stamp()
-        ws.write_batch(0, self.seeds.data.ptr, n, True, batch_id, base, tag)
+        ws.write_batch(0, self.seeds.data.ptr, n, True, batch_id, base, tag, 0, 0, 0)
 
     def begin(self, ws: Workspace) -> None:
         """Merge the staged seeds, and empty tables and counts: the same work for every mini-batch."""
@@ -435,7 +435,7 @@ class Core:
     def emit(self, ws: Workspace, seeds: np.ndarray, batch_id: int, graph: Any) -> MiniBatch:
         """The mini-batch, compact; asynchronous. Notes what it moved."""
         if seeds.size:  # first, because the GPU waits for it
-            batch: MiniBatch = self.finisher.emit(ws, [seeds], batch_id, graph)[0]
+            batch: MiniBatch = self.finisher.collect(ws, [seeds], batch_id, graph)[0]
         else:
             batch = empty_batch(self.part.indices.dtype, self.spec, batch_id, graph)
         self.moved.counts[:3] = self.noted()[:, :3].swapaxes(0, 1)

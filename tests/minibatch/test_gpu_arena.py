@@ -1,0 +1,113 @@
+"""On a GPU: mini-batches in memory that is allocated before their sizes are known, and exports straight from it."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab import NeighborSampler
+from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
+from gnnsample_lab.bench.verify import GPU_STRATEGIES
+from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.gpu
+ARENA_STRATEGIES = [s for s in GPU_STRATEGIES if s not in PER_HOP_STRATEGIES]
+GROWING = (3, 300, 2, 2, 40, 1000, 1, 1000, 999)
+
+
+def graph_of(wide: bool) -> Any:
+    g = graph_named("hubs")
+    if not wide:
+        return g
+    return lab.Graph(g.indptr, g.indices.astype(np.int64), feat=g.feat, label=g.label)
+
+
+def groups(seed: int = 3) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 6000, size) for size in GROWING]  # with duplicates
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("expand", ["frontier", "new"])
+@pytest.mark.parametrize("strategy", ARENA_STRATEGIES)
+def test_small_arenas_are_replaced_and_large_ones_used(strategy, expand, wide):
+    if expand == "new" and strategy in QUEUE_STRATEGIES:
+        pytest.skip("queue strategies expand frontiers only")
+    graph = graph_of(wide)
+    cpu = NeighborSampler(graph, [5, 4, 3], device="cpu", expand=expand)
+    gpu = NeighborSampler(graph, [5, 4, 3], device="cuda", expand=expand, strategy=strategy)
+    fitted = 0
+    for i, seeds in enumerate(groups()):
+        batch = gpu.sample(seeds, i)
+        arena = batch.arena
+        assert arena.place.end == arena.bytes  # the host and the kernels agree on the places
+        fitted += arena.memory.mem.size > arena.bytes
+        assert batch.num_edges == sum(p.num_picks for p in cpu.sample(seeds, i).picks)
+        assert batch.canonical() == cpu.sample(seeds, i).canonical()
+    assert fitted
+    together = gpu.sample_many(groups(), 50)
+    together = gpu.sample_many(groups(), 50)
+    for i, (seeds, found) in enumerate(zip(groups(), together, strict=True)):
+        assert found.canonical() == cpu.sample(seeds, 50 + i).canonical()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("expand", ["frontier", "new"])
+def test_exports_from_the_arena_are_those_made_of_blocks(expand, wide):
+    graph = graph_of(wide)
+    gpu = NeighborSampler(graph, [5, 4, 3], device="cuda", expand=expand, strategy="captured")
+    for i, seeds in enumerate(groups()):
+        gpu.sample(seeds, i).to_torch()  # the first tells the sampler what later ones shall hold
+    for i, seeds in enumerate(groups(4)):
+        batch = gpu.sample(seeds, i)
+        assert batch.arena.wanted
+        found, blocks = batch.to_torch(), batch.blocks
+        assert torch.equal(found.node_ids, torch.from_dlpack(batch.node_ids).long())
+        assert found.node_ids.dtype == torch.int64
+        assert torch.equal(found.seed_inverse, torch.from_dlpack(batch.seed_inverse))
+        assert torch.equal(found.seeds, torch.from_dlpack(batch.seeds).long())
+        for made, block in zip(found.blocks, blocks, strict=True):
+            assert made.size == (block.num_src, block.num_dst)
+            for name in ("src", "dst", "indptr", "indices", "edge_positions"):
+                wanted = torch.from_dlpack(getattr(block, name))
+                assert torch.equal(getattr(made, name), wanted) and getattr(made, name).dtype == wanted.dtype, name
+            rows = torch.arange(block.num_dst, device="cuda").repeat_interleave(made.indptr.diff())
+            assert torch.equal(made.edge_index, torch.stack([made.indices.long(), rows]))
+
+
+def test_one_mini_batch_that_is_kept_holds_no_other():
+    import cupy
+
+    gpu = NeighborSampler(graph_named("hubs"), [5, 4, 3], device="cuda", strategy="captured")
+    seeds = [np.arange(i, 6000, 7) for i in range(32)]
+    for _ in range(12):  # until the number of mini-batches a launch is settled
+        gpu.sample_many(seeds)
+    batches = gpu.sample_many(seeds)
+    pool = cupy.get_default_memory_pool()
+    each = max(b.arena.memory.mem.size for b in batches)
+    kept = batches[5].node_ids
+    before, expected = pool.used_bytes(), kept.copy()
+    del batches
+    gc.collect()
+    assert before - pool.used_bytes() >= 30 * each
+    for i in range(3):
+        gpu.sample_many(seeds, 100 + 32 * i)
+    assert bool((kept == expected).all())
+
+
+def test_a_copy_with_another_field_is_a_whole_mini_batch():
+    from dataclasses import replace
+
+    gpu = NeighborSampler(graph_named("hubs"), [5, 4, 3], device="cuda", strategy="captured")
+    gpu.sample(np.arange(50))
+    batch = gpu.sample(np.arange(50), 7)
+    copy = replace(batch, batch_id=9)
+    assert copy.batch_id == 9 and copy.canonical() == batch.canonical()
+    assert copy.num_edges == batch.num_edges
+    with pytest.raises(AttributeError, match="nonsense"):
+        batch.nonsense  # noqa: B018
