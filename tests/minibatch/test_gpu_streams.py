@@ -71,6 +71,7 @@ def late(sampler, spin, ms: float = LATE_MS) -> None:
         return {**found, **{n: after_spin(found[n], spin, ms) for n in ("emit", "emit_at")}}
 
     engine.finisher._kernels = kernels
+    engine._forget()  # and with it captured launches
 
 
 def after_spin(kernel, spin, ms):
