@@ -80,7 +80,7 @@ class ArenaTensors:
     """Tensors in the arena of a mini-batch: torch gets the memory once, and everything else are slices of it.
 
     Args:
-        arena: a :class:`~.gpu.finish.Arena` that holds edges.
+        arena: a :class:`~.gpu.arena.Arena` that holds edges.
     """
 
     def __init__(self, arena: Any) -> None:
@@ -108,13 +108,13 @@ class ArenaTensors:
     def edge_index(self, hop: int) -> Any:
         """``int64[2, E]`` of the block of a hop; under ``expand="new"`` a row is a part of a longer one."""
         arena = self.arena
-        mine = sum(arena.edges[: hop + 1]) if arena.new else arena.edges[hop]
+        mine = arena.edges_of_block(hop)
         apart = sum(arena.edges) if arena.new else mine
         return self._words.as_strided((2, mine), (apart, 1), self.place.edges[0 if arena.new else hop] // 8)
 
     def positions(self, hop: int) -> Any:
         arena = self.arena
-        mine = sum(arena.edges[: hop + 1]) if arena.new else arena.edges[hop]
+        mine = arena.edges_of_block(hop)
         return self._int64(self.place.positions[0 if arena.new else hop], mine)
 
     def block(self, hop: int) -> TorchBlock:

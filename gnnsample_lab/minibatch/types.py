@@ -157,7 +157,8 @@ class MiniBatch:
         """
         self.ready.order()
         blocks, ready = self._blocks
-        ready.order()  # the arrays of a union may have been made on another stream
+        if ready is not self.ready:
+            ready.order()  # the arrays of a union may have been made on another stream
         return blocks
 
     @cached_property

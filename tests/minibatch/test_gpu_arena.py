@@ -76,7 +76,9 @@ def test_exports_from_the_arena_are_those_made_of_blocks(expand, wide):
             assert made.size == (block.num_src, block.num_dst)
             for name in ("src", "dst", "indptr", "indices", "edge_positions"):
                 wanted = torch.from_dlpack(getattr(block, name))
-                assert torch.equal(getattr(made, name), wanted) and getattr(made, name).dtype == wanted.dtype, name
+                assert (
+                    torch.equal(getattr(made, name), wanted) and getattr(made, name).dtype == wanted.dtype
+                ), name
             rows = torch.arange(block.num_dst, device="cuda").repeat_interleave(made.indptr.diff())
             assert torch.equal(made.edge_index, torch.stack([made.indices.long(), rows]))
 
@@ -99,6 +101,27 @@ def test_one_mini_batch_that_is_kept_holds_no_other():
     for i in range(3):
         gpu.sample_many(seeds, 100 + 32 * i)
     assert bool((kept == expected).all())
+
+
+@pytest.mark.parametrize("expand", ["frontier", "new"])
+def test_memory_goes_without_the_collector(expand):
+    """In a cycle of references it would stay until Python's collector comes, and streams may be gone by then."""
+    import weakref
+
+    gpu = NeighborSampler(graph_named("hubs"), [5, 4, 3], device="cuda", expand=expand, strategy="captured")
+    gpu.sample(np.arange(50))
+    gc.collect()
+    gc.disable()
+    try:
+        batch = gpu.sample(np.arange(50), 7)
+        for block in batch.blocks:
+            block.src, block.indptr  # noqa: B018
+        batch.picks[1], batch.local_neighbors[0], batch.node_ids, batch.to_torch()
+        gone = weakref.ref(batch.arena)
+        del batch, block
+        assert gone() is None
+    finally:
+        gc.enable()
 
 
 def test_a_copy_with_another_field_is_a_whole_mini_batch():

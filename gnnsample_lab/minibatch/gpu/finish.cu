@@ -15,6 +15,8 @@
 #include "sampling/neighbors/hops/fresh.cuh"
 #include "scan.cuh"
 
+#define IN_FLIGHT 4  // look-ups of a thread that are under way at once
+
 struct Finish {
     i64* row_offsets;  // [mini-batch][row_total + 1] exclusive scan over the rows of all hops
     u64 row_total;     // most rows of all hops together
@@ -202,6 +204,7 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
     const Finish& f = job.finish;
     __shared__ HopRows rows;
     __shared__ u32 tile;
+    lab_follow();
     const u32 b = blockIdx.y;
     u32* counters = lab_counters(p, b);
     i64* totals = f.totals + (u64)b * 64;
@@ -249,11 +252,12 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
 }
 
 extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_constant__ Plan p, u64* state, u64 tiles) {
+    lab_follow();
 #if TABLE_KIND == 1
     __shared__ u32 tile;
     const u32 b = blockIdx.y;
     const u32* words = p.table.words + (u64)b * p.table.stride;
-    u32* ranks = p.table.ranks + (u64)b * p.table.stride;
+    uint2* ranks = p.table.ranks + (u64)b * p.table.stride;
     // bounded: every pass takes a tile that no other pass takes, and the first tile beyond the words ends the block
     while (true) {
         if (threadIdx.x == 0) tile = atomicAdd(lab_counters(p, b) + CTR_RANK, 1u);
@@ -263,10 +267,14 @@ extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_consta
         if ((u64)mine * SCAN_TILE >= p.table.stride) return;
         const u64 w0 = (u64)mine * SCAN_TILE + threadIdx.x * 4;
         u64 values[4];
-        for (int c = 0; c < 4; ++c) values[c] = w0 + c < p.table.stride ? __popc(words[w0 + c]) : 0;
+        u32 word[4];
+        for (int c = 0; c < 4; ++c) {
+            word[c] = w0 + c < p.table.stride ? words[w0 + c] : 0;
+            values[c] = __popc(word[c]);
+        }
         u64 at = scan_tile(state + (u64)b * tiles, mine, values);
         for (int c = 0; c < 4; ++c) {
-            if (w0 + c < p.table.stride) ranks[w0 + c] = (u32)at;
+            if (w0 + c < p.table.stride) ranks[w0 + c] = make_uint2(word[c], (u32)at);
             at += values[c];
         }
     }
@@ -274,21 +282,32 @@ extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_consta
 }
 
 extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
+    lab_follow();
 #if TABLE_KIND == 1
     const u32 b = blockIdx.y;
     const u32* counters = lab_counters(p, b);
     // After an overflow some vertices have a bit but no place in the node list, so ranks would exceed `order`.
     if (lab_read(counters + CTR_STATUS)) return;
     const u64 count = min(lab_levels(p, counters, p.num_hops).end, p.node_cap);
-    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < count; i += (u64)gridDim.x * blockDim.x) {
-        const u64 v = p.nodes[(u64)b * p.node_cap + i], w = (u64)b * p.table.stride + (v >> 5);
-        const u32 rank = p.table.ranks[w] + __popc(p.table.words[w] & ((1u << (v & 31)) - 1));
-        p.table.order[(u64)b * p.table.order_stride + rank] = (u32)i;
+    const u64 threads = (u64)gridDim.x * blockDim.x;
+    const ID_T* __restrict__ nodes = p.nodes + (u64)b * p.node_cap;
+    u32* __restrict__ order = p.table.order + (u64)b * p.table.order_stride;
+    for (u64 i0 = blockIdx.x * (u64)blockDim.x + threadIdx.x; i0 < count; i0 += IN_FLIGHT * threads) {
+        u64 v[IN_FLIGHT];
+        u32 rank[IN_FLIGHT];
+#pragma unroll
+        for (int c = 0; c < IN_FLIGHT; ++c) v[c] = i0 + c * threads < count ? nodes[i0 + c * threads] : 0;
+#pragma unroll
+        for (int c = 0; c < IN_FLIGHT; ++c) rank[c] = lab_rank(p.table, b, v[c]);
+#pragma unroll
+        for (int c = 0; c < IN_FLIGHT; ++c)
+            if (i0 + c * threads < count) order[rank[c]] = (u32)(i0 + c * threads);
     }
 #endif
 }
 
 #define EMIT_WARPS 8
+#define EMIT_BLOCKS 4  // resident blocks per multiprocessor that the compiler leaves registers for
 __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, Place place) {
     __shared__ HopRows rows;
     __shared__ Out o;
@@ -373,38 +392,43 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, Place
             froms[warp][lane] = from;
             starts[warp][lane] = start;
             __syncwarp();
+            // Where the tile begins; places within it are 32-bit.
             const i64 out = g0 - hop_begin;
+            i64* __restrict__ positions = out_positions + out;
+            int* __restrict__ locals = out_locals + out;
+            i64* __restrict__ edges = out_edges ? out_edges + out : nullptr;
             const u64 out_row = row_begin + row0;
             if (h.stride && !f.row_map[hop]) {
                 // Rows are in order with a fixed number of places each: slot e of the tile is at `in + e`, without
                 // search.
                 const u32 k = h.stride, magic = (1u << 20) / k + 1, room = mine * k;  // exact while e * k < 2^20
-                const ID_T* in = in_neighbors + (u64)b * h.pick_cap + row0 * k;
-                const int* in_at = in_slots + (u64)b * h.pick_cap + row0 * k;
-                for (u32 e0 = lane; e0 < room; e0 += 64) {
-                    ID_T u[2];
-                    i64 position[2];
-                    u32 to[2], of[2];
+                const ID_T* __restrict__ in = in_neighbors + (u64)b * h.pick_cap + row0 * k;
+                const int* __restrict__ in_at = in_slots + (u64)b * h.pick_cap + row0 * k;
+                for (u32 e0 = lane; e0 < room; e0 += 32 * IN_FLIGHT) {
+                    ID_T u[IN_FLIGHT];
+                    int at[IN_FLIGHT];
+                    u32 local[IN_FLIGHT], valid = 0;
 #pragma unroll
-                    for (u32 c = 0; c < 2; ++c) {
-                        const u32 e = e0 + c * 32, r = (e * magic) >> 20, slot = e - r * k;
-                        to[c] = 0xFFFFFFFFu;
-                        if (e < room && begins[warp][r] + slot < begins[warp][r + 1]) {
-                            to[c] = begins[warp][r] + slot;
-                            of[c] = r;
+                    for (u32 c = 0; c < IN_FLIGHT; ++c) {
+                        const u32 e = e0 + c * 32, r = (e * magic) >> 20;
+                        if (e < room && e - r * k < begins[warp][r + 1] - begins[warp][r]) {
+                            valid |= 1u << c;
                             u[c] = in[e];
-                            position[c] = starts[warp][r] + in_at[e];
+                            at[c] = in_at[e];
                         }
                     }
 #pragma unroll
-                    for (u32 c = 0; c < 2; ++c) {
-                        if (to[c] == 0xFFFFFFFFu) continue;
-                        const u32 local = lab_find(p.table, b, base_stamp, u[c]);
-                        out_locals[out + to[c]] = local;
-                        out_positions[out + to[c]] = position[c];
-                        if (out_edges) {
-                            out_edges[out + to[c]] = local;
-                            out_edges[apart + out + to[c]] = out_row + of[c];
+                    for (u32 c = 0; c < IN_FLIGHT; ++c)
+                        if (valid >> c & 1) local[c] = lab_find(p.table, b, base_stamp, u[c]);
+#pragma unroll
+                    for (u32 c = 0; c < IN_FLIGHT; ++c) {
+                        if (!(valid >> c & 1)) continue;
+                        const u32 e = e0 + c * 32, r = (e * magic) >> 20, to = begins[warp][r] + e - r * k;
+                        locals[to] = local[c];
+                        positions[to] = starts[warp][r] + at[c];
+                        if (edges) {
+                            edges[to] = local[c];
+                            edges[apart + to] = out_row + r;
                         }
                     }
                 }
@@ -423,11 +447,11 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, Place
                         if (begins[warp][r + step] <= e) r += step;
                     const u64 at = froms[warp][r] + (e - begins[warp][r]);
                     const u32 local = lab_find(p.table, b, base_stamp, in_neighbors[at]);
-                    out_positions[out + e] = starts[warp][r] + in_slots[at];
-                    out_locals[out + e] = local;
-                    if (out_edges) {
-                        out_edges[out + e] = local;
-                        out_edges[apart + out + e] = out_row + r;
+                    positions[e] = starts[warp][r] + in_slots[at];
+                    locals[e] = local;
+                    if (edges) {
+                        edges[e] = local;
+                        edges[apart + e] = out_row + r;
                     }
                 }
             }
@@ -438,12 +462,13 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, Place
 }
 
 // Into the memory that the record of the mini-batch names, if that is enough.
-extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit(const __grid_constant__ Job job) {
+extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32, EMIT_BLOCKS) emit(const __grid_constant__ Job job) {
+    lab_follow();
     const Batch& batch = job.plan.batches[blockIdx.y];
     emit_batch(job.plan, job.finish, Place{batch.arena, batch.room});
 }
 
 // The same where the host knows the totals: into `only`, or for several mini-batches into `places`.
-extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32) emit_at(const __grid_constant__ Job job, Place only, const Place* places) {
+extern "C" __global__ void __launch_bounds__(EMIT_WARPS * 32, EMIT_BLOCKS) emit_at(const __grid_constant__ Job job, Place only, const Place* places) {
     emit_batch(job.plan, job.finish, places ? places[blockIdx.y] : only);
 }

@@ -21,7 +21,7 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES as PER_HOP_STRATEGIES
 from gnnsample_lab.sampling.weights import IntegerWeights
 
-from .finish import LazyTuple
+from .arena import LazyTuple
 
 _NOT_TRACED: Any = np.uint64(0)
 

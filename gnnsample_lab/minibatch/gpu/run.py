@@ -21,7 +21,8 @@ from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.sampling.neighbors.workspace import Workspace
 from gnnsample_lab.sampling.weights import IntegerWeights
 
-from .finish import NO_ARENAS, Arenas, Finisher, Room, Wishes
+from .arena import NO_ARENAS, Arenas, Room, Wishes
+from .finish import Finisher
 from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
 
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")

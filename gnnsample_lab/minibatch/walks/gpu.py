@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, runtime, streams
-from gnnsample_lab.minibatch.gpu.finish import LazyTuple
+from gnnsample_lab.minibatch.gpu.arena import LazyTuple
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
 from gnnsample_lab.sampling.neighbors.plan import as_argument

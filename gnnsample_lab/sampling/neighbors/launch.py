@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device.dependent import dependently, launch
 
 from .plan import NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
 from .sizes import power_of_two, seed_blocks
@@ -143,7 +144,7 @@ class Launcher:
         insert((-(-shape.seed_cap // 256), shape.num_batches), (256,), (ws.args,))
         for name in names:
             kernel = self.kernel("hops/hop.cu", name, table, 8)
-            kernel((seed_blocks(shape.seed_cap), shape.num_batches), (NUMBER_BLOCK,), (ws.args,))
+            launch(kernel, (seed_blocks(shape.seed_cap), shape.num_batches), (NUMBER_BLOCK,), (ws.args,))
 
     def _hop(self, ws: Workspace, hop: int) -> None:
         """The kernel of one hop, strategies `bsp` and `captured`."""
@@ -153,7 +154,7 @@ class Launcher:
         most = max(1, self.knobs.blocks_per_sm["hop"] * self.sms // ws.shape.num_batches)
         resident = self._resident("hop", kernel, warps * 32)
         grid = max(1, min(most, resident // ws.shape.num_batches, -(-ws.shape.row_caps[hop] // warps)))
-        kernel((grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop)))
+        launch(kernel, (grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop)))
 
     def _grid_barrier(self, ws: Workspace) -> None:
         self._prepare(ws)
@@ -204,8 +205,12 @@ def occupancy(kernel: Any, threads: int, shared: int = 0) -> int:
     return int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared))
 
 
-def capture(work: Callable[[], None]) -> Any:
-    """Record ``work`` into a CUDA graph. A first run of ``work`` compiles and allocates everything that it needs."""
+def capture(work: Callable[[], None], dependent: bool = True) -> Any:
+    """Record ``work`` into a CUDA graph. A first run of ``work`` compiles and allocates everything that it needs.
+
+    Args:
+        dependent: kernels of this package that can begin while the one before them ends, do.
+    """
     import cupy
 
     work()
@@ -214,7 +219,8 @@ def capture(work: Callable[[], None]) -> Any:
     with stream:
         stream.begin_capture()
         try:
-            work()
+            with dependently(dependent):
+                work()
         finally:
             graph = stream.end_capture()
     return graph

@@ -50,7 +50,7 @@ struct Batch {
 struct Table {
     u32* words;   // direct: id or stamp per vertex; bitmap: bits; hash: values
     u64* keys;    // hash: vertex + 1, 0 for empty
-    u32* ranks;   // bitmap: set bits before each word
+    uint2* ranks; // bitmap: each word again, and the set bits before it: one access for both
     u32* order;   // bitmap: local id of the r-th set bit
     u64 stride;   // words (hash: slots) per mini-batch; for hashes a power of two
     u64 order_stride;
@@ -107,6 +107,14 @@ struct Plan {
 };
 
 __device__ __forceinline__ u32* lab_counters(const Plan& p, u32 b) { return p.counters + (u64)b * LAB_COUNTERS; }
+// A kernel that is launched dependently (device/dependent.py) begins while the one before it runs. Nothing that kernels
+// before have written may be read, and nothing be written, before this call; it lets the next kernel begin, too.
+__device__ __forceinline__ void lab_follow() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 __device__ __forceinline__ u64 lab_now() {
     u64 t;
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
@@ -149,6 +157,12 @@ __device__ __forceinline__ void lab_fuzz(const Plan& p, u32 salt) {
 
 __device__ __forceinline__ u64 lab_hash(u64 v, u64 slots) {
     return (v * 0x9E3779B97F4A7C15ull >> 20) & (slots - 1);
+}
+
+// Bitmap: set bits before that of `v`.
+__device__ __forceinline__ u32 lab_rank(const Table& t, u32 b, u64 v) {
+    const uint2 word = t.ranks[(u64)b * t.stride + (v >> 5)];
+    return word.y + __popc(word.x & ((1u << (v & 31)) - 1));
 }
 
 // True for exactly one caller per vertex and mini-batch. Sets `overflow` when a hash is full.
@@ -199,8 +213,7 @@ __device__ __forceinline__ u32 lab_find(const Table& t, u32 b, u32 base, u64 v) 
 #if TABLE_KIND == 0
     return t.words[(u64)b * t.stride + v] - base - 1;
 #elif TABLE_KIND == 1
-    const u64 w = (u64)b * t.stride + (v >> 5);
-    return t.order[(u64)b * t.order_stride + t.ranks[w] + __popc(t.words[w] & ((1u << (v & 31)) - 1))];
+    return t.order[(u64)b * t.order_stride + lab_rank(t, b, v)];
 #else
     const u64* keys = t.keys + (u64)b * t.stride;
     u64 at = lab_hash(v, t.stride);

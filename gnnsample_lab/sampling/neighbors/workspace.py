@@ -139,7 +139,7 @@ class Workspace:
             arrays["words"] = room(b * stride, np.uint32, zero=True)
             entry["stride"] = stride
             if main:
-                arrays["ranks"] = room(b * stride, np.uint32)
+                arrays["ranks"] = room(b * stride, np.uint64)
                 arrays["order"] = room(b * self.shape.node_cap, np.uint32)
                 entry["order_stride"] = self.shape.node_cap
                 self.rank_tiles = -(-stride // SCAN_TILE) + 1

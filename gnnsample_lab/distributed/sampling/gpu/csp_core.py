@@ -409,7 +409,7 @@ class Core:
         if known == key:
             graph.launch(cupy.cuda.get_current_stream())
             return False
-        self._graphs[name] = key, capture(work)
+        self._graphs[name] = key, capture(work, dependent=False)
         return True
 
     def take_notes(self) -> None:

@@ -7,20 +7,27 @@
 
 extern "C" __global__ void __launch_bounds__(1024) begin(const __grid_constant__ Plan p) {
     extern __shared__ u64 hash[];
+    lab_follow();
     lab_begin(p, blockIdx.y, hash, (u32)p.seed_slots);
 }
 
-extern "C" __global__ void begin_insert(const __grid_constant__ Plan p) { lab_begin_insert(p, blockIdx.y); }
+extern "C" __global__ void begin_insert(const __grid_constant__ Plan p) {
+    lab_follow();
+    lab_begin_insert(p, blockIdx.y);
+}
 
 extern "C" __global__ void __launch_bounds__(1024) begin_count(const __grid_constant__ Plan p) {
+    lab_follow();
     lab_begin_count(p, blockIdx.y);
 }
 
 extern "C" __global__ void __launch_bounds__(1024) begin_number(const __grid_constant__ Plan p) {
+    lab_follow();
     lab_begin_number(p, blockIdx.y);
 }
 
 extern "C" __global__ void __launch_bounds__(LAB_WARPS * 32, MIN_BLOCKS) hop(const __grid_constant__ Plan p, int hop) {
     __shared__ HopShared shared;
+    lab_follow();
     lab_expand(p, hop, shared);
 }

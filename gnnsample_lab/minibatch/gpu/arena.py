@@ -1,0 +1,325 @@
+"""The memory of a mini-batch: one arena for all its arrays, which the kernels of ``finish.cu`` fill.
+
+An arena is allocated before the launch, by the sizes of earlier mini-batches, or after it where that was too small.
+Each mini-batch has one of its own, so that one that is kept holds no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, overload
+
+import numpy as np
+
+from gnnsample_lab.device import streams
+from gnnsample_lab.minibatch.types import Block, MiniBatch
+from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
+from gnnsample_lab.sampling.neighbors.spec import HopPicks
+
+ROOM_WINDOW = 64
+"""Mini-batches after which :class:`Room` forgets those before the last as many."""
+
+
+class LazyTuple(Sequence[Any]):
+    """A sequence that makes an item when it is first read, because a training loop reads few of a batch's arrays."""
+
+    def __init__(self, length: int, make: Callable[[int], Any]) -> None:
+        self._items: list[Any] = [None] * length
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Any, ...]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(*index.indices(len(self))))
+        item = self._items[index]
+        if item is None:
+            item = self._items[index] = self._make(index % len(self._items))
+        return item
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the arrays of a mini-batch lie in its arena, in bytes (``lay_out`` in ``finish.cu`` has the same rule).
+
+    Attributes:
+        nodes, inverse: node ids; the distinct seed of each given one, ``int64``.
+        wide_nodes: node ids as ``int64``; None where nobody wanted them.
+        offsets, positions, locals: per hop, ``int64``, ``int64`` and ``int32``. Under ``expand="new"`` those of all
+            hops follow one another without a gap, and offsets count over all hops.
+        edges: per hop, local sources and behind them destinations, ``int64``; under ``expand="new"`` destinations are
+            behind the sources of all hops. None where nobody wanted them.
+    """
+
+    nodes: int
+    inverse: int
+    wide_nodes: int | None
+    offsets: tuple[int, ...]
+    positions: tuple[int, ...]
+    locals: tuple[int, ...]
+    edges: tuple[int, ...] | None
+    end: int
+
+
+def lay_out(
+    id_bytes: int,
+    new: bool,
+    wanted: int,
+    num_nodes: int,
+    rows: Sequence[int],
+    edges: Sequence[int],
+    num_seeds: int,
+) -> Place:
+    """The places of a mini-batch with ``rows`` and ``edges`` by hop."""
+    end = 0
+
+    def array(size: int) -> int:
+        nonlocal end
+        begin = end
+        end += (size + 255) & -256
+        return begin
+
+    def arrays(sizes: Iterable[int]) -> tuple[int, ...]:
+        begins, total = [], 0
+        for size in sizes:
+            begins.append(total)
+            total += size if new else (size + 255) & -256
+        begin = array(total)
+        return tuple(begin + at for at in begins)
+
+    nodes = array(num_nodes * id_bytes)
+    wide = None
+    if wanted & WANTED_EDGES:
+        wide = nodes if id_bytes == 8 else array(num_nodes * 8)
+    inverse = array(num_seeds * 8)
+    last = len(rows) - 1
+    offsets = arrays((n + (not new or hop == last)) * 8 for hop, n in enumerate(rows))
+    positions, local = arrays(e * 8 for e in edges), arrays(e * 4 for e in edges)
+    pairs = None
+    if wanted & WANTED_EDGES:
+        if new:
+            begin = array(sum(edges) * 16)
+            pairs = tuple(begin + at * 8 for at in accumulate(edges[:-1], initial=0))
+        else:
+            pairs = arrays(e * 16 for e in edges)
+    return Place(nodes, inverse, wide, offsets, positions, local, pairs, end)
+
+
+class Room:
+    """How large the arena of the next mini-batch is to be: a quarter more than the largest of the last ones."""
+
+    def __init__(self) -> None:
+        self._recent = self._before = self._seen = 0
+
+    def bytes(self) -> int:
+        """Bytes for the next mini-batch; 0 while none has been seen."""
+        most = max(self._recent, self._before)
+        return (most + most // 4 + 511) & -512
+
+    def saw(self, need: int) -> None:
+        """Note a mini-batch of ``need`` bytes."""
+        self._recent = max(self._recent, need)
+        self._seen += 1
+        if self._seen == ROOM_WINDOW:
+            self._before, self._recent, self._seen = self._recent, 0, 0
+
+
+class Wishes:
+    """What the mini-batches of an engine hold besides their usual arrays; exports set it when they miss something."""
+
+    def __init__(self) -> None:
+        self.bits = 0
+
+
+@dataclass(frozen=True)
+class Arenas:
+    """The arenas of a launch, one for each mini-batch.
+
+    Attributes:
+        memories: the memory of each, or nothing at all where no size was known.
+        room: bytes of each.
+        wanted: what they hold besides the usual arrays; wishes: what later ones are to hold.
+    """
+
+    memories: Sequence[Any]
+    room: int
+    wanted: int
+    wishes: Wishes
+
+
+NO_ARENAS = Arenas((), 0, 0, Wishes())
+
+
+class Arena:
+    """The arrays of one mini-batch, in memory that is leased to ``ready``.
+
+    Attributes:
+        levels: sizes of the levels; rows, edges: by hop.
+        bytes: of all arrays.
+        wanted: what the arena holds besides the usual arrays; wishes: what later ones are to hold.
+    """
+
+    def __init__(
+        self, id_dtype: Any, spec: Any, totals: list[int], num_seeds: int, wanted: int, wishes: Wishes, memory: Any,
+        ready: streams.Ready,
+    ) -> None:  # fmt: skip
+        hops = spec.num_hops
+        self.id_dtype, self.spec, self.num_seeds = id_dtype, spec, num_seeds
+        self.levels, self.edges = tuple(totals[1 : hops + 2]), totals[17 : 17 + hops]
+        self.new, self.bytes = spec.expand == "new", totals[62]
+        self.wanted, self.wishes, self.memory, self.ready = wanted, wishes, memory, ready
+
+    @cached_property
+    def rows(self) -> list[int]:
+        levels = self.levels
+        return [levels[0], *(b - a for a, b in pairwise(levels[:-1]))] if self.new else list(levels[:-1])
+
+    @cached_property
+    def place(self) -> Place:
+        return lay_out(
+            self.id_dtype.itemsize,
+            self.new,
+            self.wanted,
+            self.levels[-1],
+            self.rows,
+            self.edges,
+            self.num_seeds,
+        )
+
+    def view(self, at: int, size: int, dtype: Any) -> Any:
+        """``size`` elements from byte ``at`` on, a CuPy array that holds the arena."""
+        import cupy
+
+        return cupy.ndarray((size,), dtype, self.memory + at)
+
+    def edges_of_block(self, hop: int) -> int:
+        """Edges of the block of a hop."""
+        return sum(self.edges[: hop + 1]) if self.new else self.edges[hop]
+
+    def local_ids(self, hop: int) -> Any:
+        return self.view(self.place.locals[hop], self.edges[hop], np.int32)
+
+    def picks(self, hop: int) -> HopPicks:
+        """The picks of a hop with their global ids, which are looked up now: the host waits for them."""
+        import cupy
+
+        nodes = self.view(self.place.nodes, self.levels[-1], self.id_dtype)
+        n, place = self.rows[hop], self.place
+        begin = self.levels[hop - 1] if self.new and hop else 0
+        positions = self.view(place.positions[hop], self.edges[hop], np.int64)
+        offsets = self.view(place.offsets[hop], n + 1, np.int64)
+        self.ready.order()
+        with streams.leasing():
+            counts = cupy.diff(offsets).astype(np.int32)
+            neighbors = nodes[self.local_ids(hop)]
+            if self.new and hop:
+                offsets = offsets - offsets[0]
+        # Whoever has waited for the mini-batch may read these too, on any stream.
+        cupy.cuda.get_current_stream().synchronize()
+        return HopPicks(nodes[begin : begin + n], counts, neighbors, positions, offsets)
+
+
+class _Lazily:
+    """Fields of a dataclass that are made when somebody reads them first.
+
+    A training loop reads few of a mini-batch's arrays, and making all of them takes as long as a small sample.
+    """
+
+    _makers: ClassVar[dict[str, Callable[[Any], Any]]]
+
+    @classmethod
+    def of(cls, **known: Any) -> Any:
+        """An object with these fields; the others are made."""
+        made = object.__new__(cls)
+        made.__dict__.update(known)
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        maker = self._makers.get(name)
+        if maker is None or "arena" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        found = self.__dict__[name] = maker(self)
+        return found
+
+
+class ArenaBlock(_Lazily, Block):
+    """The block of a hop in an :class:`Arena`: of its own picks, or under ``expand="new"`` of all picks so far."""
+
+    _makers: ClassVar = {
+        "src": lambda block: block.arena.view(block.arena.place.nodes, block.num_src, block.arena.id_dtype),
+        "dst": lambda block: block.arena.view(block.arena.place.nodes, block.num_dst, block.arena.id_dtype),
+        "indptr": lambda block: block.arena.view(
+            block.arena.place.offsets[block.first], block.num_dst + 1, np.int64
+        ),
+        "indices": lambda block: block.arena.view(
+            block.arena.place.locals[block.first], block.num_edges, np.int32
+        ),
+        "edge_positions": lambda block: block.arena.view(
+            block.arena.place.positions[block.first], block.num_edges, np.int64
+        ),
+    }
+
+    @classmethod
+    def at(cls, arena: Arena, hop: int) -> ArenaBlock:
+        made: ArenaBlock = cls.of(arena=arena, hop=hop, first=0 if arena.new else hop, weight=None, kept={})
+        return made
+
+    @property
+    def num_src(self) -> int:
+        return int(self.arena.levels[self.hop + 1])
+
+    @property
+    def num_dst(self) -> int:
+        return int(self.arena.levels[self.hop])
+
+    @property
+    def num_edges(self) -> int:
+        return int(self.arena.edges_of_block(self.hop))
+
+
+class ArenaBatch(_Lazily, MiniBatch):
+    """A mini-batch in an :class:`Arena`."""
+
+    # The makers leave no reference to the mini-batch behind: in a cycle its memory would wait for Python's collector.
+    _makers: ClassVar = {
+        "node_ids": lambda batch: batch.arena.view(
+            batch.arena.place.nodes, batch.arena.levels[-1], batch.arena.id_dtype
+        ),
+        "seed_inverse": lambda batch: batch.arena.view(
+            batch.arena.place.inverse, batch.arena.num_seeds, np.int64
+        ),
+        "picks": lambda batch: LazyTuple(len(batch.arena.edges), batch.arena.picks),
+        "local_neighbors": lambda batch: LazyTuple(len(batch.arena.edges), batch.arena.local_ids),
+    }
+
+    @classmethod
+    def at(cls, arena: Arena, batch_id: int, graph: Any) -> ArenaBatch:
+        made: ArenaBatch = cls.of(
+            arena=arena, level_sizes=arena.levels, batch_id=batch_id, spec=arena.spec, graph=graph, trace=None,
+            pick_weights=None, ready=arena.ready,
+        )  # fmt: skip
+        return made
+
+    @property
+    def edges_by_hop(self) -> list[int]:
+        arena = self.__dict__.get("arena")
+        return super().edges_by_hop if arena is None else list(arena.edges)
+
+    @cached_property
+    def _blocks(self) -> tuple[tuple[Block, ...], Any]:
+        arena = self.__dict__.get("arena")
+        if arena is None:  # a copy with another field
+            return self._made_blocks()
+        hops = reversed(range(self.spec.num_hops))
+        return tuple(ArenaBlock.at(arena, hop) for hop in hops), self.ready

@@ -1,0 +1,63 @@
+"""Where the arrays of a mini-batch lie, and how much memory the next one gets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.minibatch.gpu.arena import Room, lay_out
+from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
+
+EDGES = [[7, 0, 300], [0], [1, 2, 3, 4, 5]]
+
+
+@pytest.mark.parametrize("edges", EDGES)
+@pytest.mark.parametrize("wanted", [0, WANTED_EDGES])
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize("id_bytes", [4, 8])
+def test_arrays_neither_overlap_nor_leave_the_arena(id_bytes, new, wanted, edges):
+    rows, nodes, seeds = [3 + h for h in range(len(edges))], 211, 5
+    place = lay_out(id_bytes, new, wanted, nodes, rows, edges, seeds)
+    arrays = [(place.nodes, nodes * id_bytes), (place.inverse, seeds * 8)]
+    if new:  # one offset behind the last row of all hops
+        arrays += [
+            (at, n * 8 + 8 * (h + 1 == len(rows))) for h, (at, n) in enumerate(zip(place.offsets, rows))
+        ]
+    else:
+        arrays += [(at, n * 8 + 8) for at, n in zip(place.offsets, rows)]
+    arrays += [(at, e * 8) for at, e in zip(place.positions, edges)]
+    arrays += [(at, e * 4) for at, e in zip(place.locals, edges)]
+    if wanted:
+        assert place.edges is not None and place.wide_nodes is not None
+        assert (place.wide_nodes == place.nodes) == (id_bytes == 8)
+        if id_bytes == 4:
+            arrays.append((place.wide_nodes, nodes * 8))
+        total = sum(edges)
+        for at, e in zip(place.edges, edges):
+            arrays += [(at, e * 8), (at + 8 * (total if new else e), e * 8)]
+    taken = np.zeros(place.end, bool)
+    for at, size in arrays:
+        assert at + size <= place.end
+        assert not taken[at : at + size].any()
+        taken[at : at + size] = True
+    assert place.end % 256 == 0
+    if new:  # arrays of the first hops together are an array
+        for places, item in ((place.positions, 8), (place.locals, 4)):
+            assert [at - places[0] for at in places] == [item * sum(edges[:h]) for h in range(len(edges))]
+        assert [at - place.offsets[0] for at in place.offsets] == [
+            8 * sum(rows[:h]) for h in range(len(rows))
+        ]
+
+
+def test_room_follows_the_largest_of_the_last_mini_batches():
+    room = Room()
+    assert room.bytes() == 0
+    room.saw(1000)
+    assert 1250 <= room.bytes() < 1250 + 512
+    room.saw(100_000)
+    for _ in range(62):
+        room.saw(10)
+    assert room.bytes() >= 125_000
+    for _ in range(128):
+        room.saw(4000)
+    assert 5000 <= room.bytes() < 5512, "a large one is forgotten"
