@@ -15,7 +15,7 @@ Importing this module imports torch_geometric.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as replaced
 from typing import Any
 
@@ -30,12 +30,14 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
-from gnnsample_lab.minibatch.export import tensor
+from gnnsample_lab.minibatch.export import filled, pyg_values, tensor
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
 CACHE_SHARE = 0.5
 """Share of the free GPU memory that :class:`NeighborLoader` fills with features, unless a size is given."""
+AHEAD = 8
+"""Mini-batches that :class:`NeighborLoader` samples at a time on a GPU."""
 
 
 class GPUSampler(BaseSampler):
@@ -216,6 +218,10 @@ class NeighborLoader(NodeLoader):
     A script changes its import and nothing else; ``batch.to(device)`` in it then has nothing to move. On a CPU it
     works the same way with the CPU sampler, and PyG gathers the features.
 
+    Mini-batches are sampled several at a time, and PyG's lists of Python integers are left out, where the arguments
+    allow it: shuffled or in order, without a sampler, a ``batch_sampler`` or a ``transform_sampler_output`` of one's
+    own. Mini-batches and their order are those of PyG's way.
+
     Args:
         data: a homogeneous ``torch_geometric.data.Data``; it is not changed.
         num_neighbors: as in :class:`GPUSampler`.
@@ -306,6 +312,38 @@ class NeighborLoader(NodeLoader):
             transform_sampler_output=transform_sampler_output, filter_per_worker=filter_per_worker, **kwargs,
         )  # fmt: skip
 
+    def __iter__(self) -> Iterator[Any]:
+        order, fields = _order_of(self.sampler), _fields_of(self.data)
+        usual = (
+            type(self.batch_sampler) is torch.utils.data.BatchSampler and type(self.node_sampler) is GPUSampler
+            and self.transform_sampler_output is None and not self.filter_per_worker and not self.pin_memory
+            and self.input_data.time is None
+        )  # fmt: skip
+        if not usual or order is None or fields is None:
+            return super().__iter__()
+        return self._ahead(order, fields)
+
+    def _ahead(self, order: Callable[[], Iterator[Any]], fields: _Fields) -> Iterator[Any]:
+        torch.empty((), dtype=torch.int64).random_(
+            generator=self.generator
+        )  # as every iterator of a DataLoader does
+        drawn, sampler, size = order(), self.node_sampler, self.batch_size
+        index = next(drawn)
+        nodes = self.input_data.node[index].to(sampler.device)
+        input_id = index if self.input_data.input_id is None else self.input_data.input_id[index]
+        count, first = len(self), sampler.calls
+        ahead = AHEAD if sampler.device == "cuda" else 1
+        for begin in range(0, count, ahead):
+            places = [slice(i * size, (i + 1) * size) for i in range(begin, min(begin + ahead, count))]
+            with torch_stream():
+                batches = sampler.sampler.sample_many([nodes[place] for place in places], first + begin)
+            for i, (batch, place) in enumerate(zip(batches, places, strict=True), begin + 1):
+                sampler.calls = first + i
+                with torch_stream():
+                    data = fields.data(batch, input_id[place])
+                yield data if self.transform is None else self.transform(data)
+        next(drawn, None)
+
 
 def _only_default(name: str, value: Any, default: Any, why: str) -> None:
     """ValueError unless the argument ``name`` of PyG's, which is not supported, has its default."""
@@ -333,6 +371,68 @@ def _check_data(name: str, data: Any) -> None:
         raise TypeError(f"{name} must be a homogeneous torch_geometric Data (got {type(data).__name__})")
     if getattr(data, "edge_index", None) is None:
         raise ValueError(f"{name} must have an edge_index (got none)")
+
+
+def _order_of(sampler: Any) -> Callable[[], Iterator[Any]] | None:
+    """What draws all indices of an epoch at once, as ``sampler`` draws them; None for a sampler that is not known."""
+    size = len(sampler.data_source) if hasattr(sampler, "data_source") else 0
+    if type(sampler) is torch.utils.data.SequentialSampler:
+        return lambda: iter([torch.arange(size)])
+    if (
+        type(sampler) is not torch.utils.data.RandomSampler
+        or sampler.replacement
+        or sampler.num_samples != size
+    ):
+        return None
+
+    def shuffled() -> Iterator[Any]:
+        generator = sampler.generator
+        if generator is None:
+            seed = int(torch.empty((), dtype=torch.int64).random_().item())
+            generator = torch.Generator().manual_seed(seed)
+        yield torch.randperm(size, generator=generator)
+        torch.randperm(
+            size, generator=generator
+        )  # torch draws once more at the end of an epoch, for no index
+
+    return shuffled
+
+
+class _Fields:
+    """What of a ``Data`` goes into its mini-batches: rows by vertex, rows by edge, and the rest as it is."""
+
+    def __init__(self, by_node: dict[str, Any], by_edge: dict[str, Any], rest: dict[str, Any]) -> None:
+        self.by_node, self.by_edge, self.rest = by_node, by_edge, rest
+
+    def data(self, batch: Any, input_id: Any) -> Data:
+        """A mini-batch with its rows; seeds that were given several times get rows of their own."""
+        values = pyg_values(batch)
+        del values["positions"]
+        if batch.level_sizes[0] != input_id.numel():
+            data = filled(Data(), values)
+            _repeat_seeds(data, tensor(batch.seed_inverse).long())
+            values = {**data.to_dict(), "num_nodes": data.n_id.numel()}
+        for rows, ids in ((self.by_node, values["n_id"]), (self.by_edge, values["e_id"])):
+            for name, source in rows.items():
+                values.setdefault(name, source.index_select(0, ids))
+        return filled(Data(), {**self.rest, **values, "input_id": input_id, "batch_size": input_id.numel()})
+
+
+def _fields_of(data: Any) -> _Fields | None:
+    """None for data that only PyG knows how to filter."""
+    if type(data) is not Data:
+        return None
+    by_node: dict[str, Any] = {}
+    by_edge: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in data.to_dict().items():
+        if name in ("edge_index", "num_nodes"):
+            continue
+        rows = by_node if data.is_node_attr(name) else by_edge if data.is_edge_attr(name) else rest
+        if rows is not rest and (type(value) is not torch.Tensor or data.__cat_dim__(name, value) != 0):
+            return None
+        rows[name] = value
+    return _Fields(by_node, by_edge, rest)
 
 
 class _Chain:

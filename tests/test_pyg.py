@@ -314,3 +314,56 @@ def test_the_example_script_trains(capsys):
     accuracy = runpy.run_path(str(script))["main"](epochs=2, scale=0.03)
     assert accuracy > 0.2  # guessing the largest of 40 classes gives less than a tenth
     assert "epoch 1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("how", ["shuffled", "in order", "generator", "drop last"])
+def test_mini_batches_sampled_ahead_are_those_of_pygs_way(data, device, repeated, how):
+    """Attribute by attribute, in the same order, over two epochs, with the same draws of torch's generator."""
+    nodes = torch.arange(150).repeat(2) if repeated else data.train_mask
+    options: dict[str, Any] = {
+        "input_nodes": nodes,
+        "batch_size": 32,
+        "device": device,
+        "shuffle": how != "in order",
+    }
+    if how == "drop last":
+        options["drop_last"] = True
+    given = data.clone()
+    given.name, given.sizes = "kept as it is", torch.arange(3)
+
+    def batches(loader: Any, way: Any) -> list[Any]:
+        torch.manual_seed(3)
+        if how == "generator":
+            loader.generator.manual_seed(5)
+        return [batch for _ in range(2) for batch in way(loader)] + [torch.rand(1)]
+
+    found, expected = (
+        batches(
+            NeighborLoader(
+                given, [4, 3], **options, **({"generator": torch.Generator()} if how == "generator" else {})
+            ),
+            way,
+        )
+        for way in (iter, lambda loader: NodeLoader.__iter__(loader))
+    )
+    assert len(found) == len(expected) > 8
+    assert torch.equal(found.pop(), expected.pop()), "the generator has drawn as often"
+    for ours, pygs in zip(found, expected, strict=True):
+        ours, pygs = ours.to_dict(), pygs.to_dict()
+        assert {k for k, v in ours.items() if v is not None} == {k for k, v in pygs.items() if v is not None}
+        for name, value in ours.items():
+            if isinstance(value, torch.Tensor):
+                assert value.device == pygs[name].device and value.dtype == pygs[name].dtype, name
+                assert torch.equal(value, pygs[name]), name
+            else:
+                assert value == pygs[name], name
+
+
+def test_an_epoch_that_is_left_early_has_used_its_own_draws_only(data):
+    loader = NeighborLoader(data, [4, 3], input_nodes=data.train_mask, batch_size=10, device="cpu")
+    for i, _ in enumerate(loader):
+        if i == 2:
+            break
+    assert loader.node_sampler.calls == 3

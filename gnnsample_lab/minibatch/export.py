@@ -162,6 +162,19 @@ def to_pyg(batch: MiniBatch) -> Any:
         )
     from torch_geometric.data import Data
 
+    graph, values = batch.graph, pyg_values(batch)
+    n_id, positions = values["n_id"], values["positions"]
+    for name, source, ids in (
+        ("x", graph.feat, n_id), ("y", graph.label, n_id), ("edge_weight", graph.edge_weight, positions),
+    ):  # fmt: skip
+        if source is not None:
+            values[name] = _take(source, ids)
+    del values["positions"]
+    return filled(Data(), values)
+
+
+def pyg_values(batch: MiniBatch) -> dict[str, Any]:
+    """The topology of a mini-batch as attributes of PyTorch Geometric's ``Data``, and ``positions`` of its edges."""
     graph, sizes, found = batch.graph, batch.level_sizes, _arena_of(batch)
     if found is not None:
         last = batch.spec.num_hops - 1
@@ -171,18 +184,12 @@ def to_pyg(batch: MiniBatch) -> Any:
         block = _torch_block(batch.blocks[0])
         edge_index, n_id, positions = block.edge_index, tensor(batch.node_ids).long(), block.edge_positions
     edge_ids = getattr(graph, "edge_ids", None)
-    values = {
+    return {
         "edge_index": edge_index, "num_nodes": batch.num_nodes, "n_id": n_id,
         "e_id": positions if edge_ids is None else _take(edge_ids, positions), "batch_size": sizes[0],
         "num_sampled_nodes": [sizes[0], *(b - a for a, b in pairwise(sizes))],
-        "num_sampled_edges": batch.edges_by_hop,
+        "num_sampled_edges": batch.edges_by_hop, "positions": positions,
     }  # fmt: skip
-    for name, source, ids in (
-        ("x", graph.feat, n_id), ("y", graph.label, n_id), ("edge_weight", graph.edge_weight, positions),
-    ):  # fmt: skip
-        if source is not None:
-            values[name] = _take(source, ids)
-    return filled(Data(), values)
 
 
 def filled(data: Any, values: dict[str, Any]) -> Any:
