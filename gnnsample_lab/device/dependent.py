@@ -53,12 +53,13 @@ def launch(
     """Launch a kernel on CuPy's current stream, dependently inside of :func:`dependently`.
 
     Args:
-        kernel: CuPy's function of the driver (``RawModule.get_function(name).kernel``).
+        kernel: CuPy's function of the driver (``RawModule.get_function(name).kernel``); anything else that can be
+            called so is called.
         grid, block: up to three sizes each.
         args: NumPy scalars and one-element arrays by value, CuPy arrays by address.
         shared_mem: bytes of dynamic shared memory of a block.
     """
-    if not getattr(_state, "on", False):
+    if not getattr(_state, "on", False) or not hasattr(kernel, "ptr"):
         kernel(grid, block, args, shared_mem=shared_mem)
         return
     import cupy

@@ -95,6 +95,33 @@ def _current() -> tuple[Any, int | None]:
     return stream, None if other == stream.ptr else other
 
 
+_kept: dict[object, Any] = {}
+
+
+class _Keeper:
+    """Keeps streams alive until it goes itself.
+
+    An attribute would do, but for results in a cycle of references, as an exception's traceback makes them: Python's
+    collector finalizes all objects of a cycle in any order, and a stream that is destroyed before the memory that it
+    has read can no longer be waited for. What this module's table refers to is in no cycle.
+    """
+
+    __slots__ = ("_marks",)
+
+    def __init__(self) -> None:
+        self._marks: list[object] = []
+
+    def keep(self, stream: Any) -> None:
+        if stream is not None and not isinstance(stream, int):
+            mark = object()
+            _kept[mark] = stream
+            self._marks.append(mark)
+
+    def __del__(self) -> None:
+        for mark in self._marks:
+            _kept.pop(mark, None)
+
+
 class _Done:
     """:data:`DONE`, the :class:`Ready` of results in host memory: complete, with nothing to wait for."""
 
@@ -153,6 +180,9 @@ class Ready:
     def __init__(self) -> None:
         self.stream, other = _current()
         self.home = int(self.stream.ptr)
+        self._keeper: _Keeper | None = None
+        if self.home not in _DEFAULTS:
+            self._keep(self.stream)
         self.streams: dict[int, Any] = {} if other is None else {other: None}
         self._waited: set[int] = set()
         self._event = _record(self.home) if self.home == _PER_THREAD else None
@@ -202,9 +232,16 @@ class Ready:
         if other is not None:
             self._admit(other, None)
 
+    def _keep(self, stream: Any) -> None:
+        if self._keeper is None:
+            self._keeper = _Keeper()
+        self._keeper.keep(stream)
+
     def _admit(self, address: int, stream: Any) -> None:
         if address == self.home:
             return
+        if address not in self.streams and address not in _DEFAULTS:
+            self._keep(stream)
         self.streams[address] = stream
         if address in self._waited:  # a stream that has waited once is ordered after the event for good
             return

@@ -124,6 +124,23 @@ def test_memory_goes_without_the_collector(expand):
         gc.enable()
 
 
+def test_memory_and_streams_in_one_cycle_of_references():
+    """As the traceback of an exception makes it: Python finalizes them in any order."""
+    import cupy
+
+    gpu = NeighborSampler(graph_named("hubs"), [5, 4, 3], device="cuda", strategy="captured")
+    for i in range(20):
+        made_on, reader = cupy.cuda.Stream(non_blocking=True), cupy.cuda.Stream(non_blocking=True)
+        with made_on:
+            batch = gpu.sample(np.arange(50), i)
+        batch.ready.wait(reader)
+        cycle: dict[str, Any] = {"streams": (made_on, reader), "nodes": batch.node_ids, "batch": batch}
+        cycle["itself"] = cycle
+        del cycle, made_on, reader, batch
+        gc.collect()
+    cupy.cuda.Device().synchronize()
+
+
 def test_a_copy_with_another_field_is_a_whole_mini_batch():
     from dataclasses import replace
 

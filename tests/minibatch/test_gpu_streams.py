@@ -79,6 +79,7 @@ def after_spin(kernel, spin, ms):
         spin(ms)
         kernel(*args, **options)
 
+    launch.kernel = kernel  # whose occupancy is asked for
     return launch
 
 

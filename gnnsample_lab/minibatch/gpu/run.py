@@ -281,7 +281,8 @@ class GpuEngine:
             timing = timed_launch(self, ws)
         elif self._chosen == "captured":
             if ws.graph_exec is None:
-                ws.graph_exec = capture(lambda: self._work(ws))
+                # Several mini-batches fill the GPU by themselves: kernels that wait inside only take room from others.
+                ws.graph_exec = capture(lambda: self._work(ws), dependent=ws.shape.num_batches == 1)
                 # The first run, before the capture, has used this launch's stamps, so repeat it with new ones.
                 stream.synchronize()
                 ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
