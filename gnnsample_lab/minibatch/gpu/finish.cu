@@ -1,7 +1,7 @@
 // From the rows that a sampling kernel wrote to a compact mini-batch with local ids.
 //
 //   reach, map_rows      queue strategies only: local ids by hop, and the row of each task
-//   rank_words, rank_order   bitmap tables only: local id = order[rank of the vertex's bit]
+//   rank_words, rank_order   bitmap tables only: the last hop's vertices by id, and what a look-up needs of each word
 //   scan_rows            the totals for the host, then where each row's picks go (one pass, decoupled look-back)
 //   emit                 node ids, offsets, positions and local ids, compact, and what else is wanted
 //
@@ -251,36 +251,54 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
     }
 }
 
+#define EARLY_BITS 31  // of a scanned value; the other 31 count late vertices
+
 extern "C" __global__ void __launch_bounds__(256) rank_words(const __grid_constant__ Plan p, u64* state, u64 tiles) {
     lab_follow();
 #if TABLE_KIND == 1
     __shared__ u32 tile;
     const u32 b = blockIdx.y;
     const u32* words = p.table.words + (u64)b * p.table.stride;
-    uint2* ranks = p.table.ranks + (u64)b * p.table.stride;
+    const u32* early = p.sorted_last ? p.table.early + (u64)b * p.table.stride : words;
+    uint4* ranks = p.table.ranks + (u64)b * p.table.stride;
+    ID_T* nodes = p.nodes + (u64)b * p.node_cap;
+    u32* counters = lab_counters(p, b);
+    const u64 late_begin = lab_levels(p, counters, p.num_hops - 1).end;
+    bool overflow = false;
     // bounded: every pass takes a tile that no other pass takes, and the first tile beyond the words ends the block
     while (true) {
-        if (threadIdx.x == 0) tile = atomicAdd(lab_counters(p, b) + CTR_RANK, 1u);
+        if (threadIdx.x == 0) tile = atomicAdd(counters + CTR_RANK, 1u);
         __syncthreads();
         const u32 mine = tile;
         __syncthreads();
-        if ((u64)mine * SCAN_TILE >= p.table.stride) return;
+        if ((u64)mine * SCAN_TILE >= p.table.stride) break;
         const u64 w0 = (u64)mine * SCAN_TILE + threadIdx.x * 4;
         u64 values[4];
-        u32 word[4];
+        u32 all[4], old[4];
         for (int c = 0; c < 4; ++c) {
-            word[c] = w0 + c < p.table.stride ? words[w0 + c] : 0;
-            values[c] = __popc(word[c]);
+            const bool there = w0 + c < p.table.stride;
+            all[c] = there ? words[w0 + c] : 0;
+            old[c] = there ? early[w0 + c] : 0;
+            values[c] = (u64)__popc(all[c] & ~old[c]) << EARLY_BITS | __popc(old[c]);
         }
         u64 at = scan_tile(state + (u64)b * tiles, mine, values);
         for (int c = 0; c < 4; ++c) {
-            if (w0 + c < p.table.stride) ranks[w0 + c] = make_uint2(word[c], (u32)at);
+            u64 local = late_begin + (at >> EARLY_BITS);
+            if (w0 + c < p.table.stride)
+                ranks[w0 + c] = make_uint4(all[c], old[c], (u32)local, (u32)(at & ((1ull << EARLY_BITS) - 1)));
+            // bounded: each pass takes a bit
+            for (u32 left = all[c] & ~old[c]; left; left &= left - 1, ++local) {
+                if (local < p.node_cap) nodes[local] = (ID_T)((w0 + c) * 32 + __ffs(left) - 1);
+                else overflow = true;
+            }
             at += values[c];
         }
     }
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
 #endif
 }
 
+// The order of the vertices that are listed as they were found: local ids by the ranks of their bits.
 extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
     lab_follow();
 #if TABLE_KIND == 1
@@ -288,9 +306,10 @@ extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
     const u32* counters = lab_counters(p, b);
     // After an overflow some vertices have a bit but no place in the node list, so ranks would exceed `order`.
     if (lab_read(counters + CTR_STATUS)) return;
-    const u64 count = min(lab_levels(p, counters, p.num_hops).end, p.node_cap);
+    const u64 count = min(lab_levels(p, counters, p.num_hops - (p.sorted_last ? 1 : 0)).end, p.node_cap);
     const u64 threads = (u64)gridDim.x * blockDim.x;
     const ID_T* __restrict__ nodes = p.nodes + (u64)b * p.node_cap;
+    const uint4* __restrict__ ranks = p.table.ranks + (u64)b * p.table.stride;
     u32* __restrict__ order = p.table.order + (u64)b * p.table.order_stride;
     for (u64 i0 = blockIdx.x * (u64)blockDim.x + threadIdx.x; i0 < count; i0 += IN_FLIGHT * threads) {
         u64 v[IN_FLIGHT];
@@ -298,7 +317,10 @@ extern "C" __global__ void rank_order(const __grid_constant__ Plan p) {
 #pragma unroll
         for (int c = 0; c < IN_FLIGHT; ++c) v[c] = i0 + c * threads < count ? nodes[i0 + c * threads] : 0;
 #pragma unroll
-        for (int c = 0; c < IN_FLIGHT; ++c) rank[c] = lab_rank(p.table, b, v[c]);
+        for (int c = 0; c < IN_FLIGHT; ++c) {
+            const uint4 word = ranks[v[c] >> 5];
+            rank[c] = word.w + __popc(word.y & ((1u << (v[c] & 31)) - 1));
+        }
 #pragma unroll
         for (int c = 0; c < IN_FLIGHT; ++c)
             if (i0 + c * threads < count) order[rank[c]] = (u32)(i0 + c * threads);

@@ -85,6 +85,7 @@ class GpuEngine:
         queued = strategy in QUEUE_STRATEGIES
         self.sizer = Sizer(self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table)
         self.launcher = Launcher(self.graph, self.spec, strategy, self.traced, self.knobs)
+        self.launcher.sorts_last = strategy in ("bsp", "captured")
         self.finisher = Finisher(self.launcher, queued)
         self.per_hop = None
         if strategy in PER_HOP_STRATEGIES:

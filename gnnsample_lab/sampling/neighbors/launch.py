@@ -76,6 +76,7 @@ class Launcher:
         self.wide_ids = self.id_type == "long"
         self.lists: int = getattr(graph, "lists", 0)  # a ListsGraph says where its lists lie
         self.sms = runtime.num_sms()
+        self.sorts_last = False  # whether the last hop of `bsp` and `captured` may list its vertices by id
         self.resident_workers = 0  # blocks of the queue kernel that run at once, for traces
         self._occupancy: dict[int, int] = {}
         self._kernels: dict[tuple[str, str, int, int | None], Any] = {}
@@ -126,7 +127,12 @@ class Launcher:
         ws.plan["delay"] = self.knobs.delay_ns
         ws.plan["relabel_last"] = self.knobs.relabel_last
         ws.plan["self_reuse"] = self.knobs.self_reuse
+        ws.plan["sorted_last"] = self._sorts(ws)
         ws.clear_tables()
+
+    def _sorts(self, ws: Workspace) -> bool:
+        """Whether the last hop only marks fresh vertices: one access to memory less for each, and for each look-up."""
+        return self.sorts_last and ws.shape.table == 1 and self.knobs.relabel_last
 
     def _begin(self, ws: Workspace) -> None:
         self._prepare(ws)
@@ -154,7 +160,12 @@ class Launcher:
         most = max(1, self.knobs.blocks_per_sm["hop"] * self.sms // ws.shape.num_batches)
         resident = self._resident("hop", kernel, warps * 32)
         grid = max(1, min(most, resident // ws.shape.num_batches, -(-ws.shape.row_caps[hop] // warps)))
-        launch(kernel, (grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop)))
+        place = (grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop))
+        if hop + 1 == self.spec.num_hops and self._sorts(ws):
+            ws.keep_early()
+            kernel(*place)  # not dependently: a copy is no kernel
+        else:
+            launch(kernel, *place)
 
     def _grid_barrier(self, ws: Workspace) -> None:
         self._prepare(ws)

@@ -50,8 +50,9 @@ struct Batch {
 struct Table {
     u32* words;   // direct: id or stamp per vertex; bitmap: bits; hash: values
     u64* keys;    // hash: vertex + 1, 0 for empty
-    uint2* ranks; // bitmap: each word again, and the set bits before it: one access for both
-    u32* order;   // bitmap: local id of the r-th set bit
+    u32* early;   // bitmap: the words before the last hop
+    uint4* ranks; // bitmap: all that a look-up needs of a word (lab_find)
+    u32* order;   // bitmap: local id of the r-th bit of `early`
     u64 stride;   // words (hash: slots) per mini-batch; for hashes a power of two
     u64 order_stride;
 };
@@ -100,7 +101,7 @@ struct Plan {
     u32 delay;            // schedule fuzzing: highest random delay in ns, 0 for none
     u32 paper;            // 1: PGSampler's published completion rule
     u32 self_reuse;       // 1: queue strategies expand a finished task's vertex again (0 only to show lost tasks)
-    u32 unused;
+    u32 sorted_last;      // 1: the last hop only marks its fresh vertices in the bitmap, and rank_words lists them by id
     Table table;
     Table reached[LAB_MAX_HOPS]; // queue strategies: the vertices that have a task at that hop
     Hop hops[LAB_MAX_HOPS];
@@ -159,12 +160,6 @@ __device__ __forceinline__ u64 lab_hash(u64 v, u64 slots) {
     return (v * 0x9E3779B97F4A7C15ull >> 20) & (slots - 1);
 }
 
-// Bitmap: set bits before that of `v`.
-__device__ __forceinline__ u32 lab_rank(const Table& t, u32 b, u64 v) {
-    const uint2 word = t.ranks[(u64)b * t.stride + (v >> 5)];
-    return word.y + __popc(word.x & ((1u << (v & 31)) - 1));
-}
-
 // True for exactly one caller per vertex and mini-batch. Sets `overflow` when a hash is full.
 __device__ __forceinline__ bool lab_insert(const Table& t, u32 b, u32 base, u64 v, bool& overflow) {
 #if TABLE_KIND == 0
@@ -213,7 +208,11 @@ __device__ __forceinline__ u32 lab_find(const Table& t, u32 b, u32 base, u64 v) 
 #if TABLE_KIND == 0
     return t.words[(u64)b * t.stride + v] - base - 1;
 #elif TABLE_KIND == 1
-    return t.order[(u64)b * t.order_stride + lab_rank(t, b, v)];
+    // Vertices of the last hop are in order of their ids behind all others; those of earlier hops are in any order.
+    const uint4 word = t.ranks[(u64)b * t.stride + (v >> 5)];  // all bits, early ones, local id of the next late one,
+    const u32 bit = 1u << (v & 31);                            // early bits in words before
+    if (!(word.y & bit)) return word.z + __popc(word.x & ~word.y & (bit - 1));
+    return t.order[(u64)b * t.order_stride + word.w + __popc(word.y & (bit - 1))];
 #else
     const u64* keys = t.keys + (u64)b * t.stride;
     u64 at = lab_hash(v, t.stride);

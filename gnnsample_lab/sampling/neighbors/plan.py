@@ -42,8 +42,8 @@ BATCH = np.dtype(
      ("tag", "u4"), ("wanted", "u4"), ("arena", _pointer), ("room", "u8")], align=True,
 )  # fmt: skip
 TABLE = np.dtype(
-    [("words", _pointer), ("keys", _pointer), ("ranks", _pointer), ("order", _pointer), ("stride", "u8"),
-     ("order_stride", "u8")], align=True,
+    [("words", _pointer), ("keys", _pointer), ("early", _pointer), ("ranks", _pointer),
+     ("order", _pointer), ("stride", "u8"), ("order_stride", "u8")], align=True,
 )  # fmt: skip
 HOP = np.dtype(
     [("fanout", "i4"), ("stride", "i4"), ("row_cap", "u8"), ("pick_cap", "u8"), ("counts", _pointer),
@@ -57,7 +57,7 @@ PLAN = np.dtype(
      ("seed_cap", "u8"), ("seed_hash", _pointer), ("seed_slots", "u8"), ("seed_sums", _pointer), ("queue", _pointer),
      ("queue_cap", "u8"), ("enqueued", _pointer), ("scan_state", _pointer), ("scan_tiles", "u8"),
      ("num_hops", "i4"), ("expand_new", "i4"), ("relabel_last", "i4"), ("fetch_size", "i4"),
-     ("delay", "u4"), ("paper", "u4"), ("self_reuse", "u4"), ("unused", "u4"),
+     ("delay", "u4"), ("paper", "u4"), ("self_reuse", "u4"), ("sorted_last", "u4"),
      ("table", TABLE), ("reached", TABLE, MAX_HOPS), ("hops", HOP, MAX_HOPS)],
     align=True,
 )  # fmt: skip

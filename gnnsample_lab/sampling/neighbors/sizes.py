@@ -209,7 +209,7 @@ class Sizer:
             return 4 * self.num_nodes * (1 + len(stamps))
         if kind == 1:
             words = -(-self.num_nodes // 32)
-            return 4 * words * (3 + len(stamps)) + 4 * shape.node_cap + 8 * (-(-words // SCAN_TILE) + 1)
+            return 4 * words * (6 + len(stamps)) + 4 * shape.node_cap + 8 * (-(-words // SCAN_TILE) + 1)
         return sum(12 * power_of_two(2 * cap, 64) for cap in (shape.node_cap, *stamps))
 
     def num_bytes(self, shape: Shape) -> int:

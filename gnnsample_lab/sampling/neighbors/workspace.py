@@ -139,7 +139,8 @@ class Workspace:
             arrays["words"] = room(b * stride, np.uint32, zero=True)
             entry["stride"] = stride
             if main:
-                arrays["ranks"] = room(b * stride, np.uint64)
+                arrays["early"] = room(b * stride, np.uint32)
+                arrays["ranks"] = room(2 * b * stride, np.uint64)
                 arrays["order"] = room(b * self.shape.node_cap, np.uint32)
                 entry["order_stride"] = self.shape.node_cap
                 self.rank_tiles = -(-stride // SCAN_TILE) + 1
@@ -169,6 +170,14 @@ class Workspace:
                 _zero_async(table["keys" if self.shape.table == 2 else "words"])
             if self.shape.table == 1:
                 _zero_async(self.rank_state)
+
+    def keep_early(self) -> None:
+        """Copy the bitmap as it is before the last hop; asynchronous, part of a captured graph."""
+        import cupy
+
+        table = self.tables[0]
+        words, stream = table["words"], cupy.cuda.get_current_stream()
+        table["early"].data.copy_from_device_async(words.data, words.nbytes, stream)
 
     def stamp(self) -> tuple[int, int]:
         """Base and tag for the next launch; where one would overflow, clear the tables or the queue and restart it."""

@@ -27,6 +27,18 @@ __device__ __forceinline__ void lab_stamp(const Hop& hop, u64 row, u64 enqueued,
 #endif
 }
 
+// Whether the hop only marks its fresh vertices, which rank_words lists later.
+__device__ __forceinline__ bool lab_marks_only(const Plan& p, int hop) {
+    return TABLE_KIND == 1 && p.sorted_last && hop + 1 == p.num_hops;
+}
+
+// Add the fresh vertices of all lanes of a warp to the hop's counter.
+__device__ __forceinline__ void lab_count_fresh(u32* counters, int hop, u32 found) {
+#pragma unroll
+    for (int apart = 16; apart; apart >>= 1) found += __shfl_xor_sync(LAB_FULL, found, apart);
+    if (lab_lane() == 0 && found) atomicAdd(counters + CTR_FRESH + hop, found);
+}
+
 #ifdef KMAX
 struct HopShared {
     i64 starts[LAB_WARPS][32];
@@ -58,7 +70,8 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
     const u32 per_warp = (u32)max((rows + slots - 1) / slots, 1ull);
     Stage stage{s.staged[warp], 0};
     bool overflow = end < level.end;
-    u32 picked = 0;
+    const bool marks = lab_marks_only(p, hop);
+    u32 picked = 0, found = 0;
 
     for (u64 first = level.begin + (u64)blockIdx.x * LAB_WARPS * per_warp; first < end;
          first += (u64)gridDim.x * LAB_WARPS * per_warp) {
@@ -124,16 +137,22 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
             if (!relabel) continue;
 #pragma unroll
             for (int c = 0; c < 4; ++c) fresh[c] = valid[c] && lab_insert(p.table, b, base, u[c], overflow);
+            if (marks) {
+#pragma unroll
+                for (int c = 0; c < 4; ++c) found += fresh[c];
+                continue;
+            }
             if (stage.count > LAB_STAGE - 128) lab_flush(p, b, base, counters, hop, level.end, stage);
 #pragma unroll
             for (int c = 0; c < 4; ++c) lab_push(stage, fresh[c], u[c]);
             // end: grow a frontier
         }
-        if (relabel) lab_flush_block(p, b, base, counters, hop, level.end, stage, s.firsts);
+        if (relabel && !marks) lab_flush_block(p, b, base, counters, hop, level.end, stage, s.firsts);
         if (TRACE && (int)lane < mine) lab_stamp(h, (u64)b * h.row_cap + (row0 - level.begin) + lane, started, started);
         __syncwarp();
     }
     if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    if (marks) lab_count_fresh(counters, hop, found);
     lab_count_edges(counters, hop, picked);
 }
 #else
@@ -153,7 +172,8 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
     const bool relabel = hop + 1 < p.num_hops || p.relabel_last;
     Stage stage{s.staged[warp], 0};
     bool overflow = end < level.end;
-    u32 picked = 0;
+    const bool marks = lab_marks_only(p, hop);
+    u32 picked = 0, found = 0;
     for (u64 at = level.begin + (u64)blockIdx.x * LAB_WARPS + warp; at < end; at += (u64)gridDim.x * LAB_WARPS) {
         const u64 started = TRACE ? lab_now() : 0;
         lab_fuzz(p, warp);
@@ -186,6 +206,10 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
             }
             if (!relabel) continue;
             const bool fresh = j < row.count && lab_insert(p.table, b, base, u, overflow);
+            if (marks) {
+                found += fresh;
+                continue;
+            }
             if (stage.count > LAB_STAGE - 32) lab_flush(p, b, base, counters, hop, level.end, stage);
             lab_push(stage, fresh, u);
         }
@@ -193,6 +217,7 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
         if (lane == 0) lab_stamp(h, out, started, started);
     }
     if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    if (marks) lab_count_fresh(counters, hop, found);
     lab_count_edges(counters, hop, picked);
 }
 #endif
