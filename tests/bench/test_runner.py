@@ -42,6 +42,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
         "twin-graphs",
         "ladder",
         "rank-features",
+        "path",
         "step",
         "inference",
         "step-sectors",

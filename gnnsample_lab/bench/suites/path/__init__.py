@@ -1,12 +1,22 @@
-"""The user's path, beyond what any paper measured: a training step as a whole, and inference."""
+"""The user's path, beyond what any paper measured: mini-batches ready to use, a training step, and inference."""
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite
+from gnnsample_lab.bench.suite import Suite, with_spread
 
 from . import targets
 
 SUITES: tuple[Suite, ...] = (
+    Suite(
+        "path", "suites.path.ready.ready",
+        "us from seeds to blocks, tensors and PyG's Data, alone and several in a call; batches of pyg.NeighborLoader",
+        columns={
+            "part": "part", "seeds": "batch_size", "fanouts": "fanouts", "made": "stage", "in a call": "together",
+            "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
+            "bound us": "bound_us",
+        },
+        targets=targets.ready,
+    ),
     Suite(
         "step", "suites.path.step.step",
         "ms of a training step, launched from Python and replayed as a CUDA graph; epochs over DGL's configuration",

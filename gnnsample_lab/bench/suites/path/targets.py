@@ -8,8 +8,52 @@ from gnnsample_lab.bench.targets import Target, at_least, at_most, points_of
 
 STEP_MS = {("arxiv-like", 64): 0.7, ("products-like", 64): 1.2, ("products-like", 256): 2.2}
 """Graph and hidden width: milliseconds of a step of GraphSAGE, 1 024 seeds."""
+READY_US = {
+    ("sampled", 1): 65.0, ("sampled", 32): 22.0, ("to_torch", 1): 130.0, ("to_pyg", 1): 130.0,
+}  # fmt: skip
+"""What is made and mini-batches in a call: microseconds of a mini-batch of 1 024 seeds, fanouts 10, 10, 10."""
+BLOCKS_OVER_SAMPLED = 1.15
+LOADER_US = {
+    ("products-like", "without x"): 160.0, ("products-like", "with x"): 300.0, ("arxiv-like", "without x"): 160.0,
+    ("arxiv-like", "with x"): 200.0,
+}  # fmt: skip
 OVER_DGL = {"gcn": 7.0, "gin": 5.0, "gat": 4.0}
 OF_KERNELS = 1.4
+
+
+def ready(record: dict[str, Any]) -> list[Target]:
+    """Mini-batches ready to use: their time, blocks over samples, several in a call over one, and the loader."""
+    rows = [row for row in record["rows"] if row["part"] == "mini-batch"]
+    found: list[Target] = []
+    for (stage, together), limit in READY_US.items():
+        points = [r for r in rows if (r["stage"], r["together"], r["batch_size"]) == (stage, together, 1024)]
+        found += at_most(
+            f"{stage}, 1 024 seeds x 10, 10, 10, {together} in a call", limit, "us",
+            points_of(points, "us", "graph"),
+        )  # fmt: skip
+    by = {(r["batch_size"], r["together"], r["stage"]): r["us"] for r in rows}
+    found += at_most(
+        "with blocks, over sampled alone", BLOCKS_OVER_SAMPLED, "x",
+        [
+            (us / by[size, together, "sampled"], f"{size} seeds, {together} in a call")
+            for (size, together, stage), us in by.items() if stage == "blocks"
+        ],
+    )  # fmt: skip
+    found += at_most(
+        "several in a call over one by one", 1.0, "x",
+        [
+            (us / by[size, 1, stage], f"{size} seeds, {stage}")
+            for (size, together, stage), us in by.items() if together > 1
+        ],
+    )  # fmt: skip
+    for (graph, stage), limit in LOADER_US.items():
+        points = [
+            r for r in record["rows"] if r["part"] == "loader" and (r["graph"], r["stage"]) == (graph, stage)
+        ]
+        found += at_most(
+            f"batch of NeighborLoader, {graph}, {stage}", limit, "us", points_of(points, "us", "graph")
+        )
+    return found
 
 
 def step(record: dict[str, Any]) -> list[Target]:

@@ -1,0 +1,157 @@
+"""From seeds to what a model reads: sampled, as blocks, as tensors, as PyG's ``Data``, alone and several in a call.
+
+"mini-batch": each call alone, the GPU idle before and done after it, an average mini-batch of the call. "loader": wall
+time of a batch of ``pyg.NeighborLoader`` over an epoch in which nothing is done to its batches.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common, timing
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.bench.suites.fastgl import training
+from gnnsample_lab.device import runtime
+from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.minibatch.gpu.run import copy_bandwidth_gbps
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+
+GRAPH, LOADED = "rmat", ("arxiv-like", "products-like")
+CASES = ((1024, (10, 10, 10), 32), (256, (10, 10, 10), 32), (8192, (15, 15, 15), 8))
+"""Seeds, fanouts, and mini-batches of a call with several."""
+SETTLING = 16
+"""Calls until the sampler has chosen how many mini-batches share a launch, and how much memory each gets."""
+SECTOR = 32
+LOADER_SEEDS, LOADER_BATCHES, LOADER_EPOCHS = 1024, 160, 7
+
+Stage = Callable[[Any], Any]
+STAGES: dict[str, tuple[str, Stage]] = {
+    "sampled": ("new", lambda batch: batch),
+    "blocks": ("new", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
+    "blocks, frontier": ("frontier", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
+    "to_torch": ("frontier", lambda batch: batch.to_torch()),
+    "to_pyg": ("new", lambda batch: batch.to_pyg()),
+}
+"""Name -> the sampler's ``expand``, and what is done with a mini-batch."""
+
+
+def ready(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    session.require_gpu("path")
+    training.require_torch(session)
+    rows: list[dict[str, Any]] = []
+    checked = 0
+    for size, fanouts, together in CASES[:1] if session.quick else CASES:
+        graph = session.graph(GRAPH)
+        seeds = session.batches(GRAPH, size, 8 if session.quick else 64)
+        checked += _verify(graph, seeds, fanouts)
+        for stage in STAGES:
+            for count in (1, together):
+                rows.append(_row(session, graph, seeds, fanouts, stage, count))
+    names = LOADED[:1] if session.quick else LOADED
+    for name in names:
+        for with_x in (False, True):
+            rows.append(_loader_row(session, name, with_x))
+    return {
+        "settings": {
+            "us": "wall time of a mini-batch: of a call, over the mini-batches of the call",
+            "busy_us": "kernels and copies, by the profiler",
+            "bound_us": "a sector for each vertex and pick that is read, and the bytes of all results, at the speed "
+            "of a copy on the device",
+            "loader": f"fanouts {list(common.FANOUTS)}, {LOADER_SEEDS} seeds, shuffled, all features cached",
+        },
+        "verification": {"exports_equal_to_blocks": checked},
+        "graphs": {**session.facts([GRAPH]), **common.facts(session, names)}, "rows": rows,
+    }  # fmt: skip
+
+
+def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSampler:
+    return NeighborSampler(graph, fanouts, strategy="captured", expand=STAGES[stage][0], device="cuda")
+
+
+def _verify(graph: Any, seeds: list[Any], fanouts: tuple[int, ...]) -> int:
+    """What is exported are the edges of the blocks, and mini-batches of a call are those sampled alone."""
+    for stage in ("to_torch", "to_pyg"):
+        sampler = _sampler(graph, fanouts, stage)
+        for i in range(3):  # the first export tells the sampler what the next are to hold
+            batch = sampler.sample(seeds[i], i)
+            made = STAGES[stage][1](batch)
+            block = batch.blocks[0]
+            edges = (made.blocks[0] if stage == "to_torch" else made).edge_index
+            rows = np.repeat(np.arange(block.num_dst), np.diff(to_host(block.indptr)))
+            found = to_host(edges)
+            if not (np.array_equal(found[0], to_host(block.indices)) and np.array_equal(found[1], rows)):
+                raise VerificationError(f"{stage}: edges differ from those of the block")
+    alone = [sampler.sample(s, i).canonical() for i, s in enumerate(seeds[:2])]
+    if alone != [b.canonical() for b in sampler.sample_many(seeds[:2])]:
+        raise VerificationError("mini-batches of a call differ from those sampled alone")
+    return 2 * 3 + 2
+
+
+def _row(
+    session: Session, graph: Any, seeds: list[Any], fanouts: tuple[int, ...], stage: str, count: int
+) -> dict[str, Any]:
+    sampler, use = _sampler(graph, fanouts, stage), STAGES[stage][1]
+
+    def work(i: int) -> Any:
+        groups = [seeds[(i * count + k) % len(seeds)] for k in range(count)]
+        return [(batch, use(batch)) for batch in sampler.sample_many(groups, i * count)]
+
+    for i in range(SETTLING):
+        work(i)
+    calls = max(4, 64 // count)
+    times = [t / count for taken in timing.wall_passes(work, calls) for t in taken]
+    batch = work(0)[0][0]
+    read = SECTOR * (sum(p.frontier.size for p in batch.picks) + batch.num_edges) + batch.arena.bytes
+    row = {
+        "graph": GRAPH, "part": "mini-batch", "batch_size": int(seeds[0].size), "fanouts": list(fanouts),
+        "stage": stage, "together": count, "edges": batch.num_edges, "nodes": batch.num_nodes,
+        **timing.spread(times), "bound_us": read / copy_bandwidth_gbps() / 1e3,
+    }  # fmt: skip
+    busy = timing.busy_us(work, calls)
+    row["busy_us"] = None if busy is None else busy / count
+    session.say(f"{row['batch_size']} x {fanouts}, {stage}, {count} in a call: {row['us']:.1f} us")
+    return row
+
+
+def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
+    import torch
+
+    from gnnsample_lab.pyg import NeighborLoader
+
+    host = common.graph(session, name, features=True)
+    data = session.kept(("pyg", name), functools.partial(host.to_pyg))
+    data = data.clone()
+    if not with_x:
+        del data.x
+    loader = NeighborLoader(
+        data, list(common.FANOUTS), input_nodes=torch.as_tensor(common.train_seeds(host)), shuffle=True,
+        batch_size=LOADER_SEEDS, device="cuda", **({"cache_ratio": 1.0} if with_x else {}),
+    )  # fmt: skip
+    times = []
+    for _ in range(LOADER_EPOCHS + 2):
+        timing.synchronize()
+        began, batches = time.perf_counter(), 0
+        for batches, _batch in enumerate(loader, 1):
+            if batches == LOADER_BATCHES:
+                break
+        timing.synchronize()
+        times.append((time.perf_counter() - began) * 1e6 / batches)
+    batch = next(iter(loader))
+    row = {
+        "graph": name, "part": "loader", "batch_size": LOADER_SEEDS, "fanouts": list(common.FANOUTS),
+        "stage": "with x" if with_x else "without x", "together": 1, "edges": int(batch.edge_index.shape[1]),
+        "nodes": int(batch.num_nodes), **timing.spread(times[2:]),
+    }  # fmt: skip
+    if with_x:
+        row["bound_us"] = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
+    session.say(
+        f"{name}, NeighborLoader {row['stage']}: {row['us']:.0f} us a batch on {runtime.device_name()}"
+    )
+    return row
