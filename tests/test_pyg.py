@@ -316,6 +316,24 @@ def test_the_example_script_trains(capsys):
     assert "epoch 1" in capsys.readouterr().out
 
 
+def by_ids(batch: Any) -> Any:
+    """The mini-batch with vertices behind the seeds, and edges of each hop, in order of their ids."""
+    batch, seeds = batch.clone(), batch.batch_size
+    batch.edge_index = batch.n_id[batch.edge_index]
+    nodes = torch.cat([torch.arange(seeds, device=batch.n_id.device), seeds + batch.n_id[seeds:].argsort()])
+    # Rows of a seed that is given twice have the same edges.
+    edges = torch.argsort(batch.e_id, stable=True)
+    n, m = batch.n_id.numel(), batch.e_id.numel()
+    for name, value in batch.to_dict().items():
+        if name == "edge_index":
+            batch.edge_index = value[:, edges]
+        elif isinstance(value, torch.Tensor) and value.shape[:1] == (n,) and name != "input_id":
+            batch[name] = value[nodes]
+        elif isinstance(value, torch.Tensor) and value.shape[:1] == (m,):
+            batch[name] = value[edges]
+    return batch
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("how", ["shuffled", "in order", "generator", "drop last"])
@@ -351,6 +369,8 @@ def test_mini_batches_sampled_ahead_are_those_of_pygs_way(data, device, repeated
     assert len(found) == len(expected) > 8
     assert torch.equal(found.pop(), expected.pop()), "the generator has drawn as often"
     for ours, pygs in zip(found, expected, strict=True):
+        if device == "cuda":  # where the new vertices of a hop come in any order
+            ours, pygs = by_ids(ours), by_ids(pygs)
         ours, pygs = ours.to_dict(), pygs.to_dict()
         assert {k for k, v in ours.items() if v is not None} == {k for k, v in pygs.items() if v is not None}
         for name, value in ours.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -149,8 +150,18 @@ def busy_us(work: Callable[[int], Any], count: int) -> float | None:
             kept = work(i)
             wait()
             del kept
-    spent = sum(float(event.self_device_time_total) for event in seen.key_averages())
+    kernels = [e for e in seen.events() if str(e.device_type).endswith("CUDA")]
+    spent = _covered([(float(e.time_range.start), float(e.time_range.end)) for e in kernels])
     return spent / count if spent else None
+
+
+def _covered(spans: Sequence[tuple[float, float]]) -> float:
+    """Time that lies in any of the spans: a kernel that waits inside for the one before overlaps it."""
+    total, reached = 0.0, -math.inf
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return total
 
 
 def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:

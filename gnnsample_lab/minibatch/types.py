@@ -100,7 +100,8 @@ class MiniBatch:
     that are current when the last array is dropped.
 
     Attributes:
-        node_ids: all vertices of the batch, global ids; the seeds first, then in order of discovery by hop.
+        node_ids: all vertices of the batch, global ids; the seeds first, then those that each hop reaches first, in any
+            order within a hop.
         level_sizes: ``node_ids[:level_sizes[h]]`` are the vertices reached before hop ``h``; the last entry
             counts all. Length ``num_hops + 1``.
         picks: per hop, seeds' hop first (:class:`~gnnsample_lab.sampling.neighbors.spec.HopPicks`, global ids).

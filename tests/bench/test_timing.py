@@ -50,3 +50,8 @@ def test_each_piece_is_the_best_pass_median_after_a_warm_one(clock) -> None:
     done: list[int] = []
     assert timing.wall_us(done.append, 3, passes=2) == pytest.approx(3e6)
     assert done == [0, 1, 2] * 3
+
+
+def test_time_that_kernels_share_counts_once():
+    assert timing._covered([]) == 0
+    assert timing._covered([(5, 7), (0, 2), (1, 3), (2.5, 2.75), (7, 8)]) == 3 + 3

@@ -33,8 +33,9 @@ LOADER_SEEDS, LOADER_BATCHES, LOADER_EPOCHS = 1024, 160, 7
 Stage = Callable[[Any], Any]
 STAGES: dict[str, tuple[str, Stage]] = {
     "sampled": ("new", lambda batch: batch),
-    "blocks": ("new", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
-    "blocks, frontier": ("frontier", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
+    "blocks": ("new", lambda batch: batch.blocks),
+    "arrays of blocks": ("new", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
+    "blocks, frontier": ("frontier", lambda batch: batch.blocks),
     "to_torch": ("frontier", lambda batch: batch.to_torch()),
     "to_pyg": ("new", lambda batch: batch.to_pyg()),
 }
@@ -61,7 +62,7 @@ def ready(session: Session) -> dict[str, Any]:
     return {
         "settings": {
             "us": "wall time of a mini-batch: of a call, over the mini-batches of the call",
-            "busy_us": "kernels and copies, by the profiler",
+            "busy_us": "time in which kernels or copies run, by the profiler",
             "bound_us": "a sector for each vertex and pick that is read, and the bytes of all results, at the speed "
             "of a copy on the device",
             "loader": f"fanouts {list(common.FANOUTS)}, {LOADER_SEEDS} seeds, shuffled, all features cached",
