@@ -133,7 +133,7 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         del data.x
     loader = NeighborLoader(
         data, list(common.FANOUTS), input_nodes=torch.as_tensor(common.train_seeds(host)), shuffle=True,
-        batch_size=LOADER_SEEDS, device="cuda", **({"cache_ratio": 1.0} if with_x else {}),
+        batch_size=LOADER_SEEDS, device="cuda", cache_ratio=1.0 if with_x else None,
     )  # fmt: skip
     times = []
     for _ in range(LOADER_EPOCHS + 2):
