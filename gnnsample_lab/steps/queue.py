@@ -232,7 +232,7 @@ class _Kernel:
         tasks = {lane: _task(word[lane]) for lane in lanes_of(ready)}
         self.truth.served += tasks.values()
         yield w.line(
-            "const Task task = lab_task(word);", ready, f"serve {len(tasks)} tasks",
+            "const Task task = lab_task(word);", ready, f"serve {len(tasks)} task{'' if len(tasks) == 1 else 's'}",
             vertex=[tasks[lane][1] if lane in tasks else None for lane in range(LANES)],
         )  # fmt: skip
         vertex: Lanes = [tasks[lane][1] if lane in tasks else None for lane in range(LANES)]

@@ -62,6 +62,14 @@ COLOURS = """(root) => ['.gs-step-code', '.gs-step-lane', '.gs-step-cell', '.gs-
   return style.backgroundColor.match(/[0-9.]+/g).slice(0, 3).map(Number);
 })"""
 
+# The ground of a lane that is idle, then of one that is active.
+LANES = """(root) => [false, true].map((active) => {
+  const lane = root.querySelector('.gs-step-lane');
+  lane.classList.toggle('gs-active', active);
+  const [r, g, b] = getComputedStyle(lane).backgroundColor.match(/[0-9.]+/g).map(Number);
+  // color-mix() is told in shares of one.
+  return Math.max(r, g, b) > 1 ? [r, g, b] : [255 * r, 255 * g, 255 * b];
+})"""
 
 PAGE = """<!doctype html><meta charset="utf-8"><style id="theme"></style><style>%(css)s</style>
 <body style="margin:0"><div id="at"></div><script type="module">
@@ -173,4 +181,7 @@ def test_the_dark_theme_has_no_white_cards(stepped: tuple[Any, Stepper, Any]) ->
     page, _, root = stepped
     assert all(min(colour) > 150 for colour in root.evaluate(COLOURS))
     page.evaluate("(text) => { document.getElementById('theme').textContent = text; }", DARK)
+    page.evaluate("() => { document.body.dataset.jpThemeLight = 'false'; }")
     assert all(max(colour) < 110 for colour in root.evaluate(COLOURS))
+    idle, active = root.evaluate(LANES)
+    assert max(active) > max(idle) + 60, "what is active stands out"
