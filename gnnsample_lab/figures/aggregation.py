@@ -236,7 +236,7 @@ def roofline(
         color = palette.kernel_color(point.name)
         measured = point.origin.startswith("measured")
         fig.add_scatter(
-            name=f"{point.name}: {point.gflops:,.0f} GFLOP/s, {point.gflops / roof:.0%}",
+            name=f"{point.name}: {point.gflops / roof:.0%}",
             x=[point.flops_per_byte],
             y=[point.gflops],
             mode="markers",
@@ -254,8 +254,7 @@ def roofline(
     if any(not point.origin.startswith("measured") for point in points):
         notes.append("hollow: modelled")
     title += f" ({', '.join(notes)})" if points else ""
-    legend = {"orientation": "v", "x": 0.99, "xanchor": "right", "y": 0.02, "yanchor": "bottom"}
-    finish(fig, title, subtitle, height=480, legend=legend, margin_t=86)
+    finish(fig, title, subtitle, height=480)
     fig.update_xaxes(
         title_text=f"operations per byte of {level} (FLOP/byte)", type="log", dtick=1, minor_ticks="outside"
     )

@@ -313,5 +313,5 @@ def _apart(runs: list[Any]) -> str:
 def _line(run: TrainRun, number: int, count: int) -> dict[str, Any]:
     color = palette.system_color(run.system)
     if number == 0 and count > 1:
-        return {"color": palette.translucent(color, 0.35), "width": 9}
+        return {"color": palette.translucent(color, 0.5), "width": 9}
     return {"color": color, "width": 2}

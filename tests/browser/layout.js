@@ -75,7 +75,9 @@
     const fill = rect.tagName === 'rect' ? style.fill : style.backgroundColor;
     if (bright(fill) && Number(style.fillOpacity) > 0.3 && rect.getBoundingClientRect().width > 40) pale.push(rect.getAttribute('class'));
   }
+  const edge = notebook.getBoundingClientRect().left + notebook.clientWidth;
   return {
+    beyond: Math.max(0, Math.round(root.getBoundingClientRect().right - edge)),
     overlaps: overlaps.slice(0, 8),
     onPlot,
     needs: Math.ceil(places[0].bottom - root.querySelector('.gs-controls').getBoundingClientRect().top),

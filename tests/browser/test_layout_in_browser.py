@@ -76,6 +76,8 @@ def faults(page: Any, index: int) -> list[str]:
     wrong = [f"overlap by {o['by']:.1f} px: {o['words']}" for o in found["overlaps"]]
     if found["onPlot"]:
         wrong.append(f"a legend lies on the plot: {found['onPlot']}")
+    if found["beyond"]:
+        wrong.append(f"the explorer sticks out of the notebook by {found['beyond']} px")
     if found["needs"] > found["viewport"]:
         wrong.append(f"controls and first panel need {found['needs']} of {found['viewport']} px")
     if min(found["widths"]) < LEAST_WIDTH:
@@ -176,6 +178,8 @@ def test_explorers_fit_the_screen_and_no_words_overlap(name: str, every: bool, p
     page.set_viewport_size(dict(zip(("width", "height"), NARROW, strict=True)))
     page.wait_for_timeout(300)
     for index, kind in enumerate(EXPLORERS[name]):
+        wait_until_settled(page, index)
+        check_tabs(index, "made narrow again")
         runs = wait_until_settled(page, index)["runs"]
         height = page.evaluate(HEIGHT, index)
         for control in page.evaluate(CONTROLS, index):
