@@ -348,14 +348,14 @@ HEADER = ("", "what", "on", "against", "measured", "the paper says", "verdict", 
 def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
     """The cells of every line whose record is there."""
     by_suite: dict[str, Record] = {}
-    for name, record in records.items():
-        if name == record["suite"] or record["suite"] not in by_suite:
-            by_suite[record["suite"]] = record
-    found = []
+    for name, each in records.items():
+        if name == each["suite"] or each["suite"] not in by_suite:
+            by_suite[each["suite"]] = each
+    found: list[tuple[str, ...]] = []
     for line in LINES:
         record = by_suite.get(line.suite)
         points = line.points(record) if record else []
-        if not record or not points:
+        if record is None or not points:
             continue
         values = [value for value, _ in points]
         claim = line.claim(record) if line.claim else None

@@ -9,6 +9,7 @@ import os
 import platform
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -46,14 +47,14 @@ def commit() -> dict[str, Any]:
     return {"commit": None, "modified": None}
 
 
-def commit_of(environment: dict[str, Any]) -> str:
+def commit_of(environment: Mapping[str, Any]) -> str:
     """The commit of a record in the usual length, ``"unknown"`` where it has none."""
     return (environment.get("commit") or "unknown")[:7] + (
         " with changes" if environment.get("modified") else ""
     )
 
 
-def states(record: dict[str, Any]) -> set[tuple[str, str]]:
+def states(record: Mapping[str, Any]) -> set[tuple[str, str]]:
     """Commit and hash of every state that rows of a record come from: one, but for records that graphs share."""
     if "compared" in record:
         each = [about.get("environment", {}) for about in record["compared"].values()]
@@ -61,7 +62,7 @@ def states(record: dict[str, Any]) -> set[tuple[str, str]]:
     return {(commit_of(record["environment"]), record.get("source", {}).get("hash", ""))}
 
 
-def state(record: dict[str, Any]) -> str:
+def state(record: Mapping[str, Any]) -> str:
     """Where a record comes from, in words: commit, and hash of the source where it holds one."""
     return "; ".join(
         f"{commit}, source {digest}" if digest else commit for commit, digest in sorted(states(record))

@@ -17,6 +17,7 @@ from gnnsample_lab.bench import report, runner, schema, source, stale
 from gnnsample_lab.bench.suites import SUITES, targets_of
 from gnnsample_lab.files import read_json
 from gnnsample_lab.resources import resource_path
+from gnnsample_lab.traces import SampleTrace
 from tests.bench.conftest import MADE_UP
 from tests.bench.made_up import MadeUpSession
 
@@ -43,6 +44,21 @@ def test_a_record_is_as_records_are(name: str) -> None:
     assert records.state(record) and records.state(record).partition(";")[0].partition(",")[
         0
     ] in report.origin(record)
+
+
+def test_traces_and_hashes_are_those_of_their_records() -> None:
+    """A trace that was put there by hand is in no record, or is not the one that it names."""
+    rows = {row["file"]: row for row in FILES["traces.json"]["rows"]}
+    paths = {path.name: path for path in (FOLDER / "traces").glob("*.npz")}
+    assert set(paths) == set(rows)
+    for name, path in paths.items():
+        trace = SampleTrace.load(path)
+        assert (len(trace.tasks), path.stat().st_size) == (rows[name]["tasks"], rows[name]["file_bytes"]), (
+            name
+        )
+        assert trace.total_us == pytest.approx(rows[name]["total_us"], rel=1e-5)
+    hashes = FILES["sample_hashes.json"]
+    assert hashes["settings"]["complete"] and len(hashes["hashes"]) == hashes["settings"]["configurations"]
 
 
 @pytest.fixture(scope="module")
