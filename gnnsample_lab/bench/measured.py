@@ -257,7 +257,7 @@ LINES: tuple[Line, ...] = (
     Line("DSP", "dsp-pull", "time that CSP takes off (figure 11, biased)", "pulling lists",
          field("less_percent", part="biased", system="pull"), said("up to 64 %", best=64, neutral=0), "%"),
     Line("DSP", "dsp-sampling", "sampling by vertex, 4 GPUs (table 6)", "PyG and DGL on CPUs, Quiver, DGL-UVA",
-         field("over_dsp", part="table 6", system=("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva")),
+         field("over_dsp", part="table 6", gpus=4, system=("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva")),
          said("faster than all, up to 20 x", best=20)),
     Line("DSP", "dsp-sampling", "sampling by layer, 4 GPUs (table 7)", "FastGCN on a CPU",
          field("over_dsp", part="table 7", system="fastgcn-cpu"), said("300 x, 8 GPUs", least=300)),

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -35,9 +36,16 @@ def _output(*command: str, folder: Path | None = None) -> str:
 
 
 def commit() -> dict[str, Any]:
-    """``commit`` and whether the files differ from it (``modified``); as ``LAB_COMMIT`` says, else from git."""
-    if os.environ.get("LAB_COMMIT"):
-        return {"commit": os.environ["LAB_COMMIT"], "modified": None}
+    """``commit`` and whether the files differ from it (``modified``); as ``LAB_COMMIT`` says, else from git.
+
+    Raises:
+        ValueError: ``LAB_COMMIT`` is no commit, which is 6 to 40 hexadecimal digits.
+    """
+    given = os.environ.get("LAB_COMMIT")
+    if given:
+        if not re.fullmatch(r"[0-9a-f]{6,40}", given):
+            raise ValueError(f"LAB_COMMIT must be the 6 to 40 hexadecimal digits of a commit (got {given!r})")
+        return {"commit": given, "modified": None}
     root = checkout_root()
     if root is not None and (root / ".git").exists():
         found = _output("git", "rev-parse", "HEAD", folder=root)

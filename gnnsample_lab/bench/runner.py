@@ -69,6 +69,7 @@ def run(
     session = session or Session(quick, graphs, say)
     if SUITES[name].needs_gpu:
         session.require_gpu(name)
+    records.commit()  # a wrong LAB_COMMIT is said now, not after an hour
     ran = source.of_function(SUITES[name].path)
     began = time.perf_counter()
     arguments = (records.trace_folder(folder, session.quick),) if name == "traces" else ()

@@ -262,6 +262,13 @@ def test_the_commit_comes_from_the_environment_where_there_is_no_git(tmp_path: P
     assert records.commit()["commit"] is None
 
 
+def test_a_commit_that_is_none_is_refused_before_anything_runs(monkeypatch) -> None:
+    monkeypatch.setenv("LAB_COMMIT", "as of Friday")
+    monkeypatch.setattr(runner, "_function", lambda name: pytest.fail("it was run"))
+    with pytest.raises(ValueError, match="LAB_COMMIT must be .*got 'as of Friday'"):
+        runner.run("cpu")
+
+
 def test_every_file_of_one_run_can_be_read_back(tmp_path: Path) -> None:
     for name in ("pgsampler-fig8", "pgsampler-fig10", "pgsampler-table3"):
         records.write_json(runner.run(name, session=MadeUpSession()), tmp_path / f"{name}.json")
