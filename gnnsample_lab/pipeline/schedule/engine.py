@@ -285,20 +285,24 @@ class Machine:
         """Work that takes ``seconds`` alone. ``demand`` and ``host``: its share of the GPU and of the host link."""
         activity = _Activity(gpu, seconds, demand, host, Signal(self.sim), self.sim.now)
         self._running.append(activity)
-        self._share()
+        self._share(activity)
         return activity.done
 
-    def _share(self) -> None:
-        now, host = self.sim.now, sum(a.host for a in self._running)
+    def _share(self, changed: _Activity) -> None:
+        """New speeds for all whom an activity that has begun or ended concerns: those on its GPU and on its link."""
+        now, running = self.sim.now, self._running
+        host = sum([a.host for a in running])
         loads = [0.0] * self.gpus
-        for a in self._running:
+        for a in running:
             loads[a.gpu] += a.demand
-        for a in self._running:
+        for a in running:
+            if a.gpu != changed.gpu and not (changed.host > 0 and a.host > 0):
+                continue
             speed = 1.0
-            if a.demand > 0:
-                speed = min(speed, 1.0 / max(1.0, loads[a.gpu]))
-            if a.host > 0:
-                speed = min(speed, 1.0 / max(1.0, host))
+            if a.demand > 0 and loads[a.gpu] > 1.0:
+                speed = 1.0 / loads[a.gpu]
+            if a.host > 0 and host > 1.0:
+                speed = min(speed, 1.0 / host)
             if speed == a.speed:
                 continue  # its end stays as it is, to the last bit
             a.left -= (now - a.since) * a.speed
@@ -310,5 +314,5 @@ class Machine:
         if activity.version != version:
             return  # its speed has changed since
         self._running.remove(activity)
-        self._share()
+        self._share(activity)
         activity.done.fire()
