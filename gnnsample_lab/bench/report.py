@@ -158,11 +158,26 @@ def tables(record: dict[str, Any]) -> list[Table]:
 
 def targets_table(title: str, wanted: Iterable[Target]) -> Table:
     """Targets, what was measured where, and whether they are met."""
-    rows = tuple(
-        (t.what, f"{t.target} {t.unit}", f"{_number(t.measured)} {t.unit}", "yes" if t.met else "NO", t.where)
-        for t in wanted
+    return Table(title, _TARGET, tuple(_cells(target) for target in wanted))
+
+
+_TARGET = ("", "target", "measured", "met", "where")
+
+
+def _cells(t: Target) -> tuple[str, ...]:
+    return (
+        t.what,
+        f"{t.target} {t.unit}",
+        f"{_number(t.measured)} {t.unit}",
+        "yes" if t.met else "NO",
+        t.where,
     )
-    return Table(title, ("", "target", "measured", "met", "where"), rows)
+
+
+def _all_targets(chosen: Sequence[dict[str, Any]]) -> Table:
+    """The targets of several records, each with where it was recorded: they are of several states."""
+    rows = tuple((*_cells(target), state(record)) for record in chosen for target in targets_of(record))
+    return Table("Targets", (*_TARGET, "recorded at"), rows)
 
 
 def text(record: dict[str, Any]) -> str:
@@ -180,8 +195,8 @@ def markdown(records: dict[str, dict[str, Any]], suites: Sequence[str] | None = 
     chosen = [record for record in records.values() if suites is None or record["suite"] in suites]
     if not chosen:
         return "Nothing is recorded yet."
-    wanted = [target for record in chosen for target in targets_of(record)]
-    parts = [targets_table("Targets", wanted).markdown()] if wanted else []
+    targets = _all_targets(chosen)
+    parts = [targets.markdown()] if targets.rows else []
     for record in chosen:
         results = [table for table in tables(record) if not table.title.endswith(": targets")]
         parts += [f"{table.markdown()}\n\n*{origin(record)}*" for table in results]

@@ -53,6 +53,16 @@ def test_a_hand_written_file_becomes_a_table_with_its_origin(tmp_path: Path) -> 
     assert "measured separately, not in this run" in text
 
 
+def test_targets_of_several_states_say_where_each_was_recorded() -> None:
+    later = {**ENVIRONMENT, "commit": "fedcba9876543210", "modified": True}
+    one, other = whole_process(110.0, 55.0), {**whole_process(90.0, 45.0), "environment": later}
+    lines = report.markdown({"a": one, "b": other}).split("**whole-process")[0].splitlines()
+    assert lines[2].endswith("| recorded at |") and "**Targets**" in lines[0]
+    assert [line.rsplit("|", 2)[1].strip() for line in lines[4:8]] == [
+        "0123456", "0123456", "fedcba9 with changes", "fedcba9 with changes",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("alone_us", "fused_us", "met"), [(119.0, 49.0, [True, True]), (121.0, 51.0, [False, False])]
 )
