@@ -126,8 +126,8 @@ def running_lab(
 
 
 @contextlib.contextmanager
-def browser_page(executable: str, width: int = 1500, height: int = 1000) -> Iterator[object]:
-    """A page of a fresh headless Chromium."""
+def browser_context(executable: str) -> Iterator[object]:
+    """A fresh headless Chromium, for pages that share what it keeps."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
@@ -137,11 +137,20 @@ def browser_page(executable: str, width: int = 1500, height: int = 1000) -> Iter
             args=["--no-sandbox", "--disable-dev-shm-usage", "--enable-unsafe-swiftshader"],
         )
         try:
-            page = browser.new_page(viewport={"width": width, "height": height})
-            page.set_default_timeout(120_000)
-            yield page
+            context = browser.new_context()
+            context.set_default_timeout(120_000)
+            yield context
         finally:
             browser.close()
+
+
+@contextlib.contextmanager
+def browser_page(executable: str, width: int = 1500, height: int = 1000) -> Iterator[object]:
+    """A page of a fresh headless Chromium."""
+    with browser_context(executable) as context:
+        page = context.new_page()  # type: ignore[attr-defined]
+        page.set_viewport_size({"width": width, "height": height})
+        yield page
 
 
 def open_notebook(page: object, server: Server, name: str) -> None:
@@ -168,3 +177,6 @@ CELL_ERRORS = """() => {
   }
   return found;
 }"""
+
+ALL_DRAWN = """() => document.querySelectorAll('.gs-plot').length > 0
+  && ![...document.querySelectorAll('.gs-plot')].some((plot) => plot.clientWidth > 0 && plot.dataset.busy !== '0')"""

@@ -17,7 +17,8 @@ import tempfile
 
 from gnnsample_lab.doctor import find_chromium
 from tests.browser import lab_server
-from tests.browser.test_notebooks_in_browser import ALL_DRAWN, EXPLORERS
+from tests.browser.lab_server import ALL_DRAWN
+from tests.browser.test_notebooks_in_browser import EXPLORERS
 
 REPEATS = 5
 

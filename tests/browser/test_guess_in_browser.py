@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,8 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_notebook
 
-from gnnsample_lab.doctor import find_chromium
 from tests.browser import lab_server
 from tests.browser.lab_server import Server
-from tests.conftest import absent
 
 pytestmark = pytest.mark.browser
 CELLS = (
@@ -26,24 +24,14 @@ CELLS = (
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("notebooks")
+@pytest.fixture
+def page(new_page: Callable[..., Any], server: Server) -> Iterator[Any]:
     notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])
     notebook.metadata.kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    nbformat.write(notebook, folder / "guess.ipynb")
-    with lab_server.running_lab(folder, tmp_path_factory.mktemp("jupyter")) as found:
-        yield found
-
-
-@pytest.fixture
-def page(server: Server) -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api")
-    executable = find_chromium()
-    if executable is None:
-        absent("the browser test did not run: no Chromium here")
-    with lab_server.browser_page(executable, 1280, 900) as found:
-        yield found
+    nbformat.write(notebook, server.folder / "guess.ipynb")
+    found = new_page(1280, 900)
+    yield found
+    found.close()
     server.end_sessions()
 
 

@@ -7,17 +7,14 @@ is moved; the other settings check the opening state.
 from __future__ import annotations
 
 import pathlib
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from gnnsample_lab.doctor import find_chromium
 from tests.browser import lab_server
-from tests.browser.lab_server import ROOT, Server
-from tests.browser.test_notebooks_in_browser import ALL_DRAWN, DATASET, EXPLORERS, SETTLED, STATE_OF_PAGE
-from tests.conftest import absent
+from tests.browser.lab_server import ALL_DRAWN, Server
+from tests.browser.test_notebooks_in_browser import EXPLORERS, SETTLED, STATE_OF_PAGE
 
 pytestmark = pytest.mark.browser
 
@@ -41,22 +38,11 @@ IS_DARK = "(dark) => document.body.dataset.jpThemeLight === String(!dark)"
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api")
-    executable = find_chromium()
-    if executable is None:
-        absent(
-            "the layout test did not run: no Chromium here (apt-get install chromium, or set LAB_CHROMIUM)"
-        )
-    folder = tmp_path_factory.mktemp("notebooks")
-    shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
-    settings = {"LAB_DATASET": DATASET, "LAB_DEVICE": "cpu"}
-    with (
-        lab_server.running_lab(folder, tmp_path_factory.mktemp("jupyter"), settings) as server,
-        lab_server.browser_page(str(executable), *NARROW) as found,
-    ):
-        found.lab = server
-        yield found
+def page(new_page: Callable[..., Any], server: Server) -> Iterator[Any]:
+    found = new_page(*NARROW)
+    yield found
+    found.close()
+    server.end_sessions()
 
 
 def wait_until_settled(page: Any, index: int, runs: int = 1) -> dict[str, Any]:
@@ -127,8 +113,9 @@ QUICK = ("05_the_id_map",)
     [(name, False) for name in QUICK]
     + [pytest.param(name, True, marks=pytest.mark.exhaustive) for name in EXPLORERS],
 )
-def test_explorers_fit_the_screen_and_no_words_overlap(name: str, every: bool, page: Any) -> None:
-    server: Server = page.lab
+def test_explorers_fit_the_screen_and_no_words_overlap(
+    name: str, every: bool, page: Any, server: Server
+) -> None:
     server.end_sessions()
     page.set_viewport_size(dict(zip(("width", "height"), NARROW, strict=True)))
     lab_server.open_notebook(page, server, f"{name}.ipynb")

@@ -11,18 +11,14 @@ import json
 import os
 import random
 import secrets
-import shutil
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.doctor import find_chromium
 from tests.browser import lab_server
-from tests.browser.lab_server import ROOT, Server
-from tests.conftest import absent
+from tests.browser.conftest import DATASET, Opened
 from tests.widgets import (
     oracle,
     oracle_caching,
@@ -48,7 +44,6 @@ ORACLES = {
     **oracle_many_gpus.ORACLES,
 }
 
-DATASET = "arxiv-like"
 EXPLORERS = {
     "00_start_here": ["SampleExplorer"],
     "01_khop_sampling": ["SampleExplorer", "WorkloadExplorer"],
@@ -114,36 +109,6 @@ PLOTTED = """(index) => {
   }
   return JSON.stringify(found);
 }"""
-
-ALL_DRAWN = """() => document.querySelectorAll('.gs-plot').length > 0
-  && ![...document.querySelectorAll('.gs-plot')].some((plot) => plot.clientWidth > 0 && plot.dataset.busy !== '0')"""
-
-
-@pytest.fixture(scope="module")
-def executable() -> str:
-    pytest.importorskip("playwright.sync_api")
-    found = find_chromium()
-    if found is None:
-        absent(
-            "the browser test did not run: no Chromium here (apt-get install chromium, or set LAB_CHROMIUM)"
-        )
-    return found
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("notebooks")
-    shutil.copytree(ROOT / "notebooks", folder, dirs_exist_ok=True)
-    settings = {"LAB_DATASET": DATASET, "LAB_DEVICE": "cpu"}
-    with lab_server.running_lab(folder, tmp_path_factory.mktemp("jupyter"), settings) as found:
-        yield found
-
-
-@pytest.fixture
-def page(executable: str, server: Server) -> Iterator[Any]:
-    with lab_server.browser_page(executable) as found:
-        yield found
-    server.end_sessions()
 
 
 @pytest.fixture(scope="module")
@@ -241,18 +206,15 @@ SOME = 2
 
 
 @pytest.mark.parametrize(
-    ("name", "most"),
+    ("opened", "most"),
     [(name, SOME) for name in EXPLORERS if name not in LONG + TWICE]
     + [pytest.param(name, None, marks=pytest.mark.exhaustive) for name in EXPLORERS],
+    indirect=["opened"],
 )
 def test_sliders_redraw_what_the_library_computes(
-    name: str, most: int | None, page: Any, server: Server, graph: lab.Graph, rng: random.Random
+    opened: Opened, most: int | None, graph: lab.Graph, rng: random.Random
 ) -> None:
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    lab_server.open_notebook(page, server, f"{name}.ipynb")
-    lab_server.run_all(page)
-    page.wait_for_function(ALL_DRAWN)
+    name, page = opened.name, opened.page
     assert page.evaluate(lab_server.CELL_ERRORS) == []
     assert page.locator(".gnnsample-explorer").count() == len(EXPLORERS[name])
 
@@ -278,7 +240,7 @@ def test_sliders_redraw_what_the_library_computes(
             # What waits behind tabs is looked at after the last move: then it has missed all of them.
             explorer.check(found, tabs=most is None or slider == max(chosen, key=sliders.index))
     # anywidget says so of a model whose script took two seconds on a busy machine; store.py tells why it is harmless.
-    assert [p for p in problems if "Failed to initialize model" not in p] == []
+    assert [p for p in opened.problems if "Failed to initialize model" not in p] == []
     assert page.evaluate(lab_server.CELL_ERRORS) == []
 
 
@@ -292,10 +254,9 @@ COUNT_DRAWINGS = """(index) => {
 }"""
 
 
-def test_a_drag_does_not_queue_a_run_per_step(page: Any, server: Server, graph: lab.Graph) -> None:
-    lab_server.open_notebook(page, server, "02_workload_fusion.ipynb")
-    lab_server.run_all(page)
-    page.wait_for_function(ALL_DRAWN)
+@pytest.mark.parametrize("opened", ["02_workload_fusion"], indirect=True)
+def test_a_drag_does_not_queue_a_run_per_step(opened: Opened, graph: lab.Graph) -> None:
+    page = opened.page
     explorer = ExplorerInPage(page, 0, "QueueExplorer", graph)
     before = explorer.settled()
     page.evaluate(COUNT_DRAWINGS, 0)
@@ -332,11 +293,10 @@ def test_a_drag_does_not_queue_a_run_per_step(page: Any, server: Server, graph: 
     explorer.check(pressed)
 
 
-def test_other_controls_and_code(page: Any, server: Server, graph: lab.Graph) -> None:
+@pytest.mark.parametrize("opened", ["00_start_here"], indirect=True)
+def test_other_controls_and_code(opened: Opened, graph: lab.Graph) -> None:
     """The switch, the number box, the player, and the code that is handed over."""
-    lab_server.open_notebook(page, server, "00_start_here.ipynb")
-    lab_server.run_all(page)
-    page.wait_for_function(ALL_DRAWN)
+    page = opened.page
     assert page.evaluate(lab_server.CELL_ERRORS) == []
     assert page.locator(".gnnsample-explorer").count() == len(EXPLORERS["00_start_here"])
     explorer = ExplorerInPage(page, 0, "SampleExplorer", graph)
@@ -381,10 +341,9 @@ CELL = """([index, name, column, row]) => {
 }"""
 
 
-def test_a_click_on_a_cell_draws_its_two_batches(page: Any, server: Server, graph: lab.Graph) -> None:
-    lab_server.open_notebook(page, server, "07_match_and_reorder.ipynb")
-    lab_server.run_all(page)
-    page.wait_for_function(ALL_DRAWN)
+@pytest.mark.parametrize("opened", ["07_match_and_reorder"], indirect=True)
+def test_a_click_on_a_cell_draws_its_two_batches(opened: Opened, graph: lab.Graph) -> None:
+    page = opened.page
     explorer = ExplorerInPage(page, 0, "MatchExplorer", graph)
     found = explorer.settled()
     for row, column in ((2, 9), (11, 4), (4, 11)):

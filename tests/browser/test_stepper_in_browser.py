@@ -6,16 +6,13 @@ A plain page and a store of its own stand for JupyterLab and the kernel, so that
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from gnnsample_widgets import Stepper
 
 from gnnsample_lab import steps
-from gnnsample_lab.doctor import find_chromium
-from tests.browser import lab_server
-from tests.conftest import absent
 
 pytestmark = pytest.mark.browser
 
@@ -96,15 +93,10 @@ DARK = (
 
 
 @pytest.fixture(scope="module")
-def browser_page() -> Iterator[Any]:
-    pytest.importorskip("playwright.sync_api")
-    executable = find_chromium()
-    if executable is None:
-        absent(
-            "the browser test did not run: no Chromium here (apt-get install chromium, or set LAB_CHROMIUM)"
-        )
-    with lab_server.browser_page(executable) as found:
-        yield found
+def browser_page(new_page: Callable[..., Any]) -> Iterator[Any]:
+    page = new_page()
+    yield page
+    page.close()
 
 
 @pytest.fixture(params=steps.MECHANISMS)
