@@ -60,7 +60,7 @@ def weight(item: pytest.Item) -> int:
     """How long a test takes, roughly: one marked ``slow``, or with ranks, as long as a hundred others."""
     if item.get_closest_marker("gpu") or item.get_closest_marker("exhaustive"):
         return 0
-    has_ranks = not {"three_ranks", "four_ranks"}.isdisjoint(getattr(item, "fixturenames", ()))
+    has_ranks = not {"pair", "three_ranks", "four_ranks"}.isdisjoint(getattr(item, "fixturenames", ()))
     slow = item.get_closest_marker("slow") or has_ranks
     return 100 if slow else 1
 
@@ -128,6 +128,21 @@ def drawn_graphs() -> dict[str, Any]:
         "clumsy": draw([(0, 0), (1, 0), (1, 0), (1, 0), (2, 1)], 5, "clumsy"),
         "complete": draw([(u, v) for u in range(6) for v in range(6) if u != v], 6, "complete"),
     }
+
+
+# ---- ranks ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def pair() -> Iterator[Any]:
+    """Two warm Gloo ranks for all tests of a process; each failure ends them, and the next run starts new ones.
+
+    A rank takes three seconds of a core to start, and as long to read what it calls from the compile cache.
+    """
+    from gnnsample_lab.distributed import Ranks
+
+    with Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
+        yield ranks
 
 
 # ---- ranks on GPUs ----------------------------------------------------------------------------------------------

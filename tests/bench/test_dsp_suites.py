@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,21 +34,15 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks
 TINY = "arxiv-like@0.01"
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Any]:
-    with lab.distributed.Ranks(2, device="cpu", timeout_s=120, collective_timeout_s=60) as ranks:
-        yield ranks
-
-
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch, pool: Any) -> Session:
+def session(monkeypatch: pytest.MonkeyPatch, pair: Any) -> Session:
     """Two warm ranks, a small draw, and times that are one pass of a few calls."""
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     monkeypatch.setattr(crew, "QUICK_S", 0.01)
     monkeypatch.setattr(crew, "FULL_S", 0.01)
     monkeypatch.setattr(crew, "FANOUTS", (4, 3))
     found = Session(True, [TINY])
-    found.kept(("dsp", "ranks"), lambda: pool)
+    found.kept(("dsp", "ranks"), lambda: pair)
     return found
 
 
@@ -324,9 +317,9 @@ def test_when_a_run_has_converged() -> None:
     assert found == [2.0, 0.5, None]
 
 
-def test_a_deadlock_that_ends(session: Session, pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deadlock_that_ends(session: Session, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deadlock, "TIMEOUT_S", 0.7)
-    session.kept(("dsp", "pair"), lambda: pool)
+    session.kept(("dsp", "pair"), lambda: pair)
     rows = {row["order"]: row for row in run("dsp-deadlock", session)["rows"]}
     assert (
         rows["central"]["outcome"] == "all collectives ended" and rows["central"]["waits"] == "nobody waits"

@@ -31,8 +31,8 @@ SUITES_OF_RUNS = (
 
 
 @pytest.fixture(scope="module")
-def session() -> Iterator[Session]:
-    """A quick session on a small graph and two Gloo ranks, started once for all suites."""
+def session(pair: Any) -> Iterator[Session]:
+    """A quick session on a small graph and two Gloo ranks, for all suites."""
     patch, threads = pytest.MonkeyPatch(), torch.get_num_threads()
     torch.set_num_threads(1)
     patch.setenv("LAB_DEVICE", "cpu")
@@ -42,9 +42,8 @@ def session() -> Iterator[Session]:
     ):  # fmt: skip
         patch.setattr(module, name, value)
     found = Session(True, [NAME])
+    found.kept(("ranks", 2), lambda: pair)
     yield found
-    if ("ranks", 2) in found._kept:
-        found._kept["ranks", 2].close()
     patch.undo()
     torch.set_num_threads(threads)
 

@@ -11,6 +11,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.bench import runner
 from gnnsample_lab.bench.configurations import test_graph as drawn_graph
+from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites.dsp import ladder, targets
 
 
@@ -40,7 +41,7 @@ def test_checksums_see_every_edge_and_no_order() -> None:
 
 
 @pytest.mark.slow
-def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     monkeypatch.setattr(ladder, "SETTINGS", ((40, 3, 2),))
     monkeypatch.setattr(ladder, "BUDGETS", (10.0,))
@@ -49,7 +50,9 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     known = lab.distributed.methods()
     chosen = ("pull", "csp", "direct", "direct-cached")
     monkeypatch.setattr(lab.distributed, "methods", lambda: {name: known[name] for name in chosen})
-    record = runner.run("ladder", quick=True, graphs=["arxiv-like@0.01"])
+    session = Session(True, ["arxiv-like@0.01"])
+    session.kept(("dsp", "ranks"), lambda: pair)
+    record = runner.run("ladder", session=session)
     timed = [row for row in record["rows"] if "us" in row]
     shown = [(row["world"], row["method"], row["saved_percent"]) for row in timed]
     assert shown == [

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-import gnnsample_lab as lab
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
@@ -18,21 +16,15 @@ from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 pytest.importorskip("torch")
 
 
-@pytest.fixture(scope="module")
-def pool() -> Iterator[Any]:
-    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
-        yield ranks
-
-
 @pytest.mark.slow
-def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pool: Any) -> None:
+def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     for name, value in {"HIDDEN": 8, "QUICK_STEPS": 2, "EPOCHS": 2, "CACHED": (0.3,)}.items():
         monkeypatch.setattr(pipelines, name, value)
     monkeypatch.setattr(crew, "FANOUTS", (4, 3))
     monkeypatch.setattr(crew, "BATCH", 64)
     session = Session(True, ["arxiv-like@0.01"])
-    session.kept(("dsp", "ranks"), lambda: pool)
+    session.kept(("dsp", "ranks"), lambda: pair)
     record = runner.run("pipelines", session=session)
     rows = record["rows"]
     assert not [row["error"] for row in rows if "error" in row]

@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -431,15 +430,12 @@ def test_a_standby_trainer_begins_after_the_first_sample(graph, three_ranks):
 # ---- failures -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Ranks]:
-    """Two ranks. Each failure ends them, and the next run starts new ones."""
-    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
-        yield ranks
-
-
 @pytest.mark.parametrize(
-    ("kill", "rank", "stage"), [(ranked.kill_sampler, 0, "sample"), (ranked.kill_trainer, 1, "train")]
+    ("kill", "rank", "stage"),
+    [
+        pytest.param(ranked.kill_sampler, 0, "sample", marks=pytest.mark.exhaustive),
+        (ranked.kill_trainer, 1, "train"),
+    ],
 )
 def test_a_lost_rank_ends_the_run_and_another_goes_on(
     graph, pair: Ranks, tmp_path: Path, monkeypatch, kill, rank, stage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
-from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.systems.table import SYSTEMS
 from tests.distributed.conftest import left_after
 from tests.pipeline import collectives
@@ -22,12 +20,6 @@ QUICK: dict[str, Any] = {
     "system": "dsp", "fanouts": (3, 4), "hidden": 16, "batch_size": 32, "lr": 0.01, "device": "cpu", "pick": "floyd",
     "progress": False, "evaluate": False, "parts": "random",
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Ranks]:
-    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
-        yield ranks
 
 
 def test_workers_that_arrive_in_opposite_orders_start_in_one(three_ranks):
@@ -58,7 +50,7 @@ def test_all_ranks_start_the_collectives_of_training_alike(graph, pair, monkeypa
     assert order != sorted(order)  # workers took turns
 
 
-@pytest.mark.parametrize("coordinated", [True, False])
+@pytest.mark.parametrize("coordinated", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
 @pytest.mark.slow
 def test_a_worker_that_fails_ends_all_ranks(graph, pair, monkeypatch, coordinated):
     """Rank 1 fails in its loader; the sampler and the trainer of rank 0, and its own sampler, wait for it."""

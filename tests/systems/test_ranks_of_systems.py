@@ -26,12 +26,6 @@ def expected(graph):
     return lab.train(graph, system="dgl", pick="floyd", **QUICK)
 
 
-@pytest.fixture(scope="module")
-def two_ranks():
-    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=60) as ranks:
-        yield ranks
-
-
 def test_the_table_says_where_things_lie():
     for name, system in SYSTEMS.items():
         assert system.topology in TOPOLOGIES and system.placement in PLACEMENTS, name
@@ -41,8 +35,8 @@ def test_the_table_says_where_things_lie():
 
 
 @pytest.mark.parametrize("name", ["gnnlab", "pgsampler", *IN_PARTS])
-def test_two_ranks_train_as_one_device_does(graph, expected, two_ranks, name):
-    found = lab.train(graph, system=name, pick="floyd", ranks=two_ranks, **QUICK)
+def test_two_ranks_train_as_one_device_does(graph, expected, pair, name):
+    found = lab.train(graph, system=name, pick="floyd", ranks=pair, **QUICK)
     assert found.batch_ids == expected.batch_ids and found.system == name and found.ranks == 2
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
     assert found.accuracy == pytest.approx(expected.accuracy)
@@ -57,20 +51,20 @@ def test_two_ranks_train_as_one_device_does(graph, expected, two_ranks, name):
         assert all(h >= topology for h in held)
 
 
-def test_one_cache_of_two_ranks_holds_twice_as_many_rows(graph, two_ranks):
+def test_one_cache_of_two_ranks_holds_twice_as_many_rows(graph, pair):
     options = {**QUICK, "cache_ratio": 0.2, "pick": "floyd", "evaluate": False}
-    own, shared = (lab.train(graph, system=name, ranks=two_ranks, **options) for name in ("tsota", "quiver"))
+    own, shared = (lab.train(graph, system=name, ranks=pair, **options) for name in ("tsota", "quiver"))
     assert own.cache_ratio == pytest.approx(0.2) and shared.cache_ratio == pytest.approx(0.4)
     assert [m.cached for m in shared.memory] == pytest.approx([0.2, 0.2])
     assert shared.epochs[0].hit_rate > own.epochs[0].hit_rate
-    assert math.isnan(lab.train(graph, system="dgl-uva", ranks=two_ranks, **options).epochs[0].hit_rate)
+    assert math.isnan(lab.train(graph, system="dgl-uva", ranks=pair, **options).epochs[0].hit_rate)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["quiver", "dsp"])
 @pytest.mark.parametrize("policy", ["presample", "degree"])
-def test_any_policy_ranks_a_shared_cache(graph, expected, two_ranks, name, policy):
-    found = lab.train(graph, system=name, policy=policy, pick="floyd", ranks=two_ranks, **QUICK)
+def test_any_policy_ranks_a_shared_cache(graph, expected, pair, name, policy):
+    found = lab.train(graph, system=name, policy=policy, pick="floyd", ranks=pair, **QUICK)
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
     alone = lab.train(graph, system=name, policy=policy, pick="floyd", **QUICK)
     np.testing.assert_allclose(alone.losses, expected.losses, atol=1e-5)
@@ -78,7 +72,7 @@ def test_any_policy_ranks_a_shared_cache(graph, expected, two_ranks, name, polic
 
 
 @pytest.mark.parametrize("executor", ["serial", "overlapped"])
-def test_slices_without_seeds_go_along(graph, two_ranks, executor):
+def test_slices_without_seeds_go_along(graph, pair, executor):
     """Two seeds to a mini-batch, by owner: often a rank has none, and the other one waits for its collectives."""
     few = lab.Graph(
         graph.indptr, graph.indices, feat=graph.feat, label=graph.label, name="few",
@@ -86,17 +80,17 @@ def test_slices_without_seeds_go_along(graph, two_ranks, executor):
     )  # fmt: skip
     options = {**QUICK, "batch_size": 2, "pick": "floyd"}
     reference = lab.train(few, system="dgl", **options)
-    found = lab.train(few, system="dsp", executor=executor, ranks=two_ranks, parts="range", **options)
+    found = lab.train(few, system="dsp", executor=executor, ranks=pair, parts="range", **options)
     np.testing.assert_allclose(found.losses, reference.losses, atol=1e-5)
     assert found.accuracy == pytest.approx(reference.accuracy)
 
 
-def test_parts_that_are_there_are_taken(graph, expected, two_ranks, tmp_path):
+def test_parts_that_are_there_are_taken(graph, expected, pair, tmp_path):
     cut = lab.distributed.partition(graph, 2, "random", tolerance=2)
     folder = lab.distributed.save_parts(graph, cut, tmp_path / "parts")
     for parts in (cut, folder, "random"):
         found = lab.train(
-            graph, system="dsp-seq", pick="floyd", ranks=two_ranks, parts=parts, evaluate=False, **QUICK
+            graph, system="dsp-seq", pick="floyd", ranks=pair, parts=parts, evaluate=False, **QUICK
         )
         np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
     with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
@@ -139,9 +133,9 @@ def test_trees_are_those_of_the_engine(graph):
         assert (first.num_dst, second.num_dst, batch.num_edges) == (len(some), 4 * len(some), len(some) * 15)
 
 
-def test_trees_do_not_depend_on_who_draws_them(graph, two_ranks):
+def test_trees_do_not_depend_on_who_draws_them(graph, pair):
     alone = lab.train(graph, system="nextdoor", **QUICK)
-    found = lab.train(graph, system="nextdoor", ranks=two_ranks, **QUICK)
+    found = lab.train(graph, system="nextdoor", ranks=pair, **QUICK)
     np.testing.assert_allclose(found.losses, alone.losses, atol=1e-5)
     assert found.accuracy == pytest.approx(alone.accuracy) and alone.accuracy[-1] > 0.5
     assert any("drawn with replacement" in note for note in alone.notes)
@@ -154,10 +148,10 @@ def test_trees_do_not_depend_on_who_draws_them(graph, two_ranks):
 
 
 @pytest.mark.parametrize("policy", ["degree", "presample"])
-def test_trainers_without_topology_cache_more(graph, two_ranks, policy):
+def test_trainers_without_topology_cache_more(graph, pair, policy):
     topology = graph.indptr.nbytes + graph.indices.nbytes + graph.edge_weight.nbytes
     budget = topology + 4 * 600 + 100 * 40
-    options = {**QUICK, "budget_gb": budget / 1e9, "policy": policy, "ranks": two_ranks, "system": "gnnlab"}
+    options = {**QUICK, "budget_gb": budget / 1e9, "policy": policy, "ranks": pair, "system": "gnnlab"}
     sharing = lab.train(graph, executor="serial", **options)
     overlapped = lab.train(graph, executor="overlapped", **options)
     factored = lab.train(graph, executor="factored", samplers=1, **options)
