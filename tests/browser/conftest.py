@@ -1,12 +1,13 @@
-"""One JupyterLab and one Chromium for all tests of a process, and a notebook that tests after each other share.
+"""One JupyterLab, one Chromium and one page of it for all tests of a process.
 
-Each of them takes longer to start than most tests to run, and a browser that is new compiles all of JupyterLab again.
+Each of them takes longer to start than most tests to run. The page goes from notebook to notebook, and tests of one
+notebook that stand in one module share it as it is.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,18 @@ from tests.browser import lab_server
 from tests.browser.lab_server import ROOT, Server
 
 DATASET = "arxiv-like"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one notebook come after each other, where the first of them stands."""
+    first: dict[Any, int] = {}
+
+    def place(number: int) -> int:
+        name = getattr(items[number], "callspec", None) and items[number].callspec.params.get("opened")  # type: ignore[attr-defined]
+        return first.setdefault((items[number].path, name), number) if name else number
+
+    items[:] = [items[number] for number in sorted(range(len(items)), key=place)]
 
 
 @pytest.fixture(scope="session")
@@ -29,17 +42,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="session")
-def new_page(chromium: str) -> Iterator[Callable[..., Any]]:
-    """Opens a page of the browser, ``width`` by ``height`` pixels; pages share what was loaded before."""
+def context(chromium: str) -> Iterator[Any]:
+    """The browser, for pages that share what it keeps."""
     pytest.importorskip("playwright.sync_api")
-    with lab_server.browser_context(chromium) as context:
+    with lab_server.browser_context(chromium) as found:
+        yield found
 
-        def opened(width: int = 1500, height: int = 1000) -> Any:
-            page: Any = context.new_page()  # type: ignore[attr-defined]
-            page.set_viewport_size({"width": width, "height": height})
-            return page
 
-        yield opened
+@pytest.fixture(scope="session")
+def lab_page(context: Any) -> Any:
+    """The page for :func:`.lab_server.open_notebook`; tests set its size."""
+    return context.new_page()
 
 
 @dataclass(frozen=True)
@@ -52,13 +65,17 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(request: pytest.FixtureRequest, new_page: Callable[..., Any], server: Server) -> Iterator[Opened]:
-    """The notebook that the parameter names; pytest runs a module's tests of one notebook after each other."""
-    found = Opened(request.param, new_page(), [])
-    found.page.on("pageerror", lambda error: found.problems.append(str(error)))
-    lab_server.open_notebook(found.page, server, f"{found.name}.ipynb")
-    lab_server.run_all(found.page)
-    found.page.wait_for_function(lab_server.ALL_DRAWN)
+def opened(request: pytest.FixtureRequest, lab_page: Any, server: Server) -> Iterator[Opened]:
+    """The notebook that the parameter names."""
+    found = Opened(request.param, lab_page, [])
+
+    def listen(error: Any) -> None:
+        found.problems.append(str(error))
+
+    lab_page.set_viewport_size({"width": 1500, "height": 1000})
+    lab_page.on("pageerror", listen)
+    lab_server.open_notebook(lab_page, server, f"{found.name}.ipynb")
+    lab_server.run_all(lab_page)
+    lab_page.wait_for_function(lab_server.ALL_DRAWN)
     yield found
-    found.page.close()
-    server.end_sessions()
+    lab_page.remove_listener("pageerror", listen)

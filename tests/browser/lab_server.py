@@ -22,7 +22,19 @@ OVERRIDES = {
     # All cells rendered, wherever the page is scrolled to; no toasts in the way.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
     "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False},
+    # A notebook that is opened again has no outputs.
+    "@jupyterlab/docmanager-extension:plugin": {"autosave": False},
 }
+
+# Loading JupyterLab takes a browser twice as long as opening a notebook in it.
+SWITCH = """async (path) => {
+  const app = window.jupyterapp;
+  const before = app.shell.currentWidget;
+  await before.sessionContext.shutdown().catch(() => {});
+  const panel = await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
+  before.dispose();
+  await panel.context.ready;
+}"""
 
 READY = """async () => {
   const app = window.jupyterapp;
@@ -154,9 +166,15 @@ def browser_page(executable: str, width: int = 1500, height: int = 1000) -> Iter
 
 
 def open_notebook(page: object, server: Server, name: str) -> None:
-    """Open a notebook and wait for its kernel: "run all" sent before that would be dropped without a word."""
-    page.goto(f"{server.url}/doc/tree/{name}?token={server.token}&reset")  # type: ignore[attr-defined]
-    page.wait_for_function("() => window.jupyterapp !== undefined")  # type: ignore[attr-defined]
+    """Open a notebook and wait for its kernel: "run all" sent before that would be dropped without a word.
+
+    A page that shows another notebook closes that one and ends its kernel.
+    """
+    if page.evaluate("() => window.jupyterapp === undefined"):  # type: ignore[attr-defined]
+        page.goto(f"{server.url}/doc/tree/{name}?token={server.token}&reset")  # type: ignore[attr-defined]
+        page.wait_for_function("() => window.jupyterapp !== undefined")  # type: ignore[attr-defined]
+    else:
+        page.evaluate(SWITCH, name)  # type: ignore[attr-defined]
     page.evaluate(READY)  # type: ignore[attr-defined]
 
 

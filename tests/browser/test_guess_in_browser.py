@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,12 @@ CELLS = (
 
 
 @pytest.fixture
-def page(new_page: Callable[..., Any], server: Server) -> Iterator[Any]:
+def page(lab_page: Any, server: Server) -> Any:
     notebook = new_notebook(cells=[new_code_cell(source) for source in CELLS])
     notebook.metadata.kernelspec = {"display_name": "Python 3", "language": "python", "name": "python3"}
     nbformat.write(notebook, server.folder / "guess.ipynb")
-    found = new_page(1280, 900)
-    yield found
-    found.close()
-    server.end_sessions()
+    lab_page.set_viewport_size({"width": 1280, "height": 900})
+    return lab_page
 
 
 def test_a_guess_locks_and_then_shows_the_result(page: Any, server: Server, tmp_path: Path) -> None:

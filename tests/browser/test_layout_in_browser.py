@@ -7,7 +7,6 @@ is moved; the other settings check the opening state.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -35,14 +34,6 @@ CLOSE_SIDE_BARS = """() => {
 }"""
 CHANGE_THEME = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', { theme })"
 IS_DARK = "(dark) => document.body.dataset.jpThemeLight === String(!dark)"
-
-
-@pytest.fixture(scope="module")
-def page(new_page: Callable[..., Any], server: Server) -> Iterator[Any]:
-    found = new_page(*NARROW)
-    yield found
-    found.close()
-    server.end_sessions()
 
 
 def wait_until_settled(page: Any, index: int, runs: int = 1) -> dict[str, Any]:
@@ -114,9 +105,9 @@ QUICK = ("05_the_id_map",)
     + [pytest.param(name, True, marks=pytest.mark.exhaustive) for name in EXPLORERS],
 )
 def test_explorers_fit_the_screen_and_no_words_overlap(
-    name: str, every: bool, page: Any, server: Server
+    name: str, every: bool, lab_page: Any, server: Server
 ) -> None:
-    server.end_sessions()
+    page = lab_page
     page.set_viewport_size(dict(zip(("width", "height"), NARROW, strict=True)))
     lab_server.open_notebook(page, server, f"{name}.ipynb")
     page.evaluate(CLOSE_SIDE_BARS)

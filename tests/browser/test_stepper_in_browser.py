@@ -6,7 +6,7 @@ A plain page and a store of its own stand for JupyterLab and the kernel, so that
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -93,8 +93,9 @@ DARK = (
 
 
 @pytest.fixture(scope="module")
-def browser_page(new_page: Callable[..., Any]) -> Iterator[Any]:
-    page = new_page()
+def browser_page(context: Any) -> Iterator[Any]:
+    page = context.new_page()
+    page.set_viewport_size({"width": 1500, "height": 1000})
     yield page
     page.close()
 
