@@ -30,9 +30,9 @@ OVERRIDES = {
 SWITCH = """async (path) => {
   const app = window.jupyterapp;
   const before = app.shell.currentWidget;
-  await before.sessionContext.shutdown().catch(() => {});
+  await before?.sessionContext.shutdown().catch(() => {});
+  before?.dispose();  // first: a notebook that is open already would be shown as it is
   const panel = await app.commands.execute('docmanager:open', { path, factory: 'Notebook' });
-  before.dispose();
   await panel.context.ready;
 }"""
 

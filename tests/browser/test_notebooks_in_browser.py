@@ -210,6 +210,7 @@ SOME = 2
     [(name, SOME) for name in EXPLORERS if name not in LONG + TWICE]
     + [pytest.param(name, None, marks=pytest.mark.exhaustive) for name in EXPLORERS],
     indirect=["opened"],
+    scope="module",  # else the notebook is closed after the test, as what a test alone is given
 )
 def test_sliders_redraw_what_the_library_computes(
     opened: Opened, most: int | None, graph: lab.Graph, rng: random.Random
