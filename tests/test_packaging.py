@@ -175,6 +175,7 @@ def test_unknown_names_are_attribute_errors() -> None:
         _ = gnnsample_lab.no_such_thing
 
 
+@pytest.mark.slow
 def test_examples_of_the_readme_run(tmp_path: Path) -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     example, training, twins = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)

@@ -43,6 +43,7 @@ def target(record: dict[str, Any], words: str) -> dict[str, Any]:
 # ---- caching, Match: counted on the CPU -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_hit_rates_of_every_policy_and_sampler(session) -> None:
     record = runner.run("gnnlab-fig10", session=session)
     assert {(row["sampler"], row["policy"]) for row in record["rows"]} == {

@@ -28,6 +28,7 @@ def record() -> dict[str, Any]:
         return runner.run("inference", session=Session(True, ["arxiv-like@0.01"]))
 
 
+@pytest.mark.slow
 def test_a_run_on_the_cpu(record: dict[str, Any]) -> None:
     rows = record["rows"]
     assert [row["part"] for row in rows] == ["layer"] * 3 + ["whole"]

@@ -55,7 +55,7 @@ def run(code: str, folder: Path, **variables: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layer", ["workqueue", "default"])
+@pytest.mark.parametrize("layer", ["workqueue", pytest.param("default", marks=pytest.mark.exhaustive)])
 def test_a_training_loop_outlives_every_threading_layer(tmp_path: Path, layer: str) -> None:
     """The epoch's thread samples while the loop extracts, by two samplers, and an application walks beside them."""
     code = """

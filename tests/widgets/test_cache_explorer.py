@@ -39,6 +39,7 @@ def check(explorer: CacheExplorer, graph: lab.Graph) -> None:
     check_figures(explorer, graph, ORACLES)
 
 
+@pytest.mark.slow
 def test_every_control_redraws_what_the_library_computes(graph: lab.Graph) -> None:
     explorer = CacheExplorer(graph, device="cpu")
     assert set(MOVES) == set(explorer.controls)

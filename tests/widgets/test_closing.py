@@ -43,6 +43,7 @@ EXPLORERS = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXPLORERS)
 def test_a_closed_explorer_is_freed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def make() -> Any:

@@ -78,6 +78,7 @@ def check(explorer: Explorer, graph: lab.Graph) -> None:
         assert values(explorer.figures[name]) == values(figure), f"panel {name} at {explorer.state}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "moves"), CASES, ids=lambda case: getattr(case, "__name__", ""))
 def test_every_control_redraws_what_the_library_computes(
     kind: type[Explorer], moves: dict[str, list[Any]], graph: lab.Graph

@@ -208,6 +208,7 @@ def test_counted_sources_are_those_of_matched_features(graph: lab.Graph) -> None
 SHORT = {"steps": 3, "epochs": 2, "batch_size": 16, "fanout_1": 3, "fanout_2": 3}
 
 
+@pytest.mark.slow
 def test_training_shows_what_lab_train_returns(graph: lab.Graph) -> None:
     # Six batches an epoch: with three, greedy may well keep the order.
     explorer = TrainingExplorer(graph, device="cpu", raise_errors=True, **{**SHORT, "steps": 6})
@@ -234,6 +235,7 @@ def test_training_shows_what_lab_train_returns(graph: lab.Graph) -> None:
     assert "another order" in explorer._summary.value
 
 
+@pytest.mark.slow
 def test_another_system_trains_that_one_alone(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     explorer = TrainingExplorer(graph, device="cpu", system="gnnlab", **SHORT)
     assert "Same batches, same order, same samples" in explorer._summary.value

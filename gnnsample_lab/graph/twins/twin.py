@@ -70,22 +70,20 @@ def twin(
         MemoryError: too large for this machine, naming a ``scale`` that fits.
         RuntimeError: ``device="cuda"`` without a GPU.
     """
+    features, scale = flag_or("features", features, "auto"), real("scale", scale, above=0)
+    seed, device = checked_seed(seed), runtime.resolve_device(device)
+    name = None if name is None else text("name", name)
     if isinstance(graph_or_statistics, Graph):
         graph_or_statistics = twin_statistics(graph_or_statistics)
-    features = flag_or("features", features, "auto")
     try:
         statistics = check_statistics(graph_or_statistics)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"graph_or_statistics: {error}") from None
-    scale = real("scale", scale, above=0)
-    name = f"{statistics.get('name', 'graph')}-twin" if name is None else text("name", name)
     if statistics["num_nodes"] * scale > synthetic.MAX_NODES:
         raise ValueError(f"scale must leave at most {synthetic.MAX_NODES} vertices (got {scale})")
-    return generate(
-        statistics, scale=scale, seed=checked_seed(seed), features=features, device=runtime.resolve_device(device),
-        name=name,
-    )  # fmt: skip
+    name = f"{statistics.get('name', 'graph')}-twin" if name is None else name
+    return generate(statistics, scale=scale, seed=seed, features=features, device=device, name=name)
 
 
 def generate(

@@ -44,6 +44,18 @@ def test_the_degree_sequence_is_the_originals(facebook, statistics):
     assert made.is_synthetic and made.version == 3 and made.name == "graph-twin"
 
 
+@pytest.mark.parametrize(
+    ("argument", "wrong"), [("seed", -1), ("scale", 0), ("features", "some"), ("device", "tpu"), ("name", 3)]
+)
+def test_a_wrong_argument_is_told_before_the_graph_is_measured(facebook, monkeypatch, argument, wrong):
+    def measured(graph):
+        raise AssertionError("measured first")
+
+    monkeypatch.setattr(twin_module, "twin_statistics", measured)
+    with pytest.raises((TypeError, ValueError), match=argument):
+        lab.twin(facebook, **{argument: wrong})
+
+
 def test_no_edge_twice_no_loop_and_both_directions(statistics):
     made = lab.twin(statistics, device="cpu")
     src, dst = made.edges()

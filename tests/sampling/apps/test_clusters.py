@@ -15,6 +15,7 @@ from tests.sampling.apps.statistics import ENOUGH, p_value, sample, tangled_grap
 LABELS = [5, 5, -3, 8, 8, 8, 5, -3, 99]
 
 
+@pytest.mark.slow
 def test_a_sample_is_all_members_of_its_clusters():
     graph = tangled_graph(False)
     result = sample(graph, apps.ClusterGCN(2, partition=LABELS), num_samples=50, seed=1)
