@@ -143,7 +143,7 @@ __device__ __forceinline__ void add_heavy_row(const Chunk& p, u64 row, i64 first
 
 // The first of the positions at .. stop - 1 whose source is not below `end`, or `stop`.
 __device__ __forceinline__ i64 first_behind(const int* indices, i64 at, i64 stop, int end) {
-    while (at < stop) {
+    while (at < stop) {  // bounded: each round halves what is left
         const i64 middle = at + (stop - at) / 2;
         if (__ldg(indices + middle) < end)
             at = middle + 1;

@@ -53,7 +53,7 @@ def how_many(usual: int) -> int:
 
 # A program that is accepted takes Numba half a second or more. The first are the same ones whatever their number.
 @pytest.mark.slow
-@pytest.mark.parametrize("usual", [80, pytest.param(1000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("usual", [64, pytest.param(1000, marks=pytest.mark.exhaustive)])
 def test_the_cpu_runs_programs_as_python_does(usual: int, tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
 
