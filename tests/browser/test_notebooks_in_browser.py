@@ -197,8 +197,10 @@ def move_at_random(explorer: ExplorerInPage, name: str, rng: random.Random) -> s
     return f"{name}: {key} x {times}"
 
 
-# Nearly a minute each, and the widgets' tests cover their explorers without a browser.
-LONG = ("03_transit_parallel", "04_write_your_own_sampler", "09_pipelines", "10_many_gpus")
+# A minute or two each, and the widgets' tests cover their explorers without a browser.
+LONG = (
+    "03_transit_parallel", "04_write_your_own_sampler", "06_feature_caching", "09_pipelines", "10_many_gpus",
+)  # fmt: skip
 # Notebook 01 has its explorer too, and it is opened below.
 TWICE = ("00_start_here",)
 SOME = 2
