@@ -231,7 +231,7 @@ def _source() -> tuple[Any, ...]:
             ("if (valid[c]) h.neighbors", "if (valid[c])"),
             ("for (int c = 0; c < 4; ++c) fresh[c] = valid[c] && lab_insert", "for (int c"),
             ("for (int c = 0; c < 4; ++c) lab_push", "for (int c"),
-            ("if (relabel) lab_flush_block", "if (relabel)"),
+            ("if (relabel && !marks) lab_flush_block", "if (relabel"),
         ),
         listing(_PLAN, (LOOK, MARK), ("t.words[(u64)b * t.stride + v] = base + 1 + local;", "t.words")),
         listing(
