@@ -88,7 +88,10 @@ def test_every_source_of_the_package_is_listed():
     assert {v.path for v in all_variants()} >= sources - linked - native
     assert {"individual.cu", "transit.cu", "collective.cu", "unique.cu"} <= {path.name for path in linked}
     assert not {v.path for v in all_variants()} & linked
-    assert {v.path.name for v in all_variants() if v.needs_cooperative} == {"grid_barrier.cu"}
+    assert {v.path.name for v in all_variants() if v.needs_cooperative} == {
+        "floor_hops.cu",
+        "grid_barrier.cu",
+    }
 
 
 def test_options_forbid_contraction_and_carry_the_macros():
