@@ -198,6 +198,7 @@ async function render({ model, el }) {
   let closed = false;
   let drawn = "";
   let size = "";
+  let traces = {};
 
   let listening = false;
   const report = ({ points: [mark] }) => {
@@ -223,13 +224,16 @@ async function render({ model, el }) {
       }
       while (stale && !closed && figure.clientWidth > 0) {
         stale = false;
-        let data = decode(JSON.parse(store.get("data")));
-        let frame = decode(JSON.parse(store.get("frame")));
         const { dark, ground } = theme(el);
-        if (dark) {
-          const table = { ...runtime.get("dark"), white: ground, "#ffffff": ground };
-          [data, frame] = [darken(data, table), darken(frame, table)];
-        }
+        const table = { ...runtime.get("dark"), white: ground, "#ffffff": ground };
+        const read = (text) => {
+          const value = decode(JSON.parse(text));
+          return dark ? darken(value, table) : value;
+        };
+        const text = store.get("data");
+        // Traces that are the same objects as before are not worked out anew: a cursor in the layout moves at once.
+        if (text !== traces.text || ground !== traces.ground) traces = { text, ground, data: read(text) };
+        const { data } = traces, frame = read(store.get("frame"));
         [title.textContent, small.textContent] = caption(frame);
         head.hidden = !title.textContent && !small.textContent;
         figure.style.height = `${model.get("height") || frame.height || 400}px`;
