@@ -22,6 +22,7 @@ class Recorder(Launcher):
 
     def __init__(self, strategy: str) -> None:
         self.strategy, self.knobs = strategy, Knobs(delay_ns=5, relabel_last=False, self_reuse=False)
+        self.sorts_last = False
         self.spec, self.wide_ids, self.sms, self.calls = (
             SimpleNamespace(num_hops=HOPS, rule=0),
             False,
