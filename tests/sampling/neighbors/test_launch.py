@@ -72,7 +72,7 @@ def engine_of(monkeypatch):
         engine = GpuEngine.__new__(GpuEngine)
         engine.launcher = Recorder(strategy)
         engine.launcher.calls = calls
-        engine.finisher = SimpleNamespace(scan=lambda ws: calls.append(("scan",)))
+        engine.finisher = SimpleNamespace(scan=lambda ws: calls.append(("scan",)), emit=lambda ws: None)
         return engine, workspace(calls), calls
 
     return made
@@ -84,12 +84,24 @@ def test_a_timed_run_launches_what_a_plain_run_does(strategy, engine_of):
     engine._work(ws)
     plain = list(calls)
     assert plain[0] == ("clear",) and plain[-1] == ("scan",)
-    assert ws.plan == {"fetch_size": [5], "delay": 5, "relabel_last": False, "self_reuse": False}
+    assert ws.plan == {
+        "fetch_size": [5],
+        "delay": 5,
+        "relabel_last": False,
+        "self_reuse": False,
+        "sorted_last": False,
+    }
 
     engine, ws, calls = engine_of(strategy)
     timing = timed_launch(engine, ws)
     assert [call for call in calls if call != ("event",)] == plain
-    assert ws.plan == {"fetch_size": [5], "delay": 5, "relabel_last": False, "self_reuse": False}
+    assert ws.plan == {
+        "fetch_size": [5],
+        "delay": 5,
+        "relabel_last": False,
+        "self_reuse": False,
+        "sorted_last": False,
+    }
     assert calls[0] == ("event",) == calls[-1]
     assert len(timing.events) == calls.count(("event",))
 
