@@ -141,7 +141,7 @@ def launch(
     row_blocks = -(-rows // (groups * depth))
     if row_blocks * tiles >= 1 << 31:
         raise ValueError(f"block is too large for one launch (got {rows} rows in {tiles} tiles)")
-    args = (
+    args: tuple[Any, ...] = (
         pointer(csr.indptr), pointer(csr.indices), pointer(coef), pointer(x), pointer(out), np.uint64(rows),
         np.uint32(features), np.uint32(head_size or features), np.uint32(tiles), np.uint32(row_blocks),
         np.uint32(depth), np.uint32(mean), np.uint32(tile.tile_last),
