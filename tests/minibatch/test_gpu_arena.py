@@ -124,6 +124,28 @@ def test_memory_goes_without_the_collector(expand):
         gc.enable()
 
 
+def test_a_guess_that_memory_does_not_hold(monkeypatch):
+    """One large mini-batch must not make later small ones fail."""
+    import cupy
+
+    cpu = NeighborSampler(graph_named("hubs"), [5, 4], device="cpu")
+    gpu = NeighborSampler(graph_named("hubs"), [5, 4], device="cuda", strategy="captured")
+    gpu.sample(np.arange(60))
+    allocate, refused = cupy.cuda.alloc, []
+
+    def tight(size: int) -> Any:
+        if size > 1 << 40:
+            refused.append(size)
+            raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
+        return allocate(size)
+
+    monkeypatch.setattr(cupy.cuda, "alloc", tight)
+    for room in gpu._engine._rooms.values():
+        room.saw(1 << 41)
+    assert gpu.sample(np.arange(60), 3).canonical() == cpu.sample(np.arange(60), 3).canonical()
+    assert refused
+
+
 def test_memory_and_streams_in_one_cycle_of_references():
     """As the traceback of an exception makes it: Python finalizes them in any order."""
     import cupy

@@ -240,7 +240,10 @@ class GpuEngine:
         import cupy
 
         size = 0 if self.traced else room.bytes()
-        memories = [cupy.cuda.alloc(size) for _ in range(count)] if size else []
+        try:
+            memories = [cupy.cuda.alloc(size) for _ in range(count)] if size else []
+        except cupy.cuda.memory.OutOfMemoryError:  # what the mini-batches really need may still be there
+            memories, size = [], 0
         return Arenas(memories, size, self.wishes.bits, self.wishes)
 
     def stage(
