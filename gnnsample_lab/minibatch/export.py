@@ -110,16 +110,15 @@ class ArenaTensors:
         arena = self.arena
         mine = arena.edges_of_block(hop)
         apart = sum(arena.edges) if arena.new else mine
-        return self._words.as_strided((2, mine), (apart, 1), self.place.edges[0 if arena.new else hop] // 8)
+        return self._words.as_strided((2, mine), (apart, 1), self.place.edges[arena.first_of_block(hop)] // 8)
 
     def positions(self, hop: int) -> Any:
         arena = self.arena
-        mine = arena.edges_of_block(hop)
-        return self._int64(self.place.positions[0 if arena.new else hop], mine)
+        return self._int64(self.place.positions[arena.first_of_block(hop)], arena.edges_of_block(hop))
 
     def block(self, hop: int) -> TorchBlock:
         arena, place = self.arena, self.place
-        num_dst, first = arena.levels[hop], 0 if arena.new else hop
+        num_dst, first = arena.levels[hop], arena.first_of_block(hop)
         edges = self.edge_index(hop)
         ids = self._int32 if arena.id_dtype.itemsize == 4 else self._int64
         src = ids(place.nodes, arena.levels[hop + 1])

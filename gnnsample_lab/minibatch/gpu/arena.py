@@ -203,6 +203,10 @@ class Arena:
 
         return cupy.ndarray((size,), dtype, self.memory + at)
 
+    def first_of_block(self, hop: int) -> int:
+        """The hop with which the arrays of the block of a hop begin."""
+        return 0 if self.new else hop
+
     def edges_of_block(self, hop: int) -> int:
         """Edges of the block of a hop."""
         return sum(self.edges[: hop + 1]) if self.new else self.edges[hop]
@@ -272,7 +276,7 @@ class ArenaBlock(_Lazily, Block):
 
     @classmethod
     def at(cls, arena: Arena, hop: int) -> ArenaBlock:
-        made: ArenaBlock = cls.of(arena=arena, hop=hop, first=0 if arena.new else hop, weight=None, kept={})
+        made: ArenaBlock = cls.of(arena=arena, hop=hop, first=arena.first_of_block(hop), weight=None, kept={})
         return made
 
     @property

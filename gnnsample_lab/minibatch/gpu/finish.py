@@ -96,10 +96,8 @@ class Finisher:
         places = np.zeros(count, PLACE)
         for i in missing:
             places[i] = memories[i].ptr, totals[i][62]
-        hops = self.spec.num_hops
-        rows = max(
-            totals[i][hops] for i in missing
-        )  # vertices before the last hop, the most that a hop expands
+        # Vertices before the last hop: the most that a hop expands.
+        rows = max(totals[i][self.spec.num_hops] for i in missing)
         kernel = self._kernels(ws.shape.table)["emit_at"]
         on_gpu = cupy.asarray(places.view(np.uint64)) if count > 1 else None
         address = np.uint64(0 if on_gpu is None else on_gpu.data.ptr)
