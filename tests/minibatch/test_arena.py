@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnsample_lab.minibatch.gpu.arena import Room, lay_out
+from gnnsample_lab.minibatch.gpu.arena import Arena, ArenaBlock, Room, Wishes, lay_out
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
+from gnnsample_lab.sampling.neighbors.spec import make_spec
 
 EDGES = [[7, 0, 300], [0], [1, 2, 3, 4, 5]]
 
@@ -61,3 +62,34 @@ def test_room_follows_the_largest_of_the_last_mini_batches():
     for _ in range(128):
         room.saw(4000)
     assert 5000 <= room.bytes() < 5512, "a large one is forgotten"
+
+
+@pytest.mark.parametrize("expand", ["frontier", "new"])
+def test_tensors_lie_where_the_views_do(expand):
+    """In host memory: which bytes each array takes does not depend on the device."""
+    torch = pytest.importorskip("torch")
+    from gnnsample_lab.device import streams
+    from gnnsample_lab.minibatch.export import ArenaTensors
+
+    spec = make_spec([3, 2, 2], "floyd", False, False, expand, 0)
+    new, levels, edges = expand == "new", [5, 14, 30, 61], [15, 21, 40]
+    rows = [5, 9, 16] if new else levels[:3]
+    place = lay_out(4, new, WANTED_EDGES, levels[-1], rows, edges, 5)
+    memory = np.random.default_rng(0).integers(0, 256, place.end).astype(np.uint8)
+
+    class Held(Arena):
+        def view(self, at, size, dtype):
+            return memory[at : at + size * np.dtype(dtype).itemsize].view(dtype)
+
+    totals = [0] * 63
+    totals[1:5], totals[17:20], totals[62] = levels, edges, place.end
+    arena = Held(np.dtype(np.int32), spec, totals, 5, WANTED_EDGES, Wishes(), None, streams.DONE)
+    assert arena.place == place
+    for hop in range(3):
+        block, views = ArenaTensors(arena).block(hop), ArenaBlock.at(arena, hop)
+        for name in ("src", "dst", "indptr", "indices", "edge_positions"):
+            assert torch.equal(getattr(block, name), torch.from_numpy(getattr(views, name))), name
+        mine = sum(edges[: hop + 1]) if new else edges[hop]
+        pairs = memory.view(np.int64)[place.edges[0 if new else hop] // 8 :]
+        apart = sum(edges) if new else mine
+        assert block.edge_index.tolist() == [pairs[:mine].tolist(), pairs[apart : apart + mine].tolist()]
