@@ -790,6 +790,7 @@ TABLE: dict[str, Entry] = {
             "samplers": [*integer(1, 64, none=True), 2],
             "switching": flag(none=True),
             "budget_gb": number(-1, 0, none=True),
+            "cache_gb": [*number(-1, none=True), 1.0],
             "policy": choice(none=True),
             "kernels": flag(),
             "coordinated": flag(none=True),

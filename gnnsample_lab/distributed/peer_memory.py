@@ -42,6 +42,11 @@ _open: set[PeerMemory] = set()
 """Blocks that were not closed: their memory must stay while peers may read it."""
 
 
+def open_bytes() -> int:
+    """Bytes of this process's blocks on its GPU that are not closed: no memory pool counts them."""
+    return sum(_block_bytes(block.sizes[block.index]) for block in _open if block.way != "file")
+
+
 def aligned(nbytes: int) -> int:
     """``nbytes`` rounded up to a multiple of :data:`ALIGNMENT`."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT

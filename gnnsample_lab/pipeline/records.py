@@ -138,7 +138,10 @@ class RankMemory(NamedTuple):
 
     ``role``: "all stages", "sampler" or "trainer". ``topology``: in-neighbour lists and what finds them. ``cache``:
     feature rows and where each is. ``cached``: share of the vertices whose rows this device holds. ``peak``: the most
-    that the memory pools held, topology and cache included; 0 on a CPU.
+    that the run held, topology and cache included; 0 on a CPU. By who held it when the run was over: ``cupy`` (CuPy's
+    pool: topology, cache, samples), ``torch`` (the most of PyTorch's allocator: model, activations, rows of a
+    mini-batch), ``peers`` (what other ranks read, outside pools). ``apart``: in use on the GPU and counted nowhere
+    here: the CUDA context, kernels, NCCL, and other processes.
     """
 
     rank: int
@@ -147,6 +150,10 @@ class RankMemory(NamedTuple):
     cache: int
     cached: float
     peak: int
+    cupy: int = 0
+    torch: int = 0
+    peers: int = 0
+    apart: int = 0
 
 
 @dataclass(frozen=True)

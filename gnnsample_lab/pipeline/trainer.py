@@ -21,6 +21,7 @@ from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
 from .features import totals
+from .memory import NOTHING, Held, held
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
 from .step import Step
@@ -69,6 +70,7 @@ class Trainer:
         captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
         settings: what checkpoints are written with, and what :meth:`resume` compares.
+        others: device memory that was held before and is none of this run's (:mod:`.memory`).
         checkpoint: path to write checkpoints to; None for none.
         checkpoint_steps: mini-batches between two of them; there is also one at the end of each epoch.
 
@@ -150,6 +152,7 @@ class Trainer:
         self.batch_ids: list[int] = []
         self.resumed = 0
         self.settings: dict[str, Any] = {}
+        self.others: Held = NOTHING
         self.checkpoint: Path | None = None
         self.checkpoint_steps = 0
         self._exchange = None
@@ -234,10 +237,14 @@ class Trainer:
         return EpochRecord(
             sample_us=spent.get("sample", 0.0), extract_us=spent.get("extract", 0.0),
             train_us=spent.get("train", 0.0), reorder_us=spent.get("reorder", 0.0), total_us=wall_us,
-            num_edges=edges, num_batches=len(self.batch_ids) - before, peak_bytes=pool_bytes(self.device),
+            num_edges=edges, num_batches=len(self.batch_ids) - before, peak_bytes=self.held().total,
             tasks=len(plan), events=tuple(clock.events), queues=stages.queues, begin_s=clock.begin_s,
             **totals(stats, self.features.cached),
         )  # fmt: skip
+
+    def held(self) -> Held:
+        """The most device memory that this run has held, by who holds it."""
+        return held(self.device).less(self.others)
 
     def plan(self, number: int) -> EpochPlan:
         """The mini-batches of epoch ``number`` that have not been trained on."""
@@ -371,30 +378,6 @@ def gradient_group(rank: Any) -> Any:
         _groups[rank] = rank.another_group()
         dist.all_reduce(torch.zeros(1, device=rank.device), group=_groups[rank])
     return _groups[rank]
-
-
-def pool_bytes(device: str) -> int:
-    """The most device memory that the memory pools have held (PyTorch's peak, CuPy's total); 0 on a CPU."""
-    if device == "cpu":
-        return 0
-    import cupy
-    import torch
-
-    return int(torch.cuda.max_memory_reserved()) + int(cupy.get_default_memory_pool().total_bytes())
-
-
-def reset_pools() -> None:
-    """Give unused device memory back and start the count of :func:`pool_bytes` anew."""
-    import gc
-
-    import cupy
-    import torch
-
-    gc.collect()
-    torch.cuda.synchronize()
-    cupy.get_default_memory_pool().free_all_blocks()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
 
 
 def _split(graph: Any, name: str) -> Any:

@@ -1,4 +1,8 @@
-"""``budget_gb``: the memory pools kept to a part of the card, as a smaller card would keep them."""
+"""``budget_gb`` and ``cache_gb``: a run kept to the memory of a smaller card, or its cache to a size that a paper had.
+
+Both stand for a card's capacity and not for its speed, which labels say (:func:`label`). What counts towards a budget
+is in :mod:`gnnsample_lab.pipeline.memory`.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,33 @@ import contextlib
 from collections.abc import Iterator
 
 from gnnsample_lab.checks import real
-from gnnsample_lab.pipeline.trainer import reset_pools
+from gnnsample_lab.pipeline.memory import NOTHING, Held, held, reset_pools
 
 
 def bytes_of(budget_gb: float | None) -> int | None:
     """``budget_gb`` in bytes; None where there is none."""
     return None if budget_gb is None else int(real("budget_gb", budget_gb, None, 1e9, above=0) * 1e9)
+
+
+def cache_bytes(cache_gb: float | None, ratio: float | None, capacity_bytes: int | None) -> int | None:
+    """The size of the cache in bytes, as ``cache_gb`` or ``capacity_bytes`` says; None where neither does.
+
+    Raises:
+        TypeError, ValueError: no size, or more than one of the three.
+    """
+    if cache_gb is None:
+        return capacity_bytes
+    found = int(real("cache_gb", cache_gb, 0, 1e9) * 1e9)
+    if ratio is not None or capacity_bytes is not None:
+        raise ValueError("give one of cache_ratio, capacity_bytes and cache_gb (got cache_gb and another)")
+    return found
+
+
+def label(origin: str, budget_gb: float | None, cache_gb: float | None) -> str:
+    """``origin`` of a figure, with the capacity that the run was kept to: the speed is the device's own."""
+    sizes = (("capacity", budget_gb), ("cache", cache_gb))
+    kept = [f"{what} of {size:g} GB" for what, size in sizes if size is not None]
+    return f"{origin} ({', '.join(kept)}; its speed)" if kept else origin
 
 
 def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
@@ -22,16 +47,31 @@ def within_budget(what: str, num_bytes: int, budget_bytes: int) -> None:
         )
 
 
+def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, budget_bytes: int) -> None:
+    """Raises MemoryError where an epoch held more than the budget; the message says what held how much.
+
+    Args:
+        peak_bytes: the most that was held.
+        parts: by who holds it. topology, cache: in them, bytes of the graph and of the cache.
+    """
+    of_graph = f"topology {topology / 1e9:.3g} GB, cache {cache / 1e9:.3g} GB, in all: {parts}"
+    within_budget(f"the peak of graph, cache and pools ({of_graph})", peak_bytes, budget_bytes)
+
+
 @contextlib.contextmanager
-def kept_to(budget_bytes: int | None, device: str) -> Iterator[None]:
+def kept_to(budget_bytes: int | None, device: str, others: Held = NOTHING) -> Iterator[None]:
     """Inside, PyTorch's and CuPy's pools hold at most ``budget_bytes`` of the GPU together; None or a CPU: no bound.
 
     A pool keeps blocks that it does not need while there is memory, so that its size says more of the card than of the
     work. At their limits the pools give such blocks back and try again, as they do at the end of a card. Each gets what
     it has held so far (graph, cache, the trial of a step) and half of what is then left of the budget.
 
+    Args:
+        others: what was held before the run, and does not count.
+
     Raises:
-        MemoryError: a pool cannot go on within its part; the message names which.
+        MemoryError: there is nothing left to train with, or a pool cannot go on within its part; the message names
+            which.
     """
     if budget_bytes is None or device == "cpu":
         yield
@@ -40,22 +80,26 @@ def kept_to(budget_bytes: int | None, device: str) -> Iterator[None]:
     import torch
 
     pool = cupy.get_default_memory_pool()
-    of_torch, of_cupy = int(torch.cuda.max_memory_reserved()), int(pool.total_bytes())
+    before = held(device).less(others)
+    within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
     reset_pools()
-    of_torch += (budget_bytes - of_torch - of_cupy) // 2
-    before = pool.get_limit()
-    pool.set_limit(size=budget_bytes - of_torch)
-    torch.cuda.set_per_process_memory_fraction(of_torch / torch.cuda.mem_get_info()[1])
+    of_torch = before.torch + (budget_bytes - before.total) // 2
+    of_cupy = budget_bytes - before.peers - of_torch
+    limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
+    pool.set_limit(size=of_cupy + others.cupy)
+    torch.cuda.set_per_process_memory_fraction(min(1.0, (of_torch + others.torch) / whole))
     try:
         yield
     except torch.OutOfMemoryError as error:
-        raise MemoryError(f"{_less(budget_bytes)} model, activations and gradients need: {error}") from error
+        what = f"model, activations and gradients need beside graph and cache ({before})"
+        raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
     except cupy.cuda.memory.OutOfMemoryError as error:
-        raise MemoryError(f"{_less(budget_bytes)} graph, cache and samples need: {error}") from error
+        what = f"samples and what is made of them need beside graph and cache ({before})"
+        raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
     finally:
-        pool.set_limit(size=before)
+        pool.set_limit(size=limit)
         torch.cuda.set_per_process_memory_fraction(1.0)
 
 
 def _less(budget_bytes: int) -> str:
-    return f"budget_gb={budget_bytes / 1e9:g} is less than"
+    return f"budget_gb={budget_bytes / 1e9:g} is less than what"

@@ -21,12 +21,13 @@ from gnnsample_lab.pipeline.executors import Stages, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
 from gnnsample_lab.pipeline.factored.slots import PeerSlots, header_of, pack
 from gnnsample_lab.pipeline.features import CachedSource
+from gnnsample_lab.pipeline.memory import NOTHING, Held, held_by_others, reset_pools
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
-from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
+from gnnsample_lab.pipeline.trainer import Trainer
 
-from .budget import bytes_of, kept_to, within_budget
+from .budget import bytes_of, cache_bytes, kept_to, within_budget
 from .features import (
     CPU_RATIO,
     TRIAL_BATCHES,
@@ -37,7 +38,7 @@ from .features import (
     topology_bytes,
 )
 from .parts import ranked
-from .ranks import Part, kernels_into, memory_of, open_shared
+from .ranks import Part, check_peak, kernels_into, memory_of, open_shared
 from .table import System, find
 
 SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
@@ -77,14 +78,14 @@ def train_factored(
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         setup_us = (time.perf_counter() - begin) * 1e6
         budget = bytes_of(given["budget_gb"])
-        with kept_to(budget, device):
+        with kept_to(budget, device, trainer.others):
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
                     continue
                 with kernels_into(job, device, number):
                     records.append(member.epoch(number))
                 if budget is not None:
-                    within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
+                    check_peak(trainer, records[-1], budget)
                 if job["split"]:
                     accuracy.append(member.evaluate(job["split"], number))
         member.close()
@@ -98,6 +99,7 @@ def train_factored(
         "ranks": rank.world_size, "samplers": split.samplers, "switching": split.switching,
         "handover": split.handover, "swap": split.swap,
         "staleness": split.staleness, "pipelined": split.pipelined, "capacity": split.queue_capacity(),
+        "budget_gb": given["budget_gb"], "cache_gb": given["cache_gb"],
         "trial_us": None if times is None else [t * 1e6 for t in times],
     }  # fmt: skip
     return {
@@ -191,8 +193,10 @@ def _member(
     chosen, model = with_policy(find(given["system"]), given["policy"]), given["model"]
     name, samples = _name(model), rank.index < split.samplers
     seed = checked_seed(given["seed"])
+    others = NOTHING
     if device == "cuda":
         reset_pools()
+        others = held_by_others(graph, device)
 
     def sampler_on(place: str) -> Any:
         return make_sampler(
@@ -214,7 +218,7 @@ def _member(
     layers = len(sampler.fanouts)
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
     table = host_features(graph)
-    ratio, standby = _ratios(rank, chosen, graph, table, sampler, network, given, device, split)
+    ratio, standby = _ratios(rank, chosen, graph, table, sampler, network, given, device, split, others)
     order = None
     if 0 < rows_of_ratio(ratio, len(table)) < len(table):
         counting = sampler_on(device) if split.swap and rank.index == 0 else sampler
@@ -242,6 +246,7 @@ def _member(
         graph, sampler, source, network, batch_size=given["batch_size"], lr=given["lr"], device=device,
         captured=is_captured(given.get("captured"), chosen.captured, name, kernel, device),
     )  # fmt: skip
+    trainer.others = others
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
         "batch_size": trainer.batch_size, "fanouts": list(sampler.fanouts), "hidden": given["hidden"],
@@ -285,7 +290,7 @@ def _slot_bytes(rank: Any, split: Split, trainer: Trainer, marker: Any) -> int:
 
 def _ratios(
     rank: Any, chosen: System, graph: Any, table: np.ndarray, sampler: Any, network: Any, given: dict[str, Any],
-    device: str, split: Split,
+    device: str, split: Split, others: Held,
 ) -> tuple[float, float]:  # fmt: skip
     """Shares of the vertices that the caches of trainers and of standby trainers hold, the same on all ranks."""
     import torch
@@ -298,12 +303,13 @@ def _ratios(
     budget = bytes_of(given["budget_gb"])
     if budget is not None and samples:
         within_budget("the topology", topology, budget)
-    is_sized = given["cache_ratio"] is not None or given["capacity_bytes"] is not None
+    size = cache_bytes(given["cache_gb"], given["cache_ratio"], given["capacity_bytes"])
+    is_sized = given["cache_ratio"] is not None or size is not None
     mine = 1.0  # of a rank without a model: the others decide
     if given["cache_ratio"] is not None:
         mine = float(given["cache_ratio"])
-    elif given["capacity_bytes"] is not None:
-        mine = rows_in(given["capacity_bytes"], n, row_bytes) / max(n, 1)
+    elif size is not None:
+        mine = rows_in(size, n, row_bytes) / max(n, 1)
     elif device == "cpu":
         mine = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
     elif rank.index in split.replicas:
@@ -311,7 +317,7 @@ def _ratios(
         working = replace(chosen, executor="overlapped", match="never", reorder=None)
         size = given["batch_size"]
         mine = _sized(
-            working, table, sampler, network, graph, size, 1, Sizing(None, None, budget), device
+            working, table, sampler, network, graph, size, 1, Sizing(None, None, budget, others), device
         ) / max(n, 1)
     standby = mine
     if device == "cpu" or is_sized:  # a trainer's memory less the topology

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import weakref
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_
 from gnnsample_lab.pipeline.batches import to_gpu
 from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE
 from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
-from gnnsample_lab.pipeline.trainer import Trainer, pool_bytes
+from gnnsample_lab.pipeline.memory import NOTHING, Held, held
+from gnnsample_lab.pipeline.trainer import Trainer
 
 from .budget import within_budget
 from .table import System
@@ -35,11 +36,15 @@ TRIAL_BATCHES = 2**31 + 2**30
 
 @dataclass(frozen=True)
 class Sizing:
-    """How large a cache is to be; with neither, what a trial step leaves free (of the budget, where there is one)."""
+    """How large a cache is to be; with neither, what a trial step leaves free (of the budget, where there is one).
+
+    ``others``: device memory that was held before the run, which the budget is not of.
+    """
 
     ratio: float | None = None
     capacity_bytes: int | None = None
     budget_bytes: int | None = None
+    others: Held = field(default=NOTHING, compare=False)
 
     def __post_init__(self) -> None:
         if self.ratio is not None and self.capacity_bytes is not None:
@@ -136,8 +141,7 @@ def feature_sources(
             hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
         cache = FeatureCache(table, hot, ratio=ratio, device=device, transfer=transfer)
         if sizing.budget_bytes is not None:
-            held = cache.nbytes + (sampled_bytes(sampler) if sampler.device == device else 0)
-            within_budget("the topology and the cache", held, sizing.budget_bytes)
+            within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)
         if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
             notes.append(
                 f"on the CPU budget_gb sizes the cache: {cache.ratio:.0%} of the vertices fit beside the topology; "
@@ -157,6 +161,11 @@ def feature_sources(
     return Sources(training, plain, cache.ratio, matched, cache.transfer, tuple(notes))
 
 
+def _beside(cache: Any, sampler: Any, device: str) -> int:
+    """Bytes of a cache and of the topology that lies beside it."""
+    return int(cache.nbytes) + (sampled_bytes(sampler) if sampler.device == device else 0)
+
+
 def _sized(
     system: System, table: np.ndarray, sampler: Any, model: Any, graph: Any, batch_size: int, window: int,
     sizing: Sizing, device: str,
@@ -173,9 +182,11 @@ def _sized(
         return rows_in(sizing.budget_bytes - sampled_bytes(sampler), len(table), row_bytes)
     left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
     if sizing.budget_bytes is not None:
-        used = pool_bytes(device)  # what the budget is of: the card may hold other things
-        within_budget("a training step (graph, samples, activations)", used, sizing.budget_bytes)
-        left = min(left, int(BUDGET_SHARE * (sizing.budget_bytes - used)))
+        used = held(device).less(sizing.others)  # what the budget is of: the card may hold other things
+        within_budget(
+            f"a training step (graph, samples, activations: {used})", used.total, sizing.budget_bytes
+        )
+        left = min(left, int(BUDGET_SHARE * (sizing.budget_bytes - used.total)))
     return rows_in(left, len(table), row_bytes)
 
 
@@ -238,8 +249,7 @@ def _shared_source(
         hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
     cache = shared_cache(folder, system, hot, rows, n, rank)
     if sizing.budget_bytes is not None:
-        held = cache.nbytes + (sampled_bytes(sampler) if sampler.device == device else 0)
-        within_budget("the topology and the cache", held, sizing.budget_bytes)
+        within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)
     if sizing == Sizing() and device == "cpu":
         notes.append(
             f"on the CPU each rank caches up to {CPU_RATIO:.0%} of the vertices: no device memory is left over"

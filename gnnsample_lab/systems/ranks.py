@@ -13,8 +13,10 @@ from typing import Any
 
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
+from gnnsample_lab.pipeline.memory import apart
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, merged
 
+from .budget import peak_within_budget
 from .features import sampled_bytes
 
 Part = dict[str, Any]
@@ -73,9 +75,17 @@ def memory_of(trainer: Any, rank: int, role: str, records: list[EpochRecord]) ->
     topology = 0
     if sampler.device == trainer.device and role != "trainer":  # whose sampler numbers mini-batches alone
         topology = sampled_bytes(sampler)
+    held = trainer.held()
     return RankMemory(
-        rank, role, topology, int(cache.nbytes), float(cache.ratio), max(r.peak_bytes for r in records)
-    )
+        rank, role, topology, int(cache.nbytes), float(cache.ratio), max(held.total, *(r.peak_bytes for r in records)),
+        *held, apart(trainer.device),
+    )  # fmt: skip
+
+
+def check_peak(trainer: Any, record: EpochRecord, budget_bytes: int) -> None:
+    """Raises MemoryError, naming the parts, where an epoch held more than the budget."""
+    memory = memory_of(trainer, 0, "all stages", [record])
+    peak_within_budget(record.peak_bytes, trainer.held(), memory.topology, memory.cache, budget_bytes)
 
 
 @contextlib.contextmanager

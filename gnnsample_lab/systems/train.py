@@ -29,12 +29,13 @@ from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.factored.service import QueueService
+from gnnsample_lab.pipeline.memory import NOTHING, held_by_others, reset_pools
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
-from gnnsample_lab.pipeline.trainer import Trainer, reset_pools
+from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 
 from . import ranks as several
-from .budget import bytes_of, kept_to, within_budget
+from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
 from .parts import PartsSampler, checked_parts, coordinated_turns, saved_parts
@@ -111,6 +112,7 @@ def prepare(
     parts: Any = None,
     coordinated: bool | None = None,
     captured: bool | None = None,
+    cache_gb: float | None = None,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -133,6 +135,7 @@ def prepare(
         cache_ratio = share("cache_ratio", cache_ratio)
     if capacity_bytes is not None:
         capacity_bytes = num_bytes("capacity_bytes", capacity_bytes)
+    capacity_bytes = cache_bytes(cache_gb, cache_ratio, capacity_bytes)
     if isinstance(model, str):
         choice("model", model, tuple(MODELS))
     else:
@@ -143,8 +146,10 @@ def prepare(
         callable(getattr(sampler, "epoch", None)) and isinstance(getattr(sampler, "graph", None), Graph)
     ):
         raise TypeError(f"sampler must be a NeighborSampler or PinSAGESampler (got {shown(sampler)})")
+    others = NOTHING
     if device == "cuda":
         reset_pools()
+        others = held_by_others(graph, device)
     begin = time.perf_counter()
     notes = [_cpu_note(executor)] if device == "cpu" else []
     name = model if isinstance(model, str) else type(model).__name__
@@ -165,7 +170,7 @@ def prepare(
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
-    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb))
+    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others)
     if sizing.budget_bytes is not None and sampler.device == device:
         within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
     captured = is_captured(captured, chosen.captured, name, kernel, device)
@@ -209,8 +214,10 @@ def prepare(
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
-        "coordinated": turns is not None, "captured": trainer.captured is not None,
+        "coordinated": turns is not None, "captured": trainer.captured is not None, "budget_gb": budget_gb,
+        "cache_gb": cache_gb,
     }  # fmt: skip
+    trainer.others = others
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
         "batch_size": batch_size, "fanouts": list(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
@@ -258,6 +265,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
+    cache_gb: float | None = None,
     **options: Any,
 ) -> TrainResult:
     """Train a model by sampling, as one of ``lab.systems()`` does, on one device or on several ranks.
@@ -306,8 +314,9 @@ def train(
             no bound. Each trainer trains on mini-batches of its own, so that an update is that of as many
             mini-batches as there are trainers.
         pipelined: of ``"factored"``: whether trainers extract while they train.
-        budget_gb: 10^9 bytes of device memory that each rank may take, a smaller card: graph, cache and pools. It
-            sizes the cache, and a peak beyond it is an error. On a CPU the cache gets what the topology leaves of it.
+        budget_gb: 10^9 bytes of device memory that each rank may take, a smaller card: graph, cache, CuPy's pool and
+            PyTorch's allocator together. It sizes the cache, and a peak beyond it is an error. The CUDA context and
+            NCCL are stated apart (``TrainResult.memory``). On a CPU the cache gets what the topology leaves of it.
         policy: what ranks the vertices of the cache, for systems with one: a policy of ``lab.hotness`` or "in-degree";
             None for what the system does.
         parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or
@@ -330,6 +339,9 @@ def train(
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
             ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all.
+        cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
+            paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
+            for its speed, and ``TrainResult.origin`` says so.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
 
     Raises:
@@ -349,7 +361,7 @@ def train(
         "seed": seed, "cache_ratio": cache_ratio, "capacity_bytes": capacity_bytes, "reorder": reorder,
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
         "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy,
-        "coordinated": optional(flag, "coordinated", coordinated),
+        "coordinated": optional(flag, "coordinated", coordinated), "cache_gb": cache_gb,
         "captured": optional(flag, "captured", captured), **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
@@ -405,7 +417,8 @@ def train(
     memory = [several.memory_of(trainer, 0, "all stages", records)]
     place = runtime.device_name() if device == "cuda" else "the CPU"
     return TrainResult(
-        ready.system.name, _name(model), graph.title, device, f"measured on {place}", trainer.losses,
+        ready.system.name, _name(model), graph.title, device,
+        label(f"measured on {place}", budget_gb, cache_gb), trainer.losses,
         trainer.batch_ids, accuracy, job["split"] or "", records, ready.setup_us, ready.cache_ratio, ready.notes,
         ready.settings, trainer.model, resumed=trainer.resumed, memory=memory,
         kernels=[job["ran"]] if "ran" in job else [],
@@ -431,14 +444,14 @@ def run_epochs(
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         budget = bytes_of(given["budget_gb"])
-        with kept_to(budget, device):
+        with kept_to(budget, device, trainer.others):
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
                     continue  # the run that is resumed had done all of it
                 with several.kernels_into(job, device, number):
                     records.append(trainer.epoch(number))
                 if budget is not None:
-                    within_budget("the peak of graph, cache and pools", records[-1].peak_bytes, budget)
+                    several.check_peak(trainer, records[-1], budget)
                 if job["split"]:
                     accuracy.append(trainer.evaluate(job["split"]))
     if not records:
@@ -487,7 +500,8 @@ def _train_on_ranks(
         network = model
     network.load_state_dict(first["weights"])
     return TrainResult(
-        chosen.name, _name(model), graph.title, place, f"measured on {where}", first["losses"],
+        chosen.name, _name(model), graph.title, place,
+        label(f"measured on {where}", given["budget_gb"], given["cache_gb"]), first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in found), first["ratio"],
         (*first["notes"], *(note for part in found for note in part.get("events", ()))), first["settings"], network,
@@ -507,10 +521,11 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
         raise ValueError(
             "sampler cannot be given with several ranks: each makes its own (set fanouts, pick, weighted)"
         )
-    small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "progress": False}
+    small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "cache_gb": None, "progress": False}
     if given["capacity_bytes"] is not None:
         num_bytes("capacity_bytes", given["capacity_bytes"])
-    Sizing(given["cache_ratio"], given["capacity_bytes"], bytes_of(given["budget_gb"]))
+    size = cache_bytes(given["cache_gb"], given["cache_ratio"], given["capacity_bytes"])
+    Sizing(given["cache_ratio"], size, bytes_of(given["budget_gb"]))
     small["budget_gb"] = None
     chosen = find(given["system"])
     if chosen.has_parts:  # whose parts and ranks are not there yet: the other arguments are looked at

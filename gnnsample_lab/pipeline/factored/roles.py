@@ -18,7 +18,7 @@ from gnnsample_lab.pipeline.executors import Ready, Sampled, Stages
 from gnnsample_lab.pipeline.features import totals
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.records import EpochRecord
-from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer, pool_bytes
+from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer
 
 from .service import Client
 from .slots import HostSlots, PeerSlots, pack, unpack
@@ -281,7 +281,7 @@ class Member:
             sample_us=spent.get("sample", 0.0), extract_us=spent.get("extract", 0.0),
             train_us=spent.get("train", 0.0), total_us=wall_us, num_edges=counts["edges"],
             num_batches=len(plan) if self._is_first else 0, tasks=counts["tasks"],
-            peak_bytes=pool_bytes(trainer.device), events=tuple(clock.events), queues=stages.queues,
+            peak_bytes=trainer.held().total, events=tuple(clock.events), queues=stages.queues,
             begin_s=clock.begin_s, **totals(stats, trainer.features.cached),
         )  # fmt: skip
 

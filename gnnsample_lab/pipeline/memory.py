@@ -1,0 +1,98 @@
+"""What a run holds of a device's memory, by who holds it: the one account that budgets, records and suites read.
+
+Counted are graph and cache (in CuPy's pool), what CuPy's pool has besides, PyTorch's allocator, and memory that other
+ranks read, which lies outside pools. What the driver needs for itself (the CUDA context, loaded kernels, NCCL's
+buffers) is stated apart (:func:`apart`): a paper's card has it, too, and no budget here is made of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import Any, NamedTuple
+
+from gnnsample_lab.device.arrays import is_cuda_array
+
+
+class Held(NamedTuple):
+    """Bytes of device memory.
+
+    ``cupy``: of CuPy's pool: graph, cache, samples. ``torch``: of PyTorch's allocator: model, activations, gradients,
+    rows of a mini-batch. ``peers``: what other ranks read, outside pools.
+    """
+
+    cupy: int = 0
+    torch: int = 0
+    peers: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.cupy + self.torch + self.peers
+
+    def less(self, others: Held) -> Held:
+        """Without what ``others`` hold; where they have given some back meanwhile, not below nothing."""
+        return Held(*(max(0, mine - theirs) for mine, theirs in zip(self, others, strict=True)))
+
+    def __str__(self) -> str:
+        names = ("CuPy's pool", "PyTorch's allocator", "memory of peers")
+        return ", ".join(
+            f"{name} {size / 1e9:.3g} GB" for name, size in zip(names, self, strict=True) if size
+        )
+
+
+NOTHING = Held()
+
+
+def held(device: str) -> Held:
+    """The most that has been held since :func:`reset_pools` (PyTorch's peak, CuPy's total); nothing on a CPU."""
+    if device == "cpu":
+        return NOTHING
+    import torch
+
+    return Held(_of_cupy(), int(torch.cuda.max_memory_reserved()), _of_peers())
+
+
+def pool_bytes(device: str) -> int:
+    """All of :func:`held` together."""
+    return held(device).total
+
+
+def held_by_others(graph: Any, device: str) -> Held:
+    """What is held before a run begins and is none of the run's: all but the topology of ``graph``, which it uses."""
+    arrays = (graph.indptr, graph.indices, graph.edge_weight)
+    own = sum(int(array.nbytes) for array in arrays if array is not None and is_cuda_array(array))
+    return held(device).less(Held(cupy=own))
+
+
+def apart(device: str) -> int:
+    """Bytes in use on the GPU that nobody of :func:`held` has: CUDA context, kernels, NCCL; and other processes'."""
+    if device == "cpu":
+        return 0
+    import cupy
+    import torch
+
+    free, total = cupy.cuda.runtime.memGetInfo()
+    return max(0, int(total - free) - _of_cupy() - int(torch.cuda.memory_reserved()) - _of_peers())
+
+
+def reset_pools() -> None:
+    """Give unused device memory back and start the count of :func:`held` anew."""
+    import cupy
+    import torch
+
+    gc.collect()
+    torch.cuda.synchronize()
+    cupy.get_default_memory_pool().free_all_blocks()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+
+
+def _of_cupy() -> int:
+    import cupy
+
+    return int(cupy.get_default_memory_pool().total_bytes())
+
+
+def _of_peers() -> int:
+    peer_memory = sys.modules.get("gnnsample_lab.distributed.peer_memory")  # else there is no such memory
+    return 0 if peer_memory is None else int(peer_memory.open_bytes())

@@ -1,0 +1,108 @@
+"""``budget_gb`` and ``cache_gb``: what counts, what a cache gets, what is refused, what a label says; on a CPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.pipeline import memory
+from gnnsample_lab.pipeline.memory import Held
+from gnnsample_lab.systems import budget
+from gnnsample_lab.systems.features import Sizing
+
+pytest.importorskip("torch")
+
+QUICK = {
+    "epochs": 1, "fanouts": (3, 4), "hidden": 8, "batch_size": 64, "evaluate": False, "progress": False,
+    "device": "cpu",
+}  # fmt: skip
+
+
+def test_cache_gb_is_the_cache_alone_its_table_of_places_included(graph):
+    rows, row_bytes = graph.num_nodes, graph.feat.shape[1] * graph.feat.itemsize
+    wanted = 100 * row_bytes + 4 * rows
+    found = lab.train(graph, system="gnnlab", cache_gb=(wanted + 0.5) / 1e9, **QUICK)
+    [held] = found.memory
+    assert held.cache == wanted and found.cache_ratio == 100 / rows
+    one_less = lab.train(graph, system="gnnlab", cache_gb=(wanted - 1) / 1e9, **QUICK)
+    assert one_less.cache_ratio == 99 / rows
+    all_of_it = lab.train(graph, system="gnnlab", cache_gb=(rows * row_bytes + 1) / 1e9, **QUICK)
+    assert all_of_it.cache_ratio == 1.0
+    assert lab.train(graph, system="gnnlab", cache_gb=0, **QUICK).cache_ratio == 0.0
+
+
+def test_labels_say_that_a_capacity_is_no_speed(graph):
+    topology = (
+        graph.indptr.nbytes
+        + graph.indices.nbytes
+        + (0 if graph.edge_weight is None else graph.edge_weight.nbytes)
+    )
+    both = {"cache_gb": 1e-6, "budget_gb": (topology + 5000) / 1e9}
+    found = lab.train(graph, system="gnnlab", **both, **QUICK)
+    assert (
+        found.origin.startswith("measured on the CPU (capacity of ") and "cache of 1e-06 GB" in found.origin
+    )
+    assert found.origin.endswith("; its speed)") and found.settings["cache_gb"] == 1e-6
+    assert lab.train(graph, system="gnnlab", cache_ratio=0.1, **QUICK).origin == "measured on the CPU"
+
+
+def test_one_way_to_size_a_cache(graph):
+    for other in ({"cache_ratio": 0.1}, {"capacity_bytes": 10}):
+        with pytest.raises(ValueError, match="give one of cache_ratio, capacity_bytes and cache_gb"):
+            lab.train(graph, cache_gb=1.0, **other, **QUICK)
+    for wrong in (-1, float("nan"), "1", True):
+        with pytest.raises((TypeError, ValueError), match="cache_gb"):
+            lab.train(graph, cache_gb=wrong, **QUICK)
+
+
+def test_a_cache_beyond_the_budget_is_named(graph):
+    topology = (
+        graph.indptr.nbytes
+        + graph.indices.nbytes
+        + (0 if graph.edge_weight is None else graph.edge_weight.nbytes)
+    )
+    rows = 4 * graph.num_nodes + 100 * graph.feat.shape[1] * graph.feat.itemsize
+    fits = {"cache_gb": rows / 1e9, "system": "gnnlab"}
+    assert lab.train(graph, budget_gb=(topology + rows) / 1e9, **fits, **QUICK).memory[0].cache == rows
+    with pytest.raises(MemoryError, match="less than the topology and the cache"):
+        lab.train(graph, budget_gb=(topology + rows - 40) / 1e9, **fits, **QUICK)
+
+
+def test_what_others_hold_does_not_count():
+    assert Held(5, 7, 2).less(Held(3, 9)) == Held(2, 0, 2)  # others gave some back meanwhile
+    assert Held(5, 7, 2).total == 14
+    sizing = Sizing(budget_bytes=10, others=Held(4))
+    assert sizing == Sizing(budget_bytes=10)  # the same size is asked for
+
+
+def test_the_topology_that_a_run_uses_is_its_own(monkeypatch):
+    """A graph of 24 + 40 bytes that lies on the GPU among 100 bytes of others."""
+    monkeypatch.setattr(memory, "held", lambda device: Held(164, 30))
+    monkeypatch.setattr(memory, "is_cuda_array", lambda array: array.dtype != np.float32)
+    graph = SimpleNamespace(
+        indptr=np.zeros(3, np.int64), indices=np.zeros(5, np.int64), edge_weight=np.zeros(5, np.float32)
+    )
+    assert memory.held_by_others(graph, "cuda") == Held(100, 30)
+
+
+def test_a_peak_beyond_the_budget_names_its_parts():
+    budget.peak_within_budget(10**9, Held(6 * 10**8, 4 * 10**8), 2 * 10**8, 3 * 10**8, 10**9)
+    with pytest.raises(MemoryError) as error:
+        budget.peak_within_budget(10**9 + 1, Held(6 * 10**8, 4 * 10**8), 2 * 10**8, 3 * 10**8, 10**9)
+    words = str(error.value)
+    for part in ("topology 0.2 GB", "cache 0.3 GB", "CuPy's pool 0.6 GB", "PyTorch's allocator 0.4 GB"):
+        assert part in words
+    assert "peers" not in words  # nothing there
+
+
+def test_an_epoch_beyond_the_budget_ends_the_run(graph, monkeypatch):
+    """The check after every epoch, with an account that says two gigabytes."""
+    from gnnsample_lab.pipeline import trainer
+
+    monkeypatch.setattr(trainer, "held", lambda device: Held(15 * 10**8, 5 * 10**8))
+    assert lab.train(graph, system="gnnlab", budget_gb=2.0, **QUICK).memory[0].peak == 2 * 10**9
+    with pytest.raises(MemoryError, match=r"peak of graph, cache and pools \(topology .*CuPy's pool 1.5 GB"):
+        lab.train(graph, system="gnnlab", budget_gb=1.99, **QUICK)

@@ -1,0 +1,85 @@
+"""On a GPU: the account of memory, budgets that hold, and messages that name what did not fit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gnnsample_lab as lab
+from gnnsample_lab.pipeline import memory
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.gpu
+
+OPTIONS = {
+    "epochs": 2, "fanouts": (10, 10), "hidden": 64, "batch_size": 1024, "evaluate": False, "progress": False,
+    "device": "cuda",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """200 000 vertices, 2 M edges, 102 MB of features."""
+    rng = np.random.default_rng(0)
+    n, m = 200_000, 2_000_000
+    return lab.Graph.from_edges(
+        rng.integers(0, n, m), rng.integers(0, n, m), n, feat=rng.random((n, 128), np.float32),
+        label=rng.integers(0, 5, n), splits={"train": np.arange(20_000), "valid": np.arange(20_000, 21_000)},
+    )  # fmt: skip
+
+
+def test_what_is_held_is_what_was_taken():
+    import cupy
+
+    memory.reset_pools()
+    before, apart = memory.held("cuda"), memory.apart("cuda")
+    mine, theirs = cupy.empty(64 << 20, cupy.int8), torch.empty(32 << 20, dtype=torch.int8, device="cuda")
+    grown = memory.held("cuda").less(before)
+    assert 64 << 20 <= grown.cupy < 66 << 20 and 32 << 20 <= grown.torch < 35 << 20 and grown.peers == 0
+    assert memory.apart("cuda") == pytest.approx(apart, abs=8 << 20)  # the pools' memory is not counted twice
+    del mine, theirs
+    memory.reset_pools()
+    assert memory.held("cuda").total <= before.total
+
+
+def test_a_budget_holds_whatever_else_lies_on_the_gpu(wide):
+    import cupy
+
+    alone = lab.train(wide, system="gnnlab", budget_gb=0.6, **OPTIONS)
+    ballast = cupy.zeros(1 << 30, cupy.int8)  # another graph, say: more than the budget
+    beside = lab.train(wide, system="gnnlab", budget_gb=0.6, **OPTIONS)
+    del ballast
+    memory.reset_pools()
+    for found in (alone, beside):
+        [held] = found.memory
+        assert held.peak <= 0.6e9 and held.cupy + held.torch <= 0.6e9
+        assert held.topology + held.cache <= held.cupy
+        assert held.apart > 50e6  # the context at least
+    assert beside.cache_ratio == pytest.approx(alone.cache_ratio, abs=0.15)
+    np.testing.assert_allclose(alone.losses, beside.losses, atol=1e-4)
+
+
+def test_less_memory_less_cache(wide):
+    small, large = (lab.train(wide, system="gnnlab", budget_gb=gb, **OPTIONS) for gb in (0.3, 1.5))
+    assert small.cache_ratio < large.cache_ratio == 1.0
+    np.testing.assert_allclose(small.losses, large.losses, atol=1e-4)
+
+
+def test_cache_gb_sizes_the_cache_alone(wide):
+    found = lab.train(wide, system="gnnlab", cache_gb=0.02, **OPTIONS)
+    [held] = found.memory
+    assert 0.02e9 - 512 < held.cache <= 0.02e9 and "cache of 0.02 GB; its speed" in found.origin
+
+
+@pytest.mark.parametrize(
+    ("budget_gb", "words"),
+    [
+        (1e-3, "less than the topology"),
+        (0.03, "a training step|graph, cache and model|need beside graph and cache"),
+    ],
+)
+def test_what_does_not_fit_is_named(wide, budget_gb, words):
+    with pytest.raises(MemoryError, match=words):
+        lab.train(wide, system="gnnlab", budget_gb=budget_gb, **OPTIONS)
+    assert np.isfinite(lab.train(wide, system="gnnlab", **OPTIONS).losses).all()  # the limits are lifted
