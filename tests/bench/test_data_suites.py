@@ -125,6 +125,8 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
     record = runner.run("fastgl-table8", session=session)
     rows = {row["id_map"]: row for row in record["rows"]}
     assert set(rows) == set(id_map.rungs()) and "in-sampler" not in rows
+    forms = {name: row["form"] for name, row in rows.items()}
+    assert forms["fused-map"] == "published" and forms["fused-map-block"] == forms["direct-address"] == "ours"
     base = rows["insert-count-compact"]["map_us"]
     assert rows["fused-map"]["speedup"] == pytest.approx(base / rows["fused-map"]["map_us"], rel=1e-4)
     real = id_map.IdMap.map_hops

@@ -211,6 +211,7 @@ def test_every_id_map_is_listed_with_one_line():
         "sort",
         "insert-count-compact",
         "fused-map",
+        "fused-map-block",
         "direct-address",
         "in-sampler",
     ]
@@ -270,9 +271,12 @@ def test_the_sample_is_the_same_with_every_map(strategy, id_map, expand):
 
 
 def engine_of(table: str, num_nodes: int, **knobs: Any) -> Any:
+    """``table``: of an :class:`InsertingMap`, or "published" for Algorithm 2 as printed."""
     from gnnsample_lab.minibatch.id_map.fused import InsertingMap, MapKnobs
 
-    return InsertingMap(num_nodes, np.int32, table, MapKnobs(**knobs))
+    published = table == "published"
+    kind = "cleared" if published else table
+    return InsertingMap(num_nodes, np.int32, kind, MapKnobs(**knobs), published=published)
 
 
 def run(engine: Any, seeds: Any, hops: Sequence[Any]) -> Relabelled:
@@ -308,7 +312,7 @@ def test_stamps_that_run_out(table):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("impatience", [0, 1, 128])
-@pytest.mark.parametrize("table", ["cleared", "stamped"])
+@pytest.mark.parametrize("table", ["cleared", "published", "stamped"])
 def test_a_hash_that_is_too_small_grows_and_repeats_the_hop(table, impatience):
     engine = engine_of(table, 10**6, impatience=impatience)
     rng = np.random.default_rng(0)

@@ -8,7 +8,9 @@
 //
 //   MAP_KIND 0  one word per vertex; a word below `base` is from an earlier mini-batch, so nothing is ever cleared
 //   MAP_KIND 1  a hash with linear probing, every key stamped with the mini-batch: never cleared either
-//   MAP_KIND 2  FastGL's Fused-Map: a hash of (key, value), filled with ones before each mini-batch
+//   MAP_KIND 2  the hash of FastGL's Fused-Map: (key, value), filled with ones before each mini-batch
+//
+// FastGL adds to the counter once a new id (algorithm_2.cu); here a block's threads count theirs first and add once.
 //
 // ITEMS: picks per thread, whose look-ups are in flight together. One tile of 256 * ITEMS picks a block.
 // Bound: a random sector per pick and kernel, from the L2 cache where the table fits it, and 4 bytes out per pick.
@@ -27,15 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) insert(const __grid_consta
     insert_tile(m, picks, n, hop, out, blockIdx.x);
     if (!tag) return;
     __syncthreads();
-    if (threadIdx.x == 0) {
-        // Each block releases its counts before it counts itself as done; the last block acquires them before it reads.
-        __threadfence();
-        if (atomicAdd(m.counters + CTR_DONE, 1u) == gridDim.x - 1) {
-            __threadfence();
-            m.counters[CTR_DONE] = 0;
-            report(m, hop + 2, tag);
-        }
-    }
+    report_by_the_last_block(m, hop, tag);
 }
 
 // Local ids of the picks of one or of all hops.

@@ -1,4 +1,5 @@
-"""ID maps that assign local ids while they insert (``fused.cu``): FastGL's Fused-Map, and direct addressing.
+"""ID maps that assign local ids while they insert: FastGL's Fused-Map as published (``algorithm_2.cu``), and ours
+(``fused.cu``): the same with one addition a block, and direct addressing.
 
 One launch inserts a hop's picks. Another looks up picks, of one hop or at the end of all hops. Destinations need no
 insertion: the table lives longer than a hop, so it already has them, as picks of earlier hops or as seeds.
@@ -55,6 +56,8 @@ class InsertingMap(GpuMap):
     """A table of vertices that lives as long as the mini-batch, filled hop by hop.
 
     Args:
+        published: insert as FastGL's Algorithm 2 does, a thread and an atomic addition per id, and not a block at a
+            time; with ``table="cleared"``.
         table: ``"cleared"``: Fused-Map's hash, filled with ones at the start of each mini-batch. ``"direct"``: a word
             per vertex, whose value tells its mini-batch; cleared only when the stamps run out. ``"stamped"``: a hash
             whose keys contain the mini-batch's number, for graphs whose direct table would be too large.
@@ -63,12 +66,15 @@ class InsertingMap(GpuMap):
     mini-batch, and one that does not fit, get a hash for twice the ids that could be distinct.
     """
 
-    def __init__(self, num_nodes: int, id_dtype: Any, table: str, knobs: MapKnobs | None = None) -> None:
+    def __init__(
+        self, num_nodes: int, id_dtype: Any, table: str, knobs: MapKnobs | None = None,
+        published: bool = False,
+    ) -> None:  # fmt: skip
         import cupy
 
         super().__init__(num_nodes, id_dtype)
         self.kind, self.knobs, self.report = table, knobs or MapKnobs(), Report()
-        items = self.knobs.items or (4 if table == "direct" else 2)
+        items = 1 if published else self.knobs.items or (4 if table == "direct" else 2)
         macros: dict[str, int | str] = {
             "ID_T": self.id_type, "MAP_KIND": MAP_KINDS.index(table),
             "ITEMS": items,
@@ -77,6 +83,9 @@ class InsertingMap(GpuMap):
         self._enter, self._insert, self._look_up = (
             module.get_function(name).kernel for name in ("enter", "insert", "look_up")
         )
+        if published:
+            module = kernels.load_module("minibatch/id_map/algorithm_2.cu", macros)
+            self._insert = module.get_function("insert").kernel
         self._tile = _THREADS * items
         self._counters = streams.leased(cupy.zeros(_COUNTERS, np.uint32), self.turns)
         self._map, self._map_arg = raw_argument(_MAP.size)

@@ -27,7 +27,8 @@ from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 ID_MAPS: dict[str, str] = {
     "sort": "as array libraries do: sort all ids, find the runs of equal ones, number them by first occurrence",
     "insert-count-compact": "DGL's: insert into a hash, count first occurrences, scan, host wait, compact, look up",
-    "fused-map": "FastGL's: the insertion that claims a slot takes the local id at once; a second kernel looks up",
+    "fused-map": "FastGL's, as published: the thread whose swap claims a slot takes the local id by an atomic of its own",
+    "fused-map-block": "ours: Fused-Map with one atomic a block, and several picks in flight per thread",
     "direct-address": "ours: a word per vertex, stamped so that nothing is cleared; no wait between hops",
     "in-sampler": "ours: the sampling kernels fill that table themselves while they draw (no map of its own)",
 }
@@ -140,8 +141,11 @@ class IdMap:
             return id_map_gpu.SortMap(self.num_nodes, self.id_dtype)
         if self.method == "insert-count-compact":
             return id_map_gpu.CompactMap(self.num_nodes, self.id_dtype)
-        table = "cleared" if self.method == "fused-map" else self._own_table(scratch_bytes)
-        return id_map_fused.InsertingMap(self.num_nodes, self.id_dtype, table)
+        fused = self.method.startswith("fused-map")
+        table = "cleared" if fused else self._own_table(scratch_bytes)
+        return id_map_fused.InsertingMap(
+            self.num_nodes, self.id_dtype, table, published=self.method == "fused-map"
+        )
 
     def _own_table(self, scratch_bytes: int | None) -> str:
         most = runtime.scratch_bytes(scratch_bytes)

@@ -161,6 +161,19 @@ __device__ __forceinline__ void report(const Map& m, int num_levels, i64 tag) {
     *(volatile i64*)m.report = tag;
 }
 
+// At the end of an insertion, after a barrier: the last block reports. Each block releases its counts before it counts
+// itself as done; the last block acquires them before it reads.
+__device__ __forceinline__ void report_by_the_last_block(const Map& m, int hop, i64 tag) {
+    if (threadIdx.x == 0) {
+        __threadfence();
+        if (atomicAdd(m.counters + CTR_DONE, 1u) == gridDim.x - 1) {
+            __threadfence();
+            m.counters[CTR_DONE] = 0;
+            report(m, hop + 2, tag);
+        }
+    }
+}
+
 // A tile of picks. out: MAP_KIND 0 only, their local ids, -1 where the look-up has to find them. All threads of the block.
 __device__ __forceinline__ void insert_tile(const Map& m, const ID_T* picks, u64 n, int hop, int* out, u32 tile) {
     const u64 i0 = (u64)tile * PICK_TILE + (threadIdx.x >> 5) * 32 * ITEMS + (threadIdx.x & 31);

@@ -15,6 +15,8 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.id_map.ladder import IdMap, id_maps, relabel
 
 BASELINE = "insert-count-compact"
+FORMS = {"sort": "array libraries", BASELINE: "baseline, DGL", "fused-map": "published"}
+"""Whose a rung is: what papers compare with, a paper's own as published, or (all others) ours."""
 _COUNT, _CHECKED = 6, 2
 
 
@@ -109,7 +111,7 @@ def table8(session: Session) -> dict[str, Any]:
             gpu[rung] = _gpu_us(table, work)
         for rung, us in times.items():
             rows.append({
-                "graph": name, "id_map": rung, "batch_size": size, "fanouts": list(common.FANOUTS),
+                "graph": name, "id_map": rung, "form": FORMS.get(rung, "ours"), "batch_size": size, "fanouts": list(common.FANOUTS),
                 "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
                 "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
                 "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,

@@ -11,7 +11,7 @@ SMALL_EDGES = 100_000
 
 
 def id_map(record: Record) -> list[Target]:
-    """Of table 8: Fused-Map and the best rung over insert-count-compact."""
+    """Of table 8: Fused-Map as published and the best rung over insert-count-compact."""
     rows = record["rows"]
     fused = [row for row in rows if row["id_map"] == "fused-map"]
     found = []
