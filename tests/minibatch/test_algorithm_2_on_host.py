@@ -1,7 +1,7 @@
 """The kernel of Fused-Map as published, compiled for the host, against the plain definition of an ID map.
 
-Threads of the operating system run the kernel's threads, in any order and at the same time, and give way at every atomic
-operation. On a GPU the same kernel runs in ``test_id_maps.py``.
+Threads of the operating system run the kernel's threads, in any order and at the same time, and give way at every
+atomic operation. On a GPU the same kernel runs in ``test_id_maps.py``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ struct uint2 { unsigned x, y; };
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned long long)a * b >> 32; }
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned __int128)a * b >> 64; }
+typedef unsigned long long word;
+inline word __umul64hi(word a, word b) { return (unsigned __int128)a * b >> 64; }
 thread_local struct { unsigned x; } threadIdx, blockIdx, gridDim;
 template <class T> T __ldcg(const T* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
@@ -100,7 +101,16 @@ def kernel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder: Path = tmp_path_factory.mktemp("algorithm_2")
     (folder / "host.cpp").write_text(_HOST.replace("SOURCE", f'"{SOURCE}"'))
     macros = [f"-DID_T={request.param}", "-DMAP_KIND=2", "-DITEMS=1"]
-    flags = ["-std=c++20", "-O1", "-w", "-pthread", "-shared", "-fPIC", f"-I{PACKAGE_ROOT}", f"-I{SOURCE.parent}"]
+    flags = [
+        "-std=c++20",
+        "-O1",
+        "-w",
+        "-pthread",
+        "-shared",
+        "-fPIC",
+        f"-I{PACKAGE_ROOT}",
+        f"-I{SOURCE.parent}",
+    ]
     subprocess.run(
         [compiler, *flags, *macros, str(folder / "host.cpp"), "-o", str(folder / "host.so")], check=True
     )

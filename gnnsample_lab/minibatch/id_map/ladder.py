@@ -27,7 +27,7 @@ from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 ID_MAPS: dict[str, str] = {
     "sort": "as array libraries do: sort all ids, find the runs of equal ones, number them by first occurrence",
     "insert-count-compact": "DGL's: insert into a hash, count first occurrences, scan, host wait, compact, look up",
-    "fused-map": "FastGL's, as published: the thread whose swap claims a slot takes the local id by an atomic of its own",
+    "fused-map": "FastGL's, as published: whose swap claims a slot takes the local id at once, an atomic a thread",
     "fused-map-block": "ours: Fused-Map with one atomic a block, and several picks in flight per thread",
     "direct-address": "ours: a word per vertex, stamped so that nothing is cleared; no wait between hops",
     "in-sampler": "ours: the sampling kernels fill that table themselves while they draw (no map of its own)",

@@ -111,7 +111,8 @@ def table8(session: Session) -> dict[str, Any]:
             gpu[rung] = _gpu_us(table, work)
         for rung, us in times.items():
             rows.append({
-                "graph": name, "id_map": rung, "form": FORMS.get(rung, "ours"), "batch_size": size, "fanouts": list(common.FANOUTS),
+                "graph": name, "id_map": rung, "form": FORMS.get(rung, "ours"), "batch_size": size,
+                "fanouts": list(common.FANOUTS),
                 "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
                 "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
                 "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,
