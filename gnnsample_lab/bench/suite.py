@@ -36,11 +36,40 @@ def usual_notes(record: Record) -> list[str]:
     steps = {(row["steps"], row["steps_of_an_epoch"]) for row in rows if "steps_of_an_epoch" in row}
     if any(few < all_ for few, all_ in steps):
         found.append("Epoch seconds: of few steps, times the steps of an epoch.")
+    capacity = record.get("settings", {}).get("capacity_of")
+    if capacity:
+        gpu = record.get("environment", {}).get("gpu")
+        speed = gpu["name"] if gpu else "the CPU"
+        found.append(f"Capacity of {capacity}, speed of {speed}: caches are {record['settings']['caches']}.")
     paper = record.get("paper", {})
     if paper.get("source"):
         finding = f"{paper['finding']} " if paper.get("finding") else ""
         found.append(f"Paper: {finding}({paper['source']}).")
     return found
+
+
+def as_recorded(columns: Mapping[str, str | Callable[[Row], Any]]) -> Callable[[Record], Columns]:
+    """The columns of what the rows hold, with what is reduced in their headers.
+
+    A field that no row has is left out: records from before there was such a field are shown without it. Headers of
+    epoch times say of how many mini-batches these are if they are not an epoch's own: a record's ``settings["steps"]``
+    is an epoch that was cut alike for all graphs; a row's ``steps`` below its ``steps_of_an_epoch`` says that few were
+    timed and multiplied.
+    """
+
+    def made(record: Record) -> Columns:
+        rows = record["rows"]
+        few = {row["steps"] for row in rows if row.get("steps_of_an_epoch", 0) > row.get("steps", 0)}
+        words = f" (from {max(few)} steps)" if few else ""
+        if record["settings"].get("steps"):
+            words = f" (of {record['settings']['steps']} steps)"
+        return {
+            f"{head}{words}" if head.startswith("epoch ") else head: cell
+            for head, cell in columns.items()
+            if not isinstance(cell, str) or not rows or any(cell.partition(".")[0] in row for row in rows)
+        }
+
+    return made
 
 
 @dataclass(frozen=True)

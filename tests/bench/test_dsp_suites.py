@@ -310,11 +310,13 @@ def test_accuracy_over_batches_and_seconds(small: Session, monkeypatch: pytest.M
 
 def test_when_a_run_has_converged() -> None:
     rows = [
-        {"graph": "g", "system": s, "accuracy": a, "seconds": t, "steps": n}
-        for s, a, t, n in (("a", 0.5, 1.0, 10), ("a", 0.8, 2.0, 20), ("b", 0.795, 0.5, 10), ("c", 0.1, 3.0, 10))
+        {"graph": "g", "system": "a", "accuracy": [0.5, 0.8], "seconds": [1.0, 2.0], "steps_by_epoch": [10, 20]},
+        {"graph": "g", "system": "b", "accuracy": [0.795], "seconds": [0.5], "steps_by_epoch": [10]},
+        {"graph": "g", "system": "c", "accuracy": [0.1], "seconds": [3.0], "steps_by_epoch": [10]},
+        {"graph": "other", "system": "a", "accuracy": [0.9], "seconds": [7.0], "steps_by_epoch": [30]},
     ]  # fmt: skip
-    found = [accuracy.converged(rows, "g", s)["seconds"] for s in "abc"]
-    assert found == [2.0, 0.5, None]
+    assert [row["seconds"] for row in accuracy.converged(rows)] == [2.0, 0.5, None, 7.0]
+    assert [row["steps"] for row in accuracy.converged(rows)] == [20, 10, None, 30]
 
 
 def test_a_deadlock_that_ends(session: Session, pair: Any, monkeypatch: pytest.MonkeyPatch) -> None:

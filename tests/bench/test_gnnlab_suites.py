@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.convergence import judged
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Suite, VerificationError
 from gnnsample_lab.bench.suites import SUITES
@@ -269,7 +270,7 @@ def test_curves_are_judged_by_what_all_reach() -> None:
         {"system": "gnnlab", "accuracy": [0.4, 0.7, 0.7], "seconds": [1.0, 2.0, 3.0], "updates": 20,
          "best_accuracy": 0.7},
     ]  # fmt: skip
-    dgl, gnnlab = convergence.judged(rows)
+    dgl, gnnlab = judged(rows)
     assert (dgl["target"], dgl["epochs_to_target"], dgl["s_to_target"]) == (0.6, 3, 6.0)
     assert (gnnlab["epochs_to_target"], gnnlab["updates_to_target"], gnnlab["speedup"]) == (2, 40, 3.0)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsample_lab.bench.suite import WORK, Suite, usual_notes
+from gnnsample_lab.bench.hardness import hardness
+from gnnsample_lab.bench.suite import WORK, Suite, as_recorded, usual_notes
 
 from . import papers, targets
 
@@ -42,7 +43,7 @@ def _crossing_notes(record: dict[str, Any]) -> list[str]:
         found.append(
             f"{at['graph']}: pulling and pushing take {' and '.join(places) or 'nowhere as much or as long'}."
         )
-    return [*found, *_notes(record)]
+    return [*found, *hardness(record), *_notes(record)]
 
 
 def _best_notes(record: dict[str, Any]) -> list[str]:
@@ -165,10 +166,10 @@ SUITES = (
     Suite(
         "dsp-accuracy", "suites.dsp.accuracy.accuracy",
         "figure 9: loss and accuracy by system over mini-batches and seconds; needs no GPU",
-        columns={
+        columns=as_recorded({
             "system": "system", "ranks": "gpus", "epoch": "epoch", "steps": "steps", "seconds": "seconds",
-            "loss": "loss", "accuracy": "accuracy",
-        },
+            "loss": "loss", "accuracy": "accuracy", "of the original": "original",
+        }),
         paper=_part(
             "figure 9", papers.FIGURE9, ("system",), {"paper: converged after s (Papers, 8 GPUs)": "converged_s"}
         ),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite
+from gnnsample_lab.bench.hardness import curve_notes
+from gnnsample_lab.bench.suite import Suite, as_recorded
 
 from . import papers, targets
 
@@ -10,6 +11,7 @@ _RUN = {
     "model": "model", "system": "system", "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms",
     "step ms": "step_ms", "epoch s": "epoch_s",
 }  # fmt: skip
+_CACHE = {"cache GB": "cache_gb", "cached %": "cache_percent", "MB a batch": "mb_per_batch"}
 _SHARES = {"sample %": "sample_percent", "extract %": "extract_percent", "train %": "train_percent"}
 
 _part = papers.PAPER.part
@@ -100,15 +102,17 @@ SUITES = (
     Suite(
         "fastgl-fig1", "suites.fastgl.training.figure1",
         "where an epoch's time goes in DGL's and PyG's configuration",
-        columns={**_RUN, **_SHARES}, paper=_part("figure 1"),
+        columns=as_recorded({**_RUN, **_SHARES}), paper=_part("figure 1"),
     ),
     Suite(
         "fastgl-fig3", "suites.fastgl.training.figure3", "where an epoch's time goes as FastGL's techniques are added",
-        columns={**_RUN, "x": "speedup", **_SHARES}, paper=_part("figure 3"),
+        columns=as_recorded({**_RUN, "x": "speedup", **_SHARES}), paper=_part("figure 3"),
     ),
     Suite(
-        "fastgl-fig9", "suites.fastgl.training.figure9", "epoch time of three models by system, one GPU",
-        columns={**_RUN, "over dgl": "speedup", "fastgl over it": "fastgl_over_it", "lab over it": "lab_over_it"},
+        "fastgl-fig9", "suites.fastgl.training.figure9", "epoch time of three models by system, one GPU (paper: 2)",
+        columns=as_recorded({
+            **_RUN, "over dgl": "speedup", "fastgl over it": "fastgl_over_it", "lab over it": "lab_over_it", **_CACHE,
+        }),
         paper=_part(
             "figure 9", papers.FIGURE9, ("system",),
             {"paper: FastGL x, least": "slowest", "most": "fastest", "average": "average"},
@@ -118,10 +122,10 @@ SUITES = (
     Suite(
         "fastgl-fig11", "suites.fastgl.training.figure11",
         "compute time by aggregation kernel, preprocessing included",
-        columns={
+        columns=as_recorded({
             "system": "system", "kernel": "kernel", "train ms": "train_ms", "x": "speedup", "sums ms": "aggregate_ms",
-            "sums x": "aggregate_speedup", "preprocessing %": "preprocess_percent",
-        },
+            "sums x": "aggregate_speedup", "preprocessing %": "preprocess_percent", **_CACHE,
+        }),
         paper=_part("figure 11"),
     ),
     Suite(
@@ -134,27 +138,29 @@ SUITES = (
     ),
     Suite(
         "fastgl-fig14", "suites.fastgl.training_scale.figure14",
-        "over batch size, feature dimension, fanouts and depth",
-        columns={
+        "over batch size, feature dimension, fanouts and depth, one GPU (paper: 2)",
+        columns=as_recorded({
             "part": "part", "batch": "batch_size", "features": "num_features", "fanouts": "fanouts",
             "system": "system", "sample ms": "sample_ms", "step ms": "step_ms", "epoch s": "epoch_s",
-            "over dgl": "speedup",
-        },
+            "over dgl": "speedup", **_CACHE,
+        }),
         paper=_part("figure 14"),
     ),
     Suite(
         "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a", "over the number of GPUs, up to those that are there",
-        columns={
+        columns=as_recorded({
             "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", "sample ms": "sample_ms",
-            "extract ms": "extract_ms", "train ms": "train_ms", "epoch s": "epoch_s", "over one GPU": "over_one",
+            "extract ms": "extract_ms", "train ms": "train_ms", "epoch s": "epoch_s", "cached %": "cache_percent",
+            "over one GPU": "over_one",
             "over dgl": "over_dgl",
-        },
+        }),
         paper=_part("figure 14a", papers.FIGURE14A, ("system",), {"paper: 8 GPUs over one": "over_one"}),
         needs_gpu=False, last=True,
     ),
     Suite(
         "fastgl-fig15", "suites.fastgl.training.figure15", "ablation: the gain of each technique",
-        columns={**_RUN, "over dgl": "speedup", "this step x": "step_gain"}, paper=_part("figure 15"),
+        columns=as_recorded({**_RUN, "over dgl": "speedup", "this step x": "step_gain", **_CACHE}),
+        paper=_part("figure 15"),
     ),
     Suite(
         "fastgl-table1", "suites.fastgl.training_scale.table1",
@@ -171,11 +177,11 @@ SUITES = (
     ),
     Suite(
         "fastgl-fig16", "suites.fastgl.training_curves.figure16",
-        "loss and accuracy of the fast path over DGL's, three seeds; needs no GPU",
-        columns={
-            "model": "model", "system": "system", "seed": "seed", "final loss": "final_loss",
-            "final accuracy": "final_accuracy", "split": "split",
-        },
-        paper=_part("figure 16"), targets=targets.curves, needs_gpu=False,
+        "loss and accuracy of the fast path over DGL's, three seeds, one GPU (paper: 2); needs no GPU",
+        columns=as_recorded({
+            "model": "model", "system": "system", "seed": "seed", "epochs": "epochs", "final loss": "final_loss",
+            "final accuracy": "final_accuracy", "split": "split", "of the original": "original",
+        }),
+        paper=_part("figure 16"), targets=targets.curves, notes=curve_notes, needs_gpu=False,
     ),
 )  # fmt: skip

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gnnsample_lab.bench.suite import Record, Row, Suite, usual_notes
+from gnnsample_lab.bench.hardness import hardness
+from gnnsample_lab.bench.suite import Record, Row, Suite, as_recorded, usual_notes
 
 from . import papers, targets
 
@@ -41,6 +42,10 @@ def _notes(record: Record) -> list[str]:
             0, "CPU: no NVLink. Ranks are processes that share the cores; times say nothing of GPUs."
         )
     return found
+
+
+def _curve_notes(record: Record) -> list[str]:
+    return [*hardness(record), *_notes(record)]
 
 
 SUITES = (
@@ -151,10 +156,10 @@ SUITES = (
     Suite(
         "gnnlab-table4", "suites.gnnlab.epochs.table4",
         "an epoch by model, graph (scaled down), system and GPUs; eight GPUs modelled",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "split": "split", "rows a batch": "rows_per_batch",
             "picks a batch": "picks_per_batch", **_EPOCH, "x DGL": "speedup",
-        },
+        }),
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),
             {"paper s (full size)": "epoch_s", "paper split": "split", "paper x DGL": "speedup"},
@@ -164,11 +169,11 @@ SUITES = (
     Suite(
         "gnnlab-table5", "suites.gnnlab.epochs.table5",
         "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of GPU memory",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "system": "system", "split": "split", "budget GB": "budget_gb",
             "held GB": "held_gb", **_STAGES,
             "copy ms": _ms("copy_s"), "cached %": "cache_percent", "hit %": "hit_percent", **_EPOCH,
-        },
+        }),
         paper=_part(
             "table 5", papers.TABLE5, ("graph", "model", "system"),
             {
@@ -181,11 +186,11 @@ SUITES = (
     Suite(
         "gnnlab-table6", "suites.gnnlab.preprocessing.table6",
         "preprocessing: disk to host, host to GPU, cache, pre-sampling; METIS by itself",
-        columns={
+        columns=as_recorded({
             "cached %": "cache_percent", "disk to host ms": _ms("disk_s"), "topology to GPU ms": _ms("topology_s"),
             "cache ms": _ms("cache_s"), "pre-sampling ms": _ms("presample_s"), "epoch ms": _ms("epoch_s"),
             "METIS s": "metis_s",
-        },
+        }),
         paper=_part(
             "table 6", papers.TABLE6, ("graph",),
             {
@@ -197,50 +202,52 @@ SUITES = (
     ),
     Suite(
         "gnnlab-fig13", "suites.gnnlab.epochs.figure13", "an epoch of the factored design by caching policy",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **_EPOCH, "hit %": "hit_percent",
             "less than degree": "less_than_degree", "less than random": "less_than_random",
-        },
+        }),
         paper=_part("figure 13"), needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-fig14", "suites.gnnlab.scaling.figure14",
         "an epoch against the number of GPUs, by system and number of samplers",
-        rests_on=("hit rate",), columns={"series": "series", "GPUs": "gpus", "split": "split", **_EPOCH},
+        rests_on=("hit rate",), columns=as_recorded({"series": "series", "GPUs": "gpus", "split": "split", **_EPOCH}),
         paper=_part("figure 14"), needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-fig15", "suites.gnnlab.scaling.figure15", "m samplers and n trainers: stages and epoch",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "split": "split", "sample ms a sampler": _ms("sample_s"), "extract ms a trainer": _ms("extract_s"),
             "train ms a trainer": _ms("train_s"), **_EPOCH, "chosen by": "chosen",
-        },
+        }),
         paper=_part("figure 15", papers.FIGURE15, ("graph", "split"), {"paper s (full size)": "epoch_s"}),
         needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-fig16", "suites.gnnlab.convergence.figure16",
-        "accuracy over epochs and over time: the factored design against time sharing",
-        columns={
+        "accuracy over epochs and over time: the factored design against time sharing, 2 GPUs (paper: 8)",
+        columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "trainers": "trainers",
-            "updates an epoch": "updates", "epoch ms": _ms("epoch_s"), "accuracy": "best_accuracy", "target": "target",
+            "updates an epoch": "updates", "epoch ms": _ms("epoch_s"), "accuracy": "best_accuracy",
+            "of the original": "original",
+            "target": "target",
             "epochs to it": "epochs_to_target", "updates to it": "updates_to_target", "seconds to it": "s_to_target",
             "x DGL to it": "speedup",
-        },
+        }),
         paper=_part(
             "figure 16", papers.FIGURE16, ("system",),
             {"paper epochs (8 GPUs)": "epochs_to_target", "paper updates": "updates_to_target"},
         ),
-        needs_gpu=False, notes=_notes,
+        needs_gpu=False, notes=_curve_notes,
     ),
     Suite(
         "gnnlab-fig17", "suites.gnnlab.switching.figure17",
         "dynamic switching against none, and the factored design on one GPU",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "part": "part", "model": "model", "system": "system", "GPUs": "gpus", "split": "split",
             "switching": _switching, "switched": "switched", **_EPOCH, "gain": "gain", "x DGL": "speedup",
             "x T_SOTA": "over_tsota",
-        },
+        }),
         paper=_part("figure 17"), needs_gpu=False, notes=_notes,
     ),
     Suite(

@@ -47,6 +47,11 @@ EXCHANGES = 24
 GPUS = 8
 """Of GNNLab's machine: as many as the model goes up to."""
 SYSTEMS = ("pyg-cpu", "dgl", "tsota", "gnnlab")
+CAPACITY = {
+    "capacity_of": "a V100 16 GB",
+    "caches": "as large a share of the features as in GNNLab's table 5 (of a graph that it lacks: as papers100M's), "
+    "smaller where the topology lies beside them",
+}
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
     "epoch_s: the median epoch after the first; stages: seconds of all mini-batches of that epoch"
@@ -110,11 +115,12 @@ class Measured:
 
 
 def graphs(session: Session) -> tuple[str, ...]:
-    """The graphs, scaled down: a run's set-up reads all features."""
-    full = () if session.quick else ("twitter-like@0.03",)
-    return common.names(
-        session, "papers100M-like@0.02" if session.quick else "papers100M-like@0.03", *full, cpu=("arxiv-like@0.1",)
-    )  # fmt: skip
+    """GNNLab's four graphs, those with large features scaled down: a run's set-up reads all features."""
+    quick, full = (
+        ("papers100M-like@0.02",),
+        ("papers100M-like@0.03", "twitter-like@0.03", "products-like", "uk-like@0.03"),
+    )
+    return common.names(session, *(quick if session.quick else full), cpu=("arxiv-like@0.1",))
 
 
 def models(session: Session, name: str) -> tuple[str, ...]:
@@ -188,7 +194,8 @@ def budget_gb(session: Session, name: str, model: str) -> float:
     return max(topology_bytes(found) + shared, apart) / 1e9
 
 
-def _ratio(session: Session, task: Task) -> float | None:
+def cache_ratio(session: Session, task: Task) -> float | None:
+    """Share of the vertices that the task's cache holds under the budget of its graph; None without a cache."""
     if task.composed.cache is None:
         return None
     shared, apart = ratios(session, task.graph, task.model)
@@ -204,7 +211,7 @@ def measured(session: Session, task: Task) -> Measured:
         found, size = loaded(session, task.graph), batch_size(session, task.graph)
         options: dict[str, Any] = {
             "epochs": EPOCHS, "batch_size": size, "fanouts": MODELS[task.model][1], "hidden": HIDDEN,
-            "cache_ratio": _ratio(session, task), "executor": task.executor, "evaluate": False, "progress": False,
+            "cache_ratio": cache_ratio(session, task), "executor": task.executor, "evaluate": False, "progress": False,
         }  # fmt: skip
         if task.gpus > 1:
             options["ranks"] = ranks(session, task.gpus)
@@ -513,7 +520,7 @@ def record(
         "settings": {
             "device": "cuda" if on_gpu else "CPU: no NVLink", "gpus": max(available(session)), "steps": STEPS,
             "hidden": HIDDEN, "models": {model: MODELS[model] for model in ("gcn", "sage", "pinsage")},
-            "what": SETTING, "model": MODELLED, **settings,
+            "what": SETTING, "model": MODELLED, **CAPACITY, **settings,
         },
         "verification": verify(session), "graphs": common.facts(session, names), "rows": rows,
         "notes": [*notes, *error_notes(rows)],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsample_lab.bench.suite import WORK, Columns, Record, Row, Suite, with_spread
+from gnnsample_lab.bench.hardness import curve_notes
+from gnnsample_lab.bench.suite import WORK, Columns, Record, Row, Suite, as_recorded, with_spread
 
 from . import papers, targets
 
@@ -183,6 +184,16 @@ SUITES = (
         "against TurboGNN's execution, both over block-bsp",
         columns=_table3,
         paper=papers.PAPER.part("table III", papers.TABLE3), notes=_notes,
+    ),
+    Suite(
+        "pgsampler-fig11", "suites.pgsampler.accuracy.figure11",
+        "validation accuracy of GraphSAGE, the queue against DGL's sampler, by seed; needs no GPU",
+        columns=as_recorded({
+            "model": "model", "system": "system", "seed": "seed", "batch": "batch_size", "epochs": "epochs",
+            "final loss": "final_loss", "final accuracy": "final_accuracy", "best accuracy": "best_accuracy",
+            "split": "split", "of the original": "original",
+        }),
+        paper=papers.PAPER.part("section V-E, figure 11"), targets=targets.figure11, notes=curve_notes, needs_gpu=False,
     ),
     Suite(
         "fusing", "suites.pgsampler.whole.fusing",

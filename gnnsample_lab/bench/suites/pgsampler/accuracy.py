@@ -1,0 +1,68 @@
+"""PGSampler's figure 11: does training on the queue's samples reach the accuracy of DGL's?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench import common, convergence
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suites.fastgl.training import require_torch, verify
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.systems.train import train
+
+MODEL, HIDDEN, LR = "sage", 256, 0.003
+BATCH, FANOUT = 10240, 10
+SEEDS, QUICK_SEEDS = (0, 1, 2), (0, 1)
+EPOCHS, QUICK_EPOCHS = 20, 4
+PUBLISHED = "pgsampler, published completion"
+"""Algorithm 1 as it is printed, with the tasks that its completion rule loses; on a GPU."""
+STEPS = 20
+"""An epoch has no fewer mini-batches than the paper's on ogbn-products: smaller graphs have smaller ones."""
+
+
+def figure11(session: Session) -> dict[str, Any]:
+    """Validation accuracy of GraphSAGE with 2 and 3 layers, DGL's sampler against the persistent queue."""
+    require_torch(session)
+    systems = ("dgl", "pgsampler")
+    checked = verify(session, systems)
+    names, notes = convergence.graphs(session, "products-like@0.1" if session.quick else "products-like")
+    on_gpu = common.device() == "cuda"
+    seeds = QUICK_SEEDS if session.quick else SEEDS
+    epochs = QUICK_EPOCHS if session.quick else EPOCHS
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        graph = common.graph(session, name, features=True).to(common.device(), features=False)
+        size = min(BATCH, -(-len(common.train_seeds(graph)) // STEPS))
+        for layers in (3,) if session.quick else (2, 3):
+            fanouts = (FANOUT,) * layers
+            for system in (*systems, *((PUBLISHED,) if on_gpu else ())):
+                for seed in seeds:
+                    more: dict[str, Any] = {}
+                    if system == PUBLISHED:
+                        more["sampler"] = NeighborSampler(
+                            graph,
+                            fanouts,
+                            strategy="persistent",
+                            pick="reservoir",
+                            completion="paper",
+                            seed=seed,
+                        )
+                    result = train(
+                        graph, MODEL, "pgsampler" if more else system, epochs=epochs, batch_size=size, fanouts=fanouts,
+                        hidden=HIDDEN if on_gpu else 32, lr=LR, seed=seed, progress=False, **more,
+                    )  # fmt: skip
+                    row = convergence.curve(name, result, seed=seed, batch_size=size, layers=layers)
+                    rows.append({**row, "system": system, "model": f"{MODEL}, {layers} layers"})
+                last = [row["final_accuracy"] for row in rows[-len(seeds) :]]
+                session.say(f"{name}, {layers} layers, {system}: accuracy {np.mean(last):.4f}")
+    return {
+        "settings": {
+            "device": common.device(), "seeds": seeds, "epochs": epochs, "fanout": FANOUT, "hidden": HIDDEN, "lr": LR,
+            "batch_size": f"{BATCH}, fewer where an epoch would have less than {STEPS} mini-batches",
+            **convergence.SETTINGS,
+        },
+        "verification": checked, "graphs": common.facts(session, names), "rows": rows,
+        "differences": convergence.differences(rows), "notes": notes,
+    }  # fmt: skip
