@@ -151,26 +151,26 @@ def _kilobytes(value: float) -> str:
 
 @drawn
 def traffic_kinds(
-    kinds: Mapping[str, Mapping[str, float]], *, ideal: float | None = None, label: str = ""
+    kinds: Mapping[str, Mapping[str, float] | None], *, ideal: float | None = None, label: str = ""
 ) -> go.Figure:
     """Bytes of one mini-batch over all ranks, by method and by what they are.
 
     Args:
-        kinds: method -> kind of traffic -> bytes.
+        kinds: method -> kind of traffic -> bytes; None for a method that has not been counted yet.
         ideal: bytes of the picked ids that other ranks own, marked by a line.
         label: graph, seeds and origin.
     """
     fig = Sketch()
-    methods = list(kinds)
-    order = [*palette.TRAFFIC, *sorted({k for of in kinds.values() for k in of} - set(palette.TRAFFIC))]
-    totals = np.array([sum(kinds[m].values()) for m in methods], dtype=np.float64)
+    methods, found = list(kinds), {method: of or {} for method, of in kinds.items()}
+    order = [*palette.TRAFFIC, *sorted({k for of in found.values() for k in of} - set(palette.TRAFFIC))]
+    totals = np.array([sum(found[m].values()) for m in methods], dtype=np.float64)
     # One bar that is many times as long as the others would leave nothing of them to see.
     rest = np.sort(totals)[:-1]
     most = float(totals.max(initial=0))
     most = 2 * float(rest[-1]) if len(rest) and most > 4 * rest[-1] > 0 else most
     drawn = np.zeros(len(methods))
     for kind in order:
-        values = np.array([kinds[m].get(kind, 0) for m in methods], dtype=np.float64)
+        values = np.array([found[m].get(kind, 0) for m in methods], dtype=np.float64)
         if values.any():
             lengths = np.minimum(values, most - drawn)
             drawn += lengths
@@ -179,7 +179,12 @@ def traffic_kinds(
                 marker={"color": palette.TRAFFIC.get(kind, palette.MUTED), "line": {"width": 0}},
                 hovertemplate=f"%{{y}}, {kind}: %{{customdata:,.1f}} kB<extra></extra>",
             )  # fmt: skip
-    labels = [f"  {_kilobytes(t)} kB" + (", cut short here" if t > most else "") for t in totals]
+    labels = [
+        "  not counted yet"
+        if kinds[m] is None
+        else f"  {_kilobytes(t)} kB" + (", cut short here" if t > most else "")
+        for m, t in zip(methods, totals, strict=True)
+    ]
     write_beside(fig, methods, np.minimum(totals, most) / 1e3, labels)
     if ideal is not None:
         fig.add_scatter(

@@ -115,7 +115,9 @@ def stage_breakdown(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
 
 
 @drawn
-def loss_curves(results: TrainRun | Sequence[TrainRun], *, smooth: int = 1) -> go.Figure:
+def loss_curves(
+    results: TrainRun | Sequence[TrainRun], *, smooth: int = 1, steps: int | None = None
+) -> go.Figure:
     """Training loss per step of each run, over each other (FastGL, figure 16).
 
     The first run is the reference: a broad pale line that the others are drawn on top of. Curves that agree hide
@@ -123,6 +125,7 @@ def loss_curves(results: TrainRun | Sequence[TrainRun], *, smooth: int = 1) -> g
 
     Args:
         results: training results. smooth: steps that a point averages over (trailing mean).
+        steps: of a whole run, where the curves are still growing: the axis goes as far.
 
     Raises:
         ValueError: there is no result, one without losses, or ``smooth`` is below 1.
@@ -146,13 +149,18 @@ def loss_curves(results: TrainRun | Sequence[TrainRun], *, smooth: int = 1) -> g
     notes = [f"mean of {smooth} steps" if smooth > 1 else "", _apart(found)]
     finish(fig, "Training loss", describe_runs(found, *notes))
     fig.update_xaxes(title_text="step (mini-batches trained on)")
+    if steps is not None:
+        fig.update_xaxes(range=[1 - 0.02 * steps, 1.02 * steps])
     fig.update_yaxes(title_text="loss (cross entropy)")
     return fig
 
 
 @drawn
-def accuracy_curves(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
+def accuracy_curves(results: TrainRun | Sequence[TrainRun], *, epochs: int | None = None) -> go.Figure:
     """Accuracy after each epoch of each run, over each other; as :func:`loss_curves`.
+
+    Args:
+        results: training results. epochs: of a whole run, where the curves are still growing.
 
     Raises:
         ValueError: there is no result, or none that was evaluated.
@@ -174,7 +182,10 @@ def accuracy_curves(results: TrainRun | Sequence[TrainRun]) -> go.Figure:
         )
     split = _distinct([run.accuracy_split for run in found])
     finish(fig, f"Accuracy on the {split} split", describe_runs(found))
-    fig.update_xaxes(title_text="epoch", dtick=max(1, max(map(len, curves)) // 10))
+    longest = max(map(len, curves)) if epochs is None else epochs
+    fig.update_xaxes(title_text="epoch", dtick=max(1, longest // 10))
+    if epochs is not None:
+        fig.update_xaxes(range=[1 - 0.05 * epochs, 1.05 * epochs])
     fig.update_yaxes(title_text="accuracy after the epoch (%)")
     return fig
 

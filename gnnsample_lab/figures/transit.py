@@ -26,8 +26,8 @@ SCHEMES = {
     "lists in shared memory": "#44AA99",
     "unlimited cache": palette.FAINT,
 }
-_WRITTEN = 16
-"""Lanes up to which a cell has room for an id."""
+_WRITTEN = 8
+"""Lanes up to which a cell has room for an id that can be read; of more, pointing at the cell tells it."""
 
 
 def list_ranks(transits: Any) -> dict[int, int]:

@@ -8,12 +8,23 @@ import inspect
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnsample_lab.checks import choice, flag, instance, num_bytes, optional, real, share, shown, whole
+from gnnsample_lab.checks import (
+    choice,
+    flag,
+    function,
+    instance,
+    num_bytes,
+    optional,
+    real,
+    share,
+    shown,
+    whole,
+)
 from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.compute.aggregation.ladder import KERNELS
@@ -266,6 +277,7 @@ def train(
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     cache_gb: float | None = None,
+    on_epoch: Callable[[TrainResult], None] | None = None,
     **options: Any,
 ) -> TrainResult:
     """Train a model by sampling, as one of ``lab.systems()`` does, on one device or on several ranks.
@@ -342,6 +354,8 @@ def train(
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
             for its speed, and ``TrainResult.origin`` says so.
+        on_epoch: called after every epoch but the last with the result so far, to show how it goes; on one device. What
+            it raises ends the run.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
 
     Raises:
@@ -400,7 +414,11 @@ def train(
         )
     if (swap or handover != "host") and not isinstance(ranks, Ranks) and count == 1:
         raise ValueError(f"ranks must be 2 or more for swap=True and handover='peer' (got {count})")
+    if on_epoch is not None:
+        function("on_epoch", on_epoch)
     if isinstance(ranks, Ranks) or count > 1:
+        if on_epoch is not None:
+            raise ValueError(f"on_epoch is for one device: ranks are other processes (got {count} ranks)")
         known = count if swap else samplers
         if known is not None and executor == "factored":
             divided = Split(count, known, switching is not False, capacity=capacity, handover=handover)
@@ -411,24 +429,36 @@ def train(
         if chosen.has_parts:
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
         job["device"] = device
-        ready, records, accuracy = run_epochs(graph, job)
+        place = runtime.device_name() if device == "cuda" else "the CPU"
+        origin = label(f"measured on {place}", budget_gb, cache_gb)
+
+        def result(
+            ready: Prepared, records: list[EpochRecord], accuracy: list[float], **rest: Any
+        ) -> TrainResult:
+            trainer = ready.trainer
+            return TrainResult(
+                ready.system.name, _name(model), graph.title, device, origin, [*trainer.losses], [*trainer.batch_ids],
+                [*accuracy], job["split"] or "", [*records], ready.setup_us, ready.cache_ratio,
+                ready.notes, ready.settings, trainer.model, resumed=trainer.resumed, **rest,
+            )  # fmt: skip
+
+        told = None if on_epoch is None else lambda *found: on_epoch(result(*found))
+        ready, records, accuracy = run_epochs(graph, job, told=told)
         ready.close()
-    trainer = ready.trainer
-    memory = [several.memory_of(trainer, 0, "all stages", records)]
-    place = runtime.device_name() if device == "cuda" else "the CPU"
-    return TrainResult(
-        ready.system.name, _name(model), graph.title, device,
-        label(f"measured on {place}", budget_gb, cache_gb), trainer.losses,
-        trainer.batch_ids, accuracy, job["split"] or "", records, ready.setup_us, ready.cache_ratio, ready.notes,
-        ready.settings, trainer.model, resumed=trainer.resumed, memory=memory,
-        kernels=[job["ran"]] if "ran" in job else [],
-    )  # fmt: skip
+    memory = [several.memory_of(ready.trainer, 0, "all stages", records)]
+    return result(ready, records, accuracy, memory=memory, kernels=[job["ran"]] if "ran" in job else [])
 
 
 def run_epochs(
-    graph: Graph, job: dict[str, Any], rank: Any = None
+    graph: Graph,
+    job: dict[str, Any],
+    rank: Any = None,
+    told: Callable[[Prepared, list[EpochRecord], list[float]], None] | None = None,
 ) -> tuple[Prepared, list[EpochRecord], list[float]]:
-    """Prepare a system and train it as ``job`` says, on this process's device; one of several ranks, or alone."""
+    """Prepare a system and train it as ``job`` says, on this process's device; one of several ranks, or alone.
+
+    ``told`` is called with what is returned, as far as it is there, after every epoch but the last.
+    """
     import torch
 
     given, device = job["given"], job["device"]
@@ -454,6 +484,8 @@ def run_epochs(
                     several.check_peak(trainer, records[-1], budget)
                 if job["split"]:
                     accuracy.append(trainer.evaluate(job["split"]))
+                if told is not None and number + 1 < job["epochs"]:
+                    told(ready, records, accuracy)
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
     return ready, records, accuracy

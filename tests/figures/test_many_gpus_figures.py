@@ -69,6 +69,13 @@ def test_kinds_are_stacked_and_totals_written():
     assert set(line.x) == {2.0} and "2.0 kB" in line.name
 
 
+def test_a_method_that_has_not_been_counted_yet_has_a_row_and_no_number():
+    figure = figures.traffic_kinds({"pull": {"ids": 1000}, "csp": None, "uva": {}}, label="toy")
+    totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
+    assert list(totals.y) == ["pull", "csp", "uva"]
+    assert [text.strip() for text in totals.text] == ["1.0 kB", "not counted yet", "0 kB"]
+
+
 def test_a_bar_beyond_all_others_is_cut_off_and_says_its_length():
     figure = figures.traffic_kinds({"pull": {"lists": 9000}, "uva": {"lists": 90000}, "csp": {"picks": 3000}})
     totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")

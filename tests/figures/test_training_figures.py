@@ -160,3 +160,11 @@ def test_durations_have_the_digits_that_matter():
         "4.05 s",
         "123 ms",
     ]
+
+
+def test_curves_that_still_grow_have_the_axis_of_the_whole_run() -> None:
+    part = made_up("dgl", losses=[2.0, 1.5], accuracy=[0.25])
+    axis = figures.loss_curves(part, steps=8).layout.xaxis
+    assert axis.range[0] < 1 and 8 < axis.range[1] < 9
+    axis = figures.accuracy_curves(part, epochs=4).layout.xaxis
+    assert axis.range[0] < 1 and 4 < axis.range[1] < 5

@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,6 +58,27 @@ def test_the_table_names_parts_that_exist():
         assert system.executor in EXECUTORS and system.match in MATCHES
         assert system.transfer in {"auto", *TRANSFERS} and system.sample_device in ("cpu", "cuda")
         assert system.cache is None or system.cache in {*POLICIES, "in-degree"}
+
+
+def test_a_run_tells_how_it_goes_after_every_epoch_but_the_last(graph):
+    told: list[Any] = []
+    found = lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK, on_epoch=told.append)
+    assert [len(part.epochs) for part in told] == [1, 2] and len(found.epochs) == 3
+    for part in told:
+        assert part.losses == found.losses[: len(part.losses)] and len(part.losses) == 5 * len(part.epochs)
+        assert part.accuracy == found.accuracy[: len(part.epochs)] and part.origin == found.origin
+    alone = lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK)
+    assert alone.losses == found.losses
+
+    def stop(_: Any) -> None:
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        lab.train(graph, system="dgl", epochs=3, **QUICK, on_epoch=stop)
+    with pytest.raises(TypeError, match="on_epoch"):
+        lab.train(graph, system="dgl", **QUICK, on_epoch=3)
+    with pytest.raises(ValueError, match="on_epoch is for one device"):
+        lab.train(graph, system="dgl", **QUICK, on_epoch=stop, ranks=2)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

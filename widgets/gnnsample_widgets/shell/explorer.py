@@ -27,13 +27,19 @@ from . import still
 from .controls import CodePanel, Control, Tabs
 from .messages import error_html, status_html
 from .panel import LEAST_WIDTH, PlotPanel
-from .recipe import LAST, Figures, Recipe, follow, hand_over
+from .recipe import LAST, Figures, Recipe, SoFar, follow, hand_over
 from .store import close_all
 
 _REMEMBERED = 48
 """Results of steps that are kept: three runs of the longest recipes (a cache's has 13 steps, a comparison of all
 strategies 16 results), so that a control that goes back finds all that it left. Not more: a result may be as large as
 a number per vertex of the graph."""
+LONG_MS = 250
+"""A run that takes longer shows what it has meanwhile, and no more often than this: an eye waits no longer."""
+
+
+class _Superseded(Exception):
+    """What a run has shown is true, and what it would still show is not asked for any more."""
 
 
 class Explorer(ipywidgets.VBox):
@@ -75,6 +81,9 @@ class Explorer(ipywidgets.VBox):
     view without a tab, and more in a tab for each pair. Panels that no view names come in tabs of their own."""
     shares: ClassVar[dict[str, int]] = {}
     """Share of the width of a panel, against the one beside it; 1 where it is not named."""
+    grows: ClassVar[tuple[str, ...]] = ()
+    """Panels that can be drawn with part of what :class:`.recipe.Each` lists, or of what :func:`.recipe.so_far` tells:
+    of a long run they show what there is, marked as unfinished, until there is all of it."""
     panel_height: ClassVar[int] = PANEL_HEIGHT
     """Pixels of every panel with its title, at every state, so that nothing on the page moves."""
 
@@ -114,7 +123,9 @@ class Explorer(ipywidgets.VBox):
         self._present: tuple[str, ...] = ()
         self._keys: dict[str, Hashable] = {}
         self._view_failed = False
-        self._wanted = 0
+        self._wanted = self._target = 0
+        self._began_s = self._sketched_s = 0.0
+        self._num_shown = 0
         self._running = False
         self._held = 1
         self._shown_state: dict[str, Any] = {}
@@ -165,10 +176,10 @@ class Explorer(ipywidgets.VBox):
         """
         raise NotImplementedError
 
-    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, go.Figure], str]:
-        """Figures by panel name, in order, each drawn when it is looked up, and their summary."""
-        made: Any = follow(self.recipe, self._given(state), self.remember)
-        return made[LAST], self.summary(made)
+    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, go.Figure], Callable[[], str]]:
+        """Figures by panel name, in order, each drawn when it is looked up, and what makes their summary."""
+        made: Any = follow(self.recipe, self._given(state), self.remember, self._show_so_far)
+        return made[LAST], lambda: self.summary(made)
 
     def _given(self, state: dict[str, Any]) -> dict[str, Any]:
         graphs = (
@@ -289,10 +300,10 @@ class Explorer(ipywidgets.VBox):
         try:
             while True:
                 with self._gate:
-                    target = self._wanted
+                    self._target = self._wanted
                 self._run()
                 with self._gate:
-                    if self._wanted == target:
+                    if self._wanted == self._target:
                         self._running = False
                         break
         finally:
@@ -302,8 +313,11 @@ class Explorer(ipywidgets.VBox):
 
     def _run(self) -> None:
         start = time.perf_counter()
+        long = self.elapsed_ms > LONG_MS
         self.busy = True
         self._show_status()
+        self._began_s, self._num_shown = start, 0
+        self._before: dict[str, tuple[Any, Hashable]] = {}
         failure: Exception | None = None
         try:
             # Changes that adapt() makes belong to this run.
@@ -311,29 +325,92 @@ class Explorer(ipywidgets.VBox):
                 self.adapt()
             state = self._shown_state = self.state
             with lock:
-                figures, summary = self.compute(state)
-                for name in self._opened(figures):
-                    if self._differs(figures, name):
-                        _ = figures[
-                            name
-                        ]  # drawn before anything moves; those behind tabs when they are looked at
+                figures, words = self.compute(state)
+            # Each as soon as it is drawn; those behind tabs when they are looked at.
+            changed = [name for name in self._opened(figures) if self._differs(figures, name)]
+            for number, name in enumerate(changed):
+                self._go_on()
+                if number == 1 and long:
+                    self._mark(changed[1:], "before")
+                figure = _draw(figures, name)
+                if name in self.panels and self.panels[name].shown:
+                    self._put(name, figure, figures)
             self._show_figures(figures)
+            self._go_on()
+            with lock:
+                summary = words()
             self._summary.value = (
                 f'<div class="gs-summary" aria-live="polite">{summary}{self._seeds_note()}</div>'
             )
             self.code = hand_over(self.recipe, self._given(state), self.graph_code)
+        except _Superseded:
+            pass  # the next run begins at once
         except Exception as error:
             # An exception in a callback is printed nowhere: the panel is the one place where it can be read.
             failure = error
+            self._put_back()
         finally:
             # In any case, an interrupt from the keyboard included: a panel must not stay busy for ever.
             self._show_error(failure)
+            self._mark(self.panels, "")
             self.elapsed_ms = (time.perf_counter() - start) * 1e3
             self.run_count += 1
             self.busy = False
             self._show_status()
         if failure is not None and self.raise_errors:
             raise failure
+
+    def _go_on(self) -> None:
+        """Stop here where something newer is asked for and this run has shown something: a drag does not queue.
+
+        Raises:
+            _Superseded: so it is.
+        """
+        if self._num_shown and self._wanted != self._target:
+            raise _Superseded
+
+    def _put(self, name: str, figure: go.Figure, figures: Any, unfinished: str = "") -> None:
+        """Show a figure in a panel that is looked at."""
+        with self._showing:
+            panel = self.panels[name]
+            self._before.setdefault(name, (panel.kept, self._keys.get(name)))
+            self._keys[name] = figures.key(name) if isinstance(figures, Figures) else None
+            panel.figure = figure
+            self._num_shown += 1
+        panel.unfinished = unfinished
+
+    def _put_back(self) -> None:
+        """After a failure all panels show the last state that worked."""
+        with self._showing:
+            for name, (kept, key) in self._before.items():
+                self.panels[name].figure = kept
+                self._keys[name] = key
+
+    def _mark(self, names: Iterable[str], unfinished: str) -> None:
+        """Say in these panels that they are of the state before, or part of what will be there, or neither."""
+        for name in names:
+            if name in self.panels:
+                self.panels[name].unfinished = unfinished
+
+    def _show_so_far(self, part: SoFar) -> None:
+        """In the middle of a long run: draw what there is in the panels that are looked at and can grow."""
+        self._go_on()
+        now = time.perf_counter()
+        first = self._num_shown == 0
+        expected_long = self.elapsed_ms > LONG_MS or now - self._began_s > LONG_MS / 2e3
+        if not self.run_count or not expected_long or not (first or now - self._sketched_s > LONG_MS / 1e3):
+            return
+        # Not waited for: who opens a tab may hold it, and wait for the lock that this run has.
+        if not self._showing.acquire(blocking=False):
+            return
+        try:
+            for name in self._opened():
+                figure = part.figure(name) if name in self.grows and self.panels[name].shown else None
+                if figure is not None:
+                    self._put(name, figure, part, "so far")
+        finally:
+            self._showing.release()
+        self._sketched_s = time.perf_counter()
 
     @contextlib.contextmanager
     def _holding(self) -> Iterator[None]:

@@ -77,6 +77,9 @@ class PlotPanel(Stored):
     data = traitlets.Unicode("[]", help="the figure's traces as JSON").tag(live=True)
     frame = traitlets.Unicode("{}", help="the figure's layout as JSON").tag(live=True)
     alt = traitlets.Unicode("").tag(live=True)
+    unfinished = traitlets.Unicode(
+        "", help="'before': of the state before; 'so far': there will be more of it; empty: all is there"
+    ).tag(live=True)
     clicked = traitlets.Dict(help="the mark that was clicked last; empty before the first click").tag(
         live=True
     )
@@ -129,6 +132,11 @@ class PlotPanel(Stored):
         self._figure, self._sent = figure, False
         if self._shown:
             self._deliver()
+
+    @property
+    def kept(self) -> go.Figure | Callable[[], go.Figure]:
+        """What was assigned to :attr:`figure`; nothing is drawn for it."""
+        return self._figure
 
     @property
     def drawn(self) -> bool:

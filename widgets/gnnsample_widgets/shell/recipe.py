@@ -12,15 +12,20 @@ A step runs when its result is asked for, and not before. Where the last one is 
 looks at costs nothing, nor do the steps that it alone needs::
 
     recipe = {"batch": sample, "shown": Panels(work=draw_work, times=draw_times)}
+
+What takes long grows: whoever follows a recipe is told after each value of an :class:`Each`, and whenever a step calls
+:func:`so_far`, and may draw what there is.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -71,13 +76,20 @@ class Panels:
 
 Step = Callable[..., Any] | Each | Panels
 Recipe = Mapping[str, Step]
+_running = threading.local()
+
+
+def so_far(result: Any) -> None:
+    """From within a step of :class:`Each`: what there is of its result. Outside an explorer it does nothing."""
+    for told in getattr(_running, "told", ())[-1:]:
+        told(result)
 
 
 class Made(Mapping[str, Any]):
     """What a recipe was given and what its steps make, by name; a step runs when its result is asked for.
 
     Args:
-        recipe, given, remember: as :func:`follow` takes them.
+        recipe, given, remember, told: as :func:`follow` takes them.
     """
 
     def __init__(
@@ -85,8 +97,10 @@ class Made(Mapping[str, Any]):
         recipe: Recipe,
         given: Mapping[str, Any],
         remember: Callable[[Hashable, Callable[[], Any]], Any],
+        told: Callable[[SoFar], None] | None = None,
     ) -> None:
-        self._recipe, self._remember = recipe, remember
+        self._recipe, self._remember, self._told = recipe, remember, told
+        self._given, self._num_made = given, 0
         self._made = {name: value for name, value in given.items() if name not in recipe}
         self._keys: dict[str, Hashable] = {
             name: name if name == "g" or name in GRAPHS else (name, repr(value))
@@ -129,14 +143,96 @@ class Made(Mapping[str, Any]):
         if name == LAST:
             return self.call(step)
         if isinstance(step, Each):
-            shared = self.key_of(step)
-            return {
-                value: self._remember(
-                    (*shared, value), functools.partial(self.call, step, **{step.name: value})
-                )
-                for value in self[step.of]
-            }
+            return self._run_each(name, step)
         return self._remember(self.key(name), functools.partial(self.call, step))
+
+    def _run_each(self, name: str, step: Each) -> dict[Any, Any]:
+        shared, values = self.key_of(step), list(self[step.of])
+        found = {}
+        for value in values:
+            before = self._num_made
+            found[value] = self._remember((*shared, value), functools.partial(self._make, name, step, value))
+            if self._num_made > before and len(found) < len(values):
+                self._tell({})
+        return found
+
+    def _make(self, name: str, step: Each, value: Any) -> Any:
+        for wanted in _wanted(step):
+            _ = self[wanted]  # steps of their own, with reports of their own
+        self._num_made += 1
+        with self._listening(name, value):
+            return self.call(step, **{step.name: value})
+
+    @contextlib.contextmanager
+    def _listening(self, name: str, value: Any) -> Iterator[None]:
+        before = getattr(_running, "told", ())
+        _running.told = (*before, lambda part: self._tell({(name, value): part}))
+        try:
+            yield
+        finally:
+            _running.told = before
+
+    def _tell(self, parts: dict[tuple[str, Any], Any]) -> None:
+        if self._told is not None:
+            self._told(SoFar(self, parts))
+
+
+class SoFar(Made):
+    """What there is of a recipe's results while it is being followed: of an :class:`Each` the values made already.
+
+    Args:
+        whole: what is being followed.
+        parts: (step, value) -> what there is of a value that is being made.
+    """
+
+    def __init__(self, whole: Made, parts: Mapping[tuple[str, Any], Any]) -> None:
+        super().__init__(whole._recipe, whole._given, whole._remember)
+        self._parts = parts
+        self._open: dict[str, bool] = {}
+
+    def is_open(self, name: str) -> bool:
+        """Whether there will be more of this step's result, or of what it is made of."""
+        if name not in self._recipe:
+            return False
+        if name not in self._open:
+            step = self._recipe[name]
+            self._open[name] = any(map(self.is_open, _wanted(step)))
+            if isinstance(step, Each) and not self._open[name]:
+                self._open[name] = len(self[name]) < len(self[step.of]) or any(
+                    n == name for n, _ in self._parts
+                )
+        return self._open[name]
+
+    def figure(self, panel: str) -> Any:
+        """A panel's figure of what there is; None where there is no panel, or no more than will be seen anyway."""
+        step = self._recipe[LAST]
+        draw = step.panels.get(panel) if isinstance(step, Panels) else None
+        if draw is None or not any(map(self.is_open, _wanted(draw))) or not self._is_there(draw):
+            return None
+        return self.call(_function(draw))
+
+    def _run(self, name: str, step: Step) -> Any:
+        if not isinstance(step, Each) and self.is_open(name):
+            return self.call(step)  # not kept: there will be more of it
+        return super()._run(name, step)
+
+    def _run_each(self, name: str, step: Each) -> dict[Any, Any]:
+        shared, found = self.key_of(step), {}
+        for value in self[step.of]:
+            if (name, value) in self._parts:
+                found[value] = self._parts[name, value]
+                continue
+            with contextlib.suppress(_Missing):
+                found[value] = self._remember((*shared, value), _missing)
+        return found
+
+
+class _Missing(Exception):
+    """A value that has not been made."""
+
+
+def _missing() -> Any:
+    raise _Missing
 
 
 class Figures(Mapping[str, Any]):
@@ -162,7 +258,10 @@ class Figures(Mapping[str, Any]):
 
 
 def follow(
-    recipe: Recipe, given: Mapping[str, Any], remember: Callable[[Hashable, Callable[[], Any]], Any]
+    recipe: Recipe,
+    given: Mapping[str, Any],
+    remember: Callable[[Hashable, Callable[[], Any]], Any],
+    told: Callable[[SoFar], None] | None = None,
 ) -> Made:
     """What the steps of a recipe make, each when it is asked for.
 
@@ -172,11 +271,12 @@ def follow(
             everything else has a ``repr`` that tells two values apart.
         remember: ``remember(key, make)`` returns what it has kept under ``key``, else ``make()``. The key holds all
             that the result depends on. The result of the last step is not kept.
+        told: called with what there is whenever there is more of it. What it raises ends the run.
 
     Returns:
         ``given`` and the result of every step, by name.
     """
-    return Made(recipe, given, remember)
+    return Made(recipe, given, remember, told)
 
 
 def hand_over(recipe: Recipe, given: Mapping[str, Any], graph_lines: list[str]) -> str:

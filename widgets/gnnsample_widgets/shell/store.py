@@ -69,11 +69,13 @@ class ControlStore(ipywidgets.Widget):
 
 
 class PlotStore(ipywidgets.Widget):
-    """A figure: its traces and its layout as JSON, what it says to those who cannot see it, and its last click."""
+    """A figure: its traces and its layout as JSON, what it says to those who cannot see it, whether it is finished, and
+    its last click."""
 
     data = traitlets.Unicode("[]").tag(sync=True)
     frame = traitlets.Unicode("{}").tag(sync=True)
     alt = traitlets.Unicode("").tag(sync=True)
+    unfinished = traitlets.Unicode("").tag(sync=True)
     clicked = traitlets.Dict().tag(sync=True)
 
 

@@ -133,6 +133,12 @@ function cornersOf(text) {
     .map(([x, y]) => [m.a * x + m.c * y + m.e, m.b * x + m.d * y + m.f]);
 }
 
+/** The upright box around a turned one: left, right, top, bottom. */
+function aroundOf(corners) {
+  const [xs, ys] = [0, 1].map((i) => corners.map((corner) => corner[i]));
+  return [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+}
+
 /** By how many pixels two turned boxes overlap, along the side where it is least; below 0 they are apart. */
 function overlap(p, q) {
   let least = Infinity;
@@ -162,7 +168,10 @@ function declutter(host) {
   const boxes = new Map(groups.flat().map((text) => [text, cornersOf(text)]));
   for (const [text, box] of boxes) {
     if (!box) continue;
-    if (kept.some((other) => overlap(box, other) > 1.5)) text.style.visibility = "hidden"; else kept.push(box);
+    const [left, right, top, bottom] = aroundOf(box);
+    // Most are far from each other, which four numbers tell.
+    const hit = kept.some(([other, [l, r, t, b]]) => left < r && l < right && top < b && t < bottom && overlap(box, other) > 1.5);
+    if (hit) text.style.visibility = "hidden"; else kept.push([box, [left, right, top, bottom]]);
   }
 }
 
@@ -186,6 +195,7 @@ async function render({ model, el }) {
   const figure = make("gs-figure", el);
   const head = make("gs-caption", figure);
   const [title, small] = [make("gs-caption-title", head), make("gs-caption-small", head)];
+  const note = make("gs-unfinished", figure);
   const host = make("gs-plot", figure);
   host.dataset.name = model.get("name");
   host.dataset.busy = "0";
@@ -205,6 +215,13 @@ async function render({ model, el }) {
     const clicks = (store.get("clicked").clicks ?? 0) + 1;  // a second click on the same mark is news, too
     store.set("clicked", { trace: mark.curveNumber, x: mark.x, y: mark.y, clicks });
     store.save_changes();
+  };
+
+  // What a long run has not come to yet says so; CSS waits a moment, so that nothing flickers in a short one.
+  const mark = () => {
+    const unfinished = store.get("unfinished");
+    figure.dataset.unfinished = unfinished;
+    note.textContent = { "so far": "so far …", before: "of the setting before …" }[unfinished] ?? "";
   };
 
   const draw = async () => {
@@ -252,6 +269,7 @@ async function render({ model, el }) {
           declutter(host);
         }
         listening = true;
+        host.dataset.drawn = Number(host.dataset.drawn ?? 0) + 1;
       }
     } catch (error) {
       host.textContent = `This figure could not be drawn: ${error.message}`;
@@ -277,6 +295,8 @@ async function render({ model, el }) {
   const painted = new MutationObserver(() => requestAnimationFrame(again));
   painted.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-name", "data-jp-theme-light", "class"] });
   NAMES.forEach((name) => store.on(`change:${name}`, draw));
+  store.on("change:unfinished", mark);
+  mark();
   draw();
   return () => {
     closed = true;
@@ -284,6 +304,7 @@ async function render({ model, el }) {
     observer.disconnect();
     painted.disconnect();
     NAMES.forEach((name) => store.off(`change:${name}`, draw));
+    store.off("change:unfinished", mark);
     if (lib) lib.purge(host);
   };
 }

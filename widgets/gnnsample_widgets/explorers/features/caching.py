@@ -129,7 +129,7 @@ def rank_all(
     """The hotness of every policy, the optimal one last."""
     fixed = {"degree": by_degree, **by_graph}
     optimal = lab.hotness(host, "optimal", batches=read)
-    return {**{name: fixed[name] for name in FIXED}, **by_sample, "optimal": optimal}
+    return {**{name: fixed[name] for name in FIXED if name in fixed}, **by_sample, "optimal": optimal}
 
 
 def describe(host: Any, device: str, sampler: str, num_train: int, where: str, batch_size: int) -> str:
@@ -247,6 +247,7 @@ class CacheExplorer(Explorer):
         "cached": fill_caches,
         "shown": Panels(rates=draw_rates, vertices=draw_vertices, bytes=draw_bytes, contents=draw_contents),
     }
+    grows = ("rates",)
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Hit rates and vertices": ("rates", "vertices"),
         "Bytes and contents": ("bytes", "contents"),

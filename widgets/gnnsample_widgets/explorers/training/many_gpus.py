@@ -18,7 +18,7 @@ from gnnsample_lab.device.runtime import resolve_device
 from ...graphs import batch_options, draw_seeds
 from ...shell.controls import Choice, Control, Slider
 from ...shell.explorer import Explorer
-from ...shell.recipe import Panels, Recipe
+from ...shell.recipe import Each, Panels, Recipe
 
 MOST_RANKS = 4
 BY = {"equal": "equal slices", "owner": "with their owners"}
@@ -27,6 +27,8 @@ SWEPT = ("pull", "csp", "direct")
 """Methods whose volume is shown over the fanout and the degree."""
 BUDGETS = [0, 1, 2, 5, 10, 20, 35, 50]
 """Percent of the bytes of all lists."""
+COPYING = "direct-cached"
+"""The method that keeps copies of hot lists."""
 SWEPT_BATCHES = 4
 """Batches whose mean is shown there: one list of a hub is a good part of what `pull` moves for one of them."""
 VISITED = 32
@@ -127,16 +129,34 @@ def by_method(
 
 
 def count(
+    device: str,
+    folder: str,
+    seeds: Any,
+    num_ranks: int,
+    fanout: int,
+    hops: int,
+    by: str,
+    seed: int,
+    method: str,
+) -> Any:
+    """Traffic of one mini-batch by one method, by rank."""
+    task = {"method": method, **settings(fanout, hops, by, seed)}
+    return by_method(device, num_ranks, folder, seeds, [task])[0]
+
+
+def count_with_copies(
     host: Any, device: str, folder: str, seeds: Any, visits: Any, num_ranks: int, fanout: int, hops: int, by: str,
-    seed: int, cache_percent: int,
-) -> dict[str, Any]:  # fmt: skip
-    """Traffic of one mini-batch by method and rank."""
-    tasks = [{"method": name, **settings(fanout, hops, by, seed)} for name in lab.distributed.methods()]
-    for task in tasks:
-        if task["method"] == "direct-cached":
-            task |= {"cache_bytes": list_bytes(host, cache_percent), "visits": visits}
-    found = by_method(device, num_ranks, folder, seeds, tasks)
-    return {task["method"]: traffic for task, traffic in zip(tasks, found, strict=True)}
+    seed: int, cache_percent: int, method: str,
+) -> Any:  # fmt: skip
+    """The same by a method that keeps copies of hot lists."""
+    copies = {"cache_bytes": list_bytes(host, cache_percent), "visits": visits}
+    task = {"method": method, **copies, **settings(fanout, hops, by, seed)}
+    return by_method(device, num_ranks, folder, seeds, [task])[0]
+
+
+def join(plain: dict[str, Any], copied: dict[str, Any]) -> dict[str, Any]:
+    """Traffic by method and rank."""
+    return {**plain, **copied}
 
 
 def sweep(
@@ -218,9 +238,9 @@ def draw_matrix(counted: dict[str, Any], label: str) -> Any:
     )
 
 
-def draw_kinds(counted: dict[str, Any], label: str) -> Any:
+def draw_kinds(counted: dict[str, Any], methods: list[str], copying: list[str], label: str) -> Any:
     return figures.traffic_kinds(
-        {name: by_kind(ranks) for name, ranks in counted.items()},
+        {name: by_kind(counted[name]) if name in counted else None for name in [*methods, *copying]},
         ideal=sum(t.ideal_remote for t in counted["pull"]),
         label=label,
     )
@@ -256,13 +276,16 @@ class RanksExplorer(Explorer):
         "folder": save,
         "seeds": draw_seeds,
         "visits": count_visits,
-        "counted": count,
+        "plain": Each(count, "method", of="methods"),
+        "copied": Each(count_with_copies, "method", of="copying"),
+        "counted": join,
         "swept": sweep,
         "expected": expect_saved,
         "saved": count_saved,
         "label": describe,
         "shown": Panels(matrix=draw_matrix, kinds=draw_kinds, fanouts=draw_fanouts, cache=draw_saved),
     }
+    grows = ("kinds",)
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Bytes by kind": ("kinds",),
         "Bytes by rank": ("matrix",),
@@ -298,6 +321,10 @@ class RanksExplorer(Explorer):
             Slider("seed", "Random seed", self.seed, max=99),
         ]
         return {control.name: control for control in controls}
+
+    def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
+        plain = [name for name in lab.distributed.methods() if name != COPYING]
+        return {**state, "methods": plain, "copying": [COPYING]}
 
     def summary(self, made: dict[str, Any]) -> str:
         volume = {name: sum(t.volume for t in ranks) for name, ranks in made["counted"].items()}

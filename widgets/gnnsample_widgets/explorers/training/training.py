@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
 
 from ...graphs import batch_options, seed_pool
 from ...shell.controls import Choice, Control, Slider, Switch
-from ...shell.recipe import Each, Panels, Recipe, Where
+from ...shell.recipe import Each, Panels, Recipe, Where, so_far
 from ..fanouts import FanoutExplorer
 
 MODELS = ["gcn", "sage", "gin", "gat"]
@@ -131,6 +131,7 @@ def train(
             device=device,
             pick=PICK,
             progress=False,
+            on_epoch=so_far,
         )
 
 
@@ -144,12 +145,17 @@ def tested(results: list[Any]) -> list[Any] | None:
     return results if any(run.accuracy for run in results) else None
 
 
-def draw_loss(results: list[Any]) -> Any:
-    return figures.loss_curves(results)
+def draw_loss(results: list[Any], epochs: int, steps: int) -> Any:
+    return figures.loss_curves(results, steps=min(epochs * steps, _epoch_steps(results) * epochs))
 
 
-def draw_accuracy(scored: list[Any]) -> Any:
-    return figures.accuracy_curves(scored)
+def _epoch_steps(results: list[Any]) -> int:
+    """Mini-batches of an epoch: fewer than asked for where the training split is small."""
+    return max(run.epochs[0].num_batches for run in results)
+
+
+def draw_accuracy(scored: list[Any], epochs: int) -> Any:
+    return figures.accuracy_curves(scored, epochs=epochs)
 
 
 def draw_stages(results: list[Any]) -> Any:
@@ -170,9 +176,9 @@ class TrainingExplorer(FanoutExplorer):
     On a graph without labels or a training split nothing is trained: one line says what is missing and which graphs
     have it, and the explorer stays alive.
 
-    Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split; a run that was
-    seen lately is not repeated. On the CPU the stages of all systems are computed by the same operators, one after
-    the other: their curves and bytes mean something there, their times little. See
+    Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split, and the curves
+    grow epoch by epoch; a run that was seen lately is not repeated. On the CPU the stages of all systems are computed
+    by the same operators, one after the other: their curves and bytes mean something there, their times little. See
     :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
 
@@ -186,6 +192,7 @@ class TrainingExplorer(FanoutExplorer):
             loss=draw_loss, accuracy=Where(draw_accuracy, "scored"), stages=draw_stages, bytes=draw_bytes
         ),
     }
+    grows = ("loss", "accuracy")
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "What is learnt": ("loss", "accuracy"),
         "Time and bytes": ("stages", "bytes"),
@@ -227,13 +234,13 @@ class TrainingExplorer(FanoutExplorer):
             controls.append(Switch("random_features", "Random features", self.random_features))
         return {control.name: control for control in controls}
 
-    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, Any], str]:
+    def compute(self, state: dict[str, Any]) -> tuple[Mapping[str, Any], Callable[[], str]]:
         line = untrainable(self.graph, state["random_features"])
         if not line:
             return super().compute(state)
         if not untrainable(self.graph, True):
             line += " Or tick <b>Random features</b>."
-        return {}, line
+        return {}, lambda: line
 
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
         compared = list(dict.fromkeys([state["reference"], state["system"]]))
