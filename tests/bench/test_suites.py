@@ -246,8 +246,10 @@ def test_figure9_and_its_targets(session, made_up_walls) -> None:
     assert row["spread"]["best"] == {"p10_us": pytest.approx(42), "p90_us": pytest.approx(62), "passes": 3}
     assert row["l2"] == "cold"
     assert all(t["met"] for t in record["targets"])
-    graphs = ("products-like", "rmat")
-    assert {t["what"].rpartition(", ")[2] for t in record["targets"]} == set(graphs)
+    assert {t["what"].rpartition(", ")[2] for t in record["targets"]} == {"rmat", *papers.AVERAGES}, (
+        "all six graphs"
+    )
+    assert {row["graph"] for row in record["rows"]} == {"rmat", *papers.AVERAGES}
     words = [t["what"] for t in record["targets"] if "rmat" in t["what"]]
     mixed = ["mixed: floyd over reservoir" in what for what in words]
     assert mixed == sorted(mixed) and sum(mixed) == 2, "the same pick on both sides comes first"
@@ -403,6 +405,27 @@ def test_utilisation_is_read_from_a_profilers_table_launch_by_launch() -> None:
         {"compute_percent": 15.5, "memory_percent": 6.0}, {"compute_percent": 1048.7},
     ]  # fmt: skip
     assert utilisation.parse("==ERROR== no permission") == []
+
+
+def test_throughput_weighs_draws_by_their_time_and_divides_the_queue_by_them() -> None:
+    from gnnsample_lab.bench.suites.pgsampler import throughput, utilisation
+
+    compute, memory = utilisation.METRICS
+    lines = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
+    for number, (kernel, ns, shares) in enumerate(
+        (("draw_blocks", 1000, (10, 20)), ("draw_blocks", 3000, (30, 20)), ("scan", 9, (1, 1)),
+         ("persistent", 2000, (50, 60)))
+    ):  # fmt: skip
+        for metric, value in ((compute, shares[0]), (memory, shares[1]), (throughput.TIME, ns)):
+            lines.append(f'"{number}","{kernel}(Plan)","{metric}","-","{value:,}"')
+    metrics = {**utilisation.METRICS, throughput.TIME: "us"}
+    found = utilisation.launches("\n".join(lines), throughput.KERNELS, metrics)
+    (row,) = throughput.by_setting(found, [2])
+    assert row["compute_percent"] == {"block-bsp": pytest.approx(25), "persistent": 50}
+    assert row["gain"] == {"compute_percent": pytest.approx(2), "memory_percent": pytest.approx(3)}
+    assert row["kernel_us"] == {"block-bsp": 4.0, "persistent": 2.0}
+    with pytest.raises(Unavailable, match="3 of 4"):
+        throughput.by_setting(found, [3])
 
 
 def test_utilisation_says_why_there_is_none(monkeypatch) -> None:

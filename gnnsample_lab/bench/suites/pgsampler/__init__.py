@@ -180,6 +180,17 @@ SUITES = (
         paper=papers.PAPER.part("section V-D, figure 10"), notes=_notes,
     ),
     Suite(
+        "pgsampler-throughput", "suites.pgsampler.throughput.throughput",
+        "throughput of multiprocessors and memory, the queue's kernel over DGL's draws, by Nsight Compute",
+        columns={
+            **WORK, "block-bsp: compute %": "compute_percent.block-bsp",
+            "persistent: compute %": "compute_percent.persistent", "compute x": "gain.compute_percent",
+            "block-bsp: memory %": "memory_percent.block-bsp", "persistent: memory %": "memory_percent.persistent",
+            "memory x": "gain.memory_percent",
+        },
+        paper=papers.PAPER.part("section V-B", compute=1.59, memory=2.01),
+    ),
+    Suite(
         "pgsampler-table3", "suites.pgsampler.kernels.table3",
         "against TurboGNN's execution, both over block-bsp",
         columns=_table3,

@@ -177,14 +177,19 @@ def few(quick: bool) -> list[tuple[int, tuple[int, ...]]]:
     return [(batch, (fanout,) * hops) for hops in (3, 2) for batch, fanout in pairs]
 
 
+def settings_of(name: str, quick: bool) -> list[tuple[int, tuple[int, ...]]]:
+    """(batch, fanouts) of a graph in figures 8 and 9: all of :func:`grid`, or on most of the paper's graphs its own."""
+    whole = _twin(name) not in AVERAGES or (_twin(name) in GRAPHS and not quick)
+    return grid(quick) if whole else few(quick)
+
+
 def figure8(session: Session) -> dict[str, Any]:
     """Kernel speed-up of the queue strategies over ``block-bsp``, on the paper's six graphs beside its averages."""
     names, rivals = session.graphs("rmat", *AVERAGES), ("persistent", "persistent-tile")
     verification = session.verify(names, ["block-bsp", *rivals], [PICK])
     rows = []
     for name in names:
-        whole = _twin(name) not in AVERAGES or (_twin(name) in GRAPHS and not session.quick)
-        for batch_size, fanouts in grid(session.quick) if whole else few(session.quick):
+        for batch_size, fanouts in settings_of(name, session.quick):
             row = _compare(session, name, batch_size, fanouts, ("block-bsp", *rivals))
             fixed = row["sweep"]["block-bsp"].get(DGL_THREADS)
             row["dgl_threads_us"] = fixed if isinstance(fixed, float) else None

@@ -11,7 +11,7 @@ import io
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +26,7 @@ METRICS = {
 }
 """Nsight Compute's "Compute (SM) Throughput" and "Memory Throughput"."""
 KERNEL = "draw_blocks"
+NO_NCU = "no ncu here"
 
 
 def utilisation(
@@ -44,9 +45,8 @@ def utilisation(
         One entry a hop, with None where ncu cannot tell; and ``"measured by ncu"`` or why not.
     """
     nothing: list[dict[str, float | None]] = [dict.fromkeys(METRICS.values()) for _ in frontiers]
-    ncu = find_ncu()
-    if ncu is None:
-        return nothing, "no ncu here"
+    if find_ncu() is None:
+        return nothing, NO_NCU
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "hops.npz"
         rows = {f"rows{hop}": frontier.get() for hop, frontier in enumerate(frontiers)}
@@ -54,37 +54,61 @@ def utilisation(
             path, indptr=graph.indptr.get(), indices=graph.indices.get(), fanouts=list(fanouts), pick=pick,
             threads=list(threads), **rows,
         )  # fmt: skip
-        command = [
-            ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
-            sys.executable, "-m", __spec__.name if __spec__ else __name__, str(path),
-        ]  # fmt: skip
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-        except (OSError, subprocess.SubprocessError) as error:
-            return nothing, f"ncu did not run ({type(error).__name__})"
-    found = parse(done.stdout)
+        text, why = profiled(__spec__.name if __spec__ else __name__, path, METRICS)
+    found = parse(text)
     if len(found) != len(nothing):
-        words = (done.stdout + done.stderr).strip().splitlines()
-        return nothing, f"ncu gave no numbers ({words[-1][:120] if words else 'no output'})"
+        return nothing, why or "ncu gave no numbers"
     return [{**none, **of} for none, of in zip(nothing, found, strict=True)], "measured by ncu"
+
+
+def profiled(module: str, path: Path, metrics: Iterable[str]) -> tuple[str, str]:
+    """ncu's CSV of what ``module``, given the file, launches between ``profilerStart`` and ``Stop``; or why none."""
+    ncu = find_ncu()
+    if ncu is None:
+        return "", NO_NCU
+    command = [
+        ncu, "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none",
+        "--metrics", ",".join(metrics), sys.executable, "-m", module, str(path),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return "", f"ncu did not run ({type(error).__name__})"
+    if '"Metric Name"' not in done.stdout:
+        words = (done.stdout + done.stderr).strip().splitlines()
+        return "", f"ncu gave no numbers ({words[-1][:120] if words else 'no output'})"
+    return done.stdout, ""
 
 
 def parse(text: str) -> list[dict[str, float]]:
     """ncu's CSV, a line per kernel and metric, as one entry for each draw kernel, in the order of their launches."""
+    return [
+        {key: value for key, value in launch.items() if key != "kernel"}
+        for launch in launches(text, (KERNEL,), METRICS)
+    ]
+
+
+def launches(text: str, kernels: Sequence[str], metrics: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The launches of ``kernels`` in their order: ``kernel``, the name that it begins with, and what was measured.
+
+    Args:
+        metrics: ncu's names -> keys of an entry.
+    """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
     if start is None:
         return []
-    kernels: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Any]] = {}
     for row in csv.DictReader(io.StringIO("\n".join(lines[start:]))):
-        key = METRICS.get(row.get("Metric Name") or "")
+        name = (row.get("Kernel Name") or "").partition("(")[0]
+        key = metrics.get(row.get("Metric Name") or "")
         try:
             value = float((row.get("Metric Value") or "").replace(",", ""))
         except ValueError:
             continue
-        if key and KERNEL in (row.get("Kernel Name") or ""):
-            kernels.setdefault(row.get("ID") or "", {})[key] = value
-    return list(kernels.values())
+        if key and name in kernels:
+            found.setdefault(row.get("ID") or "", {"kernel": name})[key] = value
+    return list(found.values())
 
 
 def main(path: str) -> None:

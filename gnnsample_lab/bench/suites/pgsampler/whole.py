@@ -14,7 +14,8 @@ from gnnsample_lab.minibatch.waves import Waves
 from gnnsample_lab.sampling.neighbors.plan import TABLES
 from gnnsample_lab.sampling.neighbors.sizes import seed_capacity
 
-from .kernels import grid
+from .kernels import settings_of
+from .papers import AVERAGES
 
 OURS = ("captured", "grid-barrier", "persistent-tile")
 BASELINE, BASELINE_PICK = "block-bsp", "reservoir"
@@ -61,11 +62,11 @@ def _around(found: dict[str, Any]) -> dict[str, Any]:
 
 def figure9(session: Session) -> dict[str, Any]:
     """Speed-up of the whole process: the best strategy and ``persistent`` over ``block-bsp``, with the same pick."""
-    names = session.graphs()
+    names = session.graphs("rmat", *AVERAGES)
     verification = session.verify(names, [BASELINE, "persistent", *OURS])
     rows = []
     for name in names:
-        for batch_size, fanouts in grid(session.quick):
+        for batch_size, fanouts in settings_of(name, session.quick):
             theirs = {pick: _walls(session, name, batch_size, fanouts, BASELINE, pick) for pick in PICKS}
             ours = {pick: _fastest(session, name, batch_size, fanouts, pick) for pick in PICKS}
             persistent = _walls(session, name, batch_size, fanouts, "persistent", BASELINE_PICK)

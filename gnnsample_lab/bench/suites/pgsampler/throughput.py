@@ -1,0 +1,140 @@
+"""Section V-B: how much more the queue asks of multiprocessors and memory than DGL's kernels, by Nsight Compute.
+
+``python -m gnnsample_lab.bench.suites.pgsampler.throughput FILE.npz`` is what ``ncu`` runs: for each setting one
+mini-batch by ``block-bsp``, a draw kernel a hop with DGL's 128 threads, and the same by ``persistent``, one kernel.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import Unavailable
+from gnnsample_lab.device.arrays import to_host
+
+from .kernels import PICK
+from .papers import AVERAGES
+from .utilisation import METRICS, launches, profiled
+
+STRATEGIES = ("block-bsp", "persistent")
+KERNELS = ("draw_blocks", "persistent")
+"""Of the two strategies: what is measured of each."""
+TIME = "gpu__time_duration.sum"
+SETTINGS: tuple[tuple[int, tuple[int, ...]], ...] = tuple(
+    (batch, (fanout,) * hops) for hops in (3, 2) for batch, fanout in ((2048, 10), (10240, 10), (10240, 20))
+)
+"""The corners of figure 8's settings."""
+
+
+def throughput(session: Session) -> dict[str, Any]:
+    """The suite's function."""
+    names = session.graphs(*(("products-like", "flickr-like") if session.quick else AVERAGES))
+    settings = SETTINGS[:2] if session.quick else SETTINGS
+    verification = session.verify(names, STRATEGIES, [PICK])
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        graph = session.graph(name)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "task.npz"
+            seeds = {
+                f"seeds{i}": to_host(session.batches(name, batch, 1)[0])
+                for i, (batch, _) in enumerate(settings)
+            }
+            fanouts = {f"fanouts{i}": np.array(each) for i, (_, each) in enumerate(settings)}
+            np.savez(path, indptr=to_host(graph.indptr), indices=to_host(graph.indices), **seeds, **fanouts)
+            text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME))
+        if why:
+            raise Unavailable(f"throughput of kernels is measured by ncu: {why}")
+        found = by_setting(launches(text, KERNELS, {**METRICS, TIME: "us"}), [len(f) for _, f in settings])
+        for (batch, fanout), one in zip(settings, found, strict=True):
+            row = {"graph": name, "batch_size": batch, "fanout": fanout[0], "hops": len(fanout), **one}
+            rows.append(row)
+            session.say(
+                f"{name} {batch} x {list(fanout)}: compute {row['gain']['compute_percent']:.2f} x, "
+                f"memory {row['gain']['memory_percent']:.2f} x"
+            )
+    return {
+        "settings": {
+            "pick": PICK, "threads": "128 a block for the draws of block-bsp, as DGL's kernel; defaults for persistent",
+            "compute_percent, memory_percent": "throughput of multiprocessors and memory, share of the peak, by ncu; "
+            "of several draws the mean weighted by time",
+            "gain": "of persistent over block-bsp",
+        },
+        "verification": verification, "graphs": session.facts(names), "rows": rows,
+    }  # fmt: skip
+
+
+def by_setting(found: Sequence[dict[str, Any]], hops: Sequence[int]) -> list[dict[str, Any]]:
+    """For each setting the shares of the peak of both strategies, and ``gain``; launches come in the child's order.
+
+    Args:
+        found: a launch each, with ``kernel``, ``us`` (here in ncu's nanoseconds) and the shares.
+        hops: of each setting: as many draws, then one kernel of the queue.
+
+    Raises:
+        Unavailable: launches are missing.
+    """
+    wanted = [kernel for count in hops for kernel in (KERNELS[0],) * count + (KERNELS[1],)]
+    if [launch["kernel"] for launch in found] != wanted:
+        raise Unavailable(f"ncu saw other launches than were made: {len(found)} of {len(wanted)}")
+    rows, at = [], 0
+    for count in hops:
+        parts = found[at : at + count], found[at + count : at + count + 1]
+        at += count + 1
+        row: dict[str, Any] = {"kernel_us": {}, **{share: {} for share in METRICS.values()}}
+        for strategy, launched in zip(STRATEGIES, parts, strict=True):
+            times = [launch["us"] for launch in launched]
+            row["kernel_us"][strategy] = sum(times) / 1e3
+            for share in METRICS.values():
+                row[share][strategy] = float(
+                    np.average([launch[share] for launch in launched], weights=times)
+                )
+        row["gain"] = {
+            share: row[share]["persistent"] / row[share]["block-bsp"] for share in METRICS.values()
+        }
+        rows.append(row)
+    return rows
+
+
+def main(path: str) -> None:
+    """Every setting once by each strategy to warm up, then once under the profiler."""
+    import cupy
+
+    from gnnsample_lab.graph.graph import Graph
+    from gnnsample_lab.minibatch.gpu.run import GpuEngine
+    from gnnsample_lab.minibatch.sampler import NeighborSampler
+    from gnnsample_lab.sampling.neighbors.launch import Knobs
+
+    with np.load(path) as stored:
+        count = sum(name.startswith("seeds") for name in stored)
+        graph = Graph.from_csc(stored["indptr"], stored["indices"]).to("cuda")
+        seeds = [cupy.asarray(stored[f"seeds{i}"]) for i in range(count)]
+        fanouts = [stored[f"fanouts{i}"].tolist() for i in range(count)]
+    samplers = []
+    for each in fanouts:
+        base = NeighborSampler(graph, each, strategy="block-bsp", pick=PICK, device="cuda")
+        knobs = Knobs()
+        knobs.block_threads = 128
+        base._engine = GpuEngine(
+            base.graph, base.spec, None, "block-bsp", "exact", 5, False, None, None, knobs
+        )
+        samplers.append((base, NeighborSampler(graph, each, strategy="persistent", pick=PICK, device="cuda")))
+    for under_profiler in (False, True):
+        cupy.cuda.runtime.deviceSynchronize()
+        if under_profiler:
+            cupy.cuda.runtime.profilerStart()
+        for pair, some in zip(samplers, seeds, strict=True):
+            for sampler in pair:
+                sampler.sample(some, 0)
+                cupy.cuda.runtime.deviceSynchronize()
+    cupy.cuda.runtime.profilerStop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
