@@ -11,6 +11,7 @@ from .record import commit_of, states
 from .suites import SUITES
 
 UNKNOWN = "the record holds no hash of its source"
+QUICK = "of this source, but a quick run: fewer settings than the full one"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,10 @@ def reason(record: Mapping[str, Any], today: Mapping[str, Any]) -> str:
 
 
 def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
-    """Suites whose records this tree would not have made, and those without one, in the order of ``bench all``."""
+    """Suites to record: those whose records other source has made, quick ones, and those without a record.
+
+    In the order of ``bench all``.
+    """
     found = []
     for name, suite in SUITES.items():
         mine = {file: record for file, record in records.items() if record["suite"] == name}
@@ -52,7 +56,7 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
             continue
         today = source.of_function(suite.path)
         for file, record in mine.items():
-            why = reason(record, today)
+            why = reason(record, today) or (QUICK if record["settings"].get("quick") else "")
             if why:
                 found.append(Stale(name, file, commit_of(record["environment"]), why))
     return found
@@ -62,7 +66,7 @@ def listed(found: Iterable[Stale]) -> str:
     """The list for a terminal, and the command that runs these suites."""
     rows = list(found)
     if not rows:
-        return "Every record was made by the source of this tree."
+        return "Every record was made in full by the source of this tree."
     lines = [
         f"{each.suite:20} "
         + (f"{each.record}.json, recorded at {each.commit}: {each.why}" if each.record else each.why)

@@ -60,7 +60,8 @@ def test_a_line_has_its_values_graphs_claim_and_state() -> None:
     )  # fmt: skip
     assert measured.rows({"fastgl-table8": fused_map(2.5)})[0][4:7:2] == ("2.50 x", REPRODUCED)
     text = measured.markdown({"fastgl-table8": record})
-    assert "Of 1 claims 0 are reproduced, 1 missed, 0 reversed; 0 rest on twins alone" in text
+    assert "| FastGL | 1 | 0 | 1 | 0 | 0 |" in text and "| all | 1 | 0 | 1 | 0 | 0 |" in text
+    assert text.index("*Reproduced*") < text.index("Fused-Map"), "how to read a line stands before the first"
 
 
 def test_a_modelled_row_is_no_measurement() -> None:
@@ -77,7 +78,25 @@ def test_twins_unlike_their_originals_prove_nothing(monkeypatch: pytest.MonkeyPa
     (line,) = measured.rows({"fastgl-table8": fused_map(2.5)})
     assert line[2] == "`reddit-like`†" and line[6] == f"{REPRODUCED}†"
     text = measured.markdown({"fastgl-table8": fused_map(2.5)})
-    assert "Of 1 claims 0 are reproduced, 0 missed, 0 reversed; 1 rest on twins alone" in text
+    assert "| FastGL | 1 | 0 | 0 | 0 | 1 |" in text
+
+
+def test_claims_are_counted_by_paper() -> None:
+    verdicts = (
+        ("A", REPRODUCED), ("A", f"{REVERSED} (1 of 3 not)"), ("A", f"{MISSED}†"), ("B", MISSED), ("ours", "-"),
+    )  # fmt: skip
+    body = [(paper, "", "", "", "", "", word, "") for paper, word in verdicts]
+    assert measured.tally(body) == [
+        ("A", "3", "1", "0", "1", "1"), ("B", "1", "0", "1", "0", "0"), ("all", "4", "1", "1", "1", "1"),
+    ]  # fmt: skip
+
+
+def test_a_line_says_whose_capacity_its_caches_had() -> None:
+    record = fused_map(2.5)
+    record["settings"]["capacity_of"] = "an RTX 3090 24 GB"
+    assert (
+        measured.rows({"fastgl-table8": record})[0][1] == "Fused-Map (table 8); capacity of an RTX 3090 24 GB"
+    )
 
 
 def test_only_what_stands_between_the_marks_is_renewed() -> None:

@@ -111,6 +111,14 @@ def test_stale_lists_what_other_source_has_made(
     old = {**made, "format": 1}
     del old["source"]
     assert stale.reason(old, MADE_UP) == stale.UNKNOWN, "without a hash nobody knows"
+    records.write_json(
+        {**made, "settings": {**made["settings"], "quick": True}}, tmp_path / "pgsampler-fig8.json"
+    )
+    assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
+    assert f"pgsampler-fig8.json, recorded at {records.commit_of(made['environment'])}: {stale.QUICK}" in (
+        capsys.readouterr().out
+    )
+    made["settings"]["quick"] = False
     records.write_json(made, tmp_path / "pgsampler-fig8.json")
     records.write_json({**old, "suite": "pgsampler-fig10"}, tmp_path / "pgsampler-fig10.json")
     assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
