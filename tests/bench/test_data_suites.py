@@ -261,6 +261,7 @@ def test_caches_are_as_large_as_what_fastgl_had_left() -> None:
         0.52,
         1,
     ]
+    assert left("igb-like@0.02", 0) == pytest.approx((24 - 23.447) * 0.02)
     assert left("mag-like@0.1", 0) == pytest.approx(0.052), "a scaled graph has a scaled card"
     features = 2_000_000  # bytes, of a graph that the table lacks: 1.8 % of them, as of papers100M
     assert left("arxiv-like@0.05", features) == pytest.approx(0.0176 * features / 1e9, rel=0.01)

@@ -264,6 +264,17 @@ def test_other_losses_are_refused(monkeypatch) -> None:
     assert calls == ["serial", "factored"]
 
 
+def test_full_runs_have_the_papers_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs.common, "device", lambda: "cuda")
+    full = Session(False)
+    assert {name.partition("@")[0] for name in runs.graphs(full)} == {row["graph"] for row in papers.TABLE5}
+    assert runs.models(full, runs.graphs(full)[0]) == ("gcn", "sage", "pinsage")
+    (note,) = runs.reduced_notes(full, [{"model": "gcn"}, {"model": "sage"}])
+    assert note.startswith("The paper has three models on every graph") and "twitter-like" in note
+    assert "one graph of the paper's four" in runs.reduced_notes(Session(True), [])[0]
+    assert runs.reduced_notes(Session(False, [NAME]), [{"model": "gcn"}]) == []
+
+
 def test_curves_are_judged_by_what_all_reach() -> None:
     rows = [
         {"system": "dgl", "accuracy": [0.2, 0.5, 0.6], "seconds": [2.0, 4.0, 6.0], "updates": 10, "best_accuracy": 0.6},

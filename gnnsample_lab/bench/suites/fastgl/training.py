@@ -33,7 +33,7 @@ CAPACITY = {
     "caches": "as large as what FastGL's table 1 leaves of the card's memory, scaled as the graph is",
 }
 """Settings of the suites in which systems cache."""
-FASTGL_GRAPHS = ("reddit-like", "products-like", "mag-like", "papers100M-like@0.25")
+FASTGL_GRAPHS = ("reddit-like", "products-like", "mag-like", "igb-like@0.02", "papers100M-like@0.25")
 QUICK_GRAPHS = ("products-like", "mag-like@0.1")
 """All features of the one fit FastGL's left-over memory, an eighth of the other's do."""
 SETTING = (

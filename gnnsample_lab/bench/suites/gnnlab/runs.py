@@ -447,6 +447,17 @@ def row(session: Session, task: Task) -> dict[str, Any]:
     return found | more
 
 
+def reduced_notes(session: Session, rows: Sequence[dict[str, Any]]) -> list[str]:
+    """What the paper has beside these rows, where some of it was left out."""
+    if session.chosen or common.device() == "cpu":
+        return []
+    have = {row["model"] for row in rows if row.get("model")}
+    few = [] if session.quick else [f"{name} with GCN alone" for name in graphs(session)[1:]]
+    if session.quick:
+        return ["Quick: one graph of the paper's four, and its models GCN or GraphSAGE alone."]
+    return [f"The paper has three models on every graph; here {', '.join(few)}."] if len(have) > 1 else []
+
+
 def error_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
     """How far the model is off over all measured rows, for the line below a table."""
     errors = [row["error_percent"] for row in rows if row.get("error_percent") is not None]
@@ -523,5 +534,5 @@ def record(
             "what": SETTING, "model": MODELLED, **CAPACITY, **settings,
         },
         "verification": verify(session), "graphs": common.facts(session, names), "rows": rows,
-        "notes": [*notes, *error_notes(rows)],
+        "notes": [*notes, *reduced_notes(session, rows), *error_notes(rows)],
     }  # fmt: skip

@@ -13,7 +13,7 @@ from .runs import GPUS, Task
 def figure17(session: Session) -> dict[str, Any]:
     """(a) one sampler and more and more trainers, with and without switching; (b) one GPU, by system."""
     runs.verify(session)
-    names, rows = runs.graphs(session)[:1], list[dict[str, Any]]()
+    names, rows = runs.graphs(session), list[dict[str, Any]]()
     model = runs.models(session, names[0])[-1]  # PinSAGE, where there is time for it
     for gpus in range(2, GPUS + 1):
         # Updates that do not wait for each other, as in the paper's section 7.8.
