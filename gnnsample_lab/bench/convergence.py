@@ -15,8 +15,7 @@ from gnnsample_lab.graph.errors import DatasetNotFoundError, DownloadError
 from gnnsample_lab.pipeline.records import TrainResult
 
 from . import common
-from .hardness import ORIGINALS
-from .record import scaled
+from .hardness import original
 from .session import Session
 
 REAL = "musae-facebook"
@@ -71,7 +70,6 @@ def curve(name: str, result: TrainResult, *, seed: int = 0, trainers: int = 1, *
     counts = [epoch.num_batches for epoch in result.epochs]
     ends = np.cumsum(counts)
     losses = np.asarray(result.losses, np.float64)
-    original = ORIGINALS.get(scaled(name)[0])
     return {
         "graph": name, "model": result.model, "system": result.system, "seed": seed, "gpus": result.ranks,
         "epochs": len(times), "split": result.accuracy_split, "updates": -(-counts[-1] // trainers),
@@ -81,7 +79,7 @@ def curve(name: str, result: TrainResult, *, seed: int = 0, trainers: int = 1, *
         "losses": thin(result.losses), "epoch_s": float(np.median(times)),
         "best_accuracy": float(max(result.accuracy)), "final_accuracy": float(result.accuracy[-1]),
         "final_loss": float(losses[-max(1, len(losses) // 10) :].mean()),
-        **({} if original is None else {"original": original}),
+        **original(name, result.accuracy_split),
         **more,
     }  # fmt: skip
 
@@ -96,7 +94,11 @@ def thin(values: Sequence[float], points: int = POINTS) -> list[float]:
 def by_epoch(row: dict[str, Any]) -> list[dict[str, Any]]:
     """A curve as one row an epoch."""
     lists = ("accuracy", "seconds", "steps_by_epoch", "epoch_loss")
-    same = {key: row[key] for key in ("graph", "model", "system", "seed", "gpus", "original") if key in row}
+    same = {
+        key: row[key]
+        for key in ("graph", "model", "system", "seed", "gpus", "original", "original_split")
+        if key in row
+    }
     return [
         {**same, "epoch": i, "accuracy": a, "seconds": s, "steps": n, "loss": loss}
         for i, (a, s, n, loss) in enumerate(zip(*(row[name] for name in lists), strict=True))
