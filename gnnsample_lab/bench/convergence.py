@@ -1,7 +1,7 @@
 """Accuracy and loss over epochs, steps and time: FastGL's figure 16, PGSampler's 11, GNNLab's 16 and DSP's 9.
 
 Curves that rise at once and to 100 % tell systems apart in nothing. They are drawn on twins whose labels are as hard as
-their originals' (:mod:`.hardness`) and on a real graph that comes with the library's data (:data:`REAL`).
+their originals' (:mod:`.hardness`) and on a real graph of a few megabytes (:data:`REAL`).
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ def test_labels_that_are_easier_than_the_originals_are_named() -> None:
         )
 
     assert notes(0.6, 0.7) == [
-        "arxiv-like@0.1: best accuracy 70.0%, labels as hard as the original's (72.8% on its valid split, GraphSAGE, published)."
+        "arxiv-like@0.1: best accuracy 70.0%, labels as hard as the original's (72.8% on its valid split, GraphSAGE, "
+        "published)."
     ]
     assert hardness.original("reddit-like", "valid") == {"original": 0.953, "original_split": "test"}
     assert hardness.original("musae-facebook", "valid") == {}
