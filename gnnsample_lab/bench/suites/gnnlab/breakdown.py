@@ -9,6 +9,7 @@ from typing import Any
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.features.ranking.footprint import Counter, epoch_similarity
+from gnnsample_lab.pipeline import memory
 from gnnsample_lab.systems.features import topology_bytes
 from gnnsample_lab.systems.table import System, find
 from gnnsample_lab.systems.train import make_sampler
@@ -130,27 +131,25 @@ def _footprints(session: Session, name: str) -> tuple[dict[str, Any], dict[str, 
 
 def _steps(session: Session, name: str) -> Iterator[tuple[str, int]]:
     """What the pools of CuPy and PyTorch hold before sampling, after it, and at the most while a step trains."""
-    import cupy
     import torch
 
     from gnnsample_lab.compute.models import make_model
     from gnnsample_lab.minibatch.export import tensor
 
-    placed, pool = runs.placed(session, name), cupy.get_default_memory_pool()
+    placed = runs.placed(session, name)
     sampler = make_sampler(placed, MODEL, find("gnnlab"), MODELS[MODEL][1], "cuda", 0, False)
     seeds = common.train_seeds(placed)[: runs.batch_size(session, name)]
     model = make_model(
         MODEL, placed.num_features, runs.HIDDEN, placed.num_classes, num_layers=len(MODELS[MODEL][1])
     ).to("cuda")
-    for number in range(2):  # the first takes memory that it gives back
-        timing.synchronize()
-        pool.free_all_blocks()
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-        before = pool.used_bytes() + torch.cuda.memory_allocated()
+    memory.reset_pools()
+    before = memory.held("cuda")
+    for number in range(2):  # the first takes memory that it gives back, and tables that the sampler keeps
+        memory.reset_pools()
         batch = sampler.sample(seeds, number)
         timing.synchronize()
-        sampled = pool.used_bytes() + torch.cuda.memory_allocated() - before
+        # The pools grow to the most that sampling holds: what it has given back by now is counted, too.
+        sampled = memory.held("cuda").less(before).total
         base = torch.cuda.memory_allocated()
         x = torch.zeros(int(batch.node_ids.size), placed.num_features, device="cuda")
         target = tensor(placed.label).to("cuda")[tensor(batch.seeds).long()]
