@@ -94,7 +94,7 @@ def thin(values: Sequence[float], points: int = POINTS) -> list[float]:
 def by_epoch(row: dict[str, Any]) -> list[dict[str, Any]]:
     """A curve as one row an epoch."""
     lists = ("accuracy", "seconds", "steps_by_epoch", "epoch_loss")
-    same = {
+    same: dict[str, Any] = {
         key: row[key]
         for key in ("graph", "model", "system", "seed", "gpus", "original", "original_split")
         if key in row

@@ -13,7 +13,7 @@ from typing import Any
 
 from . import report
 from .record import commit_of, states
-from .suite import Record, Row
+from .suite import Record, Row, capacity
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 """Marks of the table in the README."""
@@ -360,9 +360,8 @@ def state_of(record: Record) -> str:
 
 
 def _capacity(record: Record) -> str:
-    """Whose memory caches were kept to, where they were: the speed is that of the GPU above the table."""
-    card = record["settings"].get("capacity_of")
-    return f"; capacity of {card}" if card else ""
+    """Whose memory caches were kept to, and whose speed this is, where they were."""
+    return f"; {capacity(record)}" if capacity(record) else ""
 
 
 HEADER = ("", "what", "on", "against", "measured", "the paper says", "verdict", "recorded at")

@@ -11,7 +11,7 @@ from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.resources import resource_path
 
 from .record import FORMAT, scaled, state
-from .suite import Row
+from .suite import Row, capacity
 from .suite import number as _number
 from .suites import SUITES, targets_of
 from .suites.twins import claims
@@ -149,7 +149,8 @@ def tables(record: dict[str, Any]) -> list[Table]:
             columns.pop(FAILED, None)
         rows = tuple(tuple(_number(cell(row)) for cell in columns.values()) for row in shown)
         notes = (*record.get("notes", []), *suite.notes(record))
-        found.append(Table(f"{record['suite']}: {record['about']}", tuple(columns), rows, notes))
+        kept = f" ({capacity(record)})" if capacity(record) else ""
+        found.append(Table(f"{record['suite']}: {record['about']}{kept}", tuple(columns), rows, notes))
     wanted = targets_of(record)
     if wanted:
         found.append(targets_table(f"{record['suite']}: targets", wanted))

@@ -28,6 +28,13 @@ def no_targets(record: Record) -> list[Target]:
     return []
 
 
+def capacity(record: Record) -> str:
+    """Whose memory caches were kept to, and whose speed a table shows; empty where nothing was kept to a size."""
+    card = record.get("settings", {}).get("capacity_of")
+    gpu = record.get("environment", {}).get("gpu")
+    return f"capacity of {card}, speed of {'an ' + gpu['name'] if gpu else 'the CPU'}" if card else ""
+
+
 def usual_notes(record: Record) -> list[str]:
     """What a reader has to know of scaled graphs and extrapolated epochs, and what the paper says in words."""
     rows, found = record.get("rows", []), []
@@ -36,11 +43,8 @@ def usual_notes(record: Record) -> list[str]:
     steps = {(row["steps"], row["steps_of_an_epoch"]) for row in rows if "steps_of_an_epoch" in row}
     if any(few < all_ for few, all_ in steps):
         found.append("Epoch seconds: of few steps, times the steps of an epoch.")
-    capacity = record.get("settings", {}).get("capacity_of")
-    if capacity:
-        gpu = record.get("environment", {}).get("gpu")
-        speed = gpu["name"] if gpu else "the CPU"
-        found.append(f"Capacity of {capacity}, speed of {speed}: caches are {record['settings']['caches']}.")
+    if capacity(record):
+        found.append(f"Caches are {record['settings']['caches']}: {capacity(record)}.")
     paper = record.get("paper", {})
     if paper.get("source"):
         finding = f"{paper['finding']} " if paper.get("finding") else ""

@@ -282,8 +282,11 @@ def test_systems_that_cache_are_kept_to_the_papers_capacity(
     caching = [asked for asked in made_up_training if SYSTEMS[asked["system"]].cache]
     assert caching and all(asked["cache_gb"] == wanted and "cache_ratio" not in asked for asked in caching)
     assert all("cache_gb" not in asked for asked in made_up_training if not SYSTEMS[asked["system"]].cache)
-    text = report.text(record)
-    assert "Capacity of an RTX 3090 24 GB, speed of the CPU" in text and "cached %" in text
+    table = report.tables(record)[0]
+    assert (
+        table.title.endswith("(capacity of an RTX 3090 24 GB, speed of the CPU)")
+        and "cached %" in table.header
+    )
 
 
 def test_headers_say_of_how_many_steps_an_epoch_is(fresh, made_up_training) -> None:

@@ -94,8 +94,8 @@ def test_claims_are_counted_by_paper() -> None:
 def test_a_line_says_whose_capacity_its_caches_had() -> None:
     record = fused_map(2.5)
     record["settings"]["capacity_of"] = "an RTX 3090 24 GB"
-    assert (
-        measured.rows({"fastgl-table8": record})[0][1] == "Fused-Map (table 8); capacity of an RTX 3090 24 GB"
+    assert measured.rows({"fastgl-table8": record})[0][1] == (
+        "Fused-Map (table 8); capacity of an RTX 3090 24 GB, speed of an a GPU"
     )
 
 
