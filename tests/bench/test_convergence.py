@@ -71,7 +71,9 @@ def test_published_accuracies_are_those_that_the_twins_were_made_for(name: str) 
     assert percent and math.isclose(float(percent.group(1)) / 100, hardness.ORIGINALS[name]["test"]), source
 
 
-def test_what_is_not_here_is_left_out_with_a_line_unless_it_was_asked_for(monkeypatch) -> None:
+def test_what_is_not_here_is_left_out_with_a_line_unless_it_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def graph(session: Session, name: str, features: bool = False) -> Any:
         if name == convergence.REAL:
             raise DatasetNotFoundError("no file of it")
@@ -84,7 +86,7 @@ def test_what_is_not_here_is_left_out_with_a_line_unless_it_was_asked_for(monkey
 
 
 @pytest.mark.parametrize("suite", ["fastgl-fig16", "pgsampler-fig11"])
-def test_curves_of_a_tiny_twin(suite: str, monkeypatch) -> None:
+def test_curves_of_a_tiny_twin(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
     record = runner.run(suite, session=Session(True, ["arxiv-like@0.02"]))
     assert not SUITES[suite].needs_gpu and len({row["seed"] for row in record["rows"]}) >= 2

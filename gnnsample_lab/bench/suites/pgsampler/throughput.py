@@ -42,12 +42,11 @@ def throughput(session: Session) -> dict[str, Any]:
         graph = session.graph(name)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "task.npz"
-            seeds = {
-                f"seeds{i}": to_host(session.batches(name, batch, 1)[0])
-                for i, (batch, _) in enumerate(settings)
-            }
-            fanouts = {f"fanouts{i}": np.array(each) for i, (_, each) in enumerate(settings)}
-            np.savez(path, indptr=to_host(graph.indptr), indices=to_host(graph.indices), **seeds, **fanouts)
+            task: dict[str, Any] = {"indptr": to_host(graph.indptr), "indices": to_host(graph.indices)}
+            for i, (batch, fanouts) in enumerate(settings):
+                task[f"seeds{i}"] = to_host(session.batches(name, batch, 1)[0])
+                task[f"fanouts{i}"] = np.array(fanouts)
+            np.savez(path, **task)
             text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME))
         if why:
             raise Unavailable(f"throughput of kernels is measured by ncu: {why}")
