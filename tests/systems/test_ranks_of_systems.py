@@ -163,3 +163,17 @@ def test_trainers_without_topology_cache_more(graph, pair, policy):
     assert (sampler.role, sampler.cache, trainer.role, trainer.topology) == ("sampler", 0, "trainer", 0)
     assert sampler.topology == topology and trainer.cache > max(m.cache for m in sharing.memory) > 0
     assert f"{factored.cache_ratio:.0%} of the vertices cached" in str(factored)
+
+
+@pytest.mark.parametrize("executor", ["serial", "factored"])
+def test_cache_gb_on_ranks_is_each_rank_s(graph, pair, executor):
+    """As many rows as fit beside the table of places; of the factored design on the trainer, which has no topology."""
+    row_bytes = graph.feat.shape[1] * graph.feat.itemsize
+    wanted = 4 * graph.num_nodes + 50 * row_bytes
+    more = {"executor": executor, **({"samplers": 1, "switching": False} if executor == "factored" else {})}
+    found = lab.train(graph, system="gnnlab", ranks=pair, cache_gb=wanted / 1e9, **more, **QUICK)
+    trains = [m for m in found.memory if m.role != "sampler"]
+    assert trains and all(m.cache == wanted for m in trains)
+    assert found.cache_ratio == 50 / graph.num_nodes and "cache of " in found.origin
+    with pytest.raises(ValueError, match="give one of"):
+        lab.train(graph, system="gnnlab", ranks=pair, cache_gb=1.0, cache_ratio=0.5, **more, **QUICK)
