@@ -33,9 +33,16 @@ def cache_bytes(cache_gb: float | None, ratio: float | None, capacity_bytes: int
 
 
 def label(origin: str, budget_gb: float | None, cache_gb: float | None) -> str:
-    """``origin`` of a figure, with the capacity that the run was kept to: the speed is the device's own."""
-    sizes = (("capacity", budget_gb), ("cache", cache_gb))
-    kept = [f"{what} of {size:g} GB" for what, size in sizes if size is not None]
+    """``origin`` of a figure, with the capacity that the run was kept to: the speed is the device's own.
+
+    Raises:
+        TypeError, ValueError: no size; the message names the argument.
+    """
+    kept = []
+    if budget_gb is not None:
+        kept.append(f"capacity of {real('budget_gb', budget_gb, None, 1e9, above=0):g} GB")
+    if cache_gb is not None:
+        kept.append(f"cache of {real('cache_gb', cache_gb, 0, 1e9):g} GB")
     return f"{origin} ({', '.join(kept)}; its speed)" if kept else origin
 
 
