@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,10 @@ EVALUATION_BATCHES = 2**31
 """First batch id of evaluation: training counts up from 0, so the two never draw the same."""
 SEEDS_AHEAD = 32_768
 """Seeds that are sampled together: enough to fill a GPU, few enough not to delay the first step of an epoch."""
+
+
+TOLD_S = 0.1
+"""Seconds between two reports of how training goes."""
 
 
 class Trainer:
@@ -73,6 +79,7 @@ class Trainer:
         others: device memory that was held before and is none of this run's (:mod:`.memory`).
         checkpoint: path to write checkpoints to; None for none.
         checkpoint_steps: mini-batches between two of them; there is also one at the end of each epoch.
+        told: called after the first step and then every ``TOLD_S`` seconds at most, with all losses there; or None.
 
     Raises:
         ValueError: the graph has no labels, or an argument is not allowed; the message names it.
@@ -155,6 +162,8 @@ class Trainer:
         self.others: Held = NOTHING
         self.checkpoint: Path | None = None
         self.checkpoint_steps = 0
+        self.told: Callable[[], None] | None = None
+        self._told_s = -math.inf
         self._exchange = None
         if self.rank is not None:
             # Workers that have collectives at the same time have process groups of their own.
@@ -231,6 +240,10 @@ class Trainer:
                 if self.checkpoint_steps and len(self.batch_ids) % self.checkpoint_steps == 0:
                     keep()
                     self.save()
+                if self.told is not None and time.monotonic() - self._told_s > TOLD_S:
+                    keep()
+                    self.told()
+                    self._told_s = time.monotonic()
         spent, wall_us = clock.finish()
         keep()
         self.save()

@@ -277,7 +277,7 @@ def train(
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     cache_gb: float | None = None,
-    on_epoch: Callable[[TrainResult], None] | None = None,
+    on_progress: Callable[[TrainResult], None] | None = None,
     **options: Any,
 ) -> TrainResult:
     """Train a model by sampling, as one of ``lab.systems()`` does, on one device or on several ranks.
@@ -354,8 +354,8 @@ def train(
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
             for its speed, and ``TrainResult.origin`` says so.
-        on_epoch: called after every epoch but the last with the result so far, to show how it goes; on one device. What
-            it raises ends the run.
+        on_progress: called with the result so far, to show how it goes: after the first step and then ten times a
+            second at most, on one device. What it raises ends the run. A GPU is waited for before each call.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
 
     Raises:
@@ -414,11 +414,11 @@ def train(
         )
     if (swap or handover != "host") and not isinstance(ranks, Ranks) and count == 1:
         raise ValueError(f"ranks must be 2 or more for swap=True and handover='peer' (got {count})")
-    if on_epoch is not None:
-        function("on_epoch", on_epoch)
+    if on_progress is not None:
+        function("on_progress", on_progress)
     if isinstance(ranks, Ranks) or count > 1:
-        if on_epoch is not None:
-            raise ValueError(f"on_epoch is for one device: ranks are other processes (got {count} ranks)")
+        if on_progress is not None:
+            raise ValueError(f"on_progress is for one device: ranks are other processes (got {count} ranks)")
         known = count if swap else samplers
         if known is not None and executor == "factored":
             divided = Split(count, known, switching is not False, capacity=capacity, handover=handover)
@@ -442,7 +442,7 @@ def train(
                 ready.notes, ready.settings, trainer.model, resumed=trainer.resumed, **rest,
             )  # fmt: skip
 
-        told = None if on_epoch is None else lambda *found: on_epoch(result(*found))
+        told = None if on_progress is None else lambda *found: on_progress(result(*found))
         ready, records, accuracy = run_epochs(graph, job, told=told)
         ready.close()
     memory = [several.memory_of(ready.trainer, 0, "all stages", records)]
@@ -457,7 +457,7 @@ def run_epochs(
 ) -> tuple[Prepared, list[EpochRecord], list[float]]:
     """Prepare a system and train it as ``job`` says, on this process's device; one of several ranks, or alone.
 
-    ``told`` is called with what is returned, as far as it is there, after every epoch but the last.
+    ``told`` is called now and then with what is returned, as far as it is there.
     """
     import torch
 
@@ -469,6 +469,8 @@ def run_epochs(
     with torch.random.fork_rng(devices=generators), shared_stream(device):
         ready = prepare(graph, device=device, rank=rank, parts=job.get("parts"), **given)
         trainer = ready.trainer
+        if told is not None:
+            trainer.told = lambda: told(ready, records, accuracy)
         torch.manual_seed(seed)  # dropout does not depend on what the preparation drew
         if job["resume"] is not None:
             trainer.resume(job["resume"])
@@ -484,8 +486,6 @@ def run_epochs(
                     several.check_peak(trainer, records[-1], budget)
                 if job["split"]:
                     accuracy.append(trainer.evaluate(job["split"]))
-                if told is not None and number + 1 < job["epochs"]:
-                    told(ready, records, accuracy)
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
     return ready, records, accuracy

@@ -31,6 +31,7 @@ MOVE = """async ([index, name, repeats]) => {
   const drawn = () => plots.map((plot) => plot.dataset.drawn);
   const quiet = () => status().busy === '0' && !plots.some((plot) => plot.dataset.busy !== '0');
   const times = [];
+  const home = field.value;
   for (let i = 0; i < repeats + 1; i++) {
     do { await new Promise((resolve) => setTimeout(resolve, 300)); } while (!quiet());
     const [run, before] = [Number(status().run), drawn()];
@@ -49,6 +50,10 @@ MOVE = """async ([index, name, repeats]) => {
     const all = performance.now() - began;
     times.push([seen ?? all, all, Number(said)]);
   }
+  field.value = home;  // what the next slider is moved from is the opening setting
+  field.dispatchEvent(new Event('input', { bubbles: true }));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  while (!quiet()) await new Promise((resolve) => setTimeout(resolve, 50));
   return times.slice(1);  // the first warms up
 }"""
 SLIDERS = """(index) => [...document.querySelectorAll('.gnnsample-explorer')[index]

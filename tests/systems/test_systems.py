@@ -60,25 +60,32 @@ def test_the_table_names_parts_that_exist():
         assert system.cache is None or system.cache in {*POLICIES, "in-degree"}
 
 
-def test_a_run_tells_how_it_goes_after_every_epoch_but_the_last(graph):
+def test_a_run_tells_how_it_goes(graph, monkeypatch):
+    monkeypatch.setattr("gnnsample_lab.pipeline.trainer.TOLD_S", 0.0)
     told: list[Any] = []
-    found = lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK, on_epoch=told.append)
-    assert [len(part.epochs) for part in told] == [1, 2] and len(found.epochs) == 3
+    found = lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK, on_progress=told.append)
+    assert [len(part.losses) for part in told] == list(range(1, 16)) and len(found.losses) == 15
     for part in told:
-        assert part.losses == found.losses[: len(part.losses)] and len(part.losses) == 5 * len(part.epochs)
-        assert part.accuracy == found.accuracy[: len(part.epochs)] and part.origin == found.origin
+        assert part.losses == found.losses[: len(part.losses)] and part.origin == found.origin
+        assert part.batch_ids == found.batch_ids[: len(part.losses)]
+        assert len(part.epochs) == (len(part.losses) - 1) // 5
+        assert part.accuracy == found.accuracy[: len(part.epochs)]
     alone = lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK)
     assert alone.losses == found.losses
+    monkeypatch.setattr("gnnsample_lab.pipeline.trainer.TOLD_S", 1e9)
+    told.clear()
+    lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK, on_progress=told.append)
+    assert [len(part.losses) for part in told] == [1], "the first step, and then not at every one"
 
     def stop(_: Any) -> None:
         raise KeyError("enough")
 
     with pytest.raises(KeyError, match="enough"):
-        lab.train(graph, system="dgl", epochs=3, **QUICK, on_epoch=stop)
-    with pytest.raises(TypeError, match="on_epoch"):
-        lab.train(graph, system="dgl", **QUICK, on_epoch=3)
-    with pytest.raises(ValueError, match="on_epoch is for one device"):
-        lab.train(graph, system="dgl", **QUICK, on_epoch=stop, ranks=2)
+        lab.train(graph, system="dgl", epochs=3, **QUICK, on_progress=stop)
+    with pytest.raises(TypeError, match="on_progress"):
+        lab.train(graph, system="dgl", **QUICK, on_progress=3)
+    with pytest.raises(ValueError, match="on_progress is for one device"):
+        lab.train(graph, system="dgl", **QUICK, on_progress=stop, ranks=2)
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

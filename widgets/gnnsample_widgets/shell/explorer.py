@@ -408,6 +408,8 @@ class Explorer(ipywidgets.VBox):
                 figure = part.figure(name) if name in self.grows and self.panels[name].shown else None
                 if figure is not None:
                     self._put(name, figure, part, "so far")
+                elif part.changes(name):
+                    self._mark([name], "before")
         finally:
             self._showing.release()
         self._sketched_s = time.perf_counter()

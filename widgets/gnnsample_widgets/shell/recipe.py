@@ -205,11 +205,17 @@ class SoFar(Made):
 
     def figure(self, panel: str) -> Any:
         """A panel's figure of what there is; None where there is no panel, or no more than will be seen anyway."""
-        step = self._recipe[LAST]
-        draw = step.panels.get(panel) if isinstance(step, Panels) else None
-        if draw is None or not any(map(self.is_open, _wanted(draw))) or not self._is_there(draw):
+        if not self.changes(panel) or not self._is_there(self._panels()[panel]):
             return None
-        return self.call(_function(draw))
+        return self.call(_function(self._panels()[panel]))
+
+    def changes(self, panel: str) -> bool:
+        """Whether there will be more of what a panel shows."""
+        return panel in self._panels() and any(map(self.is_open, _wanted(self._panels()[panel])))
+
+    def _panels(self) -> Mapping[str, Callable[..., Any] | Where]:
+        step = self._recipe[LAST]
+        return step.panels if isinstance(step, Panels) else {}
 
     def _run(self, name: str, step: Step) -> Any:
         if not isinstance(step, Each) and self.is_open(name):

@@ -131,7 +131,7 @@ def train(
             device=device,
             pick=PICK,
             progress=False,
-            on_epoch=so_far,
+            on_progress=so_far,
         )
 
 
@@ -145,13 +145,8 @@ def tested(results: list[Any]) -> list[Any] | None:
     return results if any(run.accuracy for run in results) else None
 
 
-def draw_loss(results: list[Any], epochs: int, steps: int) -> Any:
-    return figures.loss_curves(results, steps=min(epochs * steps, _epoch_steps(results) * epochs))
-
-
-def _epoch_steps(results: list[Any]) -> int:
-    """Mini-batches of an epoch: fewer than asked for where the training split is small."""
-    return max(run.epochs[0].num_batches for run in results)
+def draw_loss(results: list[Any], short: Any, batch_size: int, epochs: int) -> Any:
+    return figures.loss_curves(results, steps=epochs * -(-len(short.splits["train"]) // batch_size))
 
 
 def draw_accuracy(scored: list[Any], epochs: int) -> Any:
@@ -177,7 +172,7 @@ class TrainingExplorer(FanoutExplorer):
     have it, and the explorer stays alive.
 
     Every change trains for ``steps`` times ``epochs`` steps, for real, on a part of the training split, and the curves
-    grow epoch by epoch; a run that was seen lately is not repeated. On the CPU the stages of all systems are computed
+    grow step by step; a run that was seen lately is not repeated. On the CPU the stages of all systems are computed
     by the same operators, one after the other: their curves and bytes mean something there, their times little. See
     :class:`~gnnsample_widgets.Explorer` for the arguments.
     """
