@@ -21,6 +21,8 @@ MAX_VERTICES = 400
 _NAMED = 70
 # Pixels of a vertex that holds its id, and how many digits fit.
 _WIDE, _FITTING_DIGITS = 25, 3
+_DRAWN_PX = np.array([460.0, 250.0])
+"""About the pixels that a drawing has from its first to its last vertex, in a panel of least width."""
 
 
 def _first_reached(picks: Sequence[Any]) -> dict[int, int]:
@@ -195,9 +197,11 @@ def sample_drawing(
     for h in range(len(picks)):
         _arrows(fig, [edge for edge, at in sampled.items() if at == h], where, h, size / 2)
     degrees = _degree_text(graph)
+    # Of the whole sample, so that no id moves while the drawing grows.
+    sides = _sides(where, list(_first_reached(picks))) if len(reached) <= _NAMED else {}
     for ring in range(len(picks) + 1):
         members = [v for v, r in reached.items() if r == ring]
-        _vertices(fig, members, where, ring, len(reached), size, degrees)
+        _vertices(fig, members, where, ring, len(reached), size, degrees, sides)
     ringed = [v for h, v in lost if v in where and h <= last + 1]
     fig.add_scatter(
         name="lost task",
@@ -214,7 +218,7 @@ def sample_drawing(
         showlegend=bool(ringed),
     )
     title = graph_title or getattr(graph, "title", "")
-    count = f"{len(reached):,} vertices, {len(sampled):,} sampled edges"
+    count = f"{len(reached):,} vertices, {len(sampled):,} distinct edges sampled"
     shown = "seeds" if last < 0 else f"after {palette.hop_name(last)} of {len(picks)}"
     subtitle = " · ".join(part for part in (title, count, label) if part)
     finish(
@@ -231,6 +235,30 @@ def sample_drawing(
     fig.update_xaxes(visible=False, range=[low[0] - pad[0], high[0] + pad[0]])
     fig.update_yaxes(visible=False, range=[low[1] - pad[1], high[1] + pad[1]])
     return fig
+
+
+def _sides(where: Mapping[int, tuple[float, float]], named: Sequence[int]) -> dict[int, str]:
+    """Above or below: on which side of its vertex each id covers least of other vertices and ids."""
+    xy = np.array([where[v] for v in where])
+    span = np.maximum(xy.max(axis=0) - xy.min(axis=0), 0.5)
+    place = {v: np.array(at) / span * _DRAWN_PX for v, at in where.items()}
+    marks = np.array([place[v] for v in named])
+    placed: list[tuple[np.ndarray, np.ndarray]] = []  # centres and half sizes of the ids so far
+    found = {}
+    for v in named:
+        half = np.array([3.1 * len(str(v)), 6.0])
+        costs = []
+        for sign in (1, -1):
+            centre = place[v] + np.array([0.0, sign * 16.0])
+            away = np.maximum(half + 9.0 - np.abs(marks - centre), 0).prod(axis=1)
+            away[(marks == place[v]).all(axis=1)] = 0
+            on_ids = sum(float(np.maximum(half + h - np.abs(c - centre), 0).prod()) for c, h in placed)
+            costs.append((float(away.sum()) + on_ids, centre))
+        above, below = costs
+        cost = min(costs, key=lambda one: one[0])
+        found[v] = "bottom center" if below[0] < above[0] else "top center"
+        placed.append((cost[1], half))
+    return found
 
 
 def _degree_text(graph: Any) -> Any:
@@ -324,11 +352,12 @@ def _vertices(
     total: int,
     size: int,
     degrees: Any,
+    sides: Mapping[int, str],
 ) -> None:
     seed = ring == 0
     color = palette.INK if seed else palette.hop_color(ring - 1)
     named = total <= _NAMED
-    # Ids that vertices do not hold stand above them, in ink.
+    # Ids that vertices do not hold stand above them, in ink, or below them where there is less in the way.
     inside = [size >= _WIDE and len(str(v)) <= _FITTING_DIGITS for v in members]
     ink = palette.text_on(color)
     fig.add_scatter(
@@ -337,7 +366,10 @@ def _vertices(
         y=[where[v][1] for v in members],
         mode="markers+text" if named else "markers",
         text=[str(v) for v in members],
-        textposition=["middle center" if fits else "top center" for fits in inside],
+        textposition=[
+            "middle center" if fits else sides.get(v, "top center")
+            for v, fits in zip(members, inside, strict=True)
+        ],
         textfont={"size": 9.5, "color": [ink if fits else palette.INK for fits in inside]},
         customdata=[degrees(v) for v in members],
         marker={

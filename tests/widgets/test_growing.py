@@ -97,17 +97,25 @@ def test_outside_an_explorer_a_step_may_tell_what_it_likes() -> None:
     }
 
 
+def draw_third(later: dict[str, Any]) -> go.Figure:
+    return go.Figure(go.Bar(y=[len(later)]))
+
+
 class Slow(Explorer):
-    recipe: ClassVar[Recipe] = RECIPE
+    recipe: ClassVar[Recipe] = {
+        **RECIPE,
+        "later": Each(make, "name", of="others"),
+        "shown": Panels(bars=draw_bars, other=draw_other, third=draw_third),
+    }
     grows = ("bars",)
-    views: ClassVar[dict[str, tuple[str, ...]]] = {"Both": ("bars", "other")}
+    views: ClassVar[dict[str, tuple[str, ...]]] = {"Both": ("bars", "other"), "Third": ("third",)}
     size = traitlets.Int(1).tag(state=True)
 
     def build_controls(self) -> dict[str, Control]:
         return {"size": Slider("size", "Size", self.size, min=1, max=50)}
 
     def parameters(self, state: dict[str, Any]) -> dict[str, Any]:
-        return {**state, "names": NAMES}
+        return {**state, "names": NAMES, "others": ["four", "five"]}
 
     def summary(self, made: dict[str, Any]) -> str:
         return f"{len(made['gathered'])} of size {made['size']}"
@@ -191,3 +199,25 @@ def test_after_a_failure_all_panels_show_the_last_state_that_worked(slow: Slow) 
     assert {panel.unfinished for panel in slow.panels.values()} == {""}
     slow.size = 4
     assert slow.error == "" and sum(slow.figures["bars"].data[0].y) == 24
+
+
+def test_a_tab_that_takes_long_to_open_marks_nothing_and_is_not_given_up(slow: Slow) -> None:
+    slow.run_count += 1
+    slow._began_s = 0.0  # long ago
+    slow.view = "Third"
+    assert slow.error == "" and slow.panels["third"].figure.data[0].y == (2,)
+    assert {panel.unfinished for panel in slow.panels.values()} == {""}
+
+
+def test_until_a_slow_tab_is_open_what_stands_there_says_so(slow: Slow) -> None:
+    HALLS.gates = {"five": threading.Event()}
+    thread = threading.Thread(target=lambda: setattr(slow, "view", "Third"), daemon=True)
+    thread.start()
+    until(lambda: slow.panels["other"].unfinished == "opening")
+    assert slow.panels["bars"].shown and 'data-busy="1"' in slow._status.value
+    HALLS.gates["five"].set()
+    thread.join(20)
+    assert {panel.unfinished for panel in slow.panels.values()} == {
+        ""
+    } and 'data-busy="0"' in slow._status.value
+    assert slow.panels["third"].shown and not slow.panels["bars"].shown

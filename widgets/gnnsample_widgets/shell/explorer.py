@@ -125,7 +125,7 @@ class Explorer(ipywidgets.VBox):
         self._view_failed = False
         self._wanted = self._target = 0
         self._began_s = self._sketched_s = 0.0
-        self._num_shown = 0
+        self._num_shown = self._runner = 0
         self._running = False
         self._held = 1
         self._shown_state: dict[str, Any] = {}
@@ -317,6 +317,7 @@ class Explorer(ipywidgets.VBox):
         self.busy = True
         self._show_status()
         self._began_s, self._num_shown = start, 0
+        self._runner = threading.get_ident()
         self._before: dict[str, tuple[Any, Hashable]] = {}
         failure: Exception | None = None
         try:
@@ -352,6 +353,7 @@ class Explorer(ipywidgets.VBox):
         finally:
             # In any case, an interrupt from the keyboard included: a panel must not stay busy for ever.
             self._show_error(failure)
+            self._runner = 0
             self._mark(self.panels, "")
             self.elapsed_ms = (time.perf_counter() - start) * 1e3
             self.run_count += 1
@@ -394,6 +396,8 @@ class Explorer(ipywidgets.VBox):
 
     def _show_so_far(self, part: SoFar) -> None:
         """In the middle of a long run: draw what there is in the panels that are looked at and can grow."""
+        if self._runner != threading.get_ident():
+            return  # a tab is being opened, and its figure made
         self._go_on()
         now = time.perf_counter()
         first = self._num_shown == 0
@@ -507,14 +511,20 @@ class Explorer(ipywidgets.VBox):
     def _tab_opened(self, _: Any) -> None:
         failure: Exception | None = None
         try:
-            for name in self._opened():
-                _ = self.panels[name].figure  # drawn before anything moves
+            opened = [self.panels[name] for name in self._opened()]
+            if not all(panel.drawn for panel in opened):
+                # What stands there until then is of another tab.
+                self._mark([name for name, panel in self.panels.items() if panel.shown], "opening")
+                self._show_status(opening=True)
+            for panel in opened:
+                _ = panel.figure  # drawn before anything moves
             self._open_view()
         except Exception as error:
             failure = error
         if failure is not None or self._view_failed:
             self._show_error(failure)
         self._view_failed = failure is not None
+        self._mark(self.panels, "")
         self._show_status()
         if failure is not None and self.raise_errors:
             raise failure
@@ -554,10 +564,10 @@ class Explorer(ipywidgets.VBox):
             return ""
         return f" Seeds are drawn from <b>all vertices</b>: {html.escape(self.graph.title)} has no training split."
 
-    def _show_status(self) -> None:
+    def _show_status(self, *, opening: bool = False) -> None:
         self._status.value = status_html(
             self._shown_state,
-            self.busy,
+            self.busy or opening,
             bool(self.error),
             self.elapsed_ms,
             self.run_count,

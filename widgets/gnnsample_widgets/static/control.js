@@ -107,11 +107,16 @@ function renderRange({ model, store, root, id, send }) {
   return { field: range, paint, stop };
 }
 
+/** Characters that a list shows in a column of the controls. */
+const ROOMY = 20;
+
 function renderSelect({ model, store, root, id, send }) {
   const select = element("select", { id, name: model.get("name") });
   const paint = (value) => {
     select.replaceChildren(...store.get("options").map((o) => element("option", { value: o, textContent: o })));
     select.value = value;
+    // A choice of many words would be cut off where it stands.
+    root.classList.toggle("gs-wide", store.get("options").some((o) => o.length > ROOMY));
     root.dataset.value = JSON.stringify(value);
     select.disabled = store.get("disabled");
   };

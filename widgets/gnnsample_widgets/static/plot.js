@@ -221,7 +221,7 @@ async function render({ model, el }) {
   const mark = () => {
     const unfinished = store.get("unfinished");
     figure.dataset.unfinished = unfinished;
-    note.textContent = { "so far": "so far …", before: "of the setting before …" }[unfinished] ?? "";
+    note.textContent = { "so far": "so far …", before: "of the setting before …", opening: "opening the tab …" }[unfinished] ?? "";
   };
 
   const draw = async () => {
