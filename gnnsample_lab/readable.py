@@ -39,3 +39,8 @@ def time(microseconds: float) -> str:
         if abs(microseconds) >= length:
             return f"{number(microseconds / length)} {unit}"
     return f"{number(microseconds)} µs"
+
+
+def percent(share: float, digits: int = 0, *, signed: bool = False) -> str:
+    """A share as it is read: "35 %", and "+3.5 %" where it is ``signed``; the space does not break."""
+    return f"{100 * share:{'+' if signed else ''}.{digits}f}\u00a0%"

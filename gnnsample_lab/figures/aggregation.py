@@ -14,6 +14,7 @@ from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, write_beside
 from gnnsample_lab.figures.training import time_unit
+from gnnsample_lab.readable import percent
 
 _RISERS = ("dash", "solid", "dot", "dashdot")
 
@@ -236,7 +237,7 @@ def roofline(
         color = palette.kernel_color(point.name)
         measured = point.origin.startswith("measured")
         fig.add_scatter(
-            name=f"{point.name}: {point.gflops / roof:.0%}",
+            name=f"{point.name}: {percent(point.gflops / roof)}",
             x=[point.flops_per_byte],
             y=[point.gflops],
             mode="markers",

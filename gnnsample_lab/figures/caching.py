@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import COMPACT, finish
+from gnnsample_lab.readable import percent
 
 POLICIES = {
     "random": "#9AA1AB",
@@ -139,7 +140,7 @@ def bytes_per_batch(moved: Mapping[str, float], *, uncached: float, label: str =
             orientation="h",
             marker={"color": [palette.FAINT, *(policy_color(n) for n in moved)], "line": {"width": 0}},
             text=[
-                f"{v:,.2f} MB" + ("" if n == "no cache" else f"  ({s:.0%})")
+                f"{v:,.2f} MB" + ("" if n == "no cache" else f"  ({percent(s)})")
                 for n, v, s in zip(names, values, share, strict=True)
             ],
             textposition="outside",
@@ -288,9 +289,9 @@ def hotness_against_visits(
     if hottest.any():
         fig.add_hline(y=up.cut(visits[hottest]), line={**line, "dash": "dot"})
     for what, share, x, y in (
-        ("passed over", f"{visits[hottest & ~cached].sum() / total:.0%} of all reads", 0, 1),
-        ("cached, seldom read", f"{(cached & ~hottest).sum() / slots:.0%} of the cache", 1, 0),
-        ("cached and hot", f"{visits[hottest & cached].sum() / total:.0%} of all reads", 1, 1),
+        ("passed over", f"{percent(visits[hottest & ~cached].sum() / total)} of all reads", 0, 1),
+        ("cached, seldom read", f"{percent((cached & ~hottest).sum() / slots)} of the cache", 1, 0),
+        ("cached and hot", f"{percent(visits[hottest & cached].sum() / total)} of all reads", 1, 1),
     ):
         fig.add_annotation(
             text=f"<b>{what}</b><br>{share}",
@@ -371,7 +372,7 @@ def hotness_scatter(
         these, inside = drawn[kind[drawn] == code], kind == code
         share = float(visits[inside].sum()) / total
         fig.add_scattergl(
-            name=f"{name}: {share:.0%}",
+            name=f"{name}: {percent(share)}",
             x=places[0][these].astype(np.float32),
             y=places[1][these].astype(np.float32),
             mode="markers",
@@ -494,16 +495,16 @@ def epoch_similarities(similarity: Any, *, top: float = 0.1, label: str = "") ->
         raise ValueError(f"similarity must be a square matrix (got shape {matrix.shape})")
     n = len(matrix)
     names = [f"epoch {i + 1}" for i in range(n)]
-    percent = matrix * 100
+    shares = matrix * 100
     fig = Sketch(
         go.Heatmap(
             x=names,
             y=names,
-            z=percent,
+            z=shares,
             zmin=0,
             zmax=100,
             colorscale=[[i / 5, c] for i, c in enumerate(palette.ACTIVITY)],
-            text=[[f"{v:.0f}" for v in row] for row in percent],
+            text=[[f"{v:.0f}" for v in row] for row in shares],
             texttemplate="%{text}",
             xgap=2,
             ygap=2,
@@ -511,9 +512,9 @@ def epoch_similarities(similarity: Any, *, top: float = 0.1, label: str = "") ->
             hovertemplate="%{y} to %{x}: %{z:.1f} %<extra></extra>",
         )
     )
-    others = percent[~np.eye(n, dtype=bool)]
+    others = shares[~np.eye(n, dtype=bool)]
     mean = f"mean of different epochs {others.mean():.1f} %" if len(others) else ""
-    subtitle = " · ".join(filter(None, [label, f"hottest {top:.0%}", mean]))
+    subtitle = " · ".join(filter(None, [label, f"hottest {percent(top)}", mean]))
     finish(fig, "Similarity of epochs (%)", subtitle, height=400, showlegend=False)
     fig.update_xaxes(title_text="to this epoch", showgrid=False)
     fig.update_yaxes(title_text="of this epoch", autorange="reversed", showgrid=False)

@@ -12,6 +12,7 @@ from gnnsample_lab.figures.activity import TIME_AXIS, thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
 from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times, interval_us, run_error, tell_apart
+from gnnsample_lab.readable import percent
 from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
 
 
@@ -120,7 +121,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
     queued = len(measured.queue) > 0 and len(model.queue) > 0
     error = compare_traces(model, measured)
     left = "Kernel time per hop"
-    right = f"Queue depth: peak off by {error['queue_peak']:.0%}" if queued else "Tasks running"
+    right = f"Queue depth: peak off by {percent(error['queue_peak'])}" if queued else "Tasks running"
     fig = make_subplots(
         rows=1,
         cols=2,

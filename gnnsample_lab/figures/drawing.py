@@ -198,7 +198,7 @@ def sample_drawing(
         _arrows(fig, [edge for edge, at in sampled.items() if at == h], where, h, size / 2)
     degrees = _degree_text(graph)
     # Of the whole sample, so that no id moves while the drawing grows.
-    sides = _sides(where, list(_first_reached(picks))) if len(reached) <= _NAMED else {}
+    sides = _sides(where, list(_first_reached(picks))) if where and len(reached) <= _NAMED else {}
     for ring in range(len(picks) + 1):
         members = [v for v, r in reached.items() if r == ring]
         _vertices(fig, members, where, ring, len(reached), size, degrees, sides)

@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn, grid
 from gnnsample_lab.figures.style import finish
+from gnnsample_lab.readable import percent
 
 EMPTY = -1
 """What an unused slot, and an id without a local id, hold."""
@@ -253,7 +254,9 @@ def probe_lengths(lengths: Any, *, label: str = "", hash_name: str = "") -> go.F
         )
     )
     mean = float((lengths * np.arange(len(lengths))).sum() / total)
-    beyond = f"{lengths[shown + 1 :].sum() / total:.1%} need more than {shown}" if last > shown else ""
+    beyond = (
+        f"{percent(lengths[shown + 1 :].sum() / total, 1)} need more than {shown}" if last > shown else ""
+    )
     parts = [label, hash_name, f"mean {mean:.2f}, longest {last:,}", beyond]
     finish(fig, "Probes per id", " · ".join(filter(None, parts)), height=400, showlegend=False)
     fig.update_xaxes(title_text="slots looked at (count)", tickformat=",d")

@@ -17,6 +17,7 @@ from gnnsample_lab.figures.drawing import Positions, _segments
 from gnnsample_lab.figures.samples import _edges, graph_layout
 from gnnsample_lab.figures.sketch import Sketch, drawn, grid
 from gnnsample_lab.figures.style import empty_figure, finish, write_beside
+from gnnsample_lab.readable import percent
 
 _SYMBOLS = ("circle", "square", "diamond", "hexagon2", "triangle-up", "star", "cross", "pentagon")
 _SCALE = [[i / 5, color] for i, color in enumerate(palette.ACTIVITY)]
@@ -71,7 +72,7 @@ def partition_drawing(
             hovertemplate="vertex %{text}, part " + str(part) + "<extra></extra>",
         )  # fmt: skip
     share = len(cut) / max(1, len(edges))
-    subtitle = " · ".join(filter(None, [label, f"{len(cut)} of {len(edges)} edges cut ({share:.0%})"]))
+    subtitle = " · ".join(filter(None, [label, f"{len(cut)} of {len(edges)} edges cut ({percent(share)})"]))
     finish(
         fig, title or "A graph in parts", subtitle, height=520, hovermode="closest",
         margin={"l": 12, "r": 12, "b": 12},

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import COMPACT, finish, write_beside
+from gnnsample_lab.readable import percent
 
 #: Where a feature row comes from, and its colour: the better, the darker.
 SOURCES = {
@@ -180,7 +181,7 @@ def shared_vertices(
     words = f"trained after {names[0]}, {names[1]} loads {new:,.{digits(whole)}f} of {whole:,.{digits(whole)}f} {unit}"
     title = (
         f"{names[0].capitalize()} and {names[1]} share {both:,} vertices: "
-        f"{both / min(first, second):.1%} of the smaller one"
+        f"{percent(both / min(first, second), 1)} of the smaller one"
     )
     finish(fig, title, " · ".join(filter(None, [words, subtitle])), height=430, showlegend=False)
     fig.update_layout(margin={"l": 24, "r": 24, "b": 56})
@@ -374,10 +375,12 @@ def tour_strips(
 
 def _saving(name: str, before: float, after: float, bound: float) -> str:
     """What a tour saves, and what any could, in words; all in bytes."""
-    most = f"no order saves more than {_amount(before - bound)} ({(before - bound) / max(before, 1):.1%})"
+    most = f"no order saves more than {_amount(before - bound)} ({percent((before - bound) / max(before, 1), 1)})"
     if after > before:
-        return f"Order {name} copies {_amount(after - before)} ({after / before - 1:.1%}) more; {most}"
-    return f"Order {name} saves {_amount(before - after)} ({(before - after) / max(before, 1):.1%}); {most}"
+        return (
+            f"Order {name} copies {_amount(after - before)} ({percent(after / before - 1, 1)}) more; {most}"
+        )
+    return f"Order {name} saves {_amount(before - after)} ({percent((before - after) / max(before, 1), 1)}); {most}"
 
 
 def _amount(count: float) -> str:
@@ -491,7 +494,7 @@ def _change(base: float, value: float) -> str:
     """ " (−30.0%)", with a true minus sign; nothing where nothing changed."""
     if not base or value == base:
         return ""
-    return f" ({'−' if value < base else '+'}{abs(value / base - 1):.1%})"
+    return f" ({'−' if value < base else '+'}{percent(abs(value / base - 1), 1)})"
 
 
 def match_limits(degrees: Any) -> tuple[float, float]:

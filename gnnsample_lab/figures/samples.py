@@ -14,6 +14,7 @@ from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.drawing import Positions, _apart, _segments
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish
+from gnnsample_lab.readable import percent
 
 #: Where a second-order step leads, seen from the vertex before: the colours of choices and bars.
 KINDS = {"return": palette.HOPS[1], "triangle": palette.HOPS[2], "away": palette.HOPS[0]}
@@ -88,7 +89,7 @@ def walk_drawing(
                 x, y = _segments([(now, u)], where)
                 _lines(fig, kind, x, y, color=color, width=2 + 12 * share, legend=False)
         fig.add_scatter(
-            name=f"{kind}: {sum(c[1] for c in choices.values() if c[0] == kind):.0%}",
+            name=f"{kind}: {percent(sum(c[1] for c in choices.values() if c[0] == kind))}",
             x=[None], y=[None], mode="lines", line={"color": color, "width": 6}, showlegend=bool(choices),
         )  # fmt: skip
     _steps(fig, recent, where)
@@ -140,7 +141,7 @@ def step_kinds(
             x=kinds,
             y=[100 * observed[kind] for kind in kinds],
             marker={"color": [KINDS[kind] for kind in kinds]},
-            text=[f"{observed[kind]:.1%}" for kind in kinds],
+            text=[f"{percent(observed[kind], 1)}" for kind in kinds],
             textposition="inside",
             insidetextanchor="start",
             insidetextfont={"color": [palette.text_on(KINDS[kind]) for kind in kinds]},
@@ -309,7 +310,7 @@ def _vertices(
 ) -> None:
     most = max(float(shares.max()), 1e-9)
     ramp = np.minimum(5, (6 * shares / most).astype(int))
-    going = {u: f"<br>{kind}, probability {share:.1%}" for u, (kind, share) in choices.items()}
+    going = {u: f"<br>{kind}, probability {percent(share, 1)}" for u, (kind, share) in choices.items()}
     fig.add_scatter(
         name="vertex",
         x=[where[v][0] for v in range(graph.num_nodes)],

@@ -18,6 +18,7 @@ from gnnsample_lab.figures.activity import thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, set_cursor, write_beside
 from gnnsample_lab.figures.training import duration, time_unit
+from gnnsample_lab.readable import percent
 
 _MAX_BARS = 6000
 """Beyond it, WebGL lines: a browser draws no more bars at once."""
@@ -441,7 +442,8 @@ def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> 
         )
     )
     labels = [
-        f"  {duration(1e6 * run.epoch_s)} · GPUs busy {float(np.mean(run.utilisation)):.0%}" for run in runs
+        f"  {duration(1e6 * run.epoch_s)} · GPUs busy {percent(float(np.mean(run.utilisation)))}"
+        for run in runs
     ]
     write_beside(fig, names, values * scale, labels)
     origins = list(dict.fromkeys(run.origin for run in runs))
@@ -592,7 +594,10 @@ def schedule_error(error: Any) -> go.Figure:
             x=[row.measured_s for row in mine],
             y=[row.modelled_s for row in mine],
             mode="markers",
-            text=[f"{row.name}, {row.gpus} GPU{'s' * (row.gpus > 1)}: {row.error:+.1%}" for row in mine],
+            text=[
+                f"{row.name}, {row.gpus} GPU{'s' * (row.gpus > 1)}: {percent(row.error, 1, signed=True)}"
+                for row in mine
+            ],
             marker={"size": 8, "color": palette.HOPS[number % len(palette.HOPS)], "opacity": 0.8},
             hovertemplate="%{text}<br>measured %{x:,.4~g} s<br>modelled %{y:,.4~g} s<extra></extra>",
         )
@@ -600,7 +605,8 @@ def schedule_error(error: Any) -> go.Figure:
     finish(
         fig,
         "The schedule model against measured epochs",
-        f"{len(error.rows)} runs · off by {error.mean:.1%} on average, worst {error.worst.error:+.1%} · "
+        f"{len(error.rows)} runs · off by {percent(error.mean, 1)} on average, worst "
+        f"{percent(error.worst.error, 1, signed=True)} · "
         + "; ".join(origins[:3])
         + (" and others" if len(origins) > 3 else ""),
         height=520,

@@ -13,6 +13,7 @@ from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.matching import byte_unit
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, write_beside
+from gnnsample_lab.readable import percent
 
 STAGES = ("sample", "reorder", "extract", "train")
 """Stages of an epoch in the order in which a mini-batch passes them."""
@@ -237,10 +238,10 @@ def _spared(run: TrainRun) -> str:
     parts = []
     reused, rows = (sum(getattr(epoch, name) for epoch in run.epochs) for name in ("reused_rows", "rows"))
     if reused and rows:
-        parts.append(f"{reused / rows:.0%} reused")
+        parts.append(f"{percent(reused / rows)} reused")
     hits = float(np.mean([epoch.hit_rate for epoch in run.epochs]))
     if hits > 0:  # not a number without a cache
-        parts.append(f"cache hits {hits:.0%}")
+        parts.append(f"cache hits {percent(hits)}")
     return f"  ({', '.join(parts)})" if parts else ""
 
 

@@ -92,7 +92,7 @@ def test_the_legend_of_a_roofline_lies_above_the_plot():
 def test_points_say_their_share_of_the_roof_and_where_they_are_from():
     figure = figures.roofline(POINTS, peak_gflops=2000, bandwidth_gbps={"global memory": 1000})
     naive, ours = figure.data[-2:]
-    assert (naive.name, ours.name) == ("naive: 50%", "register-tile: 80%")
+    assert (naive.name, ours.name) == ("naive: 50\u00a0%", "register-tile: 80\u00a0%")
     assert (naive.y, ours.y) == ((100,), (400,))
     assert (naive.marker.symbol, ours.marker.symbol) == ("circle-open", "circle")
     assert "hollow: modelled" in figure.layout.title.text

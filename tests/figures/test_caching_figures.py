@@ -82,7 +82,7 @@ def test_bytes_are_megabytes_and_shares_of_no_cache():
     figure = figures.bytes_per_batch({"Degree": 3e6, "Optimal": 0.0}, uncached=4e6, label="toy")
     bars = figure.data[0]
     assert bars.y == ("no cache", "Degree", "Optimal") and bars.x == pytest.approx([4, 3, 0])
-    assert bars.text == ("4.00 MB", "3.00 MB  (75%)", "0.00 MB  (0%)")
+    assert bars.text == ("4.00 MB", "3.00 MB  (75\u00a0%)", "0.00 MB  (0\u00a0%)")
     assert "(MB)" in figure.layout.xaxis.title.text and figure.layout.xaxis.range[1] > 4
 
 
@@ -99,9 +99,9 @@ def test_every_vertex_is_drawn_once_and_empty_cells_are_not():
 
 def test_what_is_passed_over_and_what_is_cached_for_nothing():
     words = annotations(against())
-    assert "<b>passed over</b><br>53% of all reads" in words  # vertex 0: 9 of 17
-    assert "<b>cached, seldom read</b><br>50% of the cache" in words  # vertex 1
-    assert "<b>cached and hot</b><br>29% of all reads" in words  # vertex 2: 5 of 17
+    assert "<b>passed over</b><br>53\u00a0% of all reads" in words  # vertex 0: 9 of 17
+    assert "<b>cached, seldom read</b><br>50\u00a0% of the cache" in words  # vertex 1
+    assert "<b>cached and hot</b><br>29\u00a0% of all reads" in words  # vertex 2: 5 of 17
 
 
 def test_the_words_lie_in_rooms_of_their_own():
@@ -142,7 +142,7 @@ def test_any_scores_can_be_drawn(score):
 
 def test_nothing_visited_can_be_drawn():
     figure = against(visits=np.zeros(6, dtype=int))
-    assert any("0% of all reads" in text for text in annotations(figure))
+    assert any("0\u00a0% of all reads" in text for text in annotations(figure))
 
 
 def test_arrays_of_different_lengths_are_errors():
@@ -170,7 +170,7 @@ def test_vertices_by_who_caches_them():
         "neither": [3, 4, 5], "only Degree": [1], "only PreSC#1": [0], "both": [2],
     }  # fmt: skip
     # 9 of 17 reads are of vertex 0.
-    assert [t.name for t in figure.data][::2] == ["neither: 18%", "only PreSC#1: 53%"]
+    assert [t.name for t in figure.data][::2] == ["neither: 18\u00a0%", "only PreSC#1: 53\u00a0%"]
     assert figure.data[2].marker.color == policy_color("PreSC#1")
     assert {t.type for t in figure.data} == {"scattergl"}, "thousands of marks are no SVG"
     assert len({(t.marker.symbol, t.marker.color) for t in figure.data}) == 4
@@ -218,7 +218,7 @@ def test_scatter_of_bad_lengths_and_of_nothing_cached():
         scatter(visits=VISITS[:5])
     nothing = np.zeros(6, bool)
     figure = scatter(cached=(nothing, nothing), visits=np.zeros(6, int))
-    assert not figure.layout.shapes and figure.data[0].name == "neither: 0%"
+    assert not figure.layout.shapes and figure.data[0].name == "neither: 0\u00a0%"
     assert [len(t.x) for t in figure.data] == [6, 0, 0, 0]
 
 
@@ -235,7 +235,7 @@ def test_similarities_with_the_mean_of_different_epochs():
     figure = figures.epoch_similarities([[1, 0.8], [0.6, 1]], top=0.1, label="toy")
     assert np.asarray(figure.data[0].z).tolist() == [[100, 80], [60, 100]]
     title = figure.layout.title.text
-    assert "toy" in title and "hottest 10%" in title and "mean of different epochs 70.0 %" in title
+    assert "toy" in title and "hottest 10\u00a0%" in title and "mean of different epochs 70.0 %" in title
     assert figure.data[0].y[0] == "epoch 1" and figure.layout.yaxis.autorange == "reversed"
     assert "mean" not in figures.epoch_similarities([[1.0]]).layout.title.text
     with pytest.raises(ValueError, match="similarity must be a square matrix"):

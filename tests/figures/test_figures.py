@@ -458,7 +458,7 @@ def test_model_over_measurement():
     assert bars["measured"].y == pytest.approx(PERSISTENT.hops.kernel_us)
     assert "whole run recorded 10 µs, modelled 10 µs (1.0 times)" in fig.layout.title.text
     assert "off by" not in fig.layout.annotations[0].text, "one definition of the model's error"
-    assert "peak off by 0%" in fig.layout.annotations[1].text
+    assert "peak off by 0\u00a0%" in fig.layout.annotations[1].text
     with pytest.raises(ValueError, match="model must be a modelled"):
         figures.model_vs_measurement(PERSISTENT, PERSISTENT)
     with pytest.raises(ValueError, match="measured must be a measured"):

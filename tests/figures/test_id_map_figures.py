@@ -129,7 +129,7 @@ def test_a_long_tail_is_cut_and_told():
     figure = figures.probe_lengths(lengths)
     assert len(figure.data[0].x) == 40
     title = figure.layout.title.text.replace("<br>", " ")
-    assert "longest 100" in title and "25.0% need more than 40" in title
+    assert "longest 100" in title and "25.0\u00a0% need more than 40" in title
 
 
 def test_probes_over_the_load_factor():

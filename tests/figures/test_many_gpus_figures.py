@@ -22,7 +22,7 @@ def test_cut_edges_are_vermilion_and_counted(square):
     assert inside.name == "inside a part: 2"
     assert [p.name for p in parts] == ["part 0: 2", "part 1: 2"]
     assert list(parts[1].text) == ["2", "3"] and parts[0].marker.color != parts[1].marker.color
-    assert "2 of 4 edges cut (50%)" in figure.layout.title.text
+    assert "2 of 4 edges cut (50\u00a0%)" in figure.layout.title.text
     # A cut edge leads between vertices of two parts, wherever these are drawn.
     where = figures.graph_layout(square)
     ends = {(round(x, 6), round(y, 6)) for x, y in zip(cut.x, cut.y) if x is not None and np.isfinite(x)}

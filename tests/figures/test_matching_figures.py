@@ -113,7 +113,7 @@ def test_counts_and_what_the_second_one_loads():
     words = [a.text.split("</span> ")[1] for a in figure.layout.annotations]
     assert words == ["<b>800</b><br>only batch 3", "<b>600</b><br>only batch 7", "<b>200</b><br>both"]
     title = figure.layout.title.text
-    assert "Batch 3 and batch 7 share 200 vertices: 25.0% of the smaller one" in title
+    assert "Batch 3 and batch 7 share 200 vertices: 25.0\u00a0% of the smaller one" in title
     assert "trained after batch 3, batch 7 loads 307 of 410 kB" in title and "toy · counted" in title
     assert figure.layout.yaxis.scaleanchor == "x", "discs, not ellipses"
 
@@ -155,14 +155,15 @@ def test_the_total_saved_is_said_in_words_beside_the_bound():
     title = figures.tour_strips(SHARED, TOURS, 1000, subtitle="toy").layout.title.text
     # 33 of 24 kB; the bound is 10 + 4 + 3 + 3.
     assert (
-        title == "Order greedy saves 9 kB (27.3%); no order saves more than 13 kB (39.4%)<br><sub>toy</sub>"
+        title
+        == "Order greedy saves 9 kB (27.3\u00a0%); no order saves more than 13 kB (39.4\u00a0%)<br><sub>toy</sub>"
     )
     worse = figures.tour_strips(SHARED, {"a": TOURS["greedy"], "b": range(4)}, 1000)
     assert worse.layout.title.text.startswith(
-        "Order b copies 9 kB (37.5%) more; no order saves more than 4 kB"
+        "Order b copies 9 kB (37.5\u00a0%) more; no order saves more than 4 kB"
     )
     rows = [a.text for a in worse.layout.annotations]
-    assert rows == ["<b>a</b>: 24 kB copied", "<b>b</b>: 33 kB copied (+37.5%)"]
+    assert rows == ["<b>a</b>: 24 kB copied", "<b>b</b>: 33 kB copied (+37.5\u00a0%)"]
 
 
 def test_no_tour_beats_the_bound():
@@ -218,7 +219,7 @@ def test_feature_rows_add_up_and_name_the_saving():
     assert bars["reused from last batch"] == pytest.approx([0, 1.2, 1.2])
     assert sum(bars.values()) == pytest.approx([4.0, 4.0, 4.0])
     labels = figure.data[-1].text
-    assert labels[0] == "  4 MB" and "(−30.0%)" in labels[1] and "(−50.0%)" in labels[2]
+    assert labels[0] == "  4 MB" and "(−30.0\u00a0%)" in labels[1] and "(−50.0\u00a0%)" in labels[2]
     assert figure.layout.xaxis.title.text.startswith("features (MB)")
 
 
@@ -238,7 +239,7 @@ def test_bad_rows_are_errors():
 
 def test_more_copied_than_the_first_is_not_called_a_saving():
     figure = figures.feature_rows({"before": (50, 0, 50), "after": (40, 0, 60)}, 4)
-    assert "(+20.0%)" in figure.data[-1].text[1]
+    assert "(+20.0\u00a0%)" in figure.data[-1].text[1]
 
 
 def test_levels_and_kernels_have_colours_of_their_own():

@@ -32,3 +32,11 @@ def test_no_size_is_rounded_to_nothing(value: float, text: str) -> None:
 
 def test_times_come_in_their_unit() -> None:
     assert [readable.time(v) for v in (8.4, 12_300, 4_050_000)] == ["8.4 µs", "12.3 ms", "4.05 s"]
+
+
+def test_shares_are_read_in_percent_with_a_space_that_does_not_break():
+    assert readable.percent(0.347) == "35\u00a0%" and readable.percent(0.0123, 1) == "1.2\u00a0%"
+    assert (
+        readable.percent(0.1, 1, signed=True) == "+10.0\u00a0%"
+        and readable.percent(-0.05, signed=True) == "-5\u00a0%"
+    )

@@ -42,7 +42,7 @@ def test_the_walk_and_its_choices(square):
         )
         assert (line.x[0], line.y[0]) == where[2] and line.line.color == samples.KINDS[kind]
         assert line.line.width == pytest.approx(2 + 12 * share)
-        assert named(figure, f"{kind}: {share:.0%}").showlegend
+        assert named(figure, f"{kind}: {100 * share:.0f}\u00a0%").showlegend
     assert (named(figure, "stands here").x[0], named(figure, "stands here").y[0]) == where[2]
     assert (named(figure, "came from").x[0], named(figure, "came from").y[0]) == where[0]
     vertices = named(figure, "vertex")
@@ -50,7 +50,7 @@ def test_the_walk_and_its_choices(square):
     assert vertices.marker.color == pytest.approx([10, 20, 30, 40]) and vertices.marker.cmax == pytest.approx(
         40
     )
-    assert "return, probability 50.0%" in vertices.customdata[0][1] and vertices.customdata[1][1] == ""
+    assert "return, probability 50.0\u00a0%" in vertices.customdata[0][1] and vertices.customdata[1][1] == ""
     steps = named(figure, "last 6 steps")
     assert list(zip(steps.x, steps.y))[:2] == [where[1], where[0]] and len(steps.x) == 6
     assert "square · sampled" in figure.layout.title.text

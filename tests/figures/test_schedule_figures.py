@@ -139,10 +139,12 @@ def test_measured_stands_beside_modelled() -> None:
         "measured"
     ) and figure.layout.yaxis.title.text.startswith("modelled")
     title = figure.layout.title.text
-    assert f"off by {error.mean:.1%} on average" in title and title.count("measured on a GPU") == 1
+    assert (
+        f"off by {100 * error.mean:.1f}\u00a0% on average" in title and title.count("measured on a GPU") == 1
+    )
     points = {t.name: t for t in figure.data}
     assert list(points["serial"].x) == [6.0] and points["serial"].y[0] == pytest.approx(12 * 0.55)
-    assert "+10.0%" in points["serial"].text[0]
+    assert "+10.0\u00a0%" in points["serial"].text[0]
 
 
 ALLOCATION = S.allocation_sweep(S.stage_times(0.1, 0.05, 0.27, batches=24, source="a made-up table"), gpus=8)

@@ -144,7 +144,7 @@ def test_copied_bytes_and_what_spared_the_rest():
     figure = figures.copied_bytes([DGL, made_up("lab", epochs=[epoch])])
     assert figure.data[0].x == pytest.approx([5.5, 0.5]), "the mean of the epochs"
     assert figure.data[0].marker.color == (palette.SYSTEMS["dgl"], palette.SYSTEMS["lab"])
-    assert figure.data[1].text == ("  5.5 MB", "  0.5 MB  (30% reused, cache hits 75%)")
+    assert figure.data[1].text == ("  5.5 MB", "  0.5 MB  (30\u00a0% reused, cache hits 75\u00a0%)")
 
 
 def test_runs_are_told_apart():

@@ -155,12 +155,12 @@ def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.Mon
 
 def test_the_summary_says_what_the_bars_show(graph: lab.Graph) -> None:
     explorer = CacheExplorer(graph, device="cpu", ratio_percent=100)
-    assert "100% of what is possible" in explorer._summary.value
+    assert "100\u00a0% of what is possible" in explorer._summary.value
     assert list(explorer.figures["bytes"].data[0].x)[1:] == [0] * 5
     explorer.ratio_percent = 10
     bars = dict(zip(explorer.figures["bytes"].data[0].y, explorer.figures["bytes"].data[0].x, strict=True))
     left = 1 - bars["Degree"] / bars["no cache"]
-    assert f"<b>Degree</b> hits {left:.0%}" in explorer._summary.value
+    assert f"<b>Degree</b> hits {100 * left:.0f}\u00a0%" in explorer._summary.value
 
 
 def test_training_sets(graph: lab.Graph) -> None:

@@ -143,10 +143,10 @@ def test_a_tour_that_copies_more_is_called_by_its_name(graph: lab.Graph) -> None
     text = explorer._summary_of(
         np.array([[1, 0.2, 0.3], [0.2, 1, 0.2], [0.3, 0.2, 1]]), np.array([0, 2, 1]), rows
     )
-    assert "10.0% more" in text
+    assert "10.0\u00a0% more" in text
     rows["match, greedy"] = (46, 0, 54)
     text = explorer._summary_of(np.eye(3) + 0.2, np.arange(3), rows)
-    assert "saves <b>10.0%</b> of what was left" in text
+    assert "saves <b>10.0\u00a0%</b> of what was left" in text
 
 
 def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:

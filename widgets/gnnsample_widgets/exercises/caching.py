@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.readable import percent
+
 from ..lesson.feedback import Feedback, exercise, is_nothing, right, wrong
 from .start import EDGES, small_graph
 from .trying import ids_agree, results_of, tried
@@ -138,13 +140,16 @@ def half_of_the_reads(answer: Any) -> Feedback:
     at = state["ratio_percent"]
     if at == enough[0]:
         return right(
-            f"{at} % of the rows serve {rates[at]:.0%} of the reads, so that half of the bytes need not travel. No "
+            f"{at} % of the rows serve {percent(rates[at])} of the reads, so that half of the bytes need not "
+            f"travel. No "
             "policy can do it with the next smaller cache; Degree serves "
-            f"{made['rates'][made['hotness']['degree'].label][at]:.0%} with this one."
+            f"{percent(made['rates'][made['hotness']['degree'].label][at])} with this one."
         )
     if rates[at] >= 0.5:
-        return wrong(f"{at} % serve {rates[at]:.0%} at best, and half is asked for. A smaller cache will do.")
-    return wrong(f"At best {at} % serve {rates[at]:.0%} of the reads: too few, whatever the policy.")
+        return wrong(
+            f"{at} % serve {percent(rates[at])} at best, and half is asked for. A smaller cache will do."
+        )
+    return wrong(f"At best {at} % serve {percent(rates[at])} of the reads: too few, whatever the policy.")
 
 
 _SIMILARITY_CASES: tuple[tuple[list[int], list[int], float], ...] = (

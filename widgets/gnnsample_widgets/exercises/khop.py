@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.readable import percent
+
 from ..lesson.feedback import Feedback, as_ids, as_number, exercise, right, wrong
 from .stepping import culprits
 from .trying import ids_agree, lists_agree, results_of, tried
@@ -171,7 +173,8 @@ def preprocessing_share(answer: Any, trace: Any = None) -> Feedback:
     share = pre[0] / (pre[0] + kernel[0])
     if abs(given - share) < 0.006:
         return right(
-            f"{share:.0%} of {pre[0] + kernel[0]:.0f} µs: nearly all of the first hop goes by before its kernel starts."
+            f"{percent(share)} of {pre[0] + kernel[0]:.0f} µs: nearly all of the first hop goes by before its "
+            f"kernel starts."
         )
     if abs(given - sum(pre) / (sum(pre) + sum(kernel))) < 0.006:
         return wrong("That is the share over all hops. Take hop 1 alone.")
@@ -217,10 +220,12 @@ def far_below_the_bound(answer: Any) -> Feedback:
     bound = _largest(batch.picks[0].frontier.size, tuple(batch.spec.fanouts))[-1]
     if reached * 20 <= bound:
         return right(
-            f"{reached:,} of at most {bound:,}, {reached / bound:.1%}: lists shorter than the fanout, and vertices "
+            f"{reached:,} of at most {bound:,}, {percent(reached / bound, 1)}: lists shorter than the fanout, "
+            f"and vertices "
             "that many pick, take the rest."
         )
     return wrong(
-        f"Hop 3 expands {reached:,} of at most {bound:,}, {reached / bound:.1%}. What raises the bound and not the "
+        f"Hop 3 expands {reached:,} of at most {bound:,}, {percent(reached / bound, 1)}. What raises the bound "
+        f"and not the "
         "number of neighbours that there are?"
     )

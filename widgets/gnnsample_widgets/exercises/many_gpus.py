@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import gnnsample_lab as lab
+from gnnsample_lab.readable import percent
 
 from ..lesson.feedback import Feedback, exercise, is_nothing, right, wrong
 from .start import EDGES, small_graph
@@ -120,7 +121,7 @@ def random_cut(answer: Any, graph: Any = None) -> Feedback:
         host = graph.to("cpu", features=False)
         dealt = np.random.default_rng(0).integers(4, size=host.num_nodes)
         cases.append((f"For {host.title}, dealt to 4 parts at random", (host, dealt)))
-        found = f" Here {_cut(host, dealt):.1%} are."
+        found = f" Here {percent(_cut(host, dealt), 1)} are."
     return tried(
         answer,
         "random_cut",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import gnnsample_lab as lab
+from gnnsample_lab.readable import percent
 
 from ..lesson.feedback import Feedback, as_number, exercise, is_nothing, right, wrong
 from .trying import lists_agree, results_of, tried
@@ -226,7 +227,7 @@ def reorder_bound(answer: Any, degrees: Any = None) -> Feedback:
         ],
         "From the mean to the best pair, over what the mean leaves. No tour reaches it, since the best pair can be "
         "used once: a number to look at before writing any code."
-        + ("" if degrees is None else f" Here: {_bound(degrees):.0%}."),
+        + ("" if degrees is None else f" Here: {percent(_bound(degrees))}."),
     )
 
 

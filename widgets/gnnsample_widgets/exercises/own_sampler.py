@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import gnnsample_lab as lab
+from gnnsample_lab.readable import percent
 
 from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import results_of, tried
@@ -142,7 +143,7 @@ def lazy_walk(answer: Any) -> Feedback:
             "as a fourth. Throw a coin first: rng.chance(0.5)."
         )
     if not _near(share, 1 / 2):
-        return wrong(f"It stays in {share:.0%} of the steps.")
+        return wrong(f"It stays in {percent(share)} of the steps.")
     if not _near(stays.mean(axis=0), 1 / 2, 0.05):
         return wrong(
             "It stays in half of all steps, but not in half of each: it is chance that decides, not the step."
@@ -169,7 +170,7 @@ def towards_hubs(answer: Any) -> Feedback:
     firsts = _samples(answer(), spoke_graph(), np.zeros(20_000, dtype=np.int64), 1)[:, 1]
     if (firsts < 0).any():
         return wrong(
-            f"{(firsts < 0).mean():.0%} of the walks end at once, although every vertex has a neighbour. A "
+            f"{percent((firsts < 0).mean())} of the walks end at once, although every vertex has a neighbour. A "
             "candidate that is turned down calls for another: loop until one is accepted."
         )
     degrees = np.array([degree for _, degree in SPOKES])
@@ -302,7 +303,7 @@ def paces_to_and_fro(answer: Any) -> Feedback:
     expected = made["expected"][0]
     back, tries = expected.kinds["return"], expected.tries
     p, q = state["p_percent"] / 100, state["q_percent"] / 100
-    said = f"{back:.0%} of the steps go straight back, with p = {p:g}, q = {q:g}"
+    said = f"{percent(back)} of the steps go straight back, with p = {p:g}, q = {q:g}"
     if back >= 0.6:
         return right(
             f"{said}. It costs {tries:.1f} proposals a step: one weight is large, and it belongs to a single "

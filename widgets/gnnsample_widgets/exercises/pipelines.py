@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, should_switch, trainer_time
+from gnnsample_lab.readable import percent
 
 from ..lesson.feedback import Feedback, exercise, right, wrong
 from .trying import results_of, tried
@@ -72,7 +73,8 @@ def rule_is_beaten(answer: Any) -> Feedback:
     said = f"With K = {state['k_tenths'] / 10:g} on {state['gpus']} GPUs the rule takes {rule} samplers"
     if rows[best]["without_s"] < 0.99 * rows[rule]["without_s"]:
         return right(
-            f"{said}, and {best} would end the epoch in {rows[best]['without_s'] / rows[rule]['without_s']:.0%} of "
+            f"{said}, and {best} would end the epoch in "
+            f"{percent(rows[best]['without_s'] / rows[rule]['without_s'])} of "
             "its time. The ceiling is for samplers that can switch; without switching, rounding up can be a "
             "trainer too few."
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gnnsample_lab.readable import percent
+
 from ..lesson.feedback import Feedback, as_number, exercise, is_nothing, right, wrong
 from .stepping import recorded, sectors_of
 from .trying import results_of, tried
@@ -70,7 +72,7 @@ def needs_the_grid(answer: Any) -> Feedback:
     if transits[2]:
         return right(
             f"{transits[2]:,} of {transits.sum():,} transits have more than 1,024 neighbours to sample, "
-            f"{draws[2] / draws.sum():.0%} of all draws. How many neighbours they have does not count: the draws "
+            f"{percent(draws[2] / draws.sum())} of all draws. How many neighbours they have does not count: the draws "
             "are the work."
         )
     return wrong(

@@ -79,8 +79,8 @@ class PlotPanel(Stored):
     alt = traitlets.Unicode("").tag(live=True)
     unfinished = traitlets.Unicode(
         "",
-        help="'before': of the state before; 'so far': there will be more of it; 'opening': of another tab than the one "
-        "that is being opened; empty: all is there",
+        help="'before': of the state before; 'so far': there will be more of it; 'opening': of another tab than that "
+        "which is being opened; empty: all is there",
     ).tag(live=True)
     clicked = traitlets.Dict(help="the mark that was clicked last; empty before the first click").tag(
         live=True

@@ -12,6 +12,7 @@ from gnnsample_lab import checks, figures
 from gnnsample_lab.bench import titled
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.lacks import seed_source
+from gnnsample_lab.readable import percent
 
 from ...graphs import batch_options, sampled_on, seed_pool, to_device
 from ...shell.controls import Choice, Control, Slider
@@ -314,8 +315,9 @@ class CacheExplorer(Explorer):
         rows = read.num_rows / read.num_batches
         best, beside = max(rate["optimal"], 1e-12), made["policy"]
         return (
-            f"A mini-batch reads <b>{rows:,.0f}</b> rows, {rows / self.graph.num_nodes:.1%} of the graph; two epochs "
-            f"read <b>{reached:.0%}</b> of its vertices. <b>{hotness['presample'].label}</b> hits "
-            f"{rate['presample']:.0%}, {rate['presample'] / best:.0%} of what is possible; "
-            f"<b>{hotness[beside].label}</b> hits {rate[beside]:.0%}. Point at a vertex to read why it is hot."
+            f"A mini-batch reads <b>{rows:,.0f}</b> rows, {percent(rows / self.graph.num_nodes, 1)} of the "
+            f"graph; two epochs "
+            f"read <b>{percent(reached)}</b> of its vertices. <b>{hotness['presample'].label}</b> hits "
+            f"{percent(rate['presample'])}, {percent(rate['presample'] / best)} of what is possible; "
+            f"<b>{hotness[beside].label}</b> hits {percent(rate[beside])}. Point at a vertex to read why it is hot."
         )

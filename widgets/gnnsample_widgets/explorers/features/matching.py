@@ -10,6 +10,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.bench import titled
+from gnnsample_lab.readable import percent
 
 from ...batches import RUN, draw_batches, feature_sources, groupings
 from ...graphs import batch_options, sampled_on, seed_pool
@@ -250,14 +251,15 @@ class MatchExplorer(FanoutExplorer):
         after = lab.path_score(degrees, order) / (n - 1)
         plain, matched, ordered = (counts[2] for counts in list(rows.values())[:3])
         text = (
-            f"A batch finds <b>{before:.1%}</b> of its rows (of the smaller batch's, on average) in the batch before. "
-            f"Match saves <b>{1 - matched / plain:.1%}</b> of the copies. Reordering raises the mean to "
-            f"<b>{after:.1%}</b> and "
+            f"A batch finds <b>{percent(before, 1)}</b> of its rows (of the smaller batch's, on average) in the "
+            f"batch before. "
+            f"Match saves <b>{percent(1 - matched / plain, 1)}</b> of the copies. Reordering raises the mean to "
+            f"<b>{percent(after, 1)}</b> and "
         )
         if ordered <= matched:
-            return text + f"saves <b>{1 - ordered / matched:.1%}</b> of what was left."
+            return text + f"saves <b>{percent(1 - ordered / matched, 1)}</b> of what was left."
         return (
-            text
-            + f"copies <b>{ordered / matched - 1:.1%} more</b>: match degree divides by the <i>smaller</i> batch, "
+            text + f"copies <b>{percent(ordered / matched - 1, 1)} more</b>: match degree divides by the "
+            f"<i>smaller</i> batch, "
             "bytes do not, and these batches differ in size."
         )

@@ -10,6 +10,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
 from gnnsample_lab.gpu_model.run_error import in_words
+from gnnsample_lab.readable import percent
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
 
@@ -193,7 +194,7 @@ class QueueExplorer(Explorer):
             left = int(trace.lost.abandoned.sum())
             rest = len(trace.lost) - left
             parts.append(
-                f'<span class="gs-lost"><b>{len(trace.lost):,} tasks ({len(trace.lost) / total:.0%}) are lost'
+                f'<span class="gs-lost"><b>{len(trace.lost):,} tasks ({percent(len(trace.lost) / total)}) are lost'
                 f"</b>: the blocks that had claimed the slots of {left:,} left before they were filled"
                 + (f", and the other {rest:,} would have followed from those.</span>" if rest else ".</span>")
             )

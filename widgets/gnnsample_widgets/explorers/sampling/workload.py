@@ -10,6 +10,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
 from gnnsample_lab.gpu_model.run_error import has_times, in_words, tell_apart
 from gnnsample_lab.minibatch.growth import frontiers_of_first
+from gnnsample_lab.readable import percent
 
 from ...graphs import batch_options, draw_seeds, sampled_on
 from ...recorded import modelled
@@ -218,6 +219,6 @@ class WorkloadExplorer(FanoutExplorer):
         relation = f"{ratio:.1f} times as long as" if ratio >= 1 else f"{ratio:.2f} of the time of"
         return (
             text
-            + f"<b>{slow.strategy}</b> takes {relation} <b>{fast.strategy}</b>, and spends {share:.0%} of it "
+            + f"<b>{slow.strategy}</b> takes {relation} <b>{fast.strategy}</b>, and spends {percent(share)} of it "
             f"outside its sampling kernels ({slow.label})."
         )

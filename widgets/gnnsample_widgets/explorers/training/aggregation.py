@@ -14,6 +14,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures, readable
 from gnnsample_lab.compute.aggregation import bound as model
 from gnnsample_lab.device import runtime
+from gnnsample_lab.readable import percent
 
 from ...graphs import batch_options, draw_seeds
 from ...shell.controls import Choice, Control, Slider
@@ -266,6 +267,6 @@ class AggregationExplorer(FanoutExplorer):
             fastest = min(kernels(), key=lambda name: times[name]["measured"])
             text += (
                 f" Measured, <b>{fastest}</b> is the fastest and runs at "
-                f"<b>{least / times[fastest]['measured']:.0%}</b> of that."
+                f"<b>{percent(least / times[fastest]['measured'])}</b> of that."
             )
         return text

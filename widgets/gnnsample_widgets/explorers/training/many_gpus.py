@@ -14,6 +14,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures, readable
 from gnnsample_lab.device.runtime import resolve_device
+from gnnsample_lab.readable import percent
 
 from ...graphs import batch_options, draw_seeds
 from ...shell.controls import Choice, Control, Slider
@@ -113,9 +114,9 @@ def count_visits(
     return visits
 
 
-def list_bytes(host: Any, percent: float) -> int:
-    """That share of the bytes of all in-neighbour lists."""
-    return int(host.indices.nbytes * percent / 100)
+def list_bytes(host: Any, room: float) -> int:
+    """That many percent of the bytes of all in-neighbour lists."""
+    return int(host.indices.nbytes * room / 100)
 
 
 def by_method(
@@ -185,10 +186,10 @@ def expect_saved(host: Any, cut: Any, visits: Any, num_ranks: int, fanout: int) 
     degrees, width = np.diff(host.indptr), host.indices.itemsize
     shares: dict[str, list[float]] = {}
     for ranking in ("reads", "degree"):
-        for percent in BUDGETS:
+        for room in BUDGETS:
             hot = [
                 lab.distributed.hottest_lists(
-                    visits[rank], degrees, fanout, list_bytes(host, percent), owner=cut.owner, rank=rank,
+                    visits[rank], degrees, fanout, list_bytes(host, room), owner=cut.owner, rank=rank,
                     ranking=ranking, entry_bytes=width,
                 )
                 for rank in range(num_ranks)
@@ -204,7 +205,7 @@ def count_saved(
 ) -> list[float]:  # fmt: skip
     """Share of the bytes read from peers that copies save in this batch, by budget; records are replicated in all."""
     shared = {"method": "direct-cached", "visits": visits, **settings(fanout, hops, by, seed)}
-    tasks = [{"cache_bytes": list_bytes(host, percent), **shared} for percent in BUDGETS]
+    tasks = [{"cache_bytes": list_bytes(host, room), **shared} for room in BUDGETS]
     read = [sum(t.volume for t in ranks) for ranks in by_method(device, num_ranks, folder, seeds, tasks)]
     return [(read[0] - each) / max(read[0], 1) for each in read]
 
@@ -332,16 +333,17 @@ class RanksExplorer(Explorer):
             sum(getattr(t, name) for t in made["counted"]["pull"]) for name in ("ideal", "ideal_remote")
         )
         said = (
-            f"{made['parts_by']} cuts <b>{made['cut'].cut_share:.1%}</b> of the edges; "
-            f"<b>{remote / max(picks, 1):.0%}</b> of the picks come from lists of another rank."
+            f"{made['parts_by']} cuts <b>{percent(made['cut'].cut_share, 1)}</b> of the edges; "
+            f"<b>{percent(remote / max(picks, 1))}</b> of the picks come from lists of another rank."
         )
         if volume["pull"] == 0:
             return said + " Nothing travels between ranks."
         times = volume["csp"] / volume["pull"], volume["direct"] / volume["pull"]
         cached = volume["direct-cached"] / volume["pull"]
         return (
-            f"{said} <b>pull</b> moves {readable.size(volume['pull'])}; <b>csp</b> {times[0]:.0%} of it, <b>direct</b> "
-            f"{times[1]:.0%}, <b>direct-cached</b> {cached:.0%}."
+            f"{said} <b>pull</b> moves {readable.size(volume['pull'])}; <b>csp</b> {percent(times[0])} of it, "
+            f"<b>direct</b> "
+            f"{percent(times[1])}, <b>direct-cached</b> {percent(cached)}."
         )
 
 

@@ -9,6 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
+from gnnsample_lab.readable import percent
 
 from ...shell.controls import Choice, Control, Slider, Switch
 from ...shell.explorer import Explorer
@@ -193,7 +194,7 @@ class PipelineExplorer(Explorer):
         text = (
             f"<b>Modelled.</b> {executor.capitalize()} on {run.gpus} GPU{'s' * (run.gpus > 1)}: an epoch of "
             f"{BATCHES} mini-batches takes <b>{1e3 * run.epoch_s:,.0f} ms</b>, "
-            f"GPUs are busy {run.utilisation.mean():.0%} of it. "
+            f"GPUs are busy {percent(run.utilisation.mean())} of it. "
         )
         fastest = runs[best].epoch_s
         same = [name for name in runs if runs[name].epoch_s <= fastest * (1 + 1e-9)]

@@ -14,6 +14,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
+from gnnsample_lab.readable import percent
 
 from ...graphs import batch_options, seed_pool
 from ...shell.controls import Choice, Control, Slider, Switch
@@ -254,12 +255,12 @@ class TrainingExplorer(FanoutExplorer):
             text += "Same batches in another order: single steps differ, the course does not. "
         moved = [sum(epoch.bytes_moved for epoch in run.epochs) for run in (first, last)]
         share = moved[1] / max(1, moved[0])
-        text += f"In an epoch {last.system} copies <b>{share:.0%}</b> of {first.system}'s bytes."
+        text += f"In an epoch {last.system} copies <b>{percent(share)}</b> of {first.system}'s bytes."
         return text + (" On the CPU the times say little." if self.device == "cpu" else "")
 
 
 def _end(run: Any) -> str:
     """How a run ended, in words: mean loss of the last epoch, accuracy after it."""
     loss = float(np.mean(run.losses[-run.epochs[-1].num_batches :]))
-    score = f", accuracy <b>{run.accuracy[-1]:.1%}</b>" if run.accuracy else ""
+    score = f", accuracy <b>{percent(run.accuracy[-1], 1)}</b>" if run.accuracy else ""
     return f"mean loss <b>{loss:.3f}</b> in the last epoch{score}"

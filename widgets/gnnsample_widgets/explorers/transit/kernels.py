@@ -8,6 +8,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
+from gnnsample_lab.readable import percent
 from gnnsample_lab.sampling.explain import threads
 
 from ...graphs import batch_options
@@ -165,9 +166,11 @@ class KernelExplorer(StepExplorer, BatchExplorer):
         big = transits[1] + transits[2]
         return (
             f"In {at} <b>{int(load.pairs.sum()):,}</b> pairs of sample and transit want <b>{len(load.vertex):,}</b> "
-            f"different lists. Of these, <b>{big / len(load.vertex):.1%}</b> need a block or a grid, and get "
-            f"<b>{(draws[1] + draws[2]) / draws.sum():.1%}</b> of the draws. <b>{load.shared_by_pairs:.1%}</b> of "
-            f"the draws are from a list that several pairs want, <b>{load.shared_by_samples:.1%}</b> from one that "
+            f"different lists. Of these, <b>{percent(big / len(load.vertex), 1)}</b> need a block or a grid, and get "
+            f"<b>{percent((draws[1] + draws[2]) / draws.sum(), 1)}</b> of the draws. "
+            f"<b>{percent(load.shared_by_pairs, 1)}</b> of "
+            f"the draws are from a list that several pairs want, <b>{percent(load.shared_by_samples, 1)}</b> "
+            f"from one that "
             f"several <i>samples</i> want. The most wanted is vertex <b>{load.vertex[load.pairs.argmax()]}</b>'s, by "
             f"<b>{load.pairs.max():,}</b> pairs."
         )

@@ -10,6 +10,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures, readable
+from gnnsample_lab.readable import percent
 
 from ...graphs import sampled_on
 from ...shell.controls import Choice, Control, Slider
@@ -214,8 +215,10 @@ class SecondOrderExplorer(Explorer):
         worst = max(weights) / min(weights)
         home = float((walked[:, 1:] == made["start"]).sum() / max(1, (walked[:, 1:] >= 0).sum()))
         return (
-            f"<b>{sampled['return']:.1%}</b> of the steps go back, <b>{sampled['triangle']:.1%}</b> round a triangle, "
-            f"<b>{sampled['away']:.1%}</b> away; the root is <b>{home:.1%}</b> of what is sampled. Rejection draws "
+            f"<b>{percent(sampled['return'], 1)}</b> of the steps go back, "
+            f"<b>{percent(sampled['triangle'], 1)}</b> round a triangle, "
+            f"<b>{percent(sampled['away'], 1)}</b> away; the root is <b>{percent(home, 1)}</b> of what is "
+            f"sampled. Rejection draws "
             f"<b>{readable.number(exact.tries)}</b> candidates for a step, "
             f"and on no vertex more than {worst:g} on average."
         )
