@@ -119,7 +119,7 @@ def schedule_gantt(
         )
     samplers = sum(role == "sampler" for role in timeline.roles)
     parts = [
-        f"{samplers}S{timeline.gpus - samplers}T" if samplers else "",
+        f"{samplers} sample, {timeline.gpus - samplers} train" if samplers else "",
         f"epoch {duration(1e6 * timeline.epoch_s)}",
         f"{timeline.switched} mini-batches on standby trainers" if timeline.switched else "",
         timeline.origin,

@@ -86,7 +86,9 @@ def gantt(**options: Any) -> tuple[Any, go.Figure]:
 
 def test_the_gantt_shows_every_stage_on_its_worker() -> None:
     run, figure = gantt()
-    assert "factored on 2 GPUs" in figure.layout.title.text and "1S1T" in figure.layout.title.text
+    assert (
+        "factored on 2 GPUs" in figure.layout.title.text and "1 sample, 1 train" in figure.layout.title.text
+    )
     assert run.origin in figure.layout.title.text and run.switched > 0
     assert f"{run.switched} mini-batches on standby trainers" in figure.layout.title.text
     rows = list(figure.layout.yaxis.ticktext)

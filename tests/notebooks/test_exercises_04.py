@@ -297,7 +297,7 @@ CASES: list[tuple[Callable[..., Feedback], list[Any], list[tuple[Any, str]]]] = 
             (SomeWalks, "do not throw a coin"),
             (Partial, "prefer some"),
             (Jumping, "no in-neighbour"),
-            (Seldom, "stays in 40%"),
+            (Seldom, "stays in 40\u00a0%"),
             (Beyond, "index outside the list of edges"),
             (int, "derived from lab.SamplingApp"),
         ],

@@ -213,9 +213,12 @@ class PipelineExplorer(Explorer):
         )
         wait = "mini-batch still waits" if rule["remaining"] == 1 else "mini-batches still wait"
         profit = f"{round(1e3 * rule['profit_s']):,}".replace("-", "\N{MINUS SIGN}")
-        text += f"With the rule's split {rule['remaining']} {wait} when sampling ends, P&nbsp;=&nbsp;{profit}&nbsp;ms: "
+        text += (
+            f"With the rule's split {rule['remaining']} {wait} when sampling ends; switching has the profit "
+        )
+        text += f"P&nbsp;=&nbsp;{profit}&nbsp;ms: "
         if not rule["switched"]:
-            return text + "switching would change nothing."
+            return text + "it would change nothing."
         return text + (
             f"with switching on, standby trainers take {rule['switched']}, and the epoch takes "
             f"{1e3 * rule['with_s']:,.0f} instead of {1e3 * rule['without_s']:,.0f} ms."
