@@ -545,7 +545,10 @@ def test_records_are_written_and_read_back(tmp_path: Path, session) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "suite",
-    ["fastgl-table8", "extraction", "fastgl-table3", "fastgl-table7", "gnnlab-fig4", "fastgl-fig1", "fastgl-fig13"],
+    [
+        "fastgl-table8", "extraction", "fastgl-table3", "fastgl-table7", "gnnlab-fig4", "fastgl-fig1", "fastgl-fig9",
+        "fastgl-fig11", "fastgl-fig13", "fastgl-fig14", "fastgl-fig16", "pgsampler-fig11",
+    ],
 )  # fmt: skip
 def test_suites_run_on_a_gpu(suite: str) -> None:
     record = runner.run(suite, quick=True, graphs=["arxiv-like@0.2"])

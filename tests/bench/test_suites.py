@@ -12,6 +12,7 @@ import pytest
 from gnnsample_lab import NeighborSampler
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.floors import floor, sampling_floor
+from gnnsample_lab.bench.profiler import find_ncu
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.pgsampler import kernels as pgsampler
 from gnnsample_lab.bench.suites.pgsampler import papers, whole
@@ -499,3 +500,18 @@ def test_the_explorers_suite_runs() -> None:
         (name, trait) for name, changes in _EXPLORER_CHANGES.items() for trait in changes
     }
     assert all(row["median_ms"] > 0 for row in record["rows"]) and record["targets"]
+
+
+@pytest.mark.gpu
+def test_throughput_is_measured_on_a_gpu() -> None:
+    """Nsight Compute sees the launches of both strategies; a machine without it says so and records nothing."""
+    if find_ncu() is None:
+        with pytest.raises(Unavailable, match="ncu"):
+            runner.run("pgsampler-throughput", quick=True, graphs=["arxiv-like@0.2"])
+        return
+    record = runner.run("pgsampler-throughput", quick=True, graphs=["arxiv-like@0.2"])
+    for row in record["rows"]:
+        assert all(
+            0 < share <= 100 for share in (*row["compute_percent"].values(), *row["memory_percent"].values())
+        )
+        assert min(row["gain"].values()) > 0 and min(row["kernel_us"].values()) > 1
