@@ -31,6 +31,7 @@ from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.minibatch.export import filled, pyg_values, tensor
+from gnnsample_lab.minibatch.gpu.columns import MAX_COLUMNS, Columns, holds_edges, is_narrow
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
@@ -174,9 +175,17 @@ class CachedFeatures:
                 "data must have n_id, the global ids of its vertices, as loaders give it (got none)"
             )
         with torch_stream():
-            x, self.stats = self.cache.extract(data.n_id)
-            data.x = tensor(x)
+            data.x = self.rows(data.n_id)
         return data
+
+    def rows(self, ids: Any) -> Any:
+        """The rows of vertices, a tensor; torch's current stream must be CuPy's.
+
+        Args:
+            ids: global ids ``[n]``, of any library.
+        """
+        x, self.stats = self.cache.extract(ids)
+        return tensor(x)
 
     def __repr__(self) -> str:
         return f"CachedFeatures({self.cache!r})"
@@ -301,6 +310,7 @@ class NeighborLoader(NodeLoader):
                     f"neighbor_sampler must sample from data, {data.num_nodes} vertices (got {sampler.num_nodes})"
                 )
         steps = [] if transform is None else [transform]
+        self.features: CachedFeatures | None = None
         sized = cache_ratio is not None or capacity_bytes is not None
         if getattr(data, "x", None) is not None and (sized or sampler.device == "cuda"):
             cache = _cache(data.x, sampler, cache_ratio, capacity_bytes)
@@ -333,15 +343,29 @@ class NeighborLoader(NodeLoader):
         input_id = index if self.input_data.input_id is None else self.input_data.input_id[index]
         count, first = len(self), sampler.calls
         ahead = AHEAD if sampler.device == "cuda" else 1
+        steps = self.transform.steps if isinstance(self.transform, _Chain) else [self.transform or _same]
+        columns = None
+        if ahead > 1:
+            with torch_stream():
+                nodes = checks.array("input_nodes", nodes)  # as CuPy's once, and not slice by slice
+                columns = fields.columns(sampler.sampler.graph.edge_ids)
         for begin in range(0, count, ahead):
             places = [slice(i * size, (i + 1) * size) for i in range(begin, min(begin + ahead, count))]
             with torch_stream():
                 batches = sampler.sampler.sample_many([nodes[place] for place in places], first + begin)
-            for i, (batch, place) in enumerate(zip(batches, places, strict=True), begin + 1):
+                taken: list[Any] = [None] * len(batches)
+                if columns is not None and all(map(holds_edges, batches)):
+                    taken = columns.take(batches)
+            for i, (batch, place, rows) in enumerate(zip(batches, places, taken, strict=True), begin + 1):
                 sampler.calls = first + i
                 with torch_stream():
-                    data = fields.data(batch, input_id[place])
-                yield data if self.transform is None else self.transform(data)
+                    own = {} if columns is None or rows is None else columns.tensors(batch, rows)
+                    data, todo = fields.data(batch, input_id[place], own), steps
+                    if steps[0] is self.features and ahead > 1 and data.n_id.numel() == batch.num_nodes:
+                        data.x, todo = self.features.rows(batch.node_ids), steps[1:]
+                for step in todo:
+                    data = step(data)
+                yield data
         next(drawn, None)
 
 
@@ -391,9 +415,8 @@ def _order_of(sampler: Any) -> Callable[[], Iterator[Any]] | None:
             seed = int(torch.empty((), dtype=torch.int64).random_().item())
             generator = torch.Generator().manual_seed(seed)
         yield torch.randperm(size, generator=generator)
-        torch.randperm(
-            size, generator=generator
-        )  # torch draws once more at the end of an epoch, for no index
+        if sampler.generator is not None:  # torch draws once more at the end of an epoch, for no index
+            torch.randperm(size, generator=generator)
 
     return shuffled
 
@@ -404,18 +427,40 @@ class _Fields:
     def __init__(self, by_node: dict[str, Any], by_edge: dict[str, Any], rest: dict[str, Any]) -> None:
         self.by_node, self.by_edge, self.rest = by_node, by_edge, rest
 
-    def data(self, batch: Any, input_id: Any) -> Data:
-        """A mini-batch with its rows; seeds that were given several times get rows of their own."""
-        values = pyg_values(batch)
+    def data(self, batch: Any, input_id: Any, taken: dict[str, Any]) -> Data:
+        """A mini-batch with its rows; seeds that were given several times get rows of their own.
+
+        Args:
+            taken: rows that :meth:`columns` has taken already.
+        """
+        values = pyg_values(batch, taken.get("e_id"))
         del values["positions"]
         if batch.level_sizes[0] != input_id.numel():
             data = filled(Data(), values)
             _repeat_seeds(data, tensor(batch.seed_inverse).long())
-            values = {**data.to_dict(), "num_nodes": data.n_id.numel()}
+            values, taken = {**data.to_dict(), "num_nodes": data.n_id.numel()}, {}
         for rows, ids in ((self.by_node, values["n_id"]), (self.by_edge, values["e_id"])):
             for name, source in rows.items():
-                values.setdefault(name, source.index_select(0, ids))
+                if name not in values:
+                    values[name] = taken[name] if name in taken else source.index_select(0, ids)
         return filled(Data(), {**self.rest, **values, "input_id": input_id, "batch_size": input_id.numel()})
+
+    def columns(self, edge_ids: Any) -> Columns | None:
+        """What takes the narrow columns of several mini-batches at once; None where there are none.
+
+        Args:
+            edge_ids: of the graph that is sampled from, None where positions are the ids.
+        """
+        room = MAX_COLUMNS - (edge_ids is not None)
+        narrow: dict[str, Any] = {}
+        for name, source in (*self.by_node.items(), *self.by_edge.items()):
+            if name not in _TOPOLOGY and len(narrow) < room and is_narrow(source):
+                narrow[name] = source
+        by_node, by_edge = (
+            {k: v for k, v in narrow.items() if k in rows} for rows in (self.by_node, self.by_edge)
+        )
+        found = Columns(by_node, by_edge, edge_ids)
+        return found if len(found) else None
 
 
 def _fields_of(data: Any) -> _Fields | None:
@@ -433,6 +478,22 @@ def _fields_of(data: Any) -> _Fields | None:
             return None
         rows[name] = value
     return _Fields(by_node, by_edge, rest)
+
+
+_TOPOLOGY = (
+    "edge_index",
+    "num_nodes",
+    "n_id",
+    "e_id",
+    "batch_size",
+    "num_sampled_nodes",
+    "num_sampled_edges",
+)
+"""What a mini-batch has of its own, whatever the graph calls its columns."""
+
+
+def _same(data: Any) -> Any:
+    return data
 
 
 class _Chain:

@@ -40,17 +40,25 @@ _DEFAULTS = (0, 1)
 """The legacy default stream, by its two names."""
 
 
+_torch_on_gpu: tuple[Any, Any] = (None, None)
+"""The module ``torch`` once it has used the GPU, and its function from a device to its current stream's address."""
+
+
 def _torch_stream() -> int | None:
     """Address of torch's current stream, None where torch has not used the GPU. Never imports torch."""
+    global _torch_on_gpu
     torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    if cuda is None or not cuda.is_initialized():
-        return None
+    known, raw = _torch_on_gpu
+    if torch is not known or torch is None:
+        cuda = getattr(torch, "cuda", None)
+        if cuda is None or not cuda.is_initialized():
+            return None
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # type: ignore[union-attr]
+        raw = raw or (lambda device: cuda.current_stream(device).cuda_stream)
+        _torch_on_gpu = torch, raw
     import cupy
 
-    device = cupy.cuda.runtime.getDevice()
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # type: ignore[union-attr]
-    return int(cuda.current_stream(device).cuda_stream if raw is None else raw(device))
+    return int(raw(cupy.cuda.runtime.getDevice()))
 
 
 def _address(stream: Any) -> int:

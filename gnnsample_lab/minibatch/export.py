@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import streams
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
 
+from .gpu.arena import Lazily
 from .types import Block, MiniBatch
 
 
@@ -25,7 +26,11 @@ def tensor(array: Any) -> Any:
     import torch
 
     if is_cuda_array(array):
-        return torch.from_dlpack(streams.exported(array))
+        array = streams.exported(array)
+        if hasattr(array, "is_cuda") or array.dtype.kind == "b":
+            return torch.from_dlpack(array)
+        # The streams are ordered already, and asking for torch's takes longer than everything else here.
+        return torch.from_dlpack(array.__dlpack__(stream=-1))
     array = np.ascontiguousarray(array)
     return torch.from_numpy(array if array.flags.writeable else array.copy())
 
@@ -116,16 +121,55 @@ class ArenaTensors:
         arena = self.arena
         return self._int64(self.place.positions[arena.first_of_block(hop)], arena.edges_of_block(hop))
 
-    def block(self, hop: int) -> TorchBlock:
-        arena, place = self.arena, self.place
-        num_dst, first = arena.levels[hop], arena.first_of_block(hop)
-        edges = self.edge_index(hop)
-        ids = self._int32 if arena.id_dtype.itemsize == 4 else self._int64
-        src = ids(place.nodes, arena.levels[hop + 1])
-        return TorchBlock(
-            src, src[:num_dst], self._int64(place.offsets[first], num_dst + 1),
-            self._int32(place.locals[first], edges.shape[1]), self.positions(hop), edges,
-        )  # fmt: skip
+    def ids(self, level: int) -> Any:
+        """The vertices of the first levels, as the graph stores ids."""
+        narrow = self.arena.id_dtype.itemsize == 4
+        return (self._int32 if narrow else self._int64)(self.place.nodes, self.arena.levels[level])
+
+    def offsets(self, hop: int) -> Any:
+        """Offsets of the rows of the block of a hop."""
+        return self._int64(self.place.offsets[self.arena.first_of_block(hop)], self.arena.levels[hop] + 1)
+
+    def local_ids(self, hop: int) -> Any:
+        """Local sources of the block of a hop."""
+        arena = self.arena
+        return self._int32(self.place.locals[arena.first_of_block(hop)], arena.edges_of_block(hop))
+
+
+class ArenaTorchBlock(Lazily, TorchBlock):
+    """The block of a hop as tensors in an arena (:class:`ArenaTensors`)."""
+
+    _makers: ClassVar = {
+        "src": lambda block: block.arena.ids(block.hop + 1),
+        "dst": lambda block: block.arena.ids(block.hop),
+        "indptr": lambda block: block.arena.offsets(block.hop),
+        "indices": lambda block: block.arena.local_ids(block.hop),
+        "edge_positions": lambda block: block.arena.positions(block.hop),
+        "edge_index": lambda block: block.arena.edge_index(block.hop),
+    }
+
+    @classmethod
+    def at(cls, tensors: ArenaTensors, hop: int) -> ArenaTorchBlock:
+        made: ArenaTorchBlock = cls.of(arena=tensors, hop=hop, weight=None, kept={})
+        return made
+
+    @property
+    def size(self) -> tuple[int, int]:
+        levels = self.arena.arena.levels
+        return levels[self.hop + 1], levels[self.hop]
+
+
+class ArenaTorchBatch(Lazily, TorchBatch):
+    """A mini-batch as tensors in an arena."""
+
+    _makers: ClassVar = {
+        "node_ids": lambda batch: batch.arena.node_ids,
+        "seeds": lambda batch: batch.node_ids[: batch.arena.arena.levels[0]],
+        "seed_inverse": lambda batch: batch.arena.seed_inverse,
+        "blocks": lambda batch: tuple(
+            ArenaTorchBlock.at(batch.arena, hop) for hop in reversed(range(len(batch.arena.arena.edges)))
+        ),
+    }
 
 
 def _arena_of(batch: MiniBatch) -> ArenaTensors | None:
@@ -143,9 +187,8 @@ def to_torch(batch: MiniBatch) -> TorchBatch:
     """See :meth:`MiniBatch.to_torch`."""
     found = _arena_of(batch)
     if found is not None:
-        nodes = found.node_ids
-        blocks = tuple(found.block(hop) for hop in reversed(range(batch.spec.num_hops)))
-        return TorchBatch(nodes, nodes[: batch.level_sizes[0]], found.seed_inverse, blocks, batch.batch_id)
+        made: TorchBatch = ArenaTorchBatch.of(arena=found, batch_id=batch.batch_id)
+        return made
     batch.ready.order()
     return TorchBatch(
         tensor(batch.node_ids).long(), tensor(batch.seeds).long(), tensor(batch.seed_inverse),
@@ -172,8 +215,12 @@ def to_pyg(batch: MiniBatch) -> Any:
     return filled(Data(), values)
 
 
-def pyg_values(batch: MiniBatch) -> dict[str, Any]:
-    """The topology of a mini-batch as attributes of PyTorch Geometric's ``Data``, and ``positions`` of its edges."""
+def pyg_values(batch: MiniBatch, edge_ids: Any = None) -> dict[str, Any]:
+    """The topology of a mini-batch as attributes of PyTorch Geometric's ``Data``, and ``positions`` of its edges.
+
+    Args:
+        edge_ids: ids of the mini-batch's edges where they are at hand.
+    """
     graph, sizes, found = batch.graph, batch.level_sizes, _arena_of(batch)
     if found is not None:
         last = batch.spec.num_hops - 1
@@ -182,10 +229,11 @@ def pyg_values(batch: MiniBatch) -> dict[str, Any]:
         batch.ready.order()
         block = _torch_block(batch.blocks[0])
         edge_index, n_id, positions = block.edge_index, tensor(batch.node_ids).long(), block.edge_positions
-    edge_ids = getattr(graph, "edge_ids", None)
+    if edge_ids is None:
+        named = getattr(graph, "edge_ids", None)
+        edge_ids = positions if named is None else _take(named, positions)
     return {
-        "edge_index": edge_index, "num_nodes": batch.num_nodes, "n_id": n_id,
-        "e_id": positions if edge_ids is None else _take(edge_ids, positions), "batch_size": sizes[0],
+        "edge_index": edge_index, "num_nodes": batch.num_nodes, "n_id": n_id, "e_id": edge_ids, "batch_size": sizes[0],
         "num_sampled_nodes": [sizes[0], *(b - a for a, b in pairwise(sizes))],
         "num_sampled_edges": batch.edges_by_hop, "positions": positions,
     }  # fmt: skip

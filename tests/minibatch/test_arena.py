@@ -69,7 +69,7 @@ def test_tensors_lie_where_the_views_do(expand):
     """In host memory: which bytes each array takes does not depend on the device."""
     torch = pytest.importorskip("torch")
     from gnnsample_lab.device import streams
-    from gnnsample_lab.minibatch.export import ArenaTensors
+    from gnnsample_lab.minibatch.export import ArenaTensors, ArenaTorchBlock
 
     spec = make_spec([3, 2, 2], "floyd", False, False, expand, 0)
     new, levels, edges = expand == "new", [5, 14, 30, 61], [15, 21, 40]
@@ -86,9 +86,10 @@ def test_tensors_lie_where_the_views_do(expand):
     arena = Held(np.dtype(np.int32), spec, totals, 5, WANTED_EDGES, Wishes(), None, streams.DONE)
     assert arena.place == place
     for hop in range(3):
-        block, views = ArenaTensors(arena).block(hop), ArenaBlock.at(arena, hop)
+        block, views = ArenaTorchBlock.at(ArenaTensors(arena), hop), ArenaBlock.at(arena, hop)
         for name in ("src", "dst", "indptr", "indices", "edge_positions"):
             assert torch.equal(getattr(block, name), torch.from_numpy(getattr(views, name))), name
+        assert block.size == (block.src.numel(), block.dst.numel())
         mine = sum(edges[: hop + 1]) if new else edges[hop]
         pairs = memory.view(np.int64)[place.edges[0 if new else hop] // 8 :]
         apart = sum(edges) if new else mine

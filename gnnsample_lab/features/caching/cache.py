@@ -317,7 +317,9 @@ class FeatureCache:
         staged = self.transfer in ("staged", "disk") and not self.all_cached
         if marks is None and (staged or previous is not None):
             marks = self._mark(ids, previous)
-        counts = cupy.zeros(2, np.uint64) if marks is None else marks.counts
+        counts = None if marks is None else marks.counts
+        if counts is None and not self.all_cached:
+            counts = cupy.zeros(2, np.uint64)
         rows = self._rows
         if previous is not None:
             rows = dataclasses.replace(rows, previous=previous.x)
@@ -337,7 +339,7 @@ class FeatureCache:
 
         def count() -> Counted:
             end.synchronize()
-            misses, reused = (int(c) for c in counts.get())
+            misses, reused = (0, 0) if counts is None else (int(c) for c in counts.get())
             return Counted(misses, reused, cupy.cuda.get_elapsed_time(begin, end) * 1e3, stages)
 
         return out, self._stats(n, count, streams.ready_of(out) or streams.Ready())

@@ -53,7 +53,8 @@ __device__ __forceinline__ Unit load(const char* p) {
     return v;
 }
 
-// counts[0] grows by the rows that were not on the device, unless `locations` (whose maker has counted) is given.
+// counts[0] grows by the rows that were not on the device, unless `locations` (whose maker has counted) is given; null
+// where every row is there.
 // order: u32[n], the order in which rows are taken up (null: as they come), see order.cu.
 #if PEERS
 // split: rows of the order that lie in host memory come first, *split of them; `hot` takes the others. Null: all rows.
@@ -68,11 +69,25 @@ extern "C" __global__ void __launch_bounds__(1024)
 // split: rows of the order that lie in host memory come first, *split of them, and at most host_blocks of the blocks read
 // them. These fill the link and stay for as long as it takes; all others end soon, and leave the multiprocessors to kernels
 // of other streams. Null, or a grid that is no larger: all blocks share all rows.
-extern "C" __global__ void __launch_bounds__(1024)
-    extract(const ID_T* ids, u64 n, const u32* order, const u32* split, u32 host_blocks, const int* locations,
-            const int* row_of, const char* cache, const char* previous, const char* host, u64 host_stride,
-            u32 row_bytes, char* out, u64* counts) {
-    const Sources s = {locations, row_of, cache, previous, host, host_stride};
+// One argument instead of fourteen: the host needs longer for each than the kernel needs for a hundred rows.
+struct Request {
+    const ID_T* ids;
+    u64 n;
+    const u32 *order, *split;
+    const int *locations, *row_of;
+    const char *cache, *previous, *host;
+    u64 host_stride;
+    char* out;
+    u64* counts;
+    u32 row_bytes, host_blocks;
+};
+
+extern "C" __global__ void __launch_bounds__(1024) extract(const __grid_constant__ Request q) {
+    const Sources s = {q.locations, q.row_of, q.cache, q.previous, q.host, q.host_stride};
+    const ID_T* ids = q.ids;
+    const u32 *order = q.order, *split = q.split, host_blocks = q.host_blocks, row_bytes = q.row_bytes;
+    const u64 n = q.n;
+    char* out = q.out;
     u32 block = blockIdx.x, blocks = gridDim.x;
     u64 begin = 0, end = n;
     if (split && gridDim.x > host_blocks) {
@@ -118,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(1024)
         // end: extract rows
     }
 #if !PEERS
-    if (lane == 0 && missed && !locations) atomicAdd(counts, (u64)missed);
+    if (lane == 0 && missed && !q.locations) atomicAdd(q.counts, (u64)missed);
 #endif
 }
 

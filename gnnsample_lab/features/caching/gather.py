@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,9 @@ from gnnsample_lab.device import kernels, pinned, runtime, streams
 
 from .host import copy_to_device_async, gather_rows, vector_bytes, words
 
+_REQUEST = struct.Struct("12Q2I")
+"""``Request`` of ``gather.cu``; packed by one call, which takes a tenth of the time of as many NumPy fields."""
+_REQUEST_TYPE = np.dtype(("V", _REQUEST.size))
 _PAGES, _ROW_TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
 
@@ -182,23 +186,29 @@ class GpuExtractor:
         return (max(1, min(most, -(-rows // (warps * rows_per_warp)))),)
 
     def extract(self, ids: Any, locations: Any, rows: GpuRows, out: Any, counts: Any) -> None:
-        """Hits, reused rows and (with a host address) misses into ``out``, in one launch."""
-        addresses = [a.data.ptr if a is not None else 0 for a in (rows.cache, rows.previous)]
-        vector = self._vector(*addresses, rows.host_address, rows.host_stride, out.data.ptr)
-        marked, slots = (np.uint64(a.data.ptr if a is not None else 0) for a in (locations, rows.row_of))
-        order = (
-            self._order(ids, marked, slots, rows.num_nodes)
-            if self.knobs.by_page and rows.host_address
-            else None
+        """Hits, reused rows and (with a host address) misses into ``out``, in one launch.
+
+        Args:
+            counts: ``uint64[2]``, where misses are counted; None if every row is cached.
+        """
+        cache, previous, marked, slots, counter = (
+            a.data.ptr if a is not None else 0
+            for a in (rows.cache, rows.previous, locations, rows.row_of, counts)
         )
-        where, split = (np.uint64(0), np.uint64(0)) if order is None else map(np.uint64, order.addresses)
-        readers = np.uint32(max(1, int(self.knobs.host_blocks_per_sm * runtime.num_sms())))
-        args = (
-            ids, np.uint64(ids.size), where, split, readers, marked, slots, *map(np.uint64, addresses),
-            np.uint64(rows.host_address), np.uint64(rows.host_stride), np.uint32(self.row_bytes), out, counts,
+        to = out.data.ptr
+        vector = self._vector(cache, previous, rows.host_address, rows.host_stride, to)
+        order = None
+        if self.knobs.by_page and rows.host_address:
+            order = self._order(ids, np.uint64(marked), np.uint64(slots), rows.num_nodes)
+        where, split = (0, 0) if order is None else order.addresses
+        readers = max(1, int(self.knobs.host_blocks_per_sm * runtime.num_sms()))
+        request = _REQUEST.pack(
+            ids.data.ptr, ids.size, where, split, marked, slots, cache, previous, rows.host_address, rows.host_stride,
+            to, counter, self.row_bytes, readers,
         )  # fmt: skip
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
-        self._kernel("extract", id_type(ids), vector)(grid, (self.knobs.block_threads,), args)
+        kernel = self._kernel("extract", id_type(ids), vector)
+        kernel(grid, (self.knobs.block_threads,), (np.frombuffer(request, _REQUEST_TYPE),))
 
     def extract_placed(
         self, places: Any, table: PeerTable, out: Any, order: Any = None, hot: bool = True

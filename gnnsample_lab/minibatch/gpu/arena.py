@@ -6,11 +6,11 @@ Each mini-batch has one of its own, so that one that is kept holds no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
@@ -49,8 +49,7 @@ class LazyTuple(Sequence[Any]):
         return (self[i] for i in range(len(self)))
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where the arrays of a mini-batch lie in its arena, in bytes (``lay_out`` in ``finish.cu`` has the same rule).
 
     Attributes:
@@ -82,38 +81,45 @@ def lay_out(
     num_seeds: int,
 ) -> Place:
     """The places of a mini-batch with ``rows`` and ``edges`` by hop."""
-    end = 0
-
-    def array(size: int) -> int:
-        nonlocal end
-        begin = end
-        end += (size + 255) & -256
-        return begin
-
-    def arrays(sizes: Iterable[int]) -> tuple[int, ...]:
-        begins, total = [], 0
-        for size in sizes:
-            begins.append(total)
-            total += size if new else (size + 255) & -256
-        begin = array(total)
-        return tuple(begin + at for at in begins)
-
-    nodes = array(num_nodes * id_bytes)
+    nodes, end = 0, _up(num_nodes * id_bytes)
     wide = None
     if wanted & WANTED_EDGES:
-        wide = nodes if id_bytes == 8 else array(num_nodes * 8)
-    inverse = array(num_seeds * 8)
-    last = len(rows) - 1
-    offsets = arrays((n + (not new or hop == last)) * 8 for hop, n in enumerate(rows))
-    positions, local = arrays(e * 8 for e in edges), arrays(e * 4 for e in edges)
-    pairs = None
-    if wanted & WANTED_EDGES:
-        if new:
-            begin = array(sum(edges) * 16)
-            pairs = tuple(begin + at * 8 for at in accumulate(edges[:-1], initial=0))
-        else:
-            pairs = arrays(e * 16 for e in edges)
-    return Place(nodes, inverse, wide, offsets, positions, local, pairs, end)
+        wide = nodes if id_bytes == 8 else end
+        end += 0 if id_bytes == 8 else _up(num_nodes * 8)
+    inverse = end
+    end += _up(num_seeds * 8)
+    if new:
+        return _laid_out_together(nodes, inverse, wide, end, rows, edges)
+    begins = []
+    for sizes, item in ((rows, 8), (edges, 8), (edges, 4), *(((edges, 16),) if wide is not None else ())):
+        more = item if sizes is rows else 0  # one offset more than rows
+        ends = list(accumulate((_up(n * item + more) for n in sizes), initial=end))
+        end = ends.pop()
+        begins.append(tuple(ends))
+    offsets, positions, local = begins[:3]
+    return Place(nodes, inverse, wide, offsets, positions, local, None if wide is None else begins[3], end)
+
+
+def _laid_out_together(
+    nodes: int, inverse: int, wide: int | None, end: int, rows: Sequence[int], edges: Sequence[int]
+) -> Place:
+    """:func:`lay_out` under ``expand="new"``, from byte ``end`` on: all hops share one array of each kind."""
+    rows_before, edges_before = list(accumulate(rows, initial=0)), list(accumulate(edges, initial=0))
+    num_rows, num_edges = rows_before.pop(), edges_before.pop()
+    positions = end + _up(num_rows * 8 + 8)
+    local = positions + _up(num_edges * 8)
+    pairs = local + _up(num_edges * 4)
+    return Place(
+        nodes, inverse, wide, tuple([end + 8 * n for n in rows_before]),
+        tuple([positions + 8 * n for n in edges_before]), tuple([local + 4 * n for n in edges_before]),
+        None if wide is None else tuple([pairs + 8 * n for n in edges_before]),
+        pairs + (0 if wide is None else _up(num_edges * 16)),
+    )  # fmt: skip
+
+
+def _up(size: int) -> int:
+    """``size`` bytes, rounded up to where the next array begins."""
+    return (size + 255) & -256
 
 
 class Room:
@@ -234,7 +240,7 @@ class Arena:
         return HopPicks(nodes[begin : begin + n], counts, neighbors, positions, offsets)
 
 
-class _Lazily:
+class Lazily:
     """Fields of a dataclass that are made when somebody reads them first.
 
     A training loop reads few of a mini-batch's arrays, and making all of them takes as long as a small sample.
@@ -257,7 +263,7 @@ class _Lazily:
         return found
 
 
-class ArenaBlock(_Lazily, Block):
+class ArenaBlock(Lazily, Block):
     """The block of a hop in an :class:`Arena`: of its own picks, or under ``expand="new"`` of all picks so far."""
 
     _makers: ClassVar = {
@@ -292,7 +298,7 @@ class ArenaBlock(_Lazily, Block):
         return int(self.arena.edges_of_block(self.hop))
 
 
-class ArenaBatch(_Lazily, MiniBatch):
+class ArenaBatch(Lazily, MiniBatch):
     """A mini-batch in an :class:`Arena`."""
 
     # The makers leave no reference to the mini-batch behind: in a cycle its memory would wait for Python's collector.
