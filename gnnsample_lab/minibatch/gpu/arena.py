@@ -170,6 +170,9 @@ NO_ARENAS = Arenas((), 0, 0, Wishes())
 class Arena:
     """The arrays of one mini-batch, in memory that is leased to ``ready``.
 
+    Args:
+        totals: what the scan has reported; None if the scan still runs, and :meth:`learn` is called later.
+
     Attributes:
         levels: sizes of the levels; rows, edges: by hop.
         bytes: of all arrays.
@@ -177,14 +180,19 @@ class Arena:
     """
 
     def __init__(
-        self, id_dtype: Any, spec: Any, totals: list[int], num_seeds: int, wanted: int, wishes: Wishes, memory: Any,
-        ready: streams.Ready,
+        self, id_dtype: Any, spec: Any, totals: list[int] | None, num_seeds: int, wanted: int, wishes: Wishes,
+        memory: Any, ready: streams.Ready,
     ) -> None:  # fmt: skip
-        hops = spec.num_hops
-        self.id_dtype, self.spec, self.num_seeds = id_dtype, spec, num_seeds
-        self.levels, self.edges = tuple(totals[1 : hops + 2]), totals[17 : 17 + hops]
-        self.new, self.bytes = spec.expand == "new", totals[62]
+        self.id_dtype, self.spec, self.num_seeds, self.new = id_dtype, spec, num_seeds, spec.expand == "new"
         self.wanted, self.wishes, self.memory, self.ready = wanted, wishes, memory, ready
+        if totals is not None:
+            self.learn(totals)
+
+    def learn(self, totals: list[int]) -> None:
+        """Take the sizes from what the scan has reported."""
+        hops = self.spec.num_hops
+        self.levels, self.edges = tuple(totals[1 : hops + 2]), totals[17 : 17 + hops]
+        self.bytes = totals[62]
 
     @cached_property
     def rows(self) -> list[int]:
@@ -303,6 +311,7 @@ class ArenaBatch(Lazily, MiniBatch):
 
     # The makers leave no reference to the mini-batch behind: in a cycle its memory would wait for Python's collector.
     _makers: ClassVar = {
+        "level_sizes": lambda batch: batch.arena.levels,
         "node_ids": lambda batch: batch.arena.view(
             batch.arena.place.nodes, batch.arena.levels[-1], batch.arena.id_dtype
         ),
@@ -316,8 +325,8 @@ class ArenaBatch(Lazily, MiniBatch):
     @classmethod
     def at(cls, arena: Arena, batch_id: int, graph: Any) -> ArenaBatch:
         made: ArenaBatch = cls.of(
-            arena=arena, level_sizes=arena.levels, batch_id=batch_id, spec=arena.spec, graph=graph, trace=None,
-            pick_weights=None, ready=arena.ready,
+            arena=arena, batch_id=batch_id, spec=arena.spec, graph=graph, trace=None, pick_weights=None,
+            ready=arena.ready,
         )  # fmt: skip
         return made
 

@@ -65,29 +65,62 @@ class Finisher:
         kernel = self._kernels(ws.shape.table)["emit"]
         launch(kernel, self._grid(ws, max(ws.shape.row_caps), 8, kernel), (256,), (ws.args,))
 
+    def prepare(
+        self, seeds: Sequence[Any], first_batch_id: int, graph: Any, arenas: Arenas
+    ) -> list[ArenaBatch]:
+        """The mini-batches of a launch that is under way, in memory of their own; they learn their sizes later.
+
+        The host does this while it has nothing to do but to wait for the sizes.
+        """
+        ready = streams.Ready()
+        return [
+            self._batch(None, seed, first_batch_id + i, graph, arenas, memory, ready)
+            for i, (seed, memory) in enumerate(zip(seeds, arenas.memories, strict=True))
+        ]
+
+    def _batch(
+        self, totals: list[int] | None, seeds: Any, batch_id: int, graph: Any, arenas: Arenas, memory: Any,
+        ready: streams.Ready,
+    ) -> ArenaBatch:  # fmt: skip
+        arena = Arena(
+            graph.indices.dtype, self.spec, totals, int(seeds.size), arenas.wanted, arenas.wishes,
+            streams.lease(memory, ready), ready,
+        )  # fmt: skip
+        return ArenaBatch.at(arena, batch_id, graph)
+
     def collect(
-        self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int, graph: Any, arenas: Arenas = NO_ARENAS
+        self,
+        ws: Workspace,
+        seeds: Sequence[Any],
+        first_batch_id: int,
+        graph: Any,
+        arenas: Arenas = NO_ARENAS,
+        prepared: Sequence[ArenaBatch] = (),
     ) -> list[MiniBatch]:
-        """The mini-batches of a launch whose totals are known; asynchronous."""
+        """The mini-batches of a launch whose totals are known; asynchronous.
+
+        Args:
+            prepared: what :meth:`prepare` has made of the same arguments, if it was called.
+        """
         import cupy
 
-        view, memories, ids = ws.totals_view, list(arenas.memories), graph.indices.dtype
+        view, memories = ws.totals_view, list(arenas.memories)
         totals = [view[at : at + 63].tolist() for at in range(0, len(seeds) * 64, 64)]
         missing = [i for i, found in enumerate(totals) if found[62] > arenas.room]
+        if prepared and not missing:
+            for batch, found in zip(prepared, totals, strict=True):
+                batch.arena.learn(found)
+            return list(prepared)
         if missing:
             memories = memories or [None] * len(seeds)
             for i in missing:
                 memories[i] = cupy.cuda.alloc(totals[i][62])
             self._emit_at(ws, memories, totals, missing)
         ready = streams.Ready()
-        batches: list[MiniBatch] = []
-        for i, memory in enumerate(memories):
-            arena = Arena(
-                ids, self.spec, totals[i], int(seeds[i].size), arenas.wanted, arenas.wishes,
-                streams.lease(memory, ready), ready,
-            )  # fmt: skip
-            batches.append(ArenaBatch.at(arena, first_batch_id + i, graph))
-        return batches
+        return [
+            self._batch(totals[i], seeds[i], first_batch_id + i, graph, arenas, memory, ready)
+            for i, memory in enumerate(memories)
+        ]
 
     def _emit_at(self, ws: Workspace, memories: Sequence[Any], totals: Any, missing: Sequence[int]) -> None:
         import cupy

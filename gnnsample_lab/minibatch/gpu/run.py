@@ -166,6 +166,12 @@ class GpuEngine:
                 arenas = self._arenas(len(seeds), room)
                 keep = self.stage(ws, seeds, first_batch_id, arenas)
                 timing = self.launch(ws)
+                prepared = (
+                    self.finisher.prepare(seeds, first_batch_id, self.graph, arenas)
+                    if arenas.memories
+                    else []
+                )
+                self._await_totals(ws)
             except BaseException:
                 self._abandon()
                 raise
@@ -175,7 +181,7 @@ class GpuEngine:
             if not status:
                 for i in range(len(seeds)):
                     room.saw(ws.totals_view[i * 64 + 62])
-                batches = self.finisher.collect(ws, seeds, first_batch_id, self.graph, arenas)
+                batches = self.finisher.collect(ws, seeds, first_batch_id, self.graph, arenas, prepared)
                 if timing is not None:
                     from .trace import with_trace
 
@@ -269,7 +275,7 @@ class GpuEngine:
         return keep
 
     def launch(self, ws: Workspace) -> Any:
-        """Sample, scan, and wait for the sizes in ``ws.host_totals``."""
+        """Sample, scan and emit; asynchronous, :meth:`_await_totals` waits for the sizes."""
         import cupy
 
         stream = cupy.cuda.get_current_stream()
@@ -293,7 +299,6 @@ class GpuEngine:
             ws.graph_exec.launch(stream)
         else:
             self._work(ws)
-        self._await_totals(ws)
         return timing
 
     def _await_totals(self, ws: Workspace) -> None:
