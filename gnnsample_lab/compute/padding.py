@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,13 @@ import numpy as np
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.minibatch.types import Block
 
-from .aggregation.csr import function, pointer
+from .aggregation.csr import function, is_tensor
 from .aggregation.transpose import deterministic
 
+MAX_BLOCKS = 15
+"""Of a mini-batch (``padding.cu`` has the same number)."""
+_PADDING = struct.Struct(f"{14 + MAX_BLOCKS + 1 + 9 * MAX_BLOCKS}Q")
+_PADDING_TYPE = np.dtype(("V", _PADDING.size))
 HEADROOM = 1.1
 """Room over the largest mini-batch so far: mini-batches of one epoch differ by a few percent."""
 
@@ -28,11 +34,8 @@ class Sizes:
     @classmethod
     def of(cls, blocks: Sequence[Any]) -> Sizes:
         """Of blocks, input-most first."""
-        ends = [int(block.src.shape[0]) for block in blocks]
-        return cls(
-            (*ends, int(blocks[-1].indptr.shape[0]) - 1),
-            tuple(int(block.indices.shape[0]) for block in blocks),
-        )
+        ends = [int(block.num_src) for block in blocks]
+        return cls((*ends, int(blocks[-1].num_dst)), tuple(int(block.num_edges) for block in blocks))
 
     def fits(self, room: Sizes) -> bool:
         """Whether there is room for all of it."""
@@ -63,25 +66,48 @@ def rounded(n: int) -> int:
     return -(-wanted // step) * step
 
 
-class PaddedBlocks:
-    """Device memory for the blocks of mini-batches of at most ``room``: rows beyond a mini-batch's are empty.
+class PaddedBatch:
+    """Device memory for mini-batches of at most ``room``: rows beyond a mini-batch's are empty.
+
+    Args:
+        room: most rows and edges.
+        weighted: whether edges have weights.
+        x: features of some mini-batch, for their type and width.
+        labels: of all vertices, ``[N]`` (int64) or ``[N, tasks]``, row-major.
 
     Attributes:
-        counts: real rows of each entry of ``room.nodes``, ``float32[layers + 1]`` on the GPU.
+        x: features, ``[room.nodes[0], F]``.
+        target: labels of the seeds; -1 (0 where there are several) in rows without a seed.
+        is_seed: rows that have one.
+        counts: real rows of each entry of ``room.nodes``, ``float32[layers + 1]``.
     """
 
-    def __init__(self, room: Sizes, weighted: bool) -> None:
+    def __init__(self, room: Sizes, weighted: bool, x: Any, labels: Any) -> None:
         import torch
 
-        self.room, self.weighted = room, weighted
+        if len(room.edges) > MAX_BLOCKS:
+            raise ValueError(f"blocks must be at most {MAX_BLOCKS} (got {len(room.edges)})")
+        self.room, self.weighted, self._labels = room, weighted, labels.contiguous()
         self._indptr = [torch.zeros(rows + 1, dtype=torch.int64, device="cuda") for rows in room.nodes[1:]]
         # Zeros: an index that is never filled must still be a valid one.
         self._indices = [torch.zeros(edges, dtype=torch.int32, device="cuda") for edges in room.edges]
         self._weight = [torch.zeros_like(one) if weighted else None for one in self._indices]
         self._ids = [torch.empty(1, dtype=torch.int64, device="cuda").expand(n) for n in room.nodes]
         self.counts = torch.zeros(len(room.nodes), device="cuda")
+        # Zeros, and later rows of other mini-batches: what nobody reads must be finite all the same.
+        self.x = torch.zeros(room.nodes[0], *x.shape[1:], dtype=x.dtype, device="cuda")
+        self._nobody = 0xFF if labels.ndim == 1 else 0
+        self.target = torch.zeros(room.nodes[-1], *labels.shape[1:], dtype=labels.dtype, device="cuda")
+        self.is_seed = torch.zeros(room.nodes[-1], dtype=torch.bool, device="cuda")
 
-    def fresh(self) -> list[Block]:
+    @cached_property
+    def rows(self) -> Any:
+        """:attr:`x` as CuPy's, for whoever writes the features in place."""
+        import cupy
+
+        return cupy.from_dlpack(self.x)
+
+    def blocks(self) -> list[Block]:
         """The blocks with nothing derived from them yet, so that whoever derives it does so again at each replay.
 
         ``src`` and ``dst`` have the fixed shapes and no contents: layers of this package ask for their lengths alone.
@@ -91,30 +117,51 @@ class PaddedBlocks:
             for i in range(len(self._indices))
         ]
 
-    def fill(self, blocks: Sequence[Any], sizes: Sizes) -> None:
-        """Copy a mini-batch's blocks here, on CuPy's current stream. Nothing waits on the host.
+    def fill(self, blocks: Sequence[Any], sizes: Sizes, seeds: Any, x: Any = None) -> None:
+        """Copy a mini-batch here by one launch on CuPy's current stream. Nothing waits on the host.
 
         Args:
             blocks: input-most first.
             sizes: theirs.
+            seeds: the seeds' global ids, int32 or int64, one for each row of the last block.
+            x: features of the first block's sources; None: they are in :attr:`x` already.
 
         Raises:
             ValueError: they do not fit.
         """
         if not sizes.fits(self.room):
             raise ValueError(f"blocks must fit {self.room} (got {sizes})")
-        kernel = function("padding.cu", "pad_block")
+        fields: list[int] = []
         for i, block in enumerate(blocks):
             streams.order(block.indptr)
-            rows, edges = int(block.indptr.shape[0]) - 1, int(block.indices.shape[0])
-            room = self.room.nodes[i + 1]
-            grid = (max(1, min(2 * runtime.num_sms(), -(-max(room + 1, edges) // 256))),)
-            args = (
-                pointer(block.indptr), pointer(block.indices), pointer(block.weight if self.weighted else None),
-                np.uint64(rows), np.uint64(edges), np.uint64(room), pointer(self._indptr[i]),
-                pointer(self._indices[i]), pointer(self._weight[i]),
+            weight = (_at(block.weight), _at(self._weight[i])) if self.weighted else (0, 0)
+            fields += (
+                _at(block.indptr), _at(block.indices), weight[0], sizes.nodes[i + 1], sizes.edges[i],
+                self.room.nodes[i + 1], _at(self._indptr[i]), _at(self._indices[i]), weight[1],
             )  # fmt: skip
-            kernel(grid, (256,), args)
+        bytes_of_x, from_x = 0, 0
+        if x is not None:
+            x = x[: sizes.nodes[0]]
+            if x.is_contiguous() and x.dtype == self.x.dtype and x.data_ptr() % 16 == 0:
+                from_x, bytes_of_x = x.data_ptr(), x.numel() * x.element_size()
+            else:
+                self.x[: sizes.nodes[0]].copy_(x)
+        labels, n = self._labels, sizes.nodes[-1]
+        head = (
+            from_x, labels.data_ptr(), _at(seeds), self.x.data_ptr(), self.target.data_ptr(), self.is_seed.data_ptr(),
+            self.counts.data_ptr(), bytes_of_x, labels.element_size() * labels[:1].numel(), seeds.dtype.itemsize, n,
+            self.room.nodes[-1], self._nobody, len(blocks),
+        )  # fmt: skip
+        spare = MAX_BLOCKS + 1 - len(sizes.nodes)
+        fields += [0] * (9 * (MAX_BLOCKS - len(blocks)))
+        packed = _PADDING.pack(*head, *sizes.nodes, *[0] * spare, *fields)
+        most = max(bytes_of_x // 64, *sizes.edges, *self.room.nodes[1:])
+        grid = (max(1, min(2 * runtime.num_sms(), -(-most // 256))), len(blocks) + 1)
+        function("padding.cu", "pad_batch")(grid, (256,), (np.frombuffer(packed, _PADDING_TYPE),))
+
+
+def _at(array: Any) -> int:
+    return int(array.data_ptr() if is_tensor(array) else array.data.ptr)
 
 
 def check_capturable() -> None:

@@ -15,8 +15,9 @@ from typing import Any
 from gnnsample_lab.checks import flag, function, optional, shown
 from gnnsample_lab.compute.aggregation.transpose import deterministic
 from gnnsample_lab.compute.models import MODELS
-from gnnsample_lab.compute.padding import PaddedBlocks, Sizes, check_capturable
+from gnnsample_lab.compute.padding import PaddedBatch, Sizes, check_capturable
 from gnnsample_lab.device import streams
+from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
 
@@ -57,8 +58,6 @@ def captured_step(
         TypeError: an argument of the wrong kind.
         ValueError: the graph has no labels or no features, or the optimizer cannot keep its state on the GPU.
     """
-    from gnnsample_lab.features.caching.cache import FeatureCache
-
     graph = getattr(sampler, "graph", None)
     if not isinstance(graph, Graph) or not hasattr(sampler, "sample"):
         raise TypeError(f"sampler must be a sampler of this package (got {shown(sampler)})")
@@ -115,95 +114,88 @@ class CapturedStep(Step):
         self.on_gpu = bool(labels.is_cuda)
         self.captures = 0
         self.room: Sizes | None = None
-        self._inputs: _Inputs | None = None
+        self._inputs: PaddedBatch | None = None
+        self._real_rows: dict[int, Any] = {}
+        self._loaded: Any = None
         self._graphs: dict[Any, _Captured | None] = {}
         if self.on_gpu:
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
-    def _train(self, blocks: Any, x: Any, seeds: Any, update: bool) -> tuple[Any, Any]:
-        if not self.on_gpu:
-            return super()._train(blocks, x, seeds, update)
+    def load(self, batch: Any) -> Any:
+        """Extract the features of a mini-batch to where the step reads them; the next call is for this mini-batch.
+
+        Without it they are extracted to memory of their own and copied.
+
+        Returns:
+            The extraction's statistics.
+        """
         with streams.torch_stream():
-            inputs = self._fill(blocks, x, seeds)
-            key = (update, self.model.training, _settings(self.optimizer) if update else None)
-            if key not in self._graphs:
-                self._graphs[key] = (
-                    None  # a step of plain launches: the optimizer makes its state, kernels are compiled
-                )
-                with _masked_norms(self.model, inputs.counted):
-                    return self._padded(inputs, update)
-            captured = self._graphs[key]
-            if captured is None:
-                with _masked_norms(self.model, inputs.counted):
-                    captured = _Captured(lambda: self._padded(inputs, update), self.model)
-                self._graphs[key] = captured
-                self.captures += 1
-            return captured.replay()
+            blocks = batch.blocks
+            sizes, inputs, x = Sizes.of(blocks), self._inputs, None
+            if inputs is not None and sizes.fits(inputs.room):
+                _, stats = self.features.extract(batch.node_ids, out=inputs.rows[: sizes.nodes[0]])
+            else:
+                x, stats = self.features.extract(batch.node_ids)
+                x = tensor(x)
+                inputs = self._with_room(blocks, sizes, x)
+            inputs.fill(blocks, sizes, batch.seeds, x)
+        self._loaded = batch
+        return stats
 
-    def _padded(self, inputs: _Inputs, update: bool) -> tuple[Any, Any]:
-        return self._step(inputs.blocks.fresh(), inputs.x, inputs.target, update, inputs.is_seed)
+    def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
+        if not self.on_gpu:
+            return super()._run(batch, x, update)
+        in_place = isinstance(self.features, FeatureCache) and self.features.device == "cuda"
+        if x is None and self._loaded is not batch and in_place:
+            self.load(batch)
+        with streams.torch_stream():
+            inputs = self._inputs
+            if self._loaded is not batch or inputs is None:
+                blocks = batch.blocks
+                sizes = Sizes.of(blocks)
+                x = tensor(self.features.extract(batch.node_ids)[0]) if x is None else x
+                inputs = self._with_room(blocks, sizes, x)
+                inputs.fill(blocks, sizes, batch.seeds, x)
+            self._loaded = None
+            return self._replayed(inputs, update)
 
-    def _fill(self, blocks: Any, x: Any, seeds: Any) -> _Inputs:
-        """The mini-batch where captured steps read it; more room first where it does not fit."""
+    def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
+        key = (update, self.model.training, _settings(self.optimizer) if update else None)
+        if key not in self._graphs:
+            # A step of plain launches: the optimizer makes its state, kernels are compiled.
+            self._graphs[key] = None
+            with _masked_norms(self.model, self._real_rows):
+                return self._padded(inputs, update)
+        captured = self._graphs[key]
+        if captured is None:
+            with _masked_norms(self.model, self._real_rows):
+                captured = _Captured(lambda: self._padded(inputs, update), self.model)
+            self._graphs[key] = captured
+            self.captures += 1
+        return captured.replay()
+
+    def _padded(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
+        return self._step(inputs.blocks(), inputs.x, inputs.target, update, inputs.is_seed)
+
+    def _with_room(self, blocks: Any, sizes: Sizes, x: Any) -> PaddedBatch:
+        """Memory that the mini-batch fits: what there is, or more."""
         import torch
 
-        sizes, inputs = Sizes.of(blocks), self._inputs
+        inputs = self._inputs
         if inputs is None or not sizes.fits(inputs.room) or x.shape[1] != inputs.x.shape[1]:
             if self._graphs:
                 torch.cuda.synchronize()  # graphs that are still under way read the memory that is let go of here
             self._graphs.clear()
             _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
             self.room = sizes.with_room(self.room)
-            has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
             weighted = blocks[0].weight is not None
-            inputs = self._inputs = _Inputs(self.room, x, self.labels, weighted, has_norms)
-        inputs.fill(blocks, sizes, x, seeds, self.labels)
+            inputs = self._inputs = PaddedBatch(self.room, weighted, x, self.labels)
+            has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
+            self._real_rows = (
+                {n: inputs.counts[i] for i, n in enumerate(self.room.nodes)} if has_norms else {}
+            )
         return inputs
-
-
-class _Inputs:
-    """What captured steps read: a mini-batch in memory of a fixed size.
-
-    Attributes:
-        room: the sizes.
-        blocks: the blocks.
-        x: features, ``[room.nodes[0], F]``.
-        target: labels of the seeds; -1 (0 where there are several) in rows without a seed.
-        is_seed: rows that have one.
-        counted: real rows by the number of rows that there is room for; empty where nobody asks.
-    """
-
-    def __init__(self, room: Sizes, x: Any, labels: Any, weighted: bool, has_norms: bool) -> None:
-        import torch
-
-        self.room, self.blocks = room, PaddedBlocks(room, weighted)
-        # Zeros, and later rows of other mini-batches: what nobody reads must be finite all the same.
-        self.x = torch.zeros(room.nodes[0], x.shape[1], dtype=x.dtype, device="cuda")
-        self._nobody = -1 if labels.ndim == 1 else 0
-        self.target = torch.full(
-            (room.nodes[-1], *labels.shape[1:]), self._nobody, dtype=labels.dtype, device="cuda"
-        )
-        self.is_seed = torch.zeros(room.nodes[-1], dtype=torch.bool, device="cuda")
-        self.counted = {n: self.blocks.counts[i] for i, n in enumerate(room.nodes)} if has_norms else {}
-        self._seeds = 0
-
-    def fill(self, blocks: Any, sizes: Sizes, x: Any, seeds: Any, labels: Any) -> None:
-        """Copy a mini-batch here, on the current stream; nothing waits on the host."""
-        import torch
-
-        rows, n = sizes.nodes[0], sizes.nodes[-1]
-        self.blocks.fill(blocks, sizes)
-        self.x[:rows].copy_(x[:rows])
-        torch.index_select(labels, 0, seeds, out=self.target[:n])
-        if n < len(self.target):
-            self.target[n:] = self._nobody
-        if n != self._seeds:
-            self.is_seed[:n], self.is_seed[n:] = True, False
-            self._seeds = n
-        if self.counted:
-            counts = torch.tensor(sizes.nodes, dtype=torch.float32).pin_memory()
-            self.blocks.counts.copy_(counts, non_blocking=True)
 
 
 class _Captured:

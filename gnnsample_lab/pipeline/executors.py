@@ -93,6 +93,7 @@ class Stages:
         capacity: mini-batches that its queues hold; None for a whole epoch.
         together: whether workers meet those of other ranks in collectives, where a failed one may wait for ever.
         turns: the order of these collectives (:class:`.turns.Turns`), or None.
+        in_step: whether the training loop extracts, straight to where its step reads; executors then only sample.
         queues: name -> depth over time, filled in by the executor.
     """
 
@@ -108,6 +109,7 @@ class Stages:
     capacity: int | None = 2
     together: bool = False
     turns: Any = None
+    in_step: bool = False
     queues: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
     def sample_window(self, sampler: int = 0) -> list[Sampled]:
@@ -128,6 +130,8 @@ class Stages:
 
     def extract(self, marked: Sampled) -> Ready:
         batch, marks, _ = marked
+        if self.in_step:
+            return Ready(batch, None, None)
         if isinstance(batch, NoBatch):
             if self.features.together:  # the other ranks wait for this one
                 with self.clock.stage("extract", int(batch.batch_id)):
@@ -226,6 +230,13 @@ def streams(stages: Stages) -> Iterator[Ready]:
             sampled.record(sampling)
             extraction.wait_event(sampled)
             for marked in window:
+                if stages.in_step:
+                    ready = stages.extract(marked)
+                    ready.arrived = sampled
+                    samples.add(ready, marked)
+                    yield ready
+                    ready.batch = None
+                    continue
                 features.release(1, extraction)  # two in flight: one is trained on while the next arrives
                 with on_stream(extraction):
                     ready = stages.extract(marked)

@@ -38,6 +38,11 @@ class CachedSource:
     def __init__(self, cache: Any, cached: bool = True) -> None:
         self.cache, self.cached = cache, cached
 
+    @property
+    def all_on_gpu(self) -> bool:
+        """Whether every row lies on the GPU."""
+        return self.cache.device == "cuda" and bool(self.cache.all_cached)
+
     def mark(self, batch: Any) -> Any:
         # With every row cached extraction has nothing to look up.
         return None if self.cache.all_cached else self.cache.mark(batch.node_ids)

@@ -22,7 +22,7 @@ from .batches import Order, match_order, to_gpu
 from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
-from .features import totals
+from .features import CachedSource, totals
 from .memory import NOTHING, Held, held
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
@@ -155,6 +155,13 @@ class Trainer:
         if flag("captured", captured) and self.device == "cuda":
             self.captured = CapturedStep(self.model, self.optimizer, self.labels, None, None)
         self._step = self.captured or Step(self.model, self.optimizer, self.labels)
+        # Rows that lie on this GPU gain nothing from a stage of their own, and would be copied once more.
+        self.loads = (
+            self.captured is not None and self.rank is None and self.executor in ("serial", "streams")
+            and isinstance(features, CachedSource) and features.all_on_gpu
+        )  # fmt: skip
+        if self.captured is not None and self.loads and isinstance(features, CachedSource):
+            self.captured.features = features.cache
         self.losses: list[float] = []
         self.batch_ids: list[int] = []
         self.resumed = 0
@@ -212,7 +219,7 @@ class Trainer:
         upload = self.device == "cuda" and self.sampler.device == "cpu"
         stages = executors.Stages(
             plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
-            self.capacity, together=self.together and self.rank is not None, turns=self._turns,
+            self.capacity, together=self.together and self.rank is not None, turns=self._turns, in_step=self.loads,
         )  # fmt: skip
         stats, edges, before = [], 0, len(self.batch_ids)
         losses: list[Any] = []
@@ -230,6 +237,9 @@ class Trainer:
             for ready in self._shown(run, len(plan), number):
                 ready.order()
                 batch_id = int(ready.batch.batch_id)
+                if stages.in_step and self.captured is not None:
+                    with clock.stage("extract", batch_id):
+                        ready.stats = self.captured.load(ready.batch)
                 with clock.stage("train", batch_id):
                     losses.append(self.step(ready.batch, ready.x))
                 ready.finish()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.compute.padding import PaddedBlocks, Sizes, rounded
+from gnnsample_lab.compute.padding import PaddedBatch, Sizes, rounded
 from gnnsample_lab.pipeline.captured import masked_norm
 from tests.pipeline.conftest import learnable_graph
 
@@ -323,7 +323,9 @@ def test_gradients_of_captured_sums(graph, multi_label_graph):
 def test_blocks_that_do_not_fit(graph):
     batch = sampler_of(graph, "sage", "cuda").sample(graph.splits["train"][:50])
     with pytest.raises(ValueError, match="fit"):
-        PaddedBlocks(Sizes((10, 5, 2), (3, 3)), False).fill(batch.blocks, Sizes.of(batch.blocks))
+        x, labels = torch.zeros(1, 4, device="cuda"), torch.zeros(9, dtype=torch.int64, device="cuda")
+        padded = PaddedBatch(Sizes((10, 5, 2), (3, 3)), False, x, labels)
+        padded.fill(batch.blocks, Sizes.of(batch.blocks), batch.seeds, x)
 
 
 @pytest.mark.gpu

@@ -73,8 +73,15 @@ class FakeStages:
     device, workers, capacity, together, turns = "cuda", 1, 2, False, None
 
     def __init__(
-        self, books: Books, main: FakeStream, count: int = 10, ahead: int = 4, fail_at: int = -1
+        self,
+        books: Books,
+        main: FakeStream,
+        count: int = 10,
+        ahead: int = 4,
+        fail_at: int = -1,
+        in_step: bool = False,
     ) -> None:
+        self.in_step = in_step
         self.books, self.main, self.left, self.ahead, self.fail_at = (
             books,
             main,
@@ -99,7 +106,7 @@ class FakeStages:
     def extract(self, marked: Any) -> Ready:
         if marked[0].number == self.fail_at:
             raise ArithmeticError("no rows")
-        return Ready(marked[0], self.allocate(), None)
+        return Ready(marked[0], None if self.in_step else self.allocate(), None)
 
 
 @pytest.fixture
@@ -129,7 +136,9 @@ def consume(name: str, world: Any, stages: FakeStages, stop_after: int | None = 
     run = executors.run(name, stages)  # type: ignore[arg-type]
     for ready in run:
         books.steps += 1
-        ready.x.read_by = ready.batch.read_by = books.steps
+        ready.batch.read_by = books.steps
+        if ready.x is not None:
+            ready.x.read_by = books.steps
         if ready.arrived is not None:
             ready.done = FakeEvent()
             ready.done.record()
@@ -146,10 +155,11 @@ def test_every_batch_arrives_once_and_in_order(name, ahead, world):
     assert consume(name, world, FakeStages(*world, ahead=ahead)) == list(range(10))
 
 
+@pytest.mark.parametrize("in_step", [False, True])
 @pytest.mark.parametrize("stop_after", [None, 1, 5])
 @pytest.mark.parametrize("name", ["thread", "streams", "overlapped", "ahead"])
-def test_nothing_is_freed_while_a_training_step_may_read_it(name, stop_after, world):
-    consume(name, world, FakeStages(*world, ahead=3), stop_after)
+def test_nothing_is_freed_while_a_training_step_may_read_it(name, stop_after, in_step, world):
+    consume(name, world, FakeStages(*world, ahead=3, in_step=in_step), stop_after)
     if stop_after is None:  # else the test itself holds the last one
         assert world[0].violations == []
 
@@ -163,6 +173,10 @@ def test_the_books_would_show_a_missing_wait(name, world, monkeypatch):
     monkeypatch.setattr(executors.Held, "release", careless)
     consume(name, world, FakeStages(*world, ahead=3))
     assert world[0].violations
+    if name == "streams":
+        world[0].violations.clear()
+        consume(name, world, FakeStages(*world, ahead=3, in_step=True))
+        assert world[0].violations
 
 
 @pytest.mark.parametrize("name", KINDS)
