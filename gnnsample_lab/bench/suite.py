@@ -52,6 +52,17 @@ def usual_notes(record: Record) -> list[str]:
     return found
 
 
+@dataclass(frozen=True)
+class Percent:
+    """A cell: a share of a row's field, in percent."""
+
+    field: str
+
+    def __call__(self, row: Row) -> Any:
+        value = row.get(self.field)
+        return None if value is None else 100 * value
+
+
 def as_recorded(columns: Mapping[str, str | Callable[[Row], Any]]) -> Callable[[Record], Columns]:
     """The columns of what the rows hold, with what is reduced in their headers.
 
@@ -70,10 +81,16 @@ def as_recorded(columns: Mapping[str, str | Callable[[Row], Any]]) -> Callable[[
         return {
             f"{head}{words}" if head.startswith("epoch ") else head: cell
             for head, cell in columns.items()
-            if not isinstance(cell, str) or not rows or any(cell.partition(".")[0] in row for row in rows)
+            if _is_known(cell, rows)
         }
 
     return made
+
+
+def _is_known(cell: str | Callable[[Row], Any], rows: Sequence[Row]) -> bool:
+    """Whether a row has the field that a cell shows; of a cell that is worked out nobody knows which it reads."""
+    field_ = cell.field if isinstance(cell, Percent) else cell
+    return not isinstance(field_, str) or not rows or any(field_.partition(".")[0] in row for row in rows)
 
 
 @dataclass(frozen=True)

@@ -295,6 +295,9 @@ def test_headers_say_of_how_many_steps_an_epoch_is(fresh, made_up_training) -> N
     for row in record["rows"]:
         row["steps"] = row["steps_of_an_epoch"]
     assert "epoch s" in report.tables(record)[0].header
+    shares = SUITES["fastgl-fig16"].columns({"rows": [{"final_accuracy": 0.5}], "settings": {}})
+    assert shares["final accuracy %"]({"final_accuracy": 0.5}) == 50.0
+    assert "of the original %" not in shares, "records from before there was such a field"
     columns = SUITES["gnnlab-table4"].columns({"rows": [], "settings": {"steps": 48}})
     assert "epoch ms (of 48 steps)" in columns and "epoch ms" not in columns
 

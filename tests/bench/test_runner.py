@@ -48,7 +48,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
         "step-sectors",
         "pipelines",
     }
-    wanted |= {"gnnlab-designs"} | {
+    wanted |= {"gnnlab-designs", "pgsampler-fig11", "pgsampler-throughput"} | {
         f"dsp-{what}"
         for what in (
             "accuracy", "bandwidth", "deadlock", "graphs", "memory", "parameters", "pull", "sampling", "threads",

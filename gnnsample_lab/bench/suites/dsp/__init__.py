@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
-from gnnsample_lab.bench.suite import WORK, Suite, as_recorded, usual_notes
+from gnnsample_lab.bench.suite import WORK, Percent, Suite, as_recorded, usual_notes
 
 from . import papers, targets
 
@@ -168,7 +168,7 @@ SUITES = (
         "figure 9: loss and accuracy by system over mini-batches and seconds; needs no GPU",
         columns=as_recorded({
             "system": "system", "ranks": "gpus", "epoch": "epoch", "steps": "steps", "seconds": "seconds",
-            "loss": "loss", "accuracy": "accuracy", "of the original": "original",
+            "loss": "loss", "accuracy %": Percent("accuracy"), "of the original %": Percent("original"),
         }),
         paper=_part(
             "figure 9", papers.FIGURE9, ("system",), {"paper: converged after s (Papers, 8 GPUs)": "converged_s"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import Suite, as_recorded
+from gnnsample_lab.bench.suite import Percent, Suite, as_recorded
 
 from . import papers, targets
 
@@ -180,7 +180,7 @@ SUITES = (
         "loss and accuracy of the fast path over DGL's, three seeds, one GPU (paper: 2); needs no GPU",
         columns=as_recorded({
             "model": "model", "system": "system", "seed": "seed", "epochs": "epochs", "final loss": "final_loss",
-            "final accuracy": "final_accuracy", "split": "split", "of the original": "original",
+            "final accuracy %": Percent("final_accuracy"), "split": "split", "of the original %": Percent("original"),
         }),
         paper=_part("figure 16"), targets=targets.curves, notes=curve_notes, needs_gpu=False,
     ),

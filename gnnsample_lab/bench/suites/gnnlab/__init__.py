@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
-from gnnsample_lab.bench.suite import Record, Row, Suite, as_recorded, usual_notes
+from gnnsample_lab.bench.suite import Percent, Record, Row, Suite, as_recorded, usual_notes
 
 from . import papers, targets
 
@@ -228,9 +228,9 @@ SUITES = (
         "accuracy over epochs and over time: the factored design against time sharing, 2 GPUs (paper: 8)",
         columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "trainers": "trainers",
-            "updates an epoch": "updates", "epoch ms": _ms("epoch_s"), "accuracy": "best_accuracy",
-            "of the original": "original",
-            "target": "target",
+            "updates an epoch": "updates", "epoch ms": _ms("epoch_s"), "accuracy %": Percent("best_accuracy"),
+            "of the original %": Percent("original"),
+            "target %": Percent("target"),
             "epochs to it": "epochs_to_target", "updates to it": "updates_to_target", "seconds to it": "s_to_target",
             "x DGL to it": "speedup",
         }),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import WORK, Columns, Record, Row, Suite, as_recorded, with_spread
+from gnnsample_lab.bench.suite import WORK, Columns, Percent, Record, Row, Suite, as_recorded, with_spread
 
 from . import papers, targets
 
@@ -201,8 +201,8 @@ SUITES = (
         "validation accuracy of GraphSAGE, the queue against DGL's sampler, by seed; needs no GPU",
         columns=as_recorded({
             "model": "model", "system": "system", "seed": "seed", "batch": "batch_size", "epochs": "epochs",
-            "final loss": "final_loss", "final accuracy": "final_accuracy", "best accuracy": "best_accuracy",
-            "split": "split", "of the original": "original",
+            "final loss": "final_loss", "final accuracy %": Percent("final_accuracy"),
+            "best accuracy %": Percent("best_accuracy"), "split": "split", "of the original %": Percent("original"),
         }),
         paper=papers.PAPER.part("section V-E, figure 11"), targets=targets.figure11, notes=curve_notes, needs_gpu=False,
     ),

@@ -29,6 +29,7 @@ def figure11(session: Session) -> dict[str, Any]:
     checked = verify(session, systems)
     names, notes = convergence.graphs(session, "products-like@0.1" if session.quick else "products-like")
     on_gpu = common.device() == "cuda"
+    hidden = HIDDEN if on_gpu else 32
     seeds = QUICK_SEEDS if session.quick else SEEDS
     epochs = QUICK_EPOCHS if session.quick else EPOCHS
     rows: list[dict[str, Any]] = []
@@ -51,7 +52,7 @@ def figure11(session: Session) -> dict[str, Any]:
                         )
                     result = train(
                         graph, MODEL, "pgsampler" if more else system, epochs=epochs, batch_size=size, fanouts=fanouts,
-                        hidden=HIDDEN if on_gpu else 32, lr=LR, seed=seed, progress=False, **more,
+                        hidden=hidden, lr=LR, seed=seed, progress=False, **more,
                     )  # fmt: skip
                     row = convergence.curve(name, result, seed=seed, batch_size=size, layers=layers)
                     rows.append({**row, "system": system, "model": f"{MODEL}, {layers} layers"})
@@ -59,7 +60,7 @@ def figure11(session: Session) -> dict[str, Any]:
                 session.say(f"{name}, {layers} layers, {system}: accuracy {np.mean(last):.4f}")
     return {
         "settings": {
-            "device": common.device(), "seeds": seeds, "epochs": epochs, "fanout": FANOUT, "hidden": HIDDEN, "lr": LR,
+            "device": common.device(), "seeds": seeds, "epochs": epochs, "fanout": FANOUT, "hidden": hidden, "lr": LR,
             "batch_size": f"{BATCH}, fewer where an epoch would have less than {STEPS} mini-batches",
             **convergence.SETTINGS,
         },
