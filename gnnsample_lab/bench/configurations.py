@@ -7,6 +7,7 @@ every one of them.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ _RULES: tuple[dict[str, Any], ...] = (
     {"pick": "floyd"}, {"pick": "reservoir"}, {"replace": True}, {"weighted": True},
     {"weighted": True, "replace": True},
 )  # fmt: skip
+_BLOCK_RULES: tuple[dict[str, Any], ...] = ({"pick": "fisher-yates"},)
+"""Rules that one strategy offers. They come last, so that the others keep their seeds and batch ids."""
 _SEEDS = (1, 37, 300)
 
 
@@ -39,6 +42,11 @@ class Configuration:
 
     def sampler_options(self) -> dict[str, Any]:
         return {k: list(v) if isinstance(v, tuple) else v for k, v in self.options}
+
+    @property
+    def for_blocks(self) -> bool:
+        """Whether ``block-bsp`` alone offers the rule."""
+        return any(self.options[1] == tuple(*rule.items()) for rule in _BLOCK_RULES)
 
     def seeds(self) -> np.ndarray:
         """Seeds with duplicates, ``int64``."""
@@ -73,18 +81,14 @@ def test_graph(name: str) -> Graph:
 def configurations() -> list[Configuration]:
     """Every graph, fanout list, rule and way of expanding; seeds, keys and batch ids in rotation."""
     found: list[Configuration] = []
-    for graph in GRAPHS:
-        for fanouts in _FANOUTS:
-            for rule in _RULES:
-                for expand in ("frontier", "new"):
-                    i = len(found)
-                    options = {
-                        "fanouts": tuple(fanouts),
-                        **rule,
-                        "expand": expand,
-                        "seed": (i * 0x9E3779B97F4A7C15) % 2**64,
-                    }
-                    found.append(
-                        Configuration(graph, tuple(options.items()), _SEEDS[i % 3], (i * 7919) % 2**32)
-                    )
+    for rules in (_RULES, _BLOCK_RULES):
+        for graph, fanouts, rule, expand in itertools.product(GRAPHS, _FANOUTS, rules, ("frontier", "new")):
+            i = len(found)
+            options = {
+                "fanouts": tuple(fanouts),
+                **rule,
+                "expand": expand,
+                "seed": (i * 0x9E3779B97F4A7C15) % 2**64,
+            }
+            found.append(Configuration(graph, tuple(options.items()), _SEEDS[i % 3], (i * 7919) % 2**32))
     return found

@@ -51,14 +51,18 @@ def gpu_sampler(
 
 
 def strategies_for(config: Configuration) -> list[str]:
-    """The strategies that accept the configuration's ``expand``."""
+    """The strategies that accept the configuration's ``expand`` and its rule."""
+    if config.for_blocks:
+        return ["block-bsp"]
     new = dict(config.options)["expand"] == "new"
     return [s for s in GPU_STRATEGIES if not (new and s in QUEUE_STRATEGIES)]
 
 
 def cpu_hash(config: Configuration) -> str:
     """SHA-256 of the canonical sample as the CPU twin draws it."""
-    sampler = NeighborSampler(test_graph(config.graph), device="cpu", **config.sampler_options())
+    sampler = NeighborSampler(
+        test_graph(config.graph), strategy=strategies_for(config)[0], device="cpu", **config.sampler_options()
+    )
     return sampler.sample(config.seeds(), config.batch_id).canonical().sha256()
 
 

@@ -21,6 +21,7 @@ typedef unsigned long long u64;
 #define LAB_PURPOSE_REPLACE 4u
 #define LAB_PURPOSE_WALK 5u
 #define LAB_PURPOSE_RESTART 6u
+#define LAB_PURPOSE_FISHER_YATES 8u
 #define LAB_PURPOSE_APP 7u  // sampling applications lay out the first three words themselves: sampling/engine
 
 // show: number by address

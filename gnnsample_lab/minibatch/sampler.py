@@ -12,7 +12,7 @@ from gnnsample_lab.checks import choice, flag, num_bytes, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.philox import MAX_DEGREE
 from gnnsample_lab.graph.graph import check_graph
-from gnnsample_lab.sampling.neighbors.spec import COMPLETIONS, make_spec
+from gnnsample_lab.sampling.neighbors.spec import COMPLETIONS, check_pick, make_spec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES, STRATEGIES
 from gnnsample_lab.sampling.weights import integer_weights
 
@@ -35,7 +35,8 @@ class NeighborSampler(BatchSampler):
         graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
         fanouts: picks per vertex for each hop; ``fanouts[0]`` is for the seeds. -1 takes all in-neighbours.
         strategy: a name of ``lab.strategies()``. On the CPU it selects the schedule that a trace replays.
-        pick: ``"floyd"`` or ``"reservoir"``, see :class:`~gnnsample_lab.sampling.neighbors.spec.SampleSpec`.
+        pick: ``"floyd"``, ``"reservoir"`` or, with ``strategy="block-bsp"``, ``"fisher-yates"``, see
+            :class:`~gnnsample_lab.sampling.neighbors.spec.SampleSpec`.
         weighted: draw in proportion to ``graph.edge_weight``.
         replace: draw with replacement.
         expand: ``"frontier"`` (DGL, PGSampler) or ``"new"`` (PyTorch Geometric, cuGraph).
@@ -78,6 +79,7 @@ class NeighborSampler(BatchSampler):
         self.spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
         choice("strategy", strategy, STRATEGIES)
         choice("completion", completion, COMPLETIONS)
+        check_pick(self.spec, strategy)
         if expand == "new" and strategy in QUEUE_STRATEGIES:
             raise ValueError(
                 f"expand='new' needs hop order, which strategy={strategy!r} does not keep: "

@@ -628,7 +628,7 @@ def make_sampler(
             raise ValueError("weighted=True does not apply to random walks (model='pinsage')")
         return PinSAGESampler(topology, num_layers=len(checked_fanouts(fanouts)), device=place, seed=seed)
     if system.trees:
-        if weighted or pick == "reservoir":
+        if weighted or pick not in (None, "floyd"):
             raise ValueError(
                 f"weighted and pick do not apply to system {system.name!r}: its trees are uniform"
             )

@@ -15,6 +15,7 @@ from tests.minibatch import reference
 RULES = {
     "floyd": {"pick": "floyd"},
     "reservoir": {"pick": "reservoir"},
+    "fisher-yates": {"pick": "fisher-yates", "strategy": "block-bsp"},
     "replace": {"replace": True},
     "weighted": {"weighted": True},
     "weighted-replace": {"weighted": True, "replace": True},
@@ -28,7 +29,8 @@ def draw(g, seeds, fanouts, batch_id=0, **options) -> MiniBatch:
 def assert_is_reference(g, seeds, fanouts, batch_id=0, **options) -> MiniBatch:
     """Every array of the mini-batch, order included, from the reference's lists."""
     batch = draw(g, seeds, fanouts, batch_id, **options)
-    expected = reference.sample(g, seeds, fanouts, batch_id, **options)
+    rule = {name: value for name, value in options.items() if name != "strategy"}
+    expected = reference.sample(g, seeds, fanouts, batch_id, **rule)
     assert batch.node_ids.tolist() == expected.nodes
     assert batch.level_sizes == tuple(expected.levels)
     assert batch.seed_inverse.tolist() == expected.inverse
@@ -102,7 +104,7 @@ def test_samples_of_a_random_graph(graph, fanouts, rule, expand):
 def test_samples_of_drawn_graphs(drawn_graphs, expand):
     for g in drawn_graphs.values():
         for fanouts in ([1], [1, 1, 1], [2, 2], [-1, -1, -1]):
-            for rule in ("floyd", "reservoir", "replace"):
+            for rule in ("floyd", "reservoir", "fisher-yates", "replace"):
                 for seeds in ([0], list(range(g.num_nodes))):
                     batch = assert_is_reference(g, seeds, fanouts, expand=expand, **RULES[rule])
                     assert_invariants(batch, g)

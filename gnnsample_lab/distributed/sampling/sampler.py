@@ -13,7 +13,7 @@ from gnnsample_lab.device.philox import MAX_BATCH_ID, MAX_DEGREE
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
-from gnnsample_lab.sampling.neighbors.spec import make_spec
+from gnnsample_lab.sampling.neighbors.spec import check_pick, make_spec
 
 from .engines import Engine, Setup, make_engine
 from .layout import make_layout
@@ -104,6 +104,7 @@ class Sampler:
         checks.choice("method", method, METHODS)
         checks.choice("collectives", collectives, COLLECTIVES)
         spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
+        check_pick(spec, method, "method")
         if spec.expand != "frontier":
             raise ValueError(
                 f"expand must be 'frontier' for a graph in parts: whether a vertex is new depends on what all ranks "

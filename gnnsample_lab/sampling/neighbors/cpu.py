@@ -63,6 +63,20 @@ def _replace(out, k, degree, v, batch, hop, seed):
         out[i] = philox.bounded(v, batch, hop, philox.REPLACE, i, philox.word(r, i), degree, seed)
 
 
+@njit(cache=True)
+def _fisher_yates(out, k, degree, v, batch, hop, seed):
+    # The permutation is virtual: what the place of a slot holds follows from the draws before it (see draw.cuh).
+    for i in range(k):
+        r = philox.four(v, batch, hop, philox.FISHER_YATES, i >> 2, 0, seed)
+        out[i] = philox.bounded(v, batch, hop, philox.FISHER_YATES, i, philox.word(r, i), degree - i, seed)
+    for i in range(k - 1, 0, -1):
+        at = out[i]
+        for earlier in range(i - 1, -1, -1):
+            if out[earlier] == at:
+                at = degree - earlier - 1
+        out[i] = at
+
+
 @njit(inline="always")
 def _search(prefix, start, degree, target):
     # The last position whose prefix is <= target. An edge of weight zero spans no interval, so it is never found.
@@ -105,7 +119,7 @@ def _count(frontier, indptr, available, k, rule, counts):
     for i in prange(frontier.size):
         v = frontier[i]
         degree = indptr[v + 1] - indptr[v]
-        if rule >= 3:
+        if rule == 3 or rule == 4:
             degree = min(degree, np.int64(available[v]))
         if k < 0:
             counts[i] = degree
@@ -128,11 +142,12 @@ def _draw(vertices, rows, indptr, indices, prefix, k, rule, batch, hop, seed, of
             if m == 0:
                 continue
             with_replacement = rule == 2 or rule == 4
+            weighted = rule == 3 or rule == 4
             if k < 0 or (m < k and not with_replacement) or (m == degree and not with_replacement):
                 # Everything is taken, in adjacency order; weighted rules leave zero weights out.
                 slot = 0
                 for j in range(degree):
-                    if rule < 3 or prefix[start + j + 1] > prefix[start + j]:
+                    if not weighted or prefix[start + j + 1] > prefix[start + j]:
                         if slot < m:
                             out[slot] = j
                         slot += 1
@@ -142,6 +157,8 @@ def _draw(vertices, rows, indptr, indices, prefix, k, rule, batch, hop, seed, of
                 _reservoir(out, k, degree, v, batch, hop, seed)
             elif rule == 2:
                 _replace(out, k, degree, v, batch, hop, seed)
+            elif rule == 5:
+                _fisher_yates(out, k, degree, v, batch, hop, seed)
             else:
                 _weighted(out, k, degree, start, prefix, v, batch, hop, seed, rule == 4)
             for slot in range(m):

@@ -4,8 +4,8 @@
 // same structures as NumPy dtypes; a test compares their sizes.
 //
 // Macros: ID_T (int or long long, vertex ids), TABLE_KIND (0 direct, 1 rank bitmap, 2 hash), RULE (0 floyd,
-// 1 reservoir, 2 with replacement, 3 weighted, 4 weighted with replacement), TRACE (0, 1), LISTS (0, 1, 2: see
-// hops/lists.cuh). A source that has no table, draws nothing or leaves no trace does without the macro.
+// 1 reservoir, 2 with replacement, 3 weighted, 4 weighted with replacement, 5 Fisher-Yates), TRACE (0, 1), LISTS (0, 1,
+// 2: see hops/lists.cuh). A source that has no table, draws nothing or leaves no trace does without the macro.
 #ifndef LAB_PLAN
 #define LAB_PLAN
 #include "device/philox.cuh"

@@ -10,7 +10,8 @@ from gnnsample_lab.checks import choice, flag, is_cuda_array, items, shown, whol
 from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device.arrays import offsets_of, to_host
 
-PICKS = ("floyd", "reservoir")
+PICKS = ("floyd", "reservoir", "fisher-yates")
+_FISHER_YATES = 5
 EXPANDS = ("frontier", "new")
 COMPLETIONS = ("exact", "paper")
 MAX_HOPS = 15
@@ -57,7 +58,11 @@ class SampleSpec:
 
     Attributes:
         fanouts: picks per vertex, one number per hop, the hop that expands the seeds first; -1 takes all in-neighbours.
-        pick: ``"floyd"`` (O(fanout) draws) or ``"reservoir"`` (O(degree) draws, the rule of DGL and PGSampler).
+        pick: ``"floyd"`` (O(fanout) draws), ``"reservoir"`` (O(degree) draws, the rule of DGL and PGSampler) or
+            ``"fisher-yates"`` (O(fanout) draws, GNNLab's rule; ``strategy="block-bsp"`` only). Of the last, the k-th pick
+            is the k-th place of a permutation. GNNLab's release permutes the graph's own neighbour array, so that a
+            draw depends on all draws before it; here the permutation is virtual and private to the (vertex, hop), and
+            nothing writes the graph.
         replace: draw with replacement.
         weighted: draw in proportion to the edge weights (``pick`` has no effect then).
         expand: ``"frontier"`` expands all vertices reached so far at every hop (DGL, PGSampler);
@@ -78,12 +83,13 @@ class SampleSpec:
 
     @property
     def rule(self) -> int:
-        """Number of the pick rule in kernels: 0 floyd, 1 reservoir, 2 replace, 3 weighted, 4 weighted+replace."""
+        """Number of the pick rule in kernels: 0 floyd, 1 reservoir, 2 replace, 3 weighted, 4 weighted+replace,
+        5 fisher-yates."""
         if self.weighted:
             return 4 if self.replace else 3
         if self.replace:
             return 2
-        return PICKS.index(self.pick)
+        return _FISHER_YATES if self.pick == "fisher-yates" else PICKS.index(self.pick)
 
 
 def make_spec(fanouts: Any, pick: str, replace: bool, weighted: bool, expand: str, seed: Any) -> SampleSpec:
@@ -98,6 +104,15 @@ def make_spec(fanouts: Any, pick: str, replace: bool, weighted: bool, expand: st
     choice("expand", expand, EXPANDS)
     replace, weighted = flag("replace", replace), flag("weighted", weighted)
     return SampleSpec(checked, pick, replace, weighted, expand, checked_seed(seed))
+
+
+def check_pick(spec: SampleSpec, strategy: str, name: str = "strategy") -> None:
+    """ValueError unless ``strategy`` (what ``name`` names) offers the rule by which ``spec`` draws."""
+    if spec.rule == _FISHER_YATES and strategy != "block-bsp":
+        raise ValueError(
+            f"pick='fisher-yates' is offered by strategy='block-bsp' only: use it, or pick='floyd', whose sets are "
+            f"equally likely (got pick='fisher-yates' with {name}={strategy!r})"
+        )
 
 
 def checked_fanouts(fanouts: Any, name: str = "fanouts") -> tuple[int, ...]:

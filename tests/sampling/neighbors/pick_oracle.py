@@ -14,7 +14,7 @@ from fractions import Fraction
 MASK = 2**32 - 1
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
-PURPOSES = {"floyd": 1, "reservoir": 2, "weighted": 3, "replace": 4}
+PURPOSES = {"floyd": 1, "reservoir": 2, "weighted": 3, "replace": 4, "fisher-yates": 8}
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
@@ -87,6 +87,16 @@ def reservoir(stream: Stream, degree: int, k: int) -> list[int]:
     return kept
 
 
+def fisher_yates(stream: Stream, degree: int, k: int) -> list[int]:
+    """GNNLab's draw, on a permutation that is written down in full: take one of what is left, move the last there."""
+    permutation, chosen = list(range(degree)), []
+    for i in range(k):
+        last, at = degree - i - 1, stream.bounded(i, degree - i)
+        chosen.append(permutation[at])
+        permutation[at] = permutation[last]
+    return chosen
+
+
 def replace(stream: Stream, degree: int, k: int) -> list[int]:
     return [stream.bounded(i, degree) for i in range(k)]
 
@@ -113,8 +123,8 @@ def pick(
 ) -> list[int]:
     """Positions within the adjacency of one vertex, whose integer weights are ``weights``.
 
-    ``rule``: "floyd", "reservoir", "replace", "weighted" or "weighted-replace"; the first three see the weights'
-    number alone.
+    ``rule``: "floyd", "reservoir", "fisher-yates", "replace", "weighted" or "weighted-replace"; all but the last two
+    see the weights' number alone.
     """
     degree = len(weights)
     by_weight = rule.startswith("weighted")
@@ -130,7 +140,8 @@ def pick(
         return possible
     if rule == "weighted":
         return successive(stream, weights, fanout)
-    return (floyd if rule == "floyd" else reservoir)(stream, degree, fanout)
+    uniform = {"floyd": floyd, "reservoir": reservoir, "fisher-yates": fisher_yates}
+    return uniform[rule](stream, degree, fanout)
 
 
 def integer_weights(weights: Sequence[float]) -> list[int]:

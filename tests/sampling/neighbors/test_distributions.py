@@ -81,7 +81,7 @@ def uniform_sets(degree: int, k: int) -> dict[frozenset[int], float]:
 UNIFORM_CASES = [(2, 1), (5, 2), (9, 4), (9, 8), (11, 5)]
 
 
-@pytest.mark.parametrize("pick", ["floyd", "reservoir"])
+@pytest.mark.parametrize("pick", ["floyd", "reservoir", "fisher-yates"])
 @pytest.mark.parametrize(("degree", "k"), UNIFORM_CASES)
 def test_every_set_single_and_pair_is_equally_likely(pick, degree, k):
     drawn = many(degree, k, 40_000, pick=pick)
@@ -92,7 +92,7 @@ def test_every_set_single_and_pair_is_equally_likely(pick, degree, k):
         assert p_of_groups(drawn, expected, itertools.combinations(range(degree), 2)) > ENOUGH
 
 
-@pytest.mark.parametrize("pick", ["floyd", "reservoir"])
+@pytest.mark.parametrize("pick", ["floyd", "reservoir", "fisher-yates"])
 def test_many_batches_of_one_vertex(pick):
     degree, k, draws = 7, 3, 3000
     g = Graph.from_edges(np.arange(1, degree + 1), np.zeros(degree, int), degree + 1)
@@ -109,7 +109,7 @@ def test_many_batches_of_one_vertex(pick):
     assert stats.chi2_contingency(table).pvalue > ENOUGH
 
 
-@pytest.mark.parametrize("pick", ["floyd", "reservoir"])
+@pytest.mark.parametrize("pick", ["floyd", "reservoir", "fisher-yates"])
 def test_hops_are_independent(pick):
     degree = 6
     g = Graph.from_edges(

@@ -18,6 +18,7 @@ from tests.sampling.neighbors import pick_oracle
 RULES = {
     "floyd": {"pick": "floyd"},
     "reservoir": {"pick": "reservoir"},
+    "fisher-yates": {"pick": "fisher-yates"},
     "replace": {"replace": True},
     "weighted": {"weighted": True},
     "weighted-replace": {"weighted": True, "replace": True},
@@ -87,7 +88,7 @@ def test_any_vertex_degree_batch_hop_and_seed(rule, data):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", ["floyd", "reservoir", "replace"])
+@pytest.mark.parametrize("rule", ["floyd", "reservoir", "fisher-yates", "replace"])
 def test_a_hub_draws_from_all_of_its_edges(rule):
     g = star([20_000])
     picks = draw(g, rule, 500, frontier=np.array([0]))
@@ -97,7 +98,7 @@ def test_a_hub_draws_from_all_of_its_edges(rule):
     assert min(found) < 400 and max(found) > 19_600
 
 
-@pytest.mark.parametrize("rule", ["floyd", "reservoir", "weighted"])
+@pytest.mark.parametrize("rule", ["floyd", "reservoir", "fisher-yates", "weighted"])
 @pytest.mark.parametrize("fanout", [1, 7, 20, 21])
 def test_without_replacement_positions_are_distinct(rule, fanout):
     g = star([20] * 50, np.arange(1, 1001) % 13 + 1.0)
@@ -135,7 +136,7 @@ def test_with_replacement_every_vertex_with_edges_gets_all_its_draws():
 
 
 def test_all_neighbours_come_in_adjacency_order():
-    for rule in ("floyd", "reservoir", "replace"):
+    for rule in ("floyd", "reservoir", "fisher-yates", "replace"):
         g = star([4, 0, 30])
         picks = draw(g, rule, -1)
         assert picks.positions.tolist() == list(range(34))

@@ -23,8 +23,10 @@ from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 
 pytestmark = pytest.mark.gpu
 
+ALL = [config for config in configurations() if not config.for_blocks]
 # Every 19th of 240: all graphs, rules, fanout lists and both ways to expand.
-CHOSEN = configurations()[::19]
+CHOSEN = ALL[::19]
+FOR_BLOCKS = [config for config in configurations() if config.for_blocks][::5]
 expected = functools.cache(cpu_hash)
 
 
@@ -49,6 +51,13 @@ def test_every_strategy_and_table_gives_the_sample_of_the_cpu(config, strategy):
         return
     for table in with_tables(strategy):
         assert gpu_hash(config, strategy, table) == expected(config), table
+
+
+@pytest.mark.parametrize("config", FOR_BLOCKS, ids=lambda c: c.key)
+def test_a_block_draws_by_fisher_and_yates(config):
+    for threads in (32, 64, 256):
+        knobs = Knobs(block_threads=threads)
+        assert gpu_hash(config, "block-bsp", None, knobs) == expected(config), threads
 
 
 FRONTIER = [c for c in CHOSEN if dict(c.options)["expand"] == "frontier" and c.num_seeds > 1]
@@ -206,6 +215,27 @@ def hubs_of(fanout: int) -> Graph:
     dst = np.repeat(np.arange(len(degrees)), degrees)
     src = np.arange(dst.size) // 2
     return Graph.from_edges(src, dst, max(len(degrees), int(src.max()) + 1))
+
+
+@pytest.mark.parametrize("fanout", FANOUTS)
+def test_groups_draw_what_the_serial_rule_draws_by_fisher_and_yates(fanout):
+    g = hubs_of(fanout)
+    seeds, on_gpu = np.r_[np.flatnonzero(g.in_degrees()), 0, 7, 7], g.to("cuda")
+    how = {"pick": "fisher-yates", "strategy": "block-bsp"}
+    serial = NeighborSampler(g, [fanout], device="cpu", **how)
+    before = on_gpu.indices.copy()
+    for threads in (32, 128, 256):
+        parallel = NeighborSampler(on_gpu, [fanout], device="cuda", **how)
+        knobs = Knobs(block_threads=threads)
+        parallel._engine = GpuEngine(
+            on_gpu, parallel.spec, None, "block-bsp", "exact", 5, False, None, None, knobs
+        )
+        for batch_id in range(3):
+            found, wanted = parallel.sample(seeds, batch_id), serial.sample(seeds, batch_id)
+            assert found.canonical() == wanted.canonical(), (threads, batch_id)
+    assert (on_gpu.indices == before).all(), (
+        "the release permutes the graph's own array; no draw here writes it"
+    )
 
 
 @pytest.mark.parametrize("fanout", FANOUTS)

@@ -40,7 +40,7 @@ def test_configurations_cover_graphs_rules_and_ways_to_expand():
     assert {config.graph for config in CONFIGURATIONS.values()} == {"dead-ends", "hubs", "multi"}
     assert {o["expand"] for o in options} == {"frontier", "new"}
     rules = {(o.get("pick"), o.get("replace", False), o.get("weighted", False)) for o in options}
-    assert len(rules) == 5
+    assert len(rules) == 6
     fanouts = [k for o in options for k in o["fanouts"]]
     assert -1 in fanouts and max(fanouts) > 32 and max(len(o["fanouts"]) for o in options) >= 5
     assert max(o["seed"] for o in options) > 2**63

@@ -60,7 +60,11 @@ def test_the_limits_themselves_are_allowed():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"pick": "fisher"}, ValueError, "pick must be one of 'floyd', 'reservoir' .*'fisher'"),
+        (
+            {"pick": "fisher"},
+            ValueError,
+            "pick must be one of 'floyd', 'reservoir', 'fisher-yates' .*'fisher'",
+        ),
         ({"expand": "all"}, ValueError, "expand must be one of 'frontier', 'new' .*'all'"),
         ({"seed": -1}, ValueError, "seed must be between 0 and .*got -1"),
         ({"seed": 2**64}, ValueError, "seed must be between"),
@@ -82,11 +86,13 @@ def test_rules_are_numbered_as_in_the_kernels():
         spec([1], replace=True).rule,
         spec([1], weighted=True).rule,
         spec([1], weighted=True, replace=True).rule,
+        spec([1], pick="fisher-yates").rule,
     ]
-    assert numbers == [0, 1, 2, 3, 4]
+    assert numbers == [0, 1, 2, 3, 4, 5]
     # `pick` does not apply to draws by weight or with replacement.
     assert spec([1], pick="reservoir", replace=True).rule == 2
     assert spec([1], pick="reservoir", weighted=True).rule == 3
+    assert spec([1], pick="fisher-yates", weighted=True).rule == 3
 
 
 def test_a_spec_is_a_value():

@@ -93,6 +93,19 @@ def test_expand_new_needs_a_barrier(graph, strategy):
         assert batch.trace.expand == "new"
 
 
+@pytest.mark.parametrize("strategy", NAMES)
+def test_fisher_yates_is_drawn_by_a_block_per_vertex_alone(graph, strategy):
+    if strategy == "block-bsp":
+        batch = sampler(graph, strategy, pick="fisher-yates", trace=True).sample([0, 1])
+        assert batch.trace.pick == "fisher-yates"
+        return
+    with pytest.raises(ValueError, match=f"pick='fisher-yates'.*strategy='block-bsp'.*strategy='{strategy}'"):
+        sampler(graph, strategy, pick="fisher-yates")
+    assert (
+        sampler(graph, strategy, pick="fisher-yates", weighted=True).spec.rule == 3
+    )  # `pick` does not apply
+
+
 @pytest.mark.parametrize("strategy", [name for name in NAMES if name != "persistent"])
 def test_the_published_completion_rule_belongs_to_persistent(graph, strategy):
     with pytest.raises(ValueError, match="completion='paper' exists for strategy='persistent' only"):

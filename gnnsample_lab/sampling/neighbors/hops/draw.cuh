@@ -8,12 +8,14 @@
 #include "lists.cuh"
 #endif
 
+#define LAB_WEIGHTED (RULE == 3 || RULE == 4)
+
 struct Row {
     u64 vertex;
     i64 start;
     int degree;
     int count;
-#if LISTS && RULE >= 3
+#if LISTS && LAB_WEIGHTED
     const u64* prefix;
 #endif
 };
@@ -39,10 +41,10 @@ __device__ __forceinline__ Row lab_row(const Plan& p, u64 v, int fanout) {
     row.start = __ldg(p.indptr + v);
     row.degree = (int)(__ldg(p.indptr + v + 1) - row.start);
 #endif
-#if LISTS && RULE >= 3
+#if LISTS && LAB_WEIGHTED
     row.prefix = prefix;
     const int choice = available;
-#elif RULE >= 3
+#elif LAB_WEIGHTED
     const int choice = __ldg(p.available + v);
 #else
     const int choice = row.degree;
@@ -73,12 +75,14 @@ __device__ __forceinline__ Draws lab_draws(const Plan& p, u64 v, u32 batch_id, i
     return Draws(v, batch_id, hop, LAB_PURPOSE_RESERVOIR, p.seed);
 #elif RULE == 2
     return Draws(v, batch_id, hop, LAB_PURPOSE_REPLACE, p.seed);
+#elif RULE == 5
+    return Draws(v, batch_id, hop, LAB_PURPOSE_FISHER_YATES, p.seed);
 #else
     return Draws(v, batch_id, hop, LAB_PURPOSE_WEIGHTED, p.seed);
 #endif
 }
 
-#if RULE >= 3
+#if LAB_WEIGHTED
 // The last position whose prefix is <= target. An edge of weight zero spans no interval, so it is never found.
 __device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64 target) {
     i64 low = row.start, high = row.start + row.degree;
@@ -219,6 +223,37 @@ __device__ __forceinline__ void lab_floyd_wide(const Draws& d, int k, int free, 
 }
 #endif
 
+#if RULE == 5
+// Fisher and Yates, as GNNLab draws: slot i draws one of the degree - i places that are left, takes what is there, and
+// the last of these places moves there. The permutation is virtual, so no thread ever writes the graph: a slot finds what
+// its place holds by going back through the draws before it. Place t holds t, unless an earlier slot e drew t: then it
+// holds what was in place degree - e - 1 before that slot.
+// As many slots at a time as the group has threads, the last ones first: a slot reads only draws of slots below it, so
+// slots that are decided can hold their positions already.
+template <class Group, class Slots>
+__device__ __forceinline__ void lab_fisher_yates(const Draws& d, int k, int degree, Slots slots, int step) {
+    const int rank = Group::rank(), size = Group::size();
+    for (int group = rank; group * 4 < k; group += size) {
+        const uint4 r = d.four(group);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) {
+            const int i = group * 4 + c;
+            if (i < k) slots[i * step] = lab_bounded(d, i, lab_word(r, c), degree - i);
+        }
+    }
+    Group::sync();
+    for (int first = (k - 1) / size * size; first >= 0; first -= size) {
+        const int i = first + rank;
+        int at = i < k ? slots[i * step] : 0;
+        if (i < k)
+            for (int earlier = i - 1; earlier >= 0; --earlier)
+                if (slots[earlier * step] == at) at = degree - earlier - 1;
+        Group::sync();
+        if (i < k) slots[i * step] = at;
+    }
+}
+#endif
+
 // The whole group fills slots[i * step], i < row.count, and ends with a group barrier. `slots` may lie in shared or
 // global memory.
 template <class Group, class Slots>
@@ -226,7 +261,7 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
                                                Slots slots, int step) {
     const u32 rank = Group::rank(), size = Group::size();
     if (lab_takes_all(row, fanout)) {
-#if RULE >= 3
+#if LAB_WEIGHTED
         if (row.count != row.degree) {
             if (rank == 0)
                 for (int j = 0, slot = 0; j < row.degree; ++j)
@@ -256,6 +291,8 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
 #elif RULE == 3
     (void)k;
     if (rank == 0) lab_successive(p, row, d, slots, step);
+#elif RULE == 5
+    lab_fisher_yates<Group>(d, k, row.degree, slots, step);
 #else
     const u64 base = LAB_PREFIX(p, row)[row.start], total = LAB_PREFIX(p, row)[row.start + row.degree] - base;
     for (int i = rank; i < k; i += size)
@@ -265,13 +302,17 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
 }
 
 #ifdef KMAX
-// One thread draws one row, at most KMAX picks. For every rule but the reservoir, whose work grows with the degree.
+// One thread draws one row, at most KMAX picks. For every rule but the reservoir, whose work grows with the degree, and
+// Fisher and Yates's, which is drawn by blocks alone.
+#if RULE == 5
+#error "a thread alone does not draw by Fisher and Yates's rule"
+#endif
 __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int fanout, u32 batch_id, int hop,
                                               int* slots, int step) {
     if (lab_takes_all(row, fanout)) {
         int slot = 0;
         for (int j = 0; j < row.degree && slot < row.count; ++j) {
-#if RULE >= 3
+#if LAB_WEIGHTED
             if (LAB_PREFIX(p, row)[row.start + j + 1] == LAB_PREFIX(p, row)[row.start + j]) continue;
 #endif
             slots[slot++ * step] = j;

@@ -2,8 +2,8 @@
 // every row, a scan follows, the host reads the total, and one of the draws below fills arrays of exactly that size.
 //
 // rows: ID_T[n] vertices to expand; offsets: exclusive scan of counts, i64[n + 1]; slots: int[total] scratch;
-// neighbors: ID_T[total]; positions: i64[total].
-// @variants ID_T=int,long RULE=0,1,2,3,4 TRACE=0,1
+// neighbors: ID_T[total]; positions: i64[total]. RULE 5 runs as `block-bsp` alone.
+// @variants ID_T=int,long RULE=0,1,2,3,4,5 TRACE=0,1
 #include "draw.cuh"
 
 __device__ __forceinline__ u64 row_of(const i64* offsets, u64 n, i64 e) {
@@ -116,7 +116,7 @@ extern "C" __global__ void edge_draw(const __grid_constant__ Plan p, const ID_T*
                     mine[slot] = row.degree - row.count + slot;
                     break;
                 }
-#elif RULE >= 3
+#elif LAB_WEIGHTED
         if (!lab_takes_all(row, fanout)) {
 #if RULE == 3
             lab_successive(p, row, lab_draws(p, row.vertex, batch_id, hop), mine, 1);
