@@ -117,7 +117,7 @@ def _seeds(graph: lab.Graph, count: int = _SEEDS) -> np.ndarray:
 def neighbors(device: str) -> Iterator[Pair]:
     """Every strategy with its tables, both picks, with and without weights, one mini-batch and several in a launch."""
     for name, rules in (
-        ("hubs", ({"pick": "floyd"}, {"pick": "reservoir"}, {"weighted": True})),
+        ("hubs", ({"pick": "floyd"}, {"pick": "reservoir"}, {"weighted": True}, {"pick": "fisher-yates"})),
         (
             "multi",
             ({"replace": True}, {"weighted": True, "replace": True}, {"pick": "floyd", "expand": "new"}),
@@ -127,8 +127,10 @@ def neighbors(device: str) -> Iterator[Pair]:
         for rule in rules:
             seeds = _seeds(graph)
             options: dict[str, Any] = {"fanouts": [6, 3], "seed": 5, **rule}
-            expected = lab.NeighborSampler(graph, device="cpu", **options).sample(seeds).canonical().sha256()
-            for strategy in STRATEGIES:
+            offered = ("block-bsp",) if rule.get("pick") == "fisher-yates" else tuple(STRATEGIES)
+            twin = lab.NeighborSampler(graph, strategy=offered[0], device="cpu", **options)
+            expected = twin.sample(seeds).canonical().sha256()
+            for strategy in offered:
                 if rule.get("expand") == "new" and strategy in QUEUE_STRATEGIES:
                     continue
                 for table in _tables(strategy, device) if rule == {"pick": "floyd"} else (None,):
