@@ -210,6 +210,7 @@ def test_every_id_map_is_listed_with_one_line():
     assert list(lab.id_maps()) == [
         "sort",
         "insert-count-compact",
+        "versioned-hash",
         "fused-map",
         "fused-map-block",
         "direct-address",
@@ -366,13 +367,15 @@ def test_the_structures_of_host_and_kernels_have_the_same_size():
     from gnnsample_lab.device.kernels import PACKAGE_ROOT
     from gnnsample_lab.minibatch.id_map import fused as id_map_fused
     from gnnsample_lab.minibatch.id_map import gpu as id_map_gpu
+    from gnnsample_lab.minibatch.id_map import versioned as id_map_versioned
 
     folder = PACKAGE_ROOT / "minibatch" / "id_map"
     sizes = {
         name: int(size)
-        for source in ("insert_count_compact.cu", "table.cuh")
+        for source in ("insert_count_compact.cu", "versioned_hash.cu", "table.cuh")
         for name, size in re.findall(r"sizeof\((\w+)\) == (\d+)", (folder / source).read_text())
     }
     tail = id_map_fused._TAIL_AT + id_map_fused._HOPS_TAIL.size
-    assert sizes == {"Items": id_map_gpu._PACK.size, "Map": id_map_fused._MAP.size, "Hops": tail}
+    job = id_map_versioned._JOB.size
+    assert sizes == {"Items": id_map_gpu.PACK.size, "Job": job, "Map": id_map_fused._MAP.size, "Hops": tail}
     assert tail == id_map_fused._HOPS_BYTES

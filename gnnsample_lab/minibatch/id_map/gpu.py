@@ -20,11 +20,12 @@ from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 from .cpu import HopMap
 
 _STATUS = 31
-_PER_BLOCK = 1024
+PER_BLOCK = 1024
 """Ids per block of the count and compact kernels."""
 MAX_ITEMS = 2**31 - 1
 """Most ids that a map takes at a time."""
-_PACK = struct.Struct("9Qq")
+PACK = struct.Struct("9Qq")
+"""``Items`` of the kernels."""
 
 
 class Report:
@@ -128,7 +129,7 @@ class CompactMap(RebuiltMap):
         module = kernels.load_module("minibatch/id_map/insert_count_compact.cu", {"ID_T": self.id_type})
         names = ("insert", "count", "scan", "compact", "look_up")
         self.k = {name: module.get_function(name).kernel for name in names}
-        self._job, self._args = raw_argument(_PACK.size)
+        self._job, self._args = raw_argument(PACK.size)
         self._slots = cupy.empty(0, np.uint8)
         self._locals, self._per_block = cupy.empty(0, np.uint32), cupy.empty(0, np.int32)
         self._entry_bytes = 2 * self.ids.itemsize
@@ -148,14 +149,14 @@ class CompactMap(RebuiltMap):
         import cupy
 
         n, m = int(nodes.size), int(picks.size)
-        slots, blocks = power_of_two(2 * (n + m), 64), -(-(n + m) // _PER_BLOCK)
+        slots, blocks = power_of_two(2 * (n + m), 64), -(-(n + m) // PER_BLOCK)
         if self._locals.size < slots:
             self._slots = streams.empty(slots * self._entry_bytes, np.uint8, self.turns)
             self._locals = streams.empty(slots, np.uint32, self.turns)
         if self._per_block.size < blocks:
             self._per_block = streams.empty(power_of_two(blocks), np.int32, self.turns)
         self._slots.data.memset_async(0xFF, slots * self._entry_bytes)
-        _PACK.pack_into(
+        PACK.pack_into(
             self._job, 0, nodes.data.ptr, n, picks.data.ptr, m, self._slots.data.ptr, slots - 1,
             self._locals.data.ptr, self._per_block.data.ptr, self.report.address, self.report.new_tag(),
         )  # fmt: skip

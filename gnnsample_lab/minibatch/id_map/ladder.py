@@ -27,6 +27,7 @@ from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS
 ID_MAPS: dict[str, str] = {
     "sort": "as array libraries do: sort all ids, find the runs of equal ones, number them by first occurrence",
     "insert-count-compact": "DGL's: insert into a hash, count first occurrences, scan, host wait, compact, look up",
+    "versioned-hash": "GNNLab's: one hash for all hops, an entry knows its hop; insert and count, scan, wait, compact",
     "fused-map": "FastGL's, as published: whose swap claims a slot takes the local id at once, an atomic a thread",
     "fused-map-block": "ours: Fused-Map with one atomic a block, and several picks in flight per thread",
     "direct-address": "ours: a word per vertex, stamped so that nothing is cleared; no wait between hops",
@@ -136,11 +137,14 @@ class IdMap:
     def _gpu_engine(self, scratch_bytes: int | None) -> Any:
         from . import fused as id_map_fused
         from . import gpu as id_map_gpu
+        from . import versioned
 
         if self.method == "sort":
             return id_map_gpu.SortMap(self.num_nodes, self.id_dtype)
         if self.method == "insert-count-compact":
             return id_map_gpu.CompactMap(self.num_nodes, self.id_dtype)
+        if self.method == "versioned-hash":
+            return versioned.VersionedMap(self.num_nodes, self.id_dtype)
         fused = self.method.startswith("fused-map")
         table = "cleared" if fused else self._own_table(scratch_bytes)
         return id_map_fused.InsertingMap(

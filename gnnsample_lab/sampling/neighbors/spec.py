@@ -59,10 +59,10 @@ class SampleSpec:
     Attributes:
         fanouts: picks per vertex, one number per hop, the hop that expands the seeds first; -1 takes all in-neighbours.
         pick: ``"floyd"`` (O(fanout) draws), ``"reservoir"`` (O(degree) draws, the rule of DGL and PGSampler) or
-            ``"fisher-yates"`` (O(fanout) draws, GNNLab's rule; ``strategy="block-bsp"`` only). Of the last, the k-th pick
-            is the k-th place of a permutation. GNNLab's release permutes the graph's own neighbour array, so that a
-            draw depends on all draws before it; here the permutation is virtual and private to the (vertex, hop), and
-            nothing writes the graph.
+            ``"fisher-yates"`` (O(fanout) draws, the rule of GNNLab; ``strategy="block-bsp"`` only): picks are the first
+            places of a permutation. GNNLab's release permutes the graph's own neighbour array, so that a draw depends
+            on all draws before it; here the permutation is virtual and private to the (vertex, hop), and nothing writes
+            the graph.
         replace: draw with replacement.
         weighted: draw in proportion to the edge weights (``pick`` has no effect then).
         expand: ``"frontier"`` expands all vertices reached so far at every hop (DGL, PGSampler);
