@@ -27,6 +27,7 @@ from gnnsample_lab.device.streams import DONE, current_torch_stream, torch_strea
 
 from .batches import Order, to_gpu
 from .clock import StageClock
+from .parked import Parking, fetched
 from .plan import EpochPlan, NoBatch
 from .queues import StageQueue, Stopped
 
@@ -46,6 +47,12 @@ class Sampled(NamedTuple):
     batch: Any
     marks: Any
     place: int
+
+
+class _Ids(NamedTuple):
+    """What match degrees need of a mini-batch."""
+
+    node_ids: Any
 
 
 @dataclass(eq=False)
@@ -94,6 +101,8 @@ class Stages:
         together: whether workers meet those of other ranks in collectives, where a failed one may wait for ever.
         turns: the order of these collectives (:class:`.turns.Turns`), or None.
         in_step: whether the training loop extracts, straight to where its step reads; executors then only sample.
+        parking: host memory where the mini-batches of a window wait; None: they stay where they were sampled. Of the
+            serial executor.
         queues: name -> depth over time, filled in by the executor.
     """
 
@@ -110,6 +119,7 @@ class Stages:
     together: bool = False
     turns: Any = None
     in_step: bool = False
+    parking: Parking | None = None
     queues: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
     def sample_window(self, sampler: int = 0) -> list[Sampled]:
@@ -117,6 +127,8 @@ class Stages:
         places = self.plan.take(self.window if self.order else self.ahead)
         if not places:
             return []
+        if self.parking is not None:
+            return self._parked_window(places, self.parking)
         with self.clock.stage("sample", self.plan.batch_ids[places.start]):
             window = self.plan.sample(places, sampler)
             if self.upload:
@@ -127,6 +139,31 @@ class Stages:
             with self.clock.stage("reorder", window[0].batch_id):
                 order = self.order(window)
         return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
+
+    def _parked_window(self, places: range, parking: Parking) -> list[Sampled]:
+        """As :meth:`sample_window`; each mini-batch goes to host memory as soon as it is sampled."""
+        window, marks, ids = [], [], []
+        with self.clock.stage("sample", self.plan.batch_ids[places.start]):
+            for at, place in enumerate(places):
+                (batch,) = self.plan.sample(range(place, place + 1))
+                marks.append(self.features.mark(batch))
+                ids.append(_Ids(batch.node_ids))
+                window.append(parking.park(batch, at))
+                del batch
+        order: Any = range(len(window))
+        if self.order is not None:
+            with self.clock.stage("reorder", window[0].batch_id):
+                order = self.order(ids)
+        return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
+
+    def on_device(self, window: list[Sampled]) -> Iterator[Sampled]:
+        """The mini-batches of a window; parked ones are copied back, each while the one before it trains."""
+        if self.parking is None:
+            yield from window
+            return
+        loaded = fetched([marked.batch for marked in window], side_stream("topology"), on_stream)
+        for marked, batch in zip(window, loaded, strict=True):
+            yield marked._replace(batch=batch)
 
     def extract(self, marked: Sampled) -> Ready:
         batch, marks, _ = marked
@@ -199,7 +236,7 @@ def shared_stream(device: str) -> AbstractContextManager[Any]:
 def serial(stages: Stages) -> Iterator[Ready]:
     """One stage after the other, on the stream of the training loop."""
     while window := stages.sample_window():
-        for marked in window:
+        for marked in stages.on_device(window):
             yield stages.extract(marked)
 
 

@@ -24,6 +24,7 @@ from .clock import StageClock
 from .exchange import SliceExchange
 from .features import CachedSource, totals
 from .memory import NOTHING, Held, held
+from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
 from .records import EpochRecord
 from .step import Step
@@ -71,8 +72,11 @@ class Trainer:
         turns: the order in which workers of all ranks start collectives (:class:`~.turns.Turns`); None: each worker has
             a process group of its own, and starts them when it is ready.
         captured: replay steps as CUDA graphs (:mod:`.captured`), on a GPU.
+        parked: with ``reorder``, ``"serial"`` and a sampler on the GPU: the mini-batches of a window wait in host
+            memory, and each is copied back while the one before it trains (:mod:`.parked`).
 
     Attributes:
+        parking: that host memory, or None.
         captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
         settings: what checkpoints are written with, and what :meth:`resume` compares.
@@ -108,6 +112,7 @@ class Trainer:
         rank: Any = None,
         turns: Any = None,
         captured: bool = False,
+        parked: bool = False,
     ) -> None:
         import torch
 
@@ -143,6 +148,9 @@ class Trainer:
             self.workers = 1  # rows of the mini-batch before are reused: one loader, in order
         if self.together and self.rank is not None:
             self.workers = 1  # two samplers of a rank would meet those of other ranks in another order
+        # Ranks of their own, samples made on the CPU, and other executors do without: see Prepared.notes.
+        own = self.device == "cuda" == sampler.device and self.executor == "serial" and self.order is not None
+        self.parking = Parking() if flag("parked", parked) and own else None
         self._samplers = copies_of(sampler, self.workers if self.executor == "overlapped" else 1)
         self.progress, lr = flag("progress", progress), real("lr", lr, 0)
         self.seeds = _split(graph, "train") if seeds is None else seeds
@@ -220,6 +228,7 @@ class Trainer:
         stages = executors.Stages(
             plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
             self.capacity, together=self.together and self.rank is not None, turns=self._turns, in_step=self.loads,
+            parking=self.parking,
         )  # fmt: skip
         stats, edges, before = [], 0, len(self.batch_ids)
         losses: list[Any] = []

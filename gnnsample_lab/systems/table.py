@@ -19,11 +19,13 @@ class System:
         name: as ``lab.train`` takes it.
         about: one line.
         strategy: name in ``lab.strategies()``.
-        pick: the draw: ``"floyd"`` or ``"reservoir"`` (O(degree), the rule of DGL).
+        pick: the draw: ``"floyd"``, ``"reservoir"`` (O(degree), the rule of DGL) or ``"fisher-yates"`` (GNNLab's).
         id_map: name in ``lab.id_maps()``.
         sample_device: ``"cuda"`` or ``"cpu"``.
         cache: hotness policy that fills the feature cache, or None without a cache.
-        transfer: how rows that are not cached come to the GPU: a transfer of ``FeatureCache``.
+        transfer: how rows that are not cached come to the GPU, a transfer of ``FeatureCache``: ``"staged"``, CPU
+            threads gather them into page-locked memory and the link copies it (DGL, GNNLab and FastGL extract so), or
+            ``"uva"``, a kernel reads them in page-locked memory.
         match: reuse rows of the mini-batch before: ``"always"``, ``"never"``, or ``"where rows are missing"``:
             only when the cache does not hold every row, since otherwise nothing can be saved.
         reorder: method of ``lab.reorder`` for a window of mini-batches, or None. Applied where ``match`` is.
@@ -47,6 +49,8 @@ class System:
             the transit-parallel engine (NextDoor); such a mini-batch has the seeds of the other systems' and another
             sample.
         captured: whether training steps are replayed as CUDA graphs (:func:`gnnsample_lab.captured_step`).
+        windows: where mini-batches that are sampled ahead, to be put in order, wait: on the ``"device"``, or in
+            ``"host"`` memory, each being copied back while the one before it trains.
     """
 
     name: str
@@ -71,6 +75,7 @@ class System:
     coordinated: bool = False
     trees: bool = False
     captured: bool = False
+    windows: str = "device"
 
     @property
     def has_parts(self) -> bool:
@@ -83,6 +88,7 @@ class System:
         return self.executor != "serial"
 
 
+WINDOWS = ("device", "host")
 MATCHES = ("never", "always", "where rows are missing")
 TOPOLOGIES = ("device", "uva", "parts")
 PLACEMENTS = ("replicated", "partitioned")
@@ -111,25 +117,25 @@ _ALL = (
     ),
     System(
         name="tsota",
-        about="all that was known before GNNLab on one GPU: GPU sampling and a cache by out-degree",
-        strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
-        cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
+        about="all that was known before GNNLab on one GPU: its GPU sampling, and a cache by out-degree",
+        strategy="block-bsp", pick="fisher-yates", id_map="versioned-hash", sample_device="cuda",
+        cache="degree", transfer="staged", match="never", reorder=None, kernel="library", executor="serial",
         source="GNNLab, sections 3 and 7.1 (T_SOTA)",
     ),
     System(
         name="gnnlab",
-        about="GNNLab on one GPU: as tsota, with the cache filled by pre-sampling (PreSC#1)",
-        strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
-        cache="presample", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
+        about="GNNLab on one GPU: Fisher-Yates, one hash for all hops, cache by pre-sampling (PreSC#1), CPU gather",
+        strategy="block-bsp", pick="fisher-yates", id_map="versioned-hash", sample_device="cuda",
+        cache="presample", transfer="staged", match="never", reorder=None, kernel="library", executor="serial",
         source="GNNLab, section 6; on one GPU as in section 7.9",
     ),
     System(
         name="fastgl",
-        about="Fused-Map, Match-Reorder over the memory left for a cache, Memory-Aware aggregation",
+        about="Fused-Map, Match-Reorder of windows that wait in host memory, cache, Memory-Aware aggregation",
         strategy="block-bsp", pick="reservoir", id_map="fused-map", sample_device="cuda",
         cache="presample", transfer="staged", match="always", reorder="greedy", kernel="memory-aware",
-        executor="serial",
-        source="FastGL, sections 4.1 to 4.3",
+        executor="serial", windows="host",
+        source="FastGL, sections 4.1 to 4.3 and 6.5",
     ),
     System(
         name="lab",

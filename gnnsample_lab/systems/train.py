@@ -57,6 +57,8 @@ CPU_NOTE = (
     "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, "
     "and the stages run one after the other"
 )
+WALKS: dict[str, Any] = {"restart": 0.5, "restart_ends": True}
+"""PinSAGE's walks in all systems: as GNNLab and its DGL baseline were released. The paper names no restart."""
 HANDOVERS = ("host", "peer")
 QUEUE_CAPACITY = 2
 """Mini-batches that a queue of the overlapped executor holds (DSP, section 5)."""
@@ -207,8 +209,12 @@ def prepare(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
         progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
-        turns=turns, captured=captured,
+        turns=turns, captured=captured, parked=chosen.windows == "host",
     )  # fmt: skip
+    if chosen.windows == "host" and device == "cuda" and order is not None and trainer.parking is None:
+        notes.append(
+            f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"
+        )
     if order is not None and trainer.order is None:
         notes.append("mini-batches keep their order: several ranks would not agree on another one")
     if workers > trainer.workers:
@@ -626,7 +632,8 @@ def make_sampler(
 
         if weighted:
             raise ValueError("weighted=True does not apply to random walks (model='pinsage')")
-        return PinSAGESampler(topology, num_layers=len(checked_fanouts(fanouts)), device=place, seed=seed)
+        layers = len(checked_fanouts(fanouts))
+        return PinSAGESampler(topology, num_layers=layers, device=place, seed=seed, **WALKS)
     if system.trees:
         if weighted or pick not in (None, "floyd"):
             raise ValueError(

@@ -70,7 +70,7 @@ def test_every_setting_counts(graph):
     base = form()
     assert base == form()
     for options in ({"num_layers": 2}, {"num_neighbors": 4}, {"num_walks": 5}, {"walk_length": 2}, {"seed": 1},
-                    {"restart": 0.5}):  # fmt: skip
+                    {"restart": 0.5}, {"restart": 0.5, "restart_ends": True}):  # fmt: skip
         assert form(**options) != base
 
 
@@ -127,7 +127,8 @@ GPU_GRAPHS = {
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("options", [
-    {}, {"restart": 0.3}, {"num_layers": 1, "num_walks": 64, "walk_length": 64, "num_neighbors": 40},
+    {}, {"restart": 0.3}, {"restart": 0.5, "restart_ends": True},
+    {"num_layers": 1, "num_walks": 64, "walk_length": 64, "num_neighbors": 40},
     {"num_layers": 2, "num_walks": 33, "walk_length": 2, "num_neighbors": 3}, {"num_walks": 1, "walk_length": 1},
     {"seed": 2**64 - 1, "num_walks": 10, "walk_length": 7},
 ])  # fmt: skip

@@ -198,12 +198,14 @@ def id_maps(device: str) -> Iterator[Pair]:
 def walks(device: str) -> Iterator[Pair]:
     """PinSAGE's walks, with and without restarts."""
     graph = _graph("multi")
-    for restart in (0.0, 0.5):
+    for restart, ends in ((0.0, False), (0.5, False), (0.5, True)):
         made = {
-            d: lab.PinSAGESampler(graph, 2, restart=restart, device=d).sample(_seeds(graph))
+            d: lab.PinSAGESampler(graph, 2, restart=restart, restart_ends=ends, device=d).sample(
+                _seeds(graph)
+            )
             for d in ("cpu", device)
         }
-        yield f"PinSAGE {restart}", made["cpu"].canonical().sha256(), made[device].canonical().sha256()
+        yield f"PinSAGE {restart} {ends}", made["cpu"].canonical().sha256(), made[device].canonical().sha256()
 
 
 def ranking(device: str) -> Iterator[Pair]:

@@ -26,7 +26,7 @@ _WALKS = np.dtype(
     [("indptr", "u8"), ("indices", "u8"), ("nodes", "u8"), ("keys", "u8"), ("locals", "u8"), ("totals", "u8"),
      ("counts", "u8"), ("picks", "u8"), ("votes", "u8"), ("node_cap", "u8"), ("slots", "u8"), ("row_stride", "u8"),
      ("seed", "u8"), ("direct", "u4"), ("keep", "u4"), ("num_walks", "u4"), ("walk_length", "u4"), ("restart", "u4"),
-     ("padding", "u4")], align=True,
+     ("ends", "u4")], align=True,
 )  # fmt: skip
 """``struct Walks`` of ``pinsage.cu``."""
 
@@ -71,7 +71,7 @@ class _Scratch:
         plan["node_cap"], plan["slots"], plan["row_stride"] = shape.node_cap, shape.slots, shape.rows
         plan["seed"], plan["direct"], plan["keep"] = spec.seed, shape.direct, keep
         plan["num_walks"], plan["walk_length"] = spec.num_walks, spec.walk_length
-        plan["restart"] = spec.restart_below
+        plan["restart"], plan["ends"] = spec.restart_below, spec.restart_ends
         self.args = as_argument(plan)
 
     @property

@@ -32,11 +32,13 @@ class PinSAGESampler(BatchSampler):
         num_layers: number of hops; every hop expands all vertices reached so far.
         num_neighbors: neighbours kept per vertex.
         num_walks, walk_length: walks per vertex and their steps. A walk ends early where there is no in-neighbour.
-        restart: probability that a step leaves from the walk's start instead of the walk's present vertex.
+        restart: probability that a step leaves from the walk's start instead of the walk's present vertex. GNNLab's
+            release walks with 0.5 and ``restart_ends``, as its baseline in DGL does; its paper names no restart.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         seed: 64-bit key of the generator.
         scratch_bytes: bound of the GPU scratch memory, default 5 % of the free memory; it decides how many mini-batches
             share a launch. A single mini-batch is sampled even if it needs more.
+        restart_ends: a walk ends where it would restart, as released.
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
@@ -54,9 +56,12 @@ class PinSAGESampler(BatchSampler):
         device: str = "auto",
         seed: int = 0,
         scratch_bytes: int | None = None,
+        restart_ends: bool = False,
     ) -> None:
         check_graph(graph)
-        self.spec: WalkSpec = make_walk_spec(num_layers, num_neighbors, num_walks, walk_length, restart, seed)
+        self.spec: WalkSpec = make_walk_spec(
+            num_layers, num_neighbors, num_walks, walk_length, restart, seed, restart_ends
+        )
         if scratch_bytes is not None:
             scratch_bytes = num_bytes("scratch_bytes", scratch_bytes, 1)
         self.device = runtime.resolve_device(device)
@@ -97,7 +102,8 @@ class PinSAGESampler(BatchSampler):
         s = self.spec
         return (
             f"PinSAGESampler({self.graph.name!r}, num_layers={s.num_hops}, num_neighbors={s.fanouts[0]}, "
-            f"num_walks={s.num_walks}, walk_length={s.walk_length}, restart={s.restart}, device={self.device!r})"
+            f"num_walks={s.num_walks}, walk_length={s.walk_length}, restart={s.restart}, "
+            f"restart_ends={s.restart_ends}, device={self.device!r})"
         )
 
 

@@ -28,7 +28,7 @@ struct Walks {
     ID_T* picks;
     int* votes;
     u64 node_cap, slots, row_stride, seed;
-    u32 direct, keep, num_walks, walk_length, restart, padding;
+    u32 direct, keep, num_walks, walk_length, restart, ends;  // ends: a walk ends where it would restart
 };
 
 __device__ __forceinline__ u64 first_slot(const Walks& a, u64 v) {
@@ -91,10 +91,11 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
             uint4 r = make_uint4(0, 0, 0, 0);
             for (u32 step = 0; step < a.walk_length; ++step) {
                 const u32 i = w * a.walk_length + step;
-                if (a.restart && lab_word(restarts.four(i >> 2), i & 3) < a.restart) at = v;
+                const bool again = a.restart && lab_word(restarts.four(i >> 2), i & 3) < a.restart;
+                if (again) at = v;
                 const i64 start = a.indptr[at];
                 const u32 degree = (u32)(a.indptr[at + 1] - start);
-                if (degree == 0) {
+                if (degree == 0 || (again && a.ends && step)) {
                     for (u32 s = step; s < a.walk_length; ++s) visited[w * a.walk_length + s] = (ID_T)v;
                     break;
                 }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import real, whole
+from gnnsample_lab.checks import flag, real, whole
 from gnnsample_lab.device import philox
 from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.device.jit import njit, prange
@@ -33,11 +33,14 @@ class WalkSpec(SampleSpec):
         num_walks: walks that each vertex starts.
         walk_length: steps of a walk, each to an in-neighbour drawn uniformly.
         restart: probability that a step leaves from the walk's start instead of the walk's present vertex.
+        restart_ends: whether a walk ends there instead. GNNLab's release and DGL do so, with probability 0.5, and call
+            it restart; GNNLab's paper names no restart.
     """
 
     num_walks: int = 4
     walk_length: int = 3
     restart: float = 0.0
+    restart_ends: bool = False
 
     @property
     def restart_below(self) -> int:
@@ -51,8 +54,9 @@ class WalkSpec(SampleSpec):
 
 
 def make_walk_spec(
-    num_layers: Any, num_neighbors: Any, num_walks: Any, walk_length: Any, restart: Any, seed: Any
-) -> WalkSpec:
+    num_layers: Any, num_neighbors: Any, num_walks: Any, walk_length: Any, restart: Any, seed: Any,
+    restart_ends: Any = False,
+) -> WalkSpec:  # fmt: skip
     """Validate the arguments of a random-walk sampler.
 
     Raises:
@@ -67,11 +71,12 @@ def make_walk_spec(
         raise ValueError(f"num_walks * walk_length must be at most {MAX_VISITS} (got {walks} * {length})")
     restart = real("restart", restart, 0, below=1)
     base = make_spec([kept] * layers, "floyd", True, False, "frontier", seed)
-    return WalkSpec(base.fanouts, base.pick, True, False, "frontier", base.seed, walks, length, restart)
+    ends = flag("restart_ends", restart_ends)
+    return WalkSpec(base.fanouts, base.pick, True, False, "frontier", base.seed, walks, length, restart, ends)
 
 
 @njit(cache=True)
-def _visits(v, indptr, indices, num_walks, walk_length, restart, batch, hop, seed, out):
+def _visits(v, indptr, indices, num_walks, walk_length, restart, ends, batch, hop, seed, out):
     """Write the vertices that the walks of ``v`` visit, without ``v`` itself, to ``out``; returns their number."""
     n = 0
     for walk in range(num_walks):
@@ -81,6 +86,8 @@ def _visits(v, indptr, indices, num_walks, walk_length, restart, batch, hop, see
             if restart > 0:
                 r = philox.four(v, batch, hop, philox.RESTART, i >> 2, 0, seed)
                 if philox.word(r, i) < restart:
+                    if ends and step > 0:
+                        break
                     at = np.int64(v)
             start = indptr[at]
             degree = indptr[at + 1] - start
@@ -136,15 +143,15 @@ def _vote(visited, n, counts, k, top, votes):
 
 @njit(parallel=True, cache=True)
 def _walk(
-    frontier, indptr, indices, k, num_walks, walk_length, restart, batch, hop, seed, counts, neighbors, votes
-):
+    frontier, indptr, indices, k, num_walks, walk_length, restart, ends, batch, hop, seed, counts, neighbors, votes
+):  # fmt: skip
     rows = frontier.size
     for chunk in prange((rows + _CHUNK - 1) // _CHUNK):
         visited = np.empty(num_walks * walk_length, np.int64)
         tally = np.empty(num_walks * walk_length, np.int32)
         for i in range(chunk * _CHUNK, min(rows, (chunk + 1) * _CHUNK)):
             n = _visits(
-                frontier[i], indptr, indices, num_walks, walk_length, restart, batch, hop, seed, visited
+                frontier[i], indptr, indices, num_walks, walk_length, restart, ends, batch, hop, seed, visited
             )
             counts[i] = _vote(visited, n, tally, k, neighbors[i], votes[i])
 
@@ -184,7 +191,7 @@ def walk_hop(
     votes = np.empty((frontier.size, k), dtype=np.int32)
     _walk(
         frontier, indptr, indices, k, spec.num_walks, spec.walk_length, np.uint64(spec.restart_below),
-        np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed), counts, padded, votes,
+        spec.restart_ends, np.uint64(batch_id), np.uint64(hop), np.uint64(spec.seed), counts, padded, votes,
     )  # fmt: skip
     offsets = offsets_of(counts)
     neighbors, weights = np.empty(offsets[-1], indices.dtype), np.empty(offsets[-1], np.int32)

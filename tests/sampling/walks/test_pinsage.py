@@ -15,8 +15,8 @@ from gnnsample_lab.sampling.walks.pinsage import make_walk_spec, walk_hop
 from tests.minibatch.conftest import random_graph, with_wide_ids
 
 
-def spec_of(neighbors=5, num_walks=4, walk_length=3, restart=0.0, seed=0):
-    return make_walk_spec(3, neighbors, num_walks, walk_length, restart, seed)
+def spec_of(neighbors=5, num_walks=4, walk_length=3, restart=0.0, seed=0, ends=False):
+    return make_walk_spec(3, neighbors, num_walks, walk_length, restart, seed, ends)
 
 
 def word(vertex, batch, hop, purpose, index, seed) -> int:
@@ -32,6 +32,8 @@ def walker(graph, v, spec, batch, hop):
         for step in range(spec.walk_length):
             i = walk * spec.walk_length + step
             if spec.restart and word(v, batch, hop, 6, i, spec.seed) < int(spec.restart * 2**32):
+                if spec.restart_ends and step:
+                    break
                 at = v
             row = graph.indices[graph.indptr[at] : graph.indptr[at + 1]]
             if len(row) == 0:
@@ -43,15 +45,15 @@ def walker(graph, v, spec, batch, hop):
 
 
 @pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("restart", [0.0, 0.4])
+@pytest.mark.parametrize(("restart", "ends"), [(0.0, False), (0.4, False), (0.5, True)])
 @pytest.mark.parametrize(
     ("neighbors", "num_walks", "walk_length"), [(5, 4, 3), (2, 7, 5), (50, 1, 1), (3, 20, 9)]
 )
-def test_picks_are_the_most_visited(wide, restart, neighbors, num_walks, walk_length):
+def test_picks_are_the_most_visited(wide, restart, ends, neighbors, num_walks, walk_length):
     graph = random_graph(1)
     if wide:
         graph = with_wide_ids(graph)
-    spec = spec_of(neighbors, num_walks, walk_length, restart, seed=2**40 + 3)
+    spec = spec_of(neighbors, num_walks, walk_length, restart, seed=2**40 + 3, ends=ends)
     picks, votes = walk_hop(
         np.arange(120, dtype=graph.indices.dtype), graph.indptr, graph.indices, spec, 7, 2
     )
