@@ -60,7 +60,8 @@ SYSTEMS = {
 KERNELS = {
     "naive": "#7F7F7F",
     "memory-aware": "#882255",
-    "grouped": "#CC6677",
+    "grouped": "#DDCC77",
+    "gnnadvisor": "#CC6677",
     "library": "#56B4E9",
     "register-tile": "#117733",
 }

@@ -22,7 +22,14 @@ from gnnsample_lab.bench.suites.fastgl import (
 from gnnsample_lab.compute.aggregation.csr import Csr
 from gnnsample_lab.device import runtime
 
-US = {"naive": 400.0, "memory-aware": 200.0, "grouped": 300.0, "library": 250.0, "auto": 100.0}
+US = {
+    "naive": 400.0,
+    "memory-aware": 200.0,
+    "grouped": 300.0,
+    "gnnadvisor": 350.0,
+    "library": 250.0,
+    "auto": 100.0,
+}
 SPEEDS = {
     "dram_gbps": 4000.0,
     "l2_gbps": 6000.0,

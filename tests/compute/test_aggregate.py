@@ -13,7 +13,7 @@ KERNELS = tuple(lab.aggregation_kernels())
 
 
 def test_the_ladder_has_its_rungs() -> None:
-    assert KERNELS == ("naive", "memory-aware", "grouped", "library", "register-tile", "auto")
+    assert KERNELS == ("naive", "memory-aware", "grouped", "gnnadvisor", "library", "register-tile", "auto")
     assert all(lab.aggregation_kernels().values())
 
 

@@ -107,13 +107,14 @@ def aggregation_cost(
     if kernel == "memory-aware":
         return AccessCounts(kernel, features + weights, sums + weights * (d - 1), 0, written, flops)
     bounds = 8 * (rows + 1)
-    if kernel == "grouped":
+    if kernel in ("grouped", "gnnadvisor"):
         groups = int((-(-lengths // GROUP_SIZE)).sum())
         # Each group adds its sum by an atomic, which reads and writes; before that the result is cleared.
         moved = 2 * s * groups * d + written
-        return AccessCounts(
-            kernel, features + weights + s * edges + 12 * groups + bounds, 0, sums, moved, flops
-        )
+        read = features + weights + s * edges + 12 * groups + bounds
+        if kernel == "gnnadvisor":  # partial sums and ids lie in shared memory
+            return AccessCounts(kernel, read, sums + s * edges, 0, moved, flops)
+        return AccessCounts(kernel, read, 0, sums, moved, flops)
     return AccessCounts(kernel, features + weights + s * edges + bounds, 0, sums, written, flops)
 
 

@@ -4,7 +4,8 @@
 // out: SCALAR[rows, features]; scale is 1, or 1 / row length where `mean` is set. Each thread moves one feature of one
 // row; what differs is where partial sums and weights live while it does.
 // Bound by traffic: `naive` reads and writes its partial sum in global memory for every edge (FastGL, eq. 3),
-// `memory_aware` in shared memory (eq. 4), `grouped` in registers per group of neighbours, joined by atomics.
+// `memory_aware` in shared memory (eq. 4), `grouped` in registers per group of neighbours, joined by atomics, `advised`
+// in shared memory per group (GNNAdvisor's kernel).
 // ROWS x COLS: rows and features per block of memory_aware (X and Y of FastGL, section 4.2); COLS in multiples of 32.
 // @variants SCALAR=float,double ROWS=8,4 COLS=32,64
 
@@ -120,6 +121,35 @@ extern "C" __global__ void grouped(const i64* indptr, const int* indices, const 
         }
         atomicAdd(out + row * features + f, sum * scale);
     }
+}
+
+// GNNAdvisor's kernel: a warp per group of neighbours stages the group's ids in shared memory and keeps its partial sums
+// there; of the warp the first `workers` lanes share the features (its dimension workers), and add the sums to `out`, which
+// must be zero. Its paper renumbers vertices beforehand where edges lead far; no kernel depends on that.
+// Dynamic shared memory: per warp SCALAR[features], then for all warps int[size].
+extern "C" __global__ void advised(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x,
+                                   SCALAR* out, const int* group_row, const i64* group_begin, u64 groups, int size,
+                                   u32 features, u32 mean, u32 workers) {
+    extern __shared__ __align__(16) unsigned char memory[];
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    SCALAR* sums = (SCALAR*)memory + (u64)warp * features;
+    int* ids = (int*)((SCALAR*)memory + (u64)warps * features) + warp * size;
+    const u64 group = blockIdx.x * (u64)warps + warp;
+    if (group >= groups) return;
+    const u64 row = group_row[group];
+    const i64 begin = group_begin[group], last = indptr[row + 1], length = last - indptr[row];
+    const int count = (int)(begin + size < last ? size : last - begin);
+    for (int i = lane; i < count; i += 32) ids[i] = indices[begin + i];
+    __syncwarp();
+    if (lane >= workers) return;
+    for (u32 f = lane; f < features; f += workers) sums[f] = 0;
+    for (int i = 0; i < count; ++i) {
+        const SCALAR* source = x + (u64)ids[i] * features;
+        const SCALAR weight = coef ? coef[begin + i] : (SCALAR)1;
+        for (u32 f = lane; f < features; f += workers) sums[f] = lab_fma(weight, source[f], sums[f]);
+    }
+    const SCALAR scale = scale_of(length, mean);
+    for (u32 f = lane; f < features; f += workers) atomicAdd(out + row * features + f, sums[f] * scale);
 }
 
 // The gradient of the weights: out[e] = scale(row) * <grad[row], x[indices[e]]>; a warp per row.

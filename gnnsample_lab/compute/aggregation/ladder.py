@@ -15,7 +15,8 @@ from .csr import Csr, blocks_for, clear, dtype_name, function, is_tensor, pointe
 KERNELS: dict[str, str] = {
     "naive": "a thread per (row, feature); partial sums and weights in global memory (FastGL, eq. 3)",
     "memory-aware": "FastGL: 8 rows x 32 features per block; partial sums and weights in shared memory (eq. 4)",
-    "grouped": "GNNAdvisor's execution: neighbour groups made beforehand, a warp per group, joined by atomics",
+    "grouped": "neighbour groups alone, as GNNAdvisor makes them: a warp per group, sums in registers, then atomics",
+    "gnnadvisor": "GNNAdvisor: the groups' ids and partial sums in shared memory, dimension workers (not renumbered)",
     "library": "cuSPARSE through PyTorch: the block as a sparse CSR matrix times the features",
     "register-tile": "ours: a group of lanes per row and feature tile, 16-byte loads in flight, sums in registers",
     "auto": "register-tile, in the launch shape that suits block and feature width",
@@ -24,7 +25,9 @@ KERNELS: dict[str, str] = {
 X_ROWS, Y_FEATURES = 8, 32
 """Rows and features per block of `memory-aware` (FastGL, section 4.2)."""
 GROUP_SIZE = 16
-"""Neighbours per group of `grouped`."""
+"""Neighbours per group of `grouped` and `gnnadvisor`."""
+_SHARED_BYTES = 48 << 10
+"""Shared memory that a block of `gnnadvisor` may have without being asked for."""
 
 
 def gather(
@@ -99,22 +102,53 @@ def make_groups(csr: Csr, size: int = GROUP_SIZE) -> Groups:
     return Groups(row, begin, total, size)
 
 
+def _groups_of(csr: Csr, size: int) -> Groups:
+    key = ("groups", size)
+    if key not in csr.kept:
+        csr.kept[key] = make_groups(csr, size)
+    found: Groups = csr.kept[key]
+    return found
+
+
+def _group_args(csr: Csr, x: Any, out: Any, coef: Any, mean: bool, groups: Groups) -> tuple[Any, ...]:
+    return (
+        *_common(csr, coef, x, out), pointer(groups.row), pointer(groups.begin), np.uint64(groups.count),
+        np.int32(groups.size), np.uint32(out.shape[1]), np.uint32(mean),
+    )  # fmt: skip
+
+
 def _grouped(
     csr: Csr, x: Any, out: Any, coef: Any, mean: bool, size: int = GROUP_SIZE, groups: Groups | None = None
 ) -> None:
     if groups is None:
-        key = ("groups", size)
-        if key not in csr.kept:
-            csr.kept[key] = make_groups(csr, size)
-        groups = csr.kept[key]
+        groups = _groups_of(csr, size)
     clear(out)
     if groups.count == 0:
         return
-    args = (
-        *_common(csr, coef, x, out), pointer(groups.row), pointer(groups.begin), np.uint64(groups.count),
-        np.int32(groups.size), np.uint32(out.shape[1]), np.uint32(mean),
-    )  # fmt: skip
+    args = _group_args(csr, x, out, coef, mean, groups)
     _kernel("grouped", scalar_type(x))(blocks_for(groups.count, 8), (256,), args)
+
+
+def _gnnadvisor(
+    csr: Csr, x: Any, out: Any, coef: Any, mean: bool, size: int = GROUP_SIZE, groups: Groups | None = None,
+    workers: int | None = None,
+) -> None:  # fmt: skip
+    """``workers``: lanes of a warp that share the features; None: as many as there are features, at most 32."""
+    if groups is None:
+        groups = _groups_of(csr, size)
+    clear(out)
+    if groups.count == 0:
+        return
+    features = int(out.shape[1])
+    per_warp = features * out.dtype.itemsize + 4 * groups.size
+    warps = _SHARED_BYTES // per_warp
+    if not warps:  # the sums of one warp do not fit
+        _grouped(csr, x, out, coef, mean, size, groups)
+        return
+    warps = min(8, warps)
+    args = (*_group_args(csr, x, out, coef, mean, groups), np.uint32(workers or min(32, features)))
+    launch = _kernel("advised", scalar_type(x))
+    launch(blocks_for(groups.count, warps), (32 * warps,), args, shared_mem=warps * per_warp)
 
 
 def library_matrix(csr: Csr, like: Any, coef: Any = None, mean: bool = False) -> Any:
@@ -188,6 +222,7 @@ _RUNGS: dict[str, Callable[..., None]] = {
     "naive": _naive,
     "memory-aware": _memory_aware,
     "grouped": _grouped,
+    "gnnadvisor": _gnnadvisor,
     "library": _library,
     "register-tile": _register_tile,
     "auto": _register_tile,

@@ -260,7 +260,7 @@ def figure11(session: Session) -> dict[str, Any]:
     """Compute time (forward, loss, backward, optimizer) by aggregation kernel, preprocessing included."""
     from .aggregation_measures import kernel_stage_rows
 
-    kernels = {"dgl": "library", "gnnadvisor": "grouped", "fastgl": "memory-aware", "lab": "auto"}
+    kernels = {"dgl": "library", "gnnadvisor": "gnnadvisor", "fastgl": "memory-aware", "lab": "auto"}
     checked, names, rows = verify(session, tuple(kernels)), graphs(session, *QUICK_GRAPHS), []
     for name in names:
         found = [run(session, name, system) for system in kernels]
