@@ -336,8 +336,9 @@ def test_table1_measures_what_the_paper_measures_of_each_hop(session, monkeypatc
     monkeypatch.setattr(pgsampler, "copy_bandwidth_gbps", lambda: 4000.0)
     monkeypatch.setattr(pgsampler, "PerHopRotation", lambda *arguments: arguments[-1])
     monkeypatch.setattr(
-        pgsampler, "_cold_times", lambda session, knobs, hop: [knobs.block_threads * (hop + 1.0)] * 5
-    )
+        pgsampler, "_cold_times",
+        lambda session, knobs, hop, coo: [(knobs.block_threads + coo) * (hop + 1.0)] * 5,
+    )  # fmt: skip
     monkeypatch.setattr(pgsampler, "_preprocess_times", lambda *rest: [90.0, 110.0, 100.0])
     asked = []
 
@@ -351,6 +352,7 @@ def test_table1_measures_what_the_paper_measures_of_each_hop(session, monkeypatc
     record = runner.run("pgsampler-table1", session=session)
     assert [row["hop"] for row in record["rows"]] == [1, 2, 3]
     assert [row["kernel_us"] for row in record["rows"]] == [32.0, 64.0, 96.0], "the best of the sweep"
+    assert [row["coo_us"] for row in record["rows"]] == [33.0, 66.0, 99.0], "with the rows, as published"
     assert record["rows"][0]["best"] == "block_threads=32"
     assert asked == [(3, (10, 10, 10), "reservoir", [32, 32, 32])]
     assert [row["compute_percent"] for row in record["rows"]] == [10, 20, 30]
@@ -398,9 +400,9 @@ def test_utilisation_is_read_from_a_profilers_table_launch_by_launch() -> None:
     compute, memory = utilisation.METRICS
     text = "\n".join([
         "==PROF== Connected", '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"',
-        f'"0","draw_blocks(Plan)","{compute}","%","15.5"', f'"0","draw_blocks(Plan)","{memory}","%","6.0"',
-        f'"1","something_else","{compute}","%","99"', f'"2","draw_blocks(Plan)","{compute}","%","1,048.7"',
-        f'"2","draw_blocks(Plan)","{memory}","%","n/a"',
+        f'"0","draw_blocks_coo(Plan)","{compute}","%","15.5"', f'"0","draw_blocks_coo(Plan)","{memory}","%","6.0"',
+        f'"1","something_else","{compute}","%","99"', f'"2","draw_blocks_coo(Plan)","{compute}","%","1,048.7"',
+        f'"2","draw_blocks_coo(Plan)","{memory}","%","n/a"',
     ])  # fmt: skip
     assert utilisation.parse(text) == [
         {"compute_percent": 15.5, "memory_percent": 6.0}, {"compute_percent": 1048.7},

@@ -47,6 +47,7 @@ class PerHopRotation:
         self.neighbors = cupy.empty(most, graph.indices.dtype)
         self.positions = cupy.empty(most, np.int64)
         self.slots = cupy.empty(most, np.int32)
+        self.coo_rows = cupy.empty(most, graph.indices.dtype) if strategy == "block-bsp" else None
 
         def work(batch: int) -> Callable[[], None]:
             def run() -> None:
@@ -63,11 +64,12 @@ class PerHopRotation:
 
         self.graphs = capture_all([all_works] if chained else works)
 
-    def draw(self, batch: int, hop: int) -> None:
-        """Launch one hop's draw kernels; :meth:`check` compares what they draw."""
+    def draw(self, batch: int, hop: int, coo: bool = False) -> None:
+        """Launch one hop's draw kernels, into COO arrays where asked; :meth:`check` compares what they draw."""
         self.sampler.launch_draw(
-            self.hops[batch][hop], hop, batch, (self.slots, self.neighbors, self.positions)
-        )
+            self.hops[batch][hop], hop, batch, (self.slots, self.neighbors, self.positions),
+            coo_rows=self.coo_rows if coo else None,
+        )  # fmt: skip
 
     def check(self, batch: int = -1) -> str | None:
         """Draw one batch and compare its edge positions with the recorded ones; None, or what differs."""
@@ -76,11 +78,15 @@ class PerHopRotation:
         batch %= len(self.recorded)
         one = self.recorded[batch]
         for hop, (rows, slots) in enumerate(zip(one.frontiers, one.positions, strict=True)):
-            self.draw(batch, hop)
+            self.draw(batch, hop, coo=self.coo_rows is not None)
             total = self.hops[batch][hop].total
             recorded = (self.graph.indptr[rows][:, None] + slots)[slots >= 0]
             if total != int(recorded.size):
                 return f"hop {hop} of batch {batch}: {total} picks, recorded {int(recorded.size)}"
             if not bool((cupy.sort(recorded) == cupy.sort(self.positions[:total])).all()):
                 return f"hop {hop} of batch {batch}: other picks than recorded"
+            if self.coo_rows is not None:
+                counts = self.hops[batch][hop].counts
+                if not bool((self.coo_rows[:total] == cupy.repeat(rows, counts.get().tolist())).all()):
+                    return f"hop {hop} of batch {batch}: other rows of the COO arrays than those of the picks"
         return None

@@ -65,7 +65,15 @@ class PerHopSampler:
             "ID_T": launcher.id_type, "RULE": spec.rule, "TRACE": int(launcher.traced),
         }  # fmt: skip
         module = kernels.load_module("sampling/neighbors/hops/per_hop.cu", macros)
-        names = ("count_rows", "draw_blocks", "edge_begin", "edge_draw", "edge_gather", "draw_balanced")
+        names = (
+            "count_rows",
+            "draw_blocks",
+            "draw_blocks_coo",
+            "edge_begin",
+            "edge_draw",
+            "edge_gather",
+            "draw_balanced",
+        )
         self.k = {name: module.get_function(name).kernel for name in names}
         self.id_map = IdMap(id_map, graph.num_nodes, graph.indices.dtype, "cuda", scratch_bytes=scratch_bytes)
 
@@ -139,8 +147,9 @@ class PerHopSampler:
         return HopWork(rows, counts, offsets, scanned, total)
 
     def launch_draw(
-        self, work: HopWork, hop: int, batch_id: int, out: tuple[Any, Any, Any], trace: Any = _NOT_TRACED
-    ) -> None:
+        self, work: HopWork, hop: int, batch_id: int, out: tuple[Any, Any, Any], trace: Any = _NOT_TRACED,
+        coo_rows: Any = None,
+    ) -> None:  # fmt: skip
         """Launch the kernels that draw one hop. Nothing waits.
 
         Args:
@@ -149,6 +158,8 @@ class PerHopSampler:
             batch_id: of the mini-batch.
             out: slots ``int32``, neighbours (ids) and positions ``int64``, room for ``work.total`` each.
             trace: ``uint64[4 n]``, the rows' records in a traced run.
+            coo_rows: each pick's vertex (ids) is written there as well, which makes the hop's arrays COO, as DGL and
+                PGSampler leave them; None: not. Under ``block-bsp``.
         """
         n = int(work.rows.size)
         if not n:
@@ -159,6 +170,10 @@ class PerHopSampler:
         offsets, slots = work.offsets, out[0]
         args: tuple[Any, ...]
         if self.strategy == "block-bsp":
+            if coo_rows is not None:
+                args = (*head, fanout, *ids, offsets, slots, coo_rows, *out[1:], trace)
+                k["draw_blocks_coo"]((n,), (knobs.block_threads,), args)
+                return
             args = (*head, fanout, *ids, offsets, *out, trace)
             k["draw_blocks"]((n,), (knobs.block_threads,), args)
         elif self.strategy == "turbo-bsp":

@@ -25,7 +25,7 @@ METRICS = {
     "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed": "memory_percent",
 }
 """Nsight Compute's "Compute (SM) Throughput" and "Memory Throughput"."""
-KERNEL = "draw_blocks"
+KERNEL = "draw_blocks_coo"
 NO_NCU = "no ncu here"
 
 
@@ -130,13 +130,14 @@ def main(path: str) -> None:
     hops = [sampler.prepare(of, hop) for hop, of in enumerate(rows)]
     most = max(1, max(hop.total for hop in hops))
     out = (cupy.empty(most, np.int32), cupy.empty(most, indices.dtype), cupy.empty(most, np.int64))
+    coo_rows = cupy.empty(most, indices.dtype)
     for profiled in (False, True):
         cupy.cuda.runtime.deviceSynchronize()
         if profiled:
             cupy.cuda.runtime.profilerStart()
         for hop, work in enumerate(hops):
             knobs.block_threads = threads[hop]
-            sampler.launch_draw(work, hop, 0, out)
+            sampler.launch_draw(work, hop, 0, out, coo_rows=coo_rows)
     cupy.cuda.runtime.deviceSynchronize()
     cupy.cuda.runtime.profilerStop()
 

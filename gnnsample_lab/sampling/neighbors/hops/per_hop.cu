@@ -40,10 +40,10 @@ extern "C" __global__ void count_rows(const __grid_constant__ Plan p, const ID_T
 #endif
 }
 
-// block-bsp: one block per row.
-extern "C" __global__ void draw_blocks(const __grid_constant__ Plan p, const ID_T* rows, int fanout, int hop,
-                                       u32 batch_id, const i64* offsets, int* slots, ID_T* neighbors, i64* positions,
-                                       u64* trace) {
+// block-bsp: one block per row. coo_rows: null, or each pick's row, which makes the hop's arrays COO.
+__device__ __forceinline__ void draw_row(const Plan& p, const ID_T* rows, int fanout, int hop, u32 batch_id,
+                                         const i64* offsets, int* slots, ID_T* coo_rows, ID_T* neighbors, i64* positions,
+                                         u64* trace) {
     const u64 i = blockIdx.x;
     const u64 started = TRACE ? lab_now() : 0;
     const Row row = lab_row(p, rows[i], fanout);
@@ -52,9 +52,24 @@ extern "C" __global__ void draw_blocks(const __grid_constant__ Plan p, const ID_
     for (int j = threadIdx.x; j < row.count; j += blockDim.x) {
         const i64 at = row.start + __ldcg(slots + out + j);
         positions[out + j] = at;
+        if (coo_rows) coo_rows[out + j] = (ID_T)row.vertex;
         neighbors[out + j] = __ldg(p.indices + at);
     }
     if (threadIdx.x == 0) stamp(trace, i, started);
+}
+
+extern "C" __global__ void draw_blocks(const __grid_constant__ Plan p, const ID_T* rows, int fanout, int hop,
+                                       u32 batch_id, const i64* offsets, int* slots, ID_T* neighbors, i64* positions,
+                                       u64* trace) {
+    draw_row(p, rows, fanout, hop, batch_id, offsets, slots, nullptr, neighbors, positions, trace);
+}
+
+// As DGL's kernel and PGSampler's leave a hop: row, column and edge position of each pick. Nothing here needs the rows,
+// which follow from the offsets; the benchmark of PGSampler's table I does.
+extern "C" __global__ void draw_blocks_coo(const __grid_constant__ Plan p, const ID_T* rows, int fanout, int hop,
+                                           u32 batch_id, const i64* offsets, int* slots, ID_T* coo_rows,
+                                           ID_T* neighbors, i64* positions, u64* trace) {
+    draw_row(p, rows, fanout, hop, batch_id, offsets, slots, coo_rows, neighbors, positions, trace);
 }
 
 // edge-bsp, step 1: a thread per pick writes its slot: the draw itself where slots are independent, else a start value.
