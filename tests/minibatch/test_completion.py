@@ -203,3 +203,59 @@ def test_the_published_rule_loses_tasks_on_most_of_them(small_graphs):
         for i in graphs
     )
     assert losing > len(graphs) // 2
+
+
+def algorithm_1(child_ptr: np.ndarray, child: np.ndarray, num_seeds: int, fetch_size: int) -> set[int]:
+    """PGSampler's Algorithm 1 as printed, one block, in plain Python: the tasks that it runs.
+
+    ``child[child_ptr[task]:child_ptr[task + 1]]`` are what TaskGen makes of a task. With one block nothing is up to chance:
+    the tail that ends the loop is read after the block's own tasks, and a slot that is fetched empty stays unread.
+    """
+    empty = -1
+    queue, task_index, tail = (
+        list(range(num_seeds)),
+        1,
+        num_seeds,
+    )  # one block: taskIndex begins behind its first task
+    ran: set[int] = set()
+    made = set(queue)
+    first, shared_index, shared_tail = True, 0, tail
+    while shared_index < shared_tail:
+        if first:
+            fetched = [queue[shared_index]]  # lines 13 and 14
+            first = False
+        else:
+            slots = range(shared_index, shared_index + fetch_size)  # lines 16 to 19: no slot is checked
+            fetched = [queue[slot] if slot < len(queue) else empty for slot in slots]
+        for task in fetched:
+            if task == empty:
+                continue
+            ran.add(task)
+            for new in child[child_ptr[task] : child_ptr[task + 1]].tolist():
+                if new not in made:  # Algorithm 2
+                    made.add(new)
+                    queue.append(new)  # lines 28 and 29
+                    tail += 1
+        shared_index, task_index = task_index, task_index + fetch_size  # line 35
+        shared_tail = tail  # line 36
+    return ran
+
+
+@pytest.mark.parametrize("fetch_size", [1, 2, 5, 9])
+def test_one_block_runs_the_tasks_that_algorithm_1_runs(small_graphs, fetch_size):
+    g, tasks = small_graphs
+    losing = 0
+    for i in range(0, GRAPHS, 50):
+        degrees = [degrees_of(g, p) for p in tasks[i]]
+        work = build_workload(
+            tasks[i], degrees, SMALL.unit("persistent"), (2, 3, 2), pick="floyd", replace=False, weighted=False,
+            queued=True,
+        )  # fmt: skip
+        timeline = simulate(
+            SMALL, work, "persistent", grid_tasks=work.num_tasks, completion="paper", num_blocks=1,
+            fetch_size=fetch_size,
+        )  # fmt: skip
+        wanted = algorithm_1(work.child_ptr, work.child, tasks[i][0].frontier.size, fetch_size)
+        assert set(np.flatnonzero(timeline.processed).tolist()) == wanted, i
+        losing += len(wanted) < work.num_tasks
+    assert losing or fetch_size == 1
