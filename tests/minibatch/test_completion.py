@@ -208,8 +208,9 @@ def test_the_published_rule_loses_tasks_on_most_of_them(small_graphs):
 def algorithm_1(child_ptr: np.ndarray, child: np.ndarray, num_seeds: int, fetch_size: int) -> set[int]:
     """PGSampler's Algorithm 1 as printed, one block, in plain Python: the tasks that it runs.
 
-    ``child[child_ptr[task]:child_ptr[task + 1]]`` are what TaskGen makes of a task. With one block nothing is up to chance:
-    the tail that ends the loop is read after the block's own tasks, and a slot that is fetched empty stays unread.
+    ``child[child_ptr[task]:child_ptr[task + 1]]`` are what TaskGen makes of a task. With one block nothing is up to
+    chance: the tail that ends the loop is read after the block's own tasks, and a slot that is fetched empty stays
+    unread.
     """
     empty = -1
     queue, task_index, tail = (
