@@ -27,7 +27,7 @@ from gnnsample_lab.device.streams import DONE, current_torch_stream, torch_strea
 
 from .batches import Order, to_gpu
 from .clock import StageClock
-from .parked import Parking, fetched
+from .parked import Parked, Parking, fetched
 from .plan import EpochPlan, NoBatch
 from .queues import StageQueue, Stopped
 
@@ -156,15 +156,6 @@ class Stages:
                 order = self.order(ids)
         return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
 
-    def on_device(self, window: list[Sampled]) -> Iterator[Sampled]:
-        """The mini-batches of a window; parked ones are copied back, each while the one before it trains."""
-        if self.parking is None:
-            yield from window
-            return
-        loaded = fetched([marked.batch for marked in window], side_stream("topology"), on_stream)
-        for marked, batch in zip(window, loaded, strict=True):
-            yield marked._replace(batch=batch)
-
     def extract(self, marked: Sampled) -> Ready:
         batch, marks, _ = marked
         if self.in_step:
@@ -233,10 +224,20 @@ def shared_stream(device: str) -> AbstractContextManager[Any]:
     return torch_stream()
 
 
+def _on_device(window: list[Sampled]) -> Iterator[Sampled]:
+    """The mini-batches of a window; parked ones are copied back, each while the one before it trains."""
+    if not isinstance(window[0].batch, Parked):
+        yield from window
+        return
+    loaded = fetched([marked.batch for marked in window], side_stream("topology"), on_stream)
+    for marked, batch in zip(window, loaded, strict=True):
+        yield marked._replace(batch=batch)
+
+
 def serial(stages: Stages) -> Iterator[Ready]:
     """One stage after the other, on the stream of the training loop."""
     while window := stages.sample_window():
-        for marked in stages.on_device(window):
+        for marked in _on_device(window):
             yield stages.extract(marked)
 
 
