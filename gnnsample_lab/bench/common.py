@@ -17,6 +17,7 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph import load
 from gnnsample_lab.graph.recency import recency_weights
 from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.sampling.walks.pinsage import AS_RELEASED
 
 from .record import graph_facts, scaled
 from .session import Session
@@ -73,12 +74,13 @@ def batch_size(name: str, found: Any, wanted: int = BATCH) -> int:
 
 
 def sampler(found: Any, kind: str, fanouts: Sequence[int] = FANOUTS, where: str | None = None) -> Any:
-    """A sampler of :data:`KINDS`; the random walks are PinSAGE's: 4 walks of 3 steps, 5 neighbours, 3 layers."""
+    """A sampler of :data:`KINDS`; the random walks are PinSAGE's: 4 walks of 3 steps, 5 neighbours, 3 layers, a walk
+    ending after a step with probability 0.5, as GNNLab released them."""
     where = where or device()
     if kind == "walks":
         from gnnsample_lab.minibatch.walks.sampler import PinSAGESampler
 
-        return PinSAGESampler(found, device=where)
+        return PinSAGESampler(found, device=where, **AS_RELEASED)
     return NeighborSampler(found, list(fanouts), weighted=kind == "weighted", device=where)
 
 

@@ -44,6 +44,7 @@ from gnnsample_lab.pipeline.memory import NOTHING, held_by_others, reset_pools
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
+from gnnsample_lab.sampling.walks.pinsage import AS_RELEASED
 
 from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
@@ -57,8 +58,6 @@ CPU_NOTE = (
     "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, "
     "and the stages run one after the other"
 )
-WALKS: dict[str, Any] = {"restart": 0.5, "restart_ends": True}
-"""PinSAGE's walks in all systems: as GNNLab and its DGL baseline were released. The paper names no restart."""
 HANDOVERS = ("host", "peer")
 QUEUE_CAPACITY = 2
 """Mini-batches that a queue of the overlapped executor holds (DSP, section 5)."""
@@ -633,7 +632,7 @@ def make_sampler(
         if weighted:
             raise ValueError("weighted=True does not apply to random walks (model='pinsage')")
         layers = len(checked_fanouts(fanouts))
-        return PinSAGESampler(topology, num_layers=layers, device=place, seed=seed, **WALKS)
+        return PinSAGESampler(topology, num_layers=layers, device=place, seed=seed, **AS_RELEASED)
     if system.trees:
         if weighted or pick not in (None, "floyd"):
             raise ValueError(

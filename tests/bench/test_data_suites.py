@@ -274,7 +274,7 @@ def test_systems_that_cache_are_kept_to_the_papers_capacity(
     from gnnsample_lab.bench.suites.fastgl import aggregation_measures
 
     sums = dict.fromkeys(("aggregate_ms", "preprocess_ms", "preprocess_percent", "speedup"), 1.0)
-    kernels = [{"kernel": kernel, **sums} for kernel in ("library", "grouped", "memory-aware", "auto")]
+    kernels = [{"kernel": kernel, **sums} for kernel in ("library", "gnnadvisor", "memory-aware", "auto")]
     monkeypatch.setattr(aggregation_measures, "kernel_stage_rows", lambda *_: kernels)
     record = runner.run(figure, session=fresh)
     features = common.graph(fresh, "arxiv-like@0.05", features=True).feat.nbytes

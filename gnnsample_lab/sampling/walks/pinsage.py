@@ -21,6 +21,9 @@ from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, HopPicks, SampleSp
 
 MAX_VISITS = 4096
 """Largest number of walks times steps per vertex: a kernel keeps all visits of a vertex in shared memory."""
+AS_RELEASED: dict[str, Any] = {"restart": 0.5, "restart_ends": True}
+"""Walks of GNNLab's release and of its baseline in DGL: one ends after a step with probability 0.5. Its paper names no
+restart."""
 _CHUNK = 64
 """Rows per parallel task: enough to hide the cost of scheduling, few enough to balance the load."""
 
