@@ -137,7 +137,7 @@ def _record(
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS, "samplers": {
                 "k-hop": "3-hop uniform", "weighted": "3-hop, every year of a neighbour's registration counts double",
-                "walks": "PinSAGE: 4 walks of 3 steps, 5 neighbours, 3 layers; a walk ends after a step with probability 0.5",
+                "walks": "PinSAGE: 4 walks of 3 steps, 5 neighbours, 3 layers; half of the walks end after each step",
             }, "recorded_epochs": EPOCHS, **settings,
         },
         "verification": verify(session), "graphs": common.facts(session, names), "rows": rows,
