@@ -219,6 +219,32 @@ def recorded_hashes() -> dict[str, str]:
         return dict(read_json(path)["hashes"])
 
 
+def with_added(record: dict[str, Any], hashes: dict[str, str], device: str, date: str) -> dict[str, Any]:
+    """The record of ``bench verify`` with the hashes of configurations that it lacks, as a GPU drew them since.
+
+    Args:
+        hashes: configuration -> SHA-256, each equal to the CPU twin's.
+        device: which drew them. date: of that run.
+
+    Raises:
+        VerificationError: a hash is recorded already and differs, or is not the CPU twin's.
+    """
+    known = {config.key: config for config in configurations()}
+    for key, found in hashes.items():
+        if record["hashes"].get(key, found) != found or cpu_hash(known[key]) != found:
+            raise VerificationError(f"{key}: {found[:16]} is not what was recorded, or not the CPU twin's")
+    new = {key: found for key, found in hashes.items() if key not in record["hashes"]}
+    every = {**record["hashes"], **new}
+    checked = record["verification"]["samples_equal_to_cpu_twin"] + len(new)
+    return {
+        **record,
+        "settings": {**record["settings"], "configurations": len(every)},
+        "verification": {"samples_equal_to_cpu_twin": checked},
+        "hashes": {key: every[key] for key in known if key in every},
+        "added": [*record.get("added", []), {"configurations": len(new), "gpu": device, "date": date}],
+    }
+
+
 def check_recorded_hashes(configs: Iterable[Configuration]) -> int:
     """Recompute ``configs`` on the CPU and compare with what a GPU recorded; returns how many were recorded.
 

@@ -155,3 +155,21 @@ def test_the_paper_counterexample_loses_five_of_ten_tasks_on_a_gpu() -> None:
     trace = paper_counterexample()
     assert (trace.origin, trace.completion) == ("measured", "paper")
     assert len(trace.lost) == 5
+
+
+def test_hashes_are_added_and_never_changed() -> None:
+    every = {config.key: config for config in verify.configurations()}
+    key = next(key for key in every if "fisher-yates" in key)
+    other = next(iter(every))
+    found = verify.cpu_hash(every[key])
+    record = {
+        "settings": {"configurations": 1, "complete": True}, "hashes": {other: verify.cpu_hash(every[other])},
+        "verification": {"samples_equal_to_cpu_twin": 12},
+    }  # fmt: skip
+    more = verify.with_added(record, {key: found}, "a GPU", "today")
+    assert more["hashes"] == {**record["hashes"], key: found} and list(more["hashes"])[0] == other
+    assert more["settings"]["configurations"] == 2 and more["verification"]["samples_equal_to_cpu_twin"] == 13
+    assert more["added"] == [{"configurations": 1, "gpu": "a GPU", "date": "today"}]
+    for wrong in ({key: "0" * 64}, {other: "0" * 64}):
+        with pytest.raises(VerificationError, match="not what was recorded"):
+            verify.with_added(record, wrong, "a GPU", "today")

@@ -72,7 +72,7 @@ SUITES = (
         "extract time and hit rate over cache ratio and dimension",
         rests_on=("hit rate",), columns={
             "part": "part", "features": "num_features", "cached %": "cache_percent", "hit %": "hit_percent",
-            "MB": "mb_per_batch", "extract ms": "extract_ms",
+            "MB": "mb_per_batch", "extract ms": "extract_ms", "misses by": "transfer", "by UVA, ours, ms": "uva_ms",
         },
         paper=_part(
             "figure 4", papers.FIGURE4, ("graph", "part", "cache_percent"),
@@ -118,7 +118,8 @@ SUITES = (
         "gnnlab-fig12", "suites.gnnlab.extraction.figure12", "extract time of an epoch by caching policy",
         rests_on=("hit rate",), columns={
             "model": "model", "policy": "policy", "cached %": "cache_percent", "hit %": "hit_percent",
-            "ms a batch": "extract_ms", "epoch s": "extract_s", "less than random": "less_than_random",
+            "ms a batch": "extract_ms", "misses by": "transfer", "by UVA, ours, ms": "uva_ms", "epoch s": "extract_s",
+            "less than random": "less_than_random",
         },
         paper=_part(
             "figure 12", papers.FIGURE12, ("graph", "model", "policy"),
