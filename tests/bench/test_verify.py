@@ -167,7 +167,7 @@ def test_hashes_are_added_and_never_changed() -> None:
         "verification": {"samples_equal_to_cpu_twin": 12},
     }  # fmt: skip
     more = verify.with_added(record, {key: found}, "a GPU", "today")
-    assert more["hashes"] == {**record["hashes"], key: found} and list(more["hashes"])[0] == other
+    assert more["hashes"] == {**record["hashes"], key: found} and next(iter(more["hashes"])) == other
     assert more["settings"]["configurations"] == 2 and more["verification"]["samples_equal_to_cpu_twin"] == 13
     assert more["added"] == [{"configurations": 1, "gpu": "a GPU", "date": "today"}]
     for wrong in ({key: "0" * 64}, {other: "0" * 64}):
