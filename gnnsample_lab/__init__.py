@@ -51,6 +51,7 @@ _EXPORTS = {
     "fill_steps": "minibatch.id_map.probes",
     "fill_rounds": "minibatch.id_map.probes",
     "PinSAGESampler": "minibatch.walks.sampler",
+    "flow_walks": "sampling.walks.flow",
     "hotness": "features.ranking.hotness",
     "Hotness": "features.ranking.hotness",
     "footprint": "features.ranking.footprint",

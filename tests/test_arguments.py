@@ -178,6 +178,17 @@ def grown() -> Any:
     return lab.run_app(small(), lab.apps.KHop((2, 2)), [[1], [2]], device="cpu")
 
 
+class Recording(lab.apps.KHop):
+    def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
+        s.add_edge(transits[0], src_edges[0])
+        return src_edges[0]
+
+
+@cache
+def recorded() -> Any:
+    return lab.run_app(small(), Recording((2, 2)), [[1], [2]], device="cpu")
+
+
 @cache
 def seen() -> Any:
     return lab.footprint([[1, 2], [2, 3]], num_nodes=N)
@@ -432,6 +443,22 @@ TABLE: dict[str, Entry] = {
             "max_steps": integer(0, 2**24 - 2, none=True),
         },
     ),
+    "flow_walks": Entry(
+        lambda: lab.flow_walks,
+        lambda: {"graph": small(), "roots": [1, 2], "length": 2, "device": "cpu"},
+        {
+            "graph": graph(),
+            "roots": [*_NO_INTEGERS, [-2], [N], np.zeros((2, 2), int), np.zeros((2, 2, 2), int)],
+            "length": integer(1, 2**24),
+            "p": number(2.0**-13, 2.0**13),
+            "q": number(2.0**-13, 2.0**13),
+            "weighted": flag(),
+            "device": device(),
+            "seed": SEED,
+            "first_walker": integer(0, 2**56 - 1),
+        },
+    ),
+    "AppResult.edges": Entry(lambda: recorded().edges, lambda: {"step": 0}, {"step": integer(0, 1)}),
     "AppResult.adjacency": Entry(
         lambda: grown().adjacency, lambda: {"step": 0}, {"step": integer(0, 1), "normalise": choice(none=True)}
     ),

@@ -22,7 +22,7 @@ from gnnsample_lab.device.jit import njit
 
 FLOYD, RESERVOIR, WEIGHTED, REPLACE = 1, 2, 3, 4
 WALK, RESTART, APP = 5, 6, 7
-FISHER_YATES = 8
+FISHER_YATES, FLOW = 8, 9
 
 MAX_HOPS = 15
 """Most hops: the counter has four bits for the hop."""

@@ -251,6 +251,19 @@ extern "C" __device__ i64 lab_root_replace(void* ctx, i64 old, i64 with, int lin
     return 0;
 }
 
+// Counts on beyond the room, so that the host knows how much a second run needs.
+extern "C" __device__ i64 lab_add_edge(void* ctx, i64 u, i64 v, int line) {
+    LAB_CONTEXT_OF(ctx);
+    if (!lab_is_vertex(c, u, line) || !lab_is_vertex(c, v, line)) return 0;
+    const AppPlan& p = *c.plan;
+    const i64 at = (i64)atomicAdd(p.edge_counts + c.row, 1u);
+    if (at < p.edge_room) {
+        i64* edge = p.edges + (c.row * p.edge_room + at) * 3;
+        edge[0] = c.step, edge[1] = u, edge[2] = v;
+    }
+    return 0;
+}
+
 extern "C" __device__ i64 lab_size(void* ctx) {
     LAB_CONTEXT_OF(ctx);
 #if WALK

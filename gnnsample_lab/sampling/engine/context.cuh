@@ -90,6 +90,9 @@ struct AppPlan {
     const u64* combined_prefix;      // [total + S]; those of sample s begin with 0 at combined_begin[s] + s
     i64 staged_begin, staged_end;    // edge positions that lie at `staged`
     const ID_T* staged;
+    i64* edges;                      // [S, edge_room, 3] step and ends of what lab_add_edge records
+    u32* edge_counts;                // [S], of all edges, also of those beyond edge_room
+    i64 edge_room;
     u64 keys[10];                    // round r of the generator: seed words + r times its constants, the first word low
     AppTable tables[LAB_TABLES];
 };

@@ -21,8 +21,9 @@ from .language.app import SamplingApp
 from .language.compile import Operator
 from .outputs import Outputs
 from .plan import CLEAR, AppPlan, Timed, streamed, weights
+from .results.edges import Recorded
 from .shape import Shape
-from .steps import fused, transit
+from .steps import fused, moving, published, transit
 
 if TYPE_CHECKING:
     from .streaming.run import StreamedGraph
@@ -48,6 +49,7 @@ class GpuEngine:
         kernel_provider: ``(source, macros) -> cupy.RawModule`` to take kernels from in place of linking ours with the
             operator (for comparison with hand-written functions).
         timed: record how long index and sampling take, at the cost of events between the kernels.
+        recorded: gets what ``s.add_edge`` records.
         ready: :class:`~gnnsample_lab.device.streams.Ready` that the memory of the outputs is leased to; by default a
             new one.
 
@@ -65,7 +67,7 @@ class GpuEngine:
     def __init__(
         self, graph: Any, app: SamplingApp, operator: Operator, shape: Shape, roots: Any, seed: int = 0,
         first_sample: int = 0, parallelism: str = "transit", index: str = "auto", graph_bytes: int | None = None,
-        kernel_provider: Any = None, timed: bool = False, ready: Any = None,
+        kernel_provider: Any = None, timed: bool = False, ready: Any = None, recorded: Recorded | None = None,
     ) -> None:  # fmt: skip
         import cupy
 
@@ -101,6 +103,11 @@ class GpuEngine:
         self._sizes = None
         if "lab_size" in operator.uses:
             self._sizes = (self.roots >= 0).sum(axis=1).astype(np.uint32)
+        self.recorded = recorded
+        if "lab_add_edge" in operator.uses:
+            self.recorded = recorded or Recorded()
+            self._kept += self.recorded.begin(cupy, self.num_samples, np.uint32)
+            self.plan.record_edges(*self._kept[-2:])
         self.plan.grow_samples(own, self._sizes, self.status)
         self.plan.read_tables(self._tables)
         self.scratch: dict[str, Any] = {}
@@ -115,6 +122,7 @@ class GpuEngine:
         self._reads_history = self._own_transits or bool(operator.uses & _READS_HISTORY)
         self._events: list[Timed] = []
         self._walkers = fused.Walkers()
+        self._walk = published.Walk()
 
     @cached_property
     def scratch_bytes(self) -> int:
@@ -207,10 +215,18 @@ class GpuEngine:
         step = len(self.steps)
         self._reserve(count)
         while step < len(self.steps):
-            length = fused.length(self, step, len(self.steps)) if self._fuses() else 0
-            if length > 1:
-                self._set_step(step)
-                fused.launch(self, step, length)
+            grouped = self._groups_walks()
+            length = fused.length(self, step, len(self.steps)) if grouped or self._fuses() else 0
+            if length > 1 and grouped and self._walk.can(self, step, length):
+                self._walk = published.Walk()
+                self._walk.advance(self, step, length)
+                step += length
+            elif length > 1 and not grouped:
+                self.begin_step(step)
+                if moving.serves(self, step, length):
+                    moving.launch(self, length)
+                else:
+                    fused.launch(self, step, length)
                 step += length
             else:
                 self._step(step)
@@ -221,9 +237,16 @@ class GpuEngine:
         import cupy
 
         first = len(self.steps)
-        if self._fuses() and self._walkers.can(self, first, count):
+        if self._groups_walks() and self._walkers.rows is None and self._walk.can(self, first, count):
             self._reserve(count)
-            self._set_step(first)
+            all_ended, taken, status, few = self._walk.advance_endless(self, first, count)
+            self._check(status)
+            self._drop(first + taken)
+            self._walkers.rows = few
+            return all_ended
+        if (self._fuses() or self._walkers.rows is not None) and self._walkers.can(self, first, count):
+            self._reserve(count)
+            self.begin_step(first)
             going, taken, status = self._walkers.advance(self, first, count)
             self._check(status)
             self._drop(first + taken)
@@ -248,13 +271,20 @@ class GpuEngine:
         self.steps.drop(count)
         del self.schedule[count:], self.addresses[count + 1 :], self.widths[count + 1 :]
 
-    def _set_step(self, step: int) -> None:
+    def begin_step(self, step: int) -> None:
+        """The next launches are of step ``step``."""
         self._step_number = step
         self.plan.begin_step(step, self.shape[step], self.addresses[step + 1])
 
     def _fuses(self) -> bool:
         """Whether steps of one vertex per sample go into one kernel."""
         if self.parallelism != "sample" and not self._unshared(self.num_samples, 1):
+            return False
+        return self.streamed is None or not self.streamed.stages(self.num_samples, 1)
+
+    def _groups_walks(self) -> bool:
+        """Whether walks are grouped by transit in every step, as NextDoor published it."""
+        if self.parallelism != "transit" or self.index != "published" or self.num_samples == 0:
             return False
         return self.streamed is None or not self.streamed.stages(self.num_samples, 1)
 
@@ -265,7 +295,7 @@ class GpuEngine:
     def _step(self, step: int, live: Any = None) -> None:
         """One step by itself; ``live`` (``uint32``) is set to 1 where any sample has a transit."""
         shape = self.shape[step]
-        self._set_step(step)
+        self.begin_step(step)
         if self.num_samples == 0:
             self.schedule.append({"kernel": None, "index": None})
             return
@@ -329,7 +359,7 @@ class GpuEngine:
 
 def run(
     graph: Any, app: SamplingApp, operator: Operator, shape: Shape, roots: Any, seed: int, first_sample: int, *,
-    parallelism: str, index: str, graph_bytes: int | None, ready: Any = None,
+    parallelism: str, index: str, graph_bytes: int | None, ready: Any = None, recorded: Recorded | None = None,
 ) -> tuple[Any, list[Any], list[dict[str, Any]]]:  # fmt: skip
     """Run ``app`` on the GPU; arguments as :class:`GpuEngine` and :func:`~.run.run_app` have them.
 
@@ -341,7 +371,18 @@ def run(
         RuntimeError: a compiler is missing, or an application of infinitely many steps does not end.
     """
     engine = GpuEngine(
-        graph, app, operator, shape, roots, seed, first_sample, parallelism, index, graph_bytes, ready=ready
+        graph,
+        app,
+        operator,
+        shape,
+        roots,
+        seed,
+        first_sample,
+        parallelism,
+        index,
+        graph_bytes,
+        ready=ready,
+        recorded=recorded,
     )
     steps = engine.run()
     transit.settle(engine.schedule)

@@ -27,7 +27,7 @@ APP_PLAN = np.dtype([
     ("seed", np.uint64), ("first_sample", np.uint64),
     *((name, np.int64) for name in (
         "num_nodes", "num_samples", "num_roots", "step", "num_transits", "size", "combined_begin", "combined",
-        "combined_prefix", "staged_begin", "staged_end", "staged",
+        "combined_prefix", "staged_begin", "staged_end", "staged", "edges", "edge_counts", "edge_room",
     )),
     ("keys", np.uint64, 10),
     ("tables", [("data", np.int64), ("length", np.int64)], MAX_TABLES),
@@ -74,6 +74,10 @@ class AppPlan:
         ``sizes``: the vertices of each sample, ``uint32[S]``.
         """
         self._write(roots=_address(roots), sizes=_address(sizes), status=_address(status))
+
+    def record_edges(self, edges: Any, counts: Any) -> None:
+        """``s.add_edge`` writes to ``edges``, ``int64[S, room, 3]``, and counts in ``counts``, ``uint32[S]``."""
+        self._write(edges=_address(edges), edge_counts=_address(counts), edge_room=edges.shape[1])
 
     def read_tables(self, tables: list[Any]) -> None:
         """``next`` reads the application's arrays, 8 bytes an element."""
@@ -147,7 +151,7 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
     import cupy
 
     graph, uses = engine.graph, engine.operator.uses
-    held = _kept_with(graph, edge_weight)
+    held = kept_with(graph, edge_weight)
     streams.order(edge_weight, *held.values())
     if "prefix" not in held:
         with streams.leasing():
@@ -164,7 +168,7 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
     return held["prefix"], held.get("weight"), held.get("max_weight")
 
 
-def _kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
+def kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
     key = id(graph)
     held = _kept.get(key)
     if held is None or held[0]() is not graph or held[1] is not edge_weight:

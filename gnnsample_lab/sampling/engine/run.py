@@ -17,6 +17,7 @@ from gnnsample_lab.graph.graph import check_graph
 from .cpu import walker as cpu
 from .language.app import SamplingApp
 from .language.compile import compile_operator
+from .results.edges import Recorded
 from .results.result import AppResult
 from .shape import MAX_STEPS, Shape
 
@@ -27,7 +28,7 @@ PARALLELISMS = {
     "frontier": "Gunrock's formulation: a thread per edge of the frontier, samples one after another",
     "message": "Tigr's formulation: a thread per transit, samples one after another",
 }
-INDEXES = ("auto", "always", "radix", "counting", "ranges")
+INDEXES = ("auto", "published", "always", "radix", "counting", "ranges")
 MAX_SAMPLE_ID = 2**40 - 1
 
 
@@ -64,8 +65,10 @@ def run_app(
         num_samples: how many samples where ``roots`` is None, default 1024.
         first_sample: id of sample 0 in the draws; a run cut in parts gives each part its own.
         index: how ``"transit"`` groups pairs. ``"auto"``: by ranges of vertices in steps where that pays, else not at
-            all, sample by sample; ``"always"``: the paper's index in each step, built as is fastest; or a named method:
-            ``"radix"`` (the paper's), ``"counting"``, ``"ranges"``. ``AppResult.schedule`` says what was done.
+            all, sample by sample. ``"published"``: NextDoor as published, an index in each step, walks included, three
+            kernels, lists cached wherever they fit, ``unique`` by sorting. ``"always"``: an index in each step for our
+            own kernels, built as is fastest; or by a named method: ``"radix"`` (the paper's), ``"counting"``,
+            ``"ranges"``. ``AppResult.schedule`` says what was done.
         graph_bytes: how much of the graph's edges may lie on the GPU; what exceeds it is streamed from host memory,
             sub-graph by sub-graph (section 8.4). Without effect on the CPU.
         max_steps: stop after so many steps. An application of infinitely many steps raises after 10,000 by default.
@@ -92,8 +95,8 @@ def run_app(
     with runtime.lock, streams.call(target == "cuda"):
         # Applications look at NumPy arrays, whichever device runs.
         own = type(app).prepare is not SamplingApp.prepare or roots is None
-        host = _moved(graph, "cpu") if own or target == "cpu" else None
-        graph = host if target == "cpu" else graph if graph_bytes is not None else _moved(graph, "cuda")
+        host = moved(graph, "cpu") if own or target == "cpu" else None
+        graph = host if target == "cpu" else graph if graph_bytes is not None else moved(graph, "cuda")
         app.prepare(host)
         operator = compile_operator(app)
         if roots is None:
@@ -104,29 +107,35 @@ def run_app(
             )
         roots = check_roots(roots, graph.num_nodes, target)
         shape = Shape(app, int(roots.shape[1]), max_steps)
-        if target == "cpu":
-            roots = roots.astype(graph.indices.dtype)
-            steps = cpu.run(graph, app, operator, shape, roots, seed, first_sample)
-            schedule: list[dict[str, Any]] = []
-            ready: Any = streams.DONE
-        else:
-            from . import gpu
+        recorded = Recorded()
+        while True:
+            if target == "cpu":
+                roots = roots.astype(graph.indices.dtype)
+                steps = cpu.run(graph, app, operator, shape, roots, seed, first_sample, recorded)
+                schedule: list[dict[str, Any]] = []
+                ready: Any = streams.DONE
+            else:
+                from . import gpu
 
-            ready = streams.Ready()
-            roots, steps, schedule = gpu.run(
-                graph, app, operator, shape, roots, seed, first_sample,
-                parallelism=parallelism, index=index, graph_bytes=graph_bytes, ready=ready,
-            )  # fmt: skip
+                ready = streams.Ready()
+                roots, steps, schedule = gpu.run(
+                    graph, app, operator, shape, roots, seed, first_sample, parallelism=parallelism, index=index,
+                    graph_bytes=graph_bytes, ready=ready, recorded=recorded,
+                )  # fmt: skip
+            if not recorded.overflowed():
+                break  # else the same samples again, with room for their edges
+        with streams.results(target == "cuda"):
+            edges = recorded.sorted()
     return AppResult(
         graph, app, roots, steps, [shape[i] for i in range(len(steps))], parallelism, target, seed, first_sample,
-        schedule, ready,
+        schedule, ready, edges,
     )  # fmt: skip
 
 
 _copies: dict[str, tuple[Any, Any]] = {}
 
 
-def _moved(graph: Any, device: str) -> Any:
+def moved(graph: Any, device: str) -> Any:
     """``graph`` on ``device``, topology and weights; the last copy to each device is kept while its source lives."""
     if graph.device == device:
         return graph

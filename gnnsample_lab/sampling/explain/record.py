@@ -76,6 +76,12 @@ class Vertex(Whole):
     def has_edge(self, vertex: int) -> bool:
         return self.edges().has(vertex)
 
+    def __getattr__(self, name: str) -> Any:
+        app = self.recorder.app
+        if name.startswith("__") or name not in app.vertex_attributes:
+            raise AttributeError(name)
+        return Table(self.recorder, np.asarray(getattr(app, name)))[self]
+
 
 class Edges:
     """``src_edges`` (``vertex`` is None), or the list of a vertex, which is looked up when it is used."""
@@ -230,6 +236,11 @@ class Sample:
 
     def num_roots(self) -> Vertex:
         return self._recorder.whole(len(self.roots))
+
+    def add_edge(self, u: int, v: int) -> None:
+        c = self._recorder
+        c.is_vertex(_index(u))
+        c.is_vertex(_index(v))
 
     def size(self) -> Vertex:
         c = self._recorder

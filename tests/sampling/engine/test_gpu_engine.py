@@ -11,11 +11,12 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine.gpu import GpuEngine
+from gnnsample_lab.sampling.engine.grouping.classes import ClassKnobs
 from gnnsample_lab.sampling.engine.grouping.ranges import RangeKnobs
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.run import PARALLELISMS
 from gnnsample_lab.sampling.engine.shape import Shape
-from gnnsample_lab.sampling.engine.steps import transit
+from gnnsample_lab.sampling.engine.steps import published, transit
 from tests.sampling.engine.toy_apps import APPS, DistinctHops, Ending, Hops, Walk, toy_graph, toy_roots
 
 pytestmark = pytest.mark.gpu
@@ -24,6 +25,7 @@ WAYS = [(way, "auto") for way in PARALLELISMS] + [
     ("transit", "radix"),
     ("transit", "counting"),
     ("transit", "ranges"),
+    ("transit", "published"),
 ]
 SEED, FIRST = 2**63 + 7, 2**33 + 1
 
@@ -141,6 +143,31 @@ def test_ranges_of_any_shape_draw_the_same(name, knobs, monkeypatch):
         assert "ranges" in {entry["index"] for entry in found.schedule}
 
 
+PUBLISHED_KNOBS = {
+    "no-cache": published.Knobs(shared_bytes=0, held=1),
+    "lanes-follow-slots": published.Knobs(width=0, shared_bytes=1024),
+    "no-tail": published.Knobs(tail=0),
+    "short-jobs": published.Knobs(classes=ClassKnobs(few=8, many=64, job_draws=32)),
+    "drawn-lists": published.Knobs(factor=1, held=4),
+}
+
+
+@pytest.mark.parametrize("knobs", PUBLISHED_KNOBS)
+@pytest.mark.parametrize(
+    "name", ["walk", "second-order", "weighted", "ending", "distinct-hops", "widths", "history", "branching"]
+)
+def test_published_kernels_of_any_shape_draw_the_same(name, knobs, monkeypatch):
+    graph = medium_graph()
+    draw = np.random.default_rng(2)
+    roots = np.where(draw.random(9000) < 0.7, draw.integers(0, 2, 9000), draw.integers(-1, 6000, 9000))
+    monkeypatch.setattr(published, "KNOBS", PUBLISHED_KNOBS[knobs])
+    wanted = lab.run_app(graph, ALL[name], roots, device="cpu", seed=6)
+    for given in (graph.to("cuda"), wide(graph.to("cuda"))):
+        found = lab.run_app(given, ALL[name], roots, device="cuda", seed=6, index="published")
+        assert found == wanted
+        assert "published" in {entry["index"] for entry in found.schedule}
+
+
 @pytest.mark.parametrize("way", PARALLELISMS)
 def test_a_fault_is_the_one_that_the_cpu_reports(way):
     graph, roots = toy_graph(), np.arange(40)
@@ -194,6 +221,20 @@ def test_walks_of_few_samples_go_into_one_kernel():
     always = lab.run_app(toy_graph().to("cuda"), Walk(6), np.arange(40), device="cuda", index="always")
     assert "walk" not in {entry["kernel"] for entry in always.schedule}
     assert always == result
+
+
+@pytest.mark.parametrize("select", ["degree", "uniform"])
+@pytest.mark.parametrize("num_roots", [1, 5, 100])
+def test_a_warp_moves_the_roots_as_one_thread_does(select, num_roots):
+    graph, draw = toy_graph(), np.random.default_rng(4)
+    # Few vertices, so that samples hold a root several times; NULLs, and vertices without in-edges.
+    roots = draw.integers(-1, min(12, graph.num_nodes), (300, num_roots))
+    app = lab.apps.MultiRW(30, num_roots, select)
+    wanted = lab.run_app(graph, app, roots, device="cpu", seed=3, first_sample=2**33)
+    for given in (graph.to("cuda"), wide(graph.to("cuda"))):
+        found = lab.run_app(given, app, roots, device="cuda", seed=3, first_sample=2**33)
+        assert found == wanted
+        assert np.array_equal(found.roots.get(), roots)
 
 
 def test_a_run_leaves_graph_and_roots_as_they_were():

@@ -67,6 +67,12 @@ CALLS = {
         lambda plan: plan.read_combined(device_array(16), None, device_array(8000, 1, 8)),
         {"combined_begin": 16, "combined_prefix": 8000},
     ),
+    "edges": (
+        lambda plan: plan.record_edges(
+            SimpleNamespace(data=SimpleNamespace(ptr=64), shape=(9, 7, 3)), device_array(32)
+        ),
+        {"edges": 64, "edge_counts": 32, "edge_room": 7},
+    ),
     "staged": (
         lambda plan: plan.read_staged(10, 20, 4096), {"staged_begin": 10, "staged_end": 20, "staged": 4096},
     ),

@@ -117,12 +117,15 @@ def test_kernels_link(arch, global_table):
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 3, 40, 900, 3000])  # a warp, a block, scratch
 @pytest.mark.parametrize("kind", [Distinct, DistinctTogether])
-@pytest.mark.parametrize("parallelism", ["sample", "transit"])
-def test_the_gpu_draws_the_same(kind, size, parallelism):
+@pytest.mark.parametrize(
+    ("parallelism", "index"), [("sample", "auto"), ("transit", "auto"), ("transit", "published")]
+)
+def test_the_gpu_draws_the_same(kind, size, parallelism, index):
     graph, roots = some_graph(3000, 60_000), np.random.default_rng(2).integers(-1, 3000, (30, 2))
     app = kind(size, 5)
     expected = run(graph, app, roots, first_sample=2**33)
-    assert run(graph, app, roots, "cuda", parallelism=parallelism, first_sample=2**33) == expected
+    found = run(graph, app, roots, "cuda", parallelism=parallelism, index=index, first_sample=2**33)
+    assert found == expected
 
 
 @pytest.mark.gpu
@@ -131,4 +134,5 @@ def test_wide_ids_on_the_gpu():
     wide = lab.Graph(graph.indptr, graph.indices)
     object.__setattr__(wide, "indices", graph.indices.astype(np.int64))
     for app in (Distinct(7), Distinct(2000)):
-        assert run(wide, app, roots, "cuda") == run(graph, app, roots)
+        for index in ("auto", "published"):
+            assert run(wide, app, roots, "cuda", index=index) == run(graph, app, roots)

@@ -12,6 +12,9 @@ from .memory import (
     COMBINED,
     COMBINED_PREFIX,
     COUNT,
+    EDGE_COUNTS,
+    EDGE_ROOM,
+    EDGES,
     HISTORY,
     ID_BYTES,
     INDICES,
@@ -244,6 +247,21 @@ def lab_root_replace(ctx, old, new, line):
             write_i8(roots, i, np.int64(new))
             return np.int64(0)
     fail(ctx, line, 7)
+    return np.int64(0)
+
+
+@njit(cache=True)
+def lab_add_edge(ctx, u, v, line):
+    if not inside(ctx, u, line) or not inside(ctx, v, line):
+        return np.int64(0)
+    row, room = get(ctx, ROW), get(ctx, EDGE_ROOM)
+    at = read_i8(get(ctx, EDGE_COUNTS), row)
+    write_i8(get(ctx, EDGE_COUNTS), row, at + 1)
+    if at < room:
+        first = (row * room + at) * 3
+        write_i8(get(ctx, EDGES), first, get(ctx, STEP))
+        write_i8(get(ctx, EDGES), first + 1, np.int64(u))
+        write_i8(get(ctx, EDGES), first + 2, np.int64(v))
     return np.int64(0)
 
 

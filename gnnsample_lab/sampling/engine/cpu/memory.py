@@ -23,6 +23,8 @@ K, J, ATTEMPT, TRANSIT, BEGIN, COUNT, COMBINED, COMBINED_PREFIX = 18, 19, 20, 21
 # The call's stream of random words: its purpose, the number of words drawn, and the present group of four words.
 FOR_TRANSITS, DRAWN, WORDS = 26, 27, 28
 FAIL_CODE, FAIL_LINE, ROUNDS = 32, 33, 34
+# What s.add_edge records: int64[S, room, 3], int64[S], room.
+EDGES, EDGE_COUNTS, EDGE_ROOM = 35, 36, 37
 MAX_ROUNDS = 1 << 20
 """Most rounds of all while loops of a call together, so that an endless loop cannot block the device."""
 TABLES = 40  # address and length of each

@@ -21,6 +21,7 @@ from gnnsample_lab.sampling.engine.language import arithmetic
 from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS, USES_EDGES, USES_WEIGHTS
 from gnnsample_lab.sampling.engine.language.app import SamplingAppError
 from gnnsample_lab.sampling.engine.language.compile import Operator
+from gnnsample_lab.sampling.engine.results.edges import Recorded
 from gnnsample_lab.sampling.engine.shape import Shape
 from gnnsample_lab.sampling.weights import integer_weights
 
@@ -164,13 +165,15 @@ def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
 
 
 def run(
-    graph: Any, app: Any, operator: Operator, shape: Shape, roots: np.ndarray, seed: int, first_sample: int
-) -> list[np.ndarray]:
+    graph: Any, app: Any, operator: Operator, shape: Shape, roots: np.ndarray, seed: int, first_sample: int,
+    recorded: Recorded | None = None,
+) -> list[np.ndarray]:  # fmt: skip
     """All steps of all samples on the CPU.
 
     Args:
         graph: on the CPU.
         roots: ids ``[S, R]``.
+        recorded: gets what ``s.add_edge`` records; without it nobody asks.
 
     Returns:
         One array per step, ids ``[S, width]``, -1 for NULL.
@@ -185,6 +188,12 @@ def run(
     kept: list[Any] = [graph.indptr, graph.indices, *operator.tables]
     base[mem.INDPTR], base[mem.INDICES] = graph.indptr.ctypes.data, graph.indices.ctypes.data
     base[mem.ID_BYTES], base[mem.NUM_NODES] = graph.indices.dtype.itemsize, graph.num_nodes
+    if "lab_add_edge" in operator.uses:
+        recorded = recorded or Recorded()
+        edges, counts = recorded.begin(np, samples, np.int64)
+        base[mem.EDGES], base[mem.EDGE_COUNTS] = edges.ctypes.data, counts.ctypes.data
+        base[mem.EDGE_ROOM] = recorded.room
+        kept += [edges, counts]
     base[mem.NUM_ROOTS], base[mem.SEED] = num_roots, np.uint64(seed).astype(np.int64)
     edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
     if edge_weight is not None:

@@ -113,12 +113,16 @@ def num_ranges(num_nodes: int, num_edges: int, id_bytes: int, range_bytes: int) 
     return min(MAX_RANGES, max(1, -(-(num_edges * id_bytes + 4 * num_nodes) // range_bytes)))
 
 
+_LASTING = frozenset({"lab_root_replace", "lab_add_edge"})
+
+
 def serves(engine: GpuEngine, size: int, knobs: RangeKnobs = KNOBS) -> bool:
     """Whether ranges can serve steps of ``size`` slots per pair: the graph is on the GPU and ranges fit shared memory.
 
-    A kernel may call ``next`` twice for one slot (``Context.guesses``), so ``next`` must not replace a root.
+    A kernel may call ``next`` twice for one slot (``Context.guesses``), so ``next`` must neither replace a root nor
+    record an edge.
     """
-    if engine.streamed is not None or size > MAX_SIZE or "lab_root_replace" in engine.operator.uses:
+    if engine.streamed is not None or size > MAX_SIZE or engine.operator.uses & _LASTING:
         return False
     graph, id_bytes = engine.graph, engine.id_dtype.itemsize
     each = _range_bytes(size, id_bytes, knobs)

@@ -76,6 +76,7 @@ DECLARATIONS: tuple[Accessor, ...] = (
     _accessor("lab_root_count() -> int", "len(roots)", "sample.num_roots"),
     _accessor("lab_root(i: int, line) -> int", "roots[]"),
     _accessor("lab_root_replace(old: int, new: int, line) -> int", "roots.replace"),
+    _accessor("lab_add_edge(u: int, v: int, line) -> int", "sample.add_edge"),
     _accessor("lab_size() -> int", "sample.size"),
     _accessor("lab_sample_id() -> int", "sample.id"),
     _accessor("lab_slot() -> int", "sample.slot"),
@@ -113,7 +114,7 @@ class Method(NamedTuple):
 
 CARRIERS = frozenset({"int", "edges_of", *(f"{kind} table" for kind in NUMBERS)})
 """Roles that stand for a number at run time, the accessor's first argument."""
-_RESULTS = {"sample.prev_edges": "edges_of", "roots.replace": "none"}
+_RESULTS = {"sample.prev_edges": "edges_of", "roots.replace": "none", "sample.add_edge": "none"}
 
 
 def _methods() -> dict[str, Method]:

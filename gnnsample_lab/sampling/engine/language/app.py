@@ -105,6 +105,13 @@ class Sample(Protocol):
         """Slots of the ``i``-th last step."""
 
     def num_roots(self) -> int: ...
+    def add_edge(self, u: int, v: int) -> None:
+        """Record an edge from ``u`` to ``v`` in the sample; nothing where one of them is ``NULL``.
+
+        :meth:`lab.AppResult.edges <gnnsample_lab.sampling.engine.results.result.AppResult.edges>` gives the edges of
+        each step. The graph need not have the edge.
+        """
+
     def size(self) -> int:
         """Vertices of the sample when the step began, roots included."""
 
@@ -150,6 +157,7 @@ class SamplingApp:
     - one-dimensional arrays, lists and tuples of numbers on ``self``, copied when the application is compiled:
       ``self.table[i]``, ``len``, iteration, and ``self.table.search(x)``, the last ``i`` with ``table[i] <= x`` of a
       sorted one;
+    - ``v.name`` of a vertex, for arrays on ``self`` that :attr:`vertex_attributes` names;
     - methods of ``self`` and plain functions written by the same rules, without recursion and decorators.
 
     What cannot be told before the run is refused with its line: a name that may be read before it is assigned, or
@@ -170,6 +178,8 @@ class SamplingApp:
     :class:`SamplingAppError`, which names sample and line. It is the first error of the lowest sample.
     """
 
+    vertex_attributes: tuple[str, ...] = ()
+    """Names of arrays on ``self``, a number for each vertex: ``v.name`` is ``self.name[v]`` for every vertex ``v``."""
     max_redraws: int = 32
     """Rounds in which ``unique`` draws again, at most 63."""
 

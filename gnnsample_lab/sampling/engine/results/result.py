@@ -38,6 +38,8 @@ class AppResult:
         ready: an event behind the sampling (:class:`~gnnsample_lab.device.streams.Ready`). The arrays may be read on
             the streams of CuPy and torch that were current in the run; the properties and methods below also order the
             streams that are current when they are called; any other stream waits: ``result.ready.wait(stream)``.
+        recorded: step, sample and ends of the edges that ``s.add_edge`` recorded, ``int64[n]`` each; None where the
+            application calls it nowhere (:meth:`edges` gives those of a step).
     """
 
     graph: Any
@@ -51,6 +53,7 @@ class AppResult:
     first_sample: int = 0
     schedule: list[dict[str, Any]] = field(default_factory=list)
     ready: Any = streams.DONE
+    recorded: tuple[Any, Any, Any, Any] | None = None
 
     @property
     def num_samples(self) -> int:
@@ -90,6 +93,28 @@ class AppResult:
         """A context for computing from the samples: orders work after them and leases the results' memory."""
         self.ready.order()
         return streams.results(is_cuda_array(self.roots))
+
+    def edges(self, step: int) -> tuple[Any, Any, Any]:
+        """What ``s.add_edge(u, v)`` recorded in ``step``: samples and both ends, ``int64[n]`` each, in this order.
+
+        Every call of ``next`` counts, also one whose vertex ``unique`` draws again. An edge that several calls of a
+        sample record stands as often.
+
+        Args:
+            step: 0 to ``num_steps - 1``.
+
+        Raises:
+            TypeError, ValueError: there is no such step, or the application records no edges.
+        """
+        step = whole("step", step, 0, self.num_steps - 1)
+        if self.recorded is None:
+            raise ValueError(f"{self.app.name} records no edges: its next calls no s.add_edge")
+        streams.order(*self.recorded)
+        steps, *rest = self.recorded
+        here = steps == step
+        with self._made():
+            sample, u, v = (part[here] for part in rest)
+        return sample, u, v
 
     @property
     def num_vertices(self) -> int:
@@ -163,7 +188,17 @@ class AppResult:
         from dataclasses import replace
 
         self.ready.order()
-        return replace(self, roots=self.roots.get(), steps=[s.get() for s in self.steps], ready=streams.DONE)
+        recorded = None
+        if self.recorded is not None:
+            streams.order(*self.recorded)
+            recorded = tuple(part.get() for part in self.recorded)
+        return replace(
+            self,
+            roots=self.roots.get(),
+            steps=[s.get() for s in self.steps],
+            ready=streams.DONE,
+            recorded=recorded,
+        )
 
     def canonical(self) -> dict[str, Any]:
         """Roots and steps on the host, for comparison; the samples need no sorting."""
@@ -179,7 +214,7 @@ class AppResult:
         return sha.hexdigest()
 
     def __eq__(self, other: object) -> bool:
-        """True exactly when both hold the same samples, whatever device and parallelism drew them."""
+        """True exactly when both hold the same samples and edges, whatever device and parallelism drew them."""
         if not isinstance(other, AppResult):
             return NotImplemented
         if self.num_steps != other.num_steps or self.roots.shape != other.roots.shape:
@@ -189,7 +224,13 @@ class AppResult:
             mine, others = self.to_cpu(), other.to_cpu()
         mine.ready.order()
         others.ready.order()
-        pairs = zip([mine.roots, *mine.steps], [others.roots, *others.steps], strict=True)
+        if (mine.recorded is None) != (others.recorded is None):
+            return False
+        edges, other_edges = mine.recorded or (), others.recorded or ()
+        streams.order(*edges, *other_edges)
+        pairs = zip(
+            [mine.roots, *mine.steps, *edges], [others.roots, *others.steps, *other_edges], strict=True
+        )
         return all(a.shape == b.shape and bool((a == b).all()) for a, b in pairs)
 
     __hash__ = None  # type: ignore[assignment]

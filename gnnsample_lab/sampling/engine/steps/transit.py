@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gnnsample_lab.device import runtime
+from gnnsample_lab.sampling.engine.grouping import classes, ranges
 from gnnsample_lab.sampling.engine.grouping import index as indexing
-from gnnsample_lab.sampling.engine.grouping import ranges
 from gnnsample_lab.sampling.engine.grouping.index import Index, IndexKnobs
 from gnnsample_lab.sampling.engine.grouping.ranges import RangeKnobs
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
+
+from . import published
 
 if TYPE_CHECKING:
     from gnnsample_lab.sampling.engine.gpu import GpuEngine
@@ -74,6 +76,8 @@ def launch(engine: GpuEngine, step: int, knobs: Knobs | None = None) -> dict[str
 
     knobs = knobs or KNOBS
     way, shape = engine.parallelism, engine.shape[step]
+    if way == "transit" and engine.index == "published":
+        return published.step(engine, step)
     transits, size = engine.transits, shape.size
     record: dict[str, Any] = {"kernel": way, "index": engine.index, "pairs": int(transits.size)}
     if way == "transit" and engine.index in ("auto", "ranges") and ranges.serves(engine, size, knobs.ranges):
@@ -96,7 +100,15 @@ def launch(engine: GpuEngine, step: int, knobs: Knobs | None = None) -> dict[str
 
 def settle(schedule: list[dict[str, Any]]) -> None:
     """Replace ``totals`` by counts: transits (``distinct``, and per class) and work ``items``; waits for the GPU."""
+    host: dict[int, tuple[Any, np.ndarray]] = {}  # steps of a walk share an array
     for record in schedule:
+        held, row = record.pop("classes", (None, 0))
+        if held is not None:
+            if id(held) not in host:
+                host[id(held)] = held, held.get()
+            counts = host[id(held)][1][row, classes.SUBWARP :]
+            record.update(zip(("subwarp", "block", "grid", "items"), map(int, counts[:4]), strict=True))
+            record["distinct"] = record["subwarp"] + record["block"] + record["grid"]
         totals = record.pop("totals", None)
         if totals is not None:
             record.update(

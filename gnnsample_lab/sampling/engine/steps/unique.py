@@ -40,6 +40,9 @@ def redraw(engine: GpuEngine, step: int, first_row: int = 0, rows: int | None = 
     rounds = int(engine.operator.max_redraws)
     if rows == 0 or shape.width < 2:
         return
+    if engine.index == "published" and engine.parallelism == "transit" and engine.graph.num_nodes < 2**32:
+        _redraw_sorted(engine, shape.width, first_row, rows, rounds)
+        return
     id_bytes = engine.graph.indices.dtype.itemsize
     entries, needed = set_bytes(shape.width, id_bytes, 4)
     shared = needed <= SHARED_BYTES and shape.width < _SHARED_WIDTH
@@ -58,5 +61,24 @@ def redraw(engine: GpuEngine, step: int, first_row: int = 0, rows: int | None = 
     args = (
         engine.plan.argument(), np.int64(first_row), np.int64(rows), np.uint32(shape.width), np.uint32(rounds),
         np.uint32(entries - 1), np.uintp(0) if memory is None else memory,
+    )  # fmt: skip
+    kernel((blocks,), (threads,), args, shared_mem=needed if shared else 0)
+
+
+def _redraw_sorted(engine: GpuEngine, width: int, first_row: int, rows: int, rounds: int) -> None:
+    """As NextDoor finds duplicates, by sorting (``unique_sort.cu``)."""
+    needed = -(-17 * width // 16) * 16
+    shared, memory = needed <= SHARED_BYTES - 512, None
+    threads = min(512, power_of_two(width, 32))
+    blocks = min(rows, runtime.num_sms() * 32)
+    if not shared:
+        import cupy
+
+        blocks = max(1, min(rows, runtime.num_sms() * 4, engine.scratch_bytes // needed))
+        memory = cupy.empty(blocks * needed, np.uint8)
+    kernel = engine.kernel("steps/unique_sort.cu", "redraw_sorted", {"GLOBAL_TABLE": int(not shared)})
+    args = (
+        engine.plan.argument(), np.int64(first_row), np.int64(rows), np.uint32(width), np.uint32(rounds),
+        np.uint32(int(engine.graph.num_nodes).bit_length()), np.uintp(0) if memory is None else memory,
     )  # fmt: skip
     kernel((blocks,), (threads,), args, shared_mem=needed if shared else 0)

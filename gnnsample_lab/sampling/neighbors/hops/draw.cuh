@@ -84,14 +84,47 @@ __device__ __forceinline__ Draws lab_draws(const Plan& p, u64 v, u32 batch_id, i
 
 #if LAB_WEIGHTED
 // The last position whose prefix is <= target. An edge of weight zero spans no interval, so it is never found.
+//
+// Where weights do not differ by orders of magnitude, prefix sums grow nearly evenly, and the position that they would
+// have if they did misses by about the square root of the length. So a search asks there, then that far on the other
+// side of the target, and is left with a few neighbouring entries; every second question of bisection bounds the rest.
 __device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64 target) {
-    i64 low = row.start, high = row.start + row.degree;
+    const u64* list = prefix + row.start;
+    int low = 0, high = row.degree;
+    if (high > 16) {
+        u64 below = __ldg(list), above = __ldg(list + high);
+        // bounded: each round but the last at least halves what is left
+        while (high - low > 16) {
+            const int length = high - low;
+            const float share = (float)(target - below) / (float)(above - below);
+            int guess = low + (int)(share * length);
+            guess = min(max(guess, low + 1), high - 1);
+            u64 there = __ldg(list + guess);
+            bool left = there > target;
+            if (left) high = guess, above = there;
+            else low = guess, below = there;
+            const int apart = 4 + (int)(0.5f * sqrtf((float)length));
+            guess = left ? max(guess - apart, low) : min(guess + apart, high);
+            if (guess > low && guess < high) {
+                there = __ldg(list + guess);
+                left = there > target;
+                if (left) high = guess, above = there;
+                else low = guess, below = there;
+            }
+            if (2 * (high - low) > length) {
+                guess = (low + high) >> 1;
+                there = __ldg(list + guess);
+                if (there > target) high = guess, above = there;
+                else low = guess, below = there;
+            }
+        }
+    }
     while (high - low > 1) {
-        const i64 mid = (low + high) >> 1;
-        if (__ldg(prefix + mid) <= target) low = mid;
+        const int mid = (low + high) >> 1;
+        if (__ldg(list + mid) <= target) low = mid;
         else high = mid;
     }
-    return (int)(low - row.start);
+    return low;
 }
 #endif
 
