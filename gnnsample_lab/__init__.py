@@ -52,6 +52,7 @@ _EXPORTS = {
     "fill_rounds": "minibatch.id_map.probes",
     "PinSAGESampler": "minibatch.walks.sampler",
     "flow_walks": "sampling.walks.flow",
+    "FusedSampler": "compute.fused.sampler",
     "hotness": "features.ranking.hotness",
     "Hotness": "features.ranking.hotness",
     "footprint": "features.ranking.footprint",

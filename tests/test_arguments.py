@@ -164,6 +164,11 @@ def sampler() -> lab.NeighborSampler:
 
 
 @cache
+def summing() -> lab.FusedSampler:
+    return lab.FusedSampler(small(), [2, 2], device="cpu")
+
+
+@cache
 def walks() -> lab.PinSAGESampler:
     return lab.PinSAGESampler(small(), num_layers=2, device="cpu")
 
@@ -485,6 +490,24 @@ TABLE: dict[str, Entry] = {
             "id_map": choice("sort"),
         },
     ),
+    "FusedSampler": Entry(
+        lambda: lab.FusedSampler,
+        lambda: {"graph": small(), "fanouts": [2, 2], "device": "cpu"},
+        {
+            "graph": graph(),
+            "fanouts": [*FANOUTS, [2]],
+            "features": [3, "abc", np.ones((N, 2), np.float32), {}, HOSTILE],
+            "reduce": choice("max"),
+            "pick": choice(),
+            "weighted": flag(),
+            "replace": flag(),
+            "expand": choice(),
+            "strategy": choice(),
+            "device": device(),
+            "seed": SEED,
+            "knobs": [3, "fast", {}, THING, HOSTILE],
+        },
+    ),
     "PinSAGESampler": Entry(
         lambda: lab.PinSAGESampler,
         lambda: {"graph": small(), "device": "cpu"},
@@ -502,7 +525,7 @@ TABLE: dict[str, Entry] = {
     ),
     **{
         f"{kind}.{method}": entry
-        for kind, made in (("NeighborSampler", sampler), ("PinSAGESampler", walks))
+        for kind, made in (("NeighborSampler", sampler), ("FusedSampler", summing), ("PinSAGESampler", walks))
         for method, entry in {
             "sample": Entry(
                 lambda made=made: made().sample,

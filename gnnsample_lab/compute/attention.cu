@@ -1,11 +1,11 @@
 // Edge softmax and aggregation in one pass: out[r, h] = sum over e of a(e, h) * x[indices[e], h], where a(., h) is the
 // softmax over the edges of row r of leaky(source[indices[e], h] + target[r, h]).
 //
-// x, out: SCALAR[*, heads * size]; source, target: SCALAR[*, heads]; log_sum: SCALAR[rows, heads], for the backward pass.
+// x, out: SCALAR[*, heads * size]; source, target: SCALAR[*, heads] (rows of x and of source may lie apart); log_sum: SCALAR[rows, heads], for the backward pass.
 // A group of LANES threads owns a row, each lane VEC features of one head at a time; the softmax runs online, so every
 // edge is read once. Rows without edges give zeros. Bound like register_tile by gathered bytes, plus an exponential per
 // lane and edge.
-// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 TEAM=1,2,32 STEPS=1,3
+// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 TEAM=1,2,32 STEPS=1,3 SCATTER=0,1
 #include "compute/aggregation/vectors.cuh"
 #ifndef LANES
 #define LANES 16
@@ -20,7 +20,7 @@ __device__ __forceinline__ SCALAR leaky(SCALAR v, SCALAR slope) { return v > 0 ?
 
 extern "C" __global__ void attend(const i64* indptr, const int* indices, const SCALAR* x, const SCALAR* source,
                                   const SCALAR* target, SCALAR* out, SCALAR* log_sum, u64 rows, u32 heads, u32 size,
-                                  SCALAR slope) {
+                                  SCALAR slope, u64 x_stride, u64 source_stride) {
     const u64 row = (blockIdx.x * (u64)blockDim.x + threadIdx.x) / LANES;
     if (row >= rows) return;
     const i64 begin = __ldg(indptr + row), end = __ldg(indptr + row + 1);
@@ -39,8 +39,8 @@ extern "C" __global__ void attend(const i64* indptr, const int* indices, const S
                 scores[u] = 0;
                 if (e + u < end) {
                     const u64 at = (u64)__ldg(indices + e + u);
-                    scores[u] = __ldg(source + at * heads + head);
-                    values[u] = load_vec(x + at * features + f);
+                    scores[u] = __ldg(source + at * source_stride + head);
+                    values[u] = load_vec(x + at * x_stride + f);
                 }
             }
 #pragma unroll
@@ -68,11 +68,15 @@ extern "C" __global__ void attend(const i64* indptr, const int* indices, const S
 // place in the transposed block; per row the gradient of its own score. A team of TEAM lanes per (row, head), with STEPS
 // loads of VEC features a lane and UNROLL edges in flight; teams of neighbouring heads read neighbouring features:
 //   d leaky = a * (<grad, x> - <grad, out>), since sum over e of a * <grad, x> = <grad, out>.
+// SCATTER: both are added to the gradients of the sources at once, which are zeroed; nothing is transposed.
 #ifndef TEAM
 #define TEAM 4
 #endif
 #ifndef STEPS
 #define STEPS 1
+#endif
+#ifndef SCATTER
+#define SCATTER 0
 #endif
 
 __device__ __forceinline__ SCALAR team_sum(SCALAR value, u32 team) {
@@ -85,7 +89,13 @@ extern "C" __global__ void attend_backward(const i64* indptr, const int* indices
                                            const SCALAR* source, const SCALAR* target, const SCALAR* out,
                                            const SCALAR* log_sum, const SCALAR* grad, SCALAR* placed_attention,
                                            SCALAR* placed_score, SCALAR* target_grad, u64 rows, u32 heads, u32 size,
-                                           SCALAR slope) {
+                                           SCALAR slope, u64 x_stride, u64 source_stride
+#if SCATTER
+                                           ,
+                                           SCALAR* x_grad, SCALAR* source_grad, u64 x_grad_stride,
+                                           u64 source_grad_stride
+#endif
+) {
     const u64 at = (blockIdx.x * (u64)blockDim.x + threadIdx.x) / TEAM;
     if (at >= rows * heads) return;  // a whole team leaves
     const u32 lane = threadIdx.x % TEAM, first = threadIdx.x % 32 / TEAM * TEAM;
@@ -109,17 +119,19 @@ extern "C" __global__ void attend_backward(const i64* indptr, const int* indices
     const i64 end = __ldg(indptr + row + 1);
     for (i64 e = __ldg(indptr + row); e < end; e += UNROLL) {
         SCALAR raw[UNROLL], dot[UNROLL];
+        u64 sources[UNROLL];
 #pragma unroll
         for (int u = 0; u < UNROLL; ++u) {
             raw[u] = dot[u] = 0;
+            sources[u] = 0;
             if (e + u >= end) continue;
-            const u64 from = (u64)__ldg(indices + e + u);
-            raw[u] = __ldg(source + from * heads + head) + mine;
+            const u64 from = sources[u] = (u64)__ldg(indices + e + u);
+            raw[u] = __ldg(source + from * source_stride + head) + mine;
 #pragma unroll
             for (int s = 0; s < STEPS; ++s) {
                 const u32 f = (s * TEAM + lane) * VEC;
                 if (f >= size) continue;
-                const Vec b = load_vec(x + from * features + head * size + f);
+                const Vec b = load_vec(x + from * x_stride + head * size + f);
 #pragma unroll
                 for (int i = 0; i < VEC; ++i) dot[u] = lab_fma(g[s].v[i], b.v[i], dot[u]);
             }
@@ -130,11 +142,24 @@ extern "C" __global__ void attend_backward(const i64* indptr, const int* indices
             if (e + u >= end) continue;
             const SCALAR attention = lab_exp(leaky(raw[u], slope) - lse);
             const SCALAR d = attention * (dot[u] - along) * (raw[u] > 0 ? (SCALAR)1 : slope);
+#if SCATTER
+#pragma unroll
+            for (int s = 0; s < STEPS; ++s) {
+                const u32 f = (s * TEAM + lane) * VEC;
+                if (f >= size) continue;
+                Vec v;
+#pragma unroll
+                for (int i = 0; i < VEC; ++i) v.v[i] = attention * g[s].v[i];
+                add_at(x_grad + sources[u] * x_grad_stride + head * size + f, v);
+            }
+            if (lane == 0) atomicAdd(source_grad + sources[u] * source_grad_stride + head, d);
+#else
             if (lane == 0) {
                 const u64 place = (u64)slots[e + u] * heads + head;
                 placed_attention[place] = attention;
                 placed_score[place] = d;
             }
+#endif
             sum += d;
         }
     }

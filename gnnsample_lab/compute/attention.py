@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from .aggregation.aggregate import check_device, check_features, check_kind, hos
 from .aggregation.csr import (
     Csr,
     blocks_for,
+    clear,
     contiguous,
     csr_of,
     dtype_name,
@@ -20,11 +22,12 @@ from .aggregation.csr import (
     function,
     is_tensor,
     pointer,
+    row_stride,
     scalar,
     scalar_type,
     stream_for,
 )
-from .aggregation.transpose import transposed
+from .aggregation.transpose import deterministic, transposed
 
 
 def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope: float = 0.2) -> Any:
@@ -108,7 +111,7 @@ def _kernel(name: str, x: Any, vec: int, **shape: int) -> Any:
 def _shape(x: Any, *arrays: Any) -> tuple[int, int]:
     """Scalars per load and lanes per row."""
     features, size = x.shape[1] * x.shape[2], x.shape[2]
-    vec = register_tile.vector_width(features, size, x, *arrays)
+    vec = register_tile.vector_width(math.gcd(features, row_stride(x)), size, x, *arrays)
     return vec, min(32, register_tile.power_of_two(-(-features // vec)))
 
 
@@ -121,7 +124,7 @@ def forward(csr: Csr, x: Any, score_src: Any, score_dst: Any, slope: float) -> t
         args = (
             pointer(csr.indptr), pointer(csr.indices), pointer(x), pointer(score_src), pointer(score_dst),
             pointer(out), pointer(log_sum), np.uint64(csr.num_rows), np.uint32(x.shape[1]), np.uint32(x.shape[2]),
-            scalar(x, slope),
+            scalar(x, slope), np.uint64(row_stride(x)), np.uint64(row_stride(score_src)),
         )  # fmt: skip
         with stream_for(x):
             _kernel("attend", x, vec, LANES=lanes)(blocks_for(csr.num_rows * lanes, 256), (256,), args)
@@ -129,33 +132,56 @@ def forward(csr: Csr, x: Any, score_src: Any, score_dst: Any, slope: float) -> t
 
 
 def backward(
-    block: Any, x: Any, score_src: Any, score_dst: Any, out: Any, log_sum: Any, grad: Any, slope: float
-) -> tuple[Any, Any, Any]:
-    """Gradients of ``x``, ``score_src`` and ``score_dst``.
+    block: Any, x: Any, score_src: Any, score_dst: Any, out: Any, log_sum: Any, grad: Any, slope: float,
+    into: Any = None,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Gradients of ``x``, ``score_src`` and ``score_dst``; the first two as parts of the table ``into``, if given.
 
-    One pass over the forward edges leaves attention and score gradients at the edges' places in the transposed
-    block; two register-tile sums over that give the gradients of the sources.
+    One pass over the forward edges adds each edge's part to the gradients of its source. Under deterministic algorithms
+    it leaves attention and score gradients at the edges' places in the transposed block, and two register-tile sums
+    over that give the gradients of the sources.
     """
-    csr, flipped = csr_of(block), transposed(block, x)
-    heads, size = x.shape[1], x.shape[2]
+    csr, heads, size = csr_of(block), x.shape[1], x.shape[2]
     dtype = dtype_name(x)
-    share, score = (empty(x, (csr.num_edges, heads), dtype) for _ in range(2))
+    scatters = not deterministic()
     dst_grad = empty(x, (csr.num_rows, heads), dtype)
-    x_grad, src_grad = (
-        empty(x, (csr.num_sources, heads, size), dtype),
-        empty(x, (csr.num_sources, heads), dtype),
-    )
+    if into is None:
+        x_grad = empty(x, (csr.num_sources, heads, size), dtype)
+        src_grad = empty(x, (csr.num_sources, heads), dtype)
+    else:
+        x_grad, src_grad = parts(into, heads)
+    slots = share = score = None
+    if not scatters:
+        flipped = transposed(block, x)
+        slots = flipped.slots
+        share, score = (empty(x, (csr.num_edges, heads), dtype) for _ in range(2))
     with stream_for(x):
+        if scatters:
+            for target in (x_grad, src_grad) if into is None else (into,):
+                clear(target)
         if csr.num_rows:
             vec, _ = _shape(x, out, grad)
-            args = (
-                pointer(csr.indptr), pointer(csr.indices), pointer(flipped.slots), pointer(x), pointer(score_src),
+            args: tuple[Any, ...] = (
+                pointer(csr.indptr), pointer(csr.indices), pointer(slots), pointer(x), pointer(score_src),
                 pointer(score_dst), pointer(out), pointer(log_sum), pointer(grad), pointer(share), pointer(score),
                 pointer(dst_grad), np.uint64(csr.num_rows), np.uint32(heads), np.uint32(size), scalar(x, slope),
+                np.uint64(row_stride(x)), np.uint64(row_stride(score_src)),
             )  # fmt: skip
             team = min(32, register_tile.power_of_two(-(-size // vec)))
-            kernel = _kernel("attend_backward", x, vec, TEAM=team, STEPS=-(-size // (team * vec)))
+            shape = {"TEAM": team, "STEPS": -(-size // (team * vec))}
+            if scatters:
+                shape["SCATTER"] = 1
+                strides = (np.uint64(row_stride(a)) for a in (x_grad, src_grad))
+                args = (*args, pointer(x_grad), pointer(src_grad), *strides)
+            kernel = _kernel("attend_backward", x, vec, **shape)
             kernel(blocks_for(csr.num_rows * heads * team, 128), (128,), args)
-        register_tile.launch(flipped.csr, grad, x_grad, share, head_size=size)
-        register_tile.launch(flipped.csr, score, src_grad, direct=True)
+        if not scatters:
+            register_tile.launch(flipped.csr, grad, x_grad, share, head_size=size)
+            register_tile.launch(flipped.csr, score, src_grad, direct=True)
     return x_grad, src_grad, dst_grad
+
+
+def parts(both: Any, heads: int) -> tuple[Any, Any]:
+    """Values ``[n, H, D]`` and scores ``[n, H]`` of one table of tensors, as views."""
+    width = both.shape[1] - heads
+    return both[:, :width].unflatten(1, (heads, width // heads)), both[:, width:]

@@ -32,6 +32,30 @@ class Attention(torch.autograd.Function):
         return x_grad, src_grad, grads[2], None, None
 
 
+class FoldedAttention(torch.autograd.Function):
+    """The same for values with their scores in one table, ``[num_src, H D + H]``: what one matrix product makes."""
+
+    @staticmethod
+    def forward(ctx: Any, both: Any, score_dst: Any, block: Any, heads: int, slope: float) -> Any:
+        both, score_dst = both.contiguous(), score_dst.contiguous()
+        x, score_src = attention.parts(both, heads)
+        out, log_sum = attention.forward(csr_of(block), x, score_src, score_dst, slope)
+        ctx.block, ctx.heads, ctx.slope = block, heads, slope
+        ctx.save_for_backward(both, score_dst, out, log_sum)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Any) -> tuple[Any, ...]:
+        both, score_dst, out, log_sum = ctx.saved_tensors
+        both_grad = both.new_empty(csr_of(ctx.block).num_sources, both.shape[1])
+        given = attention.parts(both, ctx.heads)
+        target_grad = attention.backward(
+            ctx.block, *given, score_dst, out, log_sum, grad.contiguous(), ctx.slope, both_grad
+        )[2]
+        return _padded(both_grad, len(both)), target_grad, None, None, None
+
+
 def _padded(grad: Any, rows: int) -> Any:
     """Rows beyond the block's sources were ignored: their gradient is zero."""
     if rows == grad.shape[0]:

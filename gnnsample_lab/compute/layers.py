@@ -16,6 +16,7 @@ from .aggregation.aggregate import aggregate
 from .aggregation.csr import csr_of
 from .aggregation.ladder import as_tensor
 from .attention import attention
+from .fused.block import SummedBlock
 
 
 class _Prefix(torch.autograd.Function):
@@ -62,10 +63,21 @@ class _BiasGradient(torch.autograd.Function):
 
 def linear(layer: nn.Linear, x: Any, rows: Any = None, weight: Any = None) -> Any:
     """``layer(x)``, and ``rows @ weight.T`` added to it where it lies."""
-    ours = _with_gradients_on_gpu(x) and layer.bias is not None and layer.bias.requires_grad
-    out = nn.functional.linear(x, layer.weight, layer.bias.detach()) if ours else layer(x)
+    out, ours = _product(x, layer.weight, layer.bias)
     if rows is not None:
         out = out.addmm_(rows, weight.t())
+    return _BiasGradient.apply(out, layer.bias) if ours else out
+
+
+def _product(x: Any, weight: Any, bias: Any) -> tuple[Any, bool]:
+    """``x @ weight.T + bias``, and whether :class:`_BiasGradient` is to give the gradient of the bias."""
+    ours = _with_gradients_on_gpu(x) and bias is not None and bias.requires_grad
+    return nn.functional.linear(x, weight, bias.detach() if ours else bias), ours
+
+
+def side_by_side(layer: nn.Linear, other: nn.Linear, table: Any) -> Any:
+    """``layer(left half of table) + right half @ other.weight.T`` as one product."""
+    out, ours = _product(table, torch.cat([layer.weight, other.weight], 1), layer.bias)
     return _BiasGradient.apply(out, layer.bias) if ours else out
 
 
@@ -89,6 +101,7 @@ class Fold:
 
     Attributes:
         own: a row of each vertex that is added, ``[n, message width]``, dense.
+        more: own rows count ``1 + more`` times, a tensor of no dimension; None: once.
         loop: divide by the number of edges and one more.
         bias: ``[message width]``, or None.
         relu: whether negative numbers become zeros.
@@ -100,10 +113,11 @@ class Fold:
     bias: Any = None
     relu: bool = False
     whole: bool = False
+    more: Any = None
 
     def apply(self, total: Any, lengths: Any) -> Any:
         """Sums ``[n, message width]`` folded; ``lengths``: edges of each row, ``[n, 1]``, asked for with ``loop``."""
-        out = total + self.own
+        out = total + (self.own if self.more is None else (1 + self.more) * self.own)
         if self.loop:
             out = out / (lengths + 1)
         if self.bias is not None:
@@ -177,6 +191,8 @@ class GCNConv(Layer):
         return rows if mapped else nn.functional.linear(rows, self.linear.weight, self.bias)
 
     def forward(self, block: Any, x: Any) -> Any:
+        if isinstance(block, SummedBlock):
+            return self.update(x, block.aggregated("sum"), block.lengths, False)
         csr, mapped = csr_of(block), _map_first(self.linear, x)
         x, own = with_destinations(self.message(x, mapped), csr.num_rows)
         total = aggregate(block, x, reduce="sum", kernel=self.kernel)
@@ -210,6 +226,11 @@ class SAGEConv(Layer):
         return (root.addmm_ if ours else root.addmm)(rows, self.linear.weight.t())
 
     def forward(self, block: Any, x: Any) -> Any:
+        if isinstance(block, SummedBlock):
+            table = block.table("mean", x)
+            if table is not None:
+                return side_by_side(self.own, self.linear, table)
+            return linear(self.own, x, block.aggregated("mean"), self.linear.weight)
         x, own = with_destinations(x, csr_of(block).num_rows)
         mapped = _map_first(self.linear, x)
         total = aggregate(block, self.message(x, mapped), kernel=self.kernel)
@@ -243,6 +264,13 @@ class GINConv(Layer):
         return linear(last, rows if mapped else activation(linear(first, rows)))
 
     def forward(self, block: Any, x: Any) -> Any:
+        if x.is_cuda and self.kernel in ("auto", "register-tile"):
+            from .autograd_gin import GinLayer
+
+            first, _, last = self.mlp
+            return GinLayer.apply(x, self.eps, first.weight, first.bias, last.weight, last.bias, block)
+        if isinstance(block, SummedBlock):
+            return self.update(self.root(x, x), block.aggregated("sum"), None, False)
         x, own = with_destinations(x, csr_of(block).num_rows)
         total = aggregate(block, x, reduce="sum", kernel=self.kernel)
         return self.update(self.root(own, own), total, None, False)
@@ -287,12 +315,19 @@ class GATConv(Layer):
 
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
-        values = self.message(x, True).view(-1, self.heads, self.size)
-        # Scores are linear in x, too: a narrow product each, in place of passes over all values and their gradients.
+        # Scores are linear in x, too: columns of the product that makes the values, and of the one for the vertices
+        # themselves, in place of passes over all values and their gradients.
         weight = self.linear.weight.view(self.heads, self.size, -1)
-        src = x @ (weight * self.score_src.unsqueeze(2)).sum(1).t()
-        dst = own @ (weight * self.score_dst.unsqueeze(2)).sum(1).t()
-        out = attention(block, values, src, dst, self.slope)
+        src, dst = ((weight * score.unsqueeze(2)).sum(1) for score in (self.score_src, self.score_dst))
+        both = nn.functional.linear(x, torch.cat([self.linear.weight, src]))
+        target = own @ dst.t()
+        if x.is_cuda:
+            from .autograd_attention import FoldedAttention
+
+            out = FoldedAttention.apply(both, target, block, self.heads, self.slope)
+        else:
+            values, scores = both.split([self.heads * self.size, self.heads], 1)
+            out = attention(block, values.unflatten(1, (self.heads, self.size)), scores, target, self.slope)
         return self.update(self.root(own, None), out.flatten(1), None, True)
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 from gnnsample_lab.checks import flag, function, optional, shown
 from gnnsample_lab.compute.aggregation.transpose import deterministic
+from gnnsample_lab.compute.fused.block import SummedBlock
+from gnnsample_lab.compute.fused.sampler import FusedBatch, FusedSampler
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.compute.padding import PaddedBatch, Sizes, check_capturable
 from gnnsample_lab.device import streams
@@ -44,8 +46,8 @@ def captured_step(
             reach it: a module that mixes rows, other than ``BatchNorm1d``, must not count them.
         optimizer: over its parameters. One that keeps state on the host is changed to keep it on the GPU
             (``capturable``), and its learning rate becomes a tensor, so that schedulers go on working.
-        sampler: a :class:`~gnnsample_lab.NeighborSampler` or :class:`~gnnsample_lab.PinSAGESampler` on a graph with
-            labels.
+        sampler: a :class:`~gnnsample_lab.NeighborSampler`, :class:`~gnnsample_lab.PinSAGESampler` or
+            :class:`~gnnsample_lab.FusedSampler` on a graph with labels.
         features: a :class:`~gnnsample_lab.FeatureCache`, or anything with its ``extract``; None: the graph's features,
             all of them on the device.
         loss: ``loss(logits, target) -> scalar``, where targets of rows that do not count are -1; default cross
@@ -63,6 +65,8 @@ def captured_step(
         raise TypeError(f"sampler must be a sampler of this package (got {shown(sampler)})")
     if graph.label is None:
         raise ValueError(f"graph {graph.name!r} has no label: training needs one per vertex")
+    if isinstance(sampler, FusedSampler):
+        features = sampler.features if features is None else features
     if features is None:
         if graph.feat is None:
             raise ValueError(f"graph {graph.name!r} has no features: give features")
@@ -117,6 +121,8 @@ class CapturedStep(Step):
         self._inputs: PaddedBatch | None = None
         self._real_rows: dict[int, Any] = {}
         self._loaded: Any = None
+        self._reduce: str | None = None
+        self._lengths: Any = None
         self._graphs: dict[Any, _Captured | None] = {}
         if self.on_gpu:
             check_capturable()
@@ -131,9 +137,13 @@ class CapturedStep(Step):
             The extraction's statistics.
         """
         with streams.torch_stream():
-            blocks = batch.blocks
+            first, blocks = _apart(batch.blocks)
             sizes, inputs, x = Sizes.of(blocks), self._inputs, None
-            if inputs is not None and sizes.fits(inputs.room):
+            if first is not None:
+                inputs = self._with_room(blocks, sizes, first.empty_table(0), first.reduce)
+                first.write(inputs.x, self._lengths)
+                stats = batch.stats
+            elif inputs is not None and sizes.fits(inputs.room):
                 _, stats = self.features.extract(batch.node_ids, out=inputs.rows[: sizes.nodes[0]])
             else:
                 x, stats = self.features.extract(batch.node_ids)
@@ -147,7 +157,7 @@ class CapturedStep(Step):
         if not self.on_gpu:
             return super()._run(batch, x, update)
         in_place = isinstance(self.features, FeatureCache) and self.features.device == "cuda"
-        if x is None and self._loaded is not batch and in_place:
+        if self._loaded is not batch and (isinstance(batch, FusedBatch) or (x is None and in_place)):
             self.load(batch)
         with streams.torch_stream():
             inputs = self._inputs
@@ -159,6 +169,18 @@ class CapturedStep(Step):
                 inputs.fill(blocks, sizes, batch.seeds, x)
             self._loaded = None
             return self._replayed(inputs, update)
+
+    def replay(self) -> Any:
+        """The update of the mini-batch before once more: what is left of a step where its inputs cost nothing.
+
+        Raises:
+            RuntimeError: nothing has been captured yet.
+        """
+        captured = self._graphs.get((True, self.model.training, _settings(self.optimizer)))
+        if captured is None:
+            raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
+        with streams.torch_stream():
+            return captured.replay()[0]
 
     def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
         key = (update, self.model.training, _settings(self.optimizer) if update else None)
@@ -176,14 +198,19 @@ class CapturedStep(Step):
         return captured.replay()
 
     def _padded(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
-        return self._step(inputs.blocks(), inputs.x, inputs.target, update, inputs.is_seed)
+        if self._reduce is None:
+            return self._step(inputs.blocks(), inputs.x, inputs.target, update, inputs.is_seed)
+        blocks, made = inputs.blocks(), (inputs.x, self._lengths)
+        first = SummedBlock(blocks[0].src, lambda *_: made, self._reduce, inputs.x.shape[1])
+        return self._step([first, *blocks], None, inputs.target, update, inputs.is_seed)
 
-    def _with_room(self, blocks: Any, sizes: Sizes, x: Any) -> PaddedBatch:
-        """Memory that the mini-batch fits: what there is, or more."""
+    def _with_room(self, blocks: Any, sizes: Sizes, x: Any, reduce: str | None = None) -> PaddedBatch:
+        """Memory that the mini-batch fits: what there is, or more. ``reduce``: of a first block that is summed."""
         import torch
 
         inputs = self._inputs
-        if inputs is None or not sizes.fits(inputs.room) or x.shape[1] != inputs.x.shape[1]:
+        same = inputs is not None and (x.shape[1], reduce) == (inputs.x.shape[1], self._reduce)
+        if inputs is None or not same or not sizes.fits(inputs.room):
             if self._graphs:
                 torch.cuda.synchronize()  # graphs that are still under way read the memory that is let go of here
             self._graphs.clear()
@@ -191,11 +218,19 @@ class CapturedStep(Step):
             self.room = sizes.with_room(self.room)
             weighted = blocks[0].weight is not None
             inputs = self._inputs = PaddedBatch(self.room, weighted, x, self.labels)
+            self._reduce, self._lengths = reduce, None
+            if reduce is not None:
+                self._lengths = torch.zeros(self.room.nodes[0], device="cuda")
             has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
             self._real_rows = (
                 {n: inputs.counts[i] for i, n in enumerate(self.room.nodes)} if has_norms else {}
             )
         return inputs
+
+
+def _apart(blocks: Any) -> tuple[Any, Any]:
+    """The first block if it is summed, else None; the others."""
+    return (blocks[0], blocks[1:]) if isinstance(blocks[0], SummedBlock) else (None, blocks)
 
 
 class _Captured:

@@ -55,6 +55,30 @@ class CachedSource:
         pass
 
 
+class FusedSource:
+    """Rows of a :class:`~gnnsample_lab.FusedSampler`, which reads them while it draws the last hop."""
+
+    together = False
+
+    def __init__(self, sampler: Any, cached: bool = True) -> None:
+        self.sampler, self.cache, self.cached = sampler, sampler.features, cached
+
+    @property
+    def all_on_gpu(self) -> bool:
+        """Whether the GPU reads the rows by itself, wherever they lie."""
+        return bool(self.sampler.device == "cuda")
+
+    def mark(self, batch: Any) -> Any:
+        return None
+
+    def extract(self, batch: Any, marks: Any = None) -> tuple[Any, Any]:
+        x = batch.x
+        return x, batch.stats
+
+    def reset(self) -> None:
+        pass
+
+
 class SharedSource:
     """Rows from a :class:`gnnsample_lab.distributed.FeatureCache`, which several ranks are together."""
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gnnsample_lab.checks import instance
+from gnnsample_lab.compute.fused.block import SummedBlock
 from gnnsample_lab.minibatch.export import tensor
 
 Loss = Callable[[Any, Any], Any]
@@ -39,7 +40,7 @@ class Step:
 
         Args:
             batch: a :class:`~gnnsample_lab.MiniBatch`.
-            x: its rows of features, where they are at hand.
+            x: its rows of features, where they are at hand; those of a :class:`~gnnsample_lab.FusedSampler` are.
 
         Returns:
             The loss, a tensor of no dimension.
@@ -63,7 +64,7 @@ class Step:
 
     def _run(self, batch: Any, x: Any, update: bool) -> tuple[Any, Any]:
         blocks = batch.blocks
-        if x is None:
+        if x is None and not isinstance(blocks[0], SummedBlock):
             x = tensor(self.features.extract(batch.node_ids)[0])
         return self._train(blocks, x, tensor(batch.seeds), update)
 
@@ -74,7 +75,7 @@ class Step:
     def _step(self, blocks: Any, x: Any, target: Any, update: bool, is_seed: Any = None) -> tuple[Any, Any]:
         """``is_seed``: which rows are seeds; None: all."""
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(blocks, x)
+        logits = self.model(blocks, blocks[0].own if x is None else x)
         loss = self._loss(logits, target, "mean" if update else "sum", is_seed)
         weight = None if update else self._counted(target, is_seed).sum()
         loss.backward()

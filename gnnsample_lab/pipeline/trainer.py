@@ -22,7 +22,7 @@ from .batches import Order, match_order, to_gpu
 from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
-from .features import CachedSource, totals
+from .features import CachedSource, FusedSource, totals
 from .memory import NOTHING, Held, held
 from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
@@ -166,9 +166,9 @@ class Trainer:
         # Rows that lie on this GPU gain nothing from a stage of their own, and would be copied once more.
         self.loads = (
             self.captured is not None and self.rank is None and self.executor in ("serial", "streams")
-            and isinstance(features, CachedSource) and features.all_on_gpu
+            and isinstance(features, (CachedSource, FusedSource)) and features.all_on_gpu
         )  # fmt: skip
-        if self.captured is not None and self.loads and isinstance(features, CachedSource):
+        if self.captured is not None and self.loads and isinstance(features, (CachedSource, FusedSource)):
             self.captured.features = features.cache
         self.losses: list[float] = []
         self.batch_ids: list[int] = []

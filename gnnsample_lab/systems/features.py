@@ -12,12 +12,19 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.pipeline.batches import to_gpu
 from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE
-from gnnsample_lab.pipeline.features import CachedSource, FeatureSource, MatchedSource, SharedSource
+from gnnsample_lab.pipeline.features import (
+    CachedSource,
+    FeatureSource,
+    FusedSource,
+    MatchedSource,
+    SharedSource,
+)
 from gnnsample_lab.pipeline.memory import NOTHING, Held, held
 from gnnsample_lab.pipeline.trainer import Trainer
 
@@ -120,6 +127,13 @@ def feature_sources(
         return _shared_source(
             system, graph, sampler, model, batch_size, window, sizing, seed, device, rank, folder
         )
+    if isinstance(sampler, FusedSampler):
+        asked = sizing.ratio or sizing.capacity_bytes
+        note = (
+            ("features lie where the sampler reads them: the size of a cache was not used",) if asked else ()
+        )
+        fused = FusedSource(sampler)
+        return Sources(fused, fused, sampler.features.ratio, False, sampler.features.transfer, note)
     table = host_features(graph)
     from .parts import ranked
 

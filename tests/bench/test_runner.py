@@ -44,6 +44,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
         "rank-features",
         "path",
         "step",
+        "fused-step",
         "inference",
         "step-sectors",
         "pipelines",

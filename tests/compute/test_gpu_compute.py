@@ -254,3 +254,73 @@ def test_measured_bandwidths_are_plausible():
     assert speeds.origin.startswith("measured on ")
     assert 0 < speeds.dram_gbps < speeds.l2_gbps < speeds.shared_gbps
     assert speeds.fp32_gflops > speeds.dram_gbps
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradients_added_in_memory_are_those_of_the_transposed_block(reduce, weighted, dtype):
+    torch = torch_cuda()
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+    from gnnsample_lab.compute.aggregation.scatter import scatter, scatters
+
+    block = random_block(6, num_dst=200, num_src=300, hub=500)
+    for features in FEATURES:
+        device = to_gpu(block)
+        rng = np.random.default_rng(features)
+        upstream = torch.from_numpy(rng.random((200, features))).to("cuda", getattr(torch, dtype))
+        weight = rng.random(block.num_edges) if weighted else None
+        given = None if weight is None else torch.from_numpy(weight).to(upstream)
+        assert scatters(csr_of(device), upstream)
+        found = scatter(csr_of(device), upstream, given, reduce == "mean")
+        expected = dense(block, weight, reduce).T @ upstream.double().cpu().numpy()
+        close = {"rtol": 1e-4, "atol": 1e-5} if dtype == "float32" else {"rtol": 1e-11, "atol": 1e-12}
+        assert np.allclose(found.cpu().numpy(), expected, **close), features
+
+
+def test_large_blocks_and_deterministic_algorithms_have_transposed_gradients():
+    torch = torch_cuda()
+    from gnnsample_lab.compute.aggregation.csr import Csr
+    from gnnsample_lab.compute.aggregation.scatter import scatters
+
+    grad = torch.zeros(4, 64, device="cuda")
+    few, many = (Csr(None, None, 4, sources, 10) for sources in (1000, 10_000_000))
+    assert scatters(few, grad) and not scatters(many, grad)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not scatters(few, grad)
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(("heads", "size"), [(8, 8), (3, 5), (2, 64)])
+def test_attention_gradients_with_and_without_a_transposed_block(heads, size):
+    torch = torch_cuda()
+    block = random_block(6, num_dst=60, num_src=90, hub=300)
+    shapes = (90, heads, size), (90, heads), (60, heads)
+    torch.manual_seed(0)
+    given = [torch.randn(s, device="cuda", requires_grad=True) for s in shapes]
+    upstream, grads = torch.randn(60, heads, size, device="cuda"), []
+    for deterministic in (False, True):
+        torch.use_deterministic_algorithms(deterministic)
+        try:
+            grads.append(torch.autograd.grad(lab.attention(to_gpu(block), *given), given, upstream))
+        finally:
+            torch.use_deterministic_algorithms(False)
+    for one, other in zip(*grads, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("each", [1, 2, 8])
+def test_rows_of_a_warp_of_memory_aware(each):
+    import cupy
+
+    from gnnsample_lab.compute.aggregation import ladder
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+
+    block = random_block(5, num_dst=77, hub=200)
+    for features in (1, 33, 64):
+        x = np.random.default_rng(0).random((block.num_src, features), np.float32)
+        out = cupy.empty((77, features), np.float32)
+        ladder.gather("memory-aware", csr_of(to_gpu(block)), cupy.asarray(x), out, None, True, each=each)
+        assert np.allclose(out.get(), dense(block, None, "mean") @ x, **tolerance("float32"))

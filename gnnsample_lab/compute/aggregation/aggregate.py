@@ -10,6 +10,7 @@ from gnnsample_lab.checks import choice, is_cuda_array, shown
 
 from . import ladder
 from .csr import FLOATS, Csr, contiguous, csr_of, dtype_name, empty, is_tensor, stream_for
+from .scatter import scatter, scatters
 from .transpose import transposed
 
 REDUCES = ("sum", "mean")
@@ -154,6 +155,9 @@ def gather_tensors(kernel: str, csr: Csr, x: Any, weight: Any, mean: bool) -> An
 
 def gradient_of_sources(kernel: str, block: Any, grad: Any, weight: Any, mean: bool) -> Any:
     """Gradient of ``x``: the same kernel over the transposed block (FastGL, eq. 5); ``[num_src, F]``."""
+    csr = csr_of(block)
+    if kernel == "auto" and "transposed" not in csr.kept and scatters(csr, grad):
+        return scatter(csr, grad, weight, mean)
     flipped = transposed(block, grad)
     coef = flipped.coefficients(weight, mean, grad)
     return gather_tensors(kernel, flipped.csr, grad, coef, False)

@@ -33,6 +33,13 @@ def pointer(array: Any) -> np.uint64:
     return np.uint64(array.data_ptr() if is_tensor(array) else array.data.ptr)
 
 
+def row_stride(array: Any) -> int:
+    """Elements from one row to the next."""
+    if is_tensor(array):
+        return int(array.stride(0))
+    return int(array.strides[0]) // int(array.itemsize)
+
+
 def empty(like: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """Uninitialised array of the same library and device as ``like``."""
     if is_tensor(like):
@@ -121,7 +128,8 @@ def csr_of(block: Any) -> Csr:
     parts = [getattr(block, name, None) for name in ("src", "indptr", "indices")]
     if isinstance(block, type) or not all(len(getattr(part, "shape", ())) == 1 for part in parts):
         raise TypeError(
-            f"block must be a Block or TorchBlock, its src, indptr and indices vectors (got {shown(block)})"
+            "block must be a Block or TorchBlock, its src, indptr and indices vectors; of a SummedBlock the edges are "
+            f"summed already (got {shown(block)})"
         )
     kept["csr"] = csr = Csr(
         block.indptr, block.indices, int(block.indptr.shape[0]) - 1, int(block.src.shape[0]),

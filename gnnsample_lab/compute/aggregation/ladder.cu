@@ -7,7 +7,7 @@
 // `memory_aware` in shared memory (eq. 4), `grouped` in registers per group of neighbours, joined by atomics, `advised`
 // in shared memory per group (GNNAdvisor's kernel).
 // ROWS x COLS: rows and features per block of memory_aware (X and Y of FastGL, section 4.2); COLS in multiples of 32.
-// @variants SCALAR=float,double ROWS=8,4 COLS=32,64
+// @variants SCALAR=float,double ROWS=8,4 COLS=32,64 EACH=1,4
 
 typedef long long i64;
 typedef unsigned int u32;
@@ -20,6 +20,9 @@ typedef unsigned long long u64;
 #endif
 #ifndef COLS
 #define COLS 32
+#endif
+#ifndef EACH
+#define EACH 1
 #endif
 #define AHEAD 4  // source values of memory_aware under way at once
 
@@ -46,8 +49,9 @@ extern "C" __global__ void naive(const i64* indptr, const int* indices, const vo
     if (mean) out[at] = out[at] * scale_of(end - begin, mean);
 }
 
-// Blocks of COLS x ROWS threads; blockIdx.y is the tile of features. A warp stays within one row, so it needs no
-// barrier of the block: it stages 32 weights and source ids at a time for itself, both in one latency.
+// Blocks of COLS x ROWS threads; blockIdx.y is the tile of features. A warp takes EACH rows by itself, so it needs no
+// barrier of the block: it stages 32 weights and source ids at a time, both in one latency. Rows of one or two edges, as
+// in backward passes, are one latency each otherwise.
 extern "C" __global__ void __launch_bounds__(ROWS* COLS)
     memory_aware(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x, SCALAR* out, u64 rows,
                  u32 features, u32 mean) {
@@ -55,10 +59,16 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
     __shared__ SCALAR weights[ROWS * COLS];
     __shared__ int sources[ROWS * COLS];
     const u32 me = threadIdx.y * COLS + threadIdx.x, lane = threadIdx.x % 32, warp_first = me - lane;
-    const u64 row = blockIdx.x * (u64)ROWS + threadIdx.y;
+    const u64 row0 = (blockIdx.x * (u64)ROWS + threadIdx.y) * EACH;
     const u32 f = blockIdx.y * COLS + threadIdx.x;
-    if (row >= rows) return;
-    const i64 begin = indptr[row], end = indptr[row + 1];
+    if (row0 >= rows) return;
+    const int mine = (int)(rows - row0 < EACH ? rows - row0 : EACH);
+    const i64 bound = indptr[row0 + (lane < (u32)mine ? lane : mine)];  // lane r: where row r begins
+    const i64 end = __shfl_sync(0xFFFFFFFFu, bound, mine);
+    i64 begin = __shfl_sync(0xFFFFFFFFu, bound, 0), row_end = __shfl_sync(0xFFFFFFFFu, bound, 1);
+    const bool inside = f < features;
+    const SCALAR* column = x + (inside ? f : 0);
+    int row = 0;
     sums[me] = 0;
     for (i64 first = begin; first < end; first += 32) {
         const int count = (int)(end - first < 32 ? end - first : 32);
@@ -68,20 +78,30 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
             weights[me] = coef ? coef[first + lane] : (SCALAR)1;
         }
         __syncwarp();
-        if (f >= features) continue;
         // show: aggregate in shared memory
         for (int j = 0; j < count; j += AHEAD) {
             SCALAR values[AHEAD];
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k)
-                values[k] = j + k < count ? x[(u64)sources[warp_first + j + k] * features + f] : (SCALAR)0;
+                values[k] = j + k < count ? column[(u64)sources[warp_first + j + k] * features] : (SCALAR)0;
 #pragma unroll
-            for (int k = 0; k < AHEAD; ++k)
-                if (j + k < count) sums[me] = lab_fma(weights[warp_first + j + k], values[k], sums[me]);
+            for (int k = 0; k < AHEAD; ++k) {
+                if (j + k >= count) break;
+                while (first + j + k >= row_end) {  // bounded: first + j + k < end, where the last row ends
+                    if (inside) out[(row0 + row) * features + f] = sums[me] * scale_of(row_end - begin, mean);
+                    sums[me] = 0;
+                    begin = row_end, row_end = __shfl_sync(0xFFFFFFFFu, bound, ++row + 1);
+                }
+                sums[me] = lab_fma(weights[warp_first + j + k], values[k], sums[me]);
+            }
         }
-    }
-    if (f < features) out[row * features + f] = sums[me] * scale_of(end - begin, mean);
         // end: aggregate in shared memory
+    }
+    for (; row < mine; ++row) {
+        if (inside) out[(row0 + row) * features + f] = sums[me] * scale_of(row_end - begin, mean);
+        sums[me] = 0;
+        begin = row_end, row_end = __shfl_sync(0xFFFFFFFFu, bound, row + 2);
+    }
 }
 
 // Preprocessing of `grouped`: how many groups of at most `size` edges each row has, then where each group begins.

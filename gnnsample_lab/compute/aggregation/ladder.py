@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device import runtime
+
 from . import register_tile
 from .csr import Csr, blocks_for, clear, dtype_name, function, is_tensor, pointer, scalar_type, stream_for
 
@@ -23,7 +25,9 @@ KERNELS: dict[str, str] = {
 }
 
 X_ROWS, Y_FEATURES = 8, 32
-"""Rows and features per block of `memory-aware` (FastGL, section 4.2)."""
+"""Rows at a time and features per block of `memory-aware` (FastGL, section 4.2)."""
+EACH_ROWS = 8
+"""Most rows that a warp of it takes one after the other."""
 GROUP_SIZE = 16
 """Neighbours per group of `grouped` and `gnnadvisor`."""
 _SHARED_BYTES = 48 << 10
@@ -49,8 +53,9 @@ def gather(
     _RUNGS[kernel](csr, x, out, coef, mean, **knobs)
 
 
-def _kernel(name: str, scalar: str, rows: int = X_ROWS, cols: int = Y_FEATURES) -> Any:
-    return function("aggregation/ladder.cu", name, (("SCALAR", scalar), ("ROWS", rows), ("COLS", cols)))
+def _kernel(name: str, scalar: str, rows: int = X_ROWS, cols: int = Y_FEATURES, each: int = 1) -> Any:
+    macros = (("SCALAR", scalar), ("ROWS", rows), ("COLS", cols), ("EACH", each))
+    return function("aggregation/ladder.cu", name, macros)
 
 
 def _common(csr: Csr, coef: Any, x: Any, out: Any) -> tuple[Any, ...]:
@@ -64,12 +69,18 @@ def _naive(csr: Csr, x: Any, out: Any, coef: Any, mean: bool, threads: int = 256
 
 
 def _memory_aware(
-    csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES
-) -> None:
+    csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES,
+    each: int | None = None,
+) -> None:  # fmt: skip
     n, features = out.shape
-    grid = (*blocks_for(n, rows), -(-features // cols))
+    tiles = -(-features // cols)
+    if each is None:  # several rows a warp, so that their latencies overlap, where there are warps enough
+        each, warps = EACH_ROWS, n * tiles * (cols // 32)
+        while each > 1 and warps < each * 64 * runtime.num_sms():
+            each //= 2
+    grid = (*blocks_for(n, rows * each), tiles)
     args = (*_common(csr, coef, x, out), np.uint64(n), np.uint32(features), np.uint32(mean))
-    _kernel("memory_aware", scalar_type(x), rows, cols)(grid, (cols, rows), args)
+    _kernel("memory_aware", scalar_type(x), rows, cols, each)(grid, (cols, rows), args)
 
 
 @dataclass(frozen=True, eq=False)

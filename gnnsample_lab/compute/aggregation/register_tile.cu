@@ -1,7 +1,7 @@
 // Row-wise sums of gathered rows, out[r] = scale(r) * sum over e in row r of coef(e) * x[indices[e]], tiled in registers.
 //
-// indptr: i64[rows + 1]; indices: i32[edges]; x: SCALAR[*, features]; out: SCALAR[rows, features], each element written
-// once (rows without edges: zeros). A group of LANES threads takes `depth` neighbouring rows and one tile of LANES *
+// indptr: i64[rows + 1]; indices: i32[edges]; x: SCALAR[*, features]; out: SCALAR[rows, features], rows `out_stride`
+// apart, each element written once (rows without edges: zeros). A group of LANES threads takes `depth` neighbouring rows and one tile of LANES *
 // VEC * CHUNKS features, and reads the rows' edges as one stream, so that UNROLL source rows are in flight whatever the
 // rows' lengths are (a transposed block of a sampled batch has mostly one to three edges a row). It adds in the order of
 // the edges, so the sum does not depend on any knob (but HEAVY and the number of groups, for long rows). The block's row bounds, indices and coefficients go to shared
@@ -10,7 +10,7 @@
 // row comes from the L2 rather than from DRAM. With `tile_last` set, all rows of one feature tile are done before the next
 // tile begins: the part of x in use at a time is one tile wide, and more of it fits the L2.
 // Rows longer than HEAVY are shared by the block, so that a hub of a transposed block does not hold up one group.
-// OWN: before a row is written, a row of `own` is added, mean == 2 divides by the edges and one more, a bias is added,
+// OWN: before a row is written, a row of `own` is added (times 1 + *more, if given), mean == 2 divides by the edges and one more, a bias is added,
 // and with `relu` negative numbers become zeros: a pass over all rows each, otherwise.
 //
 // COEF: 0 none, 1 one coefficient per edge, 2 one per edge and head (features = heads x head_size).
@@ -58,11 +58,12 @@ struct Problem {
     const SCALAR* coef;  // likewise
     SCALAR* out;         // of the block's first row on
     i64 first_edge;
-    u64 row_bytes;
+    u64 row_bytes, out_stride;
     u32 features, heads, mean;
 #if OWN
     const SCALAR *own, *bias;  // own: of the block's first row on
     u32 relu;
+    SCALAR times;  // the own row
 #endif
 };
 
@@ -142,12 +143,12 @@ __device__ __forceinline__ void write_row(const Problem& p, const Lane& lane, in
             const SCALAR share = p.mean == 2 ? (SCALAR)1 / (SCALAR)(length + 1) : (SCALAR)1;
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
-                const SCALAR v = (sum[c].v[i] + own.v[i]) * share + bias.v[i];
+                const SCALAR v = (sum[c].v[i] + p.times * own.v[i]) * share + bias.v[i];
                 sum[c].v[i] = p.relu && v < 0 ? (SCALAR)0 : v;
             }
         }
 #endif
-        if (lane.chunks >> c & 1) store_vec(p.out + (u64)row * p.features + lane.first + c * LANES * VEC, sum[c]);
+        if (lane.chunks >> c & 1) store_vec(p.out + (u64)row * p.out_stride + lane.first + c * LANES * VEC, sum[c]);
     }
     clear(sum);
 }
@@ -214,10 +215,11 @@ __device__ __forceinline__ void heavy_row(const Problem& p, const Lane& lane, in
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     register_tile(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x, SCALAR* out, u64 rows,
-                  u32 features, u32 head_size, u32 tiles, u32 row_blocks, u32 depth, u32 mean, u32 tile_last
+                  u32 features, u32 head_size, u32 tiles, u32 row_blocks, u32 depth, u32 mean, u32 tile_last,
+                  u64 out_stride
 #if OWN
                   ,
-                  const SCALAR* own, const SCALAR* bias, u32 relu
+                  const SCALAR* own, const SCALAR* bias, u32 relu, const SCALAR* more
 #endif
     ) {
     __shared__ u32 heavy[(GROUPS * MAX_DEPTH + 31) / 32];  // a bit for each long row
@@ -227,11 +229,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const int num_rows = (int)(rows - first < (u64)depth * GROUPS ? rows - first : (u64)depth * GROUPS);
     const i64 first_edge = __ldg(indptr + first), edges = __ldg(indptr + first + num_rows) - first_edge;
     const u32 heads = COEF == 2 ? features / head_size : 1;
-    const Problem p = {indices + first_edge, coef + (COEF ? first_edge * heads : 0), out + first * features, first_edge,
-                       (u64)features * sizeof(SCALAR), features, heads, mean
+    const Problem p = {indices + first_edge, coef + (COEF ? first_edge * heads : 0), out + first * out_stride, first_edge,
+                       (u64)features * sizeof(SCALAR), out_stride, features, heads, mean
 #if OWN
                        ,
-                       own + first * features, bias, relu
+                       own + first * features, bias, relu, more ? (SCALAR)1 + __ldg(more) : (SCALAR)1
 #endif
     };
     Lane lane;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from gnnsample_lab.device import runtime
 
-from .csr import Csr, dtype_name, function, pointer, scalar_type
+from .csr import Csr, dtype_name, function, pointer, row_stride, scalar_type
 
 _MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_blocks", "heavy")
 
@@ -115,7 +116,7 @@ def launch(
     Args:
         csr: rows, on the GPU.
         x: ``[csr.num_sources, F]`` (``[num_edges, F]`` when ``direct``), dense, ``float32`` or ``float64``.
-        out: ``[csr.num_rows, F]``, written whole.
+        out: ``[csr.num_rows, F]``, written whole; its rows may lie apart.
         coef: per edge ``[num_edges]``, or per edge and head ``[num_edges, F // head_size]``, or None.
         mean: divide by the row's number of edges.
         tile: launch shape; None chooses.
@@ -124,16 +125,43 @@ def launch(
         fold: what happens to a row before it is written (:class:`~gnnsample_lab.compute.layers.Fold`), or None; its
             ``loop`` is in place of ``mean``.
     """
-    rows, features = int(out.shape[0]), int(np.prod(out.shape[1:]))
+    sizes = out.shape
+    rows, features = int(sizes[0]), int(sizes[1]) if len(sizes) == 2 else math.prod(map(int, sizes[1:]))
     if rows == 0 or features == 0:
         return
-    beside = () if fold is None else (fold.own, out if fold.bias is None else fold.bias)
-    widest = vector_width(features, head_size or features, x, out, *beside)
-    tile = choose(csr, features, widest) if tile is None else tile
+    from_x, to_out = pointer(x), pointer(out)
+    address, own, mode = int(from_x) | int(to_out), (), int(mean)
+    if fold is not None:
+        own = pointer(fold.own), pointer(fold.bias), np.uint32(fold.relu), pointer(fold.more)
+        address |= int(own[0]) | int(own[1])
+        mode = 2 if fold.loop else mode
+    kernel, grid, block, numbers = _planned(
+        rows, csr.num_sources, csr.num_edges, features, row_stride(out), head_size or features, scalar_type(x),
+        address & 15, 0 if coef is None else 1 if head_size is None else 2, direct, fold is not None, mode, tile,
+    )  # fmt: skip
+    kernel(
+        grid,
+        block,
+        (pointer(csr.indptr), pointer(csr.indices), pointer(coef), from_x, to_out, *numbers, *own),
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _planned(
+    rows: int, sources: int, edges: int, features: int, stride: int, head: int, scalar: str, address: int,
+    per_edge: int, direct: bool, own: bool, mode: int, tile: Tile | None,
+) -> tuple[Any, tuple[int], tuple[int], tuple[Any, ...]]:  # fmt: skip
+    """Kernel, grid, block and the numbers among its arguments. Captured steps and benchmarks ask for the same again."""
+    itemsize = 4 if scalar == "float" else 8
+    widest = 16 // itemsize
+    while widest > 1 and (
+        features % widest or stride % widest or head % widest or address % (widest * itemsize)
+    ):
+        widest //= 2
+    if tile is None:
+        tile = choose(Csr(None, None, rows, sources, edges), features, widest)
     if tile.vec > widest:
         tile = tile.with_(vec=widest)
-    per_edge = 0 if coef is None else 1 if head_size is None else 2
-    kernel = _kernel(tile, scalar_type(x), per_edge, direct, fold is not None)
     groups, tiles = tile.threads // tile.lanes, -(-features // tile.width)
     depth = tile.depth
     while depth > 1 and rows * tiles < groups * depth * runtime.num_sms() * 4:
@@ -141,12 +169,9 @@ def launch(
     row_blocks = -(-rows // (groups * depth))
     if row_blocks * tiles >= 1 << 31:
         raise ValueError(f"block is too large for one launch (got {rows} rows in {tiles} tiles)")
-    args: tuple[Any, ...] = (
-        pointer(csr.indptr), pointer(csr.indices), pointer(coef), pointer(x), pointer(out), np.uint64(rows),
-        np.uint32(features), np.uint32(head_size or features), np.uint32(tiles), np.uint32(row_blocks),
-        np.uint32(depth), np.uint32(mean), np.uint32(tile.tile_last),
+    numbers = (
+        np.uint64(rows), *map(np.uint32, (features, head, tiles, row_blocks, depth, mode, tile.tile_last)),
+        np.uint64(stride),
     )  # fmt: skip
-    if fold is not None:
-        args = (*args[:-2], np.uint32(2 if fold.loop else mean), args[-1], pointer(fold.own), pointer(fold.bias),
-                np.uint32(fold.relu))  # fmt: skip
-    kernel((row_blocks * tiles,), (tile.threads,), args)
+    kernel = _kernel(tile, scalar, per_edge, direct, own)
+    return kernel, (row_blocks * tiles,), (tile.threads,), numbers

@@ -108,6 +108,24 @@ __device__ __forceinline__ void store_vec(SCALAR* p, const Vec& value) {
     }
 }
 
+// Adds to the vector at p in memory, with one access where the GPU has it (sm_90).
+__device__ __forceinline__ void add_at(SCALAR* to, const Vec& v) {
+#if __CUDA_ARCH__ >= 900
+    if (sizeof(SCALAR) == 4 && VEC == 4) {
+        asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"((float)v.v[0]), "f"((float)v.v[1 % VEC]),
+                     "f"((float)v.v[2 % VEC]), "f"((float)v.v[3 % VEC]) : "memory");
+        return;
+    }
+    if (sizeof(SCALAR) == 4 && VEC == 2) {
+        asm volatile("red.global.add.v2.f32 [%0], {%1, %2};" ::"l"(to), "f"((float)v.v[0]), "f"((float)v.v[1 % VEC])
+                     : "memory");
+        return;
+    }
+#endif
+#pragma unroll
+    for (int i = 0; i < VEC; ++i) atomicAdd(to + i, v.v[i]);
+}
+
 __device__ __forceinline__ Vec zero_vec() {
     Vec z;
 #pragma unroll

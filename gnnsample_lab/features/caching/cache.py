@@ -170,6 +170,18 @@ class FeatureCache:
 
     # -- use
 
+    def rows_on_gpu(self) -> gather.GpuRows:
+        """Where kernels of this package find rows.
+
+        Raises:
+            ValueError: some rows are neither on the GPU nor in page-locked host memory.
+        """
+        if self.device == "cpu" or not (self.all_cached or self._pinned is not None):
+            raise ValueError(
+                f"features must lie on the GPU or in page-locked host memory (got transfer={self.transfer!r})"
+            )
+        return self._rows
+
     def mark(self, node_ids: Any) -> Marks:
         """Find where the rows of a batch are; done while sampling, it leaves extraction nothing to look up.
 

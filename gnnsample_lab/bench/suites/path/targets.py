@@ -19,6 +19,9 @@ LOADER_US = {
 }  # fmt: skip
 OVER_DGL = {"gcn": 7.0, "gin": 5.0, "gat": 4.0}
 OF_KERNELS = 1.4
+FUSED_STAGES, FUSED_STEP, OF_ALLOWED = 2.5, 1.3, 0.9
+FUSED_MEMORY = {2: 0.15, 3: 0.45}
+"""Hops: share of the memory that sampling, extraction and mean one after the other leave."""
 
 
 def ready(record: dict[str, Any]) -> list[Target]:
@@ -81,6 +84,34 @@ def step(record: dict[str, Any]) -> list[Target]:
                 "x_dgl", "graph",
             ),
         )  # fmt: skip
+    return found
+
+
+def fused_step(record: dict[str, Any]) -> list[Target]:
+    """Fused stages over those one after the other, the step on top, and device memory of what the stages leave."""
+    if record["settings"]["device"] == "cpu":
+        return []
+    fused = [row for row in record["rows"] if row["way"] == "fused"]
+    stages, steps = ([row for row in fused if row["part"] == part] for part in ("stages", "step"))
+    found = at_least("from seeds to means, over one after the other", FUSED_STAGES, "x",
+                     points_of(stages, "x_apart", "graph", "fanouts"))  # fmt: skip
+    found += at_least(
+        "captured step, over one after the other",
+        FUSED_STEP,
+        "x",
+        points_of(steps, "x_apart", "graph", "fanouts"),
+    )
+    found += at_least(
+        "of what removing the stages allows",
+        OF_ALLOWED,
+        "x",
+        points_of(steps, "of_allowed", "graph", "fanouts"),
+    )
+    for hops, limit in FUSED_MEMORY.items():
+        points = points_of(
+            [r for r in stages if len(r["fanouts"]) == hops], "memory_share", "graph", "fanouts"
+        )
+        found += at_most(f"memory of what the stages leave, {hops} hops", limit, "x", points)
     return found
 
 

@@ -1,0 +1,320 @@
+// The last hop of a mini-batch, its rows of features and the first layer's sum or mean in one pass: for every vertex that
+// the hop expands, draw its picks, read their rows where the features lie, add them up, and copy the vertex's own row.
+// Picks are those of the sampler, bit for bit, since a draw depends on (seed, batch, hop, vertex) alone.
+//
+// nodes: ID_T[rows]; table: SCALAR[*, features]. Written: own and sums, SCALAR[rows, features] each, rows `out_stride`
+// apart; counts: float[rows], how many picks a row has. A pick leaves no trace in memory: it needs no local id, and no row
+// of its own.
+// A warp takes `per_warp` rows: a lane draws for a row, then groups of LANES threads read the picked rows as one stream
+// (own rows among them), so that UNROLL rows are in flight whatever the fanout is. It adds in the order of the picks, as
+// the sum over a block does.
+// Bound by bytes: a row of features for each pick, of which duplicates may come from the L2, and two rows written.
+//
+// CACHED: row_of[v] is the row of v in the table; where it is negative, row v of `host`, pinned memory, is read.
+// SPLIT: 1 leaves the drawn picks in memory (first_draw), where a second kernel reads them (first_gather).
+// @variants ID_T=int,long RULE=0,1,2,3,4 KMAX=8,16,32 VEC=1,2,4 LANES=8,32 CHUNKS=1,2 CACHED=0,1
+#include "compute/aggregation/vectors.cuh"
+#include "sampling/neighbors/hops/draw.cuh"
+
+#ifndef LANES
+#define LANES 32
+#endif
+#ifndef CHUNKS
+#define CHUNKS 1
+#endif
+#ifndef UNROLL
+#define UNROLL 4
+#endif
+#ifndef CACHED
+#define CACHED 0
+#endif
+#ifndef ROWS
+#define ROWS (KMAX > 16 ? 8 : 16)  // most rows of a warp at a time
+#endif
+#ifndef THREADS
+#define THREADS 256
+#endif
+#define WARPS (THREADS / 32)
+#define FULL 0xFFFFFFFFu
+
+#if CACHED
+typedef i64 Source;  // a row of the table, or IN_HOST | a row of the host's; ~ of it for a vertex's own row
+#define IN_HOST (1ll << 40)
+#else
+typedef ID_T Source;
+#endif
+
+struct First {
+    const ID_T* nodes;
+    const SCALAR* table;
+    const int* row_of;
+    const SCALAR* host;
+    SCALAR* own;
+    SCALAR* sums;
+    float* counts;
+    Source* sources;  // SPLIT: [rows, most + 1]
+    u64 rows, host_stride, out_stride;
+    u32 features, batch_id, mean, per_warp, most;  // most: the largest fanout
+    u32 unused;
+    u64 ends[LAB_MAX_HOPS];  // rows before ends[h], and not before ends[h - 1], are drawn at hop h
+    int fanouts[LAB_MAX_HOPS + 1];
+};
+
+__device__ __forceinline__ Source place_of(const First& f, u64 v) {
+#if CACHED
+    const int row = f.row_of ? __ldg(f.row_of + v) : -1;
+    return row >= 0 ? (i64)row : (i64)(IN_HOST | v);
+#else
+    return (Source)v;
+#endif
+}
+
+__device__ __forceinline__ const SCALAR* row_at(const First& f, Source at) {
+#if CACHED
+    if (at & IN_HOST) return f.host + (u64)(at & ~IN_HOST) * f.host_stride;
+#endif
+    return f.table + (u64)at * f.features;
+}
+
+__device__ __forceinline__ int hop_of(const First& f, u64 row) {
+    int hop = 0;
+    while (row >= f.ends[hop]) ++hop;  // bounded: the last hop's end is the number of rows
+    return hop;
+}
+
+__device__ __forceinline__ void finish_row(const First& f, u64 row, u32 at, u32 lanes, u32 length, Vec sum[CHUNKS],
+                                           const Vec own[CHUNKS]) {
+    const SCALAR scale = f.mean && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) {
+        if (!(lanes >> c & 1)) continue;
+        const u64 to = row * f.out_stride + at + c * LANES * VEC;
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) sum[c].v[i] *= scale;
+        store_vec(f.sums + to, sum[c]);
+        store_vec(f.own + to, own[c]);
+    }
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) sum[c] = zero_vec();
+}
+
+// Rows row .. of the features that this lane has, from the stream begin .. end of their sources. A row ends with its own.
+__device__ __forceinline__ void stream(const First& f, const Source* sources, int begin, int end, u64 first, u32 lane) {
+    for (u32 f0 = 0; f0 < f.features; f0 += LANES * VEC * CHUNKS) {
+        const u32 at = f0 + lane * VEC;
+        u32 lanes = 0;
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) lanes |= (u32)(at + c * LANES * VEC < f.features) << c;
+        u64 row = first;
+        u32 length = 0;
+        Vec sum[CHUNKS];
+#pragma unroll
+        for (int c = 0; c < CHUNKS; ++c) sum[c] = zero_vec();
+        for (int e = begin; e < end; e += UNROLL) {
+            Vec rows[UNROLL][CHUNKS];
+            bool last[UNROLL];
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+                last[u] = false;
+#pragma unroll
+                for (int c = 0; c < CHUNKS; ++c) rows[u][c] = zero_vec();
+                if (e + u < end) {
+                    const Source given = sources[e + u];
+                    last[u] = given < 0;
+                    const SCALAR* from = row_at(f, last[u] ? ~given : given) + at;
+#pragma unroll
+                    for (int c = 0; c < CHUNKS; ++c)
+                        if (lanes >> c & 1) rows[u][c] = load_vec(from + c * LANES * VEC);
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < UNROLL; ++u) {
+                if (e + u >= end) break;
+                if (last[u]) {
+                    finish_row(f, row++, at, lanes, length, sum, rows[u]);
+                    length = 0;
+                } else {
+                    ++length;
+#pragma unroll
+                    for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+                        for (int i = 0; i < VEC; ++i) sum[c].v[i] += rows[u][c].v[i];
+                }
+            }
+        }
+    }
+}
+
+#ifdef KMAX
+struct Picked {
+    int slots[KMAX * (ROWS + 1)];  // [slot][row]
+    i64 starts[ROWS];
+    int begins[ROWS + 1];
+    Source sources[ROWS * (KMAX + 1)];
+};
+
+__device__ __forceinline__ Row row_of_lane(const Plan& p, const First& f, u64 row0, int mine, int& hop) {
+    hop = 0;
+    if ((int)lab_lane() >= mine) return Row{0, 0, 0, 0};
+    const u64 row = row0 + lab_lane();
+    hop = hop_of(f, row);
+    return lab_row(p, (u64)f.nodes[row], f.fanouts[hop]);
+}
+
+// The warp draws for `mine` rows, `row` and `hop` in the lane of each, and leaves the sources of all of them in order.
+__device__ __forceinline__ void draw(const Plan& p, const First& f, Row row, int hop, u64 row0, int mine, Picked& s) {
+    const int lane = (int)lab_lane();
+    const int fanout = f.fanouts[hop];
+#if RULE == 1
+    for (int r = 0; r < mine; ++r) {
+        Row shared{__shfl_sync(FULL, row.vertex, r), __shfl_sync(FULL, row.start, r), __shfl_sync(FULL, row.degree, r),
+                   __shfl_sync(FULL, row.count, r)};
+        lab_draw_group<WarpGroup>(p, shared, __shfl_sync(FULL, fanout, r), f.batch_id, __shfl_sync(FULL, hop, r),
+                                  s.slots + r, ROWS + 1);
+    }
+#else
+    if (lane < mine) lab_draw_lane(p, row, fanout, f.batch_id, hop, s.slots + lane, ROWS + 1);
+#endif
+    int upto = lane < mine ? row.count + 1 : 0;
+#pragma unroll
+    for (int apart = 1; apart < 32; apart <<= 1) {
+        const int left = __shfl_up_sync(FULL, upto, apart);
+        if (lane >= apart) upto += left;
+    }
+    if (lane < mine) {
+        s.begins[lane] = upto - row.count - 1;
+        s.starts[lane] = row.start;
+        s.sources[upto - 1] = (Source)~place_of(f, row.vertex);
+        if (f.counts) f.counts[row0 + lane] = (float)row.count;
+    }
+    if (lane == 31) s.begins[mine] = upto;
+    __syncwarp();
+    const u32 k = f.most, magic = 65536 / k + 1, picks = (u32)mine * k;  // (e * magic) >> 16 is e / k: see expand.cuh
+    for (u32 e0 = lane; e0 < picks; e0 += 128) {
+#pragma unroll
+        for (u32 c = 0; c < 4; ++c) {
+            const u32 e = e0 + c * 32, r = (e * magic) >> 16, slot = e - r * k;
+            if (e < picks && (int)slot < s.begins[r + 1] - s.begins[r] - 1) {
+                const u64 v = (u64)__ldg(p.indices + s.starts[r] + s.slots[slot * (ROWS + 1) + r]);
+                s.sources[s.begins[r] + slot] = place_of(f, v);
+            }
+        }
+    }
+    __syncwarp();
+}
+
+__device__ __forceinline__ void sum_picked(const First& f, const Picked& s, u64 row0, int mine) {
+    const int groups = 32 / LANES, group = (int)lab_lane() / LANES;
+    const int first = mine * group / groups, last = mine * (group + 1) / groups;
+    stream(f, s.sources, s.begins[first], s.begins[last], row0 + first, lab_lane() % LANES);
+    __syncwarp();
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_constant__ Plan p,
+                                                                 const __grid_constant__ First f) {
+    __shared__ Picked picked[WARPS];
+    Picked& s = picked[threadIdx.x / 32];
+    lab_follow();
+    const u64 step = (u64)gridDim.x * WARPS * f.per_warp;
+    u64 row0 = (blockIdx.x * (u64)WARPS + threadIdx.x / 32) * f.per_warp;
+    for (; row0 < f.rows; row0 += step) {
+        const int mine = (int)min((u64)f.per_warp, f.rows - row0);
+        int hop;
+        const Row row = row_of_lane(p, f, row0, mine, hop);
+        draw(p, f, row, hop, row0, mine, s);
+        sum_picked(f, s, row0, mine);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) first_draw(const __grid_constant__ Plan p,
+                                                                  const __grid_constant__ First f) {
+    __shared__ Picked picked[WARPS];
+    Picked& s = picked[threadIdx.x / 32];
+    lab_follow();
+    const u64 row0 = (blockIdx.x * (u64)WARPS + threadIdx.x / 32) * f.per_warp;
+    if (row0 >= f.rows) return;
+    const int mine = (int)min((u64)f.per_warp, f.rows - row0);
+    int hop;
+    const Row row = row_of_lane(p, f, row0, mine, hop);
+    draw(p, f, row, hop, row0, mine, s);
+    const int most = (int)f.most + 1;
+    Source* out = f.sources + row0 * most;
+    for (int r = 0; r < mine; ++r)
+        for (int i = (int)lab_lane(); i < s.begins[r + 1] - s.begins[r]; i += 32) out[r * most + i] = s.sources[s.begins[r] + i];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) first_gather(const __grid_constant__ Plan p,
+                                                                    const __grid_constant__ First f) {
+    lab_follow();
+    const u64 row = (blockIdx.x * (u64)THREADS + threadIdx.x) / LANES;
+    if (row >= f.rows) return;
+    const int most = (int)f.most + 1;
+    stream(f, f.sources + row * most, 0, (int)f.counts[row] + 1, row, threadIdx.x % LANES);
+}
+#else
+// Wide hops: a warp per row. Positions of drawn picks lie in shared memory; where all are taken, there is nothing to draw.
+extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_constant__ Plan p,
+                                                                 const __grid_constant__ First f) {
+    extern __shared__ int positions[];  // [WARPS][most]
+    int* slots = positions + threadIdx.x / 32 * f.most;
+    lab_follow();
+    const int lane = (int)lab_lane();
+    for (u64 at = blockIdx.x * (u64)WARPS + threadIdx.x / 32; at < f.rows; at += (u64)gridDim.x * WARPS) {
+        const int hop = hop_of(f, at), fanout = f.fanouts[hop];
+        const u64 v = (u64)f.nodes[at];
+        const Row row = lab_row(p, v, fanout);
+        const bool all = lab_takes_all(row, fanout);
+        if (!all) lab_draw_group<WarpGroup>(p, row, fanout, f.batch_id, hop, slots, 1);
+        const int edges = all ? row.degree : row.count;
+        const SCALAR* own_row = row_at(f, place_of(f, v));
+        if (lane == 0 && f.counts) f.counts[at] = (float)row.count;
+        for (u32 f0 = 0; f0 < f.features; f0 += LANES * VEC * CHUNKS) {
+            const u32 column = f0 + (u32)lane * VEC;
+            u32 lanes = 0;
+            Vec sum[CHUNKS], own[CHUNKS];
+#pragma unroll
+            for (int c = 0; c < CHUNKS; ++c) {
+                lanes |= (u32)(lane < LANES && column + c * LANES * VEC < f.features) << c;
+                sum[c] = zero_vec();
+                own[c] = zero_vec();
+                if (lanes >> c & 1) own[c] = load_vec(own_row + column + c * LANES * VEC);
+            }
+            for (int j0 = 0; j0 < edges; j0 += 32) {
+                const int j = j0 + lane;
+                Source mine = 0;
+                bool there = j < edges;
+                if (there) {
+                    const i64 position = row.start + (all ? j : slots[j]);
+#if RULE >= 3
+                    if (all) there = __ldg(p.prefix + position + 1) > __ldg(p.prefix + position);
+#endif
+                    if (there) mine = place_of(f, (u64)__ldg(p.indices + position));
+                }
+                const u32 taken = __ballot_sync(FULL, there);
+                const int here = min(32, edges - j0);
+                for (int u0 = 0; u0 < here; u0 += UNROLL) {
+                    Vec rows[UNROLL][CHUNKS];
+#pragma unroll
+                    for (int u = 0; u < UNROLL; ++u) {
+                        const Source from = __shfl_sync(FULL, mine, (u0 + u) & 31);
+#pragma unroll
+                        for (int c = 0; c < CHUNKS; ++c) {
+                            rows[u][c] = zero_vec();
+                            if (u0 + u < 32 && (taken >> (u0 + u) & 1) && (lanes >> c & 1))
+                                rows[u][c] = load_vec(row_at(f, from) + column + c * LANES * VEC);
+                        }
+                    }
+#pragma unroll
+                    for (int u = 0; u < UNROLL; ++u)
+#pragma unroll
+                        for (int c = 0; c < CHUNKS; ++c)
+#pragma unroll
+                            for (int i = 0; i < VEC; ++i) sum[c].v[i] += rows[u][c].v[i];
+                }
+            }
+            finish_row(f, at, column, lanes, (u32)row.count, sum, own);
+        }
+        __syncwarp();
+    }
+}
+#endif

@@ -1,0 +1,231 @@
+"""``FusedSampler``: mini-batches whose last hop is summed as it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.checks import choice, instance
+from gnnsample_lab.compute.aggregation.csr import is_tensor
+from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.features.caching.stats import Counted, ExtractStats
+from gnnsample_lab.minibatch.batched import BatchSampler
+from gnnsample_lab.minibatch.export import tensor
+from gnnsample_lab.minibatch.sampler import NeighborSampler
+from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.neighbors.spec import SampleSpec, make_spec
+
+from .block import SummedBlock
+from .first_sum import FirstKnobs, FirstSum, ends_of, first_sum_cpu
+
+REDUCES = ("mean", "sum")
+
+
+@dataclass(frozen=True, eq=False)
+class FusedBatch:
+    """A mini-batch whose last hop is drawn and summed when it is asked for.
+
+    Attributes:
+        sample: the hops before the last (:class:`~gnnsample_lab.MiniBatch`).
+        spec: settings of the draw, all hops.
+        sampler: what made it.
+    """
+
+    sample: MiniBatch
+    spec: SampleSpec
+    sampler: FusedSampler = field(repr=False)
+
+    @property
+    def node_ids(self) -> Any:
+        """Vertices that the last hop expands, global ids, the seeds first: ``x`` has their rows."""
+        return self.sample.node_ids
+
+    @property
+    def seeds(self) -> Any:
+        """The distinct seeds in first-seen order, global ids."""
+        return self.sample.seeds
+
+    @property
+    def seed_inverse(self) -> Any:
+        """As in :class:`~gnnsample_lab.MiniBatch`."""
+        return self.sample.seed_inverse
+
+    @property
+    def batch_id(self) -> int:
+        return self.sample.batch_id
+
+    @property
+    def graph(self) -> Any:
+        return self.sample.graph
+
+    @property
+    def ready(self) -> Any:
+        """An event after the hops before the last."""
+        return self.sample.ready
+
+    @property
+    def num_edges(self) -> int:
+        """Picks of the hops before the last; nobody counts the last hop's."""
+        return self.sample.num_edges
+
+    @cached_property
+    def _first(self) -> SummedBlock:
+        return SummedBlock(self.node_ids, self._gather, self.sampler.reduce, 2 * self.sampler.num_features)
+
+    def _gather(self, table: Any, lengths: Any) -> tuple[Any, Any]:
+        table, lengths = self.sampler._gather(self.sample, table, lengths)
+        return (table, lengths) if is_tensor(table) else (tensor(table), tensor(lengths))
+
+    @property
+    def x(self) -> Any:
+        """Rows of :attr:`node_ids`, tensor ``float32[n, F]``; read together with the last hop."""
+        return self._first.own
+
+    @property
+    def stats(self) -> ExtractStats:
+        """How the rows of :attr:`node_ids` came; those of the last hop's picks are not among its rows."""
+        cache, on_cpu = self.sampler.features, self.sampler.device == "cpu"
+        where, ready = ("the CPU", streams.DONE) if on_cpu else (runtime.device_name(), streams.Ready())
+        rows = int(self.node_ids.shape[0])
+        return ExtractStats(rows, cache.row_bytes, cache.transfer, f"measured on {where}", Counted(0), ready)
+
+    @property
+    def blocks(self) -> tuple[Any, ...]:
+        """A :class:`SummedBlock` of the last hop, and the blocks before: ``model(batch.blocks, batch.x)``."""
+        return (self._first, *self.sample.blocks)
+
+    def __repr__(self) -> str:
+        sizes = " -> ".join(str(n) for n in self.sample.level_sizes)
+        return f"FusedBatch(batch_id={self.batch_id}, nodes per hop {sizes}, then summed)"
+
+
+class FusedSampler(BatchSampler):
+    """k-hop neighbour sampling with the last hop, its rows of features and the first layer's sum in one pass.
+
+    The last hop has most of a mini-batch's vertices, and the first layer needs nothing of them but sums over picks. So
+    one kernel draws the picks of a vertex, reads their rows of features where these lie, and adds them up: the picks
+    get no local ids, and there is no array with a row for each of them. Picks are those of
+    :class:`~gnnsample_lab.NeighborSampler` with the same arguments, bit for bit.
+
+    ``model(batch.blocks, batch.x)`` is what models of :func:`~gnnsample_lab.make_model` compute of a plain mini-batch,
+    for ``"gcn"``, ``"sage"`` and ``"gin"``; attention needs the rows one by one, so that ``"gat"`` refuses. Features
+    get no gradient.
+
+    Args:
+        graph: a :class:`~gnnsample_lab.Graph`; moved to ``device`` if it is elsewhere.
+        fanouts: picks per vertex for each hop, two hops or more.
+        features: a :class:`~gnnsample_lab.FeatureCache` of float32 on the same device; rows that it does not hold are
+            read from page-locked host memory, once per pick. None: the graph's features, all on the device.
+        reduce: what the first layer asks for, ``"mean"`` or ``"sum"``; a layer that asks for the other gets it from the
+            number of picks.
+        pick, weighted, replace, expand, device, seed: as in :class:`~gnnsample_lab.NeighborSampler`.
+        strategy: for the hops before the last, likewise.
+        knobs: launch shapes (:class:`~.first_sum.FirstKnobs`).
+
+    Raises:
+        TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
+        RuntimeError: ``device="cuda"`` without a usable GPU.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        fanouts: Sequence[int],
+        features: Any = None,
+        reduce: str = "mean",
+        *,
+        pick: str = "floyd",
+        weighted: bool = False,
+        replace: bool = False,
+        expand: str = "frontier",
+        strategy: str = "auto",
+        device: str = "auto",
+        seed: int = 0,
+        knobs: FirstKnobs | None = None,
+    ) -> None:
+        from gnnsample_lab.features.caching.cache import FeatureCache
+
+        self.spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
+        if self.spec.num_hops < 2:
+            raise ValueError(f"fanouts must name two hops or more (got {list(self.spec.fanouts)})")
+        self.reduce = choice("reduce", reduce, REDUCES)
+        if knobs is not None:
+            instance("knobs", knobs, FirstKnobs, "FirstKnobs")
+        self.inner = NeighborSampler(
+            graph, self.spec.fanouts[:-1], strategy, pick, weighted, replace, expand, device, seed
+        )
+        self.graph, self.device, self._engine = self.inner.graph, self.inner.device, self.inner._engine
+        if features is None:
+            if graph.feat is None:
+                raise ValueError(f"graph {graph.name!r} has no features: give features")
+            features = FeatureCache(graph.feat, ratio=1.0, device=self.device)
+        self.features = instance("features", features, FeatureCache, "a FeatureCache")
+        if str(features.dtype) != "float32":
+            raise TypeError(f"features must be float32 (got {features.dtype})")
+        if features.device != self.device or features.num_nodes != self.graph.num_nodes:
+            raise ValueError(
+                f"features must have a row for each of {self.graph.num_nodes} vertices on device {self.device!r} "
+                f"(got {features.num_nodes} on {features.device!r})"
+            )
+        self.num_features = features.num_features
+        self._weights = self.inner._weights
+        self._sum: FirstSum | None = None
+        if self.device == "cuda":
+            self._sum = FirstSum(
+                self.graph, self.spec, self._weights, features.rows_on_gpu(), self.num_features, knobs
+            )
+
+    def _run(self, arrays: list[Any], first: int) -> Any:
+        return [FusedBatch(sample, self.spec, self) for sample in self.inner._run(arrays, first)]
+
+    def _gather(self, sample: MiniBatch, table: Any = None, lengths: Any = None) -> tuple[Any, Any]:
+        """Draw the last hop of a mini-batch and sum its rows.
+
+        Args:
+            sample: the hops before the last, drawn by this sampler.
+            table: where to write, ``float32[n or more, 2 F]``: the own row of each vertex beside its sum or mean.
+            lengths: where to write the picks of each vertex, ``float32[n or more]``.
+
+        Returns:
+            ``(table, lengths)``; where none is given, new arrays of NumPy on the CPU and of CuPy on the GPU.
+        """
+        n, half = sample.num_nodes, self.num_features
+        ends, mean = ends_of(sample.level_sizes, self.spec.expand), self.reduce == "mean"
+        if self._sum is None:
+            made = table is None
+            table = np.empty((n, 2 * half), np.float32) if made else table
+            lengths = np.empty(n, np.float32) if made else lengths
+            rows, counts = (np.asarray(a)[:n] for a in (table, lengths))
+            first_sum_cpu(
+                self.graph, self.spec, self._weights, self.features.table, sample.node_ids, ends, sample.batch_id,
+                rows[:, :half], rows[:, half:], counts, mean,
+            )  # fmt: skip
+            return table, lengths
+        with streams.call():
+            sample.ready.order()
+            ready = streams.Ready()
+            if table is None:
+                table = streams.empty((n, 2 * half), np.float32, ready)
+                lengths = streams.empty(n, np.float32, ready)
+            sources = self._sum.room_for_sources(n, ready)
+            self._sum.launch(
+                sample.node_ids,
+                ends,
+                sample.batch_id,
+                table[:, :half],
+                table[:, half:],
+                lengths,
+                mean,
+                sources,
+            )
+        return table, lengths
+
+    def __repr__(self) -> str:
+        return (
+            f"FusedSampler({self.graph.name!r}, fanouts={list(self.fanouts)}, reduce={self.reduce!r}, "
+            f"device={self.device!r})"
+        )

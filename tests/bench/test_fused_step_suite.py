@@ -1,0 +1,63 @@
+"""The suite of fused stages: a tiny run on the CPU, what its rows say, and its targets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.bench.suites import SUITES
+from gnnsample_lab.bench.suites.path import fused
+from gnnsample_lab.bench.suites.path import targets as wanted
+
+pytest.importorskip("torch")
+
+
+@pytest.mark.slow
+def test_a_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    monkeypatch.setattr(fused, "EPOCHS", 2)
+    monkeypatch.setattr(fused, "STEPS", 2)
+    monkeypatch.setattr(fused, "SEEDS", 64)
+    record = runner.run("fused-step", session=Session(True, ["arxiv-like@0.01"]))
+    rows = record["rows"]
+    assert [(row["part"], row["way"]) for row in rows] == [
+        ("stages", fused.APART), ("stages", fused.FUSED),
+        ("step", fused.APART), ("step", fused.FUSED), ("step", fused.REMOVED),
+    ]  # fmt: skip
+    assert rows[1]["x_apart"] == pytest.approx(rows[0]["us"] / rows[1]["us"], rel=1e-3)
+    assert rows[3]["of_allowed"] == pytest.approx(rows[4]["ms"] / rows[3]["ms"], rel=1e-3)
+    assert record["verification"] == {"means_equal": 2, "first_losses_equal": fused.COMPARED}
+    json.dumps(record, allow_nan=False)
+    assert SUITES["fused-step"].about in report.text(record)
+    assert wanted.fused_step(record) == []
+
+
+def test_wrong_means_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    gather = fused.FusedSampler._gather
+
+    def wrong(*args: Any) -> Any:
+        table, lengths = gather(*args)
+        return table * np.float32(1.001), lengths
+
+    monkeypatch.setattr(fused.FusedSampler, "_gather", wrong)
+    with pytest.raises(VerificationError, match="fused"):
+        fused.fused_step(Session(True, ["arxiv-like@0.01"]))
+
+
+def test_targets() -> None:
+    base = {"graph": "g", "fanouts": [15, 10], "way": "fused"}
+    rows = [
+        {**base, "part": "stages", "x_apart": 2.6, "memory_share": 0.2},
+        {**base, "part": "stages", "fanouts": [15, 10, 5], "x_apart": 3.0, "memory_share": 0.4},
+        {**base, "part": "step", "x_apart": 1.4, "of_allowed": 0.95},
+        {**base, "part": "step", "way": fused.APART},
+    ]
+    found = wanted.fused_step({"settings": {"device": "cuda"}, "rows": rows})
+    assert [t.met for t in found] == [True, True, True, False, True]

@@ -1,0 +1,223 @@
+"""FusedSampler: the same picks, sums and gradients as sampling, extracting and aggregating one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import gnnsample_lab as lab
+from gnnsample_lab.compute.fused.sampler import FusedSampler
+from gnnsample_lab.minibatch.export import tensor
+
+SEEDS = np.array([5, 900, 5, 17, 1999, 3, 40, 41, 42, 43])
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+RULES: dict[str, dict[str, Any]] = {
+    "floyd": {}, "reservoir": {"pick": "reservoir"}, "replace": {"replace": True}, "weighted": {"weighted": True},
+    "weighted-replace": {"weighted": True, "replace": True}, "new": {"expand": "new"},
+    "new-weighted": {"expand": "new", "weighted": True},
+}  # fmt: skip
+
+
+def features(num_nodes: int, width: int) -> np.ndarray:
+    return np.random.default_rng(width).standard_normal((num_nodes, width)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def graph() -> Any:
+    made = lab.rmat(2048, 20_000, seed=3)
+    rng = np.random.default_rng(1)
+    weight = rng.integers(0, 4, made.num_edges).astype(np.float32)
+    label = rng.integers(0, 5, made.num_nodes)
+    return replace(made, edge_weight=weight, feat=features(made.num_nodes, 12), label=label, num_classes=-1)
+
+
+def sampled_apart(graph: Any, fanouts: Any, x: Any, device: str, batch_id: int = 7, **rule: Any) -> Any:
+    batch = lab.NeighborSampler(graph, fanouts, seed=11, device=device, **rule).sample(SEEDS, batch_id)
+    rows = tensor(x).to(device)[tensor(batch.node_ids).long()]
+    return batch, rows
+
+
+def own_and_total(batch: Any, rows: Any, reduce: str) -> tuple[Any, Any]:
+    block = batch.blocks[0]
+    return rows[: block.num_dst], lab.aggregate(block, rows, reduce=reduce)
+
+
+def by_vertex(ids: Any, *tables: Any) -> list[Any]:
+    """Rows in the order of their vertices: within a hop a mini-batch's vertices come in any order."""
+    order = torch.argsort(tensor(ids))
+    return [table[order] for table in tables]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("fanouts", [(4, 3), (6, 4, 5), (3, 33), (3, -1), (2, 20)], ids=str)
+@pytest.mark.parametrize("rule", RULES)
+def test_sums_are_those_of_the_sampled_block(graph: Any, device: str, fanouts: Any, rule: str) -> None:
+    x = features(graph.num_nodes, 20)
+    cache = lab.FeatureCache(x, ratio=1.0, device=device)
+    for reduce in ("mean", "sum"):
+        sampler = FusedSampler(graph, fanouts, cache, reduce, seed=11, device=device, **RULES[rule])
+        fused = sampler.sample(SEEDS, 7)
+        batch, rows = sampled_apart(graph, fanouts, x, device, **RULES[rule])
+        own, total = own_and_total(batch, rows, reduce)
+        block = fused.blocks[0]
+        assert sampler.fanouts == fanouts and block.num_dst == batch.blocks[0].num_dst
+        want = by_vertex(batch.blocks[0].dst, own, total)
+        found = by_vertex(fused.node_ids, fused.x, block.total)
+        assert torch.equal(found[0], want[0])
+        torch.testing.assert_close(found[1], want[1], rtol=2e-6, atol=2e-6)
+        lengths = tensor(batch.blocks[0].indptr).diff().float()
+        assert torch.equal(
+            by_vertex(fused.node_ids, block.lengths[:, 0])[0], by_vertex(batch.blocks[0].dst, lengths)[0]
+        )
+        torch.testing.assert_close(
+            block.aggregated("sum"),
+            block.aggregated("mean") * block.lengths.clamp(min=1),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("width", [1, 2, 7, 32, 100, 128, 130, 602])
+def test_every_width(graph: Any, device: str, width: int) -> None:
+    x = features(graph.num_nodes, width)
+    fused = FusedSampler(graph, (5, 4), lab.FeatureCache(x, ratio=1.0, device=device), seed=11, device=device)
+    batch, rows = sampled_apart(graph, (5, 4), x, device)
+    own, total = own_and_total(batch, rows, "mean")
+    made = fused.sample(SEEDS, 7)
+    found = by_vertex(made.node_ids, made.x, made.blocks[0].total)
+    want = by_vertex(batch.blocks[0].dst, own, total)
+    assert torch.equal(found[0], want[0])
+    torch.testing.assert_close(found[1], want[1], rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+@pytest.mark.parametrize("width", [12, 150])
+def test_models_and_their_gradients_are_the_same(
+    graph: Any, device: str, model: str, reduce: str, width: int
+) -> None:
+    x = features(graph.num_nodes, width)
+    graph = replace(graph, feat=x)
+    fused = FusedSampler(graph, (5, 4, 3), reduce=reduce, seed=11, device=device).sample(SEEDS, 7)
+    batch, rows = sampled_apart(graph, (5, 4, 3), x, device)
+    results = []
+    for blocks, given in ((batch.blocks, rows), (fused.blocks, fused.x)):
+        torch.manual_seed(0)
+        made = lab.make_model(model, width, 16, 5).to(device)
+        logits = made(blocks, given)
+        logits.square().sum().backward()
+        results.append((logits.detach(), [p.grad for p in made.parameters()]))
+    torch.testing.assert_close(results[1][0], results[0][0], rtol=2e-4, atol=2e-4)
+    for found, want in zip(results[1][1], results[0][1], strict=True):
+        torch.testing.assert_close(found, want, rtol=2e-3, atol=2e-3 * float(want.abs().max() + 1))
+
+
+def test_a_layer_that_needs_every_row_says_so(graph: Any) -> None:
+    fused = FusedSampler(graph, (3, 2), device="cpu").sample(SEEDS)
+    for model in ("gat", "pinsage"):
+        with pytest.raises(TypeError, match="SummedBlock"):
+            lab.make_model(model, 12, 16, 5, num_layers=2)(fused.blocks, fused.x)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ratio", [0.0, 0.3])
+def test_rows_that_are_not_cached_come_from_the_host(graph: Any, ratio: float) -> None:
+    x = features(graph.num_nodes, 24)
+    cache = lab.FeatureCache(x, np.arange(graph.num_nodes), ratio=ratio, device="cuda", transfer="uva")
+    part = FusedSampler(graph, (5, 4), cache, seed=11, device="cuda").sample(SEEDS, 7)
+    whole = FusedSampler(replace(graph, feat=x), (5, 4), seed=11, device="cuda").sample(SEEDS, 7)
+    for one, other in zip(
+        by_vertex(part.node_ids, part.x, part.blocks[0].total),
+        by_vertex(whole.node_ids, whole.x, whole.blocks[0].total),
+        strict=True,
+    ):
+        assert torch.equal(one, other)
+
+
+def test_it_makes_epochs_and_reads_like_a_sampler(graph: Any) -> None:
+    sampler = FusedSampler(graph, (3, 2), device="cpu")
+    batches = list(sampler.epoch(np.arange(64), 16))
+    assert [b.batch_id for b in batches] == [0, 1, 2, 3]
+    assert "FusedSampler" in repr(sampler) and "FusedBatch" in repr(batches[0])
+    assert len(batches[0].seeds) == 16 and len(batches[0].node_ids) == len(batches[0].x)
+    assert lab.FusedSampler is FusedSampler
+
+
+def test_bad_arguments_are_named(graph: Any) -> None:
+    with pytest.raises(ValueError, match="fanouts must name two hops"):
+        FusedSampler(graph, (5,), device="cpu")
+    with pytest.raises(ValueError, match="reduce"):
+        FusedSampler(graph, (5, 4), reduce="max", device="cpu")
+    with pytest.raises(ValueError, match="no features"):
+        FusedSampler(replace(graph, feat=None), (5, 4), device="cpu")
+    with pytest.raises(TypeError, match="features"):
+        FusedSampler(graph, (5, 4), features=graph.feat, device="cpu")
+    half = lab.FeatureCache(graph.feat.astype(np.float16), ratio=1.0, device="cpu")
+    with pytest.raises(TypeError, match="float32"):
+        FusedSampler(graph, (5, 4), half, device="cpu")
+    few = lab.FeatureCache(graph.feat[:10], ratio=1.0, device="cpu")
+    with pytest.raises(ValueError, match="features must have a row"):
+        FusedSampler(graph, (5, 4), few, device="cpu")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
+def test_captured_steps_have_the_losses_of_plain_mini_batches(graph: Any, device: str, model: str) -> None:
+    losses = []
+    for fused in (False, True):
+        made = FusedSampler if fused else lab.NeighborSampler
+        sampler: Any = made(graph, (5, 4, 3), seed=11, device=device)
+        torch.manual_seed(0)
+        net = lab.make_model(model, 12, 16, graph.num_classes).to(device)
+        step = lab.captured_step(net, torch.optim.Adam(net.parameters(), lr=0.01), sampler)
+        losses.append([float(step(batch)) for batch in sampler.epoch(np.arange(600), 64)])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-4)
+    assert losses[0][-1] != losses[0][0]
+
+
+@pytest.mark.gpu
+def test_a_captured_step_takes_rows_that_are_there_already(graph: Any) -> None:
+    losses = []
+    for early in (False, True):
+        sampler = FusedSampler(graph, (5, 4, 3), seed=11, device="cuda")
+        torch.manual_seed(0)
+        net = lab.make_model("sage", 12, 16, graph.num_classes).cuda()
+        step = lab.captured_step(net, torch.optim.Adam(net.parameters(), lr=0.01), sampler)
+        found = []
+        for batch in sampler.epoch(np.arange(600), 64):
+            found.append(float(step(batch, batch.x if early else None)))
+        losses.append(found)
+        assert step.captures == 1
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_lab_train_takes_it_as_a_sampler(graph: Any, device: str) -> None:
+    graph = replace(graph, edge_weight=None, splits={"train": np.arange(200), "valid": np.arange(200, 260)})
+    results = []
+    for made in (lab.NeighborSampler, FusedSampler):
+        sampler = made(graph, (4, 3), seed=2, device=device)
+        results.append(
+            lab.train(
+                graph, "sage", epochs=2, batch_size=50, sampler=sampler, device=device, cache_ratio=1.0,
+                progress=False,
+            )
+        )  # fmt: skip
+    np.testing.assert_allclose(results[1].losses, results[0].losses, rtol=1e-4)
+    assert results[1].accuracy == pytest.approx(results[0].accuracy)
+
+
+def test_the_argument_of_the_kernel_is_packed_as_it_is_declared() -> None:
+    from gnnsample_lab.compute.fused import first_sum
+
+    values = list(range(1, 1 + 8 + 3 + 6 + 15 + 16))
+    packed = np.frombuffer(first_sum._PACK(*values), first_sum.FIRST)[0]
+    found = [packed[name] for name in first_sum.FIRST.names]
+    assert np.concatenate([np.atleast_1d(f) for f in found]).tolist() == values
+    assert len(first_sum._PACK(*values)) == first_sum.FIRST.itemsize == 8 * 11 + 4 * 6 + 8 * 15 + 4 * 16
