@@ -370,7 +370,7 @@ def _capacity(record: Record) -> str:
     return f"; {capacity(record)}" if capacity(record) else ""
 
 
-HEADER = ("", "what", "on", "against", "measured", "the paper says", "verdict", "recorded at")
+HEADER = ("paper", "what", "on", "against", "measured", "the paper says", "verdict", "recorded at")
 
 
 def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
@@ -422,12 +422,12 @@ def _origin(records: Mapping[str, Record]) -> str:
 
 
 _HOW_TO_READ = """\
-A line divides the first by the second: above 1 x the first is better (but for the floors, where 1 x is the limit). The
-verdict is on the paper's own claim. *Reproduced*: no case says the opposite, and the median reaches the paper's value
-(the best case does, where the paper names no other). *Missed*: the same direction, but less of it or not in every
-case. *Reversed*: the median says the opposite. `-like`: synthetic twins ([below](#twins-beside-their-originals));
-†: not like the original in what the line rests on, so that neither agreement nor its opposite says anything of the
-paper's graphs. *Quick*: fewer settings and knobs."""
+*Measured* is how much better *what* is than *against*: above 1 x it is better, below it is worse (but for the floors,
+where 1 x is the limit). The verdict is on the paper's own claim. *Reproduced*: no case says the opposite, and the
+median reaches the paper's value (the best case does, where the paper names no other). *Missed*: the same direction, but
+less of it or not in every case. *Reversed*: the median says the opposite. `-like`: synthetic twins
+([below](#twins-beside-their-originals)); †: not like the original in what the line rests on, so that neither agreement
+nor its opposite says anything of the paper's graphs. *Quick*: fewer settings and knobs."""
 _WHERE_FROM = """\
 Rows of several commits stand side by side: each says where it was recorded, with the hash of its source where the
 record holds one; `gnnsample-lab bench --stale` says which this checkout would not repeat. All numbers:
