@@ -89,6 +89,21 @@ def test_training_on_parked_windows_is_training(model: str, window: int) -> None
 
 
 @pytest.mark.gpu
+def test_captured_steps_take_parked_mini_batches() -> None:
+    losses = []
+    for captured in (False, True):
+        prepared = prepare(
+            graph_of(), "gcn", "fastgl", batch_size=64, fanouts=(4, 3), window=4, cache_ratio=0.2, device="cuda",
+            captured=captured,
+        )  # fmt: skip
+        for epoch in range(2):
+            prepared.trainer.epoch(epoch)
+        assert prepared.trainer.parking is not None and (prepared.trainer.captured is not None) == captured
+        losses.append(prepared.trainer.losses)
+    assert np.allclose(*losses, rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.gpu
 def test_other_executors_say_that_windows_stay() -> None:
     prepared = prepare(
         graph_of(),
