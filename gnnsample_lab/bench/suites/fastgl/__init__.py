@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import Percent, Suite, as_recorded
+from gnnsample_lab.bench.suite import Percent, Row, Suite, as_recorded
 
 from . import papers, targets
 
+
+def _whose(row: Row) -> str:
+    """FastGL itself and its techniques as published, this library's own system, or what the paper compares with."""
+    name = str(row["system"])
+    if name == "lab":
+        return "ours"
+    return "published" if name == "fastgl" or name.startswith("+ ") else "baseline"
+
+
 _RUN = {
-    "model": "model", "system": "system", "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms",
-    "step ms": "step_ms", "epoch s": "epoch_s",
+    "model": "model", "system": "system", "whose": _whose, "sample ms": "sample_ms", "extract ms": "extract_ms",
+    "train ms": "train_ms", "step ms": "step_ms", "epoch s": "epoch_s",
 }  # fmt: skip
 _CACHE = {"cache GB": "cache_gb", "cached %": "cache_percent", "MB a batch": "mb_per_batch"}
 _SHARES = {"sample %": "sample_percent", "extract %": "extract_percent", "train %": "train_percent"}
@@ -19,10 +28,10 @@ _part = papers.PAPER.part
 SUITES = (
     Suite(
         "fastgl-table8", "suites.fastgl.id_map.table8", "ID map of the same picks by every rung",
-        columns={
-            "ID map": "id_map", "picks": "picks", "nodes": "nodes", "us": "map_us", "epoch s": "epoch_s",
-            "x": "speedup", "GPU us": "gpu_us", "GPU x": "gpu_speedup",
-        },
+        columns=as_recorded({
+            "ID map": "id_map", "whose": "form", "picks": "picks", "nodes": "nodes", "us": "map_us",
+            "epoch s": "epoch_s", "x": "speedup", "GPU us": "gpu_us", "GPU x": "gpu_speedup",
+        }),
         paper=_part(
             "table 8", papers.TABLE8, ("graph", "id_map"), {"paper s": "epoch_s", "paper x": "speedup"}
         ),
@@ -123,15 +132,15 @@ SUITES = (
         "fastgl-fig11", "suites.fastgl.training.figure11",
         "compute time by aggregation kernel, preprocessing included",
         columns=as_recorded({
-            "system": "system", "kernel": "kernel", "train ms": "train_ms", "x": "speedup", "sums ms": "aggregate_ms",
-            "sums x": "aggregate_speedup", "preprocessing %": "preprocess_percent", **_CACHE,
+            "system": "system", "whose": _whose, "kernel": "kernel", "train ms": "train_ms", "x": "speedup",
+            "sums ms": "aggregate_ms", "sums x": "aggregate_speedup", "preprocessing %": "preprocess_percent", **_CACHE,
         }),
         paper=_part("figure 11"),
     ),
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
         columns={
-            "system": "system", "strategy": "strategy", "ID map": "id_map", "ms a batch": "sample_ms",
+            "system": "system", "whose": _whose, "strategy": "strategy", "ID map": "id_map", "ms a batch": "sample_ms",
             "epoch s": "epoch_s", "over dgl": "speedup",
         },
         paper=_part("figure 13"),
@@ -141,7 +150,7 @@ SUITES = (
         "over batch size, feature dimension, fanouts and depth, one GPU (paper: 2)",
         columns=as_recorded({
             "part": "part", "batch": "batch_size", "features": "num_features", "fanouts": "fanouts",
-            "system": "system", "sample ms": "sample_ms", "step ms": "step_ms", "epoch s": "epoch_s",
+            "system": "system", "whose": _whose, "sample ms": "sample_ms", "step ms": "step_ms", "epoch s": "epoch_s",
             "over dgl": "speedup", **_CACHE,
         }),
         paper=_part("figure 14"),

@@ -70,10 +70,10 @@ SUITES = (
     Suite(
         "gnnlab-fig4", "suites.gnnlab.extraction.figure4",
         "extract time and hit rate over cache ratio and dimension",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "part": "part", "features": "num_features", "cached %": "cache_percent", "hit %": "hit_percent",
             "MB": "mb_per_batch", "extract ms": "extract_ms", "misses by": "transfer", "by UVA, ours, ms": "uva_ms",
-        },
+        }),
         paper=_part(
             "figure 4", papers.FIGURE4, ("graph", "part", "cache_percent"),
             {"paper ms (V100)": "extract_ms", "paper hit %": "hit_percent"},
@@ -116,11 +116,11 @@ SUITES = (
     ),
     Suite(
         "gnnlab-fig12", "suites.gnnlab.extraction.figure12", "extract time of an epoch by caching policy",
-        rests_on=("hit rate",), columns={
+        rests_on=("hit rate",), columns=as_recorded({
             "model": "model", "policy": "policy", "cached %": "cache_percent", "hit %": "hit_percent",
             "ms a batch": "extract_ms", "misses by": "transfer", "by UVA, ours, ms": "uva_ms", "epoch s": "extract_s",
             "less than random": "less_than_random",
-        },
+        }),
         paper=_part(
             "figure 12", papers.FIGURE12, ("graph", "model", "policy"),
             {
