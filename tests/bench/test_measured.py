@@ -46,7 +46,9 @@ def record_of(suite: str, rows: list[dict[str, Any]], **more: Any) -> dict[str, 
 
 
 def fused_map(*speedups: float, **more: Any) -> dict[str, Any]:
-    rows = [{"graph": "reddit-like", "id_map": "fused-map", "speedup": x} for x in speedups]
+    rows = [
+        {"graph": "reddit-like", "id_map": "fused-map", "form": "published", "speedup": x} for x in speedups
+    ]
     rows.append({"graph": "mag-like", "id_map": "sort", "speedup": 99.0})
     return record_of("fastgl-table8", rows, **more)
 
@@ -59,6 +61,8 @@ def test_a_line_has_its_values_graphs_claim_and_state() -> None:
         "2.1 to 2.7 x", MISSED, "0123456 (abababab), quick",
     )  # fmt: skip
     assert measured.rows({"fastgl-table8": fused_map(2.5)})[0][4:7:2] == ("2.50 x", REPRODUCED)
+    old = {**record, "rows": [{k: v for k, v in row.items() if k != "form"} for row in record["rows"]]}
+    assert measured.rows({"fastgl-table8": old}) == [], "what was called by this name before is another rung"
     text = measured.markdown({"fastgl-table8": record})
     assert "| FastGL | 1 | 0 | 1 | 0 | 0 |" in text and "| all | 1 | 0 | 1 | 0 | 0 |" in text
     assert text.index("*Reproduced*") < text.index("Fused-Map"), "how to read a line stands before the first"
