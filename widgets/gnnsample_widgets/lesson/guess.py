@@ -157,7 +157,8 @@ class Guess(Stored):
         """A guess or a result in words: three digits, and the unit."""
         if value is None or isinstance(value, str):
             return value or ""
-        return f"{readable.number(value)}{'' if self.unit in ('', '%') else ' '}{self.unit}"
+        space = "" if not self.unit else "\u00a0" if self.unit == "%" else " "
+        return f"{readable.number(value)}{space}{self.unit}"
 
     def close(self) -> None:
         """Give back the widget and its store."""
