@@ -30,7 +30,9 @@ def test_or_in_the_other_order() -> None:
     guess.reveal(np.float32(12.5))
     assert (guess.guessed, guess.found, guess.result) == ("30\u00a0%", "12.5\u00a0%", 12.5)
     guess.reveal(40)
-    assert (guess.found, guess.guessed) == ("40\u00a0%", "30\u00a0%"), "another graph, another result, the same guess"
+    assert (guess.found, guess.guessed) == ("40\u00a0%", "30\u00a0%"), (
+        "another graph, another result, the same guess"
+    )
 
 
 def test_what_the_page_holds_is_what_the_kernel_says() -> None:
