@@ -57,7 +57,8 @@ def hit_rates(
 
     Args:
         ratios: float[k], share of the vertices whose features are cached, 0 to 1, ascending.
-        rates: policy -> float[k], share of the accessed rows that are found in the cache, 0 to 1.
+        rates: policy -> float[k], share of the accessed rows that are found in the cache, 0 to 1; None for a policy
+            that has not been rated yet: it has its place in the legend.
         marker: cache ratio to mark; the legend then says what each policy reaches there.
         label: graph, sampler and origin.
 
@@ -66,8 +67,8 @@ def hit_rates(
     """
     ratios = np.asarray(ratios, dtype=np.float64)
     fig = Sketch()
-    for name, values in rates.items():
-        values = np.asarray(values, dtype=np.float64)
+    for name, rated in rates.items():
+        values = np.full(len(ratios), np.nan) if rated is None else np.asarray(rated, dtype=np.float64)
         if len(values) != len(ratios):
             raise ValueError(
                 f"rates[{name!r}] must have {len(ratios)} values, as ratios has (got {len(values)})"
@@ -85,9 +86,13 @@ def hit_rates(
     if marker is not None:
         fig.add_vline(x=marker * 100, line={"color": palette.MUTED, "dash": "dash", "width": 1.5})
         for name, values in rates.items():
-            rate = float(np.interp(marker * 100, ratios * 100, np.asarray(values, dtype=np.float64) * 100))
+            rate = (
+                np.nan
+                if values is None
+                else float(np.interp(marker * 100, ratios * 100, np.asarray(values, dtype=np.float64) * 100))
+            )
             fig.add_scatter(
-                name=f"{name}: {rate:.0f} %",
+                name=f"{name}: …" if values is None else f"{name}: {rate:.0f} %",
                 legendgroup=name,
                 x=[marker * 100],
                 y=[rate],

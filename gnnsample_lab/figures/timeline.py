@@ -272,7 +272,7 @@ def _slots(fig: Sketch, trace: SampleTrace, end: float) -> None:
     total = len(trace.queue_slots()) + int((~trace.lost.abandoned).sum())
     claimed, never = (
         palette.SLOTS["claimed, still empty"],
-        palette.translucent(palette.SLOTS["never queued"], 0.35),
+        palette.translucent(palette.SLOTS["never queued"], 0.6),
     )
     colors = [palette.translucent(claimed, 0.5), palette.LOST, never]
     for hop in range(len(trace.fanouts)):

@@ -240,3 +240,16 @@ def test_similarities_with_the_mean_of_different_epochs():
     assert "mean" not in figures.epoch_similarities([[1.0]]).layout.title.text
     with pytest.raises(ValueError, match="similarity must be a square matrix"):
         figures.epoch_similarities(np.ones((2, 3)))
+
+
+def test_a_policy_that_has_not_been_rated_yet_keeps_its_place_in_the_legend():
+    figure = figures.hit_rates(
+        [0, 0.5, 1], {"Random": [0, 0.5, 1], "PreSC#1": None, "Optimal": [0, 0.9, 1]}, marker=0.5
+    )
+    assert [t.name for t in figure.data if t.showlegend is not False] == [
+        "Random: 50 %",
+        "PreSC#1: …",
+        "Optimal: 90 %",
+    ]
+    (curve,) = [t for t in figure.data if t.name == "PreSC#1"]
+    assert np.isnan(np.asarray(curve.y, dtype=float)).all()

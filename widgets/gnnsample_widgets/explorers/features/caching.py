@@ -125,12 +125,21 @@ def sample_ahead(host: Any, sampling: Any, seeds: Any, batch_size: int, presampl
 
 
 def rank_all(
-    host: Any, read: Any, by_degree: Any, by_graph: dict[str, Any], by_sample: dict[str, Any]
+    host: Any,
+    read: Any,
+    by_degree: Any,
+    by_graph: dict[str, Any],
+    by_sample: dict[str, Any],
+    ahead: list[str],
 ) -> dict[str, Any]:
-    """The hotness of every policy, the optimal one last."""
+    """The hotness of every policy, the optimal one last; None where it has not been found yet."""
     fixed = {"degree": by_degree, **by_graph}
     optimal = lab.hotness(host, "optimal", batches=read)
-    return {**{name: fixed[name] for name in FIXED if name in fixed}, **by_sample, "optimal": optimal}
+    return {
+        **{name: fixed.get(name) for name in FIXED},
+        **{name: by_sample.get(name) for name in ahead},
+        "optimal": optimal,
+    }
 
 
 def describe(host: Any, device: str, sampler: str, num_train: int, where: str, batch_size: int) -> str:
@@ -142,9 +151,20 @@ def describe(host: Any, device: str, sampler: str, num_train: int, where: str, b
     )
 
 
-def rate_all(read: Any, hotness: dict[str, Any]) -> dict[str, Any]:
-    """The hit rate of every policy at cache ratios from 0 to 100 %, by its label."""
-    return {h.label: lab.hit_rate(h, read, np.linspace(0, 1, 101)) for h in hotness.values()}
+def rate_all(read: Any, hotness: dict[str, Any], presampled: int) -> dict[str, Any]:
+    """The hit rate of every policy at cache ratios from 0 to 100 %, by its label; None where it is not known yet."""
+    ahead = f"PreSC#{presampled}"
+    waiting = {
+        "random": "Random",
+        "reverse-pagerank": "Reverse PageRank",
+        "presample": ahead,
+        SHRUNK: f"{ahead} shrunk",
+    }
+    ratios = np.linspace(0, 1, 101)
+    return {
+        waiting[name] if h is None else h.label: None if h is None else lab.hit_rate(h, read, ratios)
+        for name, h in hotness.items()
+    }
 
 
 def measure_distance(host: Any, seeds: Any) -> np.ndarray:
