@@ -279,7 +279,9 @@ def compute(device: str) -> Iterator[Pair]:
     for reduce, fanouts in (("mean", [5, 4]), ("sum", [5, 40])):  # a narrow last hop and a wide one
         totals = {}
         for d in samplers:
-            batch = lab.FusedSampler(graph, fanouts, reduce=reduce, device=d).sample(graph.splits["train"][:64])
+            batch = lab.FusedSampler(graph, fanouts, reduce=reduce, device=d).sample(
+                graph.splits["train"][:64]
+            )
             totals[d] = to_host(batch.blocks[0].total)[np.argsort(to_host(batch.node_ids))]
         yield f"fused {reduce} {fanouts}", totals["cpu"], totals[device]
     for name in ("gcn", "sage", "gin", "gat"):
