@@ -130,7 +130,8 @@ def launch(
     if rows == 0 or features == 0:
         return
     from_x, to_out = pointer(x), pointer(out)
-    address, own, mode = int(from_x) | int(to_out), (), int(mean)
+    address, mode = int(from_x) | int(to_out), int(mean)
+    own: tuple[Any, ...] = ()
     if fold is not None:
         own = pointer(fold.own), pointer(fold.bias), np.uint32(fold.relu), pointer(fold.more)
         address |= int(own[0]) | int(own[1])

@@ -117,7 +117,7 @@ class FirstSum:
             "ID_T": "long" if self.wide_ids else "int", "RULE": self.spec.rule, "VEC": vec,
             "LANES": min(32, power_of_two(vectors)), "CHUNKS": 1 if vectors <= 32 else 2,
             "CACHED": int(self.from_cache), "UNROLL": knobs.unroll,
-            "THREADS": threads, "AHEAD": int(knobs.ahead), "LOAD": knobs.load,
+            "THREADS": threads,
         }  # fmt: skip
         if self.narrow:
             chosen["KMAX"] = max(8, power_of_two(self.most))
@@ -201,7 +201,9 @@ def _kernel(name: str, macros: tuple[tuple[str, int | str], ...]) -> Any:
 
 
 @njit(parallel=True, cache=True)
-def _sum_rows(nodes, neighbors, offsets, table, mean, own, sums, counts):
+def _sum_rows(  # type: ignore[no-untyped-def]
+    nodes, neighbors, offsets, table, mean, own, sums, counts
+):  # fmt: skip
     for i in prange(nodes.size):
         begin, end = offsets[i], offsets[i + 1]
         counts[i] = end - begin

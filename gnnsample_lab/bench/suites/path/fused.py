@@ -199,7 +199,7 @@ def _steps(
     times[REMOVED] = [
         _removed_ms(made[FUSED], next(iter(samplers[FUSED].epoch(seeds, size)))) for _ in range(EPOCHS)
     ]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for way, taken in times.items():
         later = taken[1:] or taken
         rows.append(
