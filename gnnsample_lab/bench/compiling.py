@@ -18,6 +18,7 @@ _ANY_KERNEL = {
     "sampling/neighbors/hops/grid_barrier.cu": "grid_barrier",
     "sampling/neighbors/hops/per_hop.cu": "draw_blocks",
     "sampling/neighbors/queue/block.cu": "persistent",
+    "sampling/neighbors/queue/team.cu": "serve_teams",
     "sampling/neighbors/queue/tile.cu": "persistent_tile",
     "minibatch/gpu/finish.cu": "emit",
     "minibatch/id_map/insert_count_compact.cu": "insert",
@@ -53,8 +54,15 @@ def compile_ahead() -> int:
         for trace, buckets in (("0", ("8", "16", "32")), ("1", ("8", "16"))):
             drawn = {"ID_T": "int", "RULE": rule, "TRACE": trace}
             base = {**drawn, "TABLE_KIND": "0"}
-            for source in ("hops/hop.cu", "hops/grid_barrier.cu", "queue/tile.cu"):
+            sources = ["hops/hop.cu", "hops/grid_barrier.cu"] + (["queue/tile.cu"] if rule == "0" else [])
+            for source in sources:
                 jobs |= {_job(f"sampling/neighbors/{source}", {**base, "KMAX": kmax}) for kmax in buckets}
+            teams = ("2", "4", "8") if rule == "0" else ("1", "2", "4", "8")
+            jobs |= {
+                _job("sampling/neighbors/queue/team.cu", {**base, "KMAX": kmax, "TEAM": team})
+                for kmax in buckets
+                for team in teams
+            }
             jobs.add(_job("sampling/neighbors/queue/block.cu", base))
             jobs.add(_job("sampling/neighbors/hops/per_hop.cu", drawn))
     jobs.add(_job("minibatch/gpu/finish.cu", {"ID_T": "int", "TABLE_KIND": "0"}))

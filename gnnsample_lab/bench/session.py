@@ -44,9 +44,9 @@ KNOBS: dict[str, tuple[int, tuple[dict[str, int], ...]]] = {
     "captured": (2, tuple({"blocks_per_sm": n} for n in (4, 3, 2))),
     "grid-barrier": (2, tuple({"blocks_per_sm": n} for n in (2, 3, 4, 1))),
     "fused-static": (2, tuple({"queue_threads": n} for n in (64, 128, 32))),
-    "persistent": (4, tuple({"queue_threads": t, "blocks_per_sm": n}
-                            for t, n in ((128, 16), (64, 32), (32, 32), (256, 8), (64, 16), (128, 8)))),
-    "persistent-tile": (2, tuple({"blocks_per_sm": n} for n in (3, 6, 4, 10, 2))),
+    "persistent": (3, tuple({"queue_threads": t, "blocks_per_sm": n}
+                            for t, n in ((128, 16), (64, 32), (256, 8), (128, 4), (64, 8)))),
+    "persistent-tile": (2, tuple({"blocks_per_sm": n} for n in (3, 8, 5, 10, 2))),
 }  # fmt: skip
 # These strategies run the kernels of `hop` and take that kernel's knob.
 _KNOB_NAMES = {"captured": "hop", "bsp": "hop"}

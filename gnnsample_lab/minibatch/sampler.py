@@ -47,7 +47,8 @@ class NeighborSampler(BatchSampler):
         scratch_bytes: bound of the GPU scratch memory; default 5 % of the free memory.
         completion: ``"exact"``, or ``"paper"`` for PGSampler's published rule, which can lose tasks
             (``strategy="persistent"`` only).
-        fetch_size: tasks that a block takes from the queue at a time (persistent strategies).
+        fetch_size: the most tasks that a block takes from the queue at a time (persistent strategies); on a GPU for
+            each of its warps, but under ``completion="paper"``.
         id_map: how picks get local ids, a name of ``lab.id_maps()``. The per-hop strategies (``"block-bsp"``,
             ``"edge-bsp"``, ``"turbo-bsp"``) take every map but ``"in-sampler"``, by default DGL's
             ``"insert-count-compact"``; all others relabel while they draw: ``"in-sampler"``. It changes no sample,

@@ -214,6 +214,7 @@ def test_every_id_map_is_listed_with_one_line():
         "fused-map",
         "fused-map-block",
         "direct-address",
+        "level-bitmap",
         "in-sampler",
     ]
     assert all(len(line) > 20 and "\n" not in line for line in lab.id_maps().values())

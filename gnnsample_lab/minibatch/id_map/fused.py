@@ -174,7 +174,7 @@ class InsertingMap(GpuMap):
                 self._launch_insert(picks, m, hop, 0, self.report.new_tag())
                 again = not self._taken_in(hop, need)
             levels.append(self._count)
-        local, addresses = self._outputs(hops)
+        local, addresses = self.outputs(hops)
         if addresses:
             self._launch_look_up(hops, addresses, 0, 0)
         return self._view(self._count), levels, local
@@ -186,7 +186,7 @@ class InsertingMap(GpuMap):
         need = min(int(seeds.size) + sum(counts), self.num_nodes)
         self._start(seeds, need, power_of_two(2 * need, 1024))
         self._limit = _PATIENT
-        local, addresses = self._outputs(hops)
+        local, addresses = self.outputs(hops)
         levels = [self._count] * (len(hops) + 1)
         if addresses:
             for hop, picks in enumerate(hops):
@@ -198,20 +198,6 @@ class InsertingMap(GpuMap):
                 raise _overwritten()
         self._count = levels[-1]
         return self._view(self._count), levels, local
-
-    def _outputs(self, hops: Sequence[Any]) -> tuple[list[Any], list[int]]:
-        """An ``int32`` array for each hop's local ids, in one block of memory, and their addresses (none if empty)."""
-        import cupy
-
-        counts, begins, end = [int(picks.size) for picks in hops], [], 0
-        for m in counts:
-            begins.append(end)
-            end += (4 * m + 255) & -256
-        if not end:
-            return [cupy.empty(0, np.int32) for _ in hops], []
-        memory = cupy.cuda.alloc(end)
-        arrays = [cupy.ndarray((m,), np.int32, memory + at) for m, at in zip(counts, begins, strict=True)]
-        return arrays, [memory.ptr + at for at in begins]
 
     # ---- tables ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ that assign ids while they insert are in :mod:`.fused`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -89,6 +89,20 @@ class GpuMap(HopMap):
         super().__init__(num_nodes, id_dtype)
         self.turns = streams.Turns()
         self.id_type = "int" if self.ids.itemsize == 4 else "long"
+
+    def outputs(self, hops: Sequence[Any]) -> tuple[list[Any], list[int]]:
+        """An ``int32`` array for each hop's local ids, in one block of memory, and their addresses (none if empty)."""
+        import cupy
+
+        counts, begins, end = [int(picks.size) for picks in hops], [], 0
+        for m in counts:
+            begins.append(end)
+            end += (4 * m + 255) & -256
+        if not end:
+            return [cupy.empty(0, np.int32) for _ in hops], []
+        memory = cupy.cuda.alloc(end)
+        arrays = [cupy.ndarray((m,), np.int32, memory + at) for m, at in zip(counts, begins, strict=True)]
+        return arrays, [memory.ptr + at for at in begins]
 
 
 class RebuiltMap(GpuMap):

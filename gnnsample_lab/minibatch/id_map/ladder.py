@@ -31,6 +31,7 @@ ID_MAPS: dict[str, str] = {
     "fused-map": "FastGL's, as published: whose swap claims a slot takes the local id at once, an atomic a thread",
     "fused-map-block": "ours: Fused-Map with one atomic a block, and several picks in flight per thread",
     "direct-address": "ours: a word per vertex, stamped so that nothing is cleared; no wait between hops",
+    "level-bitmap": "ours: a bit per vertex and hop, marked for all hops at once; the rank of a bit is the local id",
     "in-sampler": "ours: the sampling kernels fill that table themselves while they draw (no map of its own)",
 }
 SAMPLER_DEFAULT = "insert-count-compact"
@@ -137,6 +138,7 @@ class IdMap:
     def _gpu_engine(self, scratch_bytes: int | None) -> Any:
         from . import fused as id_map_fused
         from . import gpu as id_map_gpu
+        from . import levels as id_map_levels
         from . import versioned
 
         if self.method == "sort":
@@ -145,11 +147,20 @@ class IdMap:
             return id_map_gpu.CompactMap(self.num_nodes, self.id_dtype)
         if self.method == "versioned-hash":
             return versioned.VersionedMap(self.num_nodes, self.id_dtype)
+        if self.method == "level-bitmap" and self._bitmaps_fit(scratch_bytes):
+            return id_map_levels.LevelMap(self.num_nodes, self.id_dtype, self._own_table(scratch_bytes))
         fused = self.method.startswith("fused-map")
         table = "cleared" if fused else self._own_table(scratch_bytes)
         return id_map_fused.InsertingMap(
             self.num_nodes, self.id_dtype, table, published=self.method == "fused-map"
         )
+
+    def _bitmaps_fit(self, scratch_bytes: int | None) -> bool:
+        from .levels import MOST_NODES
+
+        # At most 15 hops, a sector for every 224 vertices; a mini-batch has two or three.
+        most = runtime.scratch_bytes(scratch_bytes)
+        return self.num_nodes <= MOST_NODES and self.num_nodes * MAX_HOPS // 7 <= most
 
     def _own_table(self, scratch_bytes: int | None) -> str:
         most = runtime.scratch_bytes(scratch_bytes)
@@ -215,7 +226,9 @@ class IdMap:
         return nodes, local
 
     def map_hops(self, seeds: Any, neighbors: Sequence[Any]) -> Relabelled:
-        """Map a whole mini-batch. ``"direct-address"`` waits once, at the end; the other methods wait after every hop.
+        """Map a whole mini-batch.
+
+        ``"direct-address"`` and ``"level-bitmap"`` wait once, at the end; the other methods wait after every hop.
 
         Args:
             seeds: **distinct** global ids ``[n0]``.

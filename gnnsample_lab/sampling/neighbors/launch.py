@@ -29,8 +29,9 @@ class Knobs:
     Attributes:
         blocks_per_sm: resident blocks per multiprocessor for grids that loop.
         block_threads: threads per row of `block-bsp`.
-        queue_threads: threads of a block of `persistent` and `fused-static`; by default 128 where a task's work
-            grows with the degree (reservoir) and 64 where it grows with the fanout.
+        queue_threads: threads of a block of `persistent` (64, 128 or 256, by default 128) and of `fused-static` (by
+            default 128 where a task's work grows with the degree, under the reservoir, and 64 where it grows with the
+            fanout).
         num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
@@ -92,10 +93,10 @@ class Launcher:
             chosen["LISTS"] = self.lists
         return chosen
 
-    def kernel(self, source: str, name: str, table: int, kmax: int | None) -> Any:
+    def kernel(self, source: str, name: str, table: int, kmax: int | None, **more: int) -> Any:
         key = (source, name, table, kmax)
         if key not in self._kernels:
-            module = kernels.load_module("sampling/neighbors/" + source, self.macros(table, kmax))
+            module = kernels.load_module("sampling/neighbors/" + source, {**self.macros(table, kmax), **more})
             kernel = module.get_function(name)
             # The driver's function launches with half the overhead; a cooperative launch needs CuPy's wrapper.
             self._kernels[key] = kernel if source == "hops/grid_barrier.cu" else kernel.kernel
@@ -182,6 +183,9 @@ class Launcher:
 
     def _queue(self, ws: Workspace) -> None:
         self._begin(ws)
+        if self._in_teams(ws):
+            self._teams(ws)
+            return
         name, threads, shared = self.strategy.replace("-", "_"), self.knobs.queue_threads, 0
         if threads is None:
             threads = 128 if self.spec.rule == 1 else 64
@@ -199,6 +203,25 @@ class Launcher:
         else:
             grid = self.knobs.num_blocks or max(1, resident // ws.shape.num_batches)
         kernel((grid, ws.shape.num_batches), (threads,), (ws.args,), shared_mem=shared)
+
+    def _in_teams(self, ws: Workspace) -> bool:
+        """Whether teams of threads serve the queue; else one task at a time, as published, or a lane draws for each."""
+        if self.strategy == "persistent-tile":
+            return self.spec.rule == 1
+        return self.strategy == "persistent" and not int(ws.plan["paper"][0])
+
+    def _teams(self, ws: Workspace) -> None:
+        """The queue, served by teams of threads: by blocks (`persistent`) or by warps (`persistent-tile`)."""
+        if self.strategy == "persistent-tile":
+            team, threads, most = 1, 128, 32
+        else:
+            team = max(2, (self.knobs.queue_threads or 128) // 32)
+            threads, most = 32 * team, min(32, team * ws.fetch_size)
+        ws.plan["fetch_size"] = most
+        kernel = self.kernel("queue/team.cu", "serve_teams", ws.shape.table, self.kmax(ws), TEAM=team)
+        self.resident_workers = self._resident(self.strategy, kernel, threads)
+        grid = self.knobs.num_blocks or max(1, self.resident_workers // ws.shape.num_batches)
+        launch(kernel, (grid, ws.shape.num_batches), (threads,), (ws.args,))
 
     def _resident(self, strategy: str, kernel: Any, threads: int, shared: int = 0) -> int:
         """Blocks that the GPU holds at once. Blocks of these kernels wait for one another, so all must be resident."""

@@ -21,7 +21,8 @@ typedef long long i64;
 #define CTR_FRESH 2         // [hop] vertices first reached by that hop's picks
 #define CTR_HEAD 32         // queue: next ticket
 #define CTR_TAIL 64         // queue: next free slot
-#define CTR_OUTSTANDING 96  // queue: tasks that are published or about to be published, and not finished
+#define CTR_OUTSTANDING 65  // queue: tasks that are published or about to be published, and not finished; the high half
+                            // of a word with the tail, so that one atomic changes both
 #define CTR_ROWS 128        // [hop] queue: rows handed out
 #define CTR_SCAN 160        // tiles handed out by the row scan
 #define CTR_RANK 161        // tiles handed out by the bitmap scan

@@ -23,6 +23,8 @@ NARROW = 32
 """Largest fanout for which a thread draws a row (``KMAX``); for larger ones a warp draws a row."""
 SCAN_TILE = 1024
 """Values that a block scans at a time."""
+SPLIT = 2048
+"""Candidates of a hub that a task of the queue draws from (``queue/team.cu``); hubs have more."""
 MAX_TAG = 2047
 """Largest tag of a launch in the slots of the queue."""
 ONE_BLOCK_SEEDS = 1024

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnsample_lab.device import runtime
 
-from .plan import BATCH, COUNTERS, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, TABLES
+from .plan import BATCH, COUNTERS, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, SPLIT, TABLES
 from .spec import MAX_HOPS, SampleSpec
 
 MAX_MARGIN = 4
@@ -52,7 +52,7 @@ class Shape:
         row_caps, pick_caps: rows and picks of each hop.
         strides: pick places per row of each hop; 0 where rows reserve places through an atomic cursor.
         node_cap: distinct vertices.
-        queue_cap: tasks, 0 without a queue.
+        queue_cap: tasks, chunks of hubs included; 0 without a queue.
         table: kind of the vertex table: 0 direct, 1 rank bitmap, 2 hash.
     """
 
@@ -185,11 +185,19 @@ class Sizer:
             pick_caps.append(max(1, picks))
             fresh = min(n, max(64, int(rows * per_row * share)))
             known = min(n, known + fresh)
-        queue_cap = sum(row_caps) if self.queued else 0
+        queue_cap = sum(row_caps) + self._chunks(row_caps) if self.queued else 0
         shape = Shape(
             num_batches, seed_cap, tuple(row_caps), tuple(pick_caps), self.strides, known, queue_cap, 0
         )
         return replace(shape, table=self._table(shape, budget))
+
+    def _chunks(self, row_caps: Sequence[int]) -> int:
+        """Most tasks that the queue holds besides a task for each row: those of hubs, ``SPLIT`` candidates each."""
+        if self.spec.rule != 1 or self.max_degree <= SPLIT:
+            return 0
+        # A hub of d candidates has at most 2 d / SPLIT chunks, because d > SPLIT.
+        each, together = -(-self.max_degree // SPLIT), 2 * self.num_edges // SPLIT
+        return sum(min(rows * each, together) for rows in row_caps)
 
     def _table(self, shape: Shape, budget: int) -> int:
         if self.forced_table is not None:

@@ -35,7 +35,7 @@ class Workspace:
     ) -> None:  # fmt: skip
         import cupy
 
-        self.shape, self.spec, self.queued = shape, spec, queued
+        self.shape, self.spec, self.queued, self.fetch_size = shape, spec, queued, fetch_size
         self.next_base, self.next_tag, self.last_base = 1, 1, 0
         self._keep: list[Any] = []
         self.graph_exec: Any = None  # filled by the strategy `captured`

@@ -30,7 +30,7 @@ class Recorder(Launcher):
             [],
         )
 
-    def kernel(self, source, name, table, kmax):
+    def kernel(self, source, name, table, kmax, **more):
         return lambda grid, block, args, **_: self.calls.append(
             (name, *(a for a in args[1:] if isinstance(a, np.int32)))
         )
@@ -47,7 +47,7 @@ def workspace(calls: list) -> SimpleNamespace:
         nbytes=8, data=SimpleNamespace(memset_async=lambda *_: calls.append(("reset",)))
     )
     return SimpleNamespace(
-        shape=shape, plan={"fetch_size": [5]}, args=None, seed_slots=128, arrived=arrived,
+        shape=shape, plan={"fetch_size": [5], "paper": [0]}, fetch_size=5, args=None, seed_slots=128, arrived=arrived,
         clear_tables=lambda: calls.append(("clear",)),
     )  # fmt: skip
 
@@ -82,29 +82,25 @@ def engine_of(monkeypatch):
 
 @pytest.mark.parametrize("strategy", ONE_LAUNCH)
 def test_a_timed_run_launches_what_a_plain_run_does(strategy, engine_of):
+    told = {
+        "fetch_size": 20 if strategy == "persistent" else [5],  # of a block's four warps, each five
+        "paper": [0],
+        "delay": 5,
+        "relabel_last": False,
+        "self_reuse": False,
+        "sorted_last": False,
+    }
     engine, ws, calls = engine_of(strategy)
     engine._work(ws)
     # A timed run has no memory for results before their sizes are known: they are written after the last event.
     *plain, emitted = calls
     assert plain[0] == ("clear",) and plain[-1] == ("scan",) and emitted == ("emit",)
-    assert ws.plan == {
-        "fetch_size": [5],
-        "delay": 5,
-        "relabel_last": False,
-        "self_reuse": False,
-        "sorted_last": False,
-    }
+    assert ws.plan == told
 
     engine, ws, calls = engine_of(strategy)
     timing = timed_launch(engine, ws)
     assert [call for call in calls if call != ("event",)] == plain
-    assert ws.plan == {
-        "fetch_size": [5],
-        "delay": 5,
-        "relabel_last": False,
-        "self_reuse": False,
-        "sorted_last": False,
-    }
+    assert ws.plan == told
     assert calls[0] == ("event",) == calls[-1]
     assert len(timing.events) == calls.count(("event",))
 
@@ -134,7 +130,8 @@ def test_each_phase_holds_its_kernels(engine_of):
 def test_a_queue_is_one_kernel_after_the_seeds(strategy, engine_of):
     engine, ws, calls = engine_of(strategy)
     engine._work(ws)
-    assert calls == [("clear",), ("begin",), (strategy.replace("-", "_"),), ("scan",), ("emit",)]
+    kernel = "serve_teams" if strategy == "persistent" else strategy.replace("-", "_")
+    assert calls == [("clear",), ("begin",), (kernel,), ("scan",), ("emit",)]
 
 
 @pytest.mark.parametrize("seeds", [100, 5000])

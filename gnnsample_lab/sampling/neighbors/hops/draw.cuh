@@ -191,6 +191,48 @@ __device__ __forceinline__ void lab_reservoir(const Draws& d, int k, int degree,
     }
     // end: draw with a reservoir
 }
+
+// What up to 32 rows draw from: groups of four candidates, those of all rows numbered in one sequence.
+struct Candidates {
+    u32 begins[33];  // groups of the rows before; the last is the total
+    int firsts[32];  // the row's first group, less `begins`
+};
+
+// A warp numbers the groups of its lanes' rows: row `lane` has `groups` of them, and `first` is the first.
+__device__ __forceinline__ void lab_number_candidates(Candidates& all, int first, int groups) {
+    const u32 lane = threadIdx.x & 31;
+    u32 inclusive = groups;
+#pragma unroll
+    for (u32 apart = 1; apart < 32; apart <<= 1) {
+        const u32 left = __shfl_up_sync(0xFFFFFFFFu, inclusive, apart);
+        if (lane >= apart) inclusive += left;
+    }
+    all.begins[lane] = inclusive - groups;
+    all.firsts[lane] = first - (int)(inclusive - groups);
+    if (lane == 31) all.begins[32] = inclusive;
+}
+
+// The row that group `g` of all rows belongs to: the last one that begins there or before.
+__device__ __forceinline__ u32 lab_row_of_candidates(const Candidates& all, u32 g) {
+    u32 r = 0;
+#pragma unroll
+    for (u32 half = 16; half; half >>= 1) r += all.begins[r + half] <= g ? half : 0;
+    return r;
+}
+
+// Reservoir for one group of four candidates: `raise(slot, j)` for each candidate j that replaces the pick of a slot.
+template <class Raise>
+__device__ __forceinline__ void lab_reservoir_group(const Draws& d, int k, int degree, int group, Raise raise) {
+    const uint4 r = d.four(group);
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+        const int j = group * 4 + c;
+        if (j >= k && j < degree) {
+            const u32 slot = lab_bounded(d, j, lab_word(r, c), j + 1);
+            if (slot < (u32)k) raise(slot, j);
+        }
+    }
+}
 #endif
 
 #if RULE == 0

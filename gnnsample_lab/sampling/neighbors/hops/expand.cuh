@@ -49,6 +49,7 @@ struct HopShared {
 #if RULE == 1
     ID_T vertices[LAB_WARPS][32];
     int degrees[LAB_WARPS][32];
+    Candidates candidates[LAB_WARPS];
     unsigned short hubs[LAB_WARPS * 32];
     int num_hubs;
 #endif
@@ -94,14 +95,17 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
         s.degrees[warp][lane] = row.degree;
         if (threadIdx.x == 0) s.num_hubs = 0;
         __syncthreads();
-        for (int r = 0; r < mine; ++r) {
-            Row shared{(u64)s.vertices[warp][r], s.starts[warp][r], s.degrees[warp][r], s.counts[warp][r]};
-            if (shared.degree <= LAB_HUB || lab_takes_all(shared, h.fanout)) {
-                lab_draw_group<WarpGroup>(p, shared, h.fanout, batch_id, hop, s.slots[warp] + r, 33);
-            } else {
-                for (int i = lane; i < shared.count; i += 32) s.slots[warp][i * 33 + r] = i;
-                if (lane == 0) s.hubs[atomicAdd(&s.num_hubs, 1)] = warp << 5 | r;
-            }
+        const bool draws = row.count && !lab_takes_all(row, h.fanout), hub = draws && row.degree > LAB_HUB;
+        const int begin = row.count >> 2;
+        lab_number_candidates(s.candidates[warp], begin, draws && !hub ? (row.degree + 3) / 4 - begin : 0);
+        for (int i = 0; i < row.count; ++i) s.slots[warp][i * 33 + lane] = i;
+        if (hub) s.hubs[atomicAdd(&s.num_hubs, 1)] = warp << 5 | lane;
+        __syncwarp();
+        for (u32 g = lane; g < s.candidates[warp].begins[32]; g += 32) {
+            const u32 r = lab_row_of_candidates(s.candidates[warp], g);
+            const Draws d = lab_draws(p, s.vertices[warp][r], batch_id, hop);
+            lab_reservoir_group(d, s.counts[warp][r], s.degrees[warp][r], (int)g + s.candidates[warp].firsts[r],
+                                [&](u32 slot, int j) { atomicMax(&s.slots[warp][slot * 33 + r], j); });
         }
         __syncthreads();
         for (int i = 0; i < s.num_hubs; ++i) {

@@ -60,6 +60,13 @@ __device__ __forceinline__ bool lab_reserve(const Plan& p, u32* counters, int ho
     return fits;
 }
 
+// Reserve queue slots for `fresh` tasks, and take `done` tasks off the outstanding ones: both counters are halves of a
+// word, so one atomic does both. Returns the first of the slots.
+__device__ __forceinline__ u32 lab_enqueue(u32* counters, u32 fresh, u32 done) {
+    const u64 change = ((u64)fresh << 32) - ((u64)done << 32) + fresh;
+    return (u32)atomicAdd((u64*)(counters + CTR_TAIL), change);
+}
+
 __device__ __forceinline__ void lab_publish(const Plan& p, u32 b, u32* counters, u64 at, int hop, u32 tag, u64 v) {
     if (at >= p.queue_cap) {
         atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
@@ -78,5 +85,12 @@ __device__ __forceinline__ void lab_record(const Plan& p, u32 b, const Hop& h, u
     record[2] = lab_now();
     record[3] = (u64)lab_sm() << 32 | blockIdx.x;
 #endif
+}
+
+// The end of a task whose record is there already.
+__device__ __forceinline__ void lab_ended(const Hop& h, u64 row) {
+    u64* record = h.trace + row * 4;
+    record[2] = lab_now();
+    record[3] = (u64)lab_sm() << 32 | blockIdx.x;
 }
 #endif

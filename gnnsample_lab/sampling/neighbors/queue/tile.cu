@@ -1,10 +1,11 @@
-// Strategy `persistent-tile`: resident warps take up to 32 tasks of any hop at a time; each lane draws for one task.
+// Strategy `persistent-tile` under all rules but the reservoir (see team.cu): resident warps take up to 32 tasks of any
+// hop at a time; each lane draws for one task.
 //
 // Unlike a block per task, a warp draws for up to 32 tasks with one pass of the generator, spreads their picks over all
 // lanes, and updates the queue's counters once for all of them. A warp takes fewer tickets when few tasks wait, so that
 // few tasks are spread over many warps.
 // Bound: as in expand.cuh, and the rate of atomics on three counters.
-// @variants ID_T=int,long RULE=0,1,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1 KMAX=8,16,32
+// @variants ID_T=int,long RULE=0,2,3,4 TABLE_KIND=0,1,2 TRACE=0,1 KMAX=8,16,32
 #include "queue.cuh"
 
 #define LAB_FULL 0xFFFFFFFFu
@@ -94,18 +95,7 @@ __device__ void lab_serve_tile(const Plan& p, u32 b, u32* counters, u32 ready, u
         lab_stage_task(p, b, counters, batch.tag, staged, count, again, task.hop + 1, task.vertex);
     }
 #ifdef KMAX
-#if RULE == 1
-    for (u32 rest = ready; rest; rest &= rest - 1) {
-        const int r = __ffs(rest) - 1;
-        Row shared{__shfl_sync(LAB_FULL, row.vertex, r), __shfl_sync(LAB_FULL, row.start, r),
-                   __shfl_sync(LAB_FULL, row.degree, r), __shfl_sync(LAB_FULL, row.count, r)};
-        if (shared.count)
-            lab_draw_group<WarpGroup>(p, shared, p.hops[s.hops[warp][r]].fanout, batch.batch_id, s.hops[warp][r],
-                                      s.slots[warp] + r, 33);
-    }
-#else
     if (mine && fits) lab_draw_lane(p, row, h.fanout, batch.batch_id, task.hop, s.slots[warp] + lane, 33);
-#endif
     __syncwarp();
     u32 k = row.count;
 #pragma unroll
