@@ -349,13 +349,22 @@ class NeighborLoader(NodeLoader):
             with torch_stream():
                 nodes = checks.array("input_nodes", nodes)  # as CuPy's once, and not slice by slice
                 columns = fields.columns(sampler.sampler.graph.edge_ids)
-        for begin in range(0, count, ahead):
+
+        def start(begin: int) -> tuple[list[slice], Callable[[], list[Any]]]:
             places = [slice(i * size, (i + 1) * size) for i in range(begin, min(begin + ahead, count))]
             with torch_stream():
-                batches = sampler.sampler.sample_many([nodes[place] for place in places], first + begin)
+                return places, sampler.sampler.start_many([nodes[place] for place in places], first + begin)
+
+        coming = start(0) if count else None
+        for begin in range(0, count, ahead):
+            places, finish = coming if coming is not None else start(begin)
+            with torch_stream():
+                batches = finish()
                 taken: list[Any] = [None] * len(batches)
                 if columns is not None and all(map(holds_edges, batches)):
                     taken = columns.take(batches)
+            # On a GPU the next ones are sampled while these are handed out.
+            coming = start(begin + ahead) if ahead > 1 and begin + ahead < count else None
             for i, (batch, place, rows) in enumerate(zip(batches, places, taken, strict=True), begin + 1):
                 sampler.calls = first + i
                 with torch_stream():

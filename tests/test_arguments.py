@@ -532,15 +532,18 @@ TABLE: dict[str, Entry] = {
                 lambda: {"seeds": [1]},
                 {"seeds": ids(), "batch_id": integer(0, 2**32 - 1)},
             ),
-            "sample_many": Entry(
-                lambda made=made: made().sample_many,
-                lambda: {"seeds": [[1], [2]]},
-                {
-                    "seeds": [None, 3, "abc", [], [1, 2], [[]], [[1], [N]], [[1], [-1]], [[0.5]], {}, [None], [HOSTILE],
-                              HOSTILE],
-                    "first_batch_id": integer(0, 2**32 - 1),
-                },
-            ),
+            **{
+                name: Entry(
+                    lambda made=made, name=name: getattr(made(), name),
+                    lambda: {"seeds": [[1], [2]]},
+                    {
+                        "seeds": [None, 3, "abc", [], [1, 2], [[]], [[1], [N]], [[1], [-1]], [[0.5]], {}, [None], [HOSTILE],
+                                  HOSTILE],
+                        "first_batch_id": integer(0, 2**32 - 1),
+                    },
+                )
+                for name in ("sample_many", "start_many")
+            },
             "epoch": Entry(
                 lambda made=made: made().epoch,
                 lambda: {"seeds": [1, 2, 3], "batch_size": 2},

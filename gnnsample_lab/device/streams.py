@@ -28,9 +28,12 @@ This module imports neither CuPy nor torch before there is a GPU array, and it n
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from .locks import check_process
 
@@ -101,6 +104,13 @@ def _current() -> tuple[Any, int | None]:
 
     stream, other = cupy.cuda.get_current_stream(), _torch_stream()
     return stream, None if other == stream.ptr else other
+
+
+def is_per_thread() -> bool:
+    """Whether CuPy's current stream is CUDA's per-thread default stream, another one in every thread."""
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr) == _PER_THREAD
 
 
 _kept: dict[object, Any] = {}
@@ -387,7 +397,10 @@ def empty(shape: Any, dtype: Any, users: Any) -> Any:
     """As ``cupy.empty``, in leased memory."""
     import cupy
 
-    return leased(cupy.empty(shape, dtype), users)
+    size = math.prod(shape if isinstance(shape, tuple) else (shape,)) * np.dtype(dtype).itemsize
+    if not size:
+        return cupy.empty(shape, dtype)
+    return cupy.ndarray(shape, dtype, lease(cupy.cuda.alloc(size), users))
 
 
 @contextlib.contextmanager

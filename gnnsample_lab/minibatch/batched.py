@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gnnsample_lab.checks import items, whole
@@ -81,12 +81,46 @@ class BatchSampler:
             TypeError, ValueError: as in :meth:`sample`, no entry at all, or a batch id out of range.
         """
         with streams.call(self.device == "cuda"):
-            arrays = [seed_array(s, self.graph.num_nodes, MAX_SEEDS) for s in self._placed(seeds)]
-            if not arrays:
-                raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
-            first = whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
+            arrays, first = self._checked(seeds, first_batch_id)
             with self._lock:
                 return self._run(arrays, first)
+
+    def start_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> Callable[[], list[MiniBatch]]:
+        """As :meth:`sample_many`, for a caller that has other things to do while a GPU samples.
+
+        The work is launched now, in one launch where its buffers fit the scratch bound, and the sizes are waited for
+        later. Other calls in between are fine: they first collect what was started.
+
+        Args:
+            seeds, first_batch_id: as in :meth:`sample_many`.
+
+        Returns:
+            A function that waits for the sizes and returns the mini-batches, the same at each call. The streams of
+            CuPy and torch that are current in that call wait for them.
+
+        Raises:
+            TypeError, ValueError: as in :meth:`sample_many`; device seeds out of range are found by the function.
+        """
+        on_gpu = self.device == "cuda"
+        with streams.call(on_gpu):
+            arrays, first = self._checked(seeds, first_batch_id)
+            with self._lock:
+                result = self._start(arrays, first)
+
+        def finish() -> list[MiniBatch]:
+            with self._lock:
+                batches = result()
+            for ready in {id(batch.ready): batch.ready for batch in batches}.values():
+                ready.order()
+            return batches
+
+        return finish
+
+    def _checked(self, seeds: Iterable[Any], first_batch_id: int) -> tuple[list[Any], int]:
+        arrays = [seed_array(s, self.graph.num_nodes, MAX_SEEDS) for s in self._placed(seeds)]
+        if not arrays:
+            raise ValueError("seeds must hold at least one mini-batch (got an empty list)")
+        return arrays, whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - len(arrays) + 1)
 
     def epoch(
         self,
@@ -124,6 +158,11 @@ class BatchSampler:
         """Seeds of each mini-batch, copied to the host if the sampler runs on the CPU."""
         given = items("seeds", seeds, "a list of mini-batches")
         return map(on_host, given) if self.device == "cpu" else given
+
+    def _start(self, arrays: list[Any], first: int) -> Callable[[], list[MiniBatch]]:
+        """:meth:`_run` in two halves, if the engine can."""
+        batches = self._run(arrays, first)
+        return lambda: batches
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         """Mini-batches of checked seeds with batch ids from ``first`` on; :attr:`_lock` is held."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -133,6 +133,12 @@ class NeighborSampler(BatchSampler):
             batches: list[MiniBatch] = self._engine.sample_many(arrays, first)
             return batches
         return [self._sample_cpu(a, first + i) for i, a in enumerate(arrays)]
+
+    def _start(self, arrays: list[Any], first: int) -> Callable[[], list[MiniBatch]]:
+        if self.device == "cuda":
+            result: Callable[[], list[MiniBatch]] = self._engine.start(arrays, first).result
+            return result
+        return super()._start(arrays, first)
 
     def _sample_cpu(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         batch = sample_cpu(self.graph, self.spec, self._weights, self._engine, seeds, batch_id)

@@ -77,6 +77,9 @@ def device_ids(node_ids: Any, name: str = "node_ids") -> Any:
     import cupy
 
     streams.order(node_ids)
+    ready = type(node_ids) is cupy.ndarray and node_ids.ndim == 1 and node_ids.dtype.kind == "i"
+    if ready and node_ids.itemsize >= 4 and node_ids.flags.c_contiguous:
+        return node_ids
     ids = cupy.asarray(check_ids(node_ids, name))
     if ids.dtype not in (np.int32, np.int64):
         ids = ids.astype(np.int64)

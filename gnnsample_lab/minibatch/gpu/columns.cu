@@ -1,10 +1,11 @@
 // Rows of several columns for several mini-batches in one launch: labels, masks, ids of edges, a few bytes each.
 //
-// Shapes: column c has rows of `width` bytes (1, 2, 4, 8 or 16), mini-batch b has num_nodes vertices and num_edges edges.
+// Shapes: column c has rows of `width` bytes (1, 2, 4, 8 or 16), `stride` bytes apart, mini-batch b has num_nodes vertices and num_edges edges.
 // What a mini-batch gets lies in one piece of memory, column after column, each from a multiple of 256 bytes on
 // (columns.py has the same rule). Row i of an edge column is that of the edge's position, or of its id.
 //
-// Bound: one sector of 32 bytes per row of a column; the ids of a row are read once for all columns.
+// Bound: sectors of 32 bytes, of which the L2 serves about 72 G/s: one per row of a column, or one per vertex where the
+// host has packed the columns into records. The ids of a row are read once for all columns.
 typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
@@ -17,6 +18,7 @@ enum By { BY_NODE, BY_POSITION, BY_EDGE };
 
 struct Column {
     const char* source;
+    u64 stride;  // from a row to the next, at least `width`
     u32 width;
     int by;
 };
@@ -29,18 +31,19 @@ struct Slice {
 };
 
 struct Columns {
-    const i64* edge_ids;  // id of the edge at each position; null where the two are the same
+    const i64* edge_ids;  // id of the edge at each position; null where the two are the same, or no column asks
     u64 count;
     Column columns[MAX_COLUMNS];
     Slice slices[MAX_BATCHES];
 };
 
 template <class T>
-__device__ __forceinline__ void copy(const char* source, const i64* rows, char* out, u64 first, u64 apart, u64 n) {
+__device__ __forceinline__ void copy(const char* source, u64 stride, const i64* rows, char* out, u64 first, u64 apart,
+                                     u64 n) {
     T found[IN_FLIGHT];
 #pragma unroll
     for (int c = 0; c < IN_FLIGHT; ++c)
-        if (first + c * apart < n) found[c] = __ldg((const T*)source + rows[c]);
+        if (first + c * apart < n) found[c] = __ldg((const T*)(source + rows[c] * stride));
 #pragma unroll
     for (int c = 0; c < IN_FLIGHT; ++c)
         if (first + c * apart < n) ((T*)out)[first + c * apart] = found[c];
@@ -65,11 +68,11 @@ extern "C" __global__ void __launch_bounds__(256) columns(const __grid_constant_
             if ((column.by != BY_NODE) == of_edges) {
                 const i64* rows = column.by == BY_POSITION ? at : edge;
                 switch (column.width) {
-                    case 1: copy<unsigned char>(column.source, rows, out, first, threads, n); break;
-                    case 2: copy<unsigned short>(column.source, rows, out, first, threads, n); break;
-                    case 4: copy<u32>(column.source, rows, out, first, threads, n); break;
-                    case 8: copy<u64>(column.source, rows, out, first, threads, n); break;
-                    default: copy<uint4>(column.source, rows, out, first, threads, n);
+                    case 1: copy<unsigned char>(column.source, column.stride, rows, out, first, threads, n); break;
+                    case 2: copy<unsigned short>(column.source, column.stride, rows, out, first, threads, n); break;
+                    case 4: copy<u32>(column.source, column.stride, rows, out, first, threads, n); break;
+                    case 8: copy<u64>(column.source, column.stride, rows, out, first, threads, n); break;
+                    default: copy<uint4>(column.source, column.stride, rows, out, first, threads, n);
                 }
             }
             out += ((column.by == BY_NODE ? s.num_nodes : s.num_edges) * column.width + 255) & ~255ull;

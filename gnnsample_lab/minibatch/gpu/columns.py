@@ -13,10 +13,12 @@ from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES, as_argument
 
 MAX_COLUMNS, MAX_BATCHES = 16, 16
-_WIDTHS = (1, 2, 4, 8, 16)
+PACKED_BYTES = 1 << 28
+"""Most memory for a copy of the vertices' columns in records."""
+_WIDTHS, _SECTOR = (1, 2, 4, 8, 16), 32
 _THREADS, _IN_FLIGHT = 256, 4
 _BY_NODE, _BY_POSITION, _BY_EDGE = 0, 1, 2
-_COLUMN = np.dtype([("source", "u8"), ("width", "u4"), ("by", "i4")])
+_COLUMN = np.dtype([("source", "u8"), ("stride", "u8"), ("width", "u4"), ("by", "i4")])
 _SLICE = np.dtype(
     [("nodes", "u8"), ("positions", "u8"), ("num_nodes", "u8"), ("num_edges", "u8"), ("out", "u8")]
 )
@@ -56,15 +58,37 @@ class Columns:
         self._edge_ids = edge_ids
         self._record = np.zeros(1, _COLUMNS)
         record = self._record[0]
-        record["edge_ids"] = 0 if edge_ids is None else edge_ids.data.ptr
+        record["edge_ids"] = 0 if edge_ids is None or not by_edge else edge_ids.data.ptr
         record["count"] = len(self._columns)
         self._plan: list[tuple[str, Any, bool, int, tuple[int, ...], tuple[int, ...]]] = []
         for i, (name, column, by) in enumerate(self._columns):
             width = column.element_size() * (column.numel() // max(1, column.shape[0]))
-            record["columns"][i] = (column.data_ptr(), width, by)
+            record["columns"][i] = (column.data_ptr(), width, width, by)
             self._plan.append(
                 (name, column.dtype, by == _BY_NODE, width, tuple(column.shape[1:]), column.stride())
             )
+
+        self._records = self._pack([i for i, (_, _, by) in enumerate(self._columns) if by == _BY_NODE])
+
+    def _pack(self, chosen: Sequence[int]) -> Any:
+        """Put columns side by side, row by row, so that a row of all of them costs one sector; the widest first, so
+        that each stays aligned."""
+        import torch
+
+        columns = self._record[0]["columns"]
+        widths = [int(columns[i]["width"]) for i in chosen]
+        stride = 1 << max(0, sum(widths) - 1).bit_length()
+        rows = len(self._columns[chosen[0]][1]) if chosen else 0
+        if len(chosen) < 2 or stride > _SECTOR or rows * stride > PACKED_BYTES:
+            return None
+        packed = torch.empty(rows, stride, dtype=torch.uint8, device="cuda")
+        at = 0
+        for i in sorted(chosen, key=lambda i: -int(columns[i]["width"])):
+            width = int(columns[i]["width"])
+            packed[:, at : at + width] = self._columns[i][1].view(torch.uint8).reshape(rows, width)
+            columns[i]["source"], columns[i]["stride"] = packed.data_ptr() + at, stride
+            at += width
+        return packed
 
     def __len__(self) -> int:
         return len(self._columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,64 @@ _AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
 """Further candidates for ``strategy="auto"`` with the reservoir, whose work grows with the degree and not the fanout:
 these strategies share a vertex of high degree among many threads."""
 _AUTO_REPEATS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class _Wave:
+    """A launch under way, and what it reads and writes (``keep``: arrays that must live until its end)."""
+
+    ws: Workspace
+    seeds: Sequence[Any]
+    first_batch_id: int
+    most_seeds: int
+    room: Room
+    arenas: Arenas
+    keep: list[Any]
+    timing: Any
+    prepared: Sequence[Any]
+
+
+class Started:
+    """Mini-batches that :meth:`GpuEngine.start` has launched, or has made at once.
+
+    Launched ones are collected on the stream of their launch, whichever is current.
+    """
+
+    def __init__(
+        self, engine: GpuEngine, batches: list[MiniBatch] | None = None, wave: _Wave | None = None
+    ) -> None:
+        import cupy
+
+        self._engine, self._batches, self._wave = engine, batches, wave
+        self._stream = cupy.cuda.get_current_stream()
+        self._error: BaseException | None = None
+
+    def collect(self) -> None:
+        """Wait for the sizes, and draw anew where buffers were too small; what goes wrong is for :meth:`result`."""
+        wave, self._wave = self._wave, None
+        if wave is None:
+            return
+        engine = self._engine
+        engine.forget_started(self)
+        try:
+            with self._stream:
+                self._batches = engine.landed(wave)
+        except BaseException as error:
+            self._error = error
+            if not isinstance(error, Exception):  # an interrupt is everybody's
+                raise
+
+    def result(self) -> list[MiniBatch]:
+        """The mini-batches. The host waits for their sizes; the engine's lock must be held.
+
+        Raises:
+            ValueError, RuntimeError: as ``sample_many`` does.
+        """
+        self.collect()
+        if self._error is not None:
+            raise self._error
+        assert self._batches is not None
+        return self._batches
 
 
 class GpuEngine:
@@ -67,6 +126,7 @@ class GpuEngine:
         self._rooms: dict[tuple[int, int], Room] = {}  # by seed capacity and what is wanted
         reads = () if weights is None else (weights.prefix, weights.available)
         self._turns = streams.Turns(graph.indptr, graph.indices, *reads)
+        self._started: Started | None = None
         self._chosen = strategy
         if strategy == "auto":
             self._chosen = "captured"
@@ -159,50 +219,92 @@ class GpuEngine:
         return made
 
     def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> list[MiniBatch]:
-        while True:
-            ws = self.workspace(len(seeds), most_seeds)
-            try:
-                room = self._room(ws.shape.seed_cap)
-                arenas = self._arenas(len(seeds), room)
-                keep = self.stage(ws, seeds, first_batch_id, arenas)
-                timing = self.launch(ws)
-                prepared = (
-                    self.finisher.prepare(seeds, first_batch_id, self.graph, arenas)
-                    if arenas.memories
-                    else []
-                )
-                self._await_totals(ws)
-            except BaseException:
-                self._abandon()
-                raise
-            status = 0
-            for i in range(len(seeds)):
-                status |= ws.totals_view[i * 64]
-            if not status:
-                for i in range(len(seeds)):
-                    room.saw(ws.totals_view[i * 64 + 62])
-                batches = self.finisher.collect(ws, seeds, first_batch_id, self.graph, arenas, prepared)
-                if timing is not None:
-                    from .trace import with_trace
+        return self.landed(self._launch_wave(seeds, first_batch_id, most_seeds))
 
-                    batches[0] = with_trace(self, ws, batches[0], timing)
-                del keep
-                return batches
-            if status & STATUS_BAD_SEED:
-                raise ValueError(
-                    f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)"
-                )
-            if status & STATUS_STALLED:
-                raise RuntimeError(
-                    f"strategy {self.strategy!r} made no progress and was stopped; no sample was made"
-                )
-            if status & STATUS_BROKEN:
-                self._forget()
-                raise RuntimeError(
-                    f"strategy {self.strategy!r} lost a seed that it had inserted: other work on the GPU has "
-                    "overwritten its memory; no sample was made"
-                )
-            self._grow()
+    def start(self, seeds: Sequence[Any], first_batch_id: int) -> Started:
+        """Launch mini-batches and do not wait for their sizes, where one launch can hold all of them.
+
+        The next call of any kind, of whichever thread, first collects what was started: launches share buffers.
+        """
+        most_seeds = max(int(s.size) for s in seeds)
+        now = self._undecided or self.per_hop is not None or self.traced or streams.is_per_thread()
+        if now or len(seeds) > self._most(most_seeds):
+            return Started(self, self.sample_many(seeds, first_batch_id))
+        self._turns.take()
+        started = Started(self, wave=self._launch_wave(seeds, first_batch_id, most_seeds))
+        self._started = started
+        self._turns.leave()
+        return started
+
+    def forget_started(self, started: Started) -> None:
+        if self._started is started:
+            self._started = None
+
+    def landed(self, wave: _Wave) -> list[MiniBatch]:
+        """The mini-batches of a launch, drawn anew if its buffers were too small."""
+        batches = self._land(wave)
+        if batches is None:
+            batches = self._sample_wave(wave.seeds, wave.first_batch_id, wave.most_seeds)
+        return batches
+
+    def _most(self, most_seeds: int) -> int:
+        """How many mini-batches a launch can hold."""
+        return min(self.sizer.batches_at_once(seed_capacity(most_seeds))[1], self.launcher.sms)
+
+    def _launch_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> _Wave:
+        """Launch mini-batches, and make what can be made before their sizes are known."""
+        if self._started is not None:
+            self._started.collect()
+        ws = self.workspace(len(seeds), most_seeds)
+        try:
+            room = self._room(ws.shape.seed_cap)
+            arenas = self._arenas(len(seeds), room)
+            keep = self.stage(ws, seeds, first_batch_id, arenas)
+            timing = self.launch(ws)
+            prepared = (
+                self.finisher.prepare(seeds, first_batch_id, self.graph, arenas) if arenas.memories else []
+            )
+        except BaseException:
+            self._abandon()
+            raise
+        return _Wave(ws, seeds, first_batch_id, most_seeds, room, arenas, keep, timing, prepared)
+
+    def _land(self, wave: _Wave) -> list[MiniBatch] | None:
+        """Wait for the sizes; None if the buffers were too small, and larger ones have been prepared."""
+        ws, count = wave.ws, len(wave.seeds)
+        try:
+            self._await_totals(ws)
+        except BaseException:
+            self._abandon()
+            raise
+        status = 0
+        for i in range(count):
+            status |= ws.totals_view[i * 64]
+        if not status:
+            for i in range(count):
+                wave.room.saw(ws.totals_view[i * 64 + 62])
+            batches = self.finisher.collect(
+                ws, wave.seeds, wave.first_batch_id, self.graph, wave.arenas, wave.prepared
+            )
+            if wave.timing is not None:
+                from .trace import with_trace
+
+                batches[0] = with_trace(self, ws, batches[0], wave.timing)
+            return batches
+        if status & STATUS_BAD_SEED:
+            raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
+        if status & STATUS_STALLED:
+            raise RuntimeError(
+                f"strategy {self.strategy!r} made no progress and was stopped; no sample was made"
+            )
+        if status & STATUS_BROKEN:
+            self._forget()
+            raise RuntimeError(
+                f"strategy {self.strategy!r} lost a seed that it had inserted: other work on the GPU has "
+                "overwritten its memory; no sample was made"
+            )
+        self._grow()
+        return None
 
     def _abandon(self) -> None:
         """Forget the workspaces after a failure or an interrupt, whose launch may still be under way."""
