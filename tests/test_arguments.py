@@ -537,8 +537,8 @@ TABLE: dict[str, Entry] = {
                     lambda made=made, name=name: getattr(made(), name),
                     lambda: {"seeds": [[1], [2]]},
                     {
-                        "seeds": [None, 3, "abc", [], [1, 2], [[]], [[1], [N]], [[1], [-1]], [[0.5]], {}, [None], [HOSTILE],
-                                  HOSTILE],
+                        "seeds": [None, 3, "abc", [], [1, 2], [[]], [[1], [N]], [[1], [-1]], [[0.5]], {}, [None],
+                                  [HOSTILE], HOSTILE],
                         "first_batch_id": integer(0, 2**32 - 1),
                     },
                 )
