@@ -31,14 +31,14 @@ from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.minibatch.export import filled, pyg_values, tensor
-from gnnsample_lab.minibatch.gpu.columns import MAX_COLUMNS, Columns, holds_edges, is_narrow
+from gnnsample_lab.minibatch.gpu.columns import MAX_BATCHES, MAX_COLUMNS, Columns, holds_edges, is_narrow
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.sampling.neighbors.spec import checked_fanouts
 
 CACHE_SHARE = 0.5
 """Share of the free GPU memory that :class:`NeighborLoader` fills with features, unless a size is given."""
-AHEAD = 8
-"""Mini-batches that :class:`NeighborLoader` samples at a time on a GPU."""
+SEEDS_AHEAD = 16_384
+"""Seeds of the mini-batches that :class:`NeighborLoader` samples at a time on a GPU: 2 to 16 mini-batches."""
 
 
 class GPUSampler(BaseSampler):
@@ -342,7 +342,7 @@ class NeighborLoader(NodeLoader):
         nodes = self.input_data.node[index].to(sampler.device)
         input_id = index if self.input_data.input_id is None else self.input_data.input_id[index]
         count, first = len(self), sampler.calls
-        ahead = AHEAD if sampler.device == "cuda" else 1
+        ahead = max(2, min(MAX_BATCHES, SEEDS_AHEAD // size)) if sampler.device == "cuda" else 1
         steps = self.transform.steps if isinstance(self.transform, _Chain) else [self.transform or _same]
         columns = None
         if ahead > 1:

@@ -122,6 +122,7 @@ class GpuEngine:
         self._margin = 1.0
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         self.waves: dict[int, Waves] = {}  # by seed capacity
+        self._at_once: dict[int, int] = {}
         self.wishes = Wishes()
         self._rooms: dict[tuple[int, int], Room] = {}  # by seed capacity and what is wanted
         reads = () if weights is None else (weights.prefix, weights.available)
@@ -159,6 +160,7 @@ class GpuEngine:
         """Free all buffers, and forget the times of launches that used them."""
         self._workspaces.clear()
         self.waves.clear()
+        self._at_once.clear()
 
     @property
     def scratch_bytes(self) -> int:
@@ -249,7 +251,10 @@ class GpuEngine:
 
     def _most(self, most_seeds: int) -> int:
         """How many mini-batches a launch can hold."""
-        return min(self.sizer.batches_at_once(seed_capacity(most_seeds))[1], self.launcher.sms)
+        cap = seed_capacity(most_seeds)
+        if cap not in self._at_once:
+            self._at_once[cap] = min(self.sizer.batches_at_once(cap)[1], self.launcher.sms)
+        return self._at_once[cap]
 
     def _launch_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> _Wave:
         """Launch mini-batches, and make what can be made before their sizes are known."""
