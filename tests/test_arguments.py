@@ -518,6 +518,7 @@ TABLE: dict[str, Entry] = {
             "num_walks": integer(1),
             "walk_length": integer(1),
             "restart": number(-0.1, 1),
+            "restart_ends": flag(),
             "device": device(),
             "seed": SEED,
             "scratch_bytes": BYTES,
