@@ -217,6 +217,27 @@ def hubs_of(fanout: int) -> Graph:
     return Graph.from_edges(src, dst, max(len(degrees), int(src.max()) + 1))
 
 
+@pytest.mark.parametrize("pick", ["reservoir", "fisher-yates"])
+def test_a_hop_in_coo_arrays_has_each_picks_vertex(pick):
+    import cupy
+
+    from gnnsample_lab.minibatch.gpu.per_hop import PerHopSampler
+    from gnnsample_lab.sampling.neighbors.launch import Launcher
+    from gnnsample_lab.sampling.neighbors.spec import make_spec
+
+    g = graph_named("hubs").to("cuda")
+    spec = make_spec([7], pick, False, False, "frontier", 3)
+    per_hop = PerHopSampler(g, spec, None, Launcher(g, spec, "block-bsp", False, Knobs()))
+    vertices = cupy.arange(0, g.num_nodes, 3, dtype=g.indices.dtype)
+    plain = per_hop.draw(vertices, 0, 5)
+    work = per_hop.prepare(vertices, 0)
+    rows, columns = (cupy.full(work.total, -1, g.indices.dtype) for _ in range(2))
+    out = (cupy.empty(work.total, np.int32), columns, cupy.empty(work.total, np.int64))
+    per_hop.launch_draw(work, 0, 5, out, coo_rows=rows)
+    assert (rows.get() == np.repeat(vertices.get(), work.counts.get())).all()
+    assert (columns == plain.neighbors).all() and (out[2] == plain.positions).all()
+
+
 @pytest.mark.parametrize("fanout", FANOUTS)
 def test_groups_draw_what_the_serial_rule_draws_by_fisher_and_yates(fanout):
     g = hubs_of(fanout)
