@@ -1,7 +1,8 @@
 """Insert into Fused-Map: one warp enters its picks into FastGL's hash table and reads their local ids.
 
 The kernels `insert` and `look_up` of fused.cu with MAP_KIND 2 and ITEMS 1, one after the other; the block has one warp
-with picks. The claim is the paper's; that a block takes its local ids with one addition is ours (`fused-map-block`). The picks are those that the library draws for a few seeds.
+with picks. The claim is the paper's; that a block takes its local ids with one addition is ours (`fused-map-block`).
+The picks are those that the library draws for a few seeds.
 """
 
 from __future__ import annotations
