@@ -1,4 +1,8 @@
-"""Random-walk mini-batches on the GPU: any number in one launch, one wait for their sizes (``pinsage.cu``)."""
+"""Random-walk mini-batches on the GPU: any number in one launch, one wait for their sizes (``pinsage.cu``).
+
+Everything up to the sizes is one captured CUDA graph, which reads seeds and batch ids from page-locked host memory. The
+host polls for the sizes, takes one block of memory for each mini-batch, and launches the kernel that fills them.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime, streams
+from gnnsample_lab.device import kernels, pinned, runtime, streams
+from gnnsample_lab.device.polling import await_word
 from gnnsample_lab.minibatch.gpu.arena import LazyTuple
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
+from gnnsample_lab.sampling.neighbors.launch import capture
 from gnnsample_lab.sampling.neighbors.plan import as_argument
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
@@ -24,11 +30,24 @@ _BLOCKS_PER_SM = 16
 """Most blocks of the walk kernel per multiprocessor."""
 _WALKS = np.dtype(
     [("indptr", "u8"), ("indices", "u8"), ("nodes", "u8"), ("keys", "u8"), ("locals", "u8"), ("totals", "u8"),
-     ("counts", "u8"), ("picks", "u8"), ("votes", "u8"), ("node_cap", "u8"), ("slots", "u8"), ("row_stride", "u8"),
-     ("seed", "u8"), ("direct", "u4"), ("keep", "u4"), ("num_walks", "u4"), ("walk_length", "u4"), ("restart", "u4"),
-     ("ends", "u4")], align=True,
+     ("counts", "u8"), ("picks", "u8"), ("votes", "u8"), ("tiles", "u8"), ("batch_ids", "u8"), ("calls", "u8"),
+     ("host_totals", "u8"), ("row_begins", "u8"), ("node_cap", "u8"), ("slots", "u8"), ("row_stride", "u8"),
+     ("seed", "u8"), ("tile_stride", "u8"), ("direct", "u4"), ("keep", "u4"), ("num_walks", "u4"),
+     ("walk_length", "u4"), ("restart", "u4"), ("ends", "u4"), ("num_hops", "u4"),
+     ("padding", "u4")], align=True,
 )  # fmt: skip
 """``struct Walks`` of ``pinsage.cu``."""
+
+
+_CALL = np.dtype([(name, np.int64) for name in ("seeds", "num_seeds", "batch_id", "tag")])
+"""``struct Call`` of ``pinsage.cu``."""
+_PLACE = np.dtype([(name, np.int64) for name in (
+    "nodes", "inverse", "counts", "offsets", "neighbors", "votes", "local_ids", "num_nodes",
+)])  # fmt: skip
+"""``struct Place`` of ``pinsage.cu``."""
+_TILE = 1024
+"""Rows that a block of ``emit`` writes."""
+_STAMP = TOTALS - 2
 
 
 class _Shape:
@@ -39,6 +58,7 @@ class _Shape:
         for _ in range(spec.num_hops):
             self.row_caps.append(reached)
             reached = min(num_nodes, reached * (1 + keep))
+        self.seeds = min(seeds, num_nodes)
         self.node_cap, self.rows = reached, sum(self.row_caps)
         self.slots = power_of_two(2 * reached, 64)
         self.direct = num_nodes <= self.slots
@@ -64,8 +84,40 @@ class _Scratch:
         self.counts = cupy.empty(count * shape.rows, np.int32)
         self.picks = cupy.empty(count * shape.rows * keep, ids)
         self.votes = cupy.empty(count * shape.rows * keep, np.int32)
+        tiles = -(-max(shape.row_caps) // _TILE)
+        self.tiles = cupy.empty(count * spec.num_hops * tiles, np.uint32)
+        self.batch_ids = cupy.empty(count, np.uint32)
+        self.row_begins = cupy.asarray(_exclusive(np.array(shape.row_caps)).astype(np.uint64))
+        sizes = (
+            count * _CALL.itemsize,
+            count * shape.seeds * 8,
+            count * spec.num_hops * _PLACE.itemsize,
+            count * TOTALS * 8,
+        )
+        parts = np.split(pinned.empty(sum(sizes)), np.cumsum(sizes)[:-1])
+        self.calls, self.seeds = parts[0].view(_CALL), parts[1].view(np.int64).reshape(count, shape.seeds)
+        self.places, self.host_totals = parts[2].view(_PLACE), parts[3].view(np.int64)
+        self.host_totals[:] = 0
+        self.totals_view: Any = memoryview(self.host_totals)  # type: ignore[arg-type]
+        self.calls["seeds"] = self.seeds.ctypes.data + 8 * shape.seeds * np.arange(count)
+        self.stamp = 0
+        self.graphs: dict[int, Any] = {}  # by number of mini-batches
         plan = np.zeros(1, dtype=_WALKS)
-        for name in ("nodes", "keys", "locals", "totals", "counts", "picks", "votes"):
+        plan["calls"], plan["host_totals"] = self.calls.ctypes.data, self.host_totals.ctypes.data
+        plan["tile_stride"], plan["num_hops"] = tiles, spec.num_hops
+        names = (
+            "nodes",
+            "keys",
+            "locals",
+            "totals",
+            "counts",
+            "picks",
+            "votes",
+            "tiles",
+            "batch_ids",
+            "row_begins",
+        )
+        for name in names:
             plan[name] = getattr(self, name).data.ptr
         plan["indptr"], plan["indices"] = graph.indptr.data.ptr, graph.indices.data.ptr
         plan["node_cap"], plan["slots"], plan["row_stride"] = shape.node_cap, shape.slots, shape.rows
@@ -90,7 +142,7 @@ class WalkEngine:
         self.scratch_limit = runtime.scratch_bytes(scratch_bytes)
         macros: dict[str, int | str] = {"ID_T": "int" if self.id_bytes == 4 else "long", "LANES": self.lanes}
         module = kernels.load_module("sampling/walks/pinsage.cu", macros)
-        names = ("begin", "close_level", "walk", "gather_counts", "emit", "copy_nodes")
+        names = ("begin", "close_level", "walk", "sum_tiles", "report", "emit")
         self.k = {name: module.get_function(name).kernel for name in names}
         per_row = spec.num_visits * (self.id_bytes + 4)
         fitting = _SHARED_BYTES // per_row  # at least one, because of MAX_VISITS
@@ -129,7 +181,8 @@ class WalkEngine:
     def _take_scratch(self, shape: _Shape, count: int) -> _Scratch:
         held = self._scratch
         if held is None or held.count < count or held.shape.row_caps[0] < shape.row_caps[0]:
-            self._scratch = None  # give the memory back first
+            if held is not None:
+                self._abandon()  # give the memory back first
             with streams.leasing(self._turns):
                 held = self._scratch = _Scratch(self.graph, self.spec, shape, count, self.keep)
         return held
@@ -141,127 +194,159 @@ class WalkEngine:
     def _wave(
         self, shape: _Shape, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
     ) -> list[MiniBatch]:
-        import cupy
-
-        count, hops, k = len(seeds), self.spec.num_hops, self.k
         self._turns.take()
-        ws = self._take_scratch(shape, count)
-        begins = np.concatenate([[0], np.cumsum([s.size for s, _ in seeds])])
-        staged = cupy.asarray(np.concatenate([begins, *(s for s, _ in seeds)]).astype(np.int64, copy=False))
-        inverse = cupy.asarray(np.concatenate([i for _, i in seeds]).astype(np.int64, copy=False))
-        ws.keys.data.memset_async(0, count * ws.shape.slots * 8)
-        ws.totals.data.memset_async(0, ws.totals.nbytes)
-        seed_grid = self._grid(int(np.diff(begins).max()), 128, count)
-        k["begin"](seed_grid, (128,), (ws.args, staged[count + 1 :], staged))
-        first_row = 0
-        for hop, cap in enumerate(ws.shape.row_caps):
-            grid = self._grid(cap, self.groups, count)
-            walk_args = (ws.args, np.int32(hop), np.uint32(first_batch_id), np.uint64(first_row))
-            k["walk"](grid, (self.groups * self.lanes,), walk_args, shared_mem=self.shared)
-            k["close_level"]((count,), (32,), (ws.args, np.int32(hop)))
-            first_row += cap
-        totals = (
-            ws.totals[: count * TOTALS].get().astype(np.int64).reshape(count, TOTALS)
-        )  # the host waits here
+        ws = self._take_scratch(shape, len(seeds))
+        try:
+            self._launch(ws, seeds, first_batch_id)
+            for i in range(len(seeds)):
+                await_word(
+                    ws.totals_view, i * TOTALS + _STAMP, ws.stamp, "random walks did not report their totals"
+                )
+            totals = ws.host_totals[: len(seeds) * TOTALS].reshape(len(seeds), TOTALS).copy()
+        except BaseException:
+            self._abandon()
+            raise
         if totals[:, -1].any():
             self._scratch = None
             raise RuntimeError(
                 "a random walk found no room for a vertex: other work on the GPU has overwritten its memory; "
                 "no sample was made"
             )
-        made = self._emit(
-            ws, totals[:, 1 : 2 + hops], totals[:, 17 : 17 + hops], inverse, seeds, first_batch_id
-        )
+        made = self._emit(ws, totals, seeds, first_batch_id)
         self._turns.leave()
         return made
 
-    def _emit(
-        self,
-        ws: _Scratch,
-        levels: np.ndarray,
-        edges: np.ndarray,
-        inverse: Any,
-        seeds: Sequence[Any],
-        first: int,
-    ) -> list[MiniBatch]:
-        """Allocate arrays of exact size and write all mini-batches; asynchronous."""
+    def _abandon(self) -> None:
+        """Forget the scratch memory after a failure or an interrupt, whose launch may still be under way."""
         import cupy
 
-        count, hops, k, ids = len(seeds), self.spec.num_hops, self.k, self.graph.indices.dtype
-        rows = levels[:, :-1]
-        row_begin = _exclusive(rows.ravel())
-        edge_begin = _exclusive(edges.ravel())
-        node_begin = _exclusive(levels[:, -1])
-        scratch_row = np.tile(_exclusive(np.array(ws.shape.row_caps))[:-1], count)
-        batch = np.repeat(np.arange(count), hops)
-        segments = np.stack([row_begin[:-1], edge_begin[:-1], rows.ravel(), batch, scratch_row], axis=1)
-        described = cupy.asarray(np.concatenate([node_begin, segments.ravel()]))
-        segment_args = described[count + 1 :]
-        num_rows, num_edges = int(row_begin[-1]), int(edge_begin[-1])
+        try:
+            cupy.cuda.get_current_stream().synchronize()  # kernels may still write to pinned memory
+        finally:
+            self._scratch = None
+
+    def _launch(
+        self, ws: _Scratch, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
+    ) -> None:
+        """Write what the kernels read from host memory, and launch everything up to the report of the totals."""
+        import cupy
+
+        count = len(seeds)
+        for i, (distinct, _) in enumerate(seeds):
+            ws.seeds[i, : distinct.size] = distinct
+            ws.calls["num_seeds"][i] = distinct.size
+        ws.calls["batch_id"][:count] = first_batch_id + np.arange(count)
+        self._stamp(ws)
+        stream = cupy.cuda.get_current_stream()
+        if count not in ws.graphs:
+            ws.graphs[count] = capture(lambda: self._work(ws, count), dependent=False)
+            stream.synchronize()  # the first run, before the capture, has told the stamp
+            self._stamp(ws)
+        ws.graphs[count].launch(stream)
+
+    @staticmethod
+    def _stamp(ws: _Scratch) -> None:
+        ws.stamp += 1
+        ws.calls["tag"] = ws.stamp
+
+    def _work(self, ws: _Scratch, count: int) -> None:
+        k, shape, hops = self.k, ws.shape, self.spec.num_hops
+        ws.keys.data.memset_async(0, count * shape.slots * 8)
+        ws.totals.data.memset_async(0, count * TOTALS * 8)
+        k["begin"](self._grid(shape.seeds, 128, count), (128,), (ws.args,))
+        for hop, cap in enumerate(shape.row_caps):
+            grid = self._grid(cap, self.groups, count)
+            k["walk"](grid, (self.groups * self.lanes,), (ws.args, np.int32(hop)), shared_mem=self.shared)
+            k["close_level"]((count,), (32,), (ws.args, np.int32(hop)))
+        k["sum_tiles"](self._grid(max(shape.row_caps), _TILE, count * hops), (256,), (ws.args,))
+        k["report"]((count,), (64,), (ws.args,))
+
+    def _emit(self, ws: _Scratch, totals: np.ndarray, seeds: Sequence[Any], first: int) -> list[MiniBatch]:
+        """Allocate memory of exact size and write all mini-batches; asynchronous."""
+        import cupy
+
+        hops, ids = self.spec.num_hops, self.graph.indices.dtype
         ready = streams.Ready()
-        nodes = streams.empty(int(node_begin[-1]), ids, ready)
-        counts = streams.empty(num_rows, np.int32, ready)
-        offsets = streams.empty(num_rows + count * hops, np.int64, ready)
-        neighbors = streams.empty(num_edges, ids, ready)
-        votes, local = (streams.empty(num_edges, np.int32, ready) for _ in range(2))
-        inverse = streams.leased(inverse, ready)
-        most_rows, block = int(rows.max()), (256,)
-        grid = self._grid(int(levels[:, -1].max()), 256, count)
-        k["copy_nodes"](grid, block, (ws.args, described, nodes))
-        grid = self._grid(most_rows, 256, count * hops)
-        k["gather_counts"](grid, block, (ws.args, segment_args, counts))
-        ends = cupy.cumsum(counts, dtype=np.int64)
-        grid = self._grid(most_rows * self.keep, 256, count * hops)
-        k["emit"](grid, block, (ws.args, segment_args, counts, ends, offsets, neighbors, votes, local))
-        longest = int(edges.max()) if edges.size else 0
+        longest = int(totals[:, 17 : 17 + hops].max())
         if self._no_position is None or self._no_position.size < longest:
-            self._no_position = streams.leased(cupy.full(longest, -1, dtype=np.int64), self._turns)
+            room = power_of_two(longest, 1024)
+            self._no_position = streams.leased(cupy.full(room, -1, dtype=np.int64), self._turns)
         minus_one = streams.leased(self._no_position, ready)
-        shared = _Parts(nodes, counts, offsets, neighbors, votes, local, minus_one)
-        seed_begin = _exclusive(np.array([i.size for _, i in seeds]))
         batches = []
-        for i in range(count):
-            part = slice(i * hops, (i + 1) * hops + 1)
-            view = _View(
-                shared, i * hops, row_begin[part].tolist(), edge_begin[part].tolist(),
-                nodes[int(node_begin[i]) : int(node_begin[i + 1])],
-            )  # fmt: skip
-            inverted = inverse[int(seed_begin[i]) : int(seed_begin[i + 1])]
-            rows_of, local_of = LazyTuple(hops, view.picks), LazyTuple(hops, view.local)
+        for i, (distinct, inverse) in enumerate(seeds):
+            levels = totals[i, 1 : 2 + hops].tolist()
+            edges = totals[i, 17 : 17 + hops].tolist()
+            merged = inverse.size != distinct.size
+            view = _View(ids, levels, edges, 0 if merged else distinct.size, minus_one)
+            view.memory = streams.lease(cupy.cuda.alloc(view.num_bytes), ready)
+            ws.places[i * hops : (i + 1) * hops] = view.places(view.memory.ptr)
+            inverted = streams.leased(cupy.asarray(inverse), ready) if merged else view.inverse()
             batches.append(
                 MiniBatch(
-                    view.nodes, tuple(levels[i].tolist()), rows_of, local_of, inverted, first + i, self.spec,
-                    self.graph, pick_weights=LazyTuple(hops, view.votes), ready=ready,
+                    view.nodes(), tuple(levels), LazyTuple(hops, view.picks), LazyTuple(hops, view.local), inverted,
+                    first + i, self.spec, self.graph, pick_weights=LazyTuple(hops, view.votes), ready=ready,
                 )
             )  # fmt: skip
+        rows = int(totals[: len(seeds), hops].max())
+        grid = self._grid(rows, _TILE, len(seeds) * hops)
+        self.k["emit"](grid, (256,), (ws.args, np.uintp(ws.places.ctypes.data)))
         return batches
 
 
-class _Parts:
-    """The arrays of a launch, which concatenate all mini-batches."""
-
-    def __init__(self, *arrays: Any) -> None:
-        self.nodes, self.counts, self.offsets, self.neighbors, self.votes, self.local, self.minus_one = arrays
-
-
 class _View:
-    """One mini-batch's part of a :class:`_Parts`."""
+    """The arrays of one mini-batch, in one block of memory.
 
-    def __init__(self, parts: _Parts, segment: int, rows: list[int], edges: list[int], nodes: Any) -> None:
-        self.parts, self.segment, self.rows, self.edges, self.nodes = parts, segment, rows, edges, nodes
+    Args:
+        ids: dtype of vertex ids.
+        levels, edges: vertices before each hop and of all; picks of each hop.
+        seeds: seeds whose inverse lies here, 0 where the host has it.
+        minus_one: positions of picks, which have none.
+    """
+
+    memory: Any
+
+    def __init__(self, ids: Any, levels: list[int], edges: list[int], seeds: int, minus_one: Any) -> None:
+        self.ids, self.levels, self.edges, self.seeds, self.minus_one = ids, levels, edges, seeds, minus_one
+        sizes = [levels[-1] * ids.itemsize, seeds * 8]
+        for rows, picks in zip(levels, edges, strict=False):
+            sizes += [rows * 4, (rows + 1) * 8, picks * ids.itemsize, picks * 4, picks * 4]
+        self._at = [0]
+        for size in sizes:
+            self._at.append(self._at[-1] + (size + 255) // 256 * 256)
+        self.num_bytes = self._at[-1]
+
+    def places(self, begin: int) -> np.ndarray:
+        """Where the arrays lie in memory that begins at the address ``begin``: :data:`_PLACE`, an entry a hop."""
+        found = np.zeros(len(self.edges), _PLACE)
+        found["num_nodes"][0], found["nodes"][0] = self.levels[-1], begin
+        found["inverse"][0] = begin + self._at[1] if self.seeds else 0
+        for number, name in enumerate(("counts", "offsets", "neighbors", "votes", "local_ids")):
+            found[name] = [begin + at for at in self._at[2 + number : -1 : 5]]
+        return found
+
+    def _array(self, number: int, size: int, dtype: Any) -> Any:
+        import cupy
+
+        return cupy.ndarray((size,), dtype, self.memory + self._at[number])
+
+    def nodes(self) -> Any:
+        return self._array(0, self.levels[-1], self.ids)
+
+    def inverse(self) -> Any:
+        return self._array(1, self.seeds, np.int64)
 
     def picks(self, hop: int) -> HopPicks:
-        p, r0, r1, at = self.parts, self.rows[hop], self.rows[hop + 1], self.segment + hop
-        chosen = slice(self.edges[hop], self.edges[hop + 1])
-        positions = p.minus_one[: self.edges[hop + 1] - self.edges[hop]]
-        offsets = p.offsets[r0 + at : r1 + at + 1]
-        return HopPicks(self.nodes[: r1 - r0], p.counts[r0:r1], p.neighbors[chosen], positions, offsets)
-
-    def local(self, hop: int) -> Any:
-        return self.parts.local[self.edges[hop] : self.edges[hop + 1]]
+        rows, picks, at = self.levels[hop], self.edges[hop], 2 + 5 * hop
+        return HopPicks(
+            self._array(0, rows, self.ids), self._array(at, rows, np.int32), self._array(at + 2, picks, self.ids),
+            self.minus_one[:picks], self._array(at + 1, rows + 1, np.int64),
+        )  # fmt: skip
 
     def votes(self, hop: int) -> Any:
-        return self.parts.votes[self.edges[hop] : self.edges[hop + 1]]
+        return self._array(5 + 5 * hop, self.edges[hop], np.int32)
+
+    def local(self, hop: int) -> Any:
+        return self._array(6 + 5 * hop, self.edges[hop], np.int32)
 
 
 def _exclusive(sizes: np.ndarray) -> np.ndarray:

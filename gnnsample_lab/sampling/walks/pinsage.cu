@@ -7,14 +7,17 @@
 // Bound: num_walks * walk_length * 2 random reads per row, walk_length * 2 of them one after the other.
 // Picks enter the batch's vertex table at once, so that the next hop's frontier is complete when the kernel ends and
 // the host waits for no hop. Local ids are read by `emit`, a later launch, when all of them are written.
+// Everything up to `report` is one CUDA graph: what changes from call to call is read from host memory (`calls`).
 //
 // Arrays of a batch b: nodes[b * node_cap ..], keys and locals [b * slots ..], totals[b * 40 ..] (0: vertices so far,
 // 1 + h: vertices before hop h, 17 + h: picks of hop h), counts[b * row_stride ..], picks and votes K times that.
+// tiles[(b * num_hops + h) * tile_stride ..] sums of the counts of TILE rows each.
 // `direct`: a slot for every vertex of the graph, no probing. 64-bit offsets throughout.
 // @variants ID_T=int,long LANES=4,32
 #include "device/philox.cuh"
 typedef long long i64;
 #define TOTALS 40
+#define STAMP (TOTALS - 2)   // in host memory: the tag of the call whose totals these are
 #define BROKEN (TOTALS - 1)  // not 0 when a table was full: an error, because it has slots for twice the vertices
 
 struct Walks {
@@ -27,8 +30,21 @@ struct Walks {
     int* counts;
     ID_T* picks;
     int* votes;
-    u64 node_cap, slots, row_stride, seed;
-    u32 direct, keep, num_walks, walk_length, restart, ends;  // ends: a walk ends where it would restart
+    u32* tiles;
+    u32* batch_ids;
+    const u64* calls;
+    u64* host_totals;
+    const u64* row_begins;
+    u64 node_cap, slots, row_stride, seed, tile_stride;
+    u32 direct, keep, num_walks, walk_length, restart, ends, num_hops, padding;  // ends: at a restart
+};
+#define TILE 1024  // rows of which `tiles` holds one sum, and a block of `emit` writes the picks
+
+// What a call asks of a batch; in host memory, as `seeds` are.
+struct Call {
+    const i64* seeds;
+    u64 num_seeds, batch_id;
+    i64 tag;  // of the call
 };
 
 __device__ __forceinline__ u64 first_slot(const Walks& a, u64 v) {
@@ -48,13 +64,17 @@ __device__ __forceinline__ u64 claim(const Walks& a, u64* keys, u64* totals, u64
     return ~0ull;
 }
 
-// Enter the distinct seeds of all batches, which `seeds` concatenates: batch b has seeds[begins[b] .. begins[b + 1]).
-extern "C" __global__ void begin(Walks a, const i64* seeds, const i64* begins) {
-    const u64 b = blockIdx.y, n = begins[b + 1] - begins[b];
+// Enter the distinct seeds of all batches.
+extern "C" __global__ void begin(Walks a) {
+    const u64 b = blockIdx.y;
+    const Call call = ((const Call*)a.calls)[b];
     u64* totals = a.totals + b * TOTALS;
-    if (blockIdx.x == 0 && threadIdx.x == 0) totals[0] = totals[1] = n;
-    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (u64)blockDim.x) {
-        const u64 v = seeds[begins[b] + i];
+    if (blockIdx.x == 0 && threadIdx.x == 0) {
+        totals[0] = totals[1] = call.num_seeds;
+        a.batch_ids[b] = (u32)call.batch_id;
+    }
+    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < call.num_seeds; i += gridDim.x * (u64)blockDim.x) {
+        const u64 v = (u64)call.seeds[i];
         a.nodes[b * a.node_cap + i] = (ID_T)v;
         const u64 slot = claim(a, a.keys + b * a.slots, totals, v);
         if (slot != ~0ull) a.locals[b * a.slots + slot] = (u32)i;
@@ -68,7 +88,7 @@ extern "C" __global__ void close_level(Walks a, int hop) {
 }
 
 // Dynamic shared memory: per row in flight, ID_T[V] visits, then for all rows int[V] counts, V = walks * steps.
-extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_row) {
+extern "C" __global__ void walk(Walks a, int hop) {
     extern __shared__ __align__(8) unsigned char shared[];
     const u32 V = a.num_walks * a.walk_length, lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
     const u32 groups = blockDim.x / LANES, batch = blockIdx.y;
@@ -79,12 +99,13 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
     u64* keys = a.keys + (u64)batch * a.slots;
     u32* locals = a.locals + (u64)batch * a.slots;
     ID_T* nodes = a.nodes + (u64)batch * a.node_cap;
-    const u64 rows = totals[1 + hop], out = (u64)batch * a.row_stride + first_row;
+    const u64 rows = totals[1 + hop], out = (u64)batch * a.row_stride + a.row_begins[hop];
+    const u32 batch_id = a.batch_ids[batch];
     u64 picked = 0;
     for (u64 row = blockIdx.x * (u64)groups + group; row < rows; row += gridDim.x * (u64)groups) {
         const u64 v = nodes[row];
-        const Draws steps(v, first_batch_id + batch, hop, LAB_PURPOSE_WALK, a.seed);
-        const Draws restarts(v, first_batch_id + batch, hop, LAB_PURPOSE_RESTART, a.seed);
+        const Draws steps(v, batch_id, hop, LAB_PURPOSE_WALK, a.seed);
+        const Draws restarts(v, batch_id, hop, LAB_PURPOSE_RESTART, a.seed);
         for (u32 w = lane; w < a.num_walks; w += LANES) {
             u64 at = v;
             u32 group_held = ~0u;
@@ -146,48 +167,115 @@ extern "C" __global__ void walk(Walks a, int hop, u32 first_batch_id, u64 first_
     if (lane == 0 && picked) atomicAdd(totals + 17 + hop, picked);
 }
 
-// Concatenate the counts of all (batch, hop) pairs without the unused room between them. Per pair `segments` has five
-// numbers: first row and first pick in the result, rows, batch, and first row in the scratch arrays.
-extern "C" __global__ void gather_counts(Walks a, const i64* segments, int* counts) {
-    const i64* s = segments + (u64)blockIdx.y * 5;
-    const u64 from = (u64)s[3] * a.row_stride + s[4];
-    for (i64 row = blockIdx.x * (i64)blockDim.x + threadIdx.x; row < s[2]; row += gridDim.x * (i64)blockDim.x)
-        counts[s[0] + row] = a.counts[from + row];
-}
-
-// Write offsets, neighbours, votes and local ids of all (batch, hop) pairs. `ends` is the inclusive scan of the
-// gathered counts. `offsets` has one entry more than rows for every pair.
-extern "C" __global__ void emit(Walks a, const i64* segments, const int* counts, const i64* ends, i64* offsets,
-                                ID_T* neighbors, int* votes, int* local_ids) {
-    const i64* s = segments + (u64)blockIdx.y * 5;
-    const u64 from = (u64)s[3] * a.row_stride + s[4];
-    const u64* keys = a.keys + (u64)s[3] * a.slots;
-    const u32* locals = a.locals + (u64)s[3] * a.slots;
-    i64* shifted = offsets + s[0] + blockIdx.y;
-    const u64 items = (u64)s[2] * a.keep;
-    if (blockIdx.x == 0 && threadIdx.x == 0) shifted[0] = 0;
-    for (u64 t = blockIdx.x * (u64)blockDim.x + threadIdx.x; t < items; t += gridDim.x * (u64)blockDim.x) {
-        const u64 row = t / a.keep;
-        const u32 k = (u32)(t - row * a.keep);
-        const int count = counts[s[0] + row];
-        const i64 end = ends[s[0] + row];
-        if (k == 0) shifted[row + 1] = end - s[1];
-        if (k >= (u32)count) continue;
-        const u64 source = (from + row) * a.keep + k;
-        const i64 target = end - count + k;
-        const ID_T x = a.picks[source];
-        u64 at = first_slot(a, (u64)x);
-        for (u64 probe = 0; keys[at] != (u64)x + 1; ++probe, at = (at + 1) & (a.slots - 1))
-            if (probe == a.slots) __trap();  // `claim` put the key there: other work has overwritten the table
-        neighbors[target] = x;
-        votes[target] = a.votes[source];
-        local_ids[target] = (int)locals[at];
+// The picks of TILE rows each; blockIdx.y: batch and hop.
+extern "C" __global__ void __launch_bounds__(256) sum_tiles(Walks a) {
+    __shared__ u32 sums[8];
+    const u64 b = blockIdx.y / a.num_hops, hop = blockIdx.y - b * a.num_hops;
+    const u64 rows = a.totals[b * TOTALS + 1 + hop];
+    const int* counts = a.counts + b * a.row_stride + a.row_begins[hop];
+    for (u64 tile = blockIdx.x; tile * TILE < rows; tile += gridDim.x) {
+        u32 mine = 0;
+        for (u64 row = tile * TILE + threadIdx.x; row < rows && row < (tile + 1) * TILE; row += 256) mine += (u32)counts[row];
+#pragma unroll
+        for (int d = 16; d; d /= 2) mine += __shfl_xor_sync(0xFFFFFFFFu, mine, d);
+        if ((threadIdx.x & 31) == 0) sums[threadIdx.x >> 5] = mine;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            u32 all = 0;
+            for (int w = 0; w < 8; ++w) all += sums[w];
+            a.tiles[blockIdx.y * a.tile_stride + tile] = all;
+        }
+        __syncthreads();
     }
 }
 
-// Concatenate the vertices of all batches; batch b has nodes[begins[b] .. begins[b + 1]).
-extern "C" __global__ void copy_nodes(Walks a, const i64* begins, ID_T* nodes) {
-    const u64 b = blockIdx.y, n = begins[b + 1] - begins[b];
-    for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (u64)blockDim.x)
-        nodes[begins[b] + i] = a.nodes[b * a.node_cap + i];
+// Tell the host how large everything is; the stamp comes last.
+extern "C" __global__ void report(Walks a) {
+    const u64* totals = a.totals + (u64)blockIdx.x * TOTALS;
+    volatile u64* out = a.host_totals + (u64)blockIdx.x * TOTALS;
+    for (u32 i = threadIdx.x; i < TOTALS; i += blockDim.x)
+        if (i != STAMP) out[i] = totals[i];
+    __syncthreads();
+    if (threadIdx.x) return;
+    const Call call = ((const Call*)a.calls)[blockIdx.x];
+    __threadfence_system();
+    *(volatile i64*)(out + STAMP) = call.tag;
+}
+
+// Where the arrays of a batch and hop go; in host memory. `nodes` of the first hop alone.
+struct Place {
+    ID_T* nodes;
+    i64* inverse;   // 0: seeds were merged, the host has their places
+    int* counts;
+    i64* offsets;
+    ID_T* neighbors;
+    int* votes;
+    int* local_ids;
+    u64 num_nodes;  // 0 but for the first hop
+};
+
+// Write the arrays of all batches and hops (blockIdx.y). A block writes the picks of TILE rows.
+extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* places) {
+    __shared__ u32 ends[TILE];
+    __shared__ u32 warps[8];
+    __shared__ u64 base;
+    const u64 b = blockIdx.y / a.num_hops, hop = blockIdx.y - b * a.num_hops;
+    const Place to = places[blockIdx.y];
+    const u64 rows = a.totals[b * TOTALS + 1 + hop], from = b * a.row_stride + a.row_begins[hop];
+    const u64* keys = a.keys + b * a.slots;
+    const u32* locals = a.locals + b * a.slots;
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const u64 threads = gridDim.x * 256ull, self = blockIdx.x * 256ull + threadIdx.x;
+    for (u64 i = self; i < to.num_nodes; i += threads) to.nodes[i] = a.nodes[b * a.node_cap + i];
+    if (to.num_nodes && to.inverse)
+        for (u64 i = self; i < a.totals[b * TOTALS + 1]; i += threads) to.inverse[i] = (i64)i;
+    if (self == 0) to.offsets[0] = 0;
+    for (u64 tile = blockIdx.x; tile * TILE < rows; tile += gridDim.x) {
+        if (threadIdx.x == 0) base = 0;
+        __syncthreads();
+        u64 before = 0;
+        for (u64 other = threadIdx.x; other < tile; other += 256) before += a.tiles[blockIdx.y * a.tile_stride + other];
+#pragma unroll
+        for (int d = 16; d; d /= 2) before += __shfl_xor_sync(0xFFFFFFFFu, before, d);
+        if (lane == 0 && before) atomicAdd(&base, before);
+        // A thread has four neighbouring rows.
+        const u64 first = tile * TILE + threadIdx.x * 4;
+        u32 count[4], upto = 0;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) upto += count[i] = first + i < rows ? (u32)a.counts[from + first + i] : 0;
+        u32 sum = upto;
+#pragma unroll
+        for (int apart = 1; apart < 32; apart <<= 1) {
+            const u32 left = __shfl_up_sync(0xFFFFFFFFu, sum, apart);
+            if (lane >= apart) sum += left;
+        }
+        if (lane == 31) warps[warp] = sum;
+        __syncthreads();
+        u32 end = sum - upto;
+        for (u32 w = 0; w < warp; ++w) end += warps[w];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            end += count[i];
+            ends[threadIdx.x * 4 + i] = end;
+            if (first + i < rows) {
+                to.offsets[first + i + 1] = (i64)(base + end);
+                to.counts[first + i] = (int)count[i];
+            }
+        }
+        __syncthreads();
+        for (u32 t = threadIdx.x; t < TILE * a.keep; t += 256) {
+            const u32 r = t / a.keep, k = t - r * a.keep;
+            const u32 begin = r ? ends[r - 1] : 0;
+            if (k >= ends[r] - begin) continue;
+            const u64 source = (from + tile * TILE + r) * a.keep + k, target = base + begin + k;
+            const ID_T x = a.picks[source];
+            u64 at = first_slot(a, (u64)x);
+            for (u64 probe = 0; keys[at] != (u64)x + 1; ++probe, at = (at + 1) & (a.slots - 1))
+                if (probe == a.slots) __trap();  // `claim` put the key there: other work has overwritten the table
+            to.neighbors[target] = x;
+            to.votes[target] = a.votes[source];
+            to.local_ids[target] = (int)locals[at];
+        }
+        __syncthreads();  // the next tile writes `ends` and `base`
+    }
 }
