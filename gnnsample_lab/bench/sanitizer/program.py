@@ -196,7 +196,7 @@ def id_maps(device: str) -> Iterator[Pair]:
 
 
 def walks(device: str) -> Iterator[Pair]:
-    """PinSAGE's walks, with and without restarts."""
+    """PinSAGE's walks, with and without restarts, and reservoir walks."""
     graph = _graph("multi")
     for restart, ends in ((0.0, False), (0.5, False), (0.5, True)):
         made = {
@@ -206,6 +206,10 @@ def walks(device: str) -> Iterator[Pair]:
             for d in ("cpu", device)
         }
         yield f"PinSAGE {restart} {ends}", made["cpu"].canonical().sha256(), made[device].canonical().sha256()
+    graph = _graph("hubs")
+    for q in (1.0, 0.25):  # the edges' own weights, and weights that depend on the vertex before
+        found = {d: lab.flow_walks(graph, np.arange(60), 6, q=q, device=d, seed=5) for d in ("cpu", device)}
+        yield f"reservoir walks, q {q}", found["cpu"], found[device]
 
 
 def ranking(device: str) -> Iterator[Pair]:
@@ -312,9 +316,9 @@ def applications(device: str) -> Iterator[Pair]:
         "Layer": apps.Layer(90, 40), "Layer, distinct": apps.Layer(90, 40, replace=False), "FastGCN": apps.FastGCN(2),
         "LADIES": apps.LADIES(2), "MVS": apps.MVS(), "ClusterGCN": apps.ClusterGCN(2, 10),
     }  # fmt: skip
-    everywhere = ("DeepWalk", "k-hop", "Layer")
+    everywhere = ("DeepWalk", "k-hop", "Layer", "Layer, distinct")
     ways = [(way, "auto") for way in PARALLELISMS] + [
-        ("transit", how) for how in ("radix", "counting", "ranges")
+        ("transit", how) for how in ("published", "radix", "counting", "ranges")
     ]
     for name, app in chosen.items():
         count = 40 if name in ("k-hop", "PPR", "node2vec") or name.startswith("DeepWalk") else 3
@@ -323,7 +327,7 @@ def applications(device: str) -> Iterator[Pair]:
         for way, index in ways if name in everywhere else ways[:2]:
             if way in ("frontier", "message") and name != "k-hop":
                 continue
-            if index == "ranges" and name == "Layer":
+            if index == "ranges" and name.startswith("Layer"):
                 continue  # combined neighbourhoods are no lists of a vertex
             found = lab.run_app(graph, app, parallelism=way, device=device, index=index, **options)
             yield f"{name} {way} {index}", True, found == wanted
