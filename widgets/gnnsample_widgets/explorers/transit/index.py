@@ -50,8 +50,8 @@ def recorded_shares() -> tuple[dict[tuple[str, str], dict[str, float]], str]:
     shares: dict[tuple[str, str], dict[str, float]] = {}
     for row in found["rows"]:
         if row.get("index_percent") is not None:
-            # As run_app names them; "always" counts.
-            index = {"always": "counting"}.get(row["index"], row["index"])
+            # As run_app names them; "published" counts, and "always" of older records.
+            index = {"published": "counting", "always": "counting"}.get(row["index"], row["index"])
             shares.setdefault((row["graph"], index), {})[row["app"]] = float(row["index_percent"])
     return shares, str(gpu)
 
