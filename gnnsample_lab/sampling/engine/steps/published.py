@@ -50,8 +50,8 @@ class Knobs:
     factor: int = 0
     width: int | None = None
     held: int = 2
-    shared_bytes: int = 16 * 1024
-    threads: dict[str, int] = field(default_factory=lambda: {"subwarp": 256, "block": 128, "grid": 256})
+    shared_bytes: int = 8 * 1024
+    threads: dict[str, int] = field(default_factory=lambda: {"subwarp": 256, "block": 64, "grid": 256})
     blocks_per_sm: dict[str, int] = field(default_factory=lambda: {"subwarp": 32, "block": 16, "grid": 8})
     tail: int = 2**19
     classes: ClassKnobs = classes.KNOBS
