@@ -116,8 +116,8 @@ def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: in
         totals[b, 1 : 2 + hops] = levels[b]
     plan = np.zeros(1, walks._WALKS)
     arrays = {
-        "nodes": nodes, "keys": keys, "locals": local, "totals": totals, "counts": counts, "picks": picks, "votes": votes,
-        "tiles": np.zeros((batches, hops, tiles), np.uint32), "row_begins": row_begins,
+        "nodes": nodes, "keys": keys, "locals": local, "totals": totals, "counts": counts, "picks": picks,
+        "votes": votes, "tiles": np.zeros((batches, hops, tiles), np.uint32), "row_begins": row_begins,
     }  # fmt: skip
     for name, array in arrays.items():
         plan[name] = array.ctypes.data
