@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -221,3 +223,60 @@ def test_the_argument_of_the_kernel_is_packed_as_it_is_declared() -> None:
     found = [packed[name] for name in first_sum.FIRST.names]
     assert np.concatenate([np.atleast_1d(f) for f in found]).tolist() == values
     assert len(first_sum._PACK(*values)) == first_sum.FIRST.itemsize == 8 * 11 + 4 * 6 + 8 * 15 + 4 * 16
+
+
+class OnGpu:
+    """What the launcher asks of an array in device memory, so that its arithmetic runs without a GPU."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.data = array, SimpleNamespace(ptr=4096 + array.ctypes.data % 16)
+        self.dtype, self.shape, self.strides = array.dtype, array.shape, array.strides
+        self.itemsize = array.itemsize
+
+    def __getitem__(self, key: Any) -> OnGpu:
+        return OnGpu(self.array[key])
+
+
+@pytest.mark.parametrize("fanouts", [(5, 4), (5, 20), (5, 40), (5, -1), (3, 4096)], ids=str)
+@pytest.mark.parametrize("width", [1, 30, 100, 602])
+def test_a_launch_covers_all_rows(
+    graph: Any, monkeypatch: pytest.MonkeyPatch, fanouts: tuple[int, ...], width: int
+) -> None:
+    from gnnsample_lab.compute.fused import first_sum
+    from gnnsample_lab.device.kernels import PACKAGE_ROOT
+    from gnnsample_lab.sampling.neighbors.spec import make_spec
+
+    launched: list[Any] = []
+
+    def kernel(name: str, macros: Any) -> Any:
+        assert {key for key, _ in macros} <= known
+        return lambda *args, **options: launched.append((dict(macros), *args, options))
+
+    sources = (
+        "compute/fused/first_sum.cu",
+        "compute/aggregation/vectors.cuh",
+        "sampling/neighbors/hops/draw.cuh",
+    )
+    text = "".join((PACKAGE_ROOT / source).read_text() for source in sources)
+    known = set(re.findall(r"[A-Z_]+", text))
+    monkeypatch.setattr(first_sum, "_kernel", kernel)
+    lists = SimpleNamespace(
+        indices=OnGpu(graph.indices), indptr=OnGpu(graph.indptr), num_nodes=graph.num_nodes
+    )
+    table = OnGpu(np.zeros((4, width), np.float32))
+    rows = SimpleNamespace(row_of=None, cache=table, host_address=0, host_stride=0)
+    spec = make_spec(fanouts, "floyd", False, False, "frontier", 0)
+    out = OnGpu(np.zeros((300, 2 * width), np.float32))
+    nodes, counts = OnGpu(np.zeros(300, np.int32)), OnGpu(np.zeros(300, np.float32))
+    first_sum.FirstSum(lists, spec, None, rows, width).launch(
+        nodes, [0, 300], 3, out[:, :width], out[:, width:], counts, True
+    )
+    ((macros, (blocks,), (threads,), (_, packed), options),) = launched
+    first = packed.view(first_sum.FIRST)[0]
+    warps = threads // 32
+    assert threads == macros["THREADS"] and blocks * warps * first["per_warp"] >= 300
+    assert (first["rows"], first["out_stride"], first["features"]) == (300, 2 * width, width)
+    assert first["ends"][1] == 300 and first["fanouts"][1] == fanouts[1] and first["mean"] == 1
+    assert width % macros["VEC"] == 0 and ("KMAX" in macros) == (0 < fanouts[1] <= 32)
+    assert options["shared_mem"] <= 48 << 10
+    assert "KMAX" in macros or options["shared_mem"] == 4 * warps * max(1, fanouts[1])
