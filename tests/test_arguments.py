@@ -505,7 +505,6 @@ TABLE: dict[str, Entry] = {
             "strategy": choice(),
             "device": device(),
             "seed": SEED,
-            "knobs": [3, "fast", {}, THING, HOSTILE],
         },
     ),
     "PinSAGESampler": Entry(

@@ -11,7 +11,6 @@
 // Bound by bytes: a row of features for each pick, of which duplicates may come from the L2, and two rows written.
 //
 // CACHED: row_of[v] is the row of v in the table; where it is negative, row v of `host`, pinned memory, is read.
-// SPLIT: 1 leaves the drawn picks in memory (first_draw), where a second kernel reads them (first_gather).
 // @variants ID_T=int,long RULE=0,1,2,3,4 KMAX=8,16,32 VEC=1,2,4 LANES=8,32 CHUNKS=1,2 CACHED=0,1
 #include "compute/aggregation/vectors.cuh"
 #include "sampling/neighbors/hops/draw.cuh"
@@ -29,10 +28,10 @@
 #define CACHED 0
 #endif
 #ifndef ROWS
-#define ROWS (KMAX > 16 ? 8 : 16)  // most rows of a warp at a time
+#define ROWS 8  // most rows of a warp
 #endif
 #ifndef THREADS
-#define THREADS 256
+#define THREADS 128
 #endif
 #define WARPS (THREADS / 32)
 #define FULL 0xFFFFFFFFu
@@ -52,10 +51,9 @@ struct First {
     SCALAR* own;
     SCALAR* sums;
     float* counts;
-    Source* sources;  // SPLIT: [rows, most + 1]
     u64 rows, host_stride, out_stride;
     u32 features, batch_id, mean, per_warp, most;  // most: the largest fanout
-    u32 unused;
+    u32 unused;  // what follows is aligned to 8 bytes
     u64 ends[LAB_MAX_HOPS];  // rows before ends[h], and not before ends[h - 1], are drawn at hop h
     int fanouts[LAB_MAX_HOPS + 1];
 };
@@ -215,41 +213,13 @@ extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_con
     __shared__ Picked picked[WARPS];
     Picked& s = picked[threadIdx.x / 32];
     lab_follow();
-    const u64 step = (u64)gridDim.x * WARPS * f.per_warp;
-    u64 row0 = (blockIdx.x * (u64)WARPS + threadIdx.x / 32) * f.per_warp;
-    for (; row0 < f.rows; row0 += step) {
-        const int mine = (int)min((u64)f.per_warp, f.rows - row0);
-        int hop;
-        const Row row = row_of_lane(p, f, row0, mine, hop);
-        draw(p, f, row, hop, row0, mine, s);
-        sum_picked(f, s, row0, mine);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) first_draw(const __grid_constant__ Plan p,
-                                                                  const __grid_constant__ First f) {
-    __shared__ Picked picked[WARPS];
-    Picked& s = picked[threadIdx.x / 32];
-    lab_follow();
     const u64 row0 = (blockIdx.x * (u64)WARPS + threadIdx.x / 32) * f.per_warp;
     if (row0 >= f.rows) return;
     const int mine = (int)min((u64)f.per_warp, f.rows - row0);
     int hop;
     const Row row = row_of_lane(p, f, row0, mine, hop);
     draw(p, f, row, hop, row0, mine, s);
-    const int most = (int)f.most + 1;
-    Source* out = f.sources + row0 * most;
-    for (int r = 0; r < mine; ++r)
-        for (int i = (int)lab_lane(); i < s.begins[r + 1] - s.begins[r]; i += 32) out[r * most + i] = s.sources[s.begins[r] + i];
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) first_gather(const __grid_constant__ Plan p,
-                                                                    const __grid_constant__ First f) {
-    lab_follow();
-    const u64 row = (blockIdx.x * (u64)THREADS + threadIdx.x) / LANES;
-    if (row >= f.rows) return;
-    const int most = (int)f.most + 1;
-    stream(f, f.sources + row * most, 0, (int)f.counts[row] + 1, row, threadIdx.x % LANES);
+    sum_picked(f, s, row0, mine);
 }
 #else
 // Wide hops: a warp per row. Positions of drawn picks lie in shared memory; where all are taken, there is nothing to draw.

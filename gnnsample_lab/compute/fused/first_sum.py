@@ -5,15 +5,13 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gnnsample_lab.compute.aggregation.csr import function, pointer, row_stride
 from gnnsample_lab.compute.aggregation.register_tile import power_of_two
-from gnnsample_lab.device import streams
-from gnnsample_lab.device.dependent import launch
+from gnnsample_lab.device import runtime
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.neighbors import cpu as twin
 from gnnsample_lab.sampling.neighbors.plan import NARROW, PLAN, as_argument
@@ -23,43 +21,31 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 _pointer = np.uint64
 FIRST = np.dtype(
     [("nodes", _pointer), ("table", _pointer), ("row_of", _pointer), ("host", _pointer), ("own", _pointer),
-     ("sums", _pointer), ("counts", _pointer), ("sources", _pointer), ("rows", "u8"), ("host_stride", "u8"),
+     ("sums", _pointer), ("counts", _pointer), ("rows", "u8"), ("host_stride", "u8"),
      ("out_stride", "u8"), ("features", "u4"), ("batch_id", "u4"), ("mean", "u4"), ("per_warp", "u4"),
      ("most", "u4"), ("unused", "u4"), ("ends", "u8", MAX_HOPS), ("fanouts", "i4", MAX_HOPS + 1)], align=True,
 )  # fmt: skip
 """``First`` in ``first_sum.cu``."""
 _FIRST = np.dtype(("V", FIRST.itemsize))
 # One call of ``struct`` is several times faster than setting NumPy fields.
-_PACK: Any = struct.Struct(f"=8Q3Q6I{MAX_HOPS}Q{MAX_HOPS + 1}i").pack
+_PACK: Any = struct.Struct(f"=7Q3Q6I{MAX_HOPS}Q{MAX_HOPS + 1}i").pack
 _ZEROS = (0,) * MAX_HOPS
 
 
+MOST_ROWS = 8
+"""Most rows of a warp (``ROWS`` in the kernel)."""
+WARPS_WANTED = 24
+"""Warps for each multiprocessor below which a warp takes fewer rows."""
+
+
 class _Shape(NamedTuple):
-    """Kernels and launch shape: ``gather`` where the work is split, bytes of dynamic ``shared`` memory a block."""
+    """A kernel, the most rows of a warp, warps of a block, bytes of its dynamic shared memory, warps wanted."""
 
     kernel: Any
-    gather: Any
-    per_warp: int
+    most_rows: int
     warps: int
-    lanes: int
     shared: int
-
-
-@dataclass(frozen=True)
-class FirstKnobs:
-    """Launch shapes; results do not depend on them.
-
-    Attributes:
-        way: "one" kernel, or "split": one that draws and leaves the picks in memory, one that sums.
-        per_warp: rows that a warp draws for at a time; by default four, and one where rows are wide.
-        unroll: rows of features in flight per lane.
-        threads: threads per block.
-    """
-
-    way: str = "one"
-    per_warp: int | None = None
-    unroll: int = 4
-    threads: int = 128
+    warps_wanted: int
 
 
 def ends_of(level_sizes: Sequence[int], expand: str) -> list[int]:
@@ -87,10 +73,9 @@ class FirstSum:
     """
 
     def __init__(
-        self, graph: Any, spec: SampleSpec, weights: IntegerWeights | None, rows: Any, num_features: int,
-        knobs: FirstKnobs | None = None,
-    ) -> None:  # fmt: skip
-        self.spec, self.rows, self.features, self.knobs = spec, rows, num_features, knobs or FirstKnobs()
+        self, graph: Any, spec: SampleSpec, weights: IntegerWeights | None, rows: Any, num_features: int
+    ) -> None:
+        self.spec, self.rows, self.features = spec, rows, num_features
         self.wide_ids = graph.indices.dtype.itemsize == 8
         self._keep = (graph, weights)
         plan = np.zeros(1, PLAN)
@@ -104,36 +89,22 @@ class FirstSum:
         self.most = max(1, *asked)
         self.narrow = min(asked) > 0 and self.most <= NARROW
 
-    @property
-    def from_cache(self) -> bool:
-        """Whether a row must be looked up."""
-        return self.rows.row_of is not None or self.rows.cache is None
-
     def macros(self, vec: int) -> tuple[tuple[str, int | str], ...]:
         """Macros of the module for a table that is read with loads of ``vec`` numbers."""
-        knobs, vectors = self.knobs, -(-self.features // vec)
-        threads = knobs.threads if self.most <= 1024 else 64
+        vectors = -(-self.features // vec)
         chosen: dict[str, int | str] = {
             "ID_T": "long" if self.wide_ids else "int", "RULE": self.spec.rule, "VEC": vec,
             "LANES": min(32, power_of_two(vectors)), "CHUNKS": 1 if vectors <= 32 else 2,
-            "CACHED": int(self.from_cache), "UNROLL": knobs.unroll,
-            "THREADS": threads,
+            "CACHED": int(self.rows.row_of is not None or self.rows.cache is None),
+            "THREADS": 128 if self.most <= 1024 else 64,
         }  # fmt: skip
         if self.narrow:
             chosen["KMAX"] = max(8, power_of_two(self.most))
         return tuple(chosen.items())
 
-    def room_for_sources(self, rows: int, users: Any) -> Any:
-        """What :meth:`launch` needs for ``way="split"``, leased to ``users``; else None."""
-        if self.knobs.way != "split":
-            return None
-        ids = np.int64 if self.wide_ids or self.from_cache else np.int32
-        return streams.empty(rows * (self.most + 1), ids, users)
-
     def launch(
-        self, nodes: Any, ends: Sequence[int], batch_id: int, own: Any, sums: Any, counts: Any, mean: bool,
-        sources: Any = None,
-    ) -> None:  # fmt: skip
+        self, nodes: Any, ends: Sequence[int], batch_id: int, own: Any, sums: Any, counts: Any, mean: bool
+    ) -> None:
         """Put the work on CuPy's current stream. Nothing waits.
 
         Args:
@@ -143,45 +114,34 @@ class FirstSum:
             own, sums: ``float32[n, F]``, written whole; rows of both as far apart.
             counts: ``float32[n]``, written.
             mean: divide by the number of picks.
-            sources: with ``way="split"`` room for ``n * (most + 1)`` ids.
         """
         n = int(ends[-1])
         if n == 0 or self.features == 0:
             return
         stride = row_stride(own)
         shape = self._shape(self._vector(own, sums, stride))
-        rows, hops = self.rows, len(ends)
+        rows, hops, per_warp = self.rows, len(ends), shape.most_rows
+        while per_warp > 1 and n < per_warp * shape.warps_wanted:
+            per_warp //= 2
         first = _PACK(
             pointer(nodes), pointer(rows.cache), pointer(rows.row_of), rows.host_address, pointer(own), pointer(sums),
-            pointer(counts), pointer(sources), n, rows.host_stride // 4, stride, self.features, batch_id, mean,
-            shape.per_warp, self.most, 0, *ends, *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
+            pointer(counts), n, rows.host_stride // 4, stride, self.features, batch_id, mean, per_warp, self.most, 0,
+            *ends, *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
         )  # fmt: skip
         args = (self._plan, np.frombuffer(bytearray(first), _FIRST))
-        blocks = -(-n // (shape.warps * shape.per_warp))
-        threads = (shape.warps * 32,)
-        if shape.gather is not None:
-            launch(shape.kernel, (blocks,), threads, args)
-            launch(shape.gather, (-(-n * shape.lanes // threads[0]),), threads, args)
-            return
-        shape.kernel((blocks,), threads, args, shared_mem=shape.shared)
+        blocks = -(-n // (shape.warps * per_warp))
+        shape.kernel((blocks,), (shape.warps * 32,), args, shared_mem=shape.shared)
 
     def _shape(self, vec: int) -> _Shape:
-        """Kernels and launch shape for loads of ``vec`` numbers; made once."""
+        """Kernel and launch shape for loads of ``vec`` numbers; made once."""
         if vec not in self._shapes:
-            macros, knobs = self.macros(vec), self.knobs
-            chosen = dict(macros)
-            warps = int(chosen["THREADS"]) // 32
-            if not self.narrow:
-                kernel = _kernel("first_sum", macros)
-                made = _Shape(kernel, None, 1, warps, 32, warps * self.most * 4)
-            else:
-                usual = 4 if self.features <= 32 * vec else 1
-                per_warp = min(knobs.per_warp or usual, 8 if int(chosen["KMAX"]) > 16 else 16)
-                split = knobs.way == "split"
-                kernel = _kernel("first_draw" if split else "first_sum", macros)
-                gather = _kernel("first_gather", macros) if split else None
-                made = _Shape(kernel, gather, per_warp, warps, int(chosen["LANES"]), 0)
-            self._shapes[vec] = made
+            macros = self.macros(vec)
+            warps, vectors = int(dict(macros)["THREADS"]) // 32, -(-self.features // vec)
+            # A warp that draws for several rows has its lanes busy; wide rows keep it busy anyway.
+            most = 1 if not self.narrow or vectors > 64 else 2 if vectors > 32 else MOST_ROWS
+            shared = 0 if self.narrow else warps * self.most * 4
+            wanted = WARPS_WANTED * runtime.num_sms()
+            self._shapes[vec] = _Shape(_kernel("first_sum", macros), most, warps, shared, wanted)
         return self._shapes[vec]
 
     def _vector(self, own: Any, sums: Any, stride: int) -> int:

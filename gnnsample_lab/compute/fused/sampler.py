@@ -20,7 +20,7 @@ from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec, make_spec
 
 from .block import SummedBlock
-from .first_sum import FirstKnobs, FirstSum, ends_of, first_sum_cpu
+from .first_sum import FirstSum, ends_of, first_sum_cpu
 
 REDUCES = ("mean", "sum")
 
@@ -124,7 +124,6 @@ class FusedSampler(BatchSampler):
             number of picks.
         pick, weighted, replace, expand, device, seed: as in :class:`~gnnsample_lab.NeighborSampler`.
         strategy: for the hops before the last, likewise.
-        knobs: launch shapes (:class:`~.first_sum.FirstKnobs`).
 
     Raises:
         TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
@@ -145,7 +144,6 @@ class FusedSampler(BatchSampler):
         strategy: str = "auto",
         device: str = "auto",
         seed: int = 0,
-        knobs: FirstKnobs | None = None,
     ) -> None:
         from gnnsample_lab.features.caching.cache import FeatureCache
 
@@ -153,8 +151,6 @@ class FusedSampler(BatchSampler):
         if self.spec.num_hops < 2:
             raise ValueError(f"fanouts must name two hops or more (got {list(self.spec.fanouts)})")
         self.reduce = choice("reduce", reduce, REDUCES)
-        if knobs is not None:
-            instance("knobs", knobs, FirstKnobs, "FirstKnobs")
         self.inner = NeighborSampler(
             graph, self.spec.fanouts[:-1], strategy, pick, weighted, replace, expand, device, seed
         )
@@ -176,7 +172,7 @@ class FusedSampler(BatchSampler):
         self._sum: FirstSum | None = None
         if self.device == "cuda":
             self._sum = FirstSum(
-                self.graph, self.spec, self._weights, features.rows_on_gpu(), self.num_features, knobs
+                self.graph, self.spec, self._weights, features.rows_on_gpu(), self.num_features
             )
 
     def _run(self, arrays: list[Any], first: int) -> Any:
@@ -191,7 +187,7 @@ class FusedSampler(BatchSampler):
             lengths: where to write the picks of each vertex, ``float32[n or more]``.
 
         Returns:
-            ``(table, lengths)``; where none is given, new arrays of NumPy on the CPU and of CuPy on the GPU.
+            ``(table, lengths)``; where none is given, new arrays of NumPy on the CPU and tensors on the GPU.
         """
         n, half = sample.num_nodes, self.num_features
         ends, mean = ends_of(sample.level_sizes, self.spec.expand), self.reduce == "mean"
@@ -205,23 +201,16 @@ class FusedSampler(BatchSampler):
                 rows[:, :half], rows[:, half:], counts, mean,
             )  # fmt: skip
             return table, lengths
-        with streams.call():
+        import torch
+
+        # Memory of torch's: a tensor costs less than an array in leased memory that is exported.
+        with streams.torch_stream():
             sample.ready.order()
-            ready = streams.Ready()
             if table is None:
-                table = streams.empty((n, 2 * half), np.float32, ready)
-                lengths = streams.empty(n, np.float32, ready)
-            sources = self._sum.room_for_sources(n, ready)
-            self._sum.launch(
-                sample.node_ids,
-                ends,
-                sample.batch_id,
-                table[:, :half],
-                table[:, half:],
-                lengths,
-                mean,
-                sources,
-            )
+                table = torch.empty(n, 2 * half, device="cuda")
+                lengths = torch.empty(n, device="cuda")
+            own, total = table[:, :half], table[:, half:]
+            self._sum.launch(sample.node_ids, ends, sample.batch_id, own, total, lengths, mean)
         return table, lengths
 
     def __repr__(self) -> str:
