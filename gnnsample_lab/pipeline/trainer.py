@@ -256,6 +256,7 @@ class Trainer:
                     stats.append(ready.stats)
                 self.batch_ids.append(batch_id)
                 edges += int(ready.batch.num_edges)
+                del ready  # before the next one's features are extracted: they may take the place of these
                 if self.checkpoint_steps and len(self.batch_ids) % self.checkpoint_steps == 0:
                     keep()
                     self.save()
@@ -312,6 +313,7 @@ class Trainer:
         bar = _progress(self.progress, steps, number)
         for ready in run:
             yield ready
+            del ready
             bar.update()
         bar.close()
 

@@ -225,6 +225,8 @@ def _trial(
                 waiting = min(window, -(-len(trainer.seeds) // batch_size))
             if system.executor == "streams":
                 waiting *= 2  # the next window is sampled while this one trains
+            if system.executor == "serial":
+                waiting += 1  # the next one is sampled while its predecessor is held
             if system.executor == "overlapped":
                 waiting += 6  # two queues of two, one at each worker
             keep: list[Any] = []

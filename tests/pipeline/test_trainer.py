@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import weakref
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,23 @@ def test_losses_are_those_of_a_plain_loop(graph):
             expected.append(loss.item())
     assert trainer.losses == pytest.approx(expected, rel=1e-5)
     assert trainer.batch_ids == list(range(10))
+
+
+@pytest.mark.parametrize("progress", [False, True])
+def test_features_of_a_step_are_let_go_of_before_the_next_are_extracted(graph, progress):
+    """A budget's trial step counts one set of rows for stages that run one after the other."""
+    trainer = make_trainer(graph, progress=progress)
+    extract, before, alive = trainer.features.extract, [], []
+
+    def watched(batch, marks):
+        alive.append([ref() is not None for ref in before])
+        x, stats = extract(batch, marks)
+        before.append(weakref.ref(x))
+        return x, stats
+
+    trainer.features.extract = watched
+    trainer.epoch(0)
+    assert len(alive) == 5 and not any(map(any, alive))
 
 
 def test_records_count_what_was_moved(graph):

@@ -47,7 +47,7 @@ def throughput(session: Session) -> dict[str, Any]:
                 task[f"seeds{i}"] = to_host(session.batches(name, batch, 1)[0])
                 task[f"fanouts{i}"] = np.array(fanouts)
             np.savez(path, **task)
-            text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME))
+            text, why = profiled(__spec__.name if __spec__ else __name__, path, (*METRICS, TIME), KERNELS)
         if why:
             raise Unavailable(f"throughput of kernels is measured by ncu: {why}")
         found = by_setting(launches(text, KERNELS, {**METRICS, TIME: "us"}), [len(f) for _, f in settings])
@@ -112,7 +112,7 @@ def main(path: str) -> None:
 
     with np.load(path) as stored:
         count = sum(name.startswith("seeds") for name in stored)
-        graph = Graph.from_csc(stored["indptr"], stored["indices"]).to("cuda")
+        graph = Graph(cupy.asarray(stored["indptr"]), cupy.asarray(stored["indices"]), validate=False)
         seeds = [cupy.asarray(stored[f"seeds{i}"]) for i in range(count)]
         fanouts = [stored[f"fanouts{i}"].tolist() for i in range(count)]
     samplers = []

@@ -61,7 +61,9 @@ def utilisation(
     return [{**none, **of} for none, of in zip(nothing, found, strict=True)], "measured by ncu"
 
 
-def profiled(module: str, path: Path, metrics: Iterable[str]) -> tuple[str, str]:
+def profiled(
+    module: str, path: Path, metrics: Iterable[str], kernels: Sequence[str] = ()
+) -> tuple[str, str]:  # fmt: skip
     """ncu's CSV of what ``module``, given the file, launches between ``profilerStart`` and ``Stop``; or why none."""
     ncu = find_ncu()
     if ncu is None:
@@ -70,6 +72,8 @@ def profiled(module: str, path: Path, metrics: Iterable[str]) -> tuple[str, str]
         ncu, "--csv", "--print-units", "base", "--profile-from-start", "off", "--clock-control", "none",
         "--metrics", ",".join(metrics), sys.executable, "-m", module, str(path),
     ]  # fmt: skip
+    if kernels:  # each takes several passes: the others are left alone
+        command[1:1] = ["--kernel-name-base", "function", "--kernel-name", f"regex:^({'|'.join(kernels)})$"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     except (OSError, subprocess.SubprocessError) as error:
