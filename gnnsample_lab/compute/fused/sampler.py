@@ -17,7 +17,7 @@ from gnnsample_lab.minibatch.batched import BatchSampler
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.minibatch.types import MiniBatch
-from gnnsample_lab.sampling.neighbors.spec import SampleSpec, make_spec
+from gnnsample_lab.sampling.neighbors.spec import SampleSpec, check_pick, make_spec
 
 from .block import SummedBlock
 from .first_sum import FirstSum, ends_of, first_sum_cpu
@@ -148,6 +148,7 @@ class FusedSampler(BatchSampler):
         from gnnsample_lab.features.caching.cache import FeatureCache
 
         self.spec = make_spec(fanouts, pick, replace, weighted, expand, seed)
+        check_pick(self.spec, "FusedSampler", "sampler")
         if self.spec.num_hops < 2:
             raise ValueError(f"fanouts must name two hops or more (got {list(self.spec.fanouts)})")
         self.reduce = choice("reduce", reduce, REDUCES)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab.device.arrays import array_module
-from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, MAX_HOPS, SampleSpec, make_spec
+from gnnsample_lab.sampling.neighbors.spec import MAX_FANOUT, MAX_HOPS, SampleSpec, check_pick, make_spec
 
 DEFAULTS = {"pick": "floyd", "replace": False, "weighted": False, "expand": "frontier", "seed": 0}
 
@@ -93,6 +94,21 @@ def test_rules_are_numbered_as_in_the_kernels():
     assert spec([1], pick="reservoir", replace=True).rule == 2
     assert spec([1], pick="reservoir", weighted=True).rule == 3
     assert spec([1], pick="fisher-yates", weighted=True).rule == 3
+
+
+def test_only_a_block_per_vertex_draws_by_fisher_and_yates():
+    check_pick(spec([1], pick="fisher-yates"), "block-bsp")
+    check_pick(spec([1], pick="fisher-yates", replace=True), "bsp")  # where `pick` does not apply
+    check_pick(spec([1]), "bsp")
+    for name, value in (("strategy", "bsp"), ("method", "csp"), ("sampler", "FusedSampler")):
+        with pytest.raises(ValueError, match=f"got pick='fisher-yates' with {name}='{value}'"):
+            check_pick(spec([1], pick="fisher-yates"), value, name)
+
+
+def test_a_fused_sampler_refuses_it_too():
+    graph = lab.Graph.from_edges([0, 1], [1, 0], 2, feat=np.ones((2, 4), np.float32))
+    with pytest.raises(ValueError, match="pick='fisher-yates' with sampler='FusedSampler'"):
+        lab.FusedSampler(graph, [2, 2], strategy="block-bsp", pick="fisher-yates", device="cpu")
 
 
 def test_a_spec_is_a_value():
