@@ -105,6 +105,19 @@ def test_a_map_serves_many_mini_batches(method, device):
         assert id_map.scratch_bytes >= 0
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", [name for name in CASES if name != "64-bit"])
+def test_bitmaps_too_large_for_shared_memory_give_the_same(case):
+    num_nodes, seeds, hops = CASES[case]
+    for dtype in (np.int32, np.int64):
+        id_map = IdMap("level-bitmap", num_nodes, dtype, "cuda")
+        id_map.engine._always_large = True
+        for _ in range(2):  # the second mini-batch finds the memory of the first
+            assert id_map.map_hops(np.array(seeds), [np.array(hop, dtype) for hop in hops]) == expected(
+                seeds, hops
+            )
+
+
 @pytest.mark.parametrize(("method", "device"), EACH)
 def test_merge_keeps_the_order_of_first_occurrence(method, device):
     given = np.array([9, 3, 9, 0, 119, 3, 9])
