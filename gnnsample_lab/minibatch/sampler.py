@@ -47,8 +47,9 @@ class NeighborSampler(BatchSampler):
         scratch_bytes: bound of the GPU scratch memory; default 5 % of the free memory.
         completion: ``"exact"``, or ``"paper"`` for PGSampler's published rule, which can lose tasks
             (``strategy="persistent"`` only).
-        fetch_size: the most tasks that a block takes from the queue at a time (persistent strategies); on a GPU for
-            each of its warps, but under ``completion="paper"``.
+        fetch_size: tasks that a block takes from the queue at a time (persistent strategies). On a GPU it takes up to
+            eight times as many, at most 32, where tasks wait, and fewer where few do; as many as said under
+            ``completion="paper"``.
         id_map: how picks get local ids, a name of ``lab.id_maps()``. The per-hop strategies (``"block-bsp"``,
             ``"edge-bsp"``, ``"turbo-bsp"``) take every map but ``"in-sampler"``, by default DGL's
             ``"insert-count-compact"``; all others relabel while they draw: ``"in-sampler"``. It changes no sample,

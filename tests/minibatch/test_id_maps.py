@@ -107,15 +107,29 @@ def test_a_map_serves_many_mini_batches(method, device):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", [name for name in CASES if name != "64-bit"])
-def test_bitmaps_too_large_for_shared_memory_give_the_same(case):
+def test_bitmaps_give_the_same_on_graphs_of_any_size(case):
+    from gnnsample_lab.minibatch.id_map.levels import LevelMap
+
     num_nodes, seeds, hops = CASES[case]
     for dtype in (np.int32, np.int64):
         id_map = IdMap("level-bitmap", num_nodes, dtype, "cuda")
-        id_map.engine._always_large = True
+        assert id_map.engine.kind == "direct"  # a word per vertex fits the cache
+        id_map.engine = LevelMap(num_nodes, dtype, "direct")
         for _ in range(2):  # the second mini-batch finds the memory of the first
-            assert id_map.map_hops(np.array(seeds), [np.array(hop, dtype) for hop in hops]) == expected(
-                seeds, hops
-            )
+            found = id_map.map_hops(np.array(seeds), [np.array(hop, dtype) for hop in hops])
+            assert found == expected(seeds, hops)
+
+
+@pytest.mark.gpu
+def test_bitmaps_serve_graphs_whose_words_exceed_the_cache():
+    id_map = IdMap("level-bitmap", 120_000_000, np.int32, "cuda")
+    assert id_map.engine.kind == "levels"
+    seeds, hops = random_hops(7, 120_000_000, 100, [3000, 20_000])
+    assert id_map.map_hops(seeds, hops) == expected(seeds, hops)
+    nodes = id_map.begin(seeds)
+    for hop in hops:
+        nodes, local = id_map.extend(hop)
+        assert np.array_equal(nodes.get()[local.get()], hop)
 
 
 @pytest.mark.parametrize(("method", "device"), EACH)

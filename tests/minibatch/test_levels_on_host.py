@@ -15,47 +15,30 @@ from tests.on_host import HostKernels
 
 from .test_id_maps import CASES, expected, random_hops
 
-_KERNELS = (("mark", "merge", "look_up"), ("mark", "unmark", "count", "place", "look_up"))
-_MARKERS = 3
-"""Blocks of the variant for shared memory; a GPU has one a multiprocessor."""
+_KERNELS = ("mark", "unmark", "count", "place", "look_up")
 
 
-@pytest.fixture(scope="module", params=[(0, "int"), (1, "int"), (1, "long")], ids=str)
-def kernels(request, tmp_path_factory) -> tuple[HostKernels, int, Any]:
-    large, id_type = request.param
+@pytest.fixture(scope="module", params=["int", "long"])
+def kernels(request, tmp_path_factory) -> tuple[HostKernels, Any]:
     folder = tmp_path_factory.mktemp("levels")
-    macros = {"ID_T": id_type, "LARGE": large}
-    compiled = HostKernels("minibatch/id_map/levels.cu", "Levels", _KERNELS[large], macros, folder)
-    return compiled, large, np.dtype(np.int32 if id_type == "int" else np.int64)
+    compiled = HostKernels("minibatch/id_map/levels.cu", "Levels", _KERNELS, {"ID_T": request.param}, folder)
+    return compiled, np.dtype(np.int32 if request.param == "int" else np.int64)
 
 
-def run(kernels: tuple[HostKernels, int, Any], num_nodes: int, seeds: Any, hops: Any) -> Relabelled:
+def run(kernels: tuple[HostKernels, Any], num_nodes: int, seeds: Any, hops: Any) -> Relabelled:
     """Map a mini-batch as ``LevelMap`` does; nothing beyond the results may be written."""
-    compiled, large, ids = kernels
+    compiled, ids = kernels
     seeds, hops = np.asarray(seeds, ids), [np.asarray(hop, ids) for hop in hops]
     n, counts, num_hops = seeds.size, [hop.size for hop in hops], len(hops)
     room = min(n + sum(counts), num_nodes)
     nodes, report = np.full(room + 64, -5, ids), np.zeros(32, np.int64)
     local = [np.full(m + 1, -7, np.int32) for m in counts]
-    tiles = np.cumsum([0] + [-(-m // 1024) for m in counts]).tolist()
-    if large:
-        words, slots = -(-num_nodes // 224), power_of_two(2 * n, 64)
-        blocks = -(-words // 1024)
-        marks = np.zeros(8 * words * num_hops + 4, np.uint32)
-        seeds_at, merged = np.zeros(slots, np.uint64), np.zeros(blocks * num_hops, np.uint32)
-        grids = (tiles[-1], -(-n // 256), blocks, blocks, tiles[-1])
-        threads = (256,) * 5
-    else:
-        words, blocks, slots = -(-num_nodes // 32), _MARKERS, 1
-        marks = np.full(
-            words * (num_hops + 1) * blocks, 2**32 - 1, np.uint32
-        )  # as an earlier mini-batch left it
-        seeds_at, merged = (
-            np.zeros(num_nodes // 2 + 1, np.uint64),
-            np.full(words * num_hops, 2**32 - 1, np.uint32),
-        )
-        grids, threads = (blocks, -(-words // 32), blocks), (1024, 256, 1024)
-    begin = -(-marks.ctypes.data // 16) * 16 if large else marks.ctypes.data
+    tiles = np.cumsum([0] + [-(-m // levels._TILE) for m in counts]).tolist()
+    sectors, slots = -(-num_nodes // levels._SECTOR_BITS), power_of_two(2 * n, 64)
+    blocks = -(-sectors // levels._SECTOR_TILE)
+    marks = np.zeros(8 * sectors * num_hops + 4, np.uint32)
+    seeds_at, of_tiles = np.zeros(slots, np.uint64), np.full(blocks * num_hops, 2**32 - 1, np.uint32)
+    begin = -(-marks.ctypes.data // 16) * 16
     argument = np.zeros(levels._BYTES, np.uint8)
     for at, form, values in (
         (levels._PICKS_AT, "Q", [hop.ctypes.data for hop in hops]),
@@ -64,11 +47,11 @@ def run(kernels: tuple[HostKernels, int, Any], num_nodes: int, seeds: Any, hops:
     ):  # fmt: skip
         struct.pack_into(f"{len(values)}{form}", argument, at, *values)
     levels._ARGUMENT.pack_into(
-        argument, levels._REST_AT, seeds.ctypes.data, nodes.ctypes.data, begin, merged.ctypes.data,
-        seeds_at.ctypes.data, report.ctypes.data, 9, slots - 1, n, words, blocks, num_hops,
+        argument, levels._REST_AT, seeds.ctypes.data, nodes.ctypes.data, begin, of_tiles.ctypes.data,
+        seeds_at.ctypes.data, report.ctypes.data, 9, slots - 1, n, sectors, blocks, num_hops,
     )  # fmt: skip
-    for name, grid, block in zip(_KERNELS[large], grids, threads, strict=True):
-        compiled.launch(name, argument, grid, block)
+    for name, grid in zip(_KERNELS, (tiles[-1], -(-n // 256), blocks, blocks, tiles[-1]), strict=True):
+        compiled.launch(name, argument, grid, 256)
     sizes = report[1 : 2 + num_hops].tolist()
     assert report[0] == 9
     assert (nodes[sizes[-1] :] == -5)[room - sizes[-1] :].all() and all(out[-1] == -7 for out in local)
@@ -84,7 +67,7 @@ def test_bitmaps_make_the_id_map(kernels, case):
 
 
 def test_several_tiles_of_sectors_share_the_numbers(kernels):
-    num_nodes = 500_000 if kernels[1] else 20_000
+    num_nodes = 500_000
     seeds, hops = random_hops(5, 20_000, 30, [700, 1500])
     hops = [hop * (num_nodes // 20_000) for hop in hops]
     assert run(kernels, num_nodes, seeds, hops) == expected(seeds, hops)

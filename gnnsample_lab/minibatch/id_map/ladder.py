@@ -31,7 +31,7 @@ ID_MAPS: dict[str, str] = {
     "fused-map": "FastGL's, as published: whose swap claims a slot takes the local id at once, an atomic a thread",
     "fused-map-block": "ours: Fused-Map with one atomic a block, and several picks in flight per thread",
     "direct-address": "ours: a word per vertex, stamped so that nothing is cleared; no wait between hops",
-    "level-bitmap": "ours: a bit per vertex and hop, marked for all hops at once; the rank of a bit is the local id",
+    "level-bitmap": "ours: as direct-address; beyond the L2 cache a bit per vertex and hop, whose rank is the id",
     "in-sampler": "ours: the sampling kernels fill that table themselves while they draw (no map of its own)",
 }
 SAMPLER_DEFAULT = "insert-count-compact"
@@ -147,7 +147,7 @@ class IdMap:
             return id_map_gpu.CompactMap(self.num_nodes, self.id_dtype)
         if self.method == "versioned-hash":
             return versioned.VersionedMap(self.num_nodes, self.id_dtype)
-        if self.method == "level-bitmap" and self._bitmaps_fit(scratch_bytes):
+        if self.method == "level-bitmap" and self._bitmaps_pay(scratch_bytes):
             return id_map_levels.LevelMap(self.num_nodes, self.id_dtype, self._own_table(scratch_bytes))
         fused = self.method.startswith("fused-map")
         table = "cleared" if fused else self._own_table(scratch_bytes)
@@ -155,12 +155,13 @@ class IdMap:
             self.num_nodes, self.id_dtype, table, published=self.method == "fused-map"
         )
 
-    def _bitmaps_fit(self, scratch_bytes: int | None) -> bool:
+    def _bitmaps_pay(self, scratch_bytes: int | None) -> bool:
+        """Whether a word per vertex exceeds the L2 cache, and bitmaps fit: of 15 hops, if a mini-batch had so many."""
         from .levels import MOST_NODES
 
-        # At most 15 hops, a sector for every 224 vertices; a mini-batch has two or three.
-        most = runtime.scratch_bytes(scratch_bytes)
-        return self.num_nodes <= MOST_NODES and self.num_nodes * MAX_HOPS // 7 <= most
+        exceeds = 4 * self.num_nodes > int(runtime.device_properties()["l2CacheSize"])
+        fits = self.num_nodes * MAX_HOPS // 7 <= runtime.scratch_bytes(scratch_bytes)
+        return exceeds and fits and self.num_nodes <= MOST_NODES
 
     def _own_table(self, scratch_bytes: int | None) -> str:
         most = runtime.scratch_bytes(scratch_bytes)

@@ -216,7 +216,7 @@ class Launcher:
             team, threads, most = 1, 128, 32
         else:
             team = max(2, (self.knobs.queue_threads or 128) // 32)
-            threads, most = 32 * team, min(32, team * ws.fetch_size)
+            threads, most = 32 * team, min(32, 8 * ws.fetch_size)
         ws.plan["fetch_size"] = most
         kernel = self.kernel("queue/team.cu", "serve_teams", ws.shape.table, self.kmax(ws), TEAM=team)
         self.resident_workers = self._resident(self.strategy, kernel, threads)

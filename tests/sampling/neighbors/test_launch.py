@@ -83,7 +83,7 @@ def engine_of(monkeypatch):
 @pytest.mark.parametrize("strategy", ONE_LAUNCH)
 def test_a_timed_run_launches_what_a_plain_run_does(strategy, engine_of):
     told = {
-        "fetch_size": 20 if strategy == "persistent" else [5],  # of a block's four warps, each five
+        "fetch_size": 32 if strategy == "persistent" else [5],  # up to eight times as many, at most 32
         "paper": [0],
         "delay": 5,
         "relabel_last": False,
