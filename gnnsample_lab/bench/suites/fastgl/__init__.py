@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import Percent, Row, Suite, as_recorded
+from gnnsample_lab.bench.suite import Columns, Percent, Row, Suite, as_recorded
 
 from . import papers, targets
 
@@ -16,7 +16,7 @@ def _whose(row: Row) -> str:
     return "published" if name == "fastgl" or name.startswith("+ ") else "baseline"
 
 
-_RUN = {
+_RUN: Columns = {
     "model": "model", "system": "system", "whose": _whose, "sample ms": "sample_ms", "extract ms": "extract_ms",
     "train ms": "train_ms", "step ms": "step_ms", "epoch s": "epoch_s",
 }  # fmt: skip
