@@ -207,6 +207,7 @@ class FusedSampler(BatchSampler):
         # Memory of torch's: a tensor costs less than an array in leased memory that is exported.
         with streams.torch_stream():
             sample.ready.order()
+            streams.order(self._sum.rows.cache, self._sum.rows.row_of)
             if table is None:
                 table = torch.empty(n, 2 * half, device="cuda")
                 lengths = torch.empty(n, device="cuda")
