@@ -202,10 +202,14 @@ class FusedSampler(BatchSampler):
                 rows[:, :half], rows[:, half:], counts, mean,
             )  # fmt: skip
             return table, lengths
+        import cupy
         import torch
 
+        before = cupy.cuda.get_current_stream()
         # Memory of torch's: a tensor costs less than an array in leased memory that is exported.
-        with streams.torch_stream():
+        with streams.torch_stream() as stream:
+            if stream.ptr != before.ptr:
+                stream.wait_event(before.record())
             sample.ready.order()
             streams.order(self._sum.rows.cache, self._sum.rows.row_of)
             if table is None:
