@@ -242,22 +242,20 @@ def _sides(where: Mapping[int, tuple[float, float]], named: Sequence[int]) -> di
     xy = np.array([where[v] for v in where])
     span = np.maximum(xy.max(axis=0) - xy.min(axis=0), 0.5)
     place = {v: np.array(at) / span * _DRAWN_PX for v, at in where.items()}
-    marks = np.array([place[v] for v in named])
-    placed: list[tuple[np.ndarray, np.ndarray]] = []  # centres and half sizes of the ids so far
+    # Boxes in the way: all vertices, then the ids as they are placed. A box: centre, half of its size.
+    count = len(named)
+    centres, halves = np.full((2 * count, 2), np.inf), np.full((2 * count, 2), 9.0)
+    centres[:count] = [place[v] for v in named]
     found = {}
-    for v in named:
+    for number, v in enumerate(named):
         half = np.array([3.1 * len(str(v)), 6.0])
-        costs = []
-        for sign in (1, -1):
-            centre = place[v] + np.array([0.0, sign * 16.0])
-            away = np.maximum(half + 9.0 - np.abs(marks - centre), 0).prod(axis=1)
-            away[(marks == place[v]).all(axis=1)] = 0
-            on_ids = sum(float(np.maximum(half + h - np.abs(c - centre), 0).prod()) for c, h in placed)
-            costs.append((float(away.sum()) + on_ids, centre))
-        above, below = costs
-        cost = min(costs, key=lambda one: one[0])
-        found[v] = "bottom center" if below[0] < above[0] else "top center"
-        placed.append((cost[1], half))
+        sides = centres[number] + np.array([[0.0, 16.0], [0.0, -16.0]])
+        with np.errstate(invalid="ignore"):
+            overlaps = np.maximum(half + halves - np.abs(centres - sides[:, None]), 0).prod(axis=2)
+        overlaps[:, number] = 0
+        best = int(np.argmin(overlaps.sum(axis=1)))
+        found[v] = ("top center", "bottom center")[best]
+        centres[count + number], halves[count + number] = sides[best], half
     return found
 
 
