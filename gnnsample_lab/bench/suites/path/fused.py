@@ -156,12 +156,16 @@ def _kept_bytes(work: Callable[[int], Any]) -> int:
     if common.device() == "cpu":
         return 0
     import cupy
+    import torch
 
-    pool, most = cupy.get_default_memory_pool(), 0
+    def used() -> int:
+        return int(cupy.get_default_memory_pool().used_bytes()) + int(torch.cuda.memory_allocated())
+
+    most = 0
     for i in range(4):
-        before = pool.used_bytes()
+        before = used()
         kept = work(i)
-        most = max(most, pool.used_bytes() - before)
+        most = max(most, used() - before)
         del kept
     return most
 
