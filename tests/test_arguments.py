@@ -834,6 +834,7 @@ TABLE: dict[str, Entry] = {
             "window": integer(1, 1024),
             "evaluate": ["nope", "", 3, 0, 1.5, None, b"valid", ["valid"], THING, HOSTILE],
             "progress": flag(),
+            "on_progress": [3, "print", [], {}, HOSTILE],
             "weighted": flag(),
             "sampler": [3, "bsp", {}, THING, HOSTILE, types.SimpleNamespace(epoch=print)],
             "executor": choice(none=True),

@@ -119,7 +119,10 @@ def _columns(record: dict[str, Any], rows: Sequence[Row]) -> dict[str, Cell]:
     found: dict[str, Cell] = {}
     if "graph" in rows[0]:
         found["graph"] = lambda row: title_of(record, row["graph"])
+    old = "source" not in record  # such a record may be older than a column of its suite
     for header, cell in (chosen(record) if callable(chosen) else chosen).items():
+        if old and isinstance(cell, str) and not any(cell.partition(".")[0] in row for row in rows):
+            continue
         found[header] = _field(cell) if isinstance(cell, str) else cell
     return found | _published(record)
 
