@@ -180,10 +180,3 @@ def _lost(ws: Workspace, counters: np.ndarray) -> Any:
     words = words[(words >> np.uint64(63)) == 0]
     hop = (words >> np.uint64(59)) & np.uint64(15)
     return LostTable.of(hop.astype(np.uint8), (words & np.uint64(0xFFFFFFFFFFFF)).astype(np.int64))
-
-
-def _resident(engine: GpuEngine) -> dict[str, int] | None:
-    """Tasks that run at once, if a block serves one task at a time; else None: the analysis derives it."""
-    if engine.launcher.strategy in ("persistent", "fused-static"):
-        return {"resident_workers": engine.launcher.resident_workers}
-    return None

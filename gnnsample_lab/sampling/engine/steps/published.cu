@@ -66,10 +66,8 @@ __device__ __forceinline__ void begin_slot(Context& c, const AppPlan& p, const D
 __device__ __forceinline__ void put(const AppPlan& p, const Served& x, i64 at, u32 pair, i64 j, ID_T v) {
     p.out[pair * p.size + j] = v;
 #if NEXT
-    // show: count the next transit
     if (v >= 0) atomicAdd(x.counts + v, 1u);
     x.entries[at] = Entry{v, pair};
-    // end: count the next transit
 #else
     (void)x, (void)at;
 #endif
@@ -137,9 +135,7 @@ __device__ __forceinline__ void serve(const AppPlan& p, const Served& x, const J
     List l = list_of(p, job.v);
     if (caches(x, l.length, x.cached, work)) {
         __syncthreads();  // nobody reads the list before
-        // show: cache a transit's list
         for (i64 i = threadIdx.x; i < l.length; i += blockDim.x) shared[i] = l.edges[i];
-        // end: cache a transit's list
         __syncthreads();
         l.edges = shared;
     }
