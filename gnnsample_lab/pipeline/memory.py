@@ -30,7 +30,10 @@ class Held(NamedTuple):
         return self.cupy + self.torch + self.peers
 
     def less(self, others: Held) -> Held:
-        """Without what ``others`` hold; where they have given some back meanwhile, not below nothing."""
+        """Without what ``others`` hold; where they have given some back meanwhile, not below nothing.
+
+        A run so small that it fits into what is free between others' arrays, in blocks of theirs, holds nothing here.
+        """
         return Held(*(max(0, mine - theirs) for mine, theirs in zip(self, others, strict=True)))
 
     def __str__(self) -> str:

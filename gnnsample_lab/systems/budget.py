@@ -87,9 +87,10 @@ def kept_to(budget_bytes: int | None, device: str, others: Held = NOTHING) -> It
     import torch
 
     pool = cupy.get_default_memory_pool()
-    before = held(device).less(others)
-    within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
+    trial = held(device)  # PyTorch's peak is that of a step; CuPy's pool has all that building the cache took
     reset_pools()
+    before = Held(held(device).cupy, trial.torch, trial.peers).less(others)
+    within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
     of_torch = before.torch + (budget_bytes - before.total) // 2
     of_cupy = budget_bytes - before.peers - of_torch
     limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]

@@ -45,7 +45,7 @@ def test_every_system_has_the_losses_of_the_cpu(graph, expected, name, ratio):
     np.testing.assert_allclose(result.losses, losses, **NEAR)
     assert result.batch_ids == list(range(20)) and result.origin.startswith("measured on ")
     record = result.epochs[1]
-    assert record.rows > 0 and record.peak_bytes > 0
+    assert record.rows > 0
     assert min(record.sample_us, record.extract_us, record.train_us) > 0
     if SYSTEMS[name].cache is None:
         assert math.isnan(record.hit_rate) and record.bytes_moved == record.rows * 40
