@@ -21,9 +21,9 @@ typedef unsigned long long u64;
 #define LAB_PURPOSE_REPLACE 4u
 #define LAB_PURPOSE_WALK 5u
 #define LAB_PURPOSE_RESTART 6u
-#define LAB_PURPOSE_FISHER_YATES 8u
+#define LAB_PURPOSE_FISHER_YATES 13u  // 8 to 12 belong to the generator of graphs
 #define LAB_PURPOSE_APP 7u  // sampling applications lay out the first three words themselves: sampling/engine
-#define LAB_PURPOSE_FLOW 9u  // walker, step, and a number of 28 bits: sampling/walks/flow.cu
+#define LAB_PURPOSE_FLOW 14u  // walker, step, and a number of 28 bits: sampling/walks/flow.cu
 
 // show: number by address
 __device__ __forceinline__ uint4 lab_philox(uint4 c, uint2 k) {

@@ -22,7 +22,8 @@ from gnnsample_lab.device.jit import njit
 
 FLOYD, RESERVOIR, WEIGHTED, REPLACE = 1, 2, 3, 4
 WALK, RESTART, APP = 5, 6, 7
-FISHER_YATES, FLOW = 8, 9
+FISHER_YATES, FLOW = 13, 14
+"""8 to 12 belong to the generator of graphs, whose key may be the same."""
 
 MAX_HOPS = 15
 """Most hops: the counter has four bits for the hop."""

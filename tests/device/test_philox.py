@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gnnsample_lab.device import philox
+from gnnsample_lab.graph.edgewise import draws_cpu, plan
 from tests.sampling.neighbors.pick_oracle import MASK, Stream, unphilox
 from tests.sampling.neighbors.pick_oracle import philox as oracle
 
@@ -166,10 +167,12 @@ def test_bounded64_is_its_definition(given_fields, bound, index):
 
 def test_the_cuda_header_has_the_same_purposes():
     found = {name: int(value) for name, value in re.findall(r"#define LAB_PURPOSE_(\w+) (\d+)u", HEADER)}
-    names = ("FLOYD", "RESERVOIR", "WEIGHTED", "REPLACE", "WALK", "RESTART", "APP")
+    names = ("FLOYD", "RESERVOIR", "WEIGHTED", "REPLACE", "WALK", "RESTART", "APP", "FISHER_YATES", "FLOW")
     assert found == {name: getattr(philox, name) for name in names}
     assert len(set(found.values())) == len(names)
-    assert all(0 < value < 8 for value in found.values())  # 8 to 15 belong to the generator of graphs
+    graphs = {draws_cpu.TAG_EDGE, draws_cpu.TAG_FEATURE, draws_cpu.TAG_WEIGHT, plan.TAG_CENTROID, plan.TAG_BIJECTION}
+    assert {tag >> 28 for tag in graphs} == set(range(8, 13))  # a graph and its samples may have the same key
+    assert not set(found.values()) & set(range(8, 13)) and all(0 < value < 16 for value in found.values())
 
 
 def test_the_cuda_header_has_the_same_constants():

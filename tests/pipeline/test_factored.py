@@ -202,7 +202,9 @@ def replayed(graph: Any, batch_ids: list[int], update_sizes: list[int]) -> list[
     torch.manual_seed(0)
     model = lab.make_model("gcn", 10, 16, 4, num_layers=2)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu", seed=0)
+    sampler = lab.NeighborSampler(
+        graph, [3, 4], device="cpu", seed=0, pick="fisher-yates", strategy="block-bsp"
+    )  # as GNNLab draws
     losses, at = [], 0
     for size in update_sizes:
         total: Any = 0

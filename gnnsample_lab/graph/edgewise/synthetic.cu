@@ -7,7 +7,7 @@
 
 typedef long long i64;
 
-// Word 3 of the counter: purposes 8 to 15 in the top four bits, where sampling uses 1 to 7.
+// Word 3 of the counter: purposes 8 to 12 in the top four bits, where sampling uses 1 to 7, 13 and 14.
 #define TAG_EDGE 0x80000000u
 #define TAG_FEATURE 0x90000000u
 #define TAG_CENTROID 0xA0000000u

@@ -75,7 +75,7 @@ def test_programs_speak_the_whole_language(tmp_path: Path) -> None:
             uses |= operator.uses
             kinds[operator.deferred, operator.collective, operator.transits_source is not None] += 1
             dtypes |= {name for name in TABLES if f"self.{name}" in program.source.split("largest, odd,")[0]}
-    assert uses == set(ACCESSORS)
+    assert uses == set(ACCESSORS) - {"lab_add_edge"}  # which test_edges.py holds against loops
     assert len(kinds) == 8 and kinds.total() >= 200, kinds
     assert {np.asarray(getattr(app, name)).dtype.name for name in dtypes} == {
         "int32", "int64", "float32", "float64", "bool",
