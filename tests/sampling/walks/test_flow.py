@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.device.philox import FLOW
 from gnnsample_lab.sampling.walks import flow
 from gnnsample_lab.sampling.weights import integer_weights
 
@@ -35,7 +36,7 @@ def serial_walk(graph, weights, root, length, factors, seed, walker):
                 continue
             total += weight
             words = philox(
-                (walker & 0xFFFFFFFF, walker >> 32, step, 9 << 28 | i >> 1), (seed & 0xFFFFFFFF, seed >> 32)
+                (walker & 0xFFFFFFFF, walker >> 32, step, FLOW << 28 | i >> 1), (seed & 0xFFFFFFFF, seed >> 32)
             )
             low, high = words[2 * (i & 1)], words[2 * (i & 1) + 1]
             if (high << 32 | low) * total >> 64 < weight:
