@@ -170,7 +170,13 @@ def test_the_cuda_header_has_the_same_purposes():
     names = ("FLOYD", "RESERVOIR", "WEIGHTED", "REPLACE", "WALK", "RESTART", "APP", "FISHER_YATES", "FLOW")
     assert found == {name: getattr(philox, name) for name in names}
     assert len(set(found.values())) == len(names)
-    graphs = {draws_cpu.TAG_EDGE, draws_cpu.TAG_FEATURE, draws_cpu.TAG_WEIGHT, plan.TAG_CENTROID, plan.TAG_BIJECTION}
+    graphs = {
+        draws_cpu.TAG_EDGE,
+        draws_cpu.TAG_FEATURE,
+        draws_cpu.TAG_WEIGHT,
+        plan.TAG_CENTROID,
+        plan.TAG_BIJECTION,
+    }
     assert {tag >> 28 for tag in graphs} == set(range(8, 13))  # a graph and its samples may have the same key
     assert not set(found.values()) & set(range(8, 13)) and all(0 < value < 16 for value in found.values())
 

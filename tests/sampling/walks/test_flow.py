@@ -36,7 +36,8 @@ def serial_walk(graph, weights, root, length, factors, seed, walker):
                 continue
             total += weight
             words = philox(
-                (walker & 0xFFFFFFFF, walker >> 32, step, FLOW << 28 | i >> 1), (seed & 0xFFFFFFFF, seed >> 32)
+                (walker & 0xFFFFFFFF, walker >> 32, step, FLOW << 28 | i >> 1),
+                (seed & 0xFFFFFFFF, seed >> 32),
             )
             low, high = words[2 * (i & 1)], words[2 * (i & 1) + 1]
             if (high << 32 | low) * total >> 64 < weight:
