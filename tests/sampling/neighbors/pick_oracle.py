@@ -14,7 +14,7 @@ from fractions import Fraction
 MASK = 2**32 - 1
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
-PURPOSES = {"floyd": 1, "reservoir": 2, "weighted": 3, "replace": 4, "fisher-yates": 8}
+PURPOSES = {"floyd": 1, "reservoir": 2, "weighted": 3, "replace": 4, "fisher-yates": 13}
 
 
 def philox(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
