@@ -45,6 +45,7 @@ struct BlockOnHost {
     Index index;
     int threads, current = 0, alive;
     unsigned waiting = 0, generation = 0, random;
+    bool voted = false;
     WarpOnHost warps[32];
     std::vector<ucontext_t> fibers;
     std::vector<char> lives;
@@ -161,6 +162,16 @@ inline void __syncthreads() {
     }
 }
 inline int __syncthreads_count(int) { abort(); }
+inline int __syncthreads_or(int is) {
+    BlockOnHost* b = block_on_host;
+    if (is) b->voted = true;
+    __syncthreads();
+    const bool found = b->voted;
+    __syncthreads();
+    b->voted = false;
+    __syncthreads();
+    return found;
+}
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __threadfence(); }
 inline void __nanosleep(unsigned) {
@@ -176,6 +187,14 @@ template <class T, class U> T atomicAnd(T* at, U bits) { return __atomic_fetch_a
 template <class T> T atomicCAS(T* at, T was, T now) {
     __atomic_compare_exchange_n(at, &was, now, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return was;
+}
+template <class T, class U> T atomicExch(T* at, U value) { return __atomic_exchange_n(at, (T)value, __ATOMIC_RELAXED); }
+inline unsigned atomicInc(unsigned* at, unsigned most) {
+    unsigned seen = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(at, &seen, seen >= most ? 0 : seen + 1, false, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
+    }
+    return seen;
 }
 template <class T, class U> T atomicMax(T* at, U value) {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);

@@ -101,3 +101,13 @@ def test_totals_of_all_lanes_are_met_before_the_fence():
         code.index(part) for part in ("__syncwarp()", "__threadfence_system()", "totals + 63")
     )
     assert meet < fence < flag
+
+
+def test_a_partial_plan_has_all_that_draws_read():
+    """Draws for ranks fill a plan of their own: a member that the draws read and nobody sets would be any address."""
+    read = (PACKAGE_ROOT / "sampling/neighbors/hops/draw.cuh").read_text(encoding="utf-8")
+    filled = (PACKAGE_ROOT / "distributed/sampling/gpu/csp_draw.cu").read_text(encoding="utf-8")
+    members = set(re.findall(r"\bp\.([a-z_]+)", read)) | {"indices"}
+    assert {"seed", "indptr", "prefix", "available", "guide"} <= members
+    missing = {name for name in members if f"task.source.{name} =" not in filled}
+    assert not missing, f"csp_draw.cu sets no {', '.join(sorted(missing))} of what draw.cuh reads"

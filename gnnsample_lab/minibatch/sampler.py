@@ -110,8 +110,12 @@ class NeighborSampler(BatchSampler):
         self._weights = integer_weights(self.graph.indptr, self.graph.edge_weight) if weighted else None
         self._engine: Any
         if self.device == "cuda":
+            from gnnsample_lab.sampling.neighbors.guide import with_guide
+
             from .gpu.run import GpuEngine
 
+            if self._weights is not None:
+                self._weights = with_guide(self.graph, self._weights, scratch_bytes)
             self._engine = GpuEngine(
                 self.graph, self.spec, self._weights, strategy, self.completion, self.fetch_size, self.trace,
                 scratch_bytes, id_map=self.id_map,

@@ -21,10 +21,13 @@ class IntegerWeights:
         prefix: exclusive prefix sums over all edges in adjacency order, ``uint64[E + 1]``; edge ``e`` has
             weight ``prefix[e + 1] - prefix[e]``.
         available: in-edges of positive weight per vertex, ``int32[N]``.
+        guide: on the GPU a record per edge that takes the place of searches (``sampling/neighbors/guide.py``),
+            ``uint32[E, 4]``, or None.
     """
 
     prefix: Any
     available: Any
+    guide: Any = None
 
 
 def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gnnsample_lab.minibatch.gpu.arena import Arena, ArenaBlock, Room, Wishes, lay_out
+from gnnsample_lab.minibatch.gpu.arena import Arena, ArenaBlock, Arenas, Room, Wishes, lay_out
+from gnnsample_lab.minibatch.gpu.finish import Finisher
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
 from gnnsample_lab.sampling.neighbors.spec import make_spec
+from gnnsample_lab.sampling.neighbors.workspace import TOTALS, TOTALS_BYTES, Workspace
 
 EDGES = [[7, 0, 300], [0], [1, 2, 3, 4, 5]]
 
@@ -94,3 +96,28 @@ def test_tensors_lie_where_the_views_do(expand):
         pairs = memory.view(np.int64)[place.edges[0 if new else hop] // 8 :]
         apart = sum(edges) if new else mine
         assert block.edge_index.tolist() == [pairs[:mine].tolist(), pairs[apart : apart + mine].tolist()]
+
+
+def test_mini_batches_of_a_launch_learn_what_the_scan_reports():
+    words = np.zeros(2 * TOTALS, np.int64)
+    for at, levels, edges, size in ((0, (3, 7, 12), (9, 14), 1000), (TOTALS, (2, 2, 5), (0, 4), 1024)):
+        words[at + 1 : at + 4], words[at + 17 : at + 19], words[at + TOTALS_BYTES] = levels, edges, size
+    ws = Workspace.__new__(Workspace)
+    ws.totals_view = memoryview(words)
+    totals = ws.totals()
+    assert [len(found) for found in totals] == [TOTALS, TOTALS]
+
+    class Made:
+        def __init__(self):
+            spec = make_spec([4, 3], "floyd", False, False, "frontier", 0)
+            self.arena = Arena(np.dtype(np.int32), spec, None, 3, 0, Wishes(), None, None)
+
+    made = [Made(), Made()]
+    finisher = Finisher.__new__(Finisher)
+    arenas = Arenas((1, 2), 1024, 0, Wishes())
+    assert finisher.collect(ws, totals, [None, None], 0, None, arenas, made) == made
+    assert [m.arena.levels for m in made] == [(3, 7, 12), (2, 2, 5)]
+    assert [m.arena.edges for m in made] == [[9, 14], [0, 4]] and [m.arena.bytes for m in made] == [
+        1000,
+        1024,
+    ]

@@ -18,6 +18,7 @@ from gnnsample_lab.device import streams
 from gnnsample_lab.minibatch.types import Block, MiniBatch
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
+from gnnsample_lab.sampling.neighbors.workspace import TOTALS_BYTES
 
 ROOM_WINDOW = 64
 """Mini-batches after which :class:`Room` forgets those before the last as many."""
@@ -192,7 +193,7 @@ class Arena:
         """Take the sizes from what the scan has reported."""
         hops = self.spec.num_hops
         self.levels, self.edges = tuple(totals[1 : hops + 2]), totals[17 : 17 + hops]
-        self.bytes = totals[62]
+        self.bytes = totals[TOTALS_BYTES]
 
     @cached_property
     def rows(self) -> list[int]:

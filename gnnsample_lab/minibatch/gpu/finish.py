@@ -12,7 +12,7 @@ from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher, occupancy
 from gnnsample_lab.sampling.neighbors.plan import PLACE, SCAN_TILE, as_argument
-from gnnsample_lab.sampling.neighbors.workspace import Workspace
+from gnnsample_lab.sampling.neighbors.workspace import TOTALS_BYTES, Workspace
 
 from .arena import NO_ARENAS, Arena, ArenaBatch, Arenas
 
@@ -91,6 +91,7 @@ class Finisher:
     def collect(
         self,
         ws: Workspace,
+        totals: Sequence[list[int]],
         seeds: Sequence[Any],
         first_batch_id: int,
         graph: Any,
@@ -100,21 +101,21 @@ class Finisher:
         """The mini-batches of a launch whose totals are known; asynchronous.
 
         Args:
+            totals: what the workspace's ``totals`` has returned.
             prepared: what :meth:`prepare` has made of the same arguments, if it was called.
         """
-        import cupy
-
-        view, memories = ws.totals_view, list(arenas.memories)
-        totals = [view[at : at + 63].tolist() for at in range(0, len(seeds) * 64, 64)]
-        missing = [i for i, found in enumerate(totals) if found[62] > arenas.room]
+        memories = list(arenas.memories)
+        missing = [i for i, found in enumerate(totals) if found[TOTALS_BYTES] > arenas.room]
         if prepared and not missing:
             for batch, found in zip(prepared, totals, strict=True):
                 batch.arena.learn(found)
             return list(prepared)
         if missing:
+            import cupy
+
             memories = memories or [None] * len(seeds)
             for i in missing:
-                memories[i] = cupy.cuda.alloc(totals[i][62])
+                memories[i] = cupy.cuda.alloc(totals[i][TOTALS_BYTES])
             self._emit_at(ws, memories, totals, missing)
         ready = streams.Ready()
         return [
@@ -128,7 +129,7 @@ class Finisher:
         count = len(memories)
         places = np.zeros(count, PLACE)
         for i in missing:
-            places[i] = memories[i].ptr, totals[i][62]
+            places[i] = memories[i].ptr, totals[i][TOTALS_BYTES]
         # Vertices before the last hop: the most that a hop expands.
         rows = max(totals[i][self.spec.num_hops] for i in missing)
         kernel = self._kernels(ws.shape.table)["emit_at"]

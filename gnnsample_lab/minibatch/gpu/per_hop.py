@@ -16,7 +16,7 @@ from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT, IdMap
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher
-from gnnsample_lab.sampling.neighbors.plan import PLAN, as_argument
+from gnnsample_lab.sampling.neighbors.plan import PLAN, as_argument, point_to_weights
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES as PER_HOP_STRATEGIES
 from gnnsample_lab.sampling.weights import IntegerWeights
@@ -59,8 +59,7 @@ class PerHopSampler:
         self.plan["indptr"], self.plan["indices"] = graph.indptr.data.ptr, graph.indices.data.ptr
         self.plan["num_nodes"], self.plan["seed"] = graph.num_nodes, spec.seed
         self.args = as_argument(self.plan)
-        if weights is not None:
-            self.plan["prefix"], self.plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
+        point_to_weights(self.plan, weights)
         macros: dict[str, int | str] = {
             "ID_T": launcher.id_type, "RULE": spec.rule, "TRACE": int(launcher.traced),
         }  # fmt: skip

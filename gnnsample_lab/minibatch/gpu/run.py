@@ -15,11 +15,17 @@ from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.minibatch.waves import Waves
 from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, Phase, capture
-from gnnsample_lab.sampling.neighbors.plan import MAX_NODES, STATUS_BAD_SEED, STATUS_BROKEN, STATUS_STALLED
+from gnnsample_lab.sampling.neighbors.plan import (
+    MAX_NODES,
+    STATUS_BAD_SEED,
+    STATUS_BROKEN,
+    STATUS_MERGE,
+    STATUS_STALLED,
+)
 from gnnsample_lab.sampling.neighbors.sizes import MAX_MARGIN, Sizer, seed_capacity
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
-from gnnsample_lab.sampling.neighbors.workspace import Workspace
+from gnnsample_lab.sampling.neighbors.workspace import TOTALS, TOTALS_BYTES, TOTALS_FLAG, Workspace
 from gnnsample_lab.sampling.weights import IntegerWeights
 
 from .arena import NO_ARENAS, Arenas, Room, Wishes
@@ -120,6 +126,7 @@ class GpuEngine:
         self.table = table
         self.reason = f"strategy={strategy!r} was asked for"
         self._margin = 1.0
+        self._merges = False  # until seeds were met that are not distinct
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         self.waves: dict[int, Waves] = {}  # by seed capacity
         self._at_once: dict[int, int] = {}
@@ -146,7 +153,7 @@ class GpuEngine:
         queued = strategy in QUEUE_STRATEGIES
         self.sizer = Sizer(self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table)
         self.launcher = Launcher(self.graph, self.spec, strategy, self.traced, self.knobs)
-        self.launcher.sorts_last = strategy in ("bsp", "captured")
+        self.launcher.sorts_last, self.launcher.merges = strategy in ("bsp", "captured"), self._merges
         self.finisher = Finisher(self.launcher, queued)
         self.per_hop = None
         if strategy in PER_HOP_STRATEGIES:
@@ -243,7 +250,7 @@ class GpuEngine:
             self._started = None
 
     def landed(self, wave: _Wave) -> list[MiniBatch]:
-        """The mini-batches of a launch, drawn anew if its buffers were too small."""
+        """The mini-batches of a launch, drawn anew if its buffers were too small or its seeds not distinct."""
         batches = self._land(wave)
         if batches is None:
             batches = self._sample_wave(wave.seeds, wave.first_batch_id, wave.most_seeds)
@@ -275,27 +282,32 @@ class GpuEngine:
         return _Wave(ws, seeds, first_batch_id, most_seeds, room, arenas, keep, timing, prepared)
 
     def _land(self, wave: _Wave) -> list[MiniBatch] | None:
-        """Wait for the sizes; None if the buffers were too small, and larger ones have been prepared."""
-        ws, count = wave.ws, len(wave.seeds)
+        """Wait for the sizes; None if the mini-batches have to be drawn anew: the buffers were too small, and larger
+        ones have been prepared, or seeds are not distinct, and from now on they are merged."""
+        ws = wave.ws
         try:
             self._await_totals(ws)
         except BaseException:
             self._abandon()
             raise
-        status = 0
-        for i in range(count):
-            status |= ws.totals_view[i * 64]
+        status, totals = 0, ws.totals()
+        for found in totals:
+            status |= found[0]
         if not status:
-            for i in range(count):
-                wave.room.saw(ws.totals_view[i * 64 + 62])
+            for found in totals:
+                wave.room.saw(found[TOTALS_BYTES])
             batches = self.finisher.collect(
-                ws, wave.seeds, wave.first_batch_id, self.graph, wave.arenas, wave.prepared
+                ws, totals, wave.seeds, wave.first_batch_id, self.graph, wave.arenas, wave.prepared
             )
             if wave.timing is not None:
                 from .trace import with_trace
 
                 batches[0] = with_trace(self, ws, batches[0], wave.timing)
             return batches
+        if status & STATUS_MERGE:  # nothing else that the status says counts: it may follow from these seeds
+            self._merges = self.launcher.merges = True
+            self._forget()  # captured graphs, too
+            return None
         if status & STATUS_BAD_SEED:
             raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
         if status & STATUS_STALLED:
@@ -412,7 +424,7 @@ class GpuEngine:
         """Poll the flags that the scan kernel writes first, so that the host allocates while the GPU scans."""
         silence = f"strategy {self.strategy!r} did not report its totals"
         for i in range(ws.shape.num_batches):
-            await_word(ws.totals_view, i * 64 + 63, ws.last_base, silence)
+            await_word(ws.totals_view, i * TOTALS + TOTALS_FLAG, ws.last_base, silence)
 
     def phases(self, ws: Workspace) -> Iterator[Phase]:
         """Everything that a launch puts on the stream, in order: the strategy's phases, then the scan."""

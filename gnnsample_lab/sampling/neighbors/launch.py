@@ -12,7 +12,7 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.device.dependent import dependently, launch
 
-from .plan import NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
+from .plan import DISTINCT_BLOCK, NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
 from .sizes import power_of_two, seed_blocks
 from .spec import SampleSpec
 from .strategies import QUEUE_STRATEGIES
@@ -57,7 +57,7 @@ class Phase(NamedTuple):
     """A part of a run that a trace times by itself.
 
     Attributes:
-        name: ``"prepared"`` (empty tables, seeds merged), ``"drawn"`` (one hop), ``"sampled"`` (everything, where the
+        name: ``"prepared"`` (empty tables, seeds entered), ``"drawn"`` (one hop), ``"sampled"`` (everything, where the
             hops are not apart) or ``"scanned"`` (sizes and offsets).
         hop: the hop of ``"drawn"``, else 0.
         launch: puts the kernels on the current stream.
@@ -77,6 +77,8 @@ class Launcher:
         self.wide_ids = self.id_type == "long"
         self.lists: int = getattr(graph, "lists", 0)  # a ListsGraph says where its lists lie
         self.sms = runtime.num_sms()
+        # False: seeds are taken for distinct vertices, and STATUS_MERGE says where they are not.
+        self.merges = True
         self.sorts_last = False  # whether the last hop of `bsp` and `captured` may list its vertices by id
         self.resident_workers = 0  # blocks of the queue kernel that run at once, for traces
         self._occupancy: dict[int, int] = {}
@@ -137,10 +139,14 @@ class Launcher:
 
     def _begin(self, ws: Workspace) -> None:
         self._prepare(ws)
-        self._merge_seeds(ws)
+        self._enter_seeds(ws)
 
-    def _merge_seeds(self, ws: Workspace) -> None:
+    def _enter_seeds(self, ws: Workspace) -> None:
         shape, table = ws.shape, ws.shape.table
+        if not self.merges:
+            distinct = self.kernel("hops/hop.cu", "begin_distinct", table, 8)
+            distinct((-(-shape.seed_cap // DISTINCT_BLOCK), shape.num_batches), (DISTINCT_BLOCK,), (ws.args,))
+            return
         if shape.seed_cap <= ONE_BLOCK_SEEDS:
             begin = self.kernel("hops/hop.cu", "begin", table, 8)
             threads = min(1024, max(128, power_of_two(shape.seed_cap)))
@@ -177,7 +183,7 @@ class Launcher:
         ws.arrived.data.memset_async(0, ws.arrived.nbytes)
         begun = ws.shape.seed_cap > ONE_BLOCK_SEEDS
         if begun:
-            self._merge_seeds(ws)
+            self._enter_seeds(ws)
         args = (ws.args, ws.arrived, np.int32(begun))
         kernels.launch_cooperative(kernel, (grid, ws.shape.num_batches), (warps * 32,), args)
 

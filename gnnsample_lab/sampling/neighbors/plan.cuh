@@ -19,6 +19,8 @@ typedef long long i64;
 #define CTR_STATUS 0
 #define CTR_SEEDS 1         // distinct seeds
 #define CTR_FRESH 2         // [hop] vertices first reached by that hop's picks
+#define CTR_BEGUN 30        // blocks of `begin_distinct` that are done; 0 between launches
+#define CTR_MET 31          // 1: `begin_distinct` met a seed that it cannot number by its place; 0 between launches
 #define CTR_HEAD 32         // queue: next ticket
 #define CTR_TAIL 64         // queue: next free slot
 #define CTR_OUTSTANDING 65  // queue: tasks that are published or about to be published, and not finished; the high half
@@ -35,6 +37,7 @@ typedef long long i64;
 #define STATUS_BAD_SEED 2u   // a seed is not a vertex
 #define STATUS_STALLED 4u    // a wait saw no global progress
 #define STATUS_BROKEN 8u     // a hash lacks a key that was inserted: device memory was overwritten
+#define STATUS_MERGE 16u     // seeds are not distinct vertices, as was assumed: rerun with kernels that merge them
 
 struct Batch {
     u64 seeds;      // device address of the given seeds
@@ -77,6 +80,7 @@ struct Plan {
     const ID_T* indices;
     const u64* prefix;    // weighted: exclusive prefix sums of integer weights
     const int* available; // weighted: in-edges of positive weight
+    const uint4* guide;   // weighted: what takes the place of searches (hops/guide.cuh), or null
     u64 num_nodes;
     u64 seed;
     const Batch* host_batches;  // pinned host memory, read once by the first kernel; null when batches is filled

@@ -13,7 +13,7 @@ COUNTERS = 256
 """Words in the block of counters of a mini-batch."""
 WANTED_EDGES = 1
 """Bit of what a mini-batch holds besides its usual arrays: ``plan.cuh`` says what."""
-STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN = 1, 2, 4, 8
+STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN, STATUS_MERGE = 1, 2, 4, 8, 16
 """Bits of the status word: what ``plan.cuh`` says of each."""
 CTR_TAIL, CTR_ROWS = 64, 128
 """The words of the counters that the host reads: the queue's next free slot, and the rows of each hop."""
@@ -33,6 +33,8 @@ MANY_SEEDS = 32_768
 """Above this many seeds a separate kernel counts the distinct ones; without it the work grows with their square."""
 NUMBER_BLOCK = 1024
 """Seeds per block of the kernels ``begin_count`` and ``begin_number``."""
+DISTINCT_BLOCK = 256
+"""Seeds per block of the kernel ``begin_distinct``."""
 MAX_SEEDS = 2**30
 """Most seeds of a mini-batch: the hash that merges duplicates keeps a seed's index in 30 bits of an entry."""
 MAX_NODES = 2**34 - 1
@@ -54,6 +56,7 @@ HOP = np.dtype(
 )  # fmt: skip
 PLAN = np.dtype(
     [("indptr", _pointer), ("indices", _pointer), ("prefix", _pointer), ("available", _pointer),
+     ("guide", _pointer),
      ("num_nodes", "u8"), ("seed", "u8"), ("host_batches", _pointer), ("batches", _pointer),
      ("counters", _pointer), ("nodes", _pointer), ("node_cap", "u8"), ("inverse", _pointer),
      ("seed_cap", "u8"), ("seed_hash", _pointer), ("seed_slots", "u8"), ("seed_sums", _pointer), ("queue", _pointer),
@@ -72,6 +75,13 @@ JOB = np.dtype([("plan", PLAN), ("finish", FINISH)], align=True)
 """The one argument of every kernel. Kernels of this folder declare its first member ``plan`` only."""
 
 BATCH_PACK: Any = struct.Struct("=QIIIIIIQQ").pack_into
+
+
+def point_to_weights(plan: np.ndarray, weights: Any) -> None:
+    """Tell kernels where integer weights lie, ``IntegerWeights`` on the GPU; None: nothing is weighted."""
+    for name in ("prefix", "available", "guide"):
+        array = getattr(weights, name, None)
+        plan[name] = 0 if array is None else array.data.ptr
 
 
 def as_argument(struct_array: np.ndarray) -> np.ndarray:

@@ -17,9 +17,14 @@ from .plan import (
     MAX_TAG,
     SCAN_TILE,
     as_argument,
+    point_to_weights,
 )  # fmt: skip
 from .sizes import Shape, power_of_two, seed_blocks, seed_slots
 from .spec import MAX_HOPS, SampleSpec
+
+TOTALS, TOTALS_BYTES, TOTALS_FLAG = 64, 62, 63
+"""Words that the scan reports of a mini-batch (``report`` in ``finish.cu``), and which of them are the bytes of its
+arrays and the flag; the first is the status."""
 
 
 class Workspace:
@@ -76,8 +81,7 @@ class Workspace:
         plan["inverse"], plan["seed_cap"] = self.inverse.data.ptr, shape.seed_cap
         plan["seed_hash"], plan["seed_slots"] = self.seed_hash.data.ptr, self.seed_slots
         plan["scan_state"], plan["scan_tiles"] = self.scan_state.data.ptr, self.scan_tiles
-        if weights is not None:
-            plan["prefix"], plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
+        point_to_weights(plan, weights)
         if self.seed_sums is not None:
             plan["seed_sums"] = self.seed_sums.data.ptr
         if self.queue is not None:
@@ -121,12 +125,17 @@ class Workspace:
         self.host_batches = np.frombuffer(pinned, BATCH, b)
         self._batch_bytes = np.frombuffer(pinned, np.uint8, b * BATCH.itemsize)
         plan["host_batches"] = pinned.ptr
-        pinned_totals = cupy.cuda.alloc_pinned_memory(b * 64 * 8)
-        self.host_totals = np.frombuffer(pinned_totals, np.int64, b * 64)
+        pinned_totals = cupy.cuda.alloc_pinned_memory(b * TOTALS * 8)
+        self.host_totals = np.frombuffer(pinned_totals, np.int64, b * TOTALS)
         self.host_totals[:] = 0
         self.totals_view: Any = memoryview(self.host_totals)  # type: ignore[arg-type]
         finish["totals"] = pinned_totals.ptr
         self._keep += [pinned, pinned_totals]
+
+    def totals(self) -> list[list[int]]:
+        """What the scan has reported of each mini-batch: status, sizes, and at :data:`TOTALS_BYTES` bytes of arrays."""
+        words: list[int] = self.totals_view.tolist()
+        return [words[at : at + TOTALS] for at in range(0, len(words), TOTALS)]
 
     def _table(self, entry: Any, num_nodes: int, expected: int, main: bool, room: Any) -> dict[str, Any]:
         b, kind = self.shape.num_batches, self.shape.table

@@ -115,24 +115,20 @@ def test_a_late_collective_prints_all_stacks_and_says_who_was_missing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     def come_late(rank: Any) -> None:
+        rank.timeout_s = 4.0  # not that of the start, which may take more
         if rank.index == 1:
             with rank.stage("dawdling"):
                 time.sleep(LONG_S)
         rank.barrier()
 
     with lab.distributed.Ranks(2, device="cpu", timeout_s=240, collective_timeout_s=30) as ranks:
-        pids = started(ranks)  # the start itself may take more than what follows
-        ranks.run(_shorten)
+        pids = started(ranks)
         with pytest.raises(RankError, match="rank 1 was still in stage 'dawdling'") as caught:
             ranks.run(come_late)
     assert caught.value.rank == 0
     shown = capfd.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("rank 1: ") and "in come_late" in line]
     assert not left_after(pids)
-
-
-def _shorten(rank: Any) -> None:
-    rank._timeout_s = 4.0
 
 
 def test_an_interrupt_ends_all_ranks(pair: Ranks) -> None:

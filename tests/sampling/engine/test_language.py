@@ -21,6 +21,7 @@ from gnnsample_lab.sampling.engine.cpu import stream as cpu_stream
 from gnnsample_lab.sampling.engine.language import accessors, link
 from gnnsample_lab.sampling.engine.language import arithmetic as plain_arithmetic
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.explain import record
 from tests.sampling.engine.recorded_run import Run
 from tests.sampling.engine.toy_apps import toy_graph
 
@@ -363,7 +364,10 @@ def test_numbers_link(numbers_app):
         ("v = 10**10\ne = v.edges()\nreturn len(e)", 3, "vertex outside the graph"),
     ],
 )  # fmt: skip
-def test_errors_have_one_line_and_one_reason(agrees, app_of, body, line, reason):
+def test_errors_have_one_line_and_one_reason(agrees, app_of, body, line, reason, monkeypatch):
+    monkeypatch.setattr(
+        record, "MAX_ROUNDS", 1000
+    )  # of Python, which takes seconds for those of compiled loops
     agrees(app_of(body), (line, reason))
 
 

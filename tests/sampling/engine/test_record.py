@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine.cpu import memory
 from gnnsample_lab.sampling.engine.language import accessors
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.explain import record
@@ -131,7 +132,10 @@ def test_failures_read_as_the_engines(which: int) -> None:
     assert run.fault is not None and str(run.error()) == str(compiled.value)
 
 
-def test_loops_without_end_are_cut() -> None:
+def test_loops_without_end_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert record.MAX_ROUNDS == memory.MAX_ROUNDS == 2**20  # which take seconds here
+    monkeypatch.setattr(record, "MAX_ROUNDS", 1000)
+
     class Endless(One):
         def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
             while step < 1:

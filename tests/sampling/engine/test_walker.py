@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine import shape
 from tests.sampling.engine import app_oracle
 from tests.sampling.engine.toy_apps import APPS, Ending, Hops, Walk, toy_graph, toy_roots
 
@@ -60,13 +61,15 @@ def test_steps_without_end_stop_when_all_samples_have():
     assert any(v >= 0 for row in expected[result.num_steps - 2] for v in row)
 
 
-def test_an_application_that_does_not_end_is_an_error_unless_bounded():
+def test_an_application_that_does_not_end_is_an_error_unless_bounded(monkeypatch):
+    monkeypatch.setattr(shape, "UNBOUNDED_STEPS", 1000)  # not 10,000, which take seconds
+
     class Circle(Walk):
         def steps(self):
             return lab.INF
 
     ring = lab.Graph.from_edges(np.arange(4), (np.arange(4) + 1) % 4, 4)
-    with pytest.raises(RuntimeError, match=r"Circle did not end within 10000 steps; max_steps"):
+    with pytest.raises(RuntimeError, match=r"Circle did not end within 1000 steps; max_steps"):
         lab.run_app(ring, Circle(), [0], device="cpu")
     assert lab.run_app(ring, Circle(), [0], device="cpu", max_steps=7).samples.tolist() == [
         [0, 3, 2, 1, 0, 3, 2, 1]

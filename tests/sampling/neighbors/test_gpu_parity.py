@@ -116,6 +116,61 @@ def test_many_seeds_with_duplicates(strategy, expand):
             seeds = rng.permutation(seeds)
 
 
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("strategy", [s for s in GPU_STRATEGIES if s not in PER_HOP_STRATEGIES])
+def test_seeds_are_merged_from_the_first_duplicate_on(strategy, table):
+    """Distinct seeds are numbered by their places; others are found out, and the launch is repeated."""
+    g = graph_named("hubs")
+    rng = np.random.default_rng(4)
+    cpu = NeighborSampler(g, [4, 3], device="cpu")
+    for count in (7, ONE_BLOCK_SEEDS, ONE_BLOCK_SEEDS + 400, 2 * g.num_nodes):
+        few = min(count, g.num_nodes)
+        distinct = rng.permutation(g.num_nodes)[:few]
+        twice = np.append(distinct, distinct[few // 2])
+        many = rng.integers(0, g.num_nodes, count)
+        gpu = NeighborSampler(g, [4, 3], strategy=strategy, device="cuda")
+        gpu._engine = GpuEngine(gpu.graph, gpu.spec, None, strategy, "exact", 5, False, None, table)
+        assert not gpu._engine._merges
+        for batch_id, seeds in enumerate((distinct, distinct[::-1].copy(), twice, many, distinct)):
+            found, wanted = gpu.sample(seeds, batch_id), cpu.sample(seeds, batch_id)
+            assert found.canonical() == wanted.canonical(), (count, batch_id)
+            assert found.seed_inverse.get().tolist() == wanted.seed_inverse.tolist()
+            # Strategy `grid-barrier` merges few seeds itself.
+            if strategy != "grid-barrier" or count > ONE_BLOCK_SEEDS:
+                assert gpu._engine._merges == (batch_id >= 2)
+
+
+@pytest.mark.parametrize("strategy", ["captured", "bsp", "persistent", "persistent-tile"])
+def test_one_duplicate_among_many_mini_batches_in_a_launch(strategy):
+    g = graph_named("hubs")
+    rng = np.random.default_rng(5)
+    batches = [rng.permutation(g.num_nodes)[:90] for _ in range(6)]
+    batches[4][17] = batches[4][60]
+    cpu = NeighborSampler(g, [4, 3], device="cpu")
+    gpu = NeighborSampler(g, [4, 3], strategy=strategy, device="cuda")
+    for _ in range(2):
+        for found, wanted in zip(gpu.sample_many(batches, 3), cpu.sample_many(batches, 3), strict=True):
+            assert found.canonical() == wanted.canonical()
+    assert gpu._engine._merges
+
+
+@pytest.mark.parametrize("strategy", ["captured", "bsp", "persistent", "persistent-tile", "fused-static"])
+@pytest.mark.parametrize("count", [50, ONE_BLOCK_SEEDS + 50])
+def test_a_seed_outside_of_the_graph_is_refused_and_forgotten(strategy, count):
+    import cupy
+
+    g = graph_named("hubs")
+    gpu = NeighborSampler(g, [4, 3], strategy=strategy, device="cuda")
+    seeds = cupy.arange(count)
+    for bad in (g.num_nodes, -1, 2**40):
+        wrong = seeds.copy()
+        wrong[count // 3] = bad
+        with pytest.raises(ValueError, match="seeds must be vertex ids"):
+            gpu.sample(wrong)
+    wanted = NeighborSampler(g, [4, 3], device="cpu").sample(np.arange(count), 9)
+    assert gpu.sample(seeds, 9).canonical() == wanted.canonical()
+
+
 def with_wide_ids(g: Graph) -> Graph:
     """The same graph with 64-bit ids, as graphs of 2**31 vertices have them; not through ``to``, which narrows."""
     import copy

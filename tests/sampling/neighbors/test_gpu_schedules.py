@@ -85,8 +85,8 @@ def test_the_published_rule_loses_five_of_ten_when_a_short_task_ends_first():
         assert batch.picks[1].num_picks == 10 - lost
         assert lost <= 5
         losses[lost] += 1
-    # Which block ends first is up to the GPU; the short one all but always does.
-    assert losses.most_common(1)[0][0] == 5, losses
+    # Which block ends first is up to the GPU, and nothing is lost where the long one does.
+    assert set(losses) <= {0, 5} and losses[5] > 0, losses
 
 
 @pytest.mark.parametrize("seed", range(4))

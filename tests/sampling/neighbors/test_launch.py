@@ -22,7 +22,7 @@ class Recorder(Launcher):
 
     def __init__(self, strategy: str) -> None:
         self.strategy, self.knobs = strategy, Knobs(delay_ns=5, relabel_last=False, self_reuse=False)
-        self.sorts_last = False
+        self.sorts_last, self.merges = False, True
         self.spec, self.wide_ids, self.sms, self.calls = (
             SimpleNamespace(num_hops=HOPS, rule=0),
             False,
@@ -132,6 +132,14 @@ def test_a_queue_is_one_kernel_after_the_seeds(strategy, engine_of):
     engine._work(ws)
     kernel = "serve_teams" if strategy == "persistent" else strategy.replace("-", "_")
     assert calls == [("clear",), ("begin",), (kernel,), ("scan",), ("emit",)]
+
+
+@pytest.mark.parametrize("seeds", [100, 5000])
+def test_seeds_that_are_distinct_need_one_kernel(seeds, engine_of):
+    engine, ws, calls = engine_of("captured")
+    ws.shape.seed_cap, ws.seed_sums, engine.launcher.merges = seeds, None, False
+    next(engine.phases(ws)).launch()
+    assert calls == [("clear",), ("begin_distinct",)]
 
 
 @pytest.mark.parametrize("seeds", [100, 5000])

@@ -36,7 +36,7 @@ from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
 from gnnsample_lab.sampling.neighbors.plan import NARROW
 from gnnsample_lab.sampling.neighbors.sizes import Sizer, power_of_two, seed_capacity
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
-from gnnsample_lab.sampling.neighbors.workspace import Workspace
+from gnnsample_lab.sampling.neighbors.workspace import TOTALS_FLAG, Workspace
 from gnnsample_lab.sampling.weights import IntegerWeights
 
 from .csp_kernels import (
@@ -426,7 +426,7 @@ class Core:
 
     def await_totals(self, ws: Workspace) -> int:
         """Wait for the sizes of the mini-batch; returns its status."""
-        self._poll(ws.totals_view, 63, ws.last_base)
+        self._poll(ws.totals_view, TOTALS_FLAG, ws.last_base)
         return int(ws.totals_view[0])
 
     def _poll(self, view: Any, at: int, flag: int) -> None:
@@ -435,7 +435,7 @@ class Core:
     def emit(self, ws: Workspace, seeds: np.ndarray, batch_id: int, graph: Any) -> MiniBatch:
         """The mini-batch, compact; asynchronous. Notes what it moved."""
         if seeds.size:  # first, because the GPU waits for it
-            batch: MiniBatch = self.finisher.collect(ws, [seeds], batch_id, graph)[0]
+            batch: MiniBatch = self.finisher.collect(ws, ws.totals(), [seeds], batch_id, graph)[0]
         else:
             batch = empty_batch(self.part.indices.dtype, self.spec, batch_id, graph)
         self.moved.counts[:3] = self.noted()[:, :3].swapaxes(0, 1)

@@ -47,6 +47,7 @@ struct Task {
 template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, const Tasks& t, int rank, u64 i, ID_T v) {
     Task task;
     task.source.seed = p.seed;
+    task.source.guide = nullptr;  // lists of parts have none
 #if PULLED
     if (rank != t.self) {
         const u64 packed = t.begin[rank] + i;  // the own rank's rows, which have no fetched lists, count among them

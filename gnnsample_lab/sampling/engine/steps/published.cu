@@ -17,7 +17,7 @@
 // Bound: random writes of rows of m ids, one read of each list that is drawn from.
 // @operator
 // @variants ID_T=int,long WIDTH=0,1,8,32 HELD=1,2 NEXT=0,1
-#include "sampling/engine/context.cuh"
+#include "sampling/engine/steps/list.cuh"
 #include "sampling/engine/grouping/classes.cuh"
 
 #ifndef WIDTH
@@ -39,16 +39,6 @@ struct Served {
     Entry* entries;       // NEXT: what was drawn, at the place of the pair that drew it
     u32* counts;
 };
-
-struct List {
-    i64 v, begin, length;
-    const ID_T* edges;
-};
-
-__device__ __forceinline__ List list_of(const AppPlan& p, i64 v) {
-    const i64 begin = p.indptr[v];
-    return List{v, begin, p.indptr[v + 1] - begin, lab_edges_at(p, begin)};
-}
 
 __device__ __forceinline__ bool caches(const Served& x, i64 length, i64 room, i64 draws) {
     return length > 0 && length <= room && (x.factor == 0 || length <= x.factor * draws);

@@ -20,7 +20,7 @@
 // transit_frontier and transit_message, the samples of the transit that has most of them.
 // @operator
 // @variants ID_T=int,long PAIR_T=int,long SLOTS=1,4 LANES=8,32 HELD=1,2
-#include "sampling/engine/context.cuh"
+#include "sampling/engine/steps/list.cuh"
 
 #ifndef PAIR_T
 #define PAIR_T int
@@ -50,16 +50,6 @@ struct Index {
     i64 cached;               // entries of dynamic shared memory
     const i64* edge_ends;     // frontier: inclusive sums of list lengths (at least 1 each) over distinct transits
 };
-
-struct List {
-    i64 v, begin, length;
-    const ID_T* edges;
-};
-
-__device__ __forceinline__ List list_of(const AppPlan& p, i64 v) {
-    const i64 begin = p.indptr[v];
-    return List{v, begin, p.indptr[v + 1] - begin, lab_edges_at(p, begin)};
-}
 
 __device__ __forceinline__ i64 quotient(i64 a, i64 b) {
     return b == 1 ? a : (u64)(a | b) >> 32 ? a / b : (i64)((u32)a / (u32)b);

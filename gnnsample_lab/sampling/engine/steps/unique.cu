@@ -10,7 +10,7 @@
 // Bound: the reads of `next` in a redraw; without duplicates the shared-memory atomics of one insertion per slot.
 // @operator
 // @variants ID_T=int,long GLOBAL_TABLE=0,1
-#include "sampling/engine/context.cuh"
+#include "sampling/engine/steps/draw_again.cuh"
 
 #if GLOBAL_TABLE
 typedef u64 Claim;
@@ -52,23 +52,6 @@ __device__ __forceinline__ Claim holder(const ID_T* keys, const Claim* claims, u
         if (keys[at] == (ID_T)v) return claims[at];
     __trap();
     return 0;
-}
-
-__device__ __forceinline__ i64 draw_again(const AppPlan& p, i64 row, u32 slot, u32 attempt) {
-    Context c;
-#if COLLECTIVE
-    const i64 k = 0, j = slot;
-#else
-    const i64 k = slot / (u32)p.size, j = slot - k * p.size;
-#endif
-    const uint4 words = lab_first_words(p, row, k, j >> 2, attempt);
-    lab_begin_call(c, p, row, k, j, attempt, lab_word(words, (u32)j & 3));
-#if COLLECTIVE
-    lab_set_combined(c);
-#else
-    lab_set_transit(c, (i64)p.transits[row * p.num_transits + k]);
-#endif
-    return lab_call_next(c);
 }
 
 // mask: number of entries of the set, a power of two >= 2 * width, minus one. A block needs memory for the set and for

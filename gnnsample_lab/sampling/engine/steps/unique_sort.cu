@@ -10,29 +10,12 @@
 // Bound: as many passes over the slots as vertex ids have bits, with a scan each, and the reads of `next` in a redraw.
 // @operator
 // @variants ID_T=int,long GLOBAL_TABLE=0,1
-#include "sampling/engine/context.cuh"
+#include "sampling/engine/steps/draw_again.cuh"
 #include "sampling/engine/grouping/block_scan.cuh"
 
 struct Slot {
     u32 v, slot;
 };
-
-__device__ __forceinline__ i64 draw_again(const AppPlan& p, i64 row, u32 slot, u32 attempt) {
-    Context c;
-#if COLLECTIVE
-    const i64 k = 0, j = slot;
-#else
-    const i64 k = slot / (u32)p.size, j = slot - k * p.size;
-#endif
-    const uint4 words = lab_first_words(p, row, k, j >> 2, attempt);
-    lab_begin_call(c, p, row, k, j, attempt, lab_word(words, (u32)j & 3));
-#if COLLECTIVE
-    lab_set_combined(c);
-#else
-    lab_set_transit(c, (i64)p.transits[row * p.num_transits + k]);
-#endif
-    return lab_call_next(c);
-}
 
 // Sort `n` slots by vertex, stable; `from` and `to` change places with every pass. Returns where they are.
 __device__ __forceinline__ Slot* sorted(Slot* from, Slot* to, u32 n, u32 bits) {

@@ -1,4 +1,8 @@
 // From seeds to the nodes of hop 0: check their range, merge duplicates in first-seen order, reset the counters.
+//
+// Most callers give distinct vertices, whose local ids are their places. `begin_distinct` assumes that, in one kernel and
+// without a hash of its own. Where it is not so, the status says STATUS_MERGE, and the host launches anew with the
+// kernels that merge.
 #ifndef LAB_BEGIN
 #define LAB_BEGIN
 #include "sampling/neighbors/plan.cuh"
@@ -48,19 +52,24 @@ __device__ __forceinline__ u32 lab_first_index(const u64* hash, u32 slots, u64 v
     return LAB_NOWHERE;
 }
 
-// A distinct seed enters the node list, the table and, for queue strategies, the queue.
-__device__ __forceinline__ void lab_enter(const Plan& p, u32 b, const Batch& batch, u32* counters, u64 v, u32 local) {
+// A seed gets its local id in the table, its place in the node list and, for queue strategies, in the queue.
+__device__ __forceinline__ void lab_place(const Plan& p, u32 b, const Batch& batch, u64 v, u32 local) {
     p.nodes[(u64)b * p.node_cap + local] = (ID_T)v;
-#if TABLE_KIND != 0
-    bool overflow = false;
-    lab_insert(p.table, b, batch.base, v, overflow);
-    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
-#endif
     lab_set(p.table, b, batch.base, v, local);
     if (p.queue) {
         p.queue[(u64)b * p.queue_cap + local] = LAB_TASK(0, batch.tag, v);
         if (p.enqueued) p.enqueued[(u64)b * p.queue_cap + local] = lab_now();
     }
+}
+
+// A seed that is known to be distinct enters the table and gets its places.
+__device__ __forceinline__ void lab_enter(const Plan& p, u32 b, const Batch& batch, u32* counters, u64 v, u32 local) {
+#if TABLE_KIND != 0
+    bool overflow = false;
+    lab_insert(p.table, b, batch.base, v, overflow);
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+#endif
+    lab_place(p, b, batch, v, local);
 }
 
 __device__ __forceinline__ void lab_seeds_done(u32* counters, u32 distinct) {
@@ -210,5 +219,41 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
         p.inverse[(u64)b * p.seed_cap + i] = LAB_DUPLICATE | lowest;
     }
     if (tid == 0 && i0 + blockDim.x >= batch.num_seeds) lab_seeds_done(counters, total);
+}
+
+// Seeds in the order given, if they are distinct vertices; the sample of others is of no use, but safe to draw.
+__device__ __forceinline__ void lab_begin_distinct(const Plan& p, u32 b) {
+    __shared__ Batch fetched;
+    if (threadIdx.x == 0) fetched = lab_fetch_batch(p, b);
+    __syncthreads();
+    const Batch batch = fetched;
+    const u32 i = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
+    if (i == 0 && p.host_batches) p.batches[b] = batch;
+    u32* counters = lab_counters(p, b);
+    // There is room for as many as can be distinct.
+    const u32 count = (u32)min((u64)batch.num_seeds, p.queue ? min(p.node_cap, p.queue_cap) : p.node_cap);
+    for (u32 j = i; j < LAB_COUNTERS; j += threads) {
+        const bool counts = j == CTR_SEEDS || j == CTR_TAIL || j == CTR_OUTSTANDING;
+        if (j != CTR_STATUS && j != CTR_BEGUN && j != CTR_MET) counters[j] = counts ? count : 0;
+    }
+    for (u64 j = i; j < p.scan_tiles; j += threads) p.scan_state[(u64)b * p.scan_tiles + j] = 0;
+    bool met = i == 0 && count < batch.num_seeds;
+    if (i < count) {
+        u64 v = lab_seed(batch, i);
+        const bool valid = v < p.num_nodes;
+        if (!valid) v = 0;  // whatever draws for this place stays inside the graph
+        bool overflow = false;
+        const bool fresh = lab_insert(p.table, b, batch.base, v, overflow);
+        met |= !valid || !fresh || overflow;
+        lab_place(p, b, batch, v, i);
+        p.inverse[(u64)b * p.seed_cap + i] = i;
+    }
+    // The last block to come writes the status: nothing of this kernel may set it before it is reset.
+    if (__syncthreads_or(met) && threadIdx.x == 0) atomicExch(counters + CTR_MET, 1u);
+    if (threadIdx.x == 0) {
+        __threadfence();
+        if (atomicInc(counters + CTR_BEGUN, gridDim.x - 1) == gridDim.x - 1)
+            counters[CTR_STATUS] = atomicExch(counters + CTR_MET, 0u) ? STATUS_MERGE : 0;
+    }
 }
 #endif

@@ -9,6 +9,9 @@
 #endif
 
 #define LAB_WEIGHTED (RULE == 3 || RULE == 4)
+#if LAB_WEIGHTED
+#include "guide.cuh"
+#endif
 
 struct Row {
     u64 vertex;
@@ -128,14 +131,49 @@ __device__ __forceinline__ int lab_search(const u64* prefix, const Row& row, u64
 }
 #endif
 
+#if LAB_WEIGHTED
+// What weighted draws from one row need: the list's sums, and how its guide counts buckets.
+struct WeightedRow {
+    const u64* prefix;
+    const u64* list;
+    const uint4* guide;  // null: search
+    u64 base, total;
+    int shift;
+};
+
+__device__ __forceinline__ WeightedRow lab_weighted_row(const Plan& p, const Row& row) {
+    WeightedRow w;
+    w.prefix = LAB_PREFIX(p, row);
+    w.list = w.prefix + row.start;
+    w.base = __ldg(w.list);
+    w.total = __ldg(w.list + row.degree) - w.base;
+    w.guide = nullptr;
+    w.shift = 0;
+#if !LISTS
+    if (p.guide && w.total) {
+        w.shift = lab_guide_shift(w.total, row.degree);
+        if (w.shift <= LAB_MOST_SHIFT) w.guide = p.guide + row.start;
+    }
+#endif
+    return w;
+}
+
+// The position of the edge that holds `target` of 0 .. total - 1.
+__device__ __forceinline__ int lab_find(const WeightedRow& w, const Row& row, u64 target) {
+    if (!w.guide) return lab_search(w.prefix, row, w.base + target);
+    return lab_guided(__ldg(w.guide + (target >> w.shift)), w.guide, w.list, row.degree, w.base, w.total, w.shift, target);
+}
+#endif
+
 #if RULE == 3
 // Successive sampling by one thread: draw from the weight that is left, stepping over the intervals of edges already
 // taken. `slots` holds these edges in ascending order.
 template <class Slots>
 __device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, const Draws& d, Slots slots, int step) {
-    const u64* prefix = LAB_PREFIX(p, row) + row.start;
-    const u64 base = __ldg(prefix);
-    u64 total = __ldg(prefix + row.degree) - base;
+    const WeightedRow w = lab_weighted_row(p, row);
+    const u64* prefix = w.list;
+    const u64 base = w.base;
+    u64 total = w.total;
     for (int i = 0; i < row.count; ++i) {
         u64 target = lab_bounded64(d, i, total);
         for (int taken = 0; taken < i; ++taken) {
@@ -144,7 +182,7 @@ __device__ __forceinline__ void lab_successive(const Plan& p, const Row& row, co
             if (target < begin) break;
             target += __ldg(prefix + at + 1) - base - begin;
         }
-        const int position = lab_search(LAB_PREFIX(p, row), row, base + target);
+        const int position = lab_find(w, row, target);
         int slot = i;
         // bounded: by `slot`, which falls
         while (slot > 0 && slots[(slot - 1) * step] > position) {
@@ -369,9 +407,9 @@ __device__ __forceinline__ void lab_draw_group(const Plan& p, const Row& row, in
 #elif RULE == 5
     lab_fisher_yates<Group>(d, k, row.degree, slots, step);
 #else
-    const u64 base = LAB_PREFIX(p, row)[row.start], total = LAB_PREFIX(p, row)[row.start + row.degree] - base;
+    const WeightedRow w = lab_weighted_row(p, row);
     for (int i = rank; i < k; i += size)
-        slots[i * step] = lab_search(LAB_PREFIX(p, row), row, base + lab_bounded64(d, i, total));
+        slots[i * step] = lab_find(w, row, lab_bounded64(d, i, w.total));
 #endif
     Group::sync();
 }
@@ -433,9 +471,9 @@ __device__ __forceinline__ void lab_draw_lane(const Plan& p, const Row& row, int
     (void)k;
     lab_successive(p, row, d, slots, step);
 #elif RULE == 4
-    const u64 base = LAB_PREFIX(p, row)[row.start], total = LAB_PREFIX(p, row)[row.start + row.degree] - base;
+    const WeightedRow w = lab_weighted_row(p, row);
     for (int i = 0; i < k; ++i)
-        slots[i * step] = lab_search(LAB_PREFIX(p, row), row, base + lab_bounded64(d, i, total));
+        slots[i * step] = lab_find(w, row, lab_bounded64(d, i, w.total));
 #endif
 }
 #endif

@@ -39,11 +39,20 @@ __device__ __forceinline__ void lab_count_fresh(u32* counters, int hop, u32 foun
     if (lab_lane() == 0 && found) atomicAdd(counters + CTR_FRESH + hop, found);
 }
 
+// Weighted draws with replacement do not depend on one another, so a lane makes a pick and not a row: where a warp has
+// few rows, all lanes draw. All records of four picks are asked for before the first is used.
+#define LAB_FLAT (RULE == 4)
+
 #ifdef KMAX
 struct HopShared {
     i64 starts[LAB_WARPS][32];
     int counts[LAB_WARPS][32];
+#if LAB_FLAT
+    Row rows[LAB_WARPS][32];
+    WeightedRow weights[LAB_WARPS][32];
+#else
     int slots[LAB_WARPS][KMAX * 33];  // [slot][row], padded: writes and reads hit different banks
+#endif
     ID_T staged[LAB_WARPS][LAB_STAGE];
     u32 firsts[LAB_WARPS];
 #if RULE == 1
@@ -115,7 +124,12 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
         }
         __syncthreads();
 #else
+#if LAB_FLAT
+        s.rows[warp][lane] = row;
+        if ((int)lane < mine && row.count) s.weights[warp][lane] = lab_weighted_row(p, row);
+#else
         if ((int)lane < mine) lab_draw_lane(p, row, h.fanout, batch_id, hop, s.slots[warp] + lane, 33);
+#endif
         __syncwarp();
 #endif
         const u64 out0 = (u64)b * h.row_cap * k + (row0 - level.begin) * k;
@@ -123,13 +137,35 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
         for (u32 e0 = 0; e0 < picks; e0 += 128) {
             ID_T u[4];
             bool valid[4], fresh[4];
+#if LAB_FLAT
+            u64 target[4];
+            uint4 record[4];
+#pragma unroll
+            for (int c = 0; c < 4; ++c) {
+                const u32 e = e0 + c * 32 + lane, r = (e * magic) >> 16, slot = e - r * k;
+                target[c] = 0;
+                record[c] = make_uint4(0, 0, 0, 0);
+                if (e >= picks || (int)slot >= s.counts[warp][r & 31]) continue;
+                const WeightedRow& w = s.weights[warp][r];
+                target[c] = lab_bounded64(lab_draws(p, s.rows[warp][r].vertex, batch_id, hop), slot, w.total);
+                if (w.guide) record[c] = __ldg(w.guide + (target[c] >> w.shift));
+            }
+#endif
 #pragma unroll
             for (int c = 0; c < 4; ++c) {
                 const u32 e = e0 + c * 32 + lane, r = (e * magic) >> 16, slot = e - r * k;
                 valid[c] = e < picks && (int)slot < s.counts[warp][r & 31];
                 u[c] = 0;
                 if (valid[c]) {
+#if LAB_FLAT
+                    const WeightedRow& w = s.weights[warp][r];
+                    const Row& drawn = s.rows[warp][r];
+                    const int at = w.guide ? lab_guided(record[c], w.guide, w.list, drawn.degree, w.base, w.total,
+                                                          w.shift, target[c])
+                                             : lab_search(w.prefix, drawn, w.base + target[c]);
+#else
                     const int at = s.slots[warp][slot * 33 + r];
+#endif
                     u[c] = __ldg(p.indices + s.starts[warp][r] + at);
                     h.slots[out0 + e] = at;
                 }

@@ -11,6 +11,11 @@ extern "C" __global__ void __launch_bounds__(1024) begin(const __grid_constant__
     lab_begin(p, blockIdx.y, hash, (u32)p.seed_slots);
 }
 
+extern "C" __global__ void begin_distinct(const __grid_constant__ Plan p) {
+    lab_follow();
+    lab_begin_distinct(p, blockIdx.y);
+}
+
 extern "C" __global__ void begin_insert(const __grid_constant__ Plan p) {
     lab_follow();
     lab_begin_insert(p, blockIdx.y);

@@ -88,8 +88,8 @@ extern "C" __global__ void edge_begin(const __grid_constant__ Plan p, const ID_T
 #elif RULE == 2
             slots[e] = lab_bounded(d, slot, lab_word(d.four(slot >> 2), slot & 3), row.degree);
 #else
-            const u64 base = p.prefix[row.start], sum = p.prefix[row.start + row.degree] - base;
-            slots[e] = lab_search(p.prefix, row, base + lab_bounded64(d, slot, sum));
+            const WeightedRow w = lab_weighted_row(p, row);
+            slots[e] = lab_find(w, row, lab_bounded64(d, slot, w.total));
 #endif
             continue;
         }
