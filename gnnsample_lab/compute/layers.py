@@ -137,15 +137,23 @@ class Layer(nn.Module):
         reduce: how messages are aggregated, ``"sum"`` or ``"mean"``.
         weighted: edges have the graph's weights, where it has weights; ``lengths`` are their sums then.
         narrows: whether messages are narrower if they are mapped.
+        attends_rows: messages are wider than rows by so much that shares of heads better weigh the rows themselves:
+            ``finish_rows(sums [n, heads * in], root)`` is the result then, with ``row_scores(x)`` as scores.
     """
 
     reduce = "sum"
     weighted = False
     narrows = False
+    attends_rows = False
 
     def message(self, x: Any, mapped: bool) -> Any:
         """What flows along the edges of a vertex: ``[n, message width]`` for ``x``, ``[n, in]``."""
-        return x
+        weight = self.message_weight(mapped)
+        return x if weight is None else nn.functional.linear(x, weight)
+
+    def message_weight(self, mapped: bool) -> Any:
+        """``[message width, in]``, the map that makes messages of rows; None: messages are the rows."""
+        return None
 
     def root(self, x: Any, message: Any) -> Any:
         """What a vertex contributes to its own result, ``[n, any width]``, from its row and its message."""
@@ -178,8 +186,8 @@ class GCNConv(Layer):
         self.bias = nn.Parameter(torch.zeros(out_features))
         self.narrows = out_features < in_features
 
-    def message(self, x: Any, mapped: bool) -> Any:
-        return self.linear(x) if mapped else x
+    def message_weight(self, mapped: bool) -> Any:
+        return self.linear.weight if mapped else None
 
     def root(self, x: Any, message: Any) -> Any:
         return message
@@ -210,8 +218,8 @@ class SAGEConv(Layer):
         self.linear, self.kernel = nn.Linear(in_features, out_features, bias=False), kernel
         self.narrows = out_features < in_features
 
-    def message(self, x: Any, mapped: bool) -> Any:
-        return self.linear(x) if mapped else x
+    def message_weight(self, mapped: bool) -> Any:
+        return self.linear.weight if mapped else None
 
     def root(self, x: Any, message: Any) -> Any:
         return linear(self.own, x)
@@ -250,8 +258,8 @@ class GINConv(Layer):
         self.eps, self.kernel = nn.Parameter(torch.zeros(())), kernel
         self.narrows = out_features < in_features
 
-    def message(self, x: Any, mapped: bool) -> Any:
-        return nn.functional.linear(x, self.mlp[0].weight) if mapped else x
+    def message_weight(self, mapped: bool) -> Any:
+        return self.mlp[0].weight if mapped else None
 
     def root(self, x: Any, message: Any) -> Any:
         return (1 + self.eps) * message
@@ -294,9 +302,11 @@ class GATConv(Layer):
         self.score_dst = nn.Parameter(torch.empty(heads, out_features))
         nn.init.xavier_uniform_(self.score_src)
         nn.init.xavier_uniform_(self.score_dst)
+        # Sums of rows have heads * in columns per vertex, which vertices with few edges must earn back.
+        self.attends_rows = 2 * in_features < heads * out_features and heads <= 16
 
-    def message(self, x: Any, mapped: bool) -> Any:
-        return self.linear(x)
+    def message_weight(self, mapped: bool) -> Any:
+        return self.linear.weight
 
     def scores(self, message: Any) -> tuple[Any, Any]:
         """Of vertices as sources and as destinations, ``[n, heads]`` each, from their messages."""
@@ -307,18 +317,36 @@ class GATConv(Layer):
         both = message @ weight.permute(2, 1, 0, 3).reshape(self.heads * self.size, 2 * self.heads)
         return both[:, : self.heads], both[:, self.heads :]
 
+    def score_weights(self) -> tuple[Any, Any]:
+        """The maps ``[heads, in]`` that make scores of rows, as sources and as destinations: scores are linear, too."""
+        weight = self.linear.weight.view(self.heads, self.size, -1)
+        src, dst = ((weight * score.unsqueeze(2)).sum(1) for score in (self.score_src, self.score_dst))
+        return src, dst
+
+    def row_scores(self, x: Any) -> tuple[Any, Any]:
+        """:meth:`scores` from rows ``[n, in]`` in place of messages."""
+        both = x @ torch.cat(self.score_weights()).t()
+        return both[:, : self.heads], both[:, self.heads :]
+
     def root(self, x: Any, message: Any) -> Any:
         return linear(self.own, x)
 
     def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
         return (rows.view(-1, self.heads, self.size).mean(1) if self.average else rows) + root
 
+    def finish_rows(self, rows: Any, root: Any) -> Any:
+        """The result from each head's share of the rows themselves, ``[n, heads * in]``: a head's map comes last."""
+        weight = self.linear.weight.view(self.heads, self.size, -1)
+        if self.average:
+            return torch.addmm(root, rows, weight.transpose(1, 2).flatten(0, 1), alpha=1 / self.heads)
+        mapped = torch.bmm(rows.unflatten(1, (self.heads, -1)).transpose(0, 1), weight.transpose(1, 2))
+        return mapped.transpose(0, 1).flatten(1) + root
+
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
         # Scores are linear in x, too: columns of the product that makes the values, and of the one for the vertices
         # themselves, in place of passes over all values and their gradients.
-        weight = self.linear.weight.view(self.heads, self.size, -1)
-        src, dst = ((weight * score.unsqueeze(2)).sum(1) for score in (self.score_src, self.score_dst))
+        src, dst = self.score_weights()
         both = nn.functional.linear(x, torch.cat([self.linear.weight, src]))
         target = own @ dst.t()
         if x.is_cuda:

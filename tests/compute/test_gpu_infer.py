@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.compute.inference import sums
 from gnnsample_lab.compute.inference.infer import Inference
-from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology
+from gnnsample_lab.compute.inference.messages import columns_of
+from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, per_head, whole
 from gnnsample_lab.compute.models import models
 from tests.compute.test_infer import BUDGETS, CLASSES, N, assert_close, awkward_graph, made, oracle
 
@@ -111,9 +113,8 @@ def test_rows_of_host_memory_are_read_once(name, middle, middle_on_gpu, monkeypa
     monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", counted)
     run = Inference(model, middle_on_gpu, features=middle.feat, device="cuda", stream=True)
     run.run()
-    readings = 2 if name == "gat" else 1  # scores of all vertices come first
-    assert sum(moved) == readings * middle.feat.nbytes == run.layers[0].read_bytes
-    assert run.layers[0].score_bytes == (readings - 1) * middle.feat.nbytes
+    assert sum(moved) == middle.feat.nbytes == run.layers[0].read_bytes
+    assert run.layers[0].score_bytes == 0 and run.layers[0].plan.passing
     assert run.layers[0].ranges == 1 and len([size for size in moved if size]) >= 2
 
 
@@ -172,16 +173,20 @@ def test_results_lie_where_there_is_room(middle, middle_on_gpu):
         lab.infer(made("gcn"), awkward_graph(), device="cuda", budget_gb=1e-6)
 
 
+WIDTHS = {1: 1, 3: 3, 8: 2, 47: 1, 64: 8, 130: 5, 256: 8, 376: 8}
+"""Columns of messages, and heads."""
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("columns", [1, 3, 8, 47, 64, 130, 256])
-def test_chunk_sums_of_every_width(dtype, columns):
-    """``chunk_sums.cu`` against its twin on the CPU: no factor, weights, and the softmax."""
-    graph, rng = awkward_graph(), np.random.default_rng(columns)
-    kind = getattr(torch, dtype)
-    heads = {1: 1, 3: 3, 8: 2, 47: 1, 64: 8, 130: 5, 256: 8}[columns]
-    x, a, b = (torch.from_numpy(rng.standard_normal((N, k))).to(kind) for k in (columns, heads, heads))
+@pytest.mark.parametrize("sent", sorted(WIDTHS))
+def test_sums_of_every_width(dtype, sent):
+    """``row_sums.cu`` against its twin on the CPU, whole and by chunks: no factor, weights, and the softmax."""
+    rng, kind, heads = np.random.default_rng(sent), getattr(torch, dtype), WIDTHS[sent]
+    graph = awkward_graph()
+    assert int(np.diff(graph.indptr).max()) > 512, "a hub of several pieces"
+    x, a, b = (torch.from_numpy(rng.standard_normal((N, k))).to(kind) for k in (sent, heads, heads))
     for scaled in ("nothing", "weights", "softmax"):
-        sums = {}
+        grown = {}
         for device in ("cpu", "cuda"):
             topology = Topology(
                 *(torch.from_numpy(np.asarray(part)).to(device) for part in (graph.indptr, graph.indices)),
@@ -190,18 +195,73 @@ def test_chunk_sums_of_every_width(dtype, columns):
             scale = Scale(scaled == "weights")
             if scaled == "softmax":
                 scale = Scale(False, a.to(device), b.to(device), 0.2)
+            columns = columns_of(sent, heads if scaled == "softmax" else 0, device, x.element_size())
+            message = columns.pad(x.to(device))
             for begin, end in ((0, N), (5, 77)):
-                out = torch.zeros((end - begin, columns), dtype=kind, device=device)
-                growing = Sums(topology, begin, end, out, scale)
+                out = torch.zeros((end - begin, columns.width), dtype=kind, device=device)
+                growing = Sums(topology, begin, end, out, columns, scale)
                 for first in range(0, N, 33):
                     behind = min(N, first + 33)
-                    growing.add(first, behind, x[first:behind].to(device).contiguous())
-                sums[device, begin] = out.cpu()
+                    growing.add(first, behind, message[first:behind].contiguous())
+                grown[device, begin] = columns.cut(out).cpu()
+                at_once = whole(topology, begin, end, message, columns, scale, False).cpu()
+                assert torch.allclose(at_once, grown["cpu", begin], rtol=1e-4, atol=1e-4), (scaled, begin)
         for begin in (0, 5):
-            assert torch.allclose(sums["cpu", begin], sums["cuda", begin], rtol=1e-4, atol=1e-4), (
+            assert torch.allclose(grown["cpu", begin], grown["cuda", begin], rtol=1e-4, atol=1e-4), (
                 scaled,
                 begin,
             )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("width", "heads"), [(1, 1), (7, 3), (47, 8), (64, 8), (150, 16)])
+def test_heads_that_weigh_rows(dtype, width, heads):
+    """``head_sums.cu`` against its twin on the CPU."""
+    rng, kind = np.random.default_rng(width), getattr(torch, dtype)
+    graph = awkward_graph(False)
+    x, a, b = (torch.from_numpy(rng.standard_normal((N, k))).to(kind) for k in (width, heads, heads))
+    for begin, end in ((0, N), (5, 77)):
+        both = []
+        for device in ("cpu", "cuda"):
+            topology = Topology(
+                *(torch.from_numpy(part).to(device) for part in (graph.indptr, graph.indices))
+            )
+            columns = columns_of(width, 0, device, x.element_size())
+            scale = Scale(False, 9 * a.to(device), b.to(device), 0.2)
+            both.append(per_head(topology, begin, end, columns.pad(x.to(device)), columns, scale).cpu())
+        assert torch.allclose(*both, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["sage", "gat"])
+def test_turns_change_no_result(name, middle, middle_on_gpu, monkeypatch):
+    """Vertices are summed in another order, each as before."""
+    model, found = built(name, hidden=32).cuda(), []
+    monkeypatch.setattr(sums, "_SHARED", 1)
+    properties = sums.runtime.device_properties() | {"l2CacheSize": 1 << 20}
+    monkeypatch.setattr(sums.runtime, "device_properties", lambda: properties)
+    for rounds in (0, 4):
+        monkeypatch.setattr(sums, "ROUNDS", rounds)
+        graph = middle.to("cuda")  # nothing is known of it yet
+        run = Inference(model, graph, device="cuda")
+        found.append(run.run())
+        turns = run.topology.kept.get("turns")
+        assert (turns is not None) == (rounds > 0)
+        if turns is not None:
+            assert torch.equal(turns.sort()[0].cpu(), torch.arange(graph.num_nodes, dtype=torch.int32))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+@pytest.mark.parametrize(("columns", "hidden", "classes"), [(47, 24, 47), (33, 56, 3), (9, 136, 50)])
+def test_widths_that_loads_are_not(name, columns, hidden, classes):
+    graph = middle_graph(columns).to("cuda")
+    torch.manual_seed(2)
+    model = lab.make_model(name, columns, hidden, classes, 3)
+    wanted = whole_graph(model, graph)
+    for stream in (False, True):
+        features = graph.feat if not stream else graph.feat.get()
+        found = Inference(model, graph, features=features, device="cuda", stream=stream).run()
+        assert float((found - wanted).abs().max() / wanted.abs().max()) <= 1e-4, stream
 
 
 def test_layers_of_a_users_own(middle_on_gpu):

@@ -14,7 +14,7 @@ from gnnsample_lab.compute.aggregation.register_tile import power_of_two
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.neighbors import cpu as twin
-from gnnsample_lab.sampling.neighbors.plan import NARROW, PLAN, as_argument
+from gnnsample_lab.sampling.neighbors.plan import NARROW, PLAN, as_argument, point_to_weights
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, SampleSpec
 from gnnsample_lab.sampling.weights import IntegerWeights
 
@@ -81,8 +81,7 @@ class FirstSum:
         plan = np.zeros(1, PLAN)
         plan["indptr"], plan["indices"] = graph.indptr.data.ptr, graph.indices.data.ptr
         plan["num_nodes"], plan["seed"], plan["num_hops"] = graph.num_nodes, spec.seed, spec.num_hops
-        if weights is not None:
-            plan["prefix"], plan["available"] = weights.prefix.data.ptr, weights.available.data.ptr
+        point_to_weights(plan, weights)
         self._plan = as_argument(plan)
         self._shapes: dict[int, _Shape] = {}
         asked = spec.fanouts if spec.expand == "new" else spec.fanouts[-1:]

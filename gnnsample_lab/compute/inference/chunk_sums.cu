@@ -192,11 +192,11 @@ extern "C" __global__ void add_chunk(const i64* indptr, const int* indices, i64*
         }
 }
 
-// What happens to sums when the last chunk has been added, as register_tile does it while it writes: mean == 1 divides
+// What happens to sums when the last chunk has been added, as row_sums does it while it writes: mean == 1 divides
 // by the edges, a row of `own` is added, mean == 2 divides by the edges and one more, then the bias and the ReLU. One
 // pass over the sums; own and bias may be null.
 extern "C" __global__ void fold_rows(const i64* indptr, SCALAR* out, const SCALAR* own, const SCALAR* bias, u64 rows,
-                                     u32 features, u32 mean, u32 relu) {
+                                     u32 features, u32 mean, u32 relu, u64 stride, u64 own_stride) {
     const u32 vectors = features / VEC;
     const u64 at = blockIdx.x * (u64)blockDim.x + threadIdx.x, row = at / vectors;
     if (row >= rows) return;
@@ -204,9 +204,9 @@ extern "C" __global__ void fold_rows(const i64* indptr, SCALAR* out, const SCALA
     const i64 length = __ldg(indptr + row + 1) - __ldg(indptr + row);
     const SCALAR first = mean == 1 && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
     const SCALAR second = mean == 2 ? (SCALAR)1 / (SCALAR)(length + 1) : (SCALAR)1;
-    Vec* to = (Vec*)(out + row * features + f);
+    Vec* to = (Vec*)(out + row * stride + f);
     Vec sum = *to;
-    const Vec mine = own ? load_vec(own + row * features + f) : zero_vec(), shift = bias ? load_vec(bias + f) : zero_vec();
+    const Vec mine = own ? load_vec(own + row * own_stride + f) : zero_vec(), shift = bias ? load_vec(bias + f) : zero_vec();
 #pragma unroll
     for (int i = 0; i < VEC; ++i) {
         const SCALAR v = (sum.v[i] * first + mine.v[i]) * second + shift.v[i];

@@ -24,8 +24,9 @@ from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.types import Block
 
+from .messages import Columns, columns_of, messages
 from .plan import Plan, Widths, plan
-from .sums import Scale, Sums, Topology, folded, whole
+from .sums import TURN_BYTES, Scale, Sums, Topology, folded, per_head, whole
 from .tables import Rows, host_table, put
 
 _STEPS = ("message", "root", "update")
@@ -52,11 +53,11 @@ def infer(
     computes a vertex once for every mini-batch that reaches it. Runs in evaluation mode and without gradients, and
     leaves the model as it was. If a layer maps rows to fewer columns, it maps them before they are aggregated.
 
-    If the rows that a layer reads do not fit the device, they stay in host memory and are read in order and in chunks,
-    each once a layer, while sums grow on the device: the edges of a vertex are sorted by source, so those from one
-    chunk are a run. If not even the sums fit, vertices are done in ranges, and rows are read once per range. A layer
-    of attention that reads chunks needs the scores of all vertices first; for the first layer these take one more
-    reading of the features, later layers get them with the results of the layer before.
+    Rows in host memory are read in order and in chunks, each once a layer, and mapped to messages while the next come.
+    If not even the messages of all vertices fit the device, sums grow there chunk by chunk: the edges of a vertex are
+    sorted by source, so those from one chunk are a run. If not even the sums fit, vertices are done in ranges, and rows
+    are read once per range. A layer of attention whose sums grow needs the scores of all vertices first; for the first
+    layer these take one more reading of the features, later layers get them with the results of the layer before.
 
     Args:
         model: of :func:`~gnnsample_lab.make_model`, or any module with ``layers``, and ``between(x)`` for what happens
@@ -115,7 +116,7 @@ class Inference:
 
     Args:
         timed: take the time of each layer, for which the host waits after it.
-        stream: read rows that lie in host memory in chunks, even if all of them would fit the device.
+        stream: keep no rows that lie in host memory on the device, even if all of them would fit.
     """
 
     def __init__(
@@ -242,7 +243,7 @@ class Inference:
         free -= 0 if last else 2 * n * self.widths[index + 1].heads * self.dtype.itemsize
         if in_parts:
             there = self.rows.on_device and self.rows.table.dtype == self.dtype
-            chosen = plan(n, widths, free, there, what, self.stream and not self.rows.on_device)
+            widths, chosen = self._planned(layer, widths, free, there, what)
         else:
             chosen = self._whole_plan(widths, free, what)
         run = LayerRun(chosen if in_parts else None, widths)
@@ -298,6 +299,35 @@ class Inference:
         self.held = n * widths.result * self.dtype.itemsize if keeps else 0.0
         self.rows = Rows(target, self.device)
 
+    def _planned(
+        self, layer: Any, widths: Widths, free: float, there: bool, what: str
+    ) -> tuple[Widths, Plan]:
+        """How a layer in parts uses the device: heads weigh rows themselves where that is less, and all of it fits."""
+        n, stream = self.graph.num_nodes, self.stream and not self.rows.on_device
+        if _attends_rows(layer):
+            rows = self._row_widths(widths)
+            with contextlib.suppress(MemoryError):
+                chosen = plan(n, rows, free - self._side_bytes(rows), there, what, stream)
+                if chosen.resident:
+                    return rows, chosen
+        return widths, plan(n, widths, free - self._side_bytes(widths), there, what, stream)
+
+    def _side_bytes(self, widths: Widths) -> int:
+        """Of the sums of long rows' pieces and of what finds the vertices' turns, on a GPU."""
+        if not self.topology.on_gpu:
+            return 0
+        floats = max(widths.sent, widths.summed) + 2 * widths.heads
+        turns = TURN_BYTES * self.graph.num_nodes * self.topology.has_turns(widths.sent * widths.itemsize)
+        return self.topology.pieces.count * floats * widths.itemsize + turns
+
+    def _row_widths(self, widths: Widths) -> Widths:
+        """Of a layer whose heads weigh rows themselves."""
+        columns = columns_of(widths.read, 0, self.device, self.dtype.itemsize)
+        return replace(
+            widths, sent=columns.width, columns=columns, summed=widths.heads * widths.read,
+            sent_apart=columns.is_padded,
+        )  # fmt: skip
+
     def _measure(self) -> None:
         """Widths of all tables, so that what does not fit is said before anything is computed."""
         self.widths, width, itemsize = [], self.rows.width, self.rows.itemsize  # type: ignore[var-annotated]
@@ -331,25 +361,66 @@ class Inference:
         root = layer.root(x, sent)
         result = layer.update(root, torch.zeros_like(sent), torch.ones_like(sent[:, :1]), mapped)
         heads = layer.scores(sent)[0].shape[1] if hasattr(layer, "scores") else 0
+        columns = columns_of(sent.shape[1], heads, self.device, self.dtype.itemsize)
         return Widths(
-            width, sent.shape[1], root.shape[1], result.shape[1], heads, sent is not x, self.dtype.itemsize, itemsize
+            width, columns.width, root.shape[1], result.shape[1], heads, sent is not x or columns.is_padded,
+            self.dtype.itemsize, itemsize, columns,
         )  # fmt: skip
 
     def _resident(self, layer: Any, chosen: Plan, write: Any, widths: Widths, last: bool) -> None:
         """Rows and messages of all vertices are on the device."""
-        n, mapped, mean, x = self.graph.num_nodes, _narrows(layer), layer.reduce == "mean", self._load(chosen)
-        message = self._messages(layer, x, chosen.slice_rows) if widths.sent_apart else x
-        scale = self._scale(layer, message, chosen.slice_rows)
+        n, mapped, mean = self.graph.num_nodes, _narrows(layer), layer.reduce == "mean"
+        columns = widths.columns
+        assert columns is not None
+        x: Any = None
+        root: Any = None
+        if chosen.passing:
+            message, root, scale = self._passed(layer, chosen, widths, columns)
+        else:
+            x = self._load(chosen)
+            attends = bool(widths.summed)
+            message = columns.pad(x) if attends else x
+            if widths.sent_apart and not attends:
+                message = self._messages(layer, x, chosen.slice_rows, columns)
+            scale = self._scale(layer, x, message, chosen.slice_rows, widths)
         in_two = _updates_in_two(layer)
         for begin, end in _slices(0, n, chosen.slice_rows):
-            root = layer.root(x[begin:end], message[begin:end])
-            fold, after_between = self._fold(layer, root, last) if in_two else (None, False)
-            rows = whole(self.topology, begin, end, message, scale, mean, fold)
+            if root is not None:
+                own = root[begin:end]
+            else:
+                own = layer.root(x[begin:end], columns.cut(message[begin:end]))
+            if widths.summed:
+                write(
+                    begin,
+                    layer.finish_rows(per_head(self.topology, begin, end, message, columns, scale), own),
+                )
+                continue
+            fold, after_between = self._fold(layer, own, last) if in_two else (None, False)
+            rows = whole(self.topology, begin, end, message, columns, scale, mean, fold)
             if in_two:
-                write(begin, layer.finish(rows, root, mapped), after_between)
+                write(begin, layer.finish(rows, own, mapped), after_between)
             else:
                 lengths = self.topology.lengths(begin, end, rows, layer.weighted)
-                write(begin, layer.update(root, rows, lengths, mapped))
+                write(begin, layer.update(own, rows, lengths, mapped))
+
+    def _passed(self, layer: Any, chosen: Plan, widths: Widths, columns: Columns) -> tuple[Any, Any, Scale]:
+        """Messages of all vertices, what vertices keep of themselves, and scales, of chunks of rows as they come."""
+        import torch
+
+        n, like = self.graph.num_nodes, {"dtype": self.dtype, "device": self.device}
+        message, root = torch.empty((n, widths.sent), **like), torch.empty((n, widths.root), **like)
+        scores = _Scores(layer, n) if hasattr(layer, "scores") else None
+        for begin, end, chunk in self.rows.chunks(chosen.chunk_rows):
+            x = chunk.to(self.dtype)
+            part = columns.pad(x) if widths.summed else messages(layer, x, _narrows(layer), columns)
+            message[begin:end] = part
+            root[begin:end] = layer.root(x, columns.cut(part))
+            if scores is not None:
+                scores.add(begin, x)
+        if scores is None:
+            return message, root, Scale(layer.weighted)
+        source, target = scores.tables or (message.new_empty((0, widths.heads)),) * 2
+        return message, root, Scale(False, source, target, layer.slope)
 
     def _fold(self, layer: Any, root: Any, last: bool) -> tuple[Any, bool]:
         """What happens to sums as they are written, and whether that is what happens between layers, too."""
@@ -357,15 +428,15 @@ class Inference:
         if fold is None:
             return None, False
         done = fold.whole and self.relu_between and not last
-        return replace(fold, own=fold.own.contiguous(), relu=fold.relu or done), done
+        return replace(fold, relu=fold.relu or done), done
 
-    def _messages(self, layer: Any, x: Any, rows: int) -> Any:
+    def _messages(self, layer: Any, x: Any, rows: int, columns: Columns) -> Any:
         """Of all vertices, slice by slice, so that what the map needs beside its result stays small."""
         if rows >= len(x):
-            return layer.message(x, _narrows(layer)).contiguous()
+            return messages(layer, x, _narrows(layer), columns)
         message = None
         for begin, end in _slices(0, len(x), rows):
-            part = layer.message(x[begin:end], _narrows(layer))
+            part = messages(layer, x[begin:end], _narrows(layer), columns)
             if message is None:
                 message = part.new_empty((len(x), part.shape[1]))
             message[begin:end] = part
@@ -377,7 +448,12 @@ class Inference:
 
         n, mapped, mean = self.graph.num_nodes, _narrows(layer), layer.reduce == "mean"
         like = {"dtype": self.dtype, "device": self.device}
-        scale, in_two = self._streamed_scale(layer, chosen, run), _updates_in_two(layer)
+        scale, in_two, columns = (
+            self._streamed_scale(layer, chosen, run),
+            _updates_in_two(layer),
+            run.widths.columns,
+        )
+        assert columns is not None
         total = torch.empty((chosen.rows, run.widths.sent), **like)
         root = torch.empty((chosen.rows, run.widths.root), **like)
         run.ranges = 0
@@ -385,19 +461,19 @@ class Inference:
             run.ranges += 1
             chunks = self.rows.chunks(chosen.chunk_rows)
             ahead = next(chunks)  # copies run while the host gets the sums ready
-            sums = Sums(self.topology, begin, end, total[: end - begin].zero_(), scale)
+            sums = Sums(self.topology, begin, end, total[: end - begin].zero_(), columns, scale)
             for first, behind, chunk in itertools.chain([ahead], chunks):
                 x = chunk.to(self.dtype)
-                message = layer.message(x, mapped).contiguous()
+                message = messages(layer, x, mapped, columns)
                 sums.add(first, behind, message)
                 low, high = max(begin, first), min(end, behind)
                 if low < high:
                     own = slice(low - first, high - first)
-                    root[low - begin : high - begin] = layer.root(x[own], message[own])
+                    root[low - begin : high - begin] = layer.root(x[own], columns.cut(message[own]))
             for low, high in _slices(begin, end, chosen.slice_rows):
                 part = slice(low - begin, high - begin)
                 fold, after_between = self._fold(layer, root[part], last) if in_two else (None, False)
-                rows = folded(self.topology, low, high, total[part], mean, fold)
+                rows = folded(self.topology, low, high, columns.cut(total[part]), mean, fold)
                 if in_two:
                     write(low, layer.finish(rows, root[part], mapped), after_between)
                 else:
@@ -417,14 +493,18 @@ class Inference:
 
     # ---- attention ------------------------------------------------------------------------------------------------
 
-    def _scale(self, layer: Any, message: Any, rows: int) -> Scale:
-        """What edges are multiplied by, from the messages of all vertices."""
+    def _scale(self, layer: Any, x: Any, message: Any, rows: int, widths: Widths) -> Scale:
+        """What edges are multiplied by, from the rows or the messages of all vertices."""
         if not hasattr(layer, "scores"):
             return Scale(layer.weighted)
         made = _Scores(layer, self.graph.num_nodes)
         for begin, end in _slices(0, len(message), rows):
-            made.put(begin, *layer.scores(message[begin:end]))
-        source, target = made.tables or (message[:, :0], message[:, :0])
+            if hasattr(layer, "row_scores"):
+                made.add(begin, x[begin:end])
+            else:
+                assert widths.columns is not None
+                made.put(begin, *layer.scores(widths.columns.cut(message[begin:end])))
+        source, target = made.tables or (message.new_empty((0, widths.heads)),) * 2
         return Scale(False, source, target, layer.slope)
 
     def _streamed_scale(self, layer: Any, chosen: Plan, run: LayerRun) -> Scale:
@@ -524,7 +604,10 @@ class _Scores:
 
     def add(self, begin: int, x: Any) -> None:
         """Of the rows ``x`` that the layer reads."""
-        self.put(begin, *self.layer.scores(self.layer.message(x, _narrows(self.layer))))
+        if hasattr(self.layer, "row_scores"):
+            self.put(begin, *self.layer.row_scores(x))
+        else:
+            self.put(begin, *self.layer.scores(self.layer.message(x, _narrows(self.layer))))
 
     def put(self, begin: int, *parts: Any) -> None:
         if self.tables is None:
@@ -614,6 +697,11 @@ def _updates_in_two(layer: Any) -> bool:
 
 def _narrows(layer: Any) -> bool:
     return bool(layer.narrows)
+
+
+def _attends_rows(layer: Any) -> bool:
+    """Whether heads better weigh rows than messages."""
+    return getattr(layer, "attends_rows", False) is True
 
 
 def _is_weighted(layer: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .messages import Columns
 from .tables import BUFFERS
 
 _CHUNK_BYTES, _LEAST_CHUNK_BYTES, _CHUNKS = 64 << 20, 8 << 20, 8
@@ -23,7 +24,9 @@ class Widths:
     """Columns of a layer's tables: what it reads, sends along edges, keeps of a vertex itself, and returns.
 
     ``heads`` is the number of scores for an edge softmax, 0 for none. ``sent_apart``: messages are another table than
-    the rows read. ``in_itemsize``: bytes of an element in host memory; ``itemsize``: on the device.
+    the rows read. ``in_itemsize``: bytes of an element in host memory; ``itemsize``: on the device. ``columns``: of the
+    messages, padding included, ``sent`` in all. ``summed``: columns of sums if these are others, 0 otherwise: heads may
+    weigh the rows themselves.
     """
 
     read: int
@@ -34,11 +37,14 @@ class Widths:
     sent_apart: bool = True
     itemsize: int = 4
     in_itemsize: int = 4
+    columns: Columns | None = None
+    summed: int = 0
 
     @property
     def slice_bytes(self) -> int:
         """Temporary bytes of a vertex while its result is made."""
-        floats = 2 * self.read + 4 * self.sent + 2 * self.root + 5 * self.result + self.heads
+        sums = max(self.sent, self.summed)
+        floats = 2 * (self.read + self.sent + sums + self.root) + 5 * self.result + self.heads
         return self.itemsize * floats + 32
 
 
@@ -53,6 +59,8 @@ class Plan:
         rows: vertices of a range; rows are read once per range.
         slice_rows: vertices whose results are made at a time.
         chunk_rows: rows copied at a time.
+        passing: the rows themselves are not kept: messages and what vertices keep of themselves are made of chunks as
+            they come, and sums begin when the last has come.
     """
 
     resident: bool
@@ -60,6 +68,7 @@ class Plan:
     rows: int
     slice_rows: int
     chunk_rows: int
+    passing: bool = False
 
 
 def plan(
@@ -73,7 +82,7 @@ def plan(
         free: bytes of the device that are free for it, infinity for all that it wants.
         on_device: whether the rows that it reads lie on the device already.
         what: the layer, for the message.
-        stream: read rows in chunks, even if all of them would fit.
+        stream: do not keep the rows that are read, even if all of them would fit.
 
     Raises:
         MemoryError: not even a single vertex' sums fit.
@@ -100,6 +109,14 @@ def plan(
         return -(-n // -(-n // rows))  # of equal size
 
     fixed = scores + size * n * ((0 if on_device else w.read) + (w.sent if w.sent_apart else 0))
+    if not on_device:
+        passed = scores + size * n * (w.sent + w.root)
+        for keeps in (True, False):
+            room = free - passed - keeps * result
+            chunk = chunk_for(room)
+            slices = rows_for(w.slice_bytes, room, at_once)
+            if slices >= min(n, _LEAST_ROWS) and chunk * (chunk_row + chunk_temporary) <= room:
+                return Plan(True, keeps, n, slices, chunk, passing=True)
     for keeps in () if stream else (True, False):
         room = free - fixed - keeps * result
         chunk = chunk_for(room)

@@ -1,7 +1,7 @@
 """Sums over the edges of a range of vertices: from a whole table of messages, or from one chunk after another.
 
-On a GPU whole tables go through the kernels of training, and chunks through ``chunk_sums.cu``. On a CPU both are one
-Numba function, for which a whole table is a single chunk.
+On a GPU whole tables go through ``row_sums.cu``, or ``head_sums.cu`` where heads weigh rows themselves, and chunks
+through ``chunk_sums.cu``. On a CPU both are one Numba function, for which a whole table is a single chunk.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.compute import attention
 from gnnsample_lab.compute.aggregation import register_tile
 from gnnsample_lab.compute.aggregation.csr import (
     Csr,
@@ -24,12 +23,79 @@ from gnnsample_lab.compute.aggregation.csr import (
     scalar_type,
     stream_for,
 )
+from gnnsample_lab.device import runtime
 from gnnsample_lab.device.jit import njit, prange
+
+from .messages import Columns
 
 _NO_SOURCE = 2**31 - 1
 """The source behind a row's last edge."""
 _NONE, _WEIGHTS, _SOFTMAX = 0, 1, 2
-"""What an edge is multiplied by, as in ``chunk_sums.cu``."""
+"""What an edge is multiplied by, as in ``row_sums.cu`` and ``chunk_sums.cu``."""
+_LEAST_PIECE, _MOST_PIECES = 256, 1 << 18
+_THREADS = 256
+"""Of a block of ``row_sums.cu`` and ``head_sums.cu``."""
+_SHARED = 16
+"""Edges per vertex from which an order of vertices is worth finding."""
+ROUNDS = 10
+"""Of label propagation, for that order."""
+TURN_BYTES = 40
+"""Per vertex while it is found."""
+_TEAM, _UNROLL = 32, 4
+"""Lanes per row, and edges in flight a lane: 16 lanes, 8 edges, and loads past the L1 were slower."""
+
+
+@dataclass(eq=False)
+class Pieces:
+    """Rows with more than ``length`` edges, cut into as many at a time, so that a hub is not one team's work.
+
+    Attributes:
+        first: ``int32[N + 1]``, a row's first piece. ``row``: ``int32[count]``, a piece's row.
+    """
+
+    length: int
+    first: Any
+    row: Any
+
+    @property
+    def count(self) -> int:
+        return len(self.row)
+
+    @classmethod
+    def of(cls, indptr: Any, num_edges: int) -> Pieces:
+        """Of the rows ``indptr``, ``int64[N + 1]`` on any device."""
+        import torch
+
+        length = max(_LEAST_PIECE, register_tile.power_of_two(-(-num_edges // _MOST_PIECES)))
+        edges = indptr[1:] - indptr[:-1]
+        counts = torch.where(edges > length, (edges + length - 1) // length, 0)
+        first = torch.zeros(len(indptr), dtype=torch.int32, device=indptr.device)
+        first[1:] = counts.cumsum(0)
+        rows = torch.arange(len(counts), dtype=torch.int32, device=indptr.device)
+        return cls(length, first, rows.repeat_interleave(counts))
+
+
+def by_community(indptr: Any, indices: Any) -> Any:
+    """Vertices in an order in which neighbours are near: by labels that spread along edges, ``int32[N]``."""
+    import torch
+
+    n = len(indptr) - 1
+    label = torch.arange(n, dtype=torch.int32, device=indptr.device)
+    other = torch.empty_like(label)
+    with stream_for(label):
+        kernel = function("inference/vote.cu", "vote")
+        for number in range(ROUNDS):
+            args = (
+                pointer(indptr),
+                pointer(indices),
+                pointer(label),
+                pointer(other),
+                np.uint64(n),
+                np.uint32(number),
+            )
+            kernel(blocks_for(n, 256), (256,), args)
+            label, other = other, label
+    return label.argsort(stable=True).int()
 
 
 @dataclass(eq=False)
@@ -42,7 +108,7 @@ class Topology:
     indices: Any
     weight: Any = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
-    """Numbers of edges by type."""
+    """Numbers of edges by type, and the pieces."""
 
     @property
     def num_nodes(self) -> int:
@@ -51,6 +117,27 @@ class Topology:
     @property
     def on_gpu(self) -> bool:
         return bool(self.indices.is_cuda)
+
+    @property
+    def pieces(self) -> Pieces:
+        """Of the long rows, made once."""
+        if "pieces" not in self.kept:
+            self.kept["pieces"] = Pieces.of(self.indptr, len(self.indices))
+        return self.kept["pieces"]
+
+    def has_turns(self, row_bytes: int) -> bool:
+        """Whether an order of vertices pays: messages of ``row_bytes`` exceed the L2, and many share one."""
+        if ROUNDS == 0 or len(self.indices) < _SHARED * self.num_nodes:
+            return False
+        return self.num_nodes * row_bytes > int(runtime.device_properties()["l2CacheSize"])
+
+    def turns(self, begin: int, end: int, x: Any) -> Any:
+        """In which order to sum the vertices ``begin`` to ``end`` for messages ``x``: ``int32[N]``, or None: by id."""
+        if end - begin < self.num_nodes or not self.has_turns(x.shape[1] * x.element_size()):
+            return None
+        if "turns" not in self.kept:
+            self.kept["turns"] = by_community(self.indptr, self.indices)
+        return self.kept["turns"]
 
     def lengths(self, begin: int, end: int, like: Any, weighted: bool) -> Any:
         """Edges of the vertices ``begin`` to ``end``, or the sums of their weights: a column in ``like``'s type.
@@ -70,17 +157,15 @@ class Topology:
 
         total = torch.zeros((end - begin, 1), dtype=like.dtype, device=like.device)
         if self.on_gpu:
+            csr = Csr(
+                self.indptr[begin : end + 1], self.indices, end - begin, self.num_nodes, len(self.indices)
+            )
             with stream_for(like):
-                register_tile.launch(self.rows(begin, end), self.weight.unsqueeze(1), total, direct=True)
+                register_tile.launch(csr, self.weight.unsqueeze(1), total, direct=True)
         else:
-            sums = Sums(self, begin, end, total, Scale(weighted=True))
+            sums = Sums(self, begin, end, total, Columns(1, 1, 1), Scale(weighted=True))
             sums.add(0, self.num_nodes, torch.ones((self.num_nodes, 1), dtype=like.dtype))
         return total
-
-    def rows(self, begin: int, end: int) -> Csr:
-        """The edges of a range of vertices for the kernels: views, with positions of the whole graph."""
-        indptr = self.indptr[begin : end + 1]
-        return Csr(indptr, self.indices, end - begin, self.num_nodes, len(self.indices))
 
 
 @dataclass(eq=False)
@@ -104,38 +189,162 @@ def whole(
     begin: int,
     end: int,
     message: Any,
+    columns: Columns,
     scale: Scale,
     mean: bool,
     fold: Any = None,
 ) -> Any:
-    """Sums (or means) over the edges of the vertices ``begin`` to ``end``: ``[end - begin, F]``.
+    """Sums (or means) over the edges of the vertices ``begin`` to ``end``: ``[end - begin, heads * size]``.
 
     Args:
-        message: of all vertices, ``[N, F]``, dense.
+        message: of all vertices, ``[N, columns.width]``, dense.
+        columns: of the messages.
         fold: what happens to the sums as they are written (:class:`~gnnsample_lab.compute.layers.Fold`), or None.
     """
     import torch
 
-    csr = topology.rows(begin, end)
-    if topology.on_gpu and scale.source is not None:
-        heads = scale.source.shape[1]
-        values = message.view(len(message), heads, message.shape[1] // heads)
-        return attention.forward(csr, values, scale.source, scale.target[begin:end], scale.slope)[0].flatten(
-            1
-        )
     if topology.on_gpu:
-        out = message.new_empty((end - begin, message.shape[1]))
-        with stream_for(message):
-            weight = topology.weight if scale.weighted else None
-            register_tile.launch(csr, message, out, weight, mean, fold=fold)
+        out = message.new_empty((end - begin, columns.heads * columns.size))
+        _RowSums(topology, begin, end, message, columns, scale).write(message, out, mean, fold)
         return out
-    total = torch.zeros((end - begin, message.shape[1]), dtype=message.dtype)
-    Sums(topology, begin, end, total, scale).add(0, topology.num_nodes, message)
-    return folded(topology, begin, end, total, mean, fold)
+    total = torch.zeros((end - begin, columns.width), dtype=message.dtype)
+    Sums(topology, begin, end, total, columns, scale).add(0, topology.num_nodes, message)
+    return folded(topology, begin, end, columns.cut(total), mean, fold)
+
+
+def per_head(topology: Topology, begin: int, end: int, x: Any, columns: Columns, scale: Scale) -> Any:
+    """Rows themselves, weighted by each head's shares: ``[end - begin, heads * columns.size]``.
+
+    Args:
+        x: of all vertices, ``[N, columns.width]``, dense. ``columns``: of ``x``, which has one head.
+    """
+    heads = scale.source.shape[1]
+    out = x.new_empty((end - begin, heads * columns.size))
+    indptr, target = topology.indptr[begin : end + 1], scale.target[begin:end].contiguous()
+    if not topology.on_gpu:
+        found = target.new_zeros(target.shape)
+        log_sums(*_arrays(indptr, topology.indices, scale.source, target, found), scale.slope)
+        out.zero_()
+        head_sums(
+            *_arrays(indptr, topology.indices, x, scale.source, target, found, out), columns.size, scale.slope
+        )
+        return out
+    if len(out) == 0:
+        return out
+    pieces, source = topology.pieces, scale.source.contiguous()
+    vec = register_tile.vector_width(columns.width, columns.width, x)
+    edge = int(columns.size % vec != 0 or int(pointer(out)) % 16 != 0)
+    lanes, tiles = _lanes(columns.width, vec)
+    macros = (("SCALAR", scalar_type(x)), ("VEC", vec), ("LANES", lanes), ("HEADS", heads), ("EDGE", edge))
+    partial = x.new_empty((pieces.count, heads, columns.width))
+    scales = x.new_empty((pieces.count, heads, 2))
+    common = (pointer(x), pointer(source), pointer(target), pointer(partial), pointer(scales))
+    after = (
+        np.uint64(columns.width),
+        np.uint32(columns.size),
+        np.uint32(pieces.length),
+        scalar(x, scale.slope),
+    )
+    first, order = pointer(pieces.first[begin:]), pointer(topology.turns(begin, end, x))
+    with stream_for(x):
+        if pieces.count:
+            function("inference/head_sums.cu", "piece_head_sums", macros)(
+                (*blocks_for(pieces.count * 32, _THREADS), tiles), (_THREADS,),
+                (
+                    pointer(indptr), pointer(topology.indices), first, pointer(pieces.row), *common,
+                    np.uint64(pieces.count), np.uint64(begin), np.uint64(end - begin), *after,
+                ),
+            )  # fmt: skip
+        function("inference/head_sums.cu", "head_sums", macros)(
+            (*blocks_for(len(out) * 32, _THREADS), tiles), (_THREADS,),
+            (
+                pointer(indptr), pointer(topology.indices), first, order, *common, pointer(out),
+                np.uint64(len(out)), *after,
+            ),
+        )  # fmt: skip
+    return out
+
+
+def _lanes(width: int, vec: int) -> tuple[int, int]:
+    """Lanes that hold a row of ``width`` columns, and tiles of so many lanes."""
+    lanes = max(4, min(32, register_tile.power_of_two(-(-width // vec))))
+    return lanes, -(-width // (lanes * vec))
+
+
+class _RowSums:
+    """Sums by ``row_sums.cu`` for the vertices ``begin`` to ``end`` and messages like ``like``."""
+
+    def __init__(
+        self, topology: Topology, begin: int, end: int, like: Any, columns: Columns, scale: Scale
+    ) -> None:
+        self.topology, self.begin, self.rows, self.columns = topology, begin, end - begin, columns
+        self.indptr, self.slope = topology.indptr[begin : end + 1], scale.slope
+        self.mode, self.weight = _NONE, None
+        self.source = self.target = None
+        if scale.source is not None:
+            self.mode = _SOFTMAX
+            self.source, self.target = scale.source.contiguous(), scale.target[begin:end].contiguous()
+        elif scale.weighted and topology.weight is not None:
+            self.mode, self.weight = _WEIGHTS, topology.weight
+        pieces = topology.pieces
+        self.partial = like.new_empty((pieces.count, columns.width))
+        self.scales = like.new_empty((pieces.count if self.mode == _SOFTMAX else 0, columns.heads, 2))
+
+    def write(self, x: Any, out: Any, mean: bool = False, fold: Any = None, log_sum: Any = None) -> None:
+        """Sums over all edges to ``out``, ``[rows, heads * size]``, folded."""
+        if fold is not None and fold.more is not None:
+            raise ValueError("fold must count own rows once (got more)")
+        columns, pieces = self.columns, self.topology.pieces
+        if self.rows == 0 or columns.width == 0:
+            return
+        own, bias, loop, relu = (None, None, False, False)
+        if fold is not None:
+            own, bias, loop, relu = fold.own, fold.bias, fold.loop, fold.relu
+            own = own if own.stride(1) == 1 else own.contiguous()
+        vec = register_tile.vector_width(columns.width, columns.padded, x, self.partial)
+        strides = (out.stride(0), *(() if own is None else (own.stride(0),)))
+        addresses = [int(pointer(a)) for a in (out, own, bias) if a is not None]
+        aligned = vec * out.element_size()
+        edge = columns.size % vec or any(s % vec for s in strides) or any(a % aligned for a in addresses)
+        lanes, tiles = _lanes(columns.width, vec)
+        shape = (
+            ("SCALAR", scalar_type(x)), ("VEC", vec), ("LANES", lanes), ("UNROLL", _UNROLL), ("COEF", self.mode),
+            ("EDGE", int(bool(edge))),
+        )  # fmt: skip
+        run = pointer(self.indptr), pointer(self.topology.indices)
+        scores = pointer(x), pointer(self.weight), pointer(self.source), pointer(self.target)
+        parts = pointer(self.partial), pointer(self.scales)
+        order = self.topology.turns(self.begin, self.begin + self.rows, x)
+        first_piece, slope = pointer(pieces.first[self.begin :]), scalar(x, self.slope)
+        heads, width = np.uint32(columns.heads), np.uint64(columns.width)
+        with stream_for(x):
+            if pieces.count:
+                function("inference/row_sums.cu", "piece_sums", shape)(
+                    (*blocks_for(pieces.count * _TEAM, _THREADS), tiles), (_THREADS,),
+                    (
+                        *run, first_piece, pointer(pieces.row), *scores, *parts, np.uint64(pieces.count),
+                        np.uint64(self.begin), np.uint64(self.rows), width, heads, np.uint32(columns.padded),
+                        np.uint32(pieces.length), slope,
+                    ),
+                )  # fmt: skip
+            function("inference/row_sums.cu", "row_sums", shape)(
+                (*blocks_for(self.rows * _TEAM, _THREADS), tiles), (_THREADS,),
+                (
+                    *run, first_piece, pointer(order), *scores, pointer(log_sum), *parts, pointer(out),
+                    pointer(own), pointer(bias), np.uint64(self.rows), width, np.uint64(out.stride(0)),
+                    np.uint64(0 if own is None else own.stride(0)), heads, np.uint32(columns.size),
+                    np.uint32(columns.padded), np.uint32(pieces.length), np.uint32(2 if loop else mean),
+                    np.uint32(relu), slope,
+                ),
+            )  # fmt: skip
 
 
 def folded(topology: Topology, begin: int, end: int, total: Any, mean: bool, fold: Any) -> Any:
-    """Sums that are complete, as :func:`whole` gives them; they may be overwritten."""
+    """Sums that are complete, as :func:`whole` gives them; they may be overwritten.
+
+    Args:
+        total: ``[end - begin, heads * size]``; rows may lie apart.
+    """
     if len(total) == 0 or not (mean or fold):
         return total
     if not topology.on_gpu:
@@ -146,11 +355,15 @@ def folded(topology: Topology, begin: int, end: int, total: Any, mean: bool, fol
     own, bias, loop, relu = (
         (None, None, False, False) if fold is None else (fold.own, fold.bias, fold.loop, fold.relu)
     )
+    if own is not None and own.stride(1) != 1:
+        own = own.contiguous()
     features = total.shape[1]
-    vec = register_tile.vector_width(features, features, total, *(a for a in (own, bias) if a is not None))
+    strides = (total.stride(0), features if own is None else own.stride(0))
+    apart = [a for a in (own, bias) if a is not None]
+    vec = min(register_tile.vector_width(stride, features, total, *apart) for stride in strides)
     args = (
         pointer(topology.indptr[begin : end + 1]), pointer(total), pointer(own), pointer(bias), np.uint64(len(total)),
-        np.uint32(features), np.uint32(2 if loop else mean), np.uint32(relu),
+        np.uint32(features), np.uint32(2 if loop else mean), np.uint32(relu), *map(np.uint64, strides),
     )  # fmt: skip
     with stream_for(total):
         kernel = function(
@@ -166,23 +379,27 @@ class Sums:
     Args:
         topology: of the graph.
         begin, end: the vertices.
-        out: ``[end - begin, F]``, zeros; it is added to.
+        out: ``[end - begin, columns.width]``, zeros; it is added to.
+        columns: of messages and sums.
         scale: what messages are multiplied by.
     """
 
-    def __init__(self, topology: Topology, begin: int, end: int, out: Any, scale: Scale) -> None:
+    def __init__(
+        self, topology: Topology, begin: int, end: int, out: Any, columns: Columns, scale: Scale
+    ) -> None:
         import torch
 
-        self.topology, self.out, self.scale = topology, out, scale
+        self.topology, self.out, self.scale, self.columns = topology, out, scale, columns
         self.indptr = topology.indptr[begin : end + 1]
         self.cursor = self.indptr[:-1].clone()
-        self.ahead, self.log_sum = None, None
+        self.log_sum = None
         self.mode = _SOFTMAX if scale.source is not None else _WEIGHTS if scale.weighted else _NONE
         if self.mode == _WEIGHTS and topology.weight is None:
             self.mode = _NONE
         if self.mode == _SOFTMAX:
-            self.target = scale.target[begin:end]
+            self.target = scale.target[begin:end].contiguous()
             self.log_sum = self._log_sums(begin, end)
+        self.ahead = None
         if topology.on_gpu:
             if len(topology.indices) == 0:
                 self.ahead = torch.full((end - begin,), _NO_SOURCE, dtype=torch.int32, device=out.device)
@@ -193,13 +410,13 @@ class Sums:
     def _log_sums(self, begin: int, end: int) -> Any:
         """Logarithm of the softmax's denominator of each row and head."""
         scale, topology = self.scale, self.topology
+        found = scale.target.new_zeros(self.target.shape)
         if topology.on_gpu:
             # The scores stand in for the values: a vector of one feature per head.
-            values = scale.source.unsqueeze(2)
-            return attention.forward(
-                topology.rows(begin, end), values, scale.source, self.target, scale.slope
-            )[1]
-        found = scale.target.new_zeros(self.target.shape)
+            heads = scale.source.shape[1]
+            sums = _RowSums(topology, begin, end, scale.source, Columns(heads, 1, 1), scale)
+            sums.write(scale.source.contiguous(), self.target.new_empty(self.target.shape), log_sum=found)
+            return found
         log_sums(*_arrays(self.indptr, topology.indices, scale.source, self.target, found), scale.slope)
         return found
 
@@ -207,7 +424,7 @@ class Sums:
         """Add the edges from the sources ``begin`` to ``end``; chunks come in order.
 
         Args:
-            message: of these sources, ``[end - begin, F]``, dense.
+            message: of these sources, ``[end - begin, columns.width]``, dense.
         """
         if len(self.cursor) == 0:
             return
@@ -279,3 +496,16 @@ def log_sums(indptr, indices, source, target, out, slope):
                 score = source[indices[e], h] + target[row, h]
                 total += np.exp((score if score > 0 else score * slope) - highest)
             out[row, h] = highest + np.log(total) if end > begin else 0.0
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def head_sums(indptr, indices, x, source, target, log_sum, out, size, slope):
+    """The twin of ``head_sums.cu`` on the CPU, with the softmax's denominators at hand; ``out`` is zeros."""
+    for row in prange(len(out)):
+        for e in range(indptr[row], indptr[row + 1]):
+            s = indices[e]
+            for h in range(source.shape[1]):
+                score = source[s, h] + target[row, h]
+                share = np.exp((score if score > 0 else score * slope) - log_sum[row, h])
+                for f in range(size):
+                    out[row, h * size + f] += share * x[s, f]
