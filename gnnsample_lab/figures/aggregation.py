@@ -181,9 +181,7 @@ def times_over_features(
     fig.update_xaxes(
         title_text="features", type="log", tickmode="array", tickvals=list(features), showgrid=False
     )
-    fig.update_yaxes(
-        title_text="time (µs)", type="log", exponentformat="none", dtick=1, minor_ticks="outside"
-    )
+    fig.update_yaxes(title_text="time (µs)", type="log", dtick=1, minor_ticks="outside")
     return fig
 
 

@@ -116,13 +116,14 @@ def _apart(xy: npt.NDArray[np.float64], *, rounds: int = 150) -> npt.NDArray[np.
     for _ in range(rounds):
         # What was pushed beyond the panel is drawn in again with all the rest.
         unit = (unit - unit.min(axis=0)) / np.maximum(np.ptp(unit, axis=0), 1e-9) * _PLOT
-        delta = unit[:, None] - unit[None]
-        distance = np.sqrt((delta**2).sum(axis=2))
+        # A matrix for each coordinate: sums over an axis of two are what takes longest.
+        across, up = (unit[:, None, i] - unit[None, :, i] for i in (0, 1))
+        distance = np.sqrt(across**2 + up**2)
         near = (distance < least) & (distance > 0)
         if not near.any():
             break
         push = np.where(near, (least - distance) / np.maximum(distance, 1e-9) / 2, 0.0)
-        unit = unit + (delta * push[:, :, None]).sum(axis=1)
+        unit = unit + np.stack([(across * push).sum(axis=1), (up * push).sum(axis=1)], axis=1)
     return unit / _PLOT * (high - low) + low
 
 

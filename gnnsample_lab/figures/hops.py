@@ -70,7 +70,7 @@ def work_per_hop(traces: SampleTrace | Sequence[SampleTrace], *, log: bool = Fal
             hovertemplate="%{x}<br>%{y:,} " + name + "<extra></extra>",
         )
     finish(fig, "Work per hop", _counted(found), barmode="group")
-    fig.update_yaxes(title_text="count", type="log" if log else "linear", tickformat="~s", rangemode="tozero")
+    fig.update_yaxes(title_text="count", type="log" if log else "linear", rangemode="tozero")
     return fig
 
 
@@ -183,7 +183,7 @@ def frontier_growth(
         range=[-0.12, float(np.log10(largest_batch)) + 0.12],
     )  # fmt: skip
     fig.update_yaxes(
-        title_text="vertices (count)", type="log", dtick=1, tickformat="~s",
+        title_text="vertices (count)", type="log", dtick=1,
         range=[float(np.log10(low)), float(np.log10(high))],
     )  # fmt: skip
     return fig
@@ -272,7 +272,8 @@ def utilisation(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
             marker={"color": [palette.translucent(c, alpha) for c in colors], "line": {"width": 0}},
             text=["" if np.isnan(v) else f"{v:.0f} %" for v in values],
             textposition="outside",
-            textfont={"size": 12},
+            textfont={"size": 11},
+            constraintext="none",  # else labels that are wider than their bars are smaller than the others
             cliponaxis=False,
             hovertemplate="%{x}<br>" + name + " %{y:.1f} %<extra></extra>",
         )

@@ -282,6 +282,7 @@ def saved_reads(
         fig.add_scatter(
             name="counted, this batch", x=counted[0], y=100 * np.asarray(counted[1], dtype=float), mode="markers",
             marker={"size": 10, "color": palette.INK, "symbol": "diamond", "line": {"width": 1, "color": "white"}},
+            cliponaxis=False,
             hovertemplate="%{x:.3g} % of the lists: %{y:.1f} % of the bytes saved<extra></extra>",
         )  # fmt: skip
     if marker is not None:

@@ -113,9 +113,7 @@ def match_heatmap(
     }
     words = "as sampled" if order is None else "in the order of training"
     fig.update_xaxes(title_text=f"next batch ({words})", showgrid=False, **ticks)
-    fig.update_yaxes(title_text="batch", showgrid=False, autorange="reversed", scaleanchor="x", **ticks)
-    fig.update_xaxes(constrain="domain")
-    fig.update_yaxes(constrain="domain")
+    fig.update_yaxes(title_text="batch", showgrid=False, autorange="reversed", **ticks)
     return fig
 
 
@@ -405,7 +403,7 @@ def match_tour(degrees: Any, tours: Mapping[str, Sequence[int]], *, subtitle: st
         color = TOURS[number % len(TOURS)]
         mean = float(along.mean()) if along.size else 0.0
         fig.add_scatter(
-            name=f"{name}: mean {mean:.2f} %",
+            name=f"{name}: mean {mean:.1f} %",
             legendgroup=name,
             x=np.arange(1, len(order)),
             y=along,

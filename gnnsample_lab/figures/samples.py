@@ -296,7 +296,7 @@ def _lines(fig: Sketch, name: str, x: Any, y: Any, *, color: str, width: float, 
 def _steps(fig: Sketch, steps: Sequence[tuple[int, int]], where: Positions) -> None:
     x, y = _segments(steps, where)
     fig.add_scatter(
-        name=f"last {TAIL} steps", x=x, y=y, mode="lines+markers",
+        name=f"last {len(steps)} steps" if len(steps) > 1 else "last step", x=x, y=y, mode="lines+markers",
         line={"color": palette.INK, "width": 1.6}, hoverinfo="skip", showlegend=bool(steps),
         marker={
             "symbol": "arrow", "angleref": "previous", "size": np.tile([0, 12, 0], len(steps)), "standoff": 12,

@@ -426,6 +426,27 @@ def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> 
         raise ValueError("timelines must hold at least one (got none)")
     names, runs = list(timelines), list(timelines.values())
     values = np.array([run.epoch_s for run in runs], dtype=np.float64)
+    labels = [
+        f"  {duration(1e6 * run.epoch_s)} · GPUs busy {percent(float(np.mean(run.utilisation)))}"
+        for run in runs
+    ]
+    colors = [palette.MODELLED if name == chosen else palette.MUTED for name in names]
+    fig = _epochs_beside(names, values, colors, labels, 1.75)
+    origins = list(dict.fromkeys(run.origin for run in runs))
+    more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
+    height = max(300, 180 + 42 * len(names))
+    finish(fig, "The same epoch by executor", origins[0] + more, height=height, showlegend=False)
+    return fig
+
+
+def _epochs_beside(
+    names: Sequence[str], values: Any, colors: Sequence[str], labels: Sequence[str], room: float
+) -> Sketch:
+    """Bars of epochs, one below another, with labels behind them; the axis is ``room`` times the longest.
+
+    Args:
+        values: seconds, ``float64[n]``.
+    """
     unit, per_us = time_unit(1e6 * float(values.max()))
     scale = 1e6 / per_us
     fig = Sketch(
@@ -433,25 +454,14 @@ def schedule_epochs(timelines: Mapping[str, Any], chosen: str | None = None) -> 
             y=names,
             x=values * scale,
             orientation="h",
-            marker={
-                "color": [palette.MODELLED if name == chosen else palette.MUTED for name in names],
-                "line": {"width": 0},
-            },
+            marker={"color": colors, "line": {"width": 0}},
             hovertemplate="%{y}<br>%{x:,.4~g} " + unit + "<extra></extra>",
             showlegend=False,
         )
     )
-    labels = [
-        f"  {duration(1e6 * run.epoch_s)} · GPUs busy {percent(float(np.mean(run.utilisation)))}"
-        for run in runs
-    ]
     write_beside(fig, names, values * scale, labels)
-    origins = list(dict.fromkeys(run.origin for run in runs))
-    more = f" and {len(origins) - 1} more" if len(origins) > 1 else ""
-    height = max(300, 180 + 42 * len(names))
-    finish(fig, "The same epoch by executor", origins[0] + more, height=height, showlegend=False)
     fig.update_xaxes(
-        title_text=f"modelled time per epoch ({unit})", range=[0, 1.75 * float(values.max()) * scale or 1.0]
+        title_text=f"modelled time per epoch ({unit})", range=[0, room * float(values.max()) * scale or 1.0]
     )
     fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
@@ -506,32 +516,15 @@ def schedule_one_gpu(sweep: ScheduleSweep) -> go.Figure:
     rows = _rows(sweep, "one_gpu")
     names = [row["series"] for row in rows]
     values = np.array([row["epoch_s"] for row in rows], dtype=np.float64)
-    unit, per_us = time_unit(1e6 * float(values.max()))
-    scale = 1e6 / per_us
     last = float(values[-1])
-    fig = Sketch(
-        go.Bar(
-            y=names,
-            x=values * scale,
-            orientation="h",
-            marker={
-                "color": [palette.SYSTEMS["gnnlab"] if n == "factored" else palette.MUTED for n in names]
-            },
-            hovertemplate="%{y}<br>%{x:,.4~g} " + unit + "<extra></extra>",
-            showlegend=False,
-        )
-    )
     labels = [
         f"  {duration(1e6 * v)}"
         + (f"  ({v / last:.1f}× the factored)" if name != "factored" and last else "")
         for name, v in zip(names, values, strict=True)
     ]
-    write_beside(fig, names, values * scale, labels)
+    colors = [palette.SYSTEMS["gnnlab"] if n == "factored" else palette.MUTED for n in names]
+    fig = _epochs_beside(names, values, colors, labels, 1.5)
     finish(fig, "One GPU", _subtitle(sweep), height=max(300, 180 + 46 * len(names)), showlegend=False)
-    fig.update_xaxes(
-        title_text=f"modelled time per epoch ({unit})", range=[0, 1.5 * float(values.max()) * scale or 1.0]
-    )
-    fig.update_yaxes(autorange="reversed", showgrid=False, ticks="")
     return fig
 
 
@@ -613,7 +606,7 @@ def schedule_error(error: Any) -> go.Figure:
     )
     # In full, since a log axis writes 0.2 as a mere 2.
     ticks = [float(f"{m}e{e}") for e in range(-6, 7) for m in (1, 2, 5)]
-    both = {"type": "log", "range": np.log10([low, high]).tolist(), "tickvals": ticks, "tickformat": "~g"}
+    both = {"type": "log", "range": np.log10([low, high]).tolist(), "tickvals": ticks, "tickformat": ",~g"}
     fig.update_xaxes(title_text="measured time per epoch (s)", **both)
     fig.update_yaxes(title_text="modelled time per epoch (s)", **both)
     return fig

@@ -29,8 +29,11 @@ def template() -> go.layout.Template:
     """Plain white ground, thin grid, readable type; small, since it travels with every figure."""
     axis = {
         "automargin": True,
+        # One way to write thousands on every axis: 4,096 and 100,000, not 4096 here and 100k there.
+        "exponentformat": "none",
         "gridcolor": palette.GRID,
         "linecolor": palette.FAINT,
+        "separatethousands": True,
         "showline": True,
         "tickcolor": palette.FAINT,
         "ticks": "outside",

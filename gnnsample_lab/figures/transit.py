@@ -107,7 +107,7 @@ def thread_map(
             hoverinfo="skip",
             showlegend=False,
         )
-    step = max(1.0, width * 0.22)
+    step = max(1.0, width * 0.26)
     for place, (name, values) in enumerate(columns.items()):
         at = width + (place + 0.45) * step
         fig.add_scatter(

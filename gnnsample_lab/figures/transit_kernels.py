@@ -56,7 +56,7 @@ def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
         return empty_figure("Neighbours to sample per transit", "No sample has a transit at this step.")
     bins = np.floor(np.log2(draws)).astype(np.int64)
     last = max(int(bins.max()), 10)
-    names = [_bin_name(b) for b in range(last + 1)]
+    names = [f"{1 << power:,}" for power in range(last + 1)]
     fig = grid(
         2, 1, shared_xaxes=True, vertical_spacing=0.12,
         subplot_titles=["distinct transits", "neighbours to sample"],
@@ -98,13 +98,6 @@ def kernel_histogram(draws: Any, kernels: Any, *, label: str = "") -> go.Figure:
         # At the left: in the middle stand the limits.
         fig.update_annotations(selector={"text": title}, font={"size": 13}, x=0, xanchor="left")
     return fig
-
-
-def _bin_name(power: int) -> str:
-    """First number of a bin of powers of two: 1, 2, 4, ..., 1k, 2k."""
-    return (
-        f"{1 << power}" if power < 10 else f"{1 << (power - 10)}k" if power < 20 else f"{1 << (power - 20)}M"
-    )
 
 
 @drawn
@@ -214,6 +207,7 @@ def sharing_by_batch(
             mode="lines+markers",
             line={"color": palette.INK, "width": 2, "dash": look["dash"]},
             marker=_diamond(look, 11),
+            cliponaxis=False,  # many are 0 or 100 %
             hovertemplate="%{x} roots<br>%{y:.1f} % of the draws: list wanted by " + name + "<extra></extra>",
         )
     finish(fig, "Kernels and sharing by batch size", label, height=500, barmode="stack", bargap=0.15)

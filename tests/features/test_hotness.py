@@ -155,6 +155,21 @@ def test_any_scores_are_ordered_as_by_comparing(highest: int, unit: float) -> No
     assert hottest_first(score[:0], degrees[:0]).size == 0
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 2000])
+@pytest.mark.parametrize("most", [1, 6, 1 << 40])  # keys of 63 bits do not hold the largest
+@pytest.mark.parametrize("kind", ["distinct", "half zero", "halves", "negative"])
+def test_scores_of_every_kind_are_ordered_as_documented(n, most, kind):
+    rng = np.random.default_rng(n)
+    score = {
+        "distinct": lambda: rng.random(n),
+        "half zero": lambda: np.where(rng.random(n) < 0.5, 0.0, rng.random(n)),
+        "halves": lambda: rng.integers(0, 3, n) * 0.5,
+        "negative": lambda: -rng.integers(0, 1 << 53, n).astype(np.float64),
+    }[kind]()
+    degrees = rng.integers(0, most, n)
+    assert (hottest_first(score, degrees) == np.lexsort((np.arange(n), -degrees, -score))).all()
+
+
 def test_a_hotness_is_an_array(graph):
     h = lab.hotness(graph, "degree")
     assert len(h) == 120 and np.asarray(h) is h.score and h[3] == h.score[3]

@@ -110,3 +110,9 @@ def test_bad_methods_and_orders_are_named():
         with pytest.raises(ValueError, match="order must name batches"):
             lab.path_score(BY_HAND, order)
     assert lab.path_score(BY_HAND, [2]) == 0
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7])
+def test_of_equally_good_paths_exact_always_returns_the_same(n):
+    # All paths are equally good: at each place from the end the lowest batch that is left.
+    assert lab.reorder(np.ones((n, n)), "exact").tolist() == [0, *range(n - 1, 0, -1)]

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pathlib
+import re
 import types
 
 import numpy as np
@@ -9,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from gnnsample_lab import figures
-from gnnsample_lab.figures import palette
+from gnnsample_lab.figures import palette, style
 from gnnsample_lab.figures.activity import slot_states
 from gnnsample_lab.figures.timeline import slot_raster
 from gnnsample_lab.gpu_model import run_error as run_errors
@@ -684,3 +686,12 @@ def test_no_axis_of_a_timeline_is_left_to_the_page():
         assert all(axis.range is not None for axis in (*fig.select_xaxes(), *fig.select_yaxes()))
     deep = figures.run_timeline(PERSISTENT).layout.yaxis3.range
     assert deep[0] == 0 and deep[1] > PERSISTENT.queue.depth.max()
+
+
+def test_every_axis_writes_thousands_in_the_same_way():
+    """4,096 and 100,000; not 4096 on one axis and 100k on another."""
+    axes = style.template().layout.xaxis, style.template().layout.yaxis
+    assert all(axis.separatethousands and axis.exponentformat == "none" for axis in axes)
+    for path in sorted(pathlib.Path(style.__file__).parent.glob("*.py")):
+        for found in re.findall(r'tickformat"?[=:] ?"([^"]*)"', path.read_text(encoding="utf-8")):
+            assert found.startswith(",") and "s" not in found, f"{path.name}: {found}"

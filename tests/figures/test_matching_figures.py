@@ -190,7 +190,7 @@ def test_along_the_tour():
     lines = [t for t in figure.data if t.mode == "lines+markers"]
     assert lines[0].y == pytest.approx([20, 30, 40])
     assert lines[1].y == pytest.approx([50, 40, 60])
-    assert lines[1].name == "greedy: mean 50.00 %"
+    assert lines[1].name == "greedy: mean 50.0 %"
     assert figure.data[3].y == pytest.approx((50, 50))
     assert "(%)" in figure.layout.yaxis.title.text
 

@@ -51,7 +51,7 @@ def test_the_walk_and_its_choices(square):
         40
     )
     assert "return, probability 50.0\u00a0%" in vertices.customdata[0][1] and vertices.customdata[1][1] == ""
-    steps = named(figure, "last 6 steps")
+    steps = named(figure, "last 2 steps")
     assert list(zip(steps.x, steps.y))[:2] == [where[1], where[0]] and len(steps.x) == 6
     assert "square · sampled" in figure.layout.title.text
 
@@ -65,7 +65,7 @@ def test_a_long_walk_shows_its_end_and_a_finished_one_no_choices(square):
     assert drawn == [(where[a][0], where[b][0]) for a, b in zip(walk[-7:], walk[-6:])]
     assert not any(t.showlegend for t in figure.data if t.name and t.name.startswith("return"))
     begun = figures.walk_drawing(square, [2], {}, [0, 0, 0, 0])
-    assert len(named(begun, "came from").x) == 0 and not named(begun, "last 6 steps").showlegend
+    assert len(named(begun, "came from").x) == 0 and not named(begun, "last step").showlegend
 
 
 def test_drawings_that_cannot_be_are_errors(square):

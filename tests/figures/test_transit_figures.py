@@ -86,7 +86,7 @@ def test_a_histogram_in_powers_of_two():
     figure = figures.kernel_histogram([1, 31, 32, 1024, 1025, 5000], [0, 0, 1, 1, 2, 2])
     bars = {(t.name, t.yaxis): t.y for t in figure.data}
     names = list(figure.data[0].customdata)
-    assert names[:2] == ["1", "2"] and names[10:] == ["1k", "2k", "4k"]
+    assert names[:2] == ["1", "2"] and names[10:] == ["1,024", "2,048", "4,096"]
     share = 100 / 6
     assert bars["sub-warp", "y"][[0, 4]] == pytest.approx([share, share])
     # 1,024 needs a block and 1,025 a grid: one bin, two colours.

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import traitlets
 from gnnsample_widgets import QueueExplorer, SampleExplorer, WorkloadExplorer, recorded
+from gnnsample_widgets.explorers.sampling.queue import SLOTS
 from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
@@ -227,6 +228,32 @@ def test_the_papers_rule_belongs_to_the_persistent_kernel(graph: lab.Graph) -> N
     for name in ("gantt", "slots"):
         assert any("bsp has no queue" in a.text for a in explorer.figures[name].layout.annotations), name
     assert "no queue" in explorer._summary.value
+
+
+def test_the_slots_open_where_the_queue_is_deepest_and_only_once(graph: lab.Graph) -> None:
+    player = QueueExplorer(graph, device="cpu")
+    player.view = SLOTS
+    assert 0 < player.time_percent < 100 and player.controls["time_percent"].value == player.time_percent
+    at_work = [t.name for t in player.figures["slots"].data if t.showlegend]
+    assert len(at_work) > 1 and player.error == ""
+    assert f"{player.time_percent}" in player._status.value
+    player.time_percent = 100
+    player.view = "Timeline"
+    player.view = SLOTS
+    assert player.time_percent == 100, "who has played to the end stays there"
+    assert [t.name.split(":")[0] for t in player.figures["slots"].data if t.showlegend] == ["done"]
+
+
+@pytest.mark.parametrize(
+    "state", [{"time_percent": 20}, {"completion": "paper", "num_blocks": 64}, {"strategy": "bsp"}]
+)
+def test_the_slots_leave_the_time_alone_where_it_tells_something(
+    graph: lab.Graph, state: dict[str, Any]
+) -> None:
+    player = QueueExplorer(graph, device="cpu", **state)
+    before = player.time_percent
+    player.view = SLOTS
+    assert (player.time_percent, player.error) == (before, "")
 
 
 @pytest.fixture

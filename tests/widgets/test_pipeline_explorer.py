@@ -100,6 +100,20 @@ def test_without_pytorch_no_rank_starts(
     assert "PyTorch is not installed" in capsys.readouterr().out
 
 
+def test_ranks_run_on_cpus_where_gpus_are_too_few(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(number: int, device: str) -> tuple[int, str]:
+        if device != "cpu":
+            raise RuntimeError("one GPU alone")
+        return number, device
+
+    monkeypatch.setattr(lab.distributed, "Ranks", started)
+    assert pipelines.start_ranks(3, "cpu") == (3, "cpu") and not capsys.readouterr().out
+    assert pipelines.start_ranks(3) == (3, "cpu")
+    assert capsys.readouterr().out == "one GPU alone: they run on CPUs.\n"
+
+
 def test_a_measured_epoch_and_its_model_share_their_axis() -> None:
     events = []
     for step in range(3):
@@ -124,13 +138,11 @@ def test_a_measured_epoch_and_its_model_share_their_axis() -> None:
 
 
 @pytest.mark.slow
-def test_real_runs_train_on_the_same_mini_batches() -> None:
+def test_real_runs_train_on_the_same_mini_batches(pair: Any) -> None:
     pytest.importorskip("torch")
     graph = lab.load("arxiv-like", scale=0.02, use_cache=False)
-    ranks = pipelines.start_ranks(2, device="cpu")
-    with ranks:
-        one, two = pipelines.real_runs(graph, ranks, steps=4)
-        reports = pipelines.without_a_leader(ranks)
+    one, two = pipelines.real_runs(graph, pair, steps=4)
+    reports = pipelines.without_a_leader(pair)
     assert (one.settings["executor"], two.settings["executor"]) == ("overlapped", "factored")
     assert one.batch_ids == two.batch_ids and one.losses == pytest.approx(two.losses, abs=1e-2)
     error = lab.schedule.model_error([lab.schedule.run_of(run) for run in (one, two)])

@@ -17,6 +17,7 @@ from tests.distributed.conftest import left_after
 from tests.widgets.checks import check_code, check_controls
 from tests.widgets.oracle import values
 from tests.widgets.oracle_many_gpus import matrices
+from tests.widgets.test_closing import check_freed
 
 MOVES: dict[str, list[Any]] = {
     "num_ranks": [1, 2],
@@ -145,9 +146,13 @@ def test_pull_and_csp_part_where_lists_exceed_the_fanout() -> None:
 
 
 @pytest.mark.slow
+def test_a_closed_explorer_is_freed() -> None:
+    check_freed("RanksExplorer")
+
+
+@pytest.mark.slow
 def test_ranks_are_shared_grow_and_end() -> None:
-    many_gpus.close_ranks()
-    two = many_gpus.warm_ranks(2, "cpu")
+    two = many_gpus.warm_ranks(2, "cpu")  # those of the tests before
     assert many_gpus.warm_ranks(1, "cpu") is two and two.backend == "gloo"
     first = two.pids
     three = many_gpus.warm_ranks(3, "cpu")
@@ -206,3 +211,19 @@ def test_scaling_is_read_from_records_of_gpus_alone(tmp_path: Path, monkeypatch:
 def test_what_is_shipped_can_be_shown() -> None:
     for figure in recorded.measured_scaling():
         assert "easured" in figure.layout.title.text
+
+
+@pytest.mark.parametrize("hops", [1, 2, 3])
+@pytest.mark.parametrize("by", ["owner", "equal"])
+def test_visits_are_the_frontiers_of_whole_samples(graph: lab.Graph, hops: int, by: str) -> None:
+    cut = many_gpus.divide(graph, 2, "range")
+    visits = many_gpus.count_visits(graph, cut, 2, 8, 3, hops, by, 5)
+    expected = np.tile(np.minimum(np.bincount(graph.indices, minlength=graph.num_nodes) * 0.01, 1.0), (2, 1))
+    sampler = lab.NeighborSampler(graph, [3] * hops, device="cpu", seed=5)
+    for number in range(1, many_gpus.VISITED + 1):
+        seeds = draw_seeds(graph, 8, 1000 * number + 5)
+        for rank, equal in enumerate(np.array_split(seeds, 2)):
+            mine = seeds[cut.owner[seeds] == rank] if by == "owner" else equal
+            for picks in sampler.sample(mine, batch_id=number).picks if len(mine) else ():
+                np.add.at(expected[rank], picks.frontier, 1)
+    assert (visits == expected).all() and visits.max() > 1

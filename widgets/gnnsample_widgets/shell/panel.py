@@ -19,12 +19,12 @@ import ipywidgets
 import plotly
 import plotly.graph_objects as go
 import traitlets
-from plotly.io.json import to_json_plotly
 
 from gnnsample_lab import checks
 from gnnsample_lab.figures import palette
 
 from .controls import STATIC
+from .encode import to_json
 from .store import PlotStore, Shared, Stored
 
 LEAST_WIDTH = 390
@@ -110,12 +110,12 @@ class PlotPanel(Stored):
 
     @staticmethod
     def _parts(figure: go.Figure, name: str) -> dict[str, str]:
-        parts = figure.to_dict()
         title = figure.layout.title.text or name
         return {
             "alt": re.sub(r"<[^>]*>", "", title.replace("<br>", ": ")),
-            "data": to_json_plotly(parts["data"]),
-            "frame": to_json_plotly(parts["layout"]),
+            # Where the figure keeps them: what it hands out are copies.
+            "data": to_json(figure._data),
+            "frame": to_json(figure._layout),
         }
 
     @property

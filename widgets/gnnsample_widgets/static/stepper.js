@@ -127,7 +127,8 @@ async function render({ model, el }) {
       boxes.set(array.name, mine);
       sectors.set(array.name, groups);
       const words = array.shared ? "shared memory" : array.fixed ? `only read, ${array.bytes} bytes each` : `${array.bytes} bytes each`;
-      return element("div", { className: `gs-step-array${array.fixed ? " gs-step-fixed" : ""}${array.shared ? " gs-step-shared" : ""}` },
+      const long = array.sectors.flat().length * width > 120;
+      return element("div", { className: `gs-step-array${array.fixed ? " gs-step-fixed" : ""}${array.shared ? " gs-step-shared" : ""}${long ? " gs-step-lines" : ""}` },
         element("div", { className: "gs-step-name" }, element("b", { textContent: array.name }), ` ${words}`), element("div", { className: "gs-step-strip" }, ...strip));
     }));
   }

@@ -113,10 +113,10 @@ def rank_by_degree(host: Any) -> Any:
     return lab.hotness(host, "degree")
 
 
-def rank(host: Any, seeds: Any, seed: int, name: str) -> Any:
+def rank(on_device: Any, seeds: Any, seed: int, name: str) -> Any:
     """The hotness of a policy that does not sample."""
     options: Any = {"random": {"seed": seed}, "reverse-pagerank": {"seeds": seeds}}
-    return lab.hotness(host, name, **options.get(name, {}))
+    return lab.hotness(on_device, name, **options.get(name, {}))
 
 
 def sample_ahead(host: Any, sampling: Any, seeds: Any, batch_size: int, presampled: int, name: str) -> Any:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import html
 from typing import Any, ClassVar
 
+import numpy as np
 import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
+from gnnsample_lab.device import runtime
 from gnnsample_lab.gpu_model.run_error import in_words
 from gnnsample_lab.readable import percent
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
@@ -18,13 +20,14 @@ from ... import recorded
 from ...graphs import batch_options, draw_seeds
 from ...shell.controls import Choice, Control, Slider
 from ...shell.explorer import Explorer
-from ...shell.recipe import Panels, Recipe, Where
+from ...shell.recipe import Panels, Recipe, Where, follow
 
 MAX_HOPS = 3
 MODEL = "GPU model"
 LIVE = "this GPU, measured now"
 BLOCKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 FETCHING = ("persistent", "persistent-tile")
+SLOTS = "Slots at this time"
 
 
 def run(
@@ -108,7 +111,7 @@ class QueueExplorer(Explorer):
     }
     views: ClassVar[dict[str, tuple[str, ...]]] = {
         "Timeline": ("gantt",),
-        "Slots at this time": ("slots",),
+        SLOTS: ("slots",),
         "Model beside measurement": ("overlay",),
     }
     panel_height: ClassVar[int] = 520
@@ -127,10 +130,27 @@ class QueueExplorer(Explorer):
 
     def prepare(self, state: dict[str, Any]) -> None:
         self._files = recorded.measured_traces()
+        self._slots_seen = False
         if "batch_size" not in state:
             self.batch_size = min(self.batch_size, max(batch_options(self.graph, 1024)))
         if "source" not in state:
             self.source = LIVE if self.device == "cuda" else MODEL
+
+    def _tab_opened(self, change: Any) -> None:
+        # At the end of a run all slots are alike. Once, the queue as an array opens where the queue is deepest; whoever
+        # then plays to the end sees the end.
+        if self.view == SLOTS and self.time_percent == 100 and not (self._slots_seen or self.error):
+            self._slots_seen = True
+            self.time_percent = self._deepest_percent()
+        super()._tab_opened(change)
+
+    def _deepest_percent(self) -> int:
+        """How much of the run has been played when the queue is deepest; 100 where the end tells more."""
+        with runtime.lock:
+            trace = follow(self.recipe, self._given(self.state), self.remember)["trace"]
+        if not len(trace.queue) or len(trace.lost) or trace.total_us <= 0:
+            return 100
+        return int(np.clip(np.ceil(100 * queue_stats(trace).peak_time_us / trace.total_us), 1, 100))
 
     def build_controls(self) -> dict[str, Control]:
         sources = [MODEL, *([LIVE] if self.device == "cuda" else []), *self._files]

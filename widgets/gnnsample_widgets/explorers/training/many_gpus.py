@@ -100,7 +100,8 @@ def count_visits(
     host: Any, cut: Any, num_ranks: int, batch_size: int, fanout: int, hops: int, by: str, seed: int
 ) -> np.ndarray:
     """How often ranks expand vertices in other batches, plus a little for each edge out of them, ``float64[P, N]``."""
-    sampler = lab.NeighborSampler(host, [fanout] * hops, device="cpu", seed=seed)
+    # Whom the last hop picks, nobody expands any more: what the hops before have reached is its frontier.
+    sampler = lab.NeighborSampler(host, [fanout] * (hops - 1), device="cpu", seed=seed) if hops > 1 else None
     little = np.minimum(np.bincount(host.indices, minlength=host.num_nodes) * 0.01, 1.0)
     visits = np.tile(little, (num_ranks, 1))
     for i in range(1, VISITED + 1):
@@ -109,8 +110,12 @@ def count_visits(
             mine = (
                 seeds[cut.owner[seeds] == rank] if by == "owner" else np.array_split(seeds, num_ranks)[rank]
             )
-            for picks in sampler.sample(mine, batch_id=i).picks if len(mine) else ():
-                visits[rank, picks.frontier] += 1  # a frontier's vertices are distinct
+            frontiers = [mine]
+            if sampler is not None and len(mine):
+                batch = sampler.sample(mine, batch_id=i)
+                frontiers = [*(picks.frontier for picks in batch.picks), batch.node_ids]
+            for frontier in frontiers:
+                visits[rank, frontier] += 1  # a frontier's vertices are distinct
     return visits
 
 
