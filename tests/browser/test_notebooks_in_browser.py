@@ -141,16 +141,23 @@ class ExplorerInPage:
         found: dict[str, Any] = handle.json_value()
         return found
 
-    def check(self, found: dict[str, Any], *, tabs: bool = True) -> None:
-        """All plotted values are those that the library computes in this process; behind every tab, or where one is."""
+    def check(self, found: dict[str, Any], *, tabs: bool = True) -> dict[str, Any]:
+        """All plotted values are those that the library computes in this process; behind every tab, or where one is.
+
+        Returns what the page has settled at: a tab that is opened for the first time may move a slider (the queue's
+        slots are shown when the queue is deepest).
+        """
         assert found["failed"] == "0", self.root.locator(".gs-error").inner_text()
         shown = self.plotted() if tabs else plain(json.loads(self.page.evaluate(PLOTTED, self.index)))
+        if tabs:
+            found = self.settled(found["runs"])
         expected = {name: values(fig) for name, fig in ORACLES[self.kind](self.graph, found["state"]).items()}
         if tabs:
             assert set(shown) - oracle_matching.MEASURED == set(expected)
         assert shown, "something is open"
         for name in set(expected) & set(shown):
             assert not difference(shown[name], expected[name]), f"{self.kind}, {name}, state {found['state']}"
+        return found
 
     def plotted(self) -> dict[str, Any]:
         """All that is plotted, panel by panel; every tab is opened for it, the one that was open last."""
@@ -224,7 +231,7 @@ def test_sliders_redraw_what_the_library_computes(
     for index, kind in enumerate(EXPLORERS[name]):
         explorer = ExplorerInPage(page, index, kind, graph)
         found = explorer.settled()
-        explorer.check(found)
+        found = explorer.check(found)
         sliders = explorer.sliders()
         # In the page's order: one slider may leave another without room, and stands behind it.
         chosen = sliders if most is None else rng.sample(sliders, min(most, len(sliders)))
@@ -233,7 +240,7 @@ def test_sliders_redraw_what_the_library_computes(
                 # A hop that is not sampled has its fanout out of use: sample them all.
                 explorer.press("hops", "End")
                 found = explorer.settled(found["runs"] + 1)
-                explorer.check(found, tabs=False)
+                found = explorer.check(found, tabs=False)
             before = found
             start = time.perf_counter()
             moved = move_at_random(explorer, slider, rng)
@@ -241,7 +248,7 @@ def test_sliders_redraw_what_the_library_computes(
             print(f"  {kind}: {moved}, {(time.perf_counter() - start) * 1e3:.0f} ms, {found['status']}")
             assert found["state"][slider] != before["state"][slider], moved
             # What waits behind tabs is looked at after the last move: then it has missed all of them.
-            explorer.check(found, tabs=most is None or slider == max(chosen, key=sliders.index))
+            found = explorer.check(found, tabs=most is None or slider == max(chosen, key=sliders.index))
     # anywidget says so of a model whose script took two seconds on a busy machine; store.py tells why it is harmless.
     assert [p for p in opened.problems if "Failed to initialize model" not in p] == []
     assert page.evaluate(lab_server.CELL_ERRORS) == []
@@ -283,7 +290,7 @@ def test_a_drag_does_not_queue_a_run_per_step(opened: Opened, graph: lab.Graph) 
     assert runs <= 2 + took_s / 0.12 and runs < 20
     drawings = page.evaluate("() => window.drawings")
     assert 1 <= drawings <= runs, "traces and layout of a run are one drawing"
-    explorer.check(dragged)
+    dragged = explorer.check(dragged)
 
     start = time.perf_counter()
     explorer.press("seed", "ArrowLeft", 20)
@@ -308,14 +315,14 @@ def test_other_controls_and_code(opened: Opened, graph: lab.Graph) -> None:
     explorer.root.get_by_label("With replacement").check()
     found = explorer.settled(found["runs"] + 1)
     assert found["state"]["replace"] is True
-    explorer.check(found)
+    found = explorer.check(found)
 
     typed = explorer.root.get_by_role("spinbutton", name="Seed vertex, as a number")
     typed.fill("4321")
     typed.press("Enter")
     found = explorer.settled(found["runs"] + 1)
     assert found["state"]["seed_vertex"] == 4321
-    explorer.check(found)
+    found = explorer.check(found)
 
     explorer.press("hops_shown", "Home")
     found = explorer.settled(found["runs"] + 1)
@@ -324,7 +331,7 @@ def test_other_controls_and_code(opened: Opened, graph: lab.Graph) -> None:
     explorer.root.get_by_role("button", name="Play Hops shown").wait_for()
     found = explorer.settled(found["runs"] + 1)
     assert found["state"]["hops_shown"] == found["state"]["hops"], "the player stops at the end"
-    explorer.check(found)
+    found = explorer.check(found)
 
     explorer.root.get_by_role("button", name="Show the code").click()
     namespace: dict[str, Any] = {"g": graph}
@@ -358,7 +365,7 @@ def test_a_click_on_a_cell_draws_its_two_batches(opened: Opened, graph: lab.Grap
         found = explorer.settled(found["runs"] + 1)
         print(f"  click: {(time.perf_counter() - start) * 1e3:.0f} ms, {found['status']}")
         assert (found["state"]["batch_a"], found["state"]["batch_b"]) == (row + 1, column + 1)
-    explorer.check(found)
+    found = explorer.check(found)
     explorer.press("batch_b", "Home")
     found = explorer.settled(found["runs"] + 1)
     assert found["state"]["batch_b"] == 1, "for those without a mouse"

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.browser
 
 STEPPER = ".gnnsample-stepper"
 WIDTHS = (390, 560, 800, 1100)
+LECTURED, ROOM = 1100, 780
+"""Width of a cell and height of a notebook, where JupyterLab has 1280 x 900 px."""
 BROKEN = {
     "claim a slot": "give up a ticket whose slot is empty",
     "insert into Fused-Map": "insert without compare-and-swap",
@@ -168,6 +170,7 @@ def test_nothing_jumps_or_is_cut_off(stepped: tuple[Any, Stepper, Any]) -> None:
         heights, wide = stepped[2].evaluate(f"(root) => ({WALK})(root, {width})")
         assert len(heights) == 1, (width, heights)
         assert not wide, (width, wide[:3])
+        assert width < LECTURED or max(heights) <= ROOM, f"{max(heights)} px do not fit into a notebook"
 
 
 def test_the_dark_theme_has_no_white_cards(stepped: tuple[Any, Stepper, Any]) -> None:
