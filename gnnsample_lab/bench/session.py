@@ -236,7 +236,7 @@ class Session:
         key = (name, batch_size, tuple(fanouts), pick)
         if key not in self._recorded:
             graph = self.graph(name)
-            sampler = NeighborSampler(graph, list(fanouts), strategy="bsp", pick=pick, device="cuda")
+            sampler = self.sampler(name, fanouts, "bsp", pick)
             need = _L2_MULTIPLE * self.l2_bytes()
             found, union = floor.Recordings(), floor.Sectors(graph)
             most = _MOST_BATCHES if union.all * floor.bound.SECTOR > need else least
@@ -265,7 +265,7 @@ class Session:
         key = (name, batch_size, tuple(fanouts), pick, count)
         if key not in self._unions:
             graph = self.graph(name)
-            sampler = NeighborSampler(graph, list(fanouts), strategy="bsp", pick=pick, device="cuda")
+            sampler = self.sampler(name, fanouts, "bsp", pick)
             union = floor.Sectors(graph)
             for i, seeds in enumerate(self.batches(name, batch_size, count)):
                 for picks in sampler.sample(seeds, i).picks:
@@ -329,9 +329,8 @@ class Session:
         Best of the strategy's sweep with its spread, see :func:`best_of`; CUDA graphs over the recorded batches, one
         for each or, ``chained``, one for all.
         """
-        recorded = self.recorded(name, batch_size, fanouts, pick)
-        seeds = self.batches(name, batch_size, len(recorded))
-        graph, what = self.graph(name), f"{strategy} on {name}, {batch_size} x {list(fanouts)}"
+        recorded, seeds, what = self._rotated(name, batch_size, fanouts, strategy, pick)
+        graph = self.graph(name)
 
         def per_hop(knobs: Knobs) -> list[float]:
             rotation = PerHopRotation(graph, fanouts, recorded, strategy, pick, knobs, chained)
@@ -367,9 +366,8 @@ class Session:
         mini-batches in a launch and of the strategy's knobs. Numbers for which ``scratch_bytes`` has no room are left
         out; if it has for none of them, as many share a launch as it allows.
         """
-        recorded = self.recorded(name, batch_size, fanouts, pick)
-        seeds = self.batches(name, batch_size, len(recorded))
-        graph, what = self.graph(name), f"{strategy} on {name}, {batch_size} x {list(fanouts)}"
+        recorded, seeds, what = self._rotated(name, batch_size, fanouts, strategy, pick)
+        graph = self.graph(name)
 
         def measure(together: int, knobs: Knobs) -> list[float]:
             rotation = Rotation(graph, list(fanouts), seeds, strategy, pick, knobs, together, chained=True)
@@ -386,6 +384,14 @@ class Session:
             for label, knobs in knob_points(strategy, self.quick).items()
         }
         return best_of(points)
+
+    def _rotated(
+        self, name: str, batch_size: int, fanouts: Sequence[int], strategy: str, pick: str
+    ) -> tuple[floor.Recordings, list[Any], str]:
+        """Samples of the mini-batches that are run in turn, their seeds, and what an error calls the measurement."""
+        recorded = self.recorded(name, batch_size, fanouts, pick)
+        seeds = self.batches(name, batch_size, len(recorded))
+        return recorded, seeds, f"{strategy} on {name}, {batch_size} x {list(fanouts)}"
 
     def _replayed(
         self, graphs: Sequence[Any], prepare: Callable[[], None] | None, each: int, chained: bool

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from gnnsample_lab.checks import real
 from gnnsample_lab.pipeline.memory import NOTHING, Held, held, reset_pools
 
+_SEGMENTS = 64 << 20
+"""What PyTorch's allocator may hold beside what is in use: it takes memory by segments of 2 to 20 MiB."""
+
 
 def bytes_of(budget_gb: float | None) -> int | None:
     """``budget_gb`` in bytes; None where there is none."""
@@ -71,7 +74,8 @@ def kept_to(budget_bytes: int | None, device: str, others: Held = NOTHING) -> It
 
     A pool keeps blocks that it does not need while there is memory, so that its size says more of the card than of the
     work. At their limits the pools give such blocks back and try again, as they do at the end of a card. Each gets what
-    it has held so far (graph, cache, the trial of a step) and half of what is then left of the budget.
+    it has held so far (graph, cache, the trial of a step). Of what is then left of the budget PyTorch gets a quarter of
+    its trial more, as mini-batches differ, but at most half; CuPy, with several mini-batches under way, gets the rest.
 
     Args:
         others: what was held before the run, and does not count.
@@ -91,7 +95,7 @@ def kept_to(budget_bytes: int | None, device: str, others: Held = NOTHING) -> It
     reset_pools()
     before = Held(held(device).cupy, trial.torch, trial.peers).less(others)
     within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
-    of_torch = before.torch + (budget_bytes - before.total) // 2
+    of_torch = before.torch + min(before.torch // 4 + _SEGMENTS, (budget_bytes - before.total) // 2)
     of_cupy = budget_bytes - before.peers - of_torch
     limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
     pool.set_limit(size=of_cupy + others.cupy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 from gnnsample_lab.checks import shown
 
@@ -213,5 +214,5 @@ def find(system: str | System, name: str = "system") -> System:
     return SYSTEMS[system]
 
 
-systems = sys.modules[__package__ or "gnnsample_lab.systems"]
+systems: Any = sys.modules[__package__ or "gnnsample_lab.systems"]
 """What ``lab.systems`` is: the package itself, which can be called (see its docstring)."""

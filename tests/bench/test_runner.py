@@ -48,6 +48,7 @@ def test_suites_are_listed_with_a_line_each() -> None:
         "inference",
         "step-sectors",
         "pipelines",
+        "systems",
     }
     wanted |= {"gnnlab-designs", "pgsampler-fig11", "pgsampler-throughput"} | {
         f"dsp-{what}"

@@ -16,6 +16,7 @@ from gnnsample_lab.bench.profiler import find_ncu
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.pgsampler import kernels as pgsampler
 from gnnsample_lab.bench.suites.pgsampler import papers, whole
+from gnnsample_lab.device.kernels import PACKAGE_ROOT
 from tests.bench.made_up import MADE_UP_US, MadeUpSession
 
 
@@ -417,7 +418,7 @@ def test_throughput_weighs_draws_by_their_time_and_divides_the_queue_by_them() -
     lines = ['"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"']
     for number, (kernel, ns, shares) in enumerate(
         (("draw_blocks", 1000, (10, 20)), ("draw_blocks", 3000, (30, 20)), ("scan", 9, (1, 1)),
-         ("persistent", 2000, (50, 60)))
+         (throughput.KERNELS[1], 2000, (50, 60)))
     ):  # fmt: skip
         for metric, value in ((compute, shares[0]), (memory, shares[1]), (throughput.TIME, ns)):
             lines.append(f'"{number}","{kernel}(Plan)","{metric}","-","{value:,}"')
@@ -429,6 +430,12 @@ def test_throughput_weighs_draws_by_their_time_and_divides_the_queue_by_them() -
     assert row["kernel_us"] == {"block-bsp": 4.0, "persistent": 2.0}
     with pytest.raises(Unavailable, match="3 of 4"):
         throughput.by_setting(found, [3])
+    for kernel in throughput.KERNELS:  # what ncu is asked for has to be what the strategies launch
+        for suffix, said in ((".cu", f" {kernel}("), (".py", f'"{kernel}"')):
+            files = [
+                p for room in ("sampling", "minibatch") for p in (PACKAGE_ROOT / room).rglob(f"*{suffix}")
+            ]
+            assert any(said in path.read_text(encoding="utf-8") for path in files), kernel
 
 
 def test_utilisation_says_why_there_is_none(monkeypatch) -> None:

@@ -271,6 +271,7 @@ def compute(device: str) -> Iterator[Pair]:
     graph = _graph(features=24)
     samplers = {d: lab.NeighborSampler(graph, [5, 4], device=d) for d in ("cpu", device)}
     rng = np.random.default_rng(4)
+    yield from _grown_sums(graph, device)
     # One block for both: local ids of two devices name the same vertices in another order.
     block = samplers["cpu"].sample(graph.splits["train"][:64]).blocks[0]
     arrays = (block.src, block.dst, block.indptr, block.indices, block.edge_positions)
@@ -310,6 +311,29 @@ def compute(device: str) -> Iterator[Pair]:
             step = lab.captured_step(net, torch.optim.SGD(net.parameters(), lr=0.05), sampler)
             losses[d] = [float(step(batch)) for batch in list(sampler.epoch(graph.splits["train"], 60))[:3]]
         yield f"captured step {name}", torch.tensor(losses["cpu"]), torch.tensor(losses[device])
+
+
+def _grown_sums(graph: Any, device: str) -> Iterator[Pair]:
+    """What an inference does where not even messages fit the device, and the order of vertices of large graphs."""
+    import torch
+
+    from gnnsample_lab.compute.inference.messages import Columns
+    from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, by_community, folded
+
+    n, found = graph.num_nodes, {}
+    x = torch.from_numpy(np.random.default_rng(5).random((n, 24), np.float32))
+    for d in ("cpu", device):
+        topology = Topology(*(torch.from_numpy(np.asarray(a)).to(d) for a in (graph.indptr, graph.indices)))
+        total = torch.zeros((n, 24), device=d)
+        growing = Sums(topology, 0, n, total, Columns(1, 24, 24), Scale())
+        for begin in range(0, n, n // 3 + 1):
+            end = min(n, begin + n // 3 + 1)
+            growing.add(begin, end, x[begin:end].to(d))
+        found[d] = folded(topology, 0, n, total, True, None).cpu()
+        if d != "cpu":
+            turns = by_community(topology.indptr, topology.indices)
+            yield "turns of vertices", torch.arange(n, dtype=torch.int32), turns.sort()[0].cpu()
+    yield "sums by chunks", found["cpu"], found[device]
 
 
 def applications(device: str) -> Iterator[Pair]:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from gnnsample_lab.bench.session import Session
@@ -59,14 +60,16 @@ def all_kernels() -> tuple[str, ...]:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """A tool's output: ``summary`` (its own last line), ``errors`` (by kernel; one for each that it describes)."""
+    """A tool's output: ``summary`` (its own last line) and ``errors``: how many it describes, by kernel, or by what it
+    says where it names none."""
     errors: Counter[str] = Counter()
     block: list[str] | None = None
     summary = ""
 
     def close() -> None:
         if block:
-            errors[_kernel_of(block)] += 1
+            kernel = _kernel_of(block)
+            errors[f"{kernel}: {block[0]}" if kernel == NO_KERNEL else kernel] += 1
 
     for line in text.splitlines():
         found = _SUMMARY.search(line)
@@ -168,12 +171,19 @@ def sanitize(session: Session) -> dict[str, Any]:
     if alone["different"]:
         raise VerificationError(f"these differ from the CPU twin: {', '.join(alone['different'][:10])}")
     launches = by_source(plain["launches"])
-    tools: dict[str, Any] = {}
-    for name in TOOLS:
+
+    def under(name: str) -> dict[str, Any]:
         options = ["--tool", name, "--print-limit", "10000", "--show-backtrace", "no"]
         text, result, seconds = _run([tool, *options, *command])
-        tools[name] = {**parse(text), **_cases(result), "ended": result is not None, "seconds": seconds}
-        session.say(f"{name}: {tools[name]['summary'] or 'no summary'}, {seconds:.0f} s")
+        found = {**parse(text), **_cases(result), "ended": result is not None, "seconds": seconds}
+        where = ", ".join(f"{kernel} {count}" for kernel, count in found["errors"].items())
+        session.say(
+            f"{name}: {found['summary'] or 'no summary'}, {seconds:.0f} s{f' ({where})' if where else ''}"
+        )
+        return found
+
+    with ThreadPoolExecutor(len(TOOLS)) as pool:  # nothing is timed here, and each tool waits for the host
+        tools = dict(zip(TOOLS, pool.map(under, TOOLS), strict=True))
     return {
         "settings": {"tools": list(TOOLS), "version": version[-1] if version else None, "cases": list(plain["cases"])},
         "verification": {"results_equal_to_cpu_twin": alone["results_equal"]}, "graphs": {},

@@ -68,6 +68,17 @@ _GENERAL = (
         targets=_explorers, needs_gpu=False,
     ),
     Suite(
+        "systems", "suites.side_by_side.side_by_side",
+        "every system on the same graphs, model and capacity, one GPU; needs no GPU",
+        columns={
+            "system": "system", "by": "source", "cache": "cache", "sample": "sample", "overlap": "executor",
+            "sample ms": "sample_ms", "reorder ms": "reorder_ms", "extract ms": "extract_ms", "train ms": "train_ms",
+            "hit %": "hit_percent", "reused %": "reused_percent", "MB a batch": "mb_per_batch", "step ms": "step_ms",
+            "epoch s": "epoch_s", "x dgl": "speedup", "peak MB": "peak_mb",
+        },
+        needs_gpu=False,
+    ),
+    Suite(
         "step-sectors", "step_sectors.sectors", "sectors of the stepper's instructions, counted and by Nsight Compute",
         columns={
             "mechanism": "mechanism", "broken": "broken", "kind": "kind", "array": "array", "lanes": "lanes",

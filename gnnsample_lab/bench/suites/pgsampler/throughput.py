@@ -23,7 +23,7 @@ from .papers import AVERAGES
 from .utilisation import METRICS, launches, profiled
 
 STRATEGIES = ("block-bsp", "persistent")
-KERNELS = ("draw_blocks", "persistent")
+KERNELS = ("draw_blocks", "serve_teams")
 """Of the two strategies: what is measured of each."""
 TIME = "gpu__time_duration.sum"
 SETTINGS: tuple[tuple[int, tuple[int, ...]], ...] = tuple(
