@@ -52,8 +52,9 @@ lint: $(OK) ## ruff: rules and layout
 types: $(OK) ## mypy
 	$(PY) -m mypy
 
+# Only the notebooks need nbval, which takes each process three seconds to import.
 unit: $(OK) ## unit and parity tests (with a GPU: its tests too)
-	$(PYTEST) $(SPREAD) -m "not browser $(SPARE)" $(TESTS)
+	$(PYTEST) $(SPREAD) -p no:nbval -m "not browser $(SPARE)" $(TESTS)
 
 notebooks: $(OK) ## every notebook, top to bottom: on the default graph, on real ones where LAB_DATA_ROOT has them
 	$(NBVAL) notebooks
@@ -67,7 +68,7 @@ notebooks: $(OK) ## every notebook, top to bottom: on the default graph, on real
 
 browser: $(OK) ## JupyterLab driven in Chromium
 	@if $(PY) -m gnnsample_lab.doctor --chromium >/dev/null; then \
-	  echo "$(PYTEST) -m 'browser $(SPARE)' tests/browser"; $(PYTEST) -m "browser $(SPARE)" tests/browser; \
+	  echo "$(PYTEST) -p no:nbval -m 'browser $(SPARE)' tests/browser"; $(PYTEST) -p no:nbval -m "browser $(SPARE)" tests/browser; \
 	else \
 	  echo; echo "  ***  THE BROWSER TEST DID NOT RUN: no Chromium here.  ***"; \
 	  echo "  ***  Install chromium (apt-get install chromium) or set LAB_CHROMIUM.  ***"; echo; \

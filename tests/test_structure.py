@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import json
 import re
@@ -70,8 +71,13 @@ def tracked_files() -> list[Path]:
     ]
 
 
-def imported_modules(path: Path, package: str) -> Iterator[tuple[str, int]]:
-    """Absolute names of all modules that a file imports, inside functions too, with their lines."""
+@functools.cache
+def imported_modules(path: Path, root: Path) -> tuple[tuple[str, int], ...]:
+    """Absolute names of all modules that a file of a package in ``root`` imports, also in functions, with lines."""
+    return tuple(_imported(path, ".".join(path.relative_to(root.parent).parent.parts)))
+
+
+def _imported(path: Path, package: str) -> Iterator[tuple[str, int]]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -93,13 +99,12 @@ def layer_of(module: str) -> str | None:
 
 def upward_imports(source: Path, root: Path) -> list[str]:
     relative = source.relative_to(root.parent)
-    package = ".".join(relative.parent.parts)
     own = layer_of(".".join(relative.with_suffix("").parts))
     if own is None:
         return []
     return [
         f"{relative}:{line} ({own}) imports {module}"
-        for module, line in imported_modules(source, package)
+        for module, line in imported_modules(source, root)
         if (other := layer_of(module)) and LAYERS.index(other) > LAYERS.index(own)
     ]
 
@@ -173,7 +178,7 @@ def test_the_library_does_not_know_the_widgets() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}"
         for path in PACKAGE.rglob("*.py")
-        for module, line in imported_modules(path, "gnnsample_lab")
+        for module, line in imported_modules(path, PACKAGE)
         if module.split(".")[0] == "gnnsample_widgets"
     ]
     assert not found, found
@@ -192,7 +197,7 @@ def test_third_party_imports_are_declared() -> None:
     undeclared = set()
     for root in (PACKAGE, WIDGETS):
         for path in root.rglob("*.py"):
-            for module, line in imported_modules(path, ".".join(path.relative_to(root.parent).parent.parts)):
+            for module, line in imported_modules(path, root):
                 top = module.split(".")[0]
                 if top in ours or top in sys.stdlib_module_names or top in OPTIONAL:
                     continue

@@ -200,7 +200,6 @@ def test_an_edit_of_the_generator_reaches_compiled_callers(tmp_path: Path) -> No
     philox = root / "gnnsample_lab" / "device" / "philox.py"
     text = philox.read_text()
     before = run(root, DRAW, NUMBA_CACHE_DIR=cache)
-    assert run(root, DRAW, NUMBA_CACHE_DIR=cache).split(" Counter")[0] == before.split(" Counter")[0]
     edited = re.sub(r"0xD2511F53", "0xD2511F55", text)
     assert edited != text
     rewrite(philox, edited)

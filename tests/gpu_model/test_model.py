@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 
 import numpy as np
@@ -316,6 +317,7 @@ def test_folder_of_traces_becomes_a_preset(other_gpu, tmp_path, capsys, monkeypa
     file = tmp_path / "presets.json"
     file.write_text(PRESETS_FILE.read_text())
     monkeypatch.setattr(model_fit, "store_preset", lambda model: store_preset(model, file))
+    monkeypatch.setattr(model_fit, "fit", functools.partial(model_fit.fit, rounds=1))
     model_fit.main([str(tmp_path), "--write"])
     assert "errors are of 4 others" in capsys.readouterr().out
     stored = json.loads(file.read_text())["models"]

@@ -199,16 +199,27 @@ def small_slots(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any
     return part
 
 
-def lose_sampler(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
-    """Rank 0's third mini-batch cannot be sampled."""
-    sample = EpochPlan.sample
+def lose_sampler(rank: Any, folder: Path, job: dict[str, Any], address: Any, slots: Path) -> Any:
+    """Rank 0's third mini-batch cannot be sampled; what else samples does not go on before.
+
+    Samplers take mini-batches as they come: else a quick one would leave the other fewer than three.
+    """
+    sample, failed = EpochPlan.sample, slots / "failed"
 
     def fail() -> None:
+        failed.touch()
         raise ArithmeticError("no luck")
 
-    if rank.index == 0:
-        _on_call(EpochPlan, "sample", 3, fail)
+    def wait() -> None:
+        end = time.monotonic() + 60
+        while not failed.exists():
+            if time.monotonic() > end:
+                raise TimeoutError("rank 0 did not fail")
+            time.sleep(0.01)
+
+    number, action = (3, fail) if rank.index == 0 else (1, wait)
+    _on_call(EpochPlan, "sample", number, action)
     try:
-        return train_factored(rank, folder, job, *args)
+        return train_factored(rank, folder, job, address, slots)
     finally:  # the ranks are used again
         EpochPlan.sample = sample  # type: ignore[method-assign]

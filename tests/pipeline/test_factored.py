@@ -389,6 +389,21 @@ def test_all_sample_then_all_train_and_memory_is_swapped(graph, three_ranks):
         lab.train(graph, handover="peer", samplers=3, **given)
 
 
+def test_a_standby_trainer_begins_after_the_first_sample(graph, three_ranks):
+    found = lab.train(
+        graph,
+        executor="factored",
+        ranks=three_ranks,
+        samplers=1,
+        switching=True,
+        **{**QUICK, "evaluate": False},
+    )
+    record = found.epochs[0]
+    first = min(e.end_us for e in record.events if e.stage == "put")
+    assert all(e.start_us >= first for e in record.events if e.worker == "standby")
+    assert sorted(found.batch_ids) == list(range(10))
+
+
 # ---- a lost sampler -------------------------------------------------------------------------------------------------
 
 
@@ -412,21 +427,6 @@ def test_others_take_over_what_a_lost_sampler_had(graph, three_ranks, monkeypatc
         patch.setattr("gnnsample_lab.systems.train.train_factored", ranked.lose_sampler)
         with pytest.raises(RankError, match="rank 0 failed in stage 'sample'.*no luck"):
             lab.train(graph, **{**given, "samplers": 1})
-
-
-def test_a_standby_trainer_begins_after_the_first_sample(graph, three_ranks):
-    found = lab.train(
-        graph,
-        executor="factored",
-        ranks=three_ranks,
-        samplers=1,
-        switching=True,
-        **{**QUICK, "evaluate": False},
-    )
-    record = found.epochs[0]
-    first = min(e.end_us for e in record.events if e.stage == "put")
-    assert all(e.start_us >= first for e in record.events if e.worker == "standby")
-    assert sorted(found.batch_ids) == list(range(10))
 
 
 # ---- failures -----------------------------------------------------------------------------------------------------

@@ -60,5 +60,4 @@ def test_a_worker_that_fails_ends_all_ranks(graph, pair, monkeypatch, coordinate
         patch.setattr("gnnsample_lab.systems.ranks.train_slices", collectives.failing_loader)
         with pytest.raises(RankError, match=r"rank 1 failed in stage 'extract'.*in the loader"):
             lab.train(graph, ranks=pair, coordinated=coordinated, **QUICK)
-    assert time.monotonic() - began < 30 and not left_after(pids)
-    assert len(lab.train(graph, ranks=pair, **QUICK).losses) == 10
+    assert time.monotonic() - began < 30 and not left_after(pids)  # test_factored.py goes on with new ranks

@@ -221,8 +221,6 @@ def test_another_doubt_changes_labels_alone():
     assert np.mean(harder["labels"]["purity"]) != np.mean(before["labels"]["purity"])
     with pytest.raises(ValueError, match="orkut-like"):
         recipes.relabelled("orkut-like")
-    again = fit_classes(before, recipes.LABEL_PAIRS)
-    assert again["labels"]["purity"] == pytest.approx(before["labels"]["purity"], abs=100)
 
 
 @pytest.mark.gpu
