@@ -7,9 +7,9 @@ make and keeps what they say; plotly gets the whole once, unchecked. That it is 
 
 from __future__ import annotations
 
-import ast
 import copy
 import functools
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec
 
@@ -175,10 +175,10 @@ def drawn(draw: Callable[P, Any]) -> Callable[P, go.Figure]:
 def _grid_layout(rows: int, columns: int, options: str) -> go.Figure:
     from plotly.subplots import make_subplots
 
-    return make_subplots(rows, columns, **ast.literal_eval(options))
+    return make_subplots(rows, columns, **json.loads(options))
 
 
 def grid(rows: int, columns: int, **options: Any) -> Sketch:
     """A sketch with plots in rows and columns, as ``plotly.subplots.make_subplots`` lays them out."""
-    laid_out = _grid_layout(rows, columns, repr(options))
+    laid_out = _grid_layout(rows, columns, json.dumps(options))
     return Sketch(grid=laid_out, rows=rows, columns=columns)

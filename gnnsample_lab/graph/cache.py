@@ -36,6 +36,8 @@ FORMAT = "gnnsample_lab csc"
 VERSION = 3
 _META = "graph.json"
 _CHUNK_BYTES = 1 << 24
+_TRIES = 4
+"""How often a header is read again after another thread has disturbed its parser."""
 _TEMPORARY = re.compile(r"\.(?P<target>.+-.+)\.[a-z0-9_]{8}")
 """Folders that are being written: the name, and what ``tempfile`` adds."""
 _passed: set[tuple[object, ...]] = set()
@@ -170,9 +172,21 @@ def map_npy(path: Path) -> np.ndarray:
     need no second compilation and give no warning.
     """
     try:
-        return np.load(path, mmap_mode="c", allow_pickle=False)
+        return _read_npy(path, mmap_mode="c")
     except ValueError:
-        return np.load(path, allow_pickle=False)
+        return _read_npy(path)
+
+
+def _read_npy(path: Path, **options: Any) -> np.ndarray:
+    """``numpy.load``, which reads a header with ``ast``.
+
+    Until Python 3.11.8 and 3.12.2, two threads that parse at the same time could disturb each other there, although
+    nothing is wrong with the file (gh-106905): a SystemError, gone at the next try.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(SystemError):
+            return np.load(path, allow_pickle=False, **options)  # type: ignore[no-any-return]
+    return np.load(path, allow_pickle=False, **options)  # type: ignore[no-any-return]
 
 
 def _identity(path: Path) -> dict[str, int]:

@@ -217,3 +217,21 @@ def test_writing_to_a_cached_graph_changes_no_file(tmp_path, graph):
     opened.indices[:] = 0
     opened.feat[:] = 0
     assert cache.open_cached(tmp_path, "toy", "s").digest() == graph.digest()
+
+
+def test_an_array_is_read_again_when_another_thread_disturbed_its_parser(tmp_path, monkeypatch):
+    np.save(tmp_path / "a.npy", np.arange(5))
+    load, failures = np.load, [SystemError("AST constructor recursion depth mismatch")] * 3
+
+    def disturbed(*args, **options):
+        if failures:
+            raise failures.pop()
+        return load(*args, **options)
+
+    monkeypatch.setattr(np, "load", disturbed)
+    mapped = cache.map_npy(tmp_path / "a.npy")
+    assert isinstance(mapped, np.memmap) and mapped.tolist() == [0, 1, 2, 3, 4] and not failures
+
+    failures += [SystemError("always")] * 99
+    with pytest.raises(SystemError, match="always"):
+        cache.map_npy(tmp_path / "a.npy")
