@@ -14,6 +14,9 @@ PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile 
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 # Cells are compared with tests/notebooks/printed.json: the notebooks store no outputs.
 NBVAL   = LAB_STATIC_IMAGES=0 $(PYTEST) $(SPREAD) -p tests.notebooks.printed --nbval-lax --nbval-current-env --nbval-cell-timeout=60
+# The GPU's tests that `make test` runs on a host in its place; `make test-all` runs all that can be.
+ON_HOST = tests/sampling/neighbors/test_guide_gpu.py tests/minibatch/test_id_maps.py tests/minibatch/test_walk_sampler.py \
+          tests/distributed/sampling/test_csp_gpu.py::test_wide_ids
 REAL   := ogbl-ddi musae-facebook
 SPREAD := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
@@ -22,7 +25,7 @@ SPREAD := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all lint types unit notebooks browser format clean
+.PHONY: help lab test test-all lint types unit on-host notebooks browser format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,16 +34,17 @@ lab: $(OK) ## JupyterLab on the notebooks
 	@$(PY) -m gnnsample_lab.cli lab $(ARGS)
 
 # One after the other, cheapest first: each stage uses all cores by itself. Each prints its time.
-test: ## lint, types, unit and parity tests, notebooks, browser test
+test: ## lint, types, unit and parity tests, the GPU's on a host, notebooks, browser test
 	@$(call stage,$(OK),set-up)
 	@$(call stage,lint)
 	@$(call stage,types)
 	@$(call stage,unit)
+	@$(call stage,on-host)
 	@$(call stage,notebooks)
 	@$(call stage,browser)
 
 test-all: ## test, and the tests that take too long for every change
-	@$(MAKE) --no-print-directory test SPARE=
+	@$(MAKE) --no-print-directory test SPARE= ON_HOST=tests
 
 # A target by its name, or by a second, and the seconds that it took.
 stage = began=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "=== $(or $(2),$(1)): $$(($$(date +%s) - began)) s ==="
@@ -55,6 +59,9 @@ types: $(OK) ## mypy
 # Only the notebooks need nbval, which takes each process three seconds to import.
 unit: $(OK) ## unit and parity tests (with a GPU: its tests too)
 	$(PYTEST) $(SPREAD) -p no:nbval -m "not browser $(SPARE)" $(TESTS)
+
+on-host: $(OK) ## tests of the GPU without one: g++ compiles the kernels (tests/host_gpu)
+	$(PYTEST) $(SPREAD) -p no:nbval -p tests.host_gpu.plugin -m "gpu and not real_gpu $(SPARE)" $(ON_HOST)
 
 notebooks: $(OK) ## every notebook, top to bottom: on the default graph, on real ones where LAB_DATA_ROOT has them
 	$(NBVAL) notebooks

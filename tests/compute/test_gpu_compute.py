@@ -247,6 +247,7 @@ def test_arrays_on_the_wrong_device():
         lab.aggregate(block, cupy.asarray(x))
 
 
+@pytest.mark.real_gpu
 def test_measured_bandwidths_are_plausible():
     from gnnsample_lab.compute.aggregation.bandwidth import measured_bandwidths
 

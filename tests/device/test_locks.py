@@ -309,6 +309,7 @@ def test_a_loaders_workers_sample_or_say_what_to_do(tmp_path: Path, context: str
 
 @pytest.mark.gpu
 @needs_fork
+@pytest.mark.real_gpu
 def test_a_fork_after_use_of_a_gpu_is_refused(tmp_path: Path) -> None:
     code = (
         SAMPLER.replace('device="cpu"', 'device="cuda"')

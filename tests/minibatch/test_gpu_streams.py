@@ -19,7 +19,7 @@ from gnnsample_lab.minibatch.gpu.run import GpuEngine
 from gnnsample_lab.minibatch.id_map.ladder import IdMap
 from gnnsample_lab.minibatch.walks.gpu import WalkEngine
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.real_gpu]
 
 SPIN = r"""
 extern "C" __global__ void spin(unsigned long long ns) {

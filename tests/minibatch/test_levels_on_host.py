@@ -11,7 +11,7 @@ import pytest
 from gnnsample_lab.minibatch.id_map import levels
 from gnnsample_lab.minibatch.id_map.ladder import Relabelled
 from gnnsample_lab.sampling.neighbors.sizes import power_of_two
-from tests.on_host import HostKernels
+from tests.host_gpu.sources import HostKernels
 
 from .test_id_maps import CASES, expected, random_hops
 

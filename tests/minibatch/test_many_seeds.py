@@ -75,6 +75,7 @@ print("equal")
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 @pytest.mark.parametrize(
     "strategy", ["captured", "grid-barrier", "persistent-tile", "fused-static", "block-bsp"]
 )
@@ -91,6 +92,7 @@ def test_about_two_to_the_24_seeds_on_the_gpu(count, strategy):
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 @pytest.mark.parametrize("strategy", GPU_STRATEGIES)
 def test_where_a_kernel_of_its_own_counts_seeds(strategy):
     graph = graph_named("hubs")
@@ -106,6 +108,7 @@ def test_where_a_kernel_of_its_own_counts_seeds(strategy):
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 @pytest.mark.parametrize("table", TABLES)
 def test_several_mini_batches_of_many_seeds_in_a_call(table):
     graph = graph_named("hubs")
@@ -120,6 +123,7 @@ def test_several_mini_batches_of_many_seeds_in_a_call(table):
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_one_bad_seed_among_very_many_on_the_gpu():
     import cupy
 

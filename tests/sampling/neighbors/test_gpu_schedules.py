@@ -71,6 +71,7 @@ def test_the_exact_rule_completes_the_path(drawn_graphs):
         assert [p.num_picks for p in batch.picks] == [1, 2, 3]
 
 
+@pytest.mark.real_gpu
 def test_the_published_rule_loses_five_of_ten_when_a_short_task_ends_first():
     """Seed 0 has ten neighbours, which have one each; seed 1 has none, so its block ends first and claims five."""
     g = Graph.from_edges([*range(2, 12), *range(12, 22)], [0] * 10 + [*range(2, 12)], 22)
@@ -109,6 +110,7 @@ GRAPHS, SIZE = 10_000, 8
 
 
 @pytest.mark.parametrize("strategy", QUEUE_STRATEGIES)
+@pytest.mark.real_gpu
 def test_exact_loses_none_on_ten_thousand_graphs(strategy):
     """Ten thousand random graphs with dead ends lie side by side; each is a mini-batch with a queue of its own."""
     rng = np.random.default_rng(2026)

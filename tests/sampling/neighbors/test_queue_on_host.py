@@ -10,7 +10,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.graph import Graph
 from gnnsample_lab.sampling.neighbors.plan import BATCH, COUNTERS, CTR_ROWS, CTR_TAIL, PLAN
-from tests.on_host import HostKernels
+from tests.host_gpu.sources import HostKernels
 
 SEED, BATCH_ID, TAG, BLOCKS = 11, 3, 7, 2
 _RULES = {"floyd": 0, "reservoir": 1}

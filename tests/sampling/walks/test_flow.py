@@ -126,6 +126,7 @@ def test_arguments():
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (4.0, 0.25)])
 def test_the_gpu_walks_alike(weighted, p, q):
