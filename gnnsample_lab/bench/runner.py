@@ -153,7 +153,7 @@ def _run_and_report(name: str, options: argparse.Namespace, session: Any) -> boo
     print(f"\n== {name}: {SUITES[name].about}", flush=True)
     graphs = SUITES[name].graphs(session)
     if not graphs:
-        return _attempt(name, options, session, "all" in options.suites)
+        return _attempt(name, options, session, "all" in options.suites or options.within is not None)
     # Graph by graph, each saved when it is done: what follows may run out of time or memory.
     chosen, good = session.chosen, []
     for graph in graphs:
@@ -208,6 +208,15 @@ def _graph(text: str) -> str:
     return text
 
 
+def _part(text: str) -> tuple[int, int]:
+    """``I/N``, for argparse."""
+    found = re.fullmatch(r"([0-9]+)/([0-9]+)", text)
+    part, parts = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= part <= parts:
+        raise argparse.ArgumentTypeError(f"must be I/N with I of 1 to N (got {text!r})")
+    return part, parts
+
+
 def _parser() -> argparse.ArgumentParser:
     listed = "\n".join(f"  {name:18} {about}" for name, about in list_suites().items())
     parser = argparse.ArgumentParser(
@@ -243,6 +252,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="list the suites whose records other source has made than that of this tree, and run nothing",
     )
+    parser.add_argument(
+        "--within", type=float, metavar="SECONDS",
+        help="with --stale: run them, each that by its last record ends in the time that is left",
+    )  # fmt: skip
+    parser.add_argument(
+        "--part", type=_part, default=(1, 1), metavar="I/N",
+        help="with --within: this host's or GPU's share, where N record side by side",
+    )  # fmt: skip
     parser.add_argument("--no-save", action="store_true", help="print only")
     parser.add_argument(
         "--readme",
@@ -278,8 +295,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.stale:
         if options.suites:
             parser.error(f"--stale stands alone (got {' '.join(options.suites)})")
-        print(staleness.listed(staleness.stale(report.load(options.out))))
-        return 0
+        found = staleness.stale(report.load(options.out))
+        if options.within is None:
+            print(staleness.listed(found))
+            return 0
+        seconds = staleness.expected(found)
+        options.suites = staleness.share(seconds, *options.part)
+        if not options.suites:
+            print("nothing to record")
+            return 0
+    elif options.within is not None:
+        parser.error("--within goes with --stale")
     if not options.suites:
         parser.print_help()
         return 0
@@ -318,9 +344,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             session.say(f"compiled {compile_ahead()} modules")
         except Exception as error:  # compiled when first used instead, one by one, and any fault shows there
             session.say(f"compiling ahead failed: {type(error).__name__}: {error}")
-    good = [_run_and_report(name, options, session) for name in names]
+    good = []
+    for name in names:
+        left = math.inf if options.within is None else options.within - (time.perf_counter() - session.began)
+        if options.within is not None and seconds[name] > left:
+            print(
+                f"\n== {name}: left for another time, {seconds[name]:.0f} s of {max(left, 0):.0f} s",
+                flush=True,
+            )
+            continue
+        good.append(_run_and_report(name, options, session))
     if len(names) > 1:
-        print(f"\n{sum(good)} of {len(names)} suites succeeded or were skipped")
+        print(f"\n{sum(good)} of {len(good)} suites succeeded or were skipped")
     return 0 if all(good) else 1
 
 

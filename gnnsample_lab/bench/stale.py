@@ -11,6 +11,8 @@ from .record import commit_of, states
 from .suites import SUITES
 
 UNKNOWN = "the record holds no hash of its source"
+UNTIMED_S = 60.0
+"""Seconds that a suite is taken to need of which there is no record."""
 QUICK = "of this source, but a quick run: fewer settings than the full one"
 
 
@@ -23,12 +25,14 @@ class Stale:
         record: name of the file without ending; empty where there is none.
         commit: where it was recorded.
         why: what differs.
+        seconds: how long the recorded run took; None where there is none in full.
     """
 
     suite: str
     record: str
     commit: str
     why: str
+    seconds: float | None = None
 
 
 def reason(record: Mapping[str, Any], today: Mapping[str, Any]) -> str:
@@ -58,8 +62,36 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
         for file, record in mine.items():
             why = reason(record, today) or (QUICK if record["settings"].get("quick") else "")
             if why:
-                found.append(Stale(name, file, commit_of(record["environment"]), why))
+                took = None if record["settings"].get("quick") else record.get("seconds")
+                found.append(Stale(name, file, commit_of(record["environment"]), why, took))
     return found
+
+
+def expected(found: Iterable[Stale]) -> dict[str, float]:
+    """Suite -> seconds that it will take: as the recorded runs did, all of its graphs together."""
+    seconds: dict[str, float] = {}
+    for each in found:
+        took = UNTIMED_S if each.seconds is None else each.seconds
+        seconds[each.suite] = seconds.get(each.suite, 0.0) + took
+    return seconds
+
+
+def share(seconds: Mapping[str, float], part: int, parts: int) -> list[str]:
+    """The suites of ``part`` (from 1) where ``parts`` hosts or GPUs record side by side, in the order of ``seconds``.
+
+    Suites of one folder share what they load and measure, and stay together; the longest folders are dealt out first,
+    each to the part that has least.
+    """
+    folders: dict[str, list[str]] = {}
+    for name in seconds:
+        folders.setdefault(".".join(SUITES[name].path.split(".")[:2]), []).append(name)
+    loads, mine = [0.0] * parts, set[str]()
+    for names in sorted(folders.values(), key=lambda names: -sum(seconds[n] for n in names)):
+        least = loads.index(min(loads))
+        loads[least] += sum(seconds[n] for n in names)
+        if least == part - 1:
+            mine.update(names)
+    return [name for name in seconds if name in mine]
 
 
 def listed(found: Iterable[Stale]) -> str:

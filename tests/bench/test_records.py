@@ -133,6 +133,40 @@ def test_stale_lists_what_other_source_has_made(
         bench.main(["cpu", "--stale"])
 
 
+def test_stale_records_are_made_within_the_time_there_is(tmp_path: Path, monkeypatch, capsys) -> None:
+    took = {"fastgl-table1": 30.0, "fastgl-fig9": 300.0, "gnnlab-table2": 40.0, "nextdoor-fig7": 200.0}
+    found = [stale.Stale(name, name, "abc", "old", seconds) for name, seconds in took.items()]
+    found += [
+        stale.Stale("nextdoor-fig7", "nextdoor-fig7-b", "abc", "old"),
+        stale.Stale("cpu", "", "", "never"),
+    ]
+    seconds = stale.expected(found)
+    assert seconds == {**took, "nextdoor-fig7": 260.0, "cpu": stale.UNTIMED_S}
+    parts = [stale.share(seconds, part, 2) for part in (1, 2)]
+    assert parts == [["fastgl-table1", "fastgl-fig9"], ["gnnlab-table2", "nextdoor-fig7", "cpu"]], (
+        "folders stay whole"
+    )
+    assert stale.share(seconds, 1, 1) == list(seconds)
+
+    ran: list[str] = []
+    monkeypatch.setattr(stale, "stale", lambda _: found)
+    monkeypatch.setattr(runner, "_run_and_report", lambda name, *_: ran.append(name) or True)
+    assert (
+        bench.main(["--stale", "--within", "150", "--part", "2/2", "--out", str(tmp_path), "--no-save"]) == 0
+    )
+    assert ran == ["gnnlab-table2", "cpu"]
+    assert "nextdoor-fig7: left for another time, 260 s of 1" in capsys.readouterr().out
+    assert bench.main(["--stale", "--within", "150", "--part", "7/7", "--no-save"]) == 0
+    assert "nothing to record" in capsys.readouterr().out
+    for wrong in (
+        ["cpu", "--within", "9"],
+        ["--stale", "--within", "9", "--part", "3/2"],
+        ["--stale", "--part", "1"],
+    ):
+        with pytest.raises(SystemExit):
+            bench.main(wrong)
+
+
 def test_graphs_that_share_a_record_are_stale_one_by_one(made: dict[str, Any]) -> None:
     at = {**made["environment"], "source": MADE_UP["hash"]}
     shared = {

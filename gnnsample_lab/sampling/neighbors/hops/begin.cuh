@@ -135,13 +135,20 @@ __device__ __forceinline__ u64* lab_seed_hash(const Plan& p, u32 b, u32 parity) 
     return p.seed_hash + ((u64)(parity & 1) * gridDim.y + b) * p.seed_slots;
 }
 
-__device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
+// The mini-batch's record, which each block reads once; the first block keeps it for the kernels behind this one.
+__device__ __forceinline__ Batch lab_take_batch(const Plan& p, u32 b) {
     __shared__ Batch fetched;
-    if (threadIdx.x == 0) fetched = lab_fetch_batch(p, b);
+    if (threadIdx.x == 0) {
+        fetched = lab_fetch_batch(p, b);
+        if (blockIdx.x == 0 && p.host_batches) p.batches[b] = fetched;
+    }
     __syncthreads();
-    const Batch batch = fetched;
+    return fetched;
+}
+
+__device__ __forceinline__ void lab_begin_insert(const Plan& p, u32 b) {
+    const Batch batch = lab_take_batch(p, b);
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
-    if (i == 0 && p.host_batches) p.batches[b] = batch;
     u32* counters = lab_counters(p, b);
     for (u32 j = i; j < LAB_COUNTERS; j += threads) counters[j] = 0;
     for (u64 j = i; j < p.scan_tiles; j += threads) p.scan_state[(u64)b * p.scan_tiles + j] = 0;
@@ -223,12 +230,8 @@ __device__ __forceinline__ void lab_begin_number(const Plan& p, u32 b) {
 
 // Seeds in the order given, if they are distinct vertices; the sample of others is of no use, but safe to draw.
 __device__ __forceinline__ void lab_begin_distinct(const Plan& p, u32 b) {
-    __shared__ Batch fetched;
-    if (threadIdx.x == 0) fetched = lab_fetch_batch(p, b);
-    __syncthreads();
-    const Batch batch = fetched;
+    const Batch batch = lab_take_batch(p, b);
     const u32 i = blockIdx.x * blockDim.x + threadIdx.x, threads = gridDim.x * blockDim.x;
-    if (i == 0 && p.host_batches) p.batches[b] = batch;
     u32* counters = lab_counters(p, b);
     // There is room for as many as can be distinct.
     const u32 count = (u32)min((u64)batch.num_seeds, p.queue ? min(p.node_cap, p.queue_cap) : p.node_cap);
