@@ -79,26 +79,17 @@ _building = threading.Lock()
 def _built(code: str, macros: list[str]) -> Path:
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True)
-    key = hashlib.sha256("\0".join([code, *macros, *_FLAGS, HEADER.read_text()]).encode()).hexdigest()[:24]
+    text = for_host(code)
+    key = hashlib.sha256("\0".join([text, *macros, *_FLAGS, HEADER.read_text()]).encode()).hexdigest()[:24]
     target = folder / f"{key}.so"
     with _building:
         if target.exists():
             return target
-        text, work = for_host(code), Path(tempfile.mkdtemp(dir=folder))
+        work = Path(tempfile.mkdtemp(dir=folder))
         plain, source, made = work / "names.cpp", work / "kernels.cpp", work / "made.so"
         plain.write_text(text)
-        seen = _run(
-            [
-                compiler(),
-                "-E",
-                "-P",
-                "-w",
-                "-D__CUDA_ARCH__=800",
-                "-D__launch_bounds__(...)=",
-                *macros,
-                str(plain),
-            ]
-        )
+        here = ["-D__CUDA_ARCH__=800", "-D__launch_bounds__(...)=", *macros]
+        seen = _run([compiler(), "-E", "-P", "-w", *here, str(plain)])
         names = dict.fromkeys(_KERNEL.findall(seen))
         calls = "".join(f"KERNEL_ON_HOST({name})\n" for name in names)
         source.write_text(f'#include "{HEADER}"\n{text}\n{calls}')
