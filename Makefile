@@ -14,9 +14,10 @@ PIP    := $(PY) -m pip install --quiet --disable-pip-version-check --no-compile 
 PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 # Cells are compared with tests/notebooks/printed.json: the notebooks store no outputs.
 NBVAL   = LAB_STATIC_IMAGES=0 $(PYTEST) $(SPREAD) -p tests.notebooks.printed --nbval-lax --nbval-current-env --nbval-cell-timeout=60
-# The GPU's tests that `make test` runs on a host in its place; `make test-all` runs all that can be.
+# The GPU's tests that `make test` runs on a host in its place, and those that `make test-all` does.
 ON_HOST = tests/sampling/neighbors/test_guide_gpu.py tests/minibatch/test_id_maps.py tests/minibatch/test_walk_sampler.py \
           tests/distributed/sampling/test_csp_gpu.py::test_wide_ids
+ALL_ON_HOST = tests/compute tests/device tests/distributed tests/features tests/graph tests/minibatch tests/sampling
 REAL   := ogbl-ddi musae-facebook
 SPREAD := -n logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
@@ -44,7 +45,7 @@ test: ## lint, types, unit and parity tests, the GPU's on a host, notebooks, bro
 	@$(call stage,browser)
 
 test-all: ## test, and the tests that take too long for every change
-	@$(MAKE) --no-print-directory test SPARE= ON_HOST=tests
+	@$(MAKE) --no-print-directory test SPARE= ON_HOST="$(ALL_ON_HOST)"
 
 # A target by its name, or by a second, and the seconds that it took.
 stage = began=$$(date +%s); $(MAKE) --no-print-directory $(1) && echo "=== $(or $(2),$(1)): $$(($$(date +%s) - began)) s ==="
