@@ -486,7 +486,7 @@ _copy_cache: list[float] = []
 def _measure_copy() -> float:
     import cupy
 
-    source = cupy.empty(1 << 28, dtype=cupy.uint8)
+    source = cupy.zeros(1 << 28, dtype=cupy.uint8)
     target = cupy.empty_like(source)
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     fastest = math.inf
