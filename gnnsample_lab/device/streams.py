@@ -121,22 +121,22 @@ class _Keeper:
 
     An attribute would do, but for results in a cycle of references, as an exception's traceback makes them: Python's
     collector finalizes all objects of a cycle in any order, and a stream that is destroyed before the memory that it
-    has read can no longer be waited for. What this module's table refers to is in no cycle.
+    has read can no longer be waited for: the driver would follow its address. What this module's table refers to is in
+    no cycle.
     """
 
     __slots__ = ("_marks",)
 
     def __init__(self) -> None:
-        self._marks: list[object] = []
+        self._marks: dict[int, object] = {}
 
     def keep(self, stream: Any) -> None:
-        if stream is not None and not isinstance(stream, int):
-            mark = object()
+        if stream is not None and not isinstance(stream, int) and id(stream) not in self._marks:
+            mark = self._marks[id(stream)] = object()
             _kept[mark] = stream
-            self._marks.append(mark)
 
     def __del__(self) -> None:
-        for mark in self._marks:
+        for mark in self._marks.values():
             _kept.pop(mark, None)
 
 
@@ -292,13 +292,21 @@ class Turns:
 
     def __init__(self, *reads: Any) -> None:
         self.streams: dict[int, Any] = {}
+        self._keeper = _Keeper()
         self._reads = [a for a in reads if a is not None]
         self._last: int | None = None
         self._event: Any = None
 
     def add(self, *others: Any) -> None:
         """Note CuPy streams that calls use besides the current one."""
-        self.streams.update((int(stream.ptr), stream) for stream in others)
+        for stream in others:
+            self.keep(stream)
+            self.streams[int(stream.ptr)] = stream
+
+    def keep(self, stream: Any) -> None:
+        """Let a CuPy stream live as long as this object, in a cycle of references, too."""
+        if int(stream.ptr) not in _DEFAULTS:
+            self._keeper.keep(stream)
 
     def take(self) -> None:
         """Begin a call: CuPy's current stream waits for the call before, if that used another stream."""
@@ -310,6 +318,7 @@ class Turns:
             return
         if address not in self.streams:
             order(*self._reads)
+            self.keep(stream)
         if self._last is not None:
             _wait(address, _record(self._last) if self._event is None else self._event)
         # From here on this call may launch, even if it is interrupted.
@@ -338,6 +347,7 @@ class _Lease:
             import cupy
 
             self._stream = cupy.cuda.get_current_stream()
+            users.keep(self._stream)
 
     def __del__(self) -> None:
         if sys.is_finalizing():

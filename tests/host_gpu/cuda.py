@@ -16,6 +16,8 @@ from . import memory
 _addresses = itertools.count(0x1000, 0x10)
 _state = threading.local()
 _events: dict[int, Event] = {}
+_destroyed: set[int] = set()
+_asked_for: list[str] = []
 NUM_SMS, BLOCKS_PER_SM = 16, 2
 
 
@@ -58,6 +60,12 @@ class Stream:
         self, null: bool = False, non_blocking: bool = False, ptds: bool = False, priority: Any = None
     ) -> None:
         self.ptr = 0 if null else 2 if ptds else next(_addresses)
+
+    def __del__(self) -> None:
+        if _destroyed is not None and self._is_own:  # the interpreter has not ended
+            _destroyed.add(self.ptr)
+
+    _is_own = True
 
     def __enter__(self) -> Stream:
         _state.__dict__.setdefault("streams", []).append(self)
@@ -114,6 +122,8 @@ Stream.null, Stream.ptds = Stream(null=True), Stream(ptds=True)
 
 class ExternalStream(Stream):
     """A stream of another library."""
+
+    _is_own = False
 
     def __init__(self, ptr: int, device_id: int = -1) -> None:
         self.ptr = ptr
@@ -228,7 +238,27 @@ def _set(to: int, value: int, size: int, stream: int = 0) -> None:
 
 
 def _event_record(event: int, stream: int) -> None:
+    _alive(stream)
     _events[event].time_s = time.perf_counter()
+
+
+def _alive(stream: int) -> None:
+    """A driver follows a destroyed stream's address to memory that others may have by then."""
+    if stream in _destroyed:
+        _asked_for.append(f"the stream at {stream:#x} was asked for after it had been destroyed")
+        raise CUDARuntimeError("cudaErrorInvalidResourceHandle: invalid resource handle")
+
+
+def _is_capturing(stream: int) -> bool:
+    _alive(stream)
+    return getattr(_state, "graph", None) is not None
+
+
+def misused() -> list[str]:
+    """What has been done with streams that were destroyed, since this was last asked."""
+    found = _asked_for[:]
+    _asked_for.clear()
+    return found
 
 
 _blocks: dict[int, memory.Memory] = {}
@@ -265,8 +295,8 @@ runtime.__dict__.update(
     memGetInfo=lambda: Device().mem_info, malloc=_malloc, free=lambda address: _blocks.pop(address, None),
     memcpy=_copy, memcpyAsync=_copy, memset=_set, memsetAsync=_set, eventRecord=_event_record,
     eventQuery=lambda event: 0, eventSynchronize=lambda event: None,
-    streamWaitEvent=lambda stream, event, flags=0: None,
-    streamSynchronize=lambda stream: None, streamIsCapturing=lambda stream: getattr(_state, "graph", None) is not None,
+    streamWaitEvent=lambda stream, event, flags=0: _alive(stream),
+    streamSynchronize=_alive, streamIsCapturing=_is_capturing,
     hostRegister=_register, hostUnregister=_registered.discard, profilerStart=lambda: None, profilerStop=lambda: None,
     pointerGetAttributes=lambda address: types.SimpleNamespace(devicePointer=address, hostPointer=address, device=0),
     runtimeGetVersion=lambda: 12080, driverGetVersion=lambda: 12080, memcpyHostToDevice=1, memcpyDeviceToHost=2,

@@ -10,7 +10,7 @@ import pytest
 
 from gnnsample_lab.sampling.engine.language import link
 from tests import host_gpu
-from tests.host_gpu import memory
+from tests.host_gpu import cuda, memory
 
 host_gpu.install()
 
@@ -47,8 +47,9 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_written_past_an_array() -> Iterator[None]:
-    memory.damage()
+def nothing_is_done_that_a_gpu_may_not_survive() -> Iterator[None]:
+    """Nothing is written past an array, and no stream is used that has been destroyed."""
+    memory.damage(), cuda.misused()
     yield
-    found = memory.damage() + memory.torn()
+    found = memory.damage() + memory.torn() + cuda.misused()
     assert not found, found

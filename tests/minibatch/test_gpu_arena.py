@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab import NeighborSampler
+from gnnsample_lab import FeatureCache, NeighborSampler
 from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
 from gnnsample_lab.bench.verify import GPU_STRATEGIES
+from gnnsample_lab.device import streams
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES
 
 torch = pytest.importorskip("torch")
@@ -161,6 +162,41 @@ def test_memory_and_streams_in_one_cycle_of_references():
         del cycle, made_on, reader, batch
         gc.collect()
     cupy.cuda.Device().synchronize()
+
+
+def test_scratch_and_streams_in_one_cycle_of_references():
+    """Memory that calls use in turn, and streams that are theirs alone."""
+    import cupy
+
+    for _ in range(20):
+        made_on, other, added = (cupy.cuda.Stream(non_blocking=True) for _ in range(3))
+        turns = streams.Turns()
+        turns.add(added)
+        with made_on:
+            held = [streams.lease(cupy.cuda.alloc(1 << 12), turns)]
+            turns.take()
+        with other:
+            turns.take()
+            held.append(streams.lease(cupy.cuda.alloc(1 << 12), turns))
+        cycle: dict[str, Any] = {"streams": (made_on, other, added), "turns": turns, "held": held}
+        cycle["itself"] = cycle
+        del cycle, held, made_on, other, added, turns
+        gc.collect()
+    cupy.cuda.Device().synchronize()
+
+
+def test_a_staged_cache_in_a_cycle_of_references():
+    """Its buffers are read on streams that it has for itself."""
+    table = np.random.default_rng(0).random((500, 8), np.float32)
+    for _ in range(5):
+        cache = FeatureCache(table, ratio=0.0, device="cuda", transfer="staged")
+        ids = np.arange(0, 500, 3)
+        found = cache.extract(ids)[0]
+        assert np.array_equal(found.get(), table[ids])
+        cycle: dict[str, Any] = {"cache": cache, "found": found}
+        cycle["itself"] = cycle
+        del cycle, cache, found
+        gc.collect()
 
 
 def test_a_copy_with_another_field_is_a_whole_mini_batch():
