@@ -81,6 +81,7 @@ class Trainer:
         losses, batch_ids: of all steps.
         settings: what checkpoints are written with, and what :meth:`resume` compares.
         others: device memory that was held before and is none of this run's (:mod:`.memory`).
+        working: bytes of CuPy's pool that mini-batches took in the trial by which the cache was sized; 0 without one.
         checkpoint: path to write checkpoints to; None for none.
         checkpoint_steps: mini-batches between two of them; there is also one at the end of each epoch.
         told: called after the first step and then every ``TOLD_S`` seconds at most, with all losses there; or None.
@@ -175,6 +176,7 @@ class Trainer:
         self.resumed = 0
         self.settings: dict[str, Any] = {}
         self.others: Held = NOTHING
+        self.working = 0
         self.checkpoint: Path | None = None
         self.checkpoint_steps = 0
         self.told: Callable[[], None] | None = None

@@ -68,17 +68,33 @@ def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, 
     within_budget(f"the peak of graph, cache and pools ({of_graph})", peak_bytes, budget_bytes)
 
 
+def limits(budget_bytes: int, before: Held, working: int) -> tuple[int, int]:
+    """The most bytes that CuPy's pool and PyTorch's allocator may hold, which are the budget together.
+
+    Each gets what it has held so far, and CuPy ``working`` bytes, which mini-batches took in the trial of a step. Of
+    what is then left PyTorch gets a quarter of its trial, as mini-batches differ, but at most half; CuPy, with several
+    mini-batches under way, gets the rest.
+
+    Args:
+        before: graph and cache in CuPy's pool, PyTorch's peak in the trial, memory of peers.
+    """
+    spare = max(0, budget_bytes - before.total - working)
+    of_torch = before.torch + min(before.torch // 4 + _SEGMENTS, spare // 2)
+    return budget_bytes - before.peers - of_torch, of_torch
+
+
 @contextlib.contextmanager
-def kept_to(budget_bytes: int | None, device: str, others: Held = NOTHING) -> Iterator[None]:
+def kept_to(
+    budget_bytes: int | None, device: str, others: Held = NOTHING, working: int = 0
+) -> Iterator[None]:
     """Inside, PyTorch's and CuPy's pools hold at most ``budget_bytes`` of the GPU together; None or a CPU: no bound.
 
     A pool keeps blocks that it does not need while there is memory, so that its size says more of the card than of the
-    work. At their limits the pools give such blocks back and try again, as they do at the end of a card. Each gets what
-    it has held so far (graph, cache, the trial of a step). Of what is then left of the budget PyTorch gets a quarter of
-    its trial more, as mini-batches differ, but at most half; CuPy, with several mini-batches under way, gets the rest.
+    work. At their limits (:func:`limits`) the pools give such blocks back and try again, as at the end of a card.
 
     Args:
         others: what was held before the run, and does not count.
+        working: bytes that mini-batches took of CuPy's pool in the trial of a step; 0 where there was none.
 
     Raises:
         MemoryError: there is nothing left to train with, or a pool cannot go on within its part; the message names
@@ -95,8 +111,7 @@ def kept_to(budget_bytes: int | None, device: str, others: Held = NOTHING) -> It
     reset_pools()
     before = Held(held(device).cupy, trial.torch, trial.peers).less(others)
     within_budget(f"graph, cache and model ({before})", before.total, budget_bytes)
-    of_torch = before.torch + min(before.torch // 4 + _SEGMENTS, (budget_bytes - before.total) // 2)
-    of_cupy = budget_bytes - before.peers - of_torch
+    of_cupy, of_torch = limits(budget_bytes, before, working)
     limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
     pool.set_limit(size=of_cupy + others.cupy)
     torch.cuda.set_per_process_memory_fraction(min(1.0, (of_torch + others.torch) / whole))

@@ -78,7 +78,7 @@ def train_factored(
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         setup_us = (time.perf_counter() - begin) * 1e6
         budget = bytes_of(given["budget_gb"])
-        with kept_to(budget, device, trainer.others):
+        with kept_to(budget, device, trainer.others, trainer.working):
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
                     continue
@@ -218,7 +218,9 @@ def _member(
     layers = len(sampler.fanouts)
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
     table = host_features(graph)
-    ratio, standby = _ratios(rank, chosen, graph, table, sampler, network, given, device, split, others)
+    ratio, standby, working = _ratios(
+        rank, chosen, graph, table, sampler, network, given, device, split, others
+    )
     order = None
     if 0 < rows_of_ratio(ratio, len(table)) < len(table):
         counting = sampler_on(device) if split.swap and rank.index == 0 else sampler
@@ -246,7 +248,7 @@ def _member(
         graph, sampler, source, network, batch_size=given["batch_size"], lr=given["lr"], device=device,
         captured=is_captured(given.get("captured"), chosen.captured, name, kernel, device),
     )  # fmt: skip
-    trainer.others = others
+    trainer.others, trainer.working = others, working
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
         "batch_size": trainer.batch_size, "fanouts": list(sampler.fanouts), "hidden": given["hidden"],
@@ -291,13 +293,14 @@ def _slot_bytes(rank: Any, split: Split, trainer: Trainer, marker: Any) -> int:
 def _ratios(
     rank: Any, chosen: System, graph: Any, table: np.ndarray, sampler: Any, network: Any, given: dict[str, Any],
     device: str, split: Split, others: Held,
-) -> tuple[float, float]:  # fmt: skip
-    """Shares of the vertices that the caches of trainers and of standby trainers hold, the same on all ranks."""
+) -> tuple[float, float, int]:  # fmt: skip
+    """Shares of the vertices that the caches of trainers and of standby trainers hold, the same on all ranks; and
+    :attr:`Sources.working` of this one."""
     import torch
     import torch.distributed as dist
 
     if chosen.cache is None:
-        return 0.0, 0.0
+        return 0.0, 0.0, 0
     row_bytes, n = table.shape[1] * table.itemsize, len(table)
     topology, samples = topology_bytes(graph), rank.index < split.samplers
     budget = bytes_of(given["budget_gb"])
@@ -305,7 +308,7 @@ def _ratios(
         within_budget("the topology", topology, budget)
     size = cache_bytes(given["cache_gb"], given["cache_ratio"], given["capacity_bytes"])
     is_sized = given["cache_ratio"] is not None or size is not None
-    mine = 1.0  # of a rank without a model: the others decide
+    mine, working = 1.0, 0  # of a rank without a model: the others decide
     if given["cache_ratio"] is not None:
         mine = float(given["cache_ratio"])
     elif size is not None:
@@ -314,11 +317,10 @@ def _ratios(
         mine = CPU_RATIO if budget is None else min(1.0, rows_in(budget, n, row_bytes) / max(n, 1))
     elif rank.index in split.replicas:
         # What a training step leaves here: on a standby trainer beside the topology, on a trainer without it.
-        working = replace(chosen, executor="overlapped", match="never", reorder=None)
-        size = given["batch_size"]
-        mine = _sized(
-            working, table, sampler, network, graph, size, 1, Sizing(None, None, budget, others), device
-        ) / max(n, 1)
+        alone = replace(chosen, executor="overlapped", match="never", reorder=None)
+        sizing = Sizing(None, None, budget, others)
+        rows, working = _sized(alone, table, sampler, network, graph, given["batch_size"], 1, sizing, device)
+        mine = rows / max(n, 1)
     standby = mine
     if device == "cpu" or is_sized:  # a trainer's memory less the topology
         standby = rows_in(max(0, int(mine * n * row_bytes) - topology), n, row_bytes) / max(n, 1)
@@ -333,7 +335,7 @@ def _ratios(
     agreed = torch.tensor([mine, standby], dtype=torch.float64, device=rank.device)
     dist.all_reduce(agreed, dist.ReduceOp.MIN, group=rank.group)
     ratio, beside = agreed.tolist()
-    return ratio, min(ratio, beside)
+    return ratio, min(ratio, beside), working
 
 
 def _hottest(

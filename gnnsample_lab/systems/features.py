@@ -71,6 +71,7 @@ class Sources:
         matched: whether rows of the mini-batch before are reused.
         transfer: how missing rows come, as resolved.
         notes: what differs from the table of systems.
+        working: bytes of CuPy's pool that mini-batches took in the trial by which the cache was sized; 0 without one.
     """
 
     training: FeatureSource
@@ -79,6 +80,7 @@ class Sources:
     matched: bool
     transfer: str
     notes: tuple[str, ...] = ()
+    working: int = 0
 
 
 _tables: weakref.WeakKeyDictionary[Any, np.ndarray] = weakref.WeakKeyDictionary()
@@ -137,7 +139,7 @@ def feature_sources(
     table = host_features(graph)
     from .parts import ranked
 
-    notes = []
+    notes, working = [], 0
     transfer = system.transfer
     if transfer != "auto" and is_memory_mapped(table):
         transfer = "auto"  # too large for memory: whatever the system would do, the rows come from the disk
@@ -148,7 +150,7 @@ def feature_sources(
         cache = FeatureCache(table, ratio=0.0, device=device, transfer=transfer)
     else:
         size = batch_size if rank is None else -(-batch_size // rank.world_size)
-        sized = _sized(system, table, sampler, model, graph, size, window, sizing, device)
+        sized, working = _sized(system, table, sampler, model, graph, size, window, sizing, device)
         ratio = sized if isinstance(sized, float) else sized / max(1, len(table))
         hot = None
         if 0 < rows_of_ratio(ratio, len(table)) < len(table):  # else there is nothing to choose
@@ -172,7 +174,7 @@ def feature_sources(
         from gnnsample_lab.features.reuse.matched import MatchedFeatures
 
         training = MatchedSource(MatchedFeatures(cache), system.cache is not None)
-    return Sources(training, plain, cache.ratio, matched, cache.transfer, tuple(notes))
+    return Sources(training, plain, cache.ratio, matched, cache.transfer, tuple(notes), working)
 
 
 def _beside(cache: Any, sampler: Any, device: str) -> int:
@@ -183,25 +185,26 @@ def _beside(cache: Any, sampler: Any, device: str) -> int:
 def _sized(
     system: System, table: np.ndarray, sampler: Any, model: Any, graph: Any, batch_size: int, window: int,
     sizing: Sizing, device: str,
-) -> int | float:  # fmt: skip
-    """The size of the cache: a share of the vertices (float), or rows (int)."""
+) -> tuple[int | float, int]:  # fmt: skip
+    """The size of the cache: a share of the vertices (float), or rows (int); and :attr:`Sources.working`."""
     if sizing.ratio is not None:
-        return float(sizing.ratio)
+        return float(sizing.ratio), 0
     row_bytes = table.shape[1] * table.itemsize
     if sizing.capacity_bytes is not None:
-        return rows_in(sizing.capacity_bytes, len(table), row_bytes)
+        return rows_in(sizing.capacity_bytes, len(table), row_bytes), 0
     if device == "cpu":
         if sizing.budget_bytes is None:
-            return CPU_RATIO
-        return rows_in(sizing.budget_bytes - sampled_bytes(sampler), len(table), row_bytes)
+            return CPU_RATIO, 0
+        return rows_in(sizing.budget_bytes - sampled_bytes(sampler), len(table), row_bytes), 0
     left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
+    used = held(device).less(sizing.others)  # what a budget is of: the card may hold other things
+    working = max(0, used.cupy - (sampled_bytes(sampler) if sampler.device == device else 0))
     if sizing.budget_bytes is not None:
-        used = held(device).less(sizing.others)  # what the budget is of: the card may hold other things
         within_budget(
             f"a training step (graph, samples, activations: {used})", used.total, sizing.budget_bytes
         )
         left = min(left, int(BUDGET_SHARE * (sizing.budget_bytes - used.total)))
-    return rows_in(left, len(table), row_bytes)
+    return rows_in(left, len(table), row_bytes), working
 
 
 def _trial(
@@ -259,7 +262,7 @@ def _shared_source(
     n, notes, hot = graph.num_nodes, [], None
     table = host_features(graph) if is_cuda_array(graph.feat) else np.asanyarray(graph.feat)
     slice_size = -(-batch_size // rank.world_size)
-    sized = _sized(system, table, sampler, model, graph, slice_size, window, sizing, device)
+    sized, working = _sized(system, table, sampler, model, graph, slice_size, window, sizing, device)
     rows = smallest(rank, rows_of_ratio(sized, n) if isinstance(sized, float) else sized)
     if 0 < rows < n:
         hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
@@ -272,7 +275,13 @@ def _shared_source(
         )
     source = SharedSource(cache)
     return Sources(
-        source, source, 1 - len(cache.placement.cold) / max(1, n), False, cache.transfer, tuple(notes)
+        source,
+        source,
+        1 - len(cache.placement.cold) / max(1, n),
+        False,
+        cache.transfer,
+        tuple(notes),
+        working,
     )
 
 

@@ -233,7 +233,7 @@ def prepare(
         "coordinated": turns is not None, "captured": trainer.captured is not None, "budget_gb": budget_gb,
         "cache_gb": cache_gb,
     }  # fmt: skip
-    trainer.others = others
+    trainer.others, trainer.working = others, sources.working
     trainer.settings = {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
         "batch_size": batch_size, "fanouts": list(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
@@ -481,7 +481,7 @@ def run_epochs(
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         budget = bytes_of(given["budget_gb"])
-        with kept_to(budget, device, trainer.others):
+        with kept_to(budget, device, trainer.others, trainer.working):
             for number in range(job["epochs"]):
                 if not len(trainer.plan(number)):
                     continue  # the run that is resumed had done all of it

@@ -106,3 +106,23 @@ def test_an_epoch_beyond_the_budget_ends_the_run(graph, monkeypatch):
     assert lab.train(graph, system="gnnlab", budget_gb=2.0, **QUICK).memory[0].peak == 2 * 10**9
     with pytest.raises(MemoryError, match=r"peak of graph, cache and pools \(topology .*CuPy's pool 1.5 GB"):
         lab.train(graph, system="gnnlab", budget_gb=1.99, **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("whole", "working", "of_torch"),
+    [
+        (476, 0, 120),  # nobody knows what mini-batches take: half of the rest, at most a quarter and 64 MiB
+        (476, 190, 53),  # they take 190: half of what is then left
+        (476, 300, 42),  # more than there is: PyTorch keeps what its trial took
+        (4000, 190, 119),
+    ],
+)
+def test_mini_batches_get_what_their_trial_took(whole, working, of_torch):
+    before = Held(cupy=221 * 10**6, torch=42 * 10**6)
+    cupy, torch = budget.limits(whole * 10**6, before, working * 10**6)
+    assert cupy + torch == whole * 10**6
+    assert torch / 1e6 == pytest.approx(of_torch, abs=1.5)
+
+
+def test_memory_of_peers_is_no_pools():
+    assert sum(budget.limits(10**9, Held(10**8, 10**8, 3 * 10**8), 0)) == 7 * 10**8
