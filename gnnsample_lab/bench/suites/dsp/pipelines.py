@@ -261,15 +261,19 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
 
 @functools.cache
 def sampling_kernels() -> frozenset[str]:
-    """Names of the kernels that draw and relabel, from their sources."""
-    found: set[str] = set()
-    for folder in ("sampling/neighbors", "minibatch"):
-        for file in (PACKAGE_ROOT / folder).rglob("*.cu*"):
-            text = file.read_text(encoding="utf-8")
-            found.update(
-                re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(", text)
-            )
-    return frozenset(found)
+    """Names of the kernels that draw and relabel, from their sources, but for names that other kernels have as well:
+    a trace of the GPU has names alone, and ``place`` is also what places rows of features."""
+    own, others = (
+        _kernels_of("sampling/neighbors", "minibatch"),
+        _kernels_of("compute", "features", "distributed"),
+    )
+    return own - others
+
+
+def _kernels_of(*folders: str) -> frozenset[str]:
+    kernel = re.compile(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(")
+    files = (file for folder in folders for file in (PACKAGE_ROOT / folder).rglob("*.cu*"))
+    return frozenset(name for file in files for name in kernel.findall(file.read_text(encoding="utf-8")))
 
 
 def _trace(runs: _Runs) -> list[dict[str, Any]]:
