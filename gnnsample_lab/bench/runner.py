@@ -250,11 +250,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--stale",
         action="store_true",
-        help="list the suites whose records other source has made than that of this tree, and run nothing",
+        help="list the suites, of those named if any are, whose records other source has made than that of this tree, "
+        "and run nothing",
     )
     parser.add_argument(
         "--within", type=float, metavar="SECONDS",
-        help="with --stale: run them, each that by its last record ends in the time that is left",
+        help="with --stale: run them, what nobody knows first, each that by its last record ends in the time left",
     )  # fmt: skip
     parser.add_argument(
         "--part", type=_part, default=(1, 1), metavar="I/N",
@@ -293,13 +294,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(argv)
     if options.stale:
-        if options.suites:
-            parser.error(f"--stale stands alone (got {' '.join(options.suites)})")
+        if alone := next((n for n in options.suites if n in ("all", "report")), None):
+            parser.error(f"--stale does not go with {alone}")
         found = staleness.stale(report.load(options.out))
+        if options.suites:
+            found = [each for each in found if each.suite in options.suites]
         if options.within is None:
             print(staleness.listed(found))
             return 0
-        seconds = staleness.expected(found)
+        seconds = staleness.expected(staleness.by_need(found))
         options.suites = staleness.share(seconds, *options.part)
         if not options.suites:
             print("nothing to record")

@@ -11,8 +11,11 @@ from .record import commit_of, states
 from .suites import SUITES
 
 UNKNOWN = "the record holds no hash of its source"
+NEVER = "never recorded"
 UNTIMED_S = 60.0
 """Seconds that a suite is taken to need of which there is no record."""
+FULL_OVER_QUICK = 5.0
+"""A full run is taken to need so many times the seconds of a quick one: of twelve most needed about as much."""
 QUICK = "of this source, but a quick run: fewer settings than the full one"
 
 
@@ -25,7 +28,9 @@ class Stale:
         record: name of the file without ending; empty where there is none.
         commit: where it was recorded.
         why: what differs.
-        seconds: how long the recorded run took; None where there is none in full.
+        seconds: how long the suite will take by the record that there is; None without one.
+        need: 0 without a record, 1 where it is of a quick run, 2 where it does not say what it was made of, 3 where the
+            source has changed since: the lower, the less is known.
     """
 
     suite: str
@@ -33,6 +38,7 @@ class Stale:
     commit: str
     why: str
     seconds: float | None = None
+    need: int = 3
 
 
 def reason(record: Mapping[str, Any], today: Mapping[str, Any]) -> str:
@@ -56,15 +62,28 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
     for name, suite in SUITES.items():
         mine = {file: record for file, record in records.items() if record["suite"] == name}
         if not mine:
-            found.append(Stale(name, "", "", "never recorded"))
+            found.append(Stale(name, "", "", NEVER, need=0))
             continue
         today = source.of_function(suite.path)
         for file, record in mine.items():
-            why = reason(record, today) or (QUICK if record["settings"].get("quick") else "")
+            is_quick = bool(record["settings"].get("quick"))
+            why = reason(record, today) or (QUICK if is_quick else "")
             if why:
-                took = None if record["settings"].get("quick") else record.get("seconds")
-                found.append(Stale(name, file, commit_of(record["environment"]), why, took))
+                took = record.get("seconds")
+                if took is not None and is_quick:
+                    took *= FULL_OVER_QUICK
+                need = 1 if is_quick else 2 if why == UNKNOWN else 3
+                found.append(Stale(name, file, commit_of(record["environment"]), why, took, need))
     return found
+
+
+def by_need(found: Iterable[Stale]) -> list[Stale]:
+    """Those first whose results nobody knows; a suite of several records stays together, as its neediest wants."""
+    rows = list(found)
+    needs: dict[str, int] = {}
+    for each in rows:
+        needs[each.suite] = min(each.need, needs.get(each.suite, each.need))
+    return sorted(rows, key=lambda each: needs[each.suite])
 
 
 def expected(found: Iterable[Stale]) -> dict[str, float]:

@@ -123,8 +123,39 @@ def test_stale_lists_what_other_source_has_made(
     monkeypatch.setattr(source, "of_function", lambda path: today)
     assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
     assert f"pgsampler-fig8.json, recorded at {commit}: changed since: sampling" in capsys.readouterr().out
+    assert bench.main(["cpu", "pgsampler-fig10", "--stale", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "pgsampler-fig8" not in printed and "2 to record: gnnsample-lab bench pgsampler-fig10 cpu" in printed
+    )
     with pytest.raises(SystemExit):
-        bench.main(["cpu", "--stale"])
+        bench.main(["all", "--stale"])
+
+
+def test_what_nobody_knows_is_recorded_first(made: dict[str, Any], monkeypatch) -> None:
+    layers = {**MADE_UP["layers"], "sampling": "a" * 16}
+    monkeypatch.setattr(source, "of_function", lambda path: {"layers": layers, "hash": source.total(layers)})
+    made["settings"]["quick"] = False
+    unknown = {key: value for key, value in made.items() if key != "source"}
+    quick = {**made, "settings": {**made["settings"], "quick": True}, "seconds": 7.0}
+    given = {
+        "pgsampler-fig8": {**made, "suite": "pgsampler-fig8", "seconds": 11.0},
+        "pgsampler-fig9": {**unknown, "suite": "pgsampler-fig9", "seconds": 13.0},
+        "pgsampler-fig10": {**quick, "suite": "pgsampler-fig10"},
+        "pgsampler-fig8-of-it": {**quick, "suite": "pgsampler-fig8"},
+    }
+    found = [each for each in stale.by_need(stale.stale(given)) if each.suite.startswith("pgsampler-fig")]
+    assert [(each.record, each.need, each.seconds) for each in found] == [
+        ("", 0, None),
+        ("pgsampler-fig8", 3, 11.0), ("pgsampler-fig8-of-it", 1, 7 * stale.FULL_OVER_QUICK),
+        ("pgsampler-fig10", 1, 7 * stale.FULL_OVER_QUICK), ("pgsampler-fig9", 2, 13.0),
+    ]  # fmt: skip
+    assert list(stale.expected(found)) == [
+        "pgsampler-fig11",
+        "pgsampler-fig8",
+        "pgsampler-fig10",
+        "pgsampler-fig9",
+    ]
 
 
 def test_stale_records_are_made_within_the_time_there_is(tmp_path: Path, monkeypatch, capsys) -> None:
