@@ -206,6 +206,16 @@ def test_missing_wheels_name_the_extra(monkeypatch):
         link.build(operator_of(Walk()), "steps/individual.cu")
 
 
+@needs_wheels
+def test_a_numpy_that_the_compiler_does_not_know_is_named_and_not_the_users_function(monkeypatch):
+    def load(name: str) -> None:
+        raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+
+    monkeypatch.setattr(link.importlib, "import_module", load)
+    with pytest.raises(RuntimeError, match=r"does not work with NumPy .*row_stack.*pip install 'numpy<2\.5'"):
+        link.build(operator_of(Walk()), "steps/individual.cu")
+
+
 def test_cache_keys_tell_apart_what_differs():
     walk, source = operator_of(Walk()), "source"
     keys = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
 import tempfile
 from collections import OrderedDict
@@ -16,6 +17,8 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gnnsample_lab.device import jit_cache, kernels
 from gnnsample_lab.files import replace_file
@@ -57,6 +60,16 @@ def missing() -> str | None:
         return (
             "GPU sampling applications need cuda-core >= 0.5 and numba-cuda >= 0.20, and an older one is installed: "
             "pip install -U 'gnnsample_lab[cuda13]'"
+        )
+    try:
+        # What the compiler loads before it compiles anything: a user's function is not to blame for its errors.
+        importlib.import_module("numba.cuda.np.arrayobj")
+    except ModuleNotFoundError:
+        pass  # an older numba-cuda has it elsewhere
+    except AttributeError as error:
+        return (
+            f"numba-cuda {metadata.version('numba-cuda')} does not work with NumPy {np.__version__} ({error}): "
+            "pip install 'numpy<2.5'"
         )
     return None
 
