@@ -291,9 +291,9 @@ def score(model: GpuModel, traces: Iterable[SampleTrace]) -> GpuModel:
     found["num_fitted"] = model.fit_error.get("num_fitted", 0.0)
     found["num_held_out"] = float(len(unseen))
     source = (
-        f"Fitted to {found['num_fitted']:.0f} measured traces of {model.name}. Errors are of {len(unseen)} traces on "
-        f"other graphs that were recorded later: neither the numbers nor the form of the model have seen them. Those "
-        f"are {', '.join(f'{t.strategy} ({t.pick}, {t.graph_name})' for t in unseen)}."
+        f"Fitted to {found['num_fitted']:.0f} measured traces of {model.name}. Errors are of {len(unseen)} traces that "
+        f"were recorded later: neither the numbers nor the form of the model have seen them. Those are "
+        f"{', '.join(f'{t.strategy} ({t.pick}, {t.graph_name})' for t in unseen)}."
     )
     return replace(model, source=source, fit_error=found)
 
