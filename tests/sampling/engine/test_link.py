@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import dataclasses
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -208,10 +210,14 @@ def test_missing_wheels_name_the_extra(monkeypatch):
 
 @needs_wheels
 def test_a_numpy_that_the_compiler_does_not_know_is_named_and_not_the_users_function(monkeypatch):
-    def load(name: str) -> None:
-        raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+    load = builtins.__import__
 
-    monkeypatch.setattr(link.importlib, "import_module", load)
+    def without(name: str, *rest: Any) -> Any:
+        if name == "numba.cuda.np.arrayobj":
+            raise AttributeError("module 'numpy' has no attribute 'row_stack'")
+        return load(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(RuntimeError, match=r"does not work with NumPy .*row_stack.*pip install 'numpy<2\.5'"):
         link.build(operator_of(Walk()), "steps/individual.cu")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib
 import os
 import tempfile
 from collections import OrderedDict
@@ -63,7 +62,7 @@ def missing() -> str | None:
         )
     try:
         # What the compiler loads before it compiles anything: a user's function is not to blame for its errors.
-        importlib.import_module("numba.cuda.np.arrayobj")
+        import numba.cuda.np.arrayobj
     except ModuleNotFoundError:
         pass  # an older numba-cuda has it elsewhere
     except AttributeError as error:
