@@ -178,6 +178,19 @@ class CachedFeatures:
             data.x = self.rows(data.n_id)
         return data
 
+    def each(self, ids: Sequence[Any]) -> Iterator[Any]:
+        """The rows of several mini-batches, a tensor for each; torch's current stream must be CuPy's at every step.
+
+        Args:
+            ids: global ids of each mini-batch, of any library. The cache is a :class:`FeatureCache`.
+        """
+        return map(self._handed, self.cache.extract_many(ids))
+
+    def _handed(self, extracted: tuple[Any, Any]) -> Any:
+        x, self.stats = extracted
+        self.stats.ready.order()
+        return tensor(x)
+
     def rows(self, ids: Any) -> Any:
         """The rows of vertices, a tensor; torch's current stream must be CuPy's.
 
@@ -365,13 +378,21 @@ class NeighborLoader(NodeLoader):
                     taken = columns.take(batches)
             # On a GPU the next ones are sampled while these are handed out.
             coming = start(begin + ahead) if ahead > 1 and begin + ahead < count else None
-            for i, (batch, place, rows) in enumerate(zip(batches, places, taken, strict=True), begin + 1):
-                sampler.calls = first + i
+            sizes = [min(place.stop, len(input_id)) - place.start for place in places]
+            distinct = [batch.level_sizes[0] == size for batch, size in zip(batches, sizes, strict=True)]
+            x_of: Iterator[Any] | None = None
+            if self.features is not None and steps[0] is self.features:
+                with torch_stream():
+                    x_of = self.features.each(
+                        [batch.node_ids for batch, plain in zip(batches, distinct, strict=True) if plain]
+                    )
+            for k, (batch, place, rows) in enumerate(zip(batches, places, taken, strict=True)):
+                sampler.calls = first + begin + k + 1
                 with torch_stream():
                     own = {} if columns is None or rows is None else columns.tensors(batch, rows)
                     data, todo = fields.data(batch, input_id[place], own), steps
-                    if steps[0] is self.features and ahead > 1 and data.n_id.numel() == batch.num_nodes:
-                        data.x, todo = self.features.rows(batch.node_ids), steps[1:]
+                    if x_of is not None and distinct[k]:
+                        data.x, todo = next(x_of), steps[1:]
                 for step in todo:
                     data = step(data)
                 yield data

@@ -11,6 +11,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.features.caching import cache as cache_module
 from gnnsample_lab.features.caching import gather, host
 
 N = 700
@@ -220,6 +221,44 @@ def test_torch_tables_and_columns():
     assert same_bits(cache.extract(ids)[0], feat[ids])
     cache = lab.FeatureCache(np.asfortranarray(feat), scores(), ratio=0.1, device="cpu")
     assert same_bits(cache.extract(ids)[0], feat[ids])
+
+
+@pytest.mark.parametrize(("transfer", "device"), EACH)
+@pytest.mark.parametrize("ratio", [0, 0.1, 1])
+@pytest.mark.parametrize("launch_rows", [1, 500, 100_000])
+def test_several_batches_get_what_each_gets_alone(monkeypatch, launch_rows, ratio, transfer, device):
+    """Twenty of different sizes, empty ones among them, whatever number of them shares a launch."""
+    monkeypatch.setattr(cache_module, "_LAUNCH_BYTES", launch_rows * 4 * 7)
+    feat = table(7, np.float32)
+    cache = lab.FeatureCache(feat, scores(), ratio=ratio, device=device, transfer=transfer)
+    batches = [batch(size, seed=size) for size in (0, 1, 300, 33, *range(40, 640, 40), 64)]
+    given = [cache._ids(ids) if i % 2 else ids for i, ids in enumerate(batches)]
+    found = list(cache.extract_many(given))
+    assert len(found) == len(batches) == 20
+    for (x, stats), ids in zip(found, batches, strict=True):
+        assert same_bits(x, feat[ids])
+        hits = int(hit_mask(cache, ids).sum())
+        assert (stats.rows, stats.hits, stats.misses) == (len(ids), hits, len(ids) - hits)
+        assert stats.time_us >= 0
+    assert list(cache.extract_many([])) == []
+    with pytest.raises(TypeError, match="node_ids must be integers"):
+        cache.extract_many([[0], [0.5]])
+
+
+@pytest.mark.gpu
+def test_small_batches_share_a_launch(monkeypatch):
+    feat, launches = table(128, np.float32), []
+    cache = lab.FeatureCache(feat, scores(), ratio=1, device="cuda")
+    launch = cache._gpu.extract_parts
+    monkeypatch.setattr(
+        cache._gpu, "extract_parts", lambda parts, rows: (launches.append(len(parts)), launch(parts, rows))
+    )
+    list(cache.extract_many([batch(50, seed=i) for i in range(20)]))
+    launches.clear()  # the first launch was made twice, once to compile
+    list(cache.extract_many([batch(50, seed=i) for i in range(20)]))
+    assert launches == [16, 4]
+    rows = cache.extract_many([batch(50, seed=i).astype(kind) for i, kind in enumerate(("i4", "i8", "i4"))])
+    assert all(same_bits(x, feat[batch(50, seed=i)]) for i, (x, _) in enumerate(rows))
 
 
 @pytest.mark.gpu

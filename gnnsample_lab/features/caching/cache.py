@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from gnnsample_lab import checks
 from gnnsample_lab.checks import choice, host_integers, ids_below, instance, is_cuda_array
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.device.arrays import is_memory_mapped
@@ -19,6 +21,8 @@ from .marks import Marks, Previous
 from .stats import TRANSFERS, Counted, ExtractStats
 
 _BUILD_BYTES = 64 << 20
+_LAUNCH_BYTES = 1 << 28
+"""Most bytes of rows that several mini-batches get from one launch: larger ones keep the GPU busy alone."""
 
 
 class FeatureCache:
@@ -87,6 +91,7 @@ class FeatureCache:
             self._fill()
         self.transfer = self._resolve_transfer(transfer)
         self._warm: set[Any] = set()  # id types whose kernels are compiled
+        self._warm_parts: set[Any] = set()
 
     # -- construction
 
@@ -224,6 +229,71 @@ class FeatureCache:
             if marks is not None and marks.rows != ids.size:
                 raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
             return self._extract(ids, marks, None, self._output(out, int(ids.size)))
+
+    def extract_many(self, node_ids: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:
+        """Rows of several batches, each as :meth:`extract` gives them.
+
+        On a GPU where every row is cached, one launch serves up to 16 small batches, which the host takes longer to
+        launch one by one than the GPU to do. Each batch has memory of its own, taken when its turn comes.
+
+        Args:
+            node_ids: ids of each batch, as :meth:`extract` takes them; all are checked in the call.
+
+        Returns:
+            An iterator of ``(x, stats)``. ``stats.time_us`` of a batch is its share, by rows, of the launch.
+
+        Raises:
+            TypeError, ValueError: as :meth:`extract`; no list of batches.
+        """
+        batches = checks.items("node_ids", node_ids, "a list with the ids of each batch")
+        with streams.call(self.device == "cuda"):
+            given = [self._ids(ids) for ids in batches]
+        return self._each(given)
+
+    def _each(self, given: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:
+        alike = self.device == "cuda" and self.all_cached and len({ids.dtype for ids in given}) == 1
+        begin = 0
+        while begin < len(given):
+            rows = np.cumsum([int(ids.size) for ids in given[begin : begin + gather.MAX_PARTS]])
+            count = int(np.searchsorted(rows * self.row_bytes, _LAUNCH_BYTES, side="right")) if alike else 1
+            part = given[begin : begin + max(1, count)]
+            with streams.call(self.device == "cuda"):
+                if len(part) == 1:
+                    found = [self._extract(part[0], None, None, self._output(None, int(part[0].size)))]
+                else:
+                    found = self._extract_parts(part)
+            begin += len(part)
+            found.reverse()  # who drops a result frees its memory
+            while found:
+                yield found.pop()
+
+    def _extract_parts(self, given: Sequence[Any]) -> list[tuple[Any, ExtractStats]]:
+        """Rows of a few batches, by one launch."""
+        import cupy
+
+        check_process(self.device)
+        parts = [(ids, self._output(None, int(ids.size))) for ids in given]
+        total = sum(int(ids.size) for ids in given)
+        if total == 0:
+            return [(out, self._stats(0, Counted(0))) for _, out in parts]
+        streams.order(self._cache)
+        if (kind := given[0].dtype) not in self._warm_parts:
+            # Once more, so that the kernel is compiled before the timed work.
+            self._gpu.extract_parts(parts, self._cache)
+            self._warm_parts.add(kind)
+        begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+        begin.record()
+        self._gpu.extract_parts(parts, self._cache)
+        end.record()
+
+        def count(rows: int) -> Counted:
+            end.synchronize()
+            return Counted(0, 0, cupy.cuda.get_elapsed_time(begin, end) * 1e3 * rows / total)
+
+        return [
+            (out, self._stats(len(out), functools.partial(count, len(out)), streams.ready_of(out) or streams.Ready()))
+            for _, out in parts
+        ]
 
     def _ids(self, node_ids: Any) -> Any:
         if self.device == "cuda" and is_cuda_array(node_ids):

@@ -16,6 +16,7 @@
 #define ALIGNED 1
 #endif
 #define LINE 128
+#define MAX_PARTS 16  // mini-batches of a launch
 
 #if VEC == 16
 typedef uint4 Unit;
@@ -51,6 +52,42 @@ __device__ __forceinline__ Unit load(const char* p) {
 #endif
 #endif
     return v;
+}
+
+// Rows `begin` to `end`, taken up in `order`, by `blocks` blocks of which this is number `block`; returns how many of this
+// warp's rows were not on the device.
+__device__ __forceinline__ u32 sweep(const Sources& s, const ID_T* ids, const u32* order, u64 begin, u64 end, u32 block,
+                                     u32 blocks, u32 row_bytes, char* out) {
+    const u32 lane = threadIdx.x & 31, units = row_bytes / VEC;
+    const u64 warps = (u64)blocks * (blockDim.x >> 5);
+    u32 missed = 0;
+    for (u64 first = begin + (block * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < end;
+         first += warps * ROWS) {
+        const char* from[ROWS];
+        char* to[ROWS];
+        u32 skip[ROWS], most = 0;
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) {
+            const u64 i = order && first + r < end ? order[first + r] : first + r;
+            from[r] = first + r < end ? source_of(s, ids, i, row_bytes, missed) : nullptr;
+            to[r] = out + i * row_bytes;
+            skip[r] = ALIGNED ? (u32)((u64)from[r] % LINE) / VEC : 0;
+            if (from[r]) most = max(most, units + skip[r]);
+        }
+        // show: extract rows
+        for (u32 at = lane; at < most; at += 32) {
+            Unit v[ROWS];
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r)
+                if (from[r] && at >= skip[r] && at - skip[r] < units) v[r] = load(from[r] + (u64)(at - skip[r]) * VEC);
+#pragma unroll
+            for (int r = 0; r < ROWS; ++r)
+                if (from[r] && at >= skip[r] && at - skip[r] < units)
+                    *(Unit*)(to[r] + (u64)(at - skip[r]) * VEC) = v[r];
+        }
+        // end: extract rows
+    }
+    return missed;
 }
 
 // counts[0] grows by the rows that were not on the device, unless `locations` (whose maker has counted) is given; null
@@ -103,39 +140,32 @@ extern "C" __global__ void __launch_bounds__(1024) extract(const __grid_constant
         }
     }
 #endif
-    const u32 lane = threadIdx.x & 31, units = row_bytes / VEC;
-    const u64 warps = (u64)blocks * (blockDim.x >> 5);
-    u32 missed = 0;
-    for (u64 first = begin + (block * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < end;
-         first += warps * ROWS) {
-        const char* from[ROWS];
-        char* to[ROWS];
-        u32 skip[ROWS], most = 0;
-#pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
-            const u64 i = order && first + r < end ? order[first + r] : first + r;
-            from[r] = first + r < end ? source_of(s, ids, i, row_bytes, missed) : nullptr;
-            to[r] = out + i * row_bytes;
-            skip[r] = ALIGNED ? (u32)((u64)from[r] % LINE) / VEC : 0;
-            if (from[r]) most = max(most, units + skip[r]);
-        }
-        // show: extract rows
-        for (u32 at = lane; at < most; at += 32) {
-            Unit v[ROWS];
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-                if (from[r] && at >= skip[r] && at - skip[r] < units) v[r] = load(from[r] + (u64)(at - skip[r]) * VEC);
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-                if (from[r] && at >= skip[r] && at - skip[r] < units)
-                    *(Unit*)(to[r] + (u64)(at - skip[r]) * VEC) = v[r];
-        }
-        // end: extract rows
-    }
+    const u32 missed = sweep(s, ids, order, begin, end, block, blocks, row_bytes, out);
 #if !PEERS
-    if (lane == 0 && missed && !q.locations) atomicAdd(q.counts, (u64)missed);
+    if ((threadIdx.x & 31) == 0 && missed && !q.locations) atomicAdd(q.counts, (u64)missed);
 #endif
 }
+
+#if !PEERS
+// Rows of several mini-batches from a cache that holds every vertex, a row of blocks for each: small ones need less time
+// than the host for their launches.
+struct Part {
+    const ID_T* ids;
+    u64 n;
+    char* out;
+};
+struct Parts {
+    const char* cache;
+    u64 row_bytes;
+    Part parts[MAX_PARTS];
+};
+
+extern "C" __global__ void __launch_bounds__(1024) extract_parts(const __grid_constant__ Parts q) {
+    const Sources s = {nullptr, nullptr, q.cache};
+    const Part& part = q.parts[blockIdx.y];
+    sweep(s, part.ids, nullptr, 0, part.n, blockIdx.x, gridDim.x, (u32)q.row_bytes, part.out);
+}
+#endif
 
 // Rows of a chunk that came from the host to their places: row i to row to[i] of `out`.
 extern "C" __global__ void place(const char* chunk, u64 n, const int* to, u32 row_bytes, char* out) {

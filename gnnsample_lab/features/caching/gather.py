@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,11 @@ from .host import copy_to_device_async, gather_rows, vector_bytes, words
 _REQUEST = struct.Struct("12Q2I")
 """``Request`` of ``gather.cu``; packed by one call, which takes a tenth of the time of as many NumPy fields."""
 _REQUEST_TYPE = np.dtype(("V", _REQUEST.size))
+MAX_PARTS = 16
+"""Mini-batches of one launch; ``MAX_PARTS`` of ``gather.cu``."""
+_PARTS = struct.Struct(f"{2 + 3 * MAX_PARTS}Q")
+"""``Parts`` of ``gather.cu``."""
+_PARTS_TYPE = np.dtype(("V", _PARTS.size))
 _PAGES, _ROW_TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
 
@@ -212,6 +218,25 @@ class GpuExtractor:
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
         kernel = self._kernel("extract", id_type(ids), vector)
         kernel(grid, (self.knobs.block_threads,), (np.frombuffer(request, _REQUEST_TYPE),))
+
+    def extract_parts(self, parts: Sequence[tuple[Any, Any]], cache: Any) -> None:
+        """Rows of several mini-batches, all from a cache with a row per vertex, in one launch.
+
+        Args:
+            parts: at most :data:`MAX_PARTS` pairs of ids, all of one type, and ``[n, F]`` to write to.
+        """
+        arrays = [
+            value for ids, out in parts for value in (int(ids.data.ptr), int(ids.size), int(out.data.ptr))
+        ]
+        most, vector = max(arrays[1::3]), self._vector(cache.data.ptr, *arrays[2::3])
+        arrays += [0] * (3 * (MAX_PARTS - len(parts)))
+        request = _PARTS.pack(cache.data.ptr, self.row_bytes, *arrays)
+        rows = self.knobs.rows_per_warp
+        blocks = -(-self._grid(most * len(parts), rows)[0] // len(parts))
+        kernel = self._kernel("extract_parts", id_type(parts[0][0]), vector)
+        kernel(
+            (blocks, len(parts)), (self.knobs.block_threads,), (np.frombuffer(request, _PARTS_TYPE),)
+        )
 
     def extract_placed(
         self, places: Any, table: PeerTable, out: Any, order: Any = None, hot: bool = True
