@@ -291,7 +291,12 @@ class FeatureCache:
             return Counted(0, 0, cupy.cuda.get_elapsed_time(begin, end) * 1e3 * rows / total)
 
         return [
-            (out, self._stats(len(out), functools.partial(count, len(out)), streams.ready_of(out) or streams.Ready()))
+            (
+                out,
+                self._stats(
+                    len(out), functools.partial(count, len(out)), streams.ready_of(out) or streams.Ready()
+                ),
+            )
             for _, out in parts
         ]
 

@@ -234,9 +234,7 @@ class GpuExtractor:
         rows = self.knobs.rows_per_warp
         blocks = -(-self._grid(most * len(parts), rows)[0] // len(parts))
         kernel = self._kernel("extract_parts", id_type(parts[0][0]), vector)
-        kernel(
-            (blocks, len(parts)), (self.knobs.block_threads,), (np.frombuffer(request, _PARTS_TYPE),)
-        )
+        kernel((blocks, len(parts)), (self.knobs.block_threads,), (np.frombuffer(request, _PARTS_TYPE),))
 
     def extract_placed(
         self, places: Any, table: PeerTable, out: Any, order: Any = None, hot: bool = True
