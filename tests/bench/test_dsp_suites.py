@@ -136,6 +136,7 @@ def test_epochs_by_system(session: Session) -> None:
     names = {*running.SYSTEMS, *sampling.OURS}
     assert set(rows) == {("table 6", name, n) for name in names for n in (1, 2)} | {
         ("table 7", "fastgcn-cpu", 0), ("table 7", "lab, whole graph", 1), ("table 7", "dsp", 2),
+        ("table 7", "direct", 2),
     }  # fmt: skip
     graph = lab.load("arxiv-like", scale=0.01, features=False)
     train = len(graph.splits["train"])

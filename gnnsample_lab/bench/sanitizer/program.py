@@ -7,10 +7,12 @@ under each tool.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.bench.configurations import test_graph
 from gnnsample_lab.device import kernels
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.distributed.sampling.capacities import WARM_UP
 from gnnsample_lab.sampling.neighbors.plan import TABLES
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES, STRATEGIES
 
@@ -247,6 +250,9 @@ def extraction(device: str) -> Iterator[Pair]:
             )
             for ids in batches:
                 yield f"extract {transfer} {ratio}", graph.feat[ids], cache.extract(_there(ids, device))[0]
+            many = cache.extract_many([_there(ids, device) for ids in batches])
+            for ids, (x, _) in zip(batches, many, strict=True):
+                yield f"extract many {transfer} {ratio}", graph.feat[ids], x
             matched = lab.MatchedFeatures(cache)
             for ids in batches:
                 yield f"match {transfer} {ratio}", graph.feat[ids], matched.extract(_there(ids, device))[0]
@@ -375,6 +381,63 @@ def applications(device: str) -> Iterator[Pair]:
     yield "mini-batches of samples", made["cpu"], made[device]
 
 
+def parts(device: str) -> Iterator[Pair]:
+    """Lists of a graph in parts, read where they lie by a rank alone: every method, layers and walks."""
+    yield from _drawn_by_one(device, ("uva", "direct", "direct-cached"))
+    whole, seeds = test_graph("hubs"), np.arange(50)
+    with _one_part(device) as options:
+        for weighted, replace in ((False, True), (False, False), (True, False)):
+            app = lab.apps.Layer(1500, 600, weighted, replace)
+            one = lab.run_app(whole, app, seeds[None], device="cpu", seed=5, first_sample=3)
+            sampler = lab.distributed.LayerSampler(
+                final_size=1500, step_size=600, weighted=weighted, replace=replace, method="direct", **options
+            )
+            for step, layer in zip(one.steps, sampler.sample(seeds, 3).layers, strict=True):
+                yield f"layer, weighted {weighted}, replace {replace}", step[0][step[0] >= 0], layer.vertices
+            sampler.close()
+        for weighted in (False, True):
+            app = lab.apps.PPR(0.1, weighted)
+            one = lab.run_app(whole, app, seeds, device="cpu", seed=5, first_sample=3)
+            walker = lab.distributed.Walker(app=app, method="direct", **options)
+            yield f"walks, weighted {weighted}", np.stack(one.steps, 1), walker.walk(seeds, 3).collect()
+            walker.close()
+
+
+def exchanges(device: str) -> Iterator[Pair]:
+    """Collective sampling by a rank alone, who asks and answers itself."""
+    yield from _drawn_by_one(device, ("pull", "csp", "csp-async", "csp-fixed"))
+
+
+def _drawn_by_one(device: str, methods: Sequence[str]) -> Iterator[Pair]:
+    whole, seeds = test_graph("hubs"), np.arange(50)
+    with _one_part(device) as given:
+        for weighted, replace in ((False, False), (True, False), (True, True)):
+            options = {"weighted": weighted, "replace": replace, "seed": 5}
+            sample = lab.NeighborSampler(whole, [5, 4], device="cpu", **options).sample(seeds, 3)
+            wanted = lab.distributed.edges_of(sample, whole.indptr)
+            for method in methods:
+                sampler = lab.distributed.Sampler(
+                    fanouts=[5, 4], method=method, scratch_bytes=1 << 24, cache_bytes=4096, **options | given
+                )
+                for i in range(WARM_UP if method == "csp-fixed" else 0):
+                    sampler.sample(seeds, 100 + i)
+                found = lab.distributed.edges_of(sampler.sample(seeds, 3))
+                for hop, (there, here) in enumerate(zip(wanted, found, strict=True)):
+                    yield f"{method}, weighted {weighted}, replace {replace}, hop {hop}", there, here
+                sampler.close()
+
+
+@contextlib.contextmanager
+def _one_part(device: str) -> Iterator[dict[str, Any]]:
+    """A graph as one part in files, and a rank alone, as samplers from parts take them."""
+    from gnnsample_lab.distributed.ranks.alone import Alone
+
+    whole = test_graph("hubs")
+    with tempfile.TemporaryDirectory() as folder:
+        lab.distributed.save_parts(whole, lab.distributed.partition(whole, 1, "random"), folder)
+        yield {"source": folder, "rank": Alone(device), "seed": 5}
+
+
 def graphs(device: str) -> Iterator[Pair]:
     """Generated graphs, and a graph from an edge list, on both devices."""
     made = {
@@ -387,7 +450,18 @@ def graphs(device: str) -> Iterator[Pair]:
 
 CASES: dict[str, Callable[[str], Iterator[Pair]]] = {
     each.__name__: each
-    for each in (neighbors, id_maps, walks, ranking, extraction, compute, applications, graphs)
+    for each in (
+        neighbors,
+        id_maps,
+        walks,
+        ranking,
+        extraction,
+        compute,
+        applications,
+        parts,
+        exchanges,
+        graphs,
+    )
 }
 
 QUICK = ("neighbors", "id_maps")

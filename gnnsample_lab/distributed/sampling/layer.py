@@ -25,7 +25,7 @@ from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import ask_owners
 from .layout import Layout, make_layout
-from .reading import APP_METHODS, Lists, layers, lists_of, neighbors_at, total_weights
+from .reading import APP_METHODS, Lists, filled, lists_of, neighbors_at, total_weights
 from .sampler import SLICES
 from .traffic import Traffic
 from .words import key_of, layer_draws
@@ -152,94 +152,58 @@ class LayerSampler:
 
     def _drawn_here(self, lists: Lists, every: np.ndarray, by: str, batch_id: int) -> tuple[LayerSlice, ...]:
         """This rank's slices of layers that it draws whole."""
-        xp, found = lists.xp, []
         whose = self._layout.shares(every, by)
         self.traffic.label = "reads were not counted"
+        seeds = every.astype(self.part.indices.dtype)
         with streams.call(self.rank.device != "cpu"), runtime.lock:
-            seeds = xp.asarray(every.astype(self.part.indices.dtype))
-            for layer in layers(lists, seeds, xp.asarray(whose), self.app, batch_id, self._key):
-                own = xp.flatnonzero(layer.whose == self.rank.index)
-                found.append(
-                    LayerSlice(layer.slots[own], layer.vertices[own], layer.transits[own], self.app.step_size)
-                )
-        return tuple(found)
+            found = lists.layers(seeds, whose, self.rank.index, self.app, batch_id)
+        return tuple(LayerSlice(*layer, self.app.step_size) for layer in found)
 
     def _layer(
         self, before: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, total: int
     ) -> tuple[LayerSlice, int] | None:
         """One layer and how many vertices it has on all ranks; None where no rank has a vertex to go on from."""
-        world, app = self._layout.world, self.app
+        world, app, dtype = self._layout.world, self.app, self.part.indices.dtype
         amounts = ask_owners(self._layout, vertices, [], self._totals, "weights", np.dtype(np.int64))
-        places = np.concatenate(world.all_gather("weights", before.astype(np.int64)))
-        sums = np.concatenate(world.all_gather("weights", amounts))
-        if not places.size:
+        told = world.all_gather("weights", np.concatenate([before.astype(np.int64), amounts]))
+        every = np.concatenate([of_rank.reshape(2, -1) for of_rank in told], axis=1)
+        if not every.size:
             return None
-        order = np.argsort(places)
-        places, starts = places[order], offsets_of(sums[order])
-        is_mine = np.isin(places, before)
-        vertex_at = np.full(places.size, -1, dtype=self.part.indices.dtype)
+        order = np.argsort(every[0])
+        places, sums = every[:, order]
+        whose = np.repeat(np.arange(len(told)), [of_rank.size // 2 for of_rank in told])[order]
+        starts, is_mine = offsets_of(sums), whose == world.index
+        vertex_at = np.full(places.size, -1, dtype=dtype)
         vertex_at[is_mine] = vertices[np.argsort(before)]
-        # NextDoor's rule: a layer is cut where the sample is full.
-        wanted = np.arange(min(app.step_size, app.final_size - total))
-        if starts[-1] == 0:
-            wanted = wanted[:0]
-        held: dict[int, tuple[int, int]] = {}
 
-        def drawn(slots: np.ndarray, attempt: int) -> None:
-            """Draw slots; this rank finds the vertices of those that fall on its own."""
+        def drawn(slots: np.ndarray, attempt: int) -> tuple[np.ndarray, np.ndarray]:
+            """Draw slots; each rank finds the vertices of those that fall on its own, and tells them to find repeated
+            ones. With replacement nobody has to know the others'."""
             at = np.empty(slots.size, dtype=np.int64)
             layer_draws(slots, int(starts[-1]), batch_id, step, app.step_size, attempt, self._key, at)
             transit = np.searchsorted(starts, at, side="right") - 1
             here = is_mine[transit]
-            for slot in slots.tolist():
-                held.pop(slot, None)
             inner = (at - starts[transit])[here]
             inner = inner if self._weights is not None else inner.astype(np.int32)
-            names = ask_owners(
-                self._layout, vertex_at[transit[here]], [inner], self._neighbors, "picks",
-                self.part.indices.dtype,
-            )  # fmt: skip
-            held.update(zip(slots[here].tolist(), zip(names.tolist(), places[transit[here]].tolist())))
-            self.traffic.ideal += names.nbytes
-            owner = self._layout.partition.owner[vertex_at[transit[here]]]
-            self.traffic.ideal_remote += int((owner != self.part.rank).sum()) * names.itemsize
+            asked = vertex_at[transit[here]]
+            own = ask_owners(self._layout, asked, [inner], self._neighbors, "picks", dtype)
+            self.traffic.ideal += own.nbytes
+            owner = self._layout.partition.owner[asked]
+            self.traffic.ideal_remote += int((owner != self.part.rank).sum()) * own.itemsize
+            names = np.zeros(slots.size, dtype=dtype)
+            if app.replace:
+                names[here] = own
+                return names, transit
+            for index, of_rank in enumerate(world.all_gather("picks", own)):
+                names[whose[transit] == index] = of_rank
+            return names, transit
 
-        drawn(wanted, 0)
-        added = wanted.size
-        if not app.replace:
-            added = self._distinct(wanted, held, drawn)
-        slots = np.array(sorted(held), dtype=np.int64)
-        found = np.array([held[s] for s in slots.tolist()], dtype=np.int64).reshape(-1, 2)
-        return LayerSlice(slots, found[:, 0].astype(vertices.dtype), found[:, 1], app.step_size), added
-
-    def _distinct(self, wanted: np.ndarray, held: dict[int, tuple[int, int]], drawn: Any) -> int:
-        """Draw repeated vertices anew, in rounds, as ``unique`` does on one GPU; returns how many are left.
-
-        Of equal vertices the one of an earlier round stays, else that of the lowest slot.
-        """
-        kept: set[int] = set()
-        missing, attempt = self._repeated(wanted, held, kept), 1
-        while missing.size and attempt <= self.app.max_redraws:
-            drawn(missing, attempt)
-            missing = self._repeated(missing, held, kept)
-            attempt += 1
-        for slot in missing.tolist():
-            held.pop(slot, None)
-        return len(kept)
-
-    def _repeated(self, slots: np.ndarray, held: dict[int, tuple[int, int]], kept: set[int]) -> np.ndarray:
-        """Those of ``slots`` whose vertex the layer has already; the others' vertices join ``kept``."""
-        world = self._layout.world
-        mine = [slot for slot in slots.tolist() if slot in held]
-        names = np.array([held[slot][0] for slot in mine], dtype=self.part.indices.dtype)
-        every = np.concatenate(world.all_gather("picks", np.array(mine, dtype=np.int64)))
-        vertices = np.concatenate(world.all_gather("picks", names))
-        missing = []
-        for slot, vertex in sorted(zip(every.tolist(), vertices.tolist())):
-            if vertex in kept:
-                missing.append(slot)
-            kept.add(vertex)
-        return np.array(missing, dtype=np.int64)
+        # NextDoor's rule: a layer is cut where the sample is full.
+        wanted = min(app.step_size, app.final_size - total) if starts[-1] else 0
+        vertex, transit = filled(wanted, dtype, app, drawn)
+        slots = np.flatnonzero((vertex >= 0) & is_mine[transit])
+        layer = LayerSlice(slots, vertex[slots], places[transit[slots]], app.step_size)
+        return layer, int((vertex >= 0).sum())
 
     # ---- at the owner -----------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ draws are keyed, so that every rank draws all of it and keeps what falls on its 
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -43,29 +45,27 @@ class WalkRule(NamedTuple):
     key: Any
 
 
+class DrawnLayer(NamedTuple):
+    """What a rank has of a layer: ``slots``, ascending, ``int64[n]``, their ``vertices``, ids, and ``transits``, the
+    places in the last layer from whose lists they are, ``int64[n]``."""
+
+    slots: Any
+    vertices: Any
+    transits: Any
+
+
 class Lists(Protocol):
     """Lists of all parts; arrays are of ``xp``, NumPy or CuPy."""
 
     xp: Any
 
-    def totals(self, vertices: Any) -> Any:
-        """Total weight of each list, ``int64[n]``: its length where edges count alike."""
-        ...
+    def layers(
+        self, seeds: np.ndarray, whose: np.ndarray, mine: int, app: Any, batch_id: int
+    ) -> list[DrawnLayer]:
+        """What a rank has of the layers of a batch, of which it draws all.
 
-    def draw(
-        self,
-        slots: Any,
-        starts: Any,
-        vertices: Any,
-        batch_id: int,
-        step: int,
-        size: int,
-        attempt: int,
-        key: Any,
-    ) -> tuple[Any, Any]:
-        """Slots of a layer: the vertex of each, ids, and from which of ``vertices``' lists it is, ``int64``.
-
-        ``starts``: where each list begins when all are laid end to end, ``int64[n + 1]``; the end is above 0.
+        ``seeds``: of the batch, ids ``[n]``; ``whose``: the rank of each, ``int64[n]``; ``mine``: the rank. ``app``: a
+        :class:`~gnnsample_lab.sampling.apps.layer.Layer`. RuntimeError: no end after 10,000 layers.
         """
         ...
 
@@ -87,10 +87,10 @@ class Lists(Protocol):
 def lists_of(layout: Layout, weighted: bool, key: Any) -> Lists:
     """Lists of all parts for the device of the layout's rank; all ranks make them together."""
     if layout.rank.device == "cpu":
-        return HostLists(layout, weighted)
-    from .gpu.apps import DeviceLists
+        return HostLists(layout, weighted, key)
+    from .gpu.apps import device_lists
 
-    return DeviceLists(layout, weighted, key)
+    return device_lists(layout, weighted, key)
 
 
 def walked(lists: Lists, roots: Any, samples: Any, rule: WalkRule) -> tuple[Any, int, bool]:
@@ -117,83 +117,19 @@ def walked(lists: Lists, roots: Any, samples: Any, rule: WalkRule) -> tuple[Any,
     return found, longest, bool((at >= 0).any())
 
 
-class DrawnLayer(NamedTuple):
-    """A layer of the whole batch: ``slots`` that are filled, ascending, their ``vertices``, ``transits``, the places in
-    the last layer from whose lists they are, and ``whose``, the rank that each is of."""
-
-    slots: Any
-    vertices: Any
-    transits: Any
-    whose: Any
-
-
-def layers(lists: Lists, seeds: Any, whose: Any, app: Any, batch_id: int, key: Any) -> list[DrawnLayer]:
-    """The layers of a batch, all of each.
-
-    Args:
-        lists: of all parts.
-        seeds: of the batch, ids ``[n]``.
-        whose: the rank of each seed, ``int64[n]``.
-        app: :class:`~gnnsample_lab.sampling.apps.layer.Layer`.
-        batch_id, key: of the draws.
-
-    Raises:
-        RuntimeError: no end after 10,000 layers.
-    """
-    xp, found = lists.xp, list[DrawnLayer]()
-    total, vertices, places = int(seeds.size), seeds, xp.arange(seeds.size)
-    while total < app.final_size and vertices.size:
-        if len(found) == UNBOUNDED_STEPS:
-            raise RuntimeError(f"the sample did not end within {UNBOUNDED_STEPS} layers")
-        # NextDoor's rule: a layer is cut where the sample is full.
-        wanted = min(app.step_size, app.final_size - total)
-        starts = offsets_of(lists.totals(vertices))
-        vertex, transit = xp.full(wanted, -1, vertices.dtype), xp.zeros(wanted, np.int64)
-        if int(starts[-1]):
-            _fill(lists, starts, vertices, app, batch_id, len(found), key, vertex, transit)
-        slots = xp.flatnonzero(vertex >= 0)
-        chosen = transit[slots]
-        found.append(DrawnLayer(slots, vertex[slots], places[chosen], whose[chosen]))
-        total, vertices, places, whose = total + int(slots.size), vertex[slots], slots, whose[chosen]
-    return found
-
-
-def _fill(
-    lists: Lists, starts: Any, vertices: Any, app: Any, batch_id: int, step: int, key: Any, vertex: Any, transit: Any
-) -> None:  # fmt: skip
-    """Draw ``vertex`` and ``transit`` of all slots; without replacement repeated vertices anew, in rounds.
-
-    As ``unique`` on one GPU: of equal vertices the one of an earlier round stays, else that of the lowest slot.
-    """
-    xp = lists.xp
-    slots, rounds = xp.arange(vertex.size), xp.zeros(vertex.size, np.int64)
-    for attempt in range(1 if app.replace else app.max_redraws + 1):
-        rounds[slots] = attempt
-        vertex[slots], transit[slots] = lists.draw(
-            slots, starts, vertices, batch_id, step, app.step_size, attempt, key
-        )
-        if app.replace:
-            return
-        order = xp.lexsort(xp.stack([xp.arange(vertex.size), rounds, vertex.astype(np.int64)]))
-        again = vertex[order][1:] == vertex[order][:-1]
-        slots = xp.sort(order[1:][again])
-        if not slots.size:
-            return
-    vertex[slots] = -1
-
-
 class HostLists:
     """Lists of all parts as memory-mapped files, for CPU ranks.
 
     Args:
         layout: whose parts.
         weighted: whether weights count.
+        key: of the draws of layers, as ``int64``.
     """
 
     xp: Any = np
 
-    def __init__(self, layout: Layout, weighted: bool) -> None:
-        self._layout, self._weighted = layout, weighted
+    def __init__(self, layout: Layout, weighted: bool, key: Any) -> None:
+        self._layout, self._weighted, self._key = layout, weighted, key
         self._most = [largest_weights(part) if weighted else np.zeros(1, np.int64) for part in layout.parts]
 
     def _by_part(self, vertices: np.ndarray) -> Any:
@@ -204,18 +140,39 @@ class HostLists:
             if chosen.size:
                 yield p, part, chosen, self._layout.rows(vertices[chosen], p)
 
-    def totals(self, vertices: np.ndarray) -> np.ndarray:
+    def _totals(self, vertices: np.ndarray) -> np.ndarray:
         found = np.zeros(vertices.size, np.int64)
         for _, part, chosen, rows in self._by_part(vertices):
             found[chosen] = total_weights(part, rows, self._weighted)
         return found
 
-    def draw(
-        self, slots: np.ndarray, starts: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, size: int,
-        attempt: int, key: Any,
+    def layers(
+        self, seeds: np.ndarray, whose: np.ndarray, mine: int, app: Any, batch_id: int
+    ) -> list[DrawnLayer]:
+        found: list[DrawnLayer] = []
+        total, vertices, places = seeds.size, seeds, np.arange(seeds.size)
+        while total < app.final_size and vertices.size:
+            if len(found) == UNBOUNDED_STEPS:
+                raise RuntimeError(f"the sample did not end within {UNBOUNDED_STEPS} layers")
+            # NextDoor's rule: a layer is cut where the sample is full.
+            starts = offsets_of(self._totals(vertices))
+            wanted = min(app.step_size, app.final_size - total) if starts[-1] else 0
+            draw = functools.partial(self._draw, starts, vertices, batch_id, len(found), app.step_size)
+            vertex, transit = filled(wanted, vertices.dtype, app, draw)
+            slots = np.flatnonzero(vertex >= 0)
+            chosen = transit[slots]
+            vertices, places, whose = vertex[slots], places[chosen], whose[chosen]
+            own = whose == mine
+            found.append(DrawnLayer(slots[own], vertices[own], places[own]))
+            total, places = total + slots.size, slots
+        return found
+
+    def _draw(
+        self, starts: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, size: int, slots: np.ndarray,
+        attempt: int,
     ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
         at, names = np.empty(slots.size, np.int64), np.empty(slots.size, vertices.dtype)
-        layer_draws(slots, int(starts[-1]), batch_id, step, size, attempt, key, at)
+        layer_draws(slots, int(starts[-1]), batch_id, step, size, attempt, self._key, at)
         transit = np.searchsorted(starts, at, side="right") - 1
         inner = at - starts[transit]
         for _, part, chosen, rows in self._by_part(vertices[transit]):
@@ -250,6 +207,36 @@ class HostLists:
 
     def close(self) -> None:
         """Files need nothing."""
+
+
+def filled(
+    size: int, dtype: Any, app: Any, draw: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The vertex of each slot of a layer, ids ``[size]``, and from which list it is, ``int64[size]``.
+
+    Without replacement repeated vertices are drawn anew, in rounds, as by ``unique`` on one GPU: of equal vertices the
+    one of an earlier round stays, else that of the lowest slot; a slot that never got one of its own gets -1.
+
+    Args:
+        size: slots; 0 where no list has a weight.
+        dtype: of ids.
+        app: :class:`~gnnsample_lab.sampling.apps.layer.Layer`.
+        draw: of ascending slots and the number of the round: the vertex of each, and from which list it is.
+    """
+    vertex, transit = np.full(size, -1, dtype), np.zeros(size, np.int64)
+    slots, rounds = np.arange(size), np.zeros(size, np.int64)
+    for attempt in range(1 if app.replace else app.max_redraws + 1):
+        if not slots.size:
+            break
+        rounds[slots] = attempt
+        vertex[slots], transit[slots] = draw(slots, attempt)
+        if app.replace:
+            return vertex, transit
+        order = np.lexsort((np.arange(size), rounds, vertex))
+        again = vertex[order][1:] == vertex[order][:-1]
+        slots = np.sort(order[1:][again])
+    vertex[slots] = -1
+    return vertex, transit
 
 
 def total_weights(part: Part, rows: np.ndarray, weighted: bool) -> np.ndarray:

@@ -6,6 +6,7 @@ Two GPUs read each other's blocks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,9 +20,13 @@ from gnnsample_lab.bench.configurations import test_graph as drawn_graph
 from gnnsample_lab.distributed.parts.hot import hottest_lists
 from gnnsample_lab.distributed.parts.part import part_of, vertex_records
 from gnnsample_lab.distributed.sampling.gpu import lists as gpu_lists
+from gnnsample_lab.distributed.sampling.reading import WalkRule, walked
+from gnnsample_lab.distributed.sampling.words import key_of
 from gnnsample_lab.minibatch.types import MiniBatch
+from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 from gnnsample_lab.sampling.neighbors.lists import WIDE, ListsGraph, Place
 from gnnsample_lab.sampling.weights import integer_weights
+from tests.distributed.sampling.test_ladder import hubs_and_dead_ends
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
@@ -270,3 +275,85 @@ def test_one_rank_alone(gpu_world: Any, hub_parts: Parts, method: str) -> None:
     (result,) = check_ranks(gpu_world, hub_parts, 1, method, {}, 40_000)
     assert result["volume"] == 50 * result["host"]
     assert (result["volume"] > 0) == (method == "uva")
+
+
+# ---- layers and walks -------------------------------------------------------------------------------------
+
+
+def device_lists(graph: Any, kind: str, parts: int = 2) -> Any:
+    from gnnsample_lab.distributed.sampling.gpu.apps import DeviceLists
+
+    most = None
+    if graph.edge_weight is not None:
+        weights = integer_weights(graph.indptr, graph.edge_weight)
+        each = np.diff(weights.prefix[1:].astype(np.int64), prepend=0)
+        most = np.array([each[a:b].max(initial=0) for a, b in itertools.pairwise(graph.indptr)], np.uint64)
+    return DeviceLists(lists_of(graph, kind, most is not None, parts), key_of(5), most)
+
+
+SIZES = [
+    lab.apps.Layer(60, 17), lab.apps.Layer(70, 25, replace=False), lab.apps.Layer(9000, 4000),
+    lab.apps.Layer(6000, 2500, replace=False), lab.apps.Layer(100, 3, replace=False),
+]  # fmt: skip
+"""Some of more slots than a block has threads, some of more layers than a launch draws."""
+
+
+@pytest.mark.parametrize("app", SIZES, ids=repr)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("kind", "parts"), [("owners", 3), ("local", 2)])
+def test_layers_of_every_rank_are_those_of_one(kind: str, parts: int, weighted: bool, app: Any) -> None:
+    graph = hubs_and_dead_ends() if weighted else replace(hubs_and_dead_ends(), edge_weight=None)
+    app = lab.apps.Layer(app.final_size, app.step_size, weighted, app.replace)
+    lists = device_lists(graph, kind, parts)
+    for batch_id, seeds in (
+        (7, np.arange(40)),
+        (2**32 - 1, np.arange(1500) % graph.num_nodes),
+        (3, np.array([5, 5])),
+    ):
+        one = lab.run_app(graph, app, seeds[None], device="cpu", seed=5, first_sample=batch_id)
+        whose = np.arange(seeds.size) % 2
+        found = [
+            lists.layers(seeds.astype(graph.indices.dtype), whose, mine, app, batch_id) for mine in (0, 1)
+        ]
+        assert len(found[0]) == len(found[1])
+        before = whose
+        for step, layers in enumerate(zip(*found, strict=True)):
+            united, whose_slot = np.full(app.step_size, -1), np.full(app.step_size, -1)
+            for mine, layer in enumerate(layers):
+                slots, vertices, transits = (array.get() for array in layer)
+                assert (np.diff(slots) > 0).all() and (before[transits] == mine).all()
+                assert (united[slots] == -1).all(), "no slot is of two ranks"
+                united[slots], whose_slot[slots] = vertices, mine
+            before = whose_slot
+            expected = one.steps[step][0] if step < len(one.steps) else np.full(app.step_size, -1)
+            assert np.array_equal(united[: expected.size], expected)
+            assert (united[expected.size :] == -1).all()
+        assert len(found[0]) >= sum((step >= 0).any() for step in one.steps)
+
+
+def test_seeds_without_neighbours_end_the_sample() -> None:
+    graph = hubs_and_dead_ends()
+    alone = np.flatnonzero(np.diff(graph.indptr) == 0)[:3].astype(graph.indices.dtype)
+    assert alone.size == 3
+    app = lab.apps.Layer(60, 17)
+    lists = device_lists(replace(graph, edge_weight=None), "owners")
+    layers = lists.layers(alone, np.zeros(3, np.int64), 0, app, 1)
+    assert [layer.slots.size for layer in layers] == [0]
+    assert lists.layers(alone[:0], np.zeros(0, np.int64), 0, app, 1) == []
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("kind", "parts"), [("owners", 3), ("local", 2)])
+def test_walks_are_those_of_one(kind: str, parts: int, weighted: bool) -> None:
+    graph = hubs_and_dead_ends() if weighted else replace(hubs_and_dead_ends(), edge_weight=None)
+    roots = np.arange(300) % graph.num_nodes
+    lists = device_lists(graph, kind, parts)
+    for app, rule in (
+        (lab.apps.DeepWalk(9, weighted), WalkRule(1, weighted, -1, -1, 9, key_of(5))),
+        (lab.apps.PPR(0.05, weighted), WalkRule(1, weighted, 0.05, -1, UNBOUNDED_STEPS, key_of(5))),
+    ):
+        one = np.stack(lab.run_app(graph, app, roots, device="cpu", seed=5, first_sample=100).steps, axis=1)
+        at = lists.xp.asarray(roots.astype(graph.indices.dtype))
+        found, longest, goes_on = walked(lists, at, lists.xp.asarray(100 + np.arange(300)), rule)
+        assert not (goes_on and app.steps() < 0) and longest >= 9
+        assert np.array_equal(found.get().T, one.reshape(300, -1)[:, :longest])

@@ -164,16 +164,18 @@ def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], st
 
 
 def layered(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Layer-wise sampling of whole mini-batches by all ranks together: ``times``, ``slots``, ``by`` (GPU or host)."""
+    """Layer-wise sampling of whole mini-batches by all ranks together: ``times``, ``slots``, ``by`` (cuda or host)."""
     from gnnsample_lab.checks import is_cuda_array
     from gnnsample_lab.distributed import LayerSampler
 
     every = task["batches"]
     size = len(every[0]) + 2 * task["step_size"]
-    sampler = LayerSampler(task["folder"], size, task["step_size"], rank=rank, replace=False)
+    sampler = LayerSampler(
+        task["folder"], size, task["step_size"], rank=rank, replace=False, method=task["method"]
+    )
     batch = sampler.sample(every[0], 0, "owner")
     slots = [(_host(layer.slots), _host(layer.vertices)) for layer in batch.layers]
-    by = "GPU" if batch.layers and is_cuda_array(batch.layers[0].vertices) else "host"
+    by = "cuda" if batch.layers and is_cuda_array(batch.layers[0].vertices) else "host"
     times = crew.timed(rank, lambda i: sampler.sample(every[i % len(every)], i, "owner"), task["seconds"], 2)
     sampler.close()
     return {"times": times, "slots": slots, "by": by}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from . import crew, running
 BATCHES = 8
 LAYER_SIZE = 1000
 OURS = ("csp-fixed", "direct")
+LAYER_METHODS = {"dsp": "csp", "direct": "direct"}
+"""Ways to draw layers by all ranks. DSP's exchanges are the hosts' here; ours reads lists where they lie, on GPUs."""
 FASTGCN_EDGES = 130_000_000
 """FastGCN's probabilities are summed over all edges on one core."""
 
@@ -112,26 +115,32 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
         )
     one, wanted = _whole_layers(found, every, step)
     rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one})
-    task = {
-        "folder": crew.parts(session, name, world),
-        "batches": every,
-        "step_size": step,
-        "seconds": crew.seconds(session),
-    }
-    results, problem = crew.attempt(lambda: pool.run(running.layered, task, world=world))
-    row = {**usual, "system": "dsp", "gpus": world, "paper_gpus": 8, "by": "", "error": problem}
-    if not problem:
-        del row["error"]
-        row |= crew.slowest(results) | {"by": results[0]["by"]}
-        for layer, vertices in enumerate(wanted):
-            united = np.full(len(vertices), -1, np.int64)
-            for result in results:
-                slots, there = result["slots"][layer] if layer < len(result["slots"]) else ([], [])
-                united[np.asarray(slots, np.int64)] = there
-            if not np.array_equal(united, vertices):
-                raise VerificationError(f"{name}: layer {layer} of ranks differs from the whole graph's")
-    rows.append(row)
+    folder = crew.parts(session, name, world)
+    for system, method in LAYER_METHODS.items():
+        task = {
+            "folder": folder, "batches": every, "step_size": step, "seconds": crew.seconds(session), "method": method,
+        }  # fmt: skip
+        results, problem = crew.attempt(functools.partial(pool.run, running.layered, task, world=world))
+        row = {**usual, "system": system, "gpus": world, "paper_gpus": 8, "by": "", "error": problem}
+        if not problem:
+            del row["error"]
+            row |= crew.slowest(results) | {"by": results[0]["by"]}
+            _check_layers(name, system, results, wanted)
+        rows.append(row)
     return rows
+
+
+def _check_layers(name: str, system: str, results: list[dict[str, Any]], wanted: list[np.ndarray]) -> None:
+    """VerificationError unless the ranks' slices are together the layers of the whole graph."""
+    for layer, vertices in enumerate(wanted):
+        united = np.full(len(vertices), -1, np.int64)
+        for result in results:
+            slots, there = result["slots"][layer] if layer < len(result["slots"]) else ([], [])
+            united[np.asarray(slots, np.int64)] = there
+        if not np.array_equal(united, vertices):
+            raise VerificationError(
+                f"{name}, {system}: layer {layer} of ranks differs from the whole graph's"
+            )
 
 
 def _fastgcn(session: Session, name: str, every: list[np.ndarray], step: int) -> dict[str, float]:
