@@ -9,6 +9,9 @@ import contextlib
 import gzip
 import json
 import os
+import re
+import shutil
+import socket
 import struct
 import tempfile
 import zipfile
@@ -27,6 +30,39 @@ BROKEN = (EOFError, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile, struct
 
 # RuntimeError: an encrypted archive, JSON nested too deeply. SyntaxError: a NumPy header that is no Python literal.
 _MISREAD = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError, SyntaxError)
+
+
+@contextlib.contextmanager
+def scratch_folder(kind: str, place: str | os.PathLike[str] | None = None) -> Iterator[Path]:
+    """A folder for the block, removed after it; so are those of processes that were killed before they could.
+
+    Args:
+        kind: begins the folder's name; host and process follow, by which a later run knows whose it is.
+        place: where, None for the system's temporary folder.
+    """
+    base = Path(tempfile.gettempdir() if place is None else place)
+    host = re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname())
+    for left in base.glob(f"{kind}-{host}-*"):
+        number = left.name.removeprefix(f"{kind}-{host}-").partition("-")[0]
+        if number.isdecimal() and not _is_running(int(number)):
+            shutil.rmtree(left, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{kind}-{host}-{os.getpid()}-", dir=base))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_running(process: int) -> bool:
+    if os.name == "nt":  # where the signal 0 is no question
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # another user's
+        return True
+    return True
 
 
 @contextlib.contextmanager

@@ -184,7 +184,7 @@ class CachedFeatures:
         Args:
             ids: global ids of each mini-batch, of any library. The cache is a :class:`FeatureCache`.
         """
-        return map(self._handed, self.cache.extract_many(ids))
+        return map(self._handed, self.cache.extract_each(ids))
 
     def _handed(self, extracted: tuple[Any, Any]) -> Any:
         x, self.stats = extracted

@@ -690,6 +690,11 @@ TABLE: dict[str, Entry] = {
     "FeatureCache.mark": Entry(
         lambda: cached().mark, lambda: {"node_ids": [1]}, {"node_ids": ids(empty=True)}
     ),
+    "FeatureCache.extract_each": Entry(
+        lambda: cached().extract_each,
+        lambda: {"node_ids": [[1], [2]]},
+        {"node_ids": [None, 3, "ab", [3], [["a"]], [[0.5]], [[10**6]], {}, THING, HOSTILE]},
+    ),
     "FeatureCache.extract": Entry(
         lambda: cached().extract,
         lambda: {"node_ids": [1, 2]},

@@ -13,6 +13,8 @@ import io
 import os
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gnnsample_lab import files
 from gnnsample_lab.bench import report
 from gnnsample_lab.gpu_model import model as gpu_model
 from gnnsample_lab.graph import (
@@ -358,3 +361,33 @@ def test_files_that_may_not_be_read(kind, file, copied):
     (root / file).chmod(0)
     found = outcome(FORMATS[kind], root, file)
     assert isinstance(found, Exception) or (kind == "cache" and found == good)
+
+
+def test_scratch_folders_of_killed_processes_are_removed_by_the_next(tmp_path):
+    """Those of other processes that run, of other kinds and of other hosts stay."""
+    script = (
+        "import os, sys; from gnnsample_lab.files import scratch_folder\n"
+        f"with scratch_folder('lab-train', {str(tmp_path)!r}) as folder:\n"
+        "    (folder / 'large').write_bytes(bytes(10)); print(folder, flush=True); sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", script]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running,
+    ):
+        left, kept = (Path(each.stdout.readline().strip()) for each in (killed, running))
+        killed.kill()
+        killed.wait()
+        others = [
+            tmp_path / name
+            for name in ("lab-train-elsewhere-1-x", left.name.replace("train", "parts"), "lab-train")
+        ]
+        for other in others:
+            other.mkdir()
+        assert left.exists() and kept.exists()
+        with files.scratch_folder("lab-train", tmp_path) as own:
+            assert own.is_dir() and kept.exists() and not left.exists()
+            assert all(other.exists() for other in others)
+        assert not own.exists()
+        running.stdin.close()
+        assert running.wait() == 0 and not kept.exists()

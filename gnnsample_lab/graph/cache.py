@@ -300,12 +300,72 @@ def open_graph(folder: Path) -> Graph | None:
 
 
 def folder_of(graph: Graph) -> Path | None:
-    """The cache folder that all arrays of ``graph`` are mapped from, for other processes; None where there is none."""
-    arrays = [graph.indptr, graph.indices, graph.edge_weight, graph.feat, graph.label, *graph.splits.values()]
-    files = {getattr(array, "filename", None) for array in arrays if array is not None}
-    folders = {None if name is None else Path(name).parent for name in files}
-    folder = folders.pop() if len(folders) == 1 else None
-    return folder if folder is not None and open_graph(folder) is not None else None
+    """The cache folder that holds ``graph`` as it is, for other processes; None where there is none.
+
+    A slice of a mapped array, a split under another name and an array that was written to are not what the files hold.
+    """
+    name = getattr(graph.indptr, "filename", None)
+    found = None if name is None else open_graph(Path(name).parent)
+    if name is None or found is None:
+        return None
+    own, stored = (_arrays_of(each) for each in (graph, found))
+    if own.keys() != stored.keys() or not all(_is_same_map(own[key], stored[key]) for key in own):
+        return None
+    facts = ("num_classes", "name", "is_synthetic", "version")
+    if any(getattr(graph, fact) != getattr(found, fact) for fact in facts):
+        return None
+    return None if any(is_written(array) for array in own.values()) else Path(name).parent
+
+
+def _arrays_of(graph: Graph) -> dict[str, Any]:
+    named = {key: getattr(graph, key) for key in ("indptr", "indices", "edge_weight", "feat", "label")}
+    named |= {f"split_{key}": value for key, value in graph.splits.items()}
+    return {key: array for key, array in named.items() if array is not None}
+
+
+def _is_same_map(array: Any, stored: np.ndarray) -> bool:
+    """Whether ``array`` is all of the file that ``stored`` maps."""
+    if not isinstance(array, np.memmap) or not isinstance(stored, np.memmap):
+        # What is empty cannot be mapped.
+        return (
+            isinstance(array, np.ndarray) and array.size == stored.size == 0 and array.dtype == stored.dtype
+        )
+    places = [each.ctypes.data - _begin_of_map(each) for each in (array, stored)]
+    same = (array.filename, array.shape, array.dtype, array.strides, places[0])
+    return same == (stored.filename, stored.shape, stored.dtype, stored.strides, places[1])
+
+
+def _begin_of_map(array: np.memmap) -> int:
+    return int(np.frombuffer(array._mmap, np.uint8, 1).ctypes.data)  # type: ignore[attr-defined]
+
+
+_MAPS = Path("/proc/self/smaps")
+
+
+def is_written(array: Any) -> bool:
+    """Whether a mapped array was written to, so that this process has other values than the file.
+
+    The system keeps written pages of a private map apart from the file's, and says so. Where it does not, the values
+    are compared.
+    """
+    if not isinstance(array, np.memmap) or not array.size:
+        return False
+    begin = array.ctypes.data
+    end = begin + int(array.strides[0]) * len(array)
+    try:
+        text = _MAPS.read_text(encoding="utf-8")
+    except OSError:
+        return not np.array_equal(array, np.load(str(array.filename), mmap_mode="r"))
+    inside = known = False
+    for line in text.splitlines():
+        head, _, rest = line.partition(" ")
+        if not head.endswith(":"):  # the first line of a map: its addresses
+            low, _, high = head.partition("-")
+            inside = int(low, 16) < end and begin < int(high, 16)
+            known |= inside
+        elif inside and head in ("Anonymous:", "Swap:") and rest.split()[0] != "0":
+            return True
+    return not known
 
 
 def cached(root: Path, name: str, stamp: str, build: Callable[[], Graph], use: bool = True) -> Graph:

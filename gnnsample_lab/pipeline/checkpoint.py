@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gnnsample_lab.graph.errors import CorruptDataError
 
-FORMAT, VERSION = "gnnsample_lab checkpoint", 1
+FORMAT, VERSION = "gnnsample_lab checkpoint", 2
+_CONTENTS = {"settings", "model", "optimizer", "batch_ids", "losses", "generator", "device_generator"}
+
+
+def check_place(path: Path) -> None:
+    """That a checkpoint can be written as ``path``, before anybody trains for it.
+
+    Raises:
+        ValueError: it is a folder. PermissionError: nothing can be written there.
+    """
+    if path.is_dir():
+        raise ValueError(f"checkpoint must be a file (got the folder {str(path)!r})")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise PermissionError(
+            f"checkpoint {str(path)!r} cannot be written: {error.strerror or error}"
+        ) from error
 
 
 def save(path: Path, state: Mapping[str, Any]) -> None:
@@ -43,9 +63,14 @@ def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"resume: there is no checkpoint {path}")
     try:
+        # PyTorch stores checksums and does not look at them.
+        if (broken := zipfile.ZipFile(path).testzip()) is not None:
+            raise ValueError(f"{broken} is damaged")
         state = torch.load(path, map_location="cpu", weights_only=True)
         if (state["format"], state["version"]) != (FORMAT, VERSION):
             raise ValueError("another format")
+        if missing := sorted(_CONTENTS - set(state)):
+            raise ValueError(f"it lacks {', '.join(missing)}")
         found = dict(state["settings"])
     except Exception as error:
         raise CorruptDataError(f"{path} is no checkpoint of this library ({error})") from error

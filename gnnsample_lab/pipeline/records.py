@@ -53,6 +53,7 @@ class EpochRecord:
         events: stages of all ranks by their start, for a Gantt chart.
         queues: name -> ``(time_us, mini-batches that wait)``, whenever that changed.
         begin_s: when the epoch began, in seconds of the host's monotonic clock.
+        number: of the epoch, from 0 on; a run that is resumed begins with a later one.
     """
 
     sample_us: float
@@ -71,6 +72,7 @@ class EpochRecord:
     events: tuple[StageEvent, ...] = field(default=(), repr=False, compare=False)
     queues: Mapping[str, list[tuple[float, int]]] = field(default_factory=dict, repr=False, compare=False)
     begin_s: float = field(default=0.0, repr=False, compare=False)
+    number: int = field(default=0, repr=False, compare=False)
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -123,6 +125,7 @@ def merged(records: Sequence[EpochRecord]) -> EpochRecord:
         events=tuple(sorted(events, key=lambda e: e.start_us)),
         queues=queues,
         begin_s=begin_s,
+        number=records[0].number,
     )
 
 
@@ -260,7 +263,7 @@ class TrainResult:
         for number, epoch in enumerate(self.epochs):
             losses = self.losses[at : at + epoch.num_batches]
             at += epoch.num_batches
-            row = {"system": self.system, "model": self.model, "epoch": number, **epoch.numbers}
+            row = {"system": self.system, "model": self.model, "epoch": epoch.number, **epoch.numbers}
             row["loss"] = sum(losses) / len(losses) if losses else float("nan")
             row["accuracy"] = self.accuracy[number] if number < len(self.accuracy) else float("nan")
             rows.append(row)

@@ -39,6 +39,7 @@ from .features import (
 )
 from .parts import ranked
 from .ranks import Part, check_peak, kernels_into, memory_of, open_shared
+from .resuming import settings_of_run, statistics_note
 from .table import System, find
 
 SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
@@ -68,11 +69,13 @@ def train_factored(
             times = _measured(rank, graph, given, device, known)
             split = _split(rank.world_size, options, times)
             split.check_capacity(job["batches"])
-            member, ratio, notes = _member(rank, graph, given, device, split, address, slots)
+            member, ratio, kernel, notes = _member(rank, graph, given, device, split, address, slots)
         trainer = member.trainer
         torch.manual_seed(
             seed + 1 + rank.index
         )  # masks of dropout differ from those of one device, and by rank
+        if job["checkpoint"] is not None or job["resume"] is not None:
+            trainer.settings = settings_of_run(graph, trainer, given)
         if job["resume"] is not None:
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
@@ -83,7 +86,7 @@ def train_factored(
                 if not len(trainer.plan(number)):
                     continue
                 with kernels_into(job, device, number):
-                    records.append(member.epoch(number))
+                    records.append(replace(member.epoch(number), number=number))
                 if budget is not None:
                     check_peak(trainer, records[-1], budget)
                 if job["split"]:
@@ -95,7 +98,7 @@ def train_factored(
     settings = {
         "batch_size": trainer.batch_size, "fanouts": tuple(trainer.sampler.fanouts), "hidden": given["hidden"],
         "lr": given["lr"], "seed": seed, "reorder": None, "window": given["window"], "match": False,
-        "kernel": trainer.settings["kernel"], "executor": "factored", "transfer": trainer.features.cache.transfer,
+        "kernel": kernel, "executor": "factored", "transfer": trainer.features.cache.transfer,
         "ranks": rank.world_size, "samplers": split.samplers, "switching": split.switching,
         "handover": split.handover, "swap": split.swap,
         "staleness": split.staleness, "pipelined": split.pipelined, "capacity": split.queue_capacity(),
@@ -184,11 +187,18 @@ def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
 
 def _member(
     rank: Any, graph: Any, given: dict[str, Any], device: str, split: Split, address: tuple[Any, bytes], slots: Path
-) -> tuple[Member, float, tuple[str, ...]]:  # fmt: skip
-    """This rank with what its part needs; the share of cached vertices on trainers; notes."""
+) -> tuple[Member, float, str | None, tuple[str, ...]]:  # fmt: skip
+    """This rank with what its part needs; the share of cached vertices on trainers; the model's kernel; notes."""
     import torch
 
-    from .train import _cpu_note, _model_options, _name, built_model, make_sampler, with_policy
+    from .train import (
+        _cpu_note,
+        _model_options,
+        _name,
+        built_model,
+        make_sampler,
+        with_policy,
+    )  # fmt: skip
 
     chosen, model = with_policy(find(given["system"]), given["policy"]), given["model"]
     name, samples = _name(model), rank.index < split.samplers
@@ -217,12 +227,13 @@ def _member(
         model = copy.deepcopy(model)
     layers = len(sampler.fanouts)
     network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given)).to(device)
+    notes += statistics_note(network, rank)
     table = host_features(graph)
     ratio, standby, working = _ratios(
         rank, chosen, graph, table, sampler, network, given, device, split, others
     )
     order = None
-    if 0 < rows_of_ratio(ratio, len(table)) < len(table):
+    if any(0 < rows_of_ratio(of, len(table)) < len(table) for of in (ratio, standby)):
         counting = sampler_on(device) if split.swap and rank.index == 0 else sampler
         order = _hottest(rank, chosen, graph, counting, given["batch_size"], seed, slots)
         del counting
@@ -249,11 +260,6 @@ def _member(
         captured=is_captured(given.get("captured"), chosen.captured, name, kernel, device),
     )  # fmt: skip
     trainer.others, trainer.working = others, working
-    trainer.settings = {
-        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
-        "batch_size": trainer.batch_size, "fanouts": list(sampler.fanouts), "hidden": given["hidden"],
-        "lr": float(given["lr"]), "seed": seed, "train": len(trainer.seeds), "kernel": kernel,
-    }  # fmt: skip
     peers = swaps = None
     if split.handover == "peer":
         peers = PeerSlots(rank, split.samplers, split.own_slots, _slot_bytes(rank, split, trainer, marker))
@@ -269,6 +275,7 @@ def _member(
     return (
         Member(rank, split, trainer, marker, _model_groups(rank, split), address, slots, peers, swaps),
         marked,
+        kernel,
         tuple(notes),
     )
 
@@ -322,7 +329,9 @@ def _ratios(
         rows, working = _sized(alone, table, sampler, network, graph, given["batch_size"], 1, sizing, device)
         mine = rows / max(n, 1)
     standby = mine
-    if device == "cpu" or is_sized:  # a trainer's memory less the topology
+    if device == "cpu" and not is_sized and budget is not None:  # the budget less the topology
+        standby = rows_in(max(0, budget - topology), n, row_bytes) / max(n, 1)
+    elif (device == "cpu" or is_sized) and split.trainers:  # a trainer's memory less the topology
         standby = rows_in(max(0, int(mine * n * row_bytes) - topology), n, row_bytes) / max(n, 1)
     if split.swap:
         standby = mine  # the topology is gone when the cache comes

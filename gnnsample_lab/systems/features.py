@@ -15,7 +15,8 @@ from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.features.caching.cache import FeatureCache
-from gnnsample_lab.features.caching.sizing import memory_left_by, rows_in, rows_of_ratio
+from gnnsample_lab.features.caching.sizing import SLOT_BYTES, memory_left_by, rows_in, rows_of_ratio
+from gnnsample_lab.graph.cache import is_written
 from gnnsample_lab.pipeline.batches import to_gpu
 from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE
 from gnnsample_lab.pipeline.features import (
@@ -98,6 +99,8 @@ def host_features(graph: Any) -> np.ndarray:
     on_gpu = is_cuda_array(feat)
     if not on_gpu and not is_memory_mapped(feat):
         return np.asarray(feat)
+    if is_written(feat):
+        return np.array(feat)  # and who wrote once may write again: nothing is kept
     if graph not in _tables:
         if on_gpu:
             _tables[graph] = feat.get()
@@ -190,12 +193,15 @@ def _sized(
     if sizing.ratio is not None:
         return float(sizing.ratio), 0
     row_bytes = table.shape[1] * table.itemsize
+    # A cache of all ranks says of every vertex where its row lies, also where each rank has room for all rows.
+    listed = SLOT_BYTES * len(table) if system.placement == "partitioned" else 0
     if sizing.capacity_bytes is not None:
-        return rows_in(sizing.capacity_bytes, len(table), row_bytes), 0
+        return _rows_beside(sizing.capacity_bytes, listed, len(table), row_bytes), 0
     if device == "cpu":
         if sizing.budget_bytes is None:
             return CPU_RATIO, 0
-        return rows_in(sizing.budget_bytes - sampled_bytes(sampler), len(table), row_bytes), 0
+        left = sizing.budget_bytes - sampled_bytes(sampler)
+        return _rows_beside(left, listed, len(table), row_bytes), 0
     left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
     used = held(device).less(sizing.others)  # what a budget is of: the card may hold other things
     working = max(0, used.cupy - (sampled_bytes(sampler) if sampler.device == device else 0))
@@ -204,7 +210,14 @@ def _sized(
             f"a training step (graph, samples, activations: {used})", used.total, sizing.budget_bytes
         )
         left = min(left, int(BUDGET_SHARE * (sizing.budget_bytes - used.total)))
-    return rows_in(left, len(table), row_bytes), working
+    return _rows_beside(left, listed, len(table), row_bytes), working
+
+
+def _rows_beside(left: int, listed: int, num_nodes: int, row_bytes: int) -> int:
+    """Rows that fit beside a list of ``listed`` bytes, or beside a look-up table where that is 0."""
+    if listed:
+        return min(num_nodes, max(0, left - listed) // row_bytes)
+    return rows_in(left, num_nodes, row_bytes)
 
 
 def _trial(
@@ -268,7 +281,12 @@ def _shared_source(
         hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
     cache = shared_cache(folder, system, hot, rows, n, rank)
     if sizing.budget_bytes is not None:
-        within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)
+        try:
+            within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)
+        except MemoryError:
+            if rank.world_size == 1:
+                cache.close()
+            raise
     if sizing == Sizing() and device == "cpu":
         notes.append(
             f"on the CPU each rank caches up to {CPU_RATIO:.0%} of the vertices: no device memory is left over"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,11 +15,12 @@ from gnnsample_lab.device.arrays import merge_duplicates, to_host
 from gnnsample_lab.distributed.features.cache import FeatureCache
 from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
 from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
-from gnnsample_lab.distributed.parts.partition import Partition, partition
-from gnnsample_lab.distributed.parts.storage import open_partition, save_parts
+from gnnsample_lab.distributed.parts.partition import Partition, check_partition, partition
+from gnnsample_lab.distributed.parts.storage import open_part, open_partition, save_parts
 from gnnsample_lab.distributed.sampling.layout import make_layout
 from gnnsample_lab.distributed.sampling.sampler import Sampler
 from gnnsample_lab.features.ranking.hotness import Hotness, hotness
+from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.epoch import EpochIterator
@@ -31,6 +31,7 @@ from .table import System
 
 _COLLECTIVE = ("pull", "csp", "csp-async", "csp-fixed")
 _IN_TURN = ("pull", "csp")
+_COMPARED_BYTES = 1 << 26
 
 
 def checked_parts(parts: Any) -> Any:
@@ -61,9 +62,12 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
         parts: as :func:`checked_parts` takes it.
     """
     if isinstance(parts, Path):
-        found = open_partition(parts).num_parts
-        if found != count:
-            raise ValueError(f"parts must be as many as ranks, {count} (got {found} in {str(parts)!r})")
+        found = open_partition(parts)
+        if found.num_parts != count:
+            raise ValueError(
+                f"parts must be as many as ranks, {count} (got {found.num_parts} in {str(parts)!r})"
+            )
+        _check_saved(graph, system, found, parts)
         yield parts
         return
     divided = parts
@@ -76,8 +80,31 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
         yield save_parts(graph, divided, features=with_features)
         return
     place = roots.cache_folder(roots.data_root())
-    with tempfile.TemporaryDirectory(prefix="lab-parts-", dir=place, ignore_cleanup_errors=True) as folder:
+    with scratch_folder("lab-parts", place) as folder:
         yield save_parts(graph, divided, folder, features=with_features)
+
+
+def _check_saved(graph: Graph, system: System, divided: Partition, folder: Path) -> None:
+    """Parts in files are of this graph: the same topology, and the same features where ranks take them from there.
+
+    Raises:
+        ValueError: they are not.
+    """
+    check_partition(divided, graph, "parts")
+    if system.placement != "partitioned":
+        return
+    for rank in range(divided.num_parts):
+        part = open_part(folder, rank)
+        if part.feat is None:
+            raise ValueError(
+                f"parts must be saved with features for system {system.name!r} (got {str(folder)!r})"
+            )
+        step = max(1, _COMPARED_BYTES // max(1, part.feat[:1].nbytes))
+        for begin in range(0, len(part.vertices), step):
+            rows = part.feat[begin : begin + step]
+            own = to_host(graph.feat[part.vertices[begin : begin + step]])
+            if rows.shape != own.shape or rows.tobytes() != own.astype(rows.dtype, copy=False).tobytes():
+                raise ValueError(f"parts must have the features of the graph (got others in {str(folder)!r})")
 
 
 class PartsSampler:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.pipeline.memory import apart
@@ -31,13 +31,10 @@ def shared_graph(graph: Graph) -> Iterator[Path]:
         yield folder
         return
     place = roots.cache_folder(roots.data_root())
-    base = Path(tempfile.mkdtemp(prefix="lab-train-", dir=place))
-    try:
+    with scratch_folder("lab-train", place) as base:
         on_host = graph.to("cpu") if graph.device != "cpu" else graph
         cache.write(base / "graph", on_host, "")
         yield base / "graph"
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
 
 
 def open_shared(folder: Path) -> Graph:

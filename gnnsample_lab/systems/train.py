@@ -6,9 +6,8 @@ import contextlib
 import copy
 import inspect
 import os
-import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +34,11 @@ from gnnsample_lab.distributed.features.ranking import DEGREES
 from gnnsample_lab.distributed.ranks.alone import Alone
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
 from gnnsample_lab.features.ranking.hotness import POLICIES
+from gnnsample_lab.features.reuse.reorder import MAX_EXACT
+from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.captured import is_captured
+from gnnsample_lab.pipeline.checkpoint import check_place
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.factored.service import QueueService
@@ -51,9 +53,12 @@ from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
 from .parts import PartsSampler, checked_parts, coordinated_turns, saved_parts
+from .resuming import settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
 
+_RANKED = tuple(name for name in POLICIES if name not in ("optimal", "visits"))
+"""Policies that rank a cache: the other two need mini-batches or walks that were drawn before."""
 CPU_NOTE = (
     "on the CPU: the CPU twins sample and mark, PyTorch's operators aggregate, "
     "and the stages run one after the other"
@@ -142,6 +147,8 @@ def prepare(
     batch_size, window = whole("batch_size", batch_size, 1, 2**31 - 1), whole("window", window, 1, 1024)
     hidden, seed, lr = whole("hidden", hidden, 1, 2**24), checked_seed(seed), real("lr", lr, 0)
     choice("reorder", reorder, (None, "none", "greedy", "two-opt", "exact"))
+    if reorder == "exact" and window > MAX_EXACT:
+        raise ValueError(f"window must be at most {MAX_EXACT} with reorder='exact' (got {window})")
     weighted, progress = flag("weighted", weighted), flag("progress", progress)
     if cache_ratio is not None:
         cache_ratio = share("cache_ratio", cache_ratio)
@@ -163,7 +170,7 @@ def prepare(
         reset_pools()
         others = held_by_others(graph, device)
     begin = time.perf_counter()
-    notes = [_cpu_note(executor)] if device == "cpu" else []
+    notes = [_cpu_note(executor or chosen.executor)] if device == "cpu" else []
     name = model if isinstance(model, str) else type(model).__name__
     if chosen.has_parts and rank is None:
         rank = Alone(device)
@@ -177,7 +184,8 @@ def prepare(
         raise ValueError(
             "weighted and pick belong to the default sampler: set them on the sampler that is given"
         )
-    torch.manual_seed(seed)
+    # Weights are drawn on the host: a parent of ranks, which only checks, leaves the GPUs' generators alone.
+    torch.default_generator.manual_seed(seed)
     if isinstance(model, str):
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
@@ -187,9 +195,14 @@ def prepare(
         within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
     captured = is_captured(captured, chosen.captured, name, kernel, device)
     working = replace(chosen, executor=executor or chosen.executor, captured=captured)
-    sources = feature_sources(
-        working, graph, sampler, model, batch_size, window, sizing, seed, device, rank, parts
-    )
+    try:
+        sources = feature_sources(
+            working, graph, sampler, model, batch_size, window, sizing, seed, device, rank, parts
+        )
+    except BaseException:
+        if chosen.has_parts and rank.world_size == 1:
+            sampler.close()
+        raise
     notes += sources.notes
     order = chosen.reorder if sources.matched else None
     if reorder is not None:
@@ -234,11 +247,7 @@ def prepare(
         "cache_gb": cache_gb,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
-    trainer.settings = {
-        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "model": name,
-        "batch_size": batch_size, "fanouts": list(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
-        "train": len(trainer.seeds),
-    }  # fmt: skip
+    notes += statistics_note(model, rank)
     setup_us = (time.perf_counter() - begin) * 1e6
     return Prepared(chosen, trainer, setup_us, sources.ratio, tuple(notes), settings)
 
@@ -369,7 +378,8 @@ def train(
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
-        RankError: a rank failed or died; all have ended, and the message names rank and stage.
+        RankError: a rank failed or died, of too little ``budget_gb`` for example; all have ended, and the message
+            names rank and stage.
         FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
 
@@ -392,6 +402,8 @@ def train(
     source = optional(checked_path, "resume", resume)
     steps = optional(whole, "checkpoint_steps", checkpoint_steps, 1, 2**31 - 1)
     saving = source if saving is None else saving
+    if saving is not None:
+        check_place(saving.resolve())
     if steps is not None and saving is None:
         raise ValueError(f"checkpoint_steps needs checkpoint, the file to write to (got {steps})")
     split = _evaluation_split(graph, evaluate)
@@ -408,6 +420,13 @@ def train(
         "resume": None if source is None else source.resolve(), "kernels": flag("kernels", kernels),
     }  # fmt: skip
     count = ranks.ranks if isinstance(ranks, Ranks) else whole("ranks", ranks, 1, MAX_RANKS)
+    choice("executor", executor, (None, *EXECUTORS))
+    workers = whole("workers", workers, 1, 64)
+    job["notes"] = _unused(
+        executor or chosen.executor, samplers=samplers is not None, switching=switching is not None,
+        staleness=staleness != 0, pipelined=not pipelined, handover=handover != "host", workers=workers != 1,
+        coordinated=bool(coordinated),
+    )  # fmt: skip
     if samplers is not None and samplers > count - (switching is False and count > 1):
         raise ValueError(
             f"samplers must leave a rank to train, unless samplers switch (got {samplers} of {count} ranks)"
@@ -444,7 +463,7 @@ def train(
             return TrainResult(
                 ready.system.name, _name(model), graph.title, device, origin, [*trainer.losses], [*trainer.batch_ids],
                 [*accuracy], job["split"] or "", [*records], ready.setup_us, ready.cache_ratio,
-                ready.notes, ready.settings, trainer.model, resumed=trainer.resumed, **rest,
+                (*ready.notes, *job["notes"]), ready.settings, trainer.model, resumed=trainer.resumed, **rest,
             )  # fmt: skip
 
         told = None if on_progress is None else lambda *found: on_progress(result(*found))
@@ -471,12 +490,20 @@ def run_epochs(
     generators = range(torch.cuda.device_count()) if device == "cuda" else ()
     records: list[EpochRecord] = []
     accuracy: list[float] = []
-    with torch.random.fork_rng(devices=generators), shared_stream(device):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=generators))
+        stack.enter_context(shared_stream(device))
         ready = prepare(graph, device=device, rank=rank, parts=job.get("parts"), **given)
+        if (
+            rank is None or rank.world_size == 1
+        ):  # several ranks close together: one that failed ends, as all do
+            stack.enter_context(_closed_on_failure(ready.close))
         trainer = ready.trainer
         if told is not None:
             trainer.told = lambda: told(ready, records, accuracy)
         torch.manual_seed(seed)  # dropout does not depend on what the preparation drew
+        if job["checkpoint"] is not None or job["resume"] is not None:
+            trainer.settings = settings_of_run(graph, trainer, given)
         if job["resume"] is not None:
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
@@ -486,7 +513,7 @@ def run_epochs(
                 if not len(trainer.plan(number)):
                     continue  # the run that is resumed had done all of it
                 with several.kernels_into(job, device, number):
-                    records.append(trainer.epoch(number))
+                    records.append(replace(trainer.epoch(number), number=number))
                 if budget is not None:
                     several.check_peak(trainer, records[-1], budget)
                 if job["split"]:
@@ -496,9 +523,20 @@ def run_epochs(
     return ready, records, accuracy
 
 
+@contextlib.contextmanager
+def _closed_on_failure(close: Callable[[], None]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        close()
+        raise
+
+
 def _train_on_ranks(
     graph: Graph, job: dict[str, Any], ranks: int | Ranks, device: str, parts: Any
 ) -> TrainResult:
+    import torch
+
     given = job["given"]
     chosen = with_policy(find(given["system"]), given["policy"])
     model = given["model"]
@@ -514,7 +552,7 @@ def _train_on_ranks(
         folder = stack.enter_context(several.shared_graph(graph))
         if given["executor"] == "factored":
             service = stack.enter_context(QueueService())
-            slots = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="lab-slots-")))
+            slots = stack.enter_context(scratch_folder("lab-slots"))
             found = crew.run(train_factored, folder, job, service.address, slots, timeout_s=RUN_S)
             first = next(part for part in found if part["is_first"])
             depths = [phase.depths for name, phase in service.phases.items() if name.startswith("epoch")]
@@ -532,7 +570,8 @@ def _train_on_ranks(
     kernel = first["settings"]["kernel"]
     if isinstance(model, str):
         layers = len(first["settings"]["fanouts"])
-        network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given))
+        with torch.random.fork_rng(devices=()):
+            network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given))
     else:
         network = model
     network.load_state_dict(first["weights"])
@@ -541,7 +580,8 @@ def _train_on_ranks(
         label(f"measured on {where}", given["budget_gb"], given["cache_gb"]), first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in found), first["ratio"],
-        (*first["notes"], *(note for part in found for note in part.get("events", ()))), first["settings"], network,
+        (*first["notes"], *job["notes"], *(note for part in found for note in part.get("events", ()))),
+        first["settings"], network,
         ranks=crew.ranks, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
         memory=[part["memory"] for part in found], kernels=[p["kernels"] for p in found if p["kernels"] is not None],
     )  # fmt: skip
@@ -549,6 +589,8 @@ def _train_on_ranks(
 
 def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     """Name wrong arguments here, before any rank starts."""
+    import torch
+
     if given["sampler"] is not None:
         expand = getattr(getattr(given["sampler"], "spec", None), "expand", "frontier")
         if expand != "frontier":
@@ -572,7 +614,8 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
         return  # the ranks find out: reading all features for a check would take longer
     if not isinstance(given["model"], str):
         small["model"] = copy.deepcopy(given["model"])
-    prepare(graph.to("cpu") if graph.device != "cpu" else graph, device="cpu", **small)
+    with torch.random.fork_rng(devices=()):
+        prepare(graph.to("cpu") if graph.device != "cpu" else graph, device="cpu", **small)
 
 
 def _model_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -599,6 +642,13 @@ def built_model(
         unknown = ", ".join([*options, *(["kernel"] if kernel else [])])
         raise ValueError(f"{unknown} apply to models chosen by name (got a {type(model).__name__})")
     return model
+
+
+def _unused(executor: str, **given: bool) -> tuple[str, ...]:
+    """A note of arguments that were given for another executor."""
+    of = {"workers": "overlapped", "coordinated": "overlapped"}
+    names = [name for name, is_given in given.items() if is_given and executor != of.get(name, "factored")]
+    return (f"not used with executor={executor!r}: {', '.join(names)}",) if names else ()
 
 
 def _cpu_note(executor: str | None) -> str:
@@ -659,7 +709,7 @@ def with_policy(system: System, policy: str | None) -> System:
     Raises:
         TypeError, ValueError: no such policy.
     """
-    optional(choice, "policy", policy, (*POLICIES, *DEGREES))
+    optional(choice, "policy", policy, tuple(dict.fromkeys((*_RANKED, *DEGREES))))
     if policy is None or system.cache is None:
         return system
     return replace(system, cache=policy)

@@ -21,13 +21,21 @@ from .sample_blocks import Trees
 
 TOGETHER = 32
 """Mini-batches that are sampled in one run, whose transits are grouped together."""
+BATCHES_OF_A_SEED = 2**30
+"""Batch ids that are drawn under one seed: sample ids have 40 bits, which 1 024 seeds a mini-batch fill."""
+
+
+def _seed_of(seed: int, kind: int) -> int:
+    """The seed itself for training (0), others for evaluation and trials."""
+    return (seed + kind * 0x9E3779B97F4A7C15) % 2**64
 
 
 class TreeSampler:
     """k-hop neighbourhoods as NextDoor draws them: every pick a vertex of its own, with replacement.
 
     Seed ``i`` of mini-batch ``b`` is sample ``b * batch_size + i`` of ``lab.run_app(graph, lab.apps.KHop(fanouts))``,
-    whichever rank draws it and however many are drawn together.
+    whichever rank draws it and however many are drawn together. That holds for training, whose batch ids lie below
+    2**30; evaluation and trials, whose ids lie above, draw under seeds of their own and so never the same.
 
     Args:
         graph: on the device.
@@ -86,9 +94,15 @@ class TreeSampler:
             if not len(roots):
                 found += [NoBatch(number + i) for i in range(len(group))]
                 continue
-            at = (number * self.batch_size + skipped) % (MAX_SAMPLE_ID - self.batch_size * TOGETHER * 2)
+            kind, place = divmod(number, BATCHES_OF_A_SEED)
+            at = (place * self.batch_size + skipped) % (MAX_SAMPLE_ID - self.batch_size * TOGETHER * 2)
             result = run_app(
-                self.graph, self.app, roots, device=self.device, seed=self.spec.seed, first_sample=at
+                self.graph,
+                self.app,
+                roots,
+                device=self.device,
+                seed=_seed_of(self.spec.seed, kind),
+                first_sample=at,
             )
             begin = 0
             for i, some in enumerate(slices):

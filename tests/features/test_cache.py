@@ -233,16 +233,16 @@ def test_several_batches_get_what_each_gets_alone(monkeypatch, launch_rows, rati
     cache = lab.FeatureCache(feat, scores(), ratio=ratio, device=device, transfer=transfer)
     batches = [batch(size, seed=size) for size in (0, 1, 300, 33, *range(40, 640, 40), 64)]
     given = [cache._ids(ids) if i % 2 else ids for i, ids in enumerate(batches)]
-    found = list(cache.extract_many(given))
+    found = list(cache.extract_each(given))
     assert len(found) == len(batches) == 20
     for (x, stats), ids in zip(found, batches, strict=True):
         assert same_bits(x, feat[ids])
         hits = int(hit_mask(cache, ids).sum())
         assert (stats.rows, stats.hits, stats.misses) == (len(ids), hits, len(ids) - hits)
         assert stats.time_us >= 0
-    assert list(cache.extract_many([])) == []
+    assert list(cache.extract_each([])) == []
     with pytest.raises(TypeError, match="node_ids must be integers"):
-        cache.extract_many([[0], [0.5]])
+        cache.extract_each([[0], [0.5]])
 
 
 @pytest.mark.gpu
@@ -253,11 +253,11 @@ def test_small_batches_share_a_launch(monkeypatch):
     monkeypatch.setattr(
         cache._gpu, "extract_parts", lambda parts, rows: (launches.append(len(parts)), launch(parts, rows))
     )
-    list(cache.extract_many([batch(50, seed=i) for i in range(20)]))
+    list(cache.extract_each([batch(50, seed=i) for i in range(20)]))
     launches.clear()  # the first launch was made twice, once to compile
-    list(cache.extract_many([batch(50, seed=i) for i in range(20)]))
+    list(cache.extract_each([batch(50, seed=i) for i in range(20)]))
     assert launches == [16, 4]
-    rows = cache.extract_many([batch(50, seed=i).astype(kind) for i, kind in enumerate(("i4", "i8", "i4"))])
+    rows = cache.extract_each([batch(50, seed=i).astype(kind) for i, kind in enumerate(("i4", "i8", "i4"))])
     assert all(same_bits(x, feat[batch(50, seed=i)]) for i, (x, _) in enumerate(rows))
 
 

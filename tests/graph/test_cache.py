@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -235,3 +236,30 @@ def test_an_array_is_read_again_when_another_thread_disturbed_its_parser(tmp_pat
     failures += [SystemError("always")] * 99
     with pytest.raises(SystemError, match="always"):
         cache.map_npy(tmp_path / "a.npy")
+
+
+def test_other_processes_map_only_what_the_files_hold(tmp_path, graph, monkeypatch):
+    """A slice of a mapped array keeps its file's name, and what is written to a private map stays in this process."""
+    opened = cache.store(tmp_path, "toy", "s", graph)
+    assert cache.folder_of(opened) == folder_of(tmp_path)
+    opened.feat.sum()
+    assert cache.folder_of(opened) == folder_of(tmp_path), "reading changes nothing"
+    assert cache.folder_of(graph) is None
+    train, test = opened.splits["train"], opened.splits["test"]
+    for changed in (
+        {"splits": {"train": train[:5], "test": test}}, {"splits": {"train": train[1:], "test": test}},
+        {"splits": {"valid": train, "test": test}}, {"splits": {"train": train}}, {"feat": opened.feat[:, :2]},
+        {"feat": opened.feat[:, ::-1]}, {"label": None, "num_classes": 0}, {"edge_weight": None},
+        {"label": np.array(opened.label)}, {"num_classes": 7}, {"name": "other"},
+    ):  # fmt: skip
+        assert cache.folder_of(replace(opened, **changed)) is None, changed
+    opened.label[3] += 1
+    assert cache.is_written(opened.label) and not cache.is_written(opened.feat)
+    assert cache.folder_of(opened) is None
+    again = cache.open_cached(tmp_path, "toy", "s")
+    assert cache.folder_of(again) == folder_of(tmp_path)
+
+    # Where the system does not say which pages were written, values are compared.
+    monkeypatch.setattr(cache, "_MAPS", tmp_path / "nothing")
+    assert cache.is_written(opened.label) and not cache.is_written(again.label)
+    assert not cache.is_written(graph.label)

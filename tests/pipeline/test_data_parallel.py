@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
 from gnnsample_lab.graph.errors import CorruptDataError
+from gnnsample_lab.pipeline import checkpoint
 from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems import ranks as several
@@ -154,6 +156,7 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(graph, tmp_path, mon
     assert found.losses == pytest.approx(expected.losses, abs=1e-12)
     assert found.accuracy == expected.accuracy[1:]
     assert found.to_frame()["loss"].iloc[-1] == pytest.approx(expected.to_frame()["loss"].iloc[-1])
+    assert found.to_frame()["epoch"].tolist() == [1, 2]
     more = lab.train(graph, resume=file, **{**options, "epochs": 4})
     assert more.resumed == 15 and more.batch_ids == list(range(20))
     with pytest.raises(ValueError, match="epochs must be more"):
@@ -178,7 +181,10 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
     lab.train(graph, checkpoint=file, evaluate=False, **QUICK)
     with pytest.raises(ValueError, match="was written with lr=0.01, and this run has lr=0.02"):
         lab.train(graph, epochs=2, resume=file, **{**QUICK, "lr": 0.02})
-    for content in (b"", b"no checkpoint", file.read_bytes()[:200]):
+    flipped = bytearray(file.read_bytes())
+    weights = next(iter(torch.load(file, weights_only=True)["model"].values()))
+    flipped[flipped.index(weights.numpy().tobytes()) + 5] ^= 4
+    for content in (b"", b"no checkpoint", file.read_bytes()[:200], bytes(flipped)):
         file.write_bytes(content)
         with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
             lab.train(graph, resume=file, **QUICK)
@@ -187,6 +193,43 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
         lab.train(graph, resume=file, **QUICK)
     with pytest.raises(ValueError, match="checkpoint_steps needs checkpoint"):
         lab.train(graph, checkpoint_steps=2, **QUICK)
+
+
+def test_a_run_that_draws_otherwise_does_not_go_on_from_it(graph, tmp_path: Path):
+    """Same sizes, other samples, labels or seeds: the mean of two runs would be nobody's."""
+    file = tmp_path / "checkpoint.pt"
+    lab.train(graph, checkpoint=file, evaluate=False, **QUICK)
+    weights = np.linspace(0, 1, graph.num_edges, dtype=np.float32)
+    train = graph.splits["train"]
+    other = graph.indices.copy()
+    other[-1] = graph.num_nodes - 1
+    turned = {**graph.splits, "train": train[::-1].copy()}
+    for given, options, named in (
+        (graph, {"pick": "reservoir"}, "draws"), (graph, {"system": "nextdoor"}, "draws"),
+        (replace(graph, edge_weight=weights), {"weighted": True}, "draws"),
+        (graph, {"sampler": NeighborSampler(graph, [3, 4], seed=99, device="cpu")}, "draws"),
+        (graph, {"dropout": 0.5}, "model options"), (graph, {"model": "sage"}, "model"),
+        (replace(graph, indices=other), {}, "topology"),
+        (replace(graph, label=(graph.label + 1) % graph.num_classes), {}, "labels"),
+        (replace(graph, splits=turned), {}, "training vertices"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"was written with {named}="):
+            lab.train(given, epochs=2, resume=file, evaluate=False, **{**QUICK, **options})
+    # How it is done, and where, is no matter.
+    found = lab.train(graph, epochs=2, resume=file, evaluate=False, executor="factored", **QUICK)
+    assert found.resumed == 5 and found.to_frame()["epoch"].tolist() == [1]
+
+
+def test_where_no_checkpoint_can_be_written_is_said_at_once(graph, tmp_path: Path):
+    with pytest.raises(ValueError, match="checkpoint must be a file"):
+        lab.train(graph, checkpoint=tmp_path, **QUICK)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PermissionError, match="checkpoint .* cannot be written"):
+        lab.train(graph, checkpoint=tmp_path / "file" / "checkpoint.pt", **QUICK)
+    state = {"format": checkpoint.FORMAT, "version": checkpoint.VERSION, "settings": {}}
+    torch.save(state, tmp_path / "short")
+    with pytest.raises(CorruptDataError, match="it lacks batch_ids, device_generator, generator"):
+        lab.train(graph, resume=tmp_path / "short", **QUICK)
 
 
 @pytest.mark.exhaustive

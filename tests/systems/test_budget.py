@@ -11,7 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.pipeline import memory
 from gnnsample_lab.pipeline.memory import Held
 from gnnsample_lab.systems import budget
-from gnnsample_lab.systems.features import Sizing
+from gnnsample_lab.systems.features import Sizing, topology_bytes
 
 pytest.importorskip("torch")
 
@@ -126,3 +126,41 @@ def test_mini_batches_get_what_their_trial_took(whole, working, of_torch):
 
 def test_memory_of_peers_is_no_pools():
     assert sum(budget.limits(10**9, Held(10**8, 10**8, 3 * 10**8), 0)) == 7 * 10**8
+
+
+def test_a_cache_of_all_ranks_counts_its_list(graph):
+    """Where each vertex' row lies is said for all of them, also where all rows fit."""
+    table = graph.feat.nbytes
+    row_bytes = table // graph.num_nodes
+    for beyond in (0, 4 * graph.num_nodes):
+        found = lab.train(graph, system="quiver", cache_gb=(table + beyond) / 1e9, **QUICK)
+        assert table + beyond - row_bytes < found.memory[0].cache <= table + beyond
+        assert (found.cache_ratio == 1) == bool(beyond)
+    topology = lab.train(graph, system="dsp-seq", cache_gb=0, **QUICK).memory[0].topology
+    within = lab.train(graph, system="dsp-seq", budget_gb=(topology + table + 600) / 1e9, **QUICK)
+    assert 0.5 < within.cache_ratio < 1
+
+
+@pytest.mark.parametrize("options", [{"samplers": 2}, {"samplers": 1, "switching": True}], ids=str)
+def test_factored_caches_have_the_size_that_was_asked_for(graph, pair, options):
+    given = {**QUICK, "system": "gnnlab", "executor": "factored", "ranks": pair, **options}
+    if options["samplers"] == 2:
+        for size in (
+            {"cache_ratio": 0.5},
+            {"cache_gb": (0.5 * graph.feat.nbytes + 4 * graph.num_nodes + 1) / 1e9},
+        ):
+            held = lab.train(graph, **size, **given).memory
+            assert [one.cached for one in held] == pytest.approx([0.5, 0.5], abs=0.01)
+    assert [one.cached for one in lab.train(graph, budget_gb=1.0, **given).memory] == [1, 1]
+    topology = topology_bytes(graph)
+    some = topology + graph.feat.nbytes // 2 + 4 * graph.num_nodes
+    held = lab.train(graph, budget_gb=some / 1e9, **given).memory
+    assert held[0].cached == pytest.approx(0.5, abs=0.02), "what the topology leaves of the budget"
+
+
+def test_sizes_and_orders_that_cannot_be_are_named(graph):
+    with pytest.raises(ValueError, match=r"window must be at most 16 with reorder='exact' \(got 32\)"):
+        lab.train(graph, reorder="exact", **QUICK)
+    for policy in ("optimal", "visits"):
+        with pytest.raises(ValueError, match="policy must be one of 'random', 'degree'"):
+            lab.train(graph, system="gnnlab", policy=policy, **QUICK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,124 @@ def test_parts_that_are_there_are_taken(graph, expected, pair, tmp_path):
         np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
     with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
         lab.train(graph, system="dsp-seq", parts=folder, **QUICK)
+
+
+def test_parts_of_another_graph_are_refused(graph, tmp_path):
+    """Of as many vertices and edges: by topology, and by the features that ranks would take from the parts."""
+    turned = replace(
+        graph, indices=np.append(graph.indices[:-1], graph.indices.dtype.type(graph.num_nodes - 1))
+    )
+    other = replace(graph, feat=graph.feat + 1)
+    for name, strange in (("turned", turned), ("other", other)):
+        cut = lab.distributed.partition(strange, 1, "range", use_cache=False)
+        folder = lab.distributed.save_parts(strange, cut, tmp_path / name)
+        message = "parts must be of this graph" if strange is turned else "parts must have the features"
+        with pytest.raises(ValueError, match=message):
+            lab.train(graph, system="quiver", parts=folder, **QUICK)
+    assert lab.train(graph, system="dgl-uva", parts=tmp_path / "other", **QUICK).losses, (
+        "it takes no features of parts"
+    )
+    bare = lab.distributed.save_parts(graph, cut, tmp_path / "bare", features=False)
+    with pytest.raises(ValueError, match="saved with features"):
+        lab.train(graph, system="quiver", parts=bare, **QUICK)
+
+
+def test_ranks_train_on_the_graph_that_is_given(pair, tmp_path, monkeypatch):
+    """A graph of mapped arrays with another split, and one that was written to, are not what the files hold."""
+    monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
+    stored = lab.load("arxiv-like", scale=0.005)
+    train, valid = stored.splits["train"], stored.splits["valid"]
+    short = replace(stored, splits={"train": train[:70], "valid": valid[:40]})
+    options = {**QUICK, "system": "gnnlab", "epochs": 1}
+
+    def same(given):
+        alone, found = (lab.train(given, ranks=ranks, **options) for ranks in (1, pair))
+        assert found.batch_ids == alone.batch_ids
+        np.testing.assert_allclose(found.losses, alone.losses, atol=1e-5)
+        assert found.accuracy == pytest.approx(alone.accuracy)
+        return found.losses
+
+    assert len(same(short)) == 2
+    before = same(stored)
+    stored.label[:] = 0
+    stored.feat[:] *= 0.5
+    after = same(stored)
+    assert after[0] != before[0]
+    stored.feat[:] = 0
+    assert same(stored)[0] != after[0], "no table of before is kept"
+
+
+def test_what_failed_gives_its_memory_back(graph, monkeypatch):
+    from gnnsample_lab.distributed import peer_memory
+
+    def stop(_):
+        raise KeyboardInterrupt
+
+    held = len(peer_memory._open)
+    for system in ("quiver", "dsp"):
+        with pytest.raises(KeyboardInterrupt):
+            lab.train(graph, system=system, on_progress=stop, **QUICK)
+        with pytest.raises(MemoryError):
+            lab.train(graph, system=system, budget_gb=1e-7, **QUICK)
+    assert len(peer_memory._open) == held
+
+
+def test_torchs_generator_stays_as_it_was(graph, pair):
+    torch.manual_seed(3)
+    expected = torch.rand(1)
+    for options in ({}, {"executor": "factored"}):
+        torch.manual_seed(3)
+        lab.train(graph, system="gnnlab", ranks=pair, evaluate=False, **{**QUICK, "epochs": 1}, **options)
+        assert torch.equal(torch.rand(1), expected)
+
+
+def test_the_loss_of_no_labels_is_no_number(graph, pair):
+    """Not 0, which would be a perfect one."""
+    blank = replace(graph, label=np.full_like(graph.label, -1), num_classes=graph.num_classes)
+    for ranks in (1, pair):
+        found = lab.train(blank, system="gnnlab", ranks=ranks, evaluate=False, **{**QUICK, "epochs": 1})
+        assert np.isnan(found.losses).all()
+
+
+def test_batch_statistics_of_ranks_are_noted(graph, pair):
+    class Normed(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = lab.make_model("sage", graph.num_features, 16, graph.num_classes, num_layers=2)
+            self.norm = torch.nn.BatchNorm1d(graph.num_classes)
+
+        def forward(self, blocks, x):
+            return self.norm(self.inner(blocks, x))
+
+    options = {**QUICK, "epochs": 1, "evaluate": False}
+    alone = lab.train(graph, Normed(), system="gnnlab", **options)
+    assert not any("batch normalisation" in note for note in alone.notes)
+    found = lab.train(graph, Normed(), system="gnnlab", ranks=pair, **options)
+    assert sum("batch normalisation" in note for note in found.notes) == 1
+
+
+def test_what_another_executor_would_use_is_noted(graph):
+    options = {**QUICK, "epochs": 1, "evaluate": False, "system": "dgl", "executor": "serial"}
+    found = lab.train(graph, samplers=1, staleness=2, workers=3, **options)
+    assert "not used with executor='serial': samplers, staleness, workers" in found.notes
+    assert not any("not used" in note for note in lab.train(graph, **options).notes)
+    notes = lab.train(graph, **{**options, "system": "dsp", "executor": None}).notes
+    assert any("threads share the cores" in note for note in notes), "what it does, not what was asked for"
+
+
+def test_evaluation_draws_other_trees_than_training(graph):
+    """Its batch ids, 2**31 on, would come to sample ids of training, which have 40 bits."""
+    sampler = TreeSampler(graph, (3, 2), 1024, "cpu", 5)
+    seeds = graph.splits["train"][:64]
+    drawn = {}
+    for number in (0, 128, 2**30, 2**31, 2**31 + 2**30):
+        [step] = sampler.sample_many([seeds], number)
+        drawn[number] = np.sort(np.asarray(step.node_ids)).tobytes()
+    assert len(set(drawn.values())) == len(drawn)
+    one = lab.run_app(graph, lab.apps.KHop((3, 2)), seeds, device="cpu", seed=5, first_sample=128 * 1024)
+    found = sampler.sample_many([seeds], 128)[0]
+    met = np.unique(np.concatenate([seeds, *(step.ravel() for step in one.steps)]))
+    assert np.array_equal(met[met >= 0], np.unique(np.asarray(found.node_ids)))
 
 
 def test_what_systems_with_parts_do_not_do(graph):

@@ -250,7 +250,7 @@ def extraction(device: str) -> Iterator[Pair]:
             )
             for ids in batches:
                 yield f"extract {transfer} {ratio}", graph.feat[ids], cache.extract(_there(ids, device))[0]
-            many = cache.extract_many([_there(ids, device) for ids in batches])
+            many = cache.extract_each([_there(ids, device) for ids in batches])
             for ids, (x, _) in zip(batches, many, strict=True):
                 yield f"extract many {transfer} {ratio}", graph.feat[ids], x
             matched = lab.MatchedFeatures(cache)

@@ -230,7 +230,7 @@ class FeatureCache:
                 raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
             return self._extract(ids, marks, None, self._output(out, int(ids.size)))
 
-    def extract_many(self, node_ids: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:
+    def extract_each(self, node_ids: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:
         """Rows of several batches, each as :meth:`extract` gives them.
 
         On a GPU where every row is cached, one launch serves up to 16 small batches, which the host takes longer to

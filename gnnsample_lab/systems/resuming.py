@@ -1,0 +1,53 @@
+"""What a checkpoint has to have in common with the run that goes on from it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.distributed.parts.partition import topology_hash
+from gnnsample_lab.graph.graph import Graph
+
+
+def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides which seeds and samples a run trains on, and what it trains; numbers, text and lists of them.
+
+    How stages overlap, on how many devices, and which kernel adds up are not in it: a run may go on in another way.
+
+    Args:
+        graph: the whole graph.
+        trainer: of the run; its sampler says what is drawn.
+        given: arguments of ``prepare``.
+    """
+    from .train import _model_options, _name
+
+    sampler = trainer.sampler
+    return {
+        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "topology": topology_hash(graph),
+        "labels": _checksum(graph.label), "features": list(map(int, graph.feat.shape)), "model": _name(given["model"]),
+        "model options": repr(sorted(_model_options(dict(given)).items())), "batch_size": int(trainer.batch_size),
+        "fanouts": list(sampler.fanouts), "hidden": int(given["hidden"]), "lr": float(given["lr"]),
+        "seed": int(given["seed"]), "draws": repr(getattr(sampler, "spec", None)), "train": len(trainer.seeds),
+        "training vertices": _checksum(trainer.seeds),
+    }  # fmt: skip
+
+
+def _checksum(array: Any) -> int:
+    return zlib.crc32(np.ascontiguousarray(to_host(array)).tobytes())
+
+
+def statistics_note(model: Any, rank: Any) -> list[str]:
+    """A note where layers of the model keep statistics of mini-batches, which ranks do not share."""
+    import torch
+
+    has_norms = any(isinstance(module, torch.nn.modules.batchnorm._BatchNorm) for module in model.modules())
+    if not has_norms or rank is None or rank.world_size == 1:
+        return []
+    return [
+        "the model's batch normalisation is of what a rank trains on: a step is not quite that of one device, and the "
+        "first rank's running statistics are kept"
+    ]
