@@ -296,13 +296,8 @@ class Member:
             client=self.lines[0], slots=self.slots, peers=self.peers,
         )  # fmt: skip
 
-    def _sample_all(
-        self, plan: EpochPlan, clock: StageClock, handed_over: Callable[[], None] | None = None
-    ) -> int:
-        """Sample what the scheduler gives, and hand it over; returns the number of edges.
-
-        ``handed_over`` is called after the first mini-batch.
-        """
+    def _sample_all(self, plan: EpochPlan, clock: StageClock) -> int:
+        """Sample what the scheduler gives, and hand it over; returns the number of edges."""
         edges = 0
         clock.work_as("sampler")
 
@@ -315,9 +310,6 @@ class Member:
             with clock.stage("put", plan.batch_ids[place]):
                 self._hand_over(place, batch, marks)
             edges += int(batch.num_edges)
-            if handed_over is not None:
-                handed_over()
-                handed_over = None
         return edges
 
     def _sampled(self, sample: Callable[[int], tuple[Any, Any]]) -> Iterator[tuple[int, Any, Any]]:
@@ -386,7 +378,9 @@ class Member:
         """Sample; beside it the standby trainer takes part in all updates, and in training while that pays.
 
         Its model must be the trainers' when it begins, hence it joins their rounds from the start, with nothing. It
-        begins after the first mini-batch, without which there is no round: nothing stands in the way of the first one.
+        begins after the first mini-batch of any sampler, without which there is no round: nothing stands in the way of
+        the first one. It may not wait for this rank's first: that may have to wait for room in the queue, hence for
+        trainers, who wait for all to join their round.
         """
         sampling, failed = threading.Event(), list[BaseException]()
         sampling.set()
@@ -398,6 +392,7 @@ class Member:
             mine = replace(stages, client=line)
             try:
                 with place:
+                    line.begun()
                     while True:
                         item = line.get_if_worth(sampling.is_set())
                         if item:
@@ -413,9 +408,8 @@ class Member:
                 failed.append(error)
 
         standby = threading.Thread(target=stand_by, name="standby", daemon=True)
-        edges = self._sample_all(plan, clock, standby.start)
-        if not standby.ident:  # others were quicker: this rank had nothing to sample
-            standby.start()
+        standby.start()
+        edges = self._sample_all(plan, clock)
         sampling.clear()
         with self.rank.stage("standby"):
             standby.join()

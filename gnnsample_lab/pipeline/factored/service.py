@@ -23,6 +23,8 @@ from typing import Any
 from gnnsample_lab.pipeline.schedule.allocation import should_switch
 
 KEY_BYTES = 32
+_GOODBYE_S = 5.0
+"""Longest wait for the thread that takes calls."""
 
 
 @dataclass(eq=False)
@@ -89,7 +91,8 @@ class QueueService:
         self._changed = threading.Condition()
         self._ended = False
         self._connections: list[Connection] = []
-        threading.Thread(target=self._accept, daemon=True, name="global queue").start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True, name="global queue")
+        self._accepting.start()
 
     def __enter__(self) -> QueueService:
         return self
@@ -98,6 +101,11 @@ class QueueService:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+        # A thread that waits for callers does not notice that the listener is closed, but that somebody calls: without
+        # the key, for whose proof nobody may be there any more.
+        with contextlib.suppress(OSError):
+            connect(self.address[0]).close()
+        self._accepting.join(_GOODBYE_S)
         with contextlib.suppress(OSError):
             self._listener.close()
         for connection in self._connections:
@@ -113,6 +121,9 @@ class QueueService:
                 if self._ended:
                     return
                 continue
+            if self._ended:
+                connection.close()
+                return
             self._connections.append(connection)
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
@@ -156,6 +167,13 @@ class QueueService:
             now.open.update(dict.fromkeys(range(first, last), rank))
             return {"first": first, "last": last}
 
+    def _begun(self, phase: str) -> dict[str, Any]:
+        """Wait until somebody has put a mini-batch, or there is none."""
+        with self._changed:
+            now = self.phases[phase]
+            self._wait(lambda: bool(now.put) or not now.total)
+            return {}
+
     def _lost(self, phase: str, rank: int, samplers: int) -> dict[str, Any]:
         """A rank samples no more: what it was to sample is handed out again. How many samplers are left."""
         with self._changed:
@@ -176,7 +194,13 @@ class QueueService:
             now = self.phases[phase]
             if own:
                 free = now.slots_of.setdefault(rank, list(range(own)))
-                self._wait(lambda: bool(free))
+                # A slot is in use until its mini-batch was trained on; the queue holds those that nobody has taken.
+                self._wait(
+                    lambda: (
+                        bool(free)
+                        and (now.capacity is None or len(now.waiting) + len(now.holds) < now.capacity)
+                    )
+                )
                 now.holds[rank] = {"slot": free.pop(), "owner": rank}
                 return now.holds[rank]
             self._wait(lambda: bool(now.free) or now.capacity is None or now.slots < now.capacity)
@@ -291,6 +315,10 @@ class Client:
         """What was written is a mini-batch that may be trained on."""
         owner = self._rank if own else -1
         self._ask("put", place=place, slot=slot, header=header, rank=self._rank, owner=owner)
+
+    def begun(self) -> None:
+        """Wait until there is a mini-batch of any sampler, or will be none."""
+        self._ask("begun")
 
     def lost(self, samplers: int) -> tuple[int, int]:
         """This rank samples no more. Of ``samplers``, how many are left; mini-batches that they take over."""
