@@ -258,6 +258,7 @@ class FeatureCache:
             count = int(np.searchsorted(rows * self.row_bytes, _LAUNCH_BYTES, side="right")) if alike else 1
             part = given[begin : begin + max(1, count)]
             with streams.call(self.device == "cuda"):
+                streams.order(*part)  # the stream may be another one by now
                 if len(part) == 1:
                     found = [self._extract(part[0], None, None, self._output(None, int(part[0].size)))]
                 else:
