@@ -222,7 +222,13 @@ def items(name: str, value: Any, what: str = "a list", most: int | None = None) 
 
 def array(name: str, value: Any) -> Any:
     """``value`` as a NumPy or CuPy array on the device where it lies; torch tensors share their memory."""
-    if type(value) is np.ndarray or isinstance(value, np.ndarray):
+    if type(value) is np.ndarray:
+        return value
+    if isinstance(
+        value, np.ma.MaskedArray
+    ):  # NumPy's checks would leave out what is masked, and kernels would not
+        raise TypeError(f"{name} must be an array without a mask (got a masked array: fill it first)")
+    if isinstance(value, np.ndarray):
         return value
     library = type(value).__module__.split(".")[0]
     try:

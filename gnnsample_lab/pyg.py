@@ -15,6 +15,7 @@ Importing this module imports torch_geometric.
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace as replaced
 from typing import Any
@@ -50,8 +51,9 @@ class GPUSampler(BaseSampler):
     (:class:`NeighborLoader` does).
 
     Args:
-        graph: a homogeneous ``torch_geometric.data.Data``, or a :class:`~gnnsample_lab.graph.Graph`, whose edge
-            positions are then the edge ids (those of ``graph.to_pyg()``).
+        graph: a homogeneous ``torch_geometric.data.Data``, or a :class:`~gnnsample_lab.graph.Graph`. Edge ids are then
+            its ``edge_ids``: columns of the ``edge_index`` that ``Graph.from_pyg`` was given, which the loader's data
+            must have; of a graph without them positions, those of ``graph.to_pyg()``.
         num_neighbors: neighbours per hop, next to the seeds first; -1 for all.
         replace: draw with replacement.
         weight_attr: name of an edge attribute to draw in proportion to (``edge_weight`` for a ``Graph``).
@@ -354,7 +356,7 @@ class NeighborLoader(NodeLoader):
         index = next(drawn)
         nodes = self.input_data.node[index].to(sampler.device)
         input_id = index if self.input_data.input_id is None else self.input_data.input_id[index]
-        count, first = len(self), sampler.calls
+        count, unused = len(self), deque[int]()
         ahead = max(2, min(MAX_BATCHES, SEEDS_AHEAD // size)) if sampler.device == "cuda" else 1
         steps = self.transform.steps if isinstance(self.transform, _Chain) else [self.transform or _same]
         columns = None
@@ -364,39 +366,47 @@ class NeighborLoader(NodeLoader):
                 columns = fields.columns(sampler.sampler.graph.edge_ids)
 
         def start(begin: int) -> tuple[list[slice], Callable[[], list[Any]]]:
+            # Batch ids are taken when they are used: other loaders, or this one once more, may draw in between.
             places = [slice(i * size, (i + 1) * size) for i in range(begin, min(begin + ahead, count))]
+            first, sampler.calls = sampler.calls, sampler.calls + len(places)
+            unused.extend(range(first, sampler.calls))
             with torch_stream():
-                return places, sampler.sampler.start_many([nodes[place] for place in places], first + begin)
+                return places, sampler.sampler.start_many([nodes[place] for place in places], first)
 
-        coming = start(0) if count else None
-        for begin in range(0, count, ahead):
-            places, finish = coming if coming is not None else start(begin)
-            with torch_stream():
-                batches = finish()
-                taken: list[Any] = [None] * len(batches)
-                if columns is not None and all(map(holds_edges, batches)):
-                    taken = columns.take(batches)
-            # On a GPU the next ones are sampled while these are handed out.
-            coming = start(begin + ahead) if ahead > 1 and begin + ahead < count else None
-            sizes = [min(place.stop, len(input_id)) - place.start for place in places]
-            distinct = [batch.level_sizes[0] == size for batch, size in zip(batches, sizes, strict=True)]
-            x_of: Iterator[Any] | None = None
-            if self.features is not None and steps[0] is self.features:
+        try:
+            coming = start(0) if count else None
+            for begin in range(0, count, ahead):
+                places, finish = coming if coming is not None else start(begin)
                 with torch_stream():
-                    x_of = self.features.each(
-                        [batch.node_ids for batch, plain in zip(batches, distinct, strict=True) if plain]
-                    )
-            for k, (batch, place, rows) in enumerate(zip(batches, places, taken, strict=True)):
-                sampler.calls = first + begin + k + 1
-                with torch_stream():
-                    own = {} if columns is None or rows is None else columns.tensors(batch, rows)
-                    data, todo = fields.data(batch, input_id[place], own), steps
-                    if x_of is not None and distinct[k]:
-                        data.x, todo = next(x_of), steps[1:]
-                for step in todo:
-                    data = step(data)
-                yield data
-        next(drawn, None)
+                    batches = finish()
+                    taken: list[Any] = [None] * len(batches)
+                    if columns is not None and all(map(holds_edges, batches)):
+                        taken = columns.take(batches)
+                # On a GPU the next ones are sampled while these are handed out.
+                coming = start(begin + ahead) if ahead > 1 and begin + ahead < count else None
+                sizes = [min(place.stop, len(input_id)) - place.start for place in places]
+                distinct = [batch.level_sizes[0] == size for batch, size in zip(batches, sizes, strict=True)]
+                x_of: Iterator[Any] | None = None
+                if self.features is not None and steps[0] is self.features:
+                    with torch_stream():
+                        x_of = self.features.each(
+                            [batch.node_ids for batch, plain in zip(batches, distinct, strict=True) if plain]
+                        )
+                for k, (batch, place, rows) in enumerate(zip(batches, places, taken, strict=True)):
+                    unused.popleft()
+                    with torch_stream():
+                        own = {} if columns is None or rows is None else columns.tensors(batch, rows)
+                        data, todo = fields.data(batch, input_id[place], own), steps
+                        if x_of is not None and distinct[k]:
+                            data.x, todo = next(x_of), steps[1:]
+                    for step in todo:
+                        data = step(data)
+                    yield data
+            next(drawn, None)
+        finally:
+            # Who leaves early has drawn what was handed out, unless somebody has drawn after it.
+            if unused and [*unused] == [*range(unused[0], sampler.calls)]:
+                sampler.calls = unused[0]
 
 
 def _only_default(name: str, value: Any, default: Any, why: str) -> None:

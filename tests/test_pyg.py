@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import runpy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -387,3 +388,47 @@ def test_an_epoch_that_is_left_early_has_used_its_own_draws_only(data):
         if i == 2:
             break
     assert loader.node_sampler.calls == 3
+
+
+def draws(loader, steps=None):
+    return [batch.e_id.tolist() for _, batch in zip(range(steps or len(loader)), loader)]
+
+
+def test_loaders_side_by_side_never_draw_alike(data):
+    """One within the other, as a validation in the middle of an epoch, with one sampler between them."""
+    sampler = GPUSampler(data, [2], device="cpu")
+    one, other = (
+        NeighborLoader(data, [2], [7] * 6, neighbor_sampler=sampler, batch_size=1, device="cpu")
+        for _ in range(2)
+    )
+    many = NeighborLoader(data, [2], [7] * 40, batch_size=1, device="cpu")
+    distinct = len(set(map(tuple, draws(many))))
+    found, outer = [], iter(one)
+    for _ in range(3):
+        found += draws(iter([next(outer)]), 1) + draws(other)
+    assert sampler.calls == 3 + 18 and len(found) == 21
+    later = NeighborLoader(
+        data, [2], [7] * 40, neighbor_sampler=GPUSampler(data, [2], device="cpu"), batch_size=1
+    )
+    assert [tuple(e) for e in found] == [tuple(e) for e in draws(later, 21)] and distinct > 3
+
+
+def test_edge_ids_of_a_graph_are_those_of_the_data_that_belongs_to_it(data):
+    """The data that it came from; of a graph that knows no ids of its own, the data that it makes."""
+    given = data.clone()
+    given.edge_weight = torch.rand(data.edge_index.shape[1])
+    known = lab.Graph.from_pyg(given)
+    bare = replace(known, edge_ids=None)
+    assert known.edge_ids is not None
+    for graph, own in ((known, given), (bare, bare.to_pyg())):
+        sampler = GPUSampler(graph, [3], device="cpu")
+        batch = next(iter(NodeLoader(own, node_sampler=sampler, batch_size=10)))
+        assert torch.equal(own.edge_index[0][batch.e_id], batch.n_id[batch.edge_index[0]])
+        assert torch.equal(own.edge_weight[batch.e_id], batch.edge_weight)
+
+
+def test_masks_of_several_divisions_are_named(data):
+    several = data.clone()
+    several.train_mask = torch.zeros(data.num_nodes, 10, dtype=torch.bool)
+    with pytest.raises(ValueError, match=r"train_mask must have shape .* data.train_mask\[:, 0\]"):
+        lab.Graph.from_pyg(several)

@@ -37,10 +37,16 @@ def weights(value: Any, num_edges: int) -> Any:
         raise ValueError(
             f"edge_weight must have shape ({num_edges},), one per edge (got {tuple(array.shape)})"
         )
+    given = array
     with np.errstate(over="ignore"):  # an overflow becomes inf, which is reported below
         array = array.astype(np.float32, copy=False)
     if array.size:
         xp = array_module(array)
+        if given.dtype.itemsize > 4 and bool(((given > 0) & (array == 0)).any()):
+            raise ValueError(
+                f"edge_weight must be 0 or at least {np.finfo(np.float32).smallest_subnormal:.1e}, the least that 32 "
+                f"bits hold (got {float(given[given > 0].min())})"
+            )
         bad = ~(xp.isfinite(array) & (array >= 0))
         if bool(bad.any()):
             position = int(xp.flatnonzero(bad)[0])
@@ -56,6 +62,10 @@ def features(value: Any, num_nodes: int) -> Any:
     array = numbers("feat", value)
     if array.ndim != 2 or len(array) != num_nodes:
         raise ValueError(f"feat must have shape ({num_nodes}, features) (got {tuple(array.shape)})")
+    if array.dtype.kind == "f" and array.dtype.itemsize > 4 and array.size:
+        most = float(abs(array[array_module(array).isfinite(array)]).max(initial=0))
+        if most > float(np.finfo(np.float32).max):
+            raise ValueError(f"feat must fit 32 bits (got {most})")
     return array.astype(np.float32, copy=False)
 
 
@@ -70,6 +80,8 @@ def labels(value: Any, num_nodes: int) -> Any:
         raise ValueError(
             f"label must have shape ({num_nodes},) or ({num_nodes}, tasks) (got {tuple(array.shape)})"
         )
+    if array.dtype == np.uint64 and array.size and int(array.max()) >= 1 << 63:
+        raise ValueError(f"label must be below 2**63 (got {int(array.max())})")
     array = array.astype(np.int64, copy=False)
     if array.size and int(array.min()) < -1:
         raise ValueError(f"label must be at least -1, which means none (got {int(array.min())})")

@@ -126,6 +126,8 @@ def rows_of(indptr: Any, start: int = 0, stop: int | None = None) -> Any:
 def with_reverse_edges(src: Any, dst: Any, edge_weight: Any = None) -> tuple[Any, Any, Any]:
     """The edges and, for each that is no self-loop, its reverse with the same weight."""
     xp = array_module(src)
+    if src.dtype != dst.dtype:  # of unsigned and signed 64 bits NumPy makes floats
+        src, dst = src.astype(np.int64), dst.astype(np.int64)
     between = src != dst
     back_src, back_dst = dst[between], src[between]
     weight = None if edge_weight is None else xp.concatenate([edge_weight, edge_weight[between]])

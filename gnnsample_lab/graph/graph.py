@@ -75,7 +75,10 @@ class Graph:
         if self.version is not None:
             self._set("version", whole("version", self.version, 1, 2**31 - 1))
         if self.edge_ids is not None:
-            self._set("edge_ids", integers("edge_ids", self.edge_ids).astype(np.int64, copy=False))
+            given = integers("edge_ids", self.edge_ids)
+            if given.dtype == np.uint64 and given.size and int(given.max()) >= 1 << 63:
+                raise ValueError(f"edge_ids must be below 2**63 (got {int(given.max())})")
+            self._set("edge_ids", given.astype(np.int64, copy=False))
             if len(self.edge_ids) != len(indices):
                 raise ValueError(
                     f"edge_ids must have shape ({len(indices)},) (got {tuple(self.edge_ids.shape)})"

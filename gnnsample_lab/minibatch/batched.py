@@ -132,7 +132,9 @@ class BatchSampler:
         prefetch: int | None = None,
         progress: bool = False,
     ) -> EpochIterator:
-        """Mini-batches over all seeds; no two mini-batches of any epochs share a batch id.
+        """Mini-batches over all seeds; no two mini-batches of epochs of as many mini-batches share a batch id.
+
+        Epochs of other lengths, of a validation set for example, draw apart from them with another sampler ``seed``.
 
         On a GPU the streams that are current when the iterator is advanced wait for the mini-batch that it yields, also
         if the mini-batch was sampled ahead on other streams.

@@ -64,6 +64,8 @@ class EpochIterator:
                     array = array[cupy.asarray(order)]
             else:
                 array = array[order]
+        elif not is_cuda_array(array):
+            array = array.copy()  # the caller's may change before the iterator is used, or used again
         self._seeds = array
 
     def __len__(self) -> int:

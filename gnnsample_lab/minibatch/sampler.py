@@ -37,7 +37,8 @@ class NeighborSampler(BatchSampler):
         strategy: a name of ``lab.strategies()``. On the CPU it selects the schedule that a trace replays.
         pick: ``"floyd"``, ``"reservoir"`` or, with ``strategy="block-bsp"``, ``"fisher-yates"``, see
             :class:`~gnnsample_lab.sampling.neighbors.spec.SampleSpec`.
-        weighted: draw in proportion to ``graph.edge_weight``.
+        weighted: draw in proportion to ``graph.edge_weight``, rounded to multiples of 2**-31 of the graph's largest
+            weight (a warning says so where that is coarse); a positive weight is never rounded to 0.
         replace: draw with replacement.
         expand: ``"frontier"`` (DGL, PGSampler) or ``"new"`` (PyTorch Geometric, cuGraph).
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from gnnsample_lab.device.arrays import array_module
 
 _FIXED_POINT_ONE = 2.0**31
 """The largest fractional weight is scaled to this integer, so that sums over 2**32 edges still fit 64 bits."""
+_COARSE = 64
+"""A vertex' weights below this on average, as integers, are rounded by about 1 % or more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +36,28 @@ class IntegerWeights:
 def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
     """Turn float weights into fixed point.
 
-    Integer weights are used unchanged if their sum fits; others are scaled by 2**31 / max and rounded, and a
-    positive weight is at least 1 afterwards. ``indptr``: ``int64[N + 1]``;
+    Integer weights below 2**32 are used unchanged if their sum fits; others are scaled by 2**31 / max and rounded, and
+    a positive weight is at least 1 afterwards. A warning says where that is coarse. ``indptr``: ``int64[N + 1]``;
     ``edge_weight``: ``float32[E]``, finite and not negative (checked by Graph).
     """
     xp = array_module(indptr)
     weight = xp.asarray(edge_weight, dtype=xp.float64)
     top = float(weight.max()) if weight.size else 0.0
     whole = bool((weight == xp.rint(weight)).all()) and top * max(weight.size, 1) < 2.0**62
-    if not whole:
+    scaled = not whole or top >= 2.0**32  # engines hold a single weight in 32 bits
+    if scaled and top > 0:
         weight = xp.maximum(xp.rint(weight * (_FIXED_POINT_ONE / top)), (weight > 0).astype(xp.float64))
     prefix = xp.zeros(weight.size + 1, dtype=xp.uint64)
     xp.cumsum(weight.astype(xp.uint64), out=prefix[1:])
     positive = xp.zeros(weight.size + 1, dtype=xp.int64)
     xp.cumsum(weight > 0, out=positive[1:])
-    return IntegerWeights(prefix, xp.diff(positive[indptr]).astype(np.int32))
+    available = xp.diff(positive[indptr])
+    if scaled:
+        total = xp.diff(prefix[indptr])
+        if few := int(((available > 1) & (total < _COARSE * available.astype(np.uint64))).sum()):
+            warnings.warn(
+                f"edge_weight: beside the graph's largest, {top:.3g}, the weights of {few} vertices are so small that "
+                f"they are rounded to steps of {top / _FIXED_POINT_ONE:.3g}, and drawn so",
+                stacklevel=3,
+            )
+    return IntegerWeights(prefix, available.astype(np.int32))

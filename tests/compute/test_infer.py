@@ -515,3 +515,21 @@ def test_results_are_no_views_of_the_features():
     graph = awkward_graph()
     found = lab.infer(Own(Itself()), graph, device="cpu")
     assert np.array_equal(found, graph.feat) and not np.shares_memory(found, graph.feat)
+
+
+def test_layers_that_write_to_what_they_read_leave_the_features():
+    class View(torch.nn.Module):
+        def forward(self, block, x):
+            return x[: block.num_dst]
+
+    class InPlace(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList([View(), View()])
+
+        def between(self, x):
+            return x.relu_()
+
+    graph = lab.Graph.from_edges([0, 1], [1, 0], 2, feat=[[-1.0, 2.0], [3.0, -4.0]])
+    found = lab.infer(InPlace(), graph, device="cpu")
+    assert graph.feat.tolist() == [[-1, 2], [3, -4]] and np.asarray(found).tolist() == [[0, 2], [3, 0]]

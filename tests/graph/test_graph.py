@@ -266,3 +266,25 @@ def test_a_graph_larger_than_free_gpu_memory_is_refused(monkeypatch):
     monkeypatch.setattr(runtime, "gpu_memory", lambda: (8, 2**30), raising=False)
     with pytest.raises(MemoryError, match=r"needs .* on the GPU, which has .* free of 1\.00 GiB"):
         small().to("cuda")
+
+
+def test_values_that_64_or_32_bits_cannot_hold_are_named():
+    large = np.array([2**64 - 1, 0], np.uint64)
+    edges = ([0], [1], 2)
+    with pytest.raises(ValueError, match="label must be below"):
+        Graph.from_edges(*edges, label=large)
+    with pytest.raises(ValueError, match="edge_ids must be below"):
+        Graph([0, 1, 2], [0, 1], edge_ids=large)
+    with pytest.raises(ValueError, match="edge_weight must be 0 or at least 1.4e-45"):
+        Graph.from_edges(*edges, edge_weight=[1e-46])
+    with pytest.raises(ValueError, match="feat must fit 32 bits"):
+        Graph.from_edges(*edges, feat=[[1e300], [np.inf]])
+    assert np.isnan(Graph.from_edges(*edges, feat=[[np.nan], [np.inf]]).feat[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(np.uint64, np.int64), (np.int32, np.uint64), (np.uint64, np.int8)]
+)
+def test_ids_of_two_types_have_reverse_edges_too(one, other):
+    found = Graph.from_edges(np.array([0, 1], one), np.array([1, 2], other), 3, undirected=True)
+    assert found.indptr.tolist() == [0, 1, 3, 4] and found.indices.tolist() == [1, 0, 2, 1]

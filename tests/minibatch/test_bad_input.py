@@ -180,3 +180,16 @@ def test_a_failed_call_leaves_the_sampler_usable(sampler):
 def test_to_pyg_names_the_expand_that_it_needs(sampler):
     with pytest.raises(ValueError, match="expand='new'.*got expand='frontier'"):
         sampler.sample([1]).to_pyg()
+
+
+def test_masked_arrays_are_refused():
+    """NumPy's comparisons leave out what is masked; kernels would read it."""
+    graph = Graph.from_edges([0, 1, 2], [1, 2, 0], 3)
+    sampler = NeighborSampler(graph, [2], device="cpu")
+    with pytest.raises(TypeError, match="seeds must be an array without a mask"):
+        sampler.sample(np.ma.array([1, 200], mask=[0, 1]))
+    with pytest.raises(TypeError, match="indices must be an array without a mask"):
+        Graph([0, 1, 2, 3], np.ma.array([0, 77, 2], mask=[0, 1, 0]))
+    weights = np.ma.array([1.0, np.nan, 1.0], mask=[0, 1, 0])
+    with pytest.raises(TypeError, match="edge_weight must be an array without a mask"):
+        Graph.from_edges([0, 1, 2], [1, 1, 1], 3, edge_weight=weights)

@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from gnnsample_lab import NeighborSampler
+from gnnsample_lab import NeighborSampler, rmat
 
 TRAIN = np.arange(3, 103)
 
@@ -261,3 +261,12 @@ def test_an_application_may_look_at_mini_batches_while_it_prepares(graph, sample
         assert app.seen > 0
 
     _ends(consume)
+
+
+def test_seeds_in_order_are_the_iterators_own():
+    graph = rmat(64, 4)
+    seeds = np.arange(40)
+    epoch = NeighborSampler(graph, [3], device="cpu").epoch(seeds, 10, shuffle=False)
+    before = [batch.canonical().sha256() for batch in epoch]
+    seeds[:] = seeds[::-1].copy()
+    assert [batch.canonical().sha256() for batch in epoch] == before

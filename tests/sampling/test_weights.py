@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gnnsample_lab import Graph, run_app
+from gnnsample_lab.sampling.apps import DeepWalk
 from gnnsample_lab.sampling.weights import integer_weights
 from tests.sampling.neighbors import pick_oracle
 
@@ -46,8 +50,9 @@ def test_a_positive_weight_never_becomes_zero():
 def test_whole_weights_whose_sum_would_not_fit_are_scaled():
     huge = np.float32(2.0**62)
     assert per_edge(convert([huge, huge / 2, 1])) == [2**31, 2**30, 1]
-    fits = np.float32(2.0**59)
-    assert per_edge(convert([fits, 3])) == [2**59, 3]
+    fits = np.float32(2.0**31)
+    assert per_edge(convert([fits, 3])) == [2**31, 3]
+    assert per_edge(convert([2 * fits, 4])) == [2**31, 2], "a single weight has 32 bits"
 
 
 def test_zeros_and_nothing():
@@ -69,9 +74,38 @@ def test_available_counts_positive_edges_per_vertex():
         st.one_of(st.floats(0, float(np.float32(3e38)), width=32), st.integers(0, 9).map(float)), max_size=40
     )
 )
+@pytest.mark.filterwarnings("ignore:edge_weight")
 def test_any_weights(weights):
     weights = [float(np.float32(w)) for w in weights]
     found = convert(weights)
     assert per_edge(found) == pick_oracle.integer_weights(weights)
     assert [w > 0 for w in weights] == [w > 0 for w in per_edge(found)]
     assert found.available.tolist() == [sum(w > 0 for w in weights)]
+
+
+def test_whole_weights_beyond_32_bits_are_scaled():
+    """Engines compare single weights as 32 bits: what is larger would be cut."""
+    for weights in ([2.0**32 + 2**20, 2.0**31, 2.0**30], [2.0**32, 2.0**33, 2.0**34], [1, 2.0**32, 1]):
+        graph = Graph.from_edges([1, 2, 3], [0, 0, 0], 4, edge_weight=weights)
+        found = integer_weights(graph.indptr, graph.edge_weight)
+        each = np.diff(found.prefix.astype(np.float64))
+        assert each.max() <= 2**31
+        np.testing.assert_allclose(each / each.sum(), np.array(weights) / sum(weights), atol=1e-6)
+        walks = run_app(graph, DeepWalk(1), np.zeros(4000, int), device="cpu").steps[0].ravel()
+        share = np.bincount(walks, minlength=4)[1:] / 4000
+        np.testing.assert_allclose(share, np.array(weights) / sum(weights), atol=0.05)
+
+
+def test_where_rounding_is_coarse_a_warning_says_so():
+    """Two edges of 1 and 3, and one elsewhere beside which both are nothing."""
+    graph = Graph.from_edges([2, 3, 4], [0, 0, 1], 5, edge_weight=[1.5, 4.5, 3e10])
+    with pytest.warns(
+        UserWarning, match="the weights of 1 vertices are so small that they are rounded to steps of 14"
+    ):
+        integer_weights(graph.indptr, graph.edge_weight)
+    fine = Graph.from_edges([2, 3, 4], [0, 0, 1], 5, edge_weight=[1.5, 4.5, 3e5])
+    lone = Graph.from_edges([2, 4], [0, 1], 5, edge_weight=[1.5, 3e10])  # nothing to choose from
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in (fine, lone):
+            integer_weights(each.indptr, each.edge_weight)

@@ -179,6 +179,7 @@ class Inference:
         weight = there(graph.edge_weight).to(dtype) if weighted else None
         self.topology = replace(kept[self.device], weight=weight)
         self.rows = Rows(self._in_place(self.table, dtype), self.device)
+        self._features = self.rows.table
         self.held = 0.0
         """Bytes on the device that the rows of the current layer take of ``free``."""
         self.scores: Any = None
@@ -546,7 +547,8 @@ class Inference:
 
     def _whole_plan(self, widths: Widths, free: float, what: str) -> Plan:
         n = self.graph.num_nodes
-        loaded = 0 if self.rows.on_device else n * widths.read * widths.itemsize
+        in_place = self.rows.on_device and self.rows.table is not self._features
+        loaded = 0 if in_place else n * widths.read * widths.itemsize
         need = loaded + 2 * n * widths.result * widths.itemsize
         if need > free:
             raise MemoryError(
@@ -557,7 +559,9 @@ class Inference:
         return Plan(True, True, n, n, max(1, int(chunk)))
 
     def _call(self, layer: Any, chosen: Plan, write: Any) -> None:
-        write(0, layer(self.block(), self._load(chosen)))
+        x = self._load(chosen)
+        # A layer of a user's own may write to what it reads, or hand it on to what does; features are the caller's.
+        write(0, layer(self.block(), x.clone() if x is self._features else x))
 
     # ---- the result -----------------------------------------------------------------------------------------------
 

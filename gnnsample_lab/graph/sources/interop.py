@@ -115,10 +115,15 @@ def from_pyg(data: Any, *, name: str = "pyg") -> Graph:
     for split, mask in splits.items():
         if array(_MASKS[split], mask).dtype.kind != "b":  # zeros and ones would be taken for vertex ids
             raise TypeError(f"{_MASKS[split]} must hold booleans (got dtype {mask.dtype})")
+        if mask.ndim != 1:
+            raise ValueError(
+                f"{_MASKS[split]} must have shape ({data.num_nodes},): choose one of several divisions, as in "
+                f"data.{_MASKS[split]}[:, 0] (got {tuple(mask.shape)})"
+            )
     label = getattr(data, "y", None)
     return Graph.from_edges(
         edges[0], edges[1], data.num_nodes, edge_weight=weight, feat=getattr(data, "x", None),
-        label=label, splits={k: v for k, v in splits.items() if v.ndim == 1}, keep_edge_ids=True, name=name,
+        label=label, splits=splits, keep_edge_ids=True, name=name,
     )  # fmt: skip
 
 

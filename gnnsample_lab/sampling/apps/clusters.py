@@ -59,8 +59,17 @@ class ClusterGCN(SamplingApp):
 
     def initial_samples(self, graph: Any, num_samples: int, seed: int) -> np.ndarray:
         self.prepare(graph)
+        check_enough(self.clusters_per_sample, len(self.begin) - 1)
         chosen = distinct_roots(num_samples, self.clusters_per_sample, len(self.begin) - 1, seed)
         return self.members[self.begin[chosen]]
+
+
+def check_enough(wanted: int, clusters: int) -> None:
+    """ValueError unless there are as many clusters as a sample is to have: METIS leaves parts of small graphs empty."""
+    if wanted > clusters:
+        raise ValueError(
+            f"clusters_per_sample must be at most the number of clusters with vertices, {clusters} (got {wanted})"
+        )
 
 
 def checked_partition(partition: Any) -> Any:

@@ -62,6 +62,7 @@ class FastGCN(SamplingApp):
 
     def layer_probability(self, result: Any, step: int) -> np.ndarray:
         """Probability with which one draw gives each sampled vertex, ``float64[S, width]``."""
+        self.prepare(result.graph)  # it may have drawn from another one since
         return np.diff(self.prefix)[to_host(result.steps[step])] / self.total
 
 
@@ -108,4 +109,5 @@ class LADIES(FastGCN):
         return True
 
     def layer_probability(self, result: Any, step: int) -> np.ndarray:
+        self.prepare(result.graph)
         return column_shares(result, step, self.row_norm, self.squares)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gnnsample_lab import Graph
+from gnnsample_lab import Graph, run_app
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps.clusters import assign
 from tests.sampling.apps.statistics import ENOUGH, p_value, sample, tangled_graph
@@ -88,7 +88,11 @@ def test_a_graph_is_cut_once():
         ({"partition": "louvain"}, ValueError, "partition must be"),
         ({"partition": [1, 2]}, ValueError, "partition must have shape"),
         ({"partition": np.ones(9)}, TypeError, "partition must be integers"),
-        ({"partition": LABELS, "clusters_per_sample": 5}, ValueError, "5 distinct roots"),
+        (
+            {"partition": LABELS, "clusters_per_sample": 5},
+            ValueError,
+            "clusters with vertices, 4",
+        ),
         ({"clusters_per_sample": 0}, ValueError, "clusters_per_sample must be"),
     ],
 )
@@ -104,3 +108,12 @@ def test_how_many_clusters_by_default():
     assert [count(n) for n in (7, 2_000, 9_000, 400_000)] == [7, 20, 60, 1500]
     with pytest.raises(ValueError, match="no vertices"):
         assign(Graph.from_edges([], [], 0), "random", None, 0)
+
+
+def test_fewer_clusters_than_a_sample_has_are_named():
+    """METIS leaves parts of a small graph empty."""
+    message = r"clusters_per_sample must be at most the number of clusters with vertices, 2 \(got 20\)"
+    with pytest.raises(ValueError, match=message):
+        run_app(
+            Graph.from_edges([0, 1], [1, 0], 4), apps.ClusterGCN(20, partition=[0, 0, 1, 1]), num_samples=1
+        )

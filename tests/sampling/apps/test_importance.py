@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from gnnsample_lab import Graph
+from gnnsample_lab import Graph, rmat, run_app
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import adjacency
 from gnnsample_lab.sampling.engine.language.app import NULL
@@ -175,3 +175,14 @@ def test_mvs_adds_all_neighbours_where_they_fit():
 def test_importance_is_checked(norms, words):
     with pytest.raises(ValueError, match=words):
         sample(Graph.from_edges([1], [0], 3), apps.MVS(norms), num_samples=1)
+
+
+@pytest.mark.parametrize("make", [apps.FastGCN, apps.LADIES])
+def test_probabilities_are_of_the_graph_that_was_drawn_from(make):
+    """Weights to divide by, asked for after the application has drawn from another graph."""
+    app = make(2, 2, 4)
+    first, other = (rmat(64, 4, seed=seed) for seed in (1, 2))
+    drawn = run_app(first, app, num_samples=2, device="cpu")
+    before = app.layer_probability(drawn, 0)
+    run_app(other, app, num_samples=2, device="cpu")
+    assert np.array_equal(app.layer_probability(drawn, 0), before)

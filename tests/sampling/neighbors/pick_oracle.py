@@ -147,7 +147,8 @@ def pick(
 def integer_weights(weights: Sequence[float]) -> list[int]:
     """float32 weights of a whole graph in fixed point, exactly: the largest becomes 2**31."""
     top = max(weights, default=0.0)
-    if all(float(w).is_integer() for w in weights) and top * max(len(weights), 1) < 2**62:
+    whole = all(float(w).is_integer() for w in weights)
+    if whole and top < 2**32 and top * max(len(weights), 1) < 2**62:
         return [int(w) for w in weights]
     return [max(round(float(w) * (2.0**31 / float(top))), int(w > 0)) for w in weights]
 
