@@ -120,7 +120,8 @@ def test_arguments():
         lab.flow_walks(graph, np.zeros((3, 2), int), device="cpu")
     with pytest.raises(ValueError, match="p must"):
         lab.flow_walks(graph, [0], p=0.0, device="cpu")
-    heavy = lab.Graph.from_edges([0, 1], [1, 1], 2, edge_weight=np.array([2**58, 2**58], np.float32))
+    edges = 1 << 20  # parallel ones, each as heavy as a whole number may be
+    heavy = lab.Graph([0, 0, edges], np.zeros(edges, int), np.full(edges, 2.0**32 - 256, np.float32))
     with pytest.raises(ValueError, match="weights of a list"):
         lab.flow_walks(heavy, [1], p=2.0, device="cpu")
 
