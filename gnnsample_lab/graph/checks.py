@@ -62,11 +62,14 @@ def features(value: Any, num_nodes: int) -> Any:
     array = numbers("feat", value)
     if array.ndim != 2 or len(array) != num_nodes:
         raise ValueError(f"feat must have shape ({num_nodes}, features) (got {tuple(array.shape)})")
-    if array.dtype.kind == "f" and array.dtype.itemsize > 4 and array.size:
-        most = float(abs(array[array_module(array).isfinite(array)]).max(initial=0))
-        if most > float(np.finfo(np.float32).max):
-            raise ValueError(f"feat must fit 32 bits (got {most})")
-    return array.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # reported below
+        narrow = array.astype(np.float32, copy=False)
+    if array.dtype.itemsize > narrow.dtype.itemsize:
+        xp = array_module(array)
+        lost = xp.isinf(narrow) & ~xp.isinf(array)
+        if bool(lost.any()):
+            raise ValueError(f"feat must fit 32 bits (got {float(array[lost][0])})")
+    return narrow
 
 
 def labels(value: Any, num_nodes: int) -> Any:

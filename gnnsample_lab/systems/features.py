@@ -99,15 +99,13 @@ def host_features(graph: Any) -> np.ndarray:
     on_gpu = is_cuda_array(feat)
     if not on_gpu and not is_memory_mapped(feat):
         return np.asarray(feat)
-    if is_written(feat):
-        return np.array(feat)  # and who wrote once may write again: nothing is kept
+    is_large = not on_gpu and feat.nbytes >= HOST_SHARE * _available_bytes()
+    if is_written(feat):  # and who wrote once may write again: nothing is kept
+        return feat if is_large else np.array(feat)
     if graph not in _tables:
-        if on_gpu:
-            _tables[graph] = feat.get()
-        elif feat.nbytes < HOST_SHARE * _available_bytes():
-            _tables[graph] = np.array(feat)
-        else:
+        if is_large:
             return feat
+        _tables[graph] = feat.get() if on_gpu else np.array(feat)
     return _tables[graph]
 
 
