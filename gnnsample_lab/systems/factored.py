@@ -191,14 +191,7 @@ def _member(
     """This rank with what its part needs; the share of cached vertices on trainers; the model's kernel; notes."""
     import torch
 
-    from .train import (
-        _cpu_note,
-        _model_options,
-        _name,
-        built_model,
-        make_sampler,
-        with_policy,
-    )  # fmt: skip
+    from .train import _cpu_note, _model_options, _name, built_model, make_sampler, with_policy
 
     chosen, model = with_policy(find(given["system"]), given["policy"]), given["model"]
     name, samples = _name(model), rank.index < split.samplers

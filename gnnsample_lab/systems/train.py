@@ -494,9 +494,8 @@ def run_epochs(
         stack.enter_context(torch.random.fork_rng(devices=generators))
         stack.enter_context(shared_stream(device))
         ready = prepare(graph, device=device, rank=rank, parts=job.get("parts"), **given)
-        if (
-            rank is None or rank.world_size == 1
-        ):  # several ranks close together: one that failed ends, as all do
+        # Several ranks close together: where one failed, all end.
+        if rank is None or rank.world_size == 1:
             stack.enter_context(_closed_on_failure(ready.close))
         trainer = ready.trainer
         if told is not None:
