@@ -116,6 +116,11 @@ class MatchedSource:
         self.matched.reset()
 
 
+def summed_picks(stats: Iterable[Any]) -> int:
+    """Picks of :class:`~gnnsample_lab.FusedSampler` that were counted as they were summed; waits for the device."""
+    return sum(int(one.picks) for one in stats)
+
+
 def totals(stats: Iterable[Any], cached: bool = True) -> dict[str, Any]:
     """Rows, bytes moved, reused rows and the hit rate over many ``ExtractStats``; waits for the device.
 
@@ -123,7 +128,7 @@ def totals(stats: Iterable[Any], cached: bool = True) -> dict[str, Any]:
     """
     rows = moved = reused = hits = 0
     for one in stats:
-        rows += int(one.rows)
+        rows += int(one.rows) + int(one.picks)
         moved += int(one.bytes_moved)
         reused += int(one.reused)
         hits += int(one.hits)

@@ -78,14 +78,25 @@ def apart(device: str) -> int:
     return max(0, int(total - free) - _of_cupy() - int(torch.cuda.memory_reserved()) - _of_peers())
 
 
-def reset_pools() -> None:
-    """Give unused device memory back and start the count of :func:`held` anew."""
+def give_back() -> None:
+    """Give unused blocks of CuPy's pool back.
+
+    What is made next has blocks of its own then. A block can be given back as a whole only: a cache that lay in a part
+    of a large one would keep all of it for as long as the cache stays.
+    """
     import cupy
     import torch
 
     gc.collect()
     torch.cuda.synchronize()
     cupy.get_default_memory_pool().free_all_blocks()
+
+
+def reset_pools() -> None:
+    """Give unused device memory back and start the count of :func:`held` anew."""
+    import torch
+
+    give_back()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice, flag, is_cuda_array, real, whole
+from gnnsample_lab.compute.fused.sampler import counted_edges
 from gnnsample_lab.device import runtime
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
@@ -22,7 +23,7 @@ from .batches import Order, match_order, to_gpu
 from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
-from .features import CachedSource, FusedSource, totals
+from .features import CachedSource, FusedSource, summed_picks, totals
 from .memory import NOTHING, Held, held
 from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
@@ -257,7 +258,7 @@ class Trainer:
                 if ready.stats is not None:
                     stats.append(ready.stats)
                 self.batch_ids.append(batch_id)
-                edges += int(ready.batch.num_edges)
+                edges += counted_edges(ready.batch)
                 del ready  # before the next one's features are extracted: they may take the place of these
                 if self.checkpoint_steps and len(self.batch_ids) % self.checkpoint_steps == 0:
                     keep()
@@ -272,7 +273,8 @@ class Trainer:
         return EpochRecord(
             sample_us=spent.get("sample", 0.0), extract_us=spent.get("extract", 0.0),
             train_us=spent.get("train", 0.0), reorder_us=spent.get("reorder", 0.0), total_us=wall_us,
-            num_edges=edges, num_batches=len(self.batch_ids) - before, peak_bytes=self.held().total,
+            num_edges=edges + summed_picks(stats), num_batches=len(self.batch_ids) - before,
+            peak_bytes=self.held().total,
             tasks=len(plan), events=tuple(clock.events), queues=stages.queues, begin_s=clock.begin_s,
             **totals(stats, self.features.cached),
         )  # fmt: skip

@@ -26,7 +26,7 @@ from gnnsample_lab.pipeline.features import (
     MatchedSource,
     SharedSource,
 )
-from gnnsample_lab.pipeline.memory import NOTHING, Held, held
+from gnnsample_lab.pipeline.memory import NOTHING, Held, give_back, held
 from gnnsample_lab.pipeline.trainer import Trainer
 
 from .budget import within_budget
@@ -156,6 +156,8 @@ def feature_sources(
         hot = None
         if 0 < rows_of_ratio(ratio, len(table)) < len(table):  # else there is nothing to choose
             hot = ranked(system.cache, graph, sampler, rank, folder, batch_size, seed)
+            if device == "cuda":
+                give_back()  # what ranking has taken
         cache = FeatureCache(table, hot, ratio=ratio, device=device, transfer=transfer)
         if sizing.budget_bytes is not None:
             within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)

@@ -43,8 +43,8 @@ def test_wrong_means_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     gather = fused.FusedSampler._gather
 
     def wrong(*args: Any) -> Any:
-        table, lengths = gather(*args)
-        return table * np.float32(1.001), lengths
+        table, lengths, stats = gather(*args)
+        return table * np.float32(1.001), lengths, stats
 
     monkeypatch.setattr(fused.FusedSampler, "_gather", wrong)
     with pytest.raises(VerificationError, match="fused"):

@@ -13,6 +13,7 @@ import torch
 
 import gnnsample_lab as lab
 from gnnsample_lab.compute.fused.sampler import FusedSampler
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.export import tensor
 
 SEEDS = np.array([5, 900, 5, 17, 1999, 3, 40, 41, 42, 43])
@@ -145,6 +146,28 @@ def test_rows_that_are_not_cached_come_from_the_host(graph: Any, ratio: float) -
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("fanouts", [(5, 4), (5, 40), (5, -1)], ids=str)
+@pytest.mark.parametrize("expand", ["frontier", "new"])
+def test_statistics_are_of_all_rows_that_were_read(
+    graph: Any, device: str, ratio: float, fanouts: Any, expand: str
+) -> None:
+    x = features(graph.num_nodes, 24)
+    cache = lab.FeatureCache(x, np.arange(graph.num_nodes), ratio=ratio, device=device)
+    fused = FusedSampler(graph, fanouts, cache, seed=11, expand=expand, device=device).sample(SEEDS, 7)
+    plain = lab.NeighborSampler(graph, fanouts, seed=11, expand=expand, device="cpu").sample(SEEDS, 7)
+    missing = np.ones(graph.num_nodes, bool)
+    missing[cache.cached_ids] = False
+    hops = plain.picks if expand == "new" else plain.picks[-1:]
+    read = np.concatenate([np.unique(to_host(fused.node_ids)), *(p.neighbors for p in hops)])
+    stats = fused.stats
+    assert stats.rows + stats.picks == len(read) and stats.misses == missing[read].sum()
+    assert stats.bytes_moved == stats.misses * 96 and stats.hit_rate == pytest.approx(
+        1 - missing[read].mean()
+    )
+
+
 def test_it_makes_epochs_and_reads_like_a_sampler(graph: Any) -> None:
     sampler = FusedSampler(graph, (3, 2), device="cpu")
     batches = list(sampler.epoch(np.arange(64), 16))
@@ -216,16 +239,52 @@ def test_lab_train_takes_it_as_a_sampler(graph: Any, device: str) -> None:
         )  # fmt: skip
     np.testing.assert_allclose(results[1].losses, results[0].losses, rtol=1e-4)
     assert results[1].accuracy == pytest.approx(results[0].accuracy)
+    assert [e.num_edges for e in results[1].epochs] == [e.num_edges for e in results[0].epochs]
 
 
 def test_the_argument_of_the_kernel_is_packed_as_it_is_declared() -> None:
     from gnnsample_lab.compute.fused import first_sum
 
-    values = list(range(1, 1 + 7 + 3 + 6 + 15 + 16))
+    values = list(range(1, 1 + 8 + 3 + 6 + 15 + 16))
     packed = np.frombuffer(first_sum._PACK(*values), first_sum.FIRST)[0]
     found = [packed[name] for name in first_sum.FIRST.names]
     assert np.concatenate([np.atleast_1d(f) for f in found]).tolist() == values
-    assert len(first_sum._PACK(*values)) == first_sum.FIRST.itemsize == 8 * 10 + 4 * 6 + 8 * 15 + 4 * 16
+    assert len(first_sum._PACK(*values)) == first_sum.FIRST.itemsize == 8 * 11 + 4 * 6 + 8 * 15 + 4 * 16
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ratio", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("fanouts", [(5, 4), (5, 40), (5, -1)], ids=str)
+def test_the_kernel_counts_what_it_reads(graph: Any, ratio: float, fanouts: Any) -> None:
+    """Without PyTorch: the kernel's sums and counters beside the twin's."""
+    import cupy
+
+    from gnnsample_lab.compute.fused import first_sum
+    from gnnsample_lab.sampling.neighbors.spec import make_spec
+
+    x, nodes = features(graph.num_nodes, 24), np.unique(SEEDS).astype(graph.indices.dtype)
+    cache = lab.FeatureCache(x, np.arange(graph.num_nodes), ratio=ratio, device="cuda", transfer="uva")
+    spec, ends = make_spec(fanouts, "floyd", False, False, "frontier", 3), [0, len(nodes)]
+    lists = replace(graph, feat=None, edge_weight=None, label=None, splits={}).to("cuda")
+    wanted, found = (np.zeros((len(nodes), 48), np.float32) for _ in range(2))
+    lengths = np.zeros(len(nodes), np.float32)
+    (picked,) = first_sum.first_sum_cpu(
+        graph, spec, None, x, nodes, ends, 7, wanted[:, :24], wanted[:, 24:], lengths, True
+    )
+    on_gpu, counts = cupy.zeros((len(nodes), 48), np.float32), cupy.zeros(len(nodes), np.float32)
+    launched = first_sum.FirstSum(lists, spec, None, cache.rows_on_gpu(), 24)
+    counters = first_sum.Counters()
+    for _ in range(2):  # counters of a launch are its own
+        address, read = counters.take()
+        given = cupy.asarray(nodes)
+        launched.launch(given, ends, 7, on_gpu[:, :24], on_gpu[:, 24:], counts, True, address)
+        found = on_gpu.get()
+        np.testing.assert_array_equal(found[:, :24], wanted[:, :24])
+        np.testing.assert_allclose(found[:, 24:], wanted[:, 24:], rtol=1e-6)
+        np.testing.assert_array_equal(counts.get(), lengths)
+        missing = np.ones(graph.num_nodes, bool)
+        missing[cache.cached_ids] = False
+        assert read() == (len(picked), int(missing[nodes].sum() + missing[picked].sum()))
 
 
 class OnGpu:

@@ -204,7 +204,7 @@ def test_no_second_thread_while_the_lock_of_the_sampler_is_held(graph, monkeypat
 
 
 class _Stats:
-    rows, hits, bytes_moved, reused = 10, 3, 80, 2
+    rows, hits, bytes_moved, reused, picks = 10, 3, 80, 2, 0
 
 
 def test_totals_of_statistics():

@@ -34,6 +34,7 @@
 #define THREADS 128
 #endif
 #define WARPS (THREADS / 32)
+#define COUNTERS 16  // of a launch
 #define FULL 0xFFFFFFFFu
 
 #if CACHED
@@ -51,6 +52,7 @@ struct First {
     SCALAR* own;
     SCALAR* sums;
     float* counts;
+    u64* counted;  // [COUNTERS][2]: picks, and rows of picks and of vertices that were read from the host
     u64 rows, host_stride, out_stride;
     u32 features, batch_id, mean, per_warp, most;  // most: the largest fanout
     u32 unused;  // what follows is aligned to 8 bytes
@@ -72,6 +74,26 @@ __device__ __forceinline__ const SCALAR* row_at(const First& f, Source at) {
     if (at & IN_HOST) return f.host + (u64)(at & ~IN_HOST) * f.host_stride;
 #endif
     return f.table + (u64)at * f.features;
+}
+
+__device__ __forceinline__ u32 is_in_host(Source at) {
+#if CACHED
+    return (at & IN_HOST) != 0;
+#else
+    return 0;
+#endif
+}
+
+// What a warp has read is added to one of several counters, which `sampler.py` adds up: one would keep warps waiting.
+__device__ __forceinline__ void tell(const First& f, u32 picks, u32 missed) {
+#if CACHED
+#pragma unroll
+    for (int apart = 16; apart; apart >>= 1) missed += __shfl_xor_sync(FULL, missed, apart);
+#endif
+    if (lab_lane() || !f.counted) return;
+    u64* mine = f.counted + 2 * ((blockIdx.x * WARPS + threadIdx.x / 32) % COUNTERS);
+    atomicAdd(mine, (u64)picks);
+    if (missed) atomicAdd(mine + 1, (u64)missed);
 }
 
 __device__ __forceinline__ int hop_of(const First& f, u64 row) {
@@ -173,6 +195,7 @@ __device__ __forceinline__ void draw(const Plan& p, const First& f, Row row, int
 #else
     if (lane < mine) lab_draw_lane(p, row, fanout, f.batch_id, hop, s.slots + lane, ROWS + 1);
 #endif
+    u32 missed = 0;
     int upto = lane < mine ? row.count + 1 : 0;
 #pragma unroll
     for (int apart = 1; apart < 32; apart <<= 1) {
@@ -182,7 +205,9 @@ __device__ __forceinline__ void draw(const Plan& p, const First& f, Row row, int
     if (lane < mine) {
         s.begins[lane] = upto - row.count - 1;
         s.starts[lane] = row.start;
-        s.sources[upto - 1] = (Source)~place_of(f, row.vertex);
+        const Source own = place_of(f, row.vertex);
+        missed += is_in_host(own);
+        s.sources[upto - 1] = (Source)~own;
         if (f.counts) f.counts[row0 + lane] = (float)row.count;
     }
     if (lane == 31) s.begins[mine] = upto;
@@ -194,11 +219,14 @@ __device__ __forceinline__ void draw(const Plan& p, const First& f, Row row, int
             const u32 e = e0 + c * 32, r = (e * magic) >> 16, slot = e - r * k;
             if (e < picks && (int)slot < s.begins[r + 1] - s.begins[r] - 1) {
                 const u64 v = (u64)__ldg(p.indices + s.starts[r] + s.slots[slot * (ROWS + 1) + r]);
-                s.sources[s.begins[r] + slot] = place_of(f, v);
+                const Source from = place_of(f, v);
+                missed += is_in_host(from);
+                s.sources[s.begins[r] + slot] = from;
             }
         }
     }
     __syncwarp();
+    tell(f, (u32)(s.begins[mine] - mine), missed);
 }
 
 __device__ __forceinline__ void sum_picked(const First& f, const Picked& s, u64 row0, int mine) {
@@ -236,7 +264,9 @@ extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_con
         const bool all = lab_takes_all(row, fanout);
         if (!all) lab_draw_group<WarpGroup>(p, row, fanout, f.batch_id, hop, slots, 1);
         const int edges = all ? row.degree : row.count;
-        const SCALAR* own_row = row_at(f, place_of(f, v));
+        const Source own_place = place_of(f, v);
+        const SCALAR* own_row = row_at(f, own_place);
+        u32 missed = lane == 0 ? is_in_host(own_place) : 0;
         if (lane == 0 && f.counts) f.counts[at] = (float)row.count;
         for (u32 f0 = 0; f0 < f.features; f0 += LANES * VEC * CHUNKS) {
             const u32 column = f0 + (u32)lane * VEC;
@@ -259,6 +289,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_con
                     if (all) there = __ldg(p.prefix + position + 1) > __ldg(p.prefix + position);
 #endif
                     if (there) mine = place_of(f, (u64)__ldg(p.indices + position));
+                    if (f0 == 0 && there) missed += is_in_host(mine);
                 }
                 const u32 taken = __ballot_sync(FULL, there);
                 const int here = min(32, edges - j0);
@@ -284,6 +315,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) first_sum(const __grid_con
             }
             finish_row(f, at, column, lanes, (u32)row.count, sum, own);
         }
+        tell(f, (u32)row.count, missed);
         __syncwarp();
     }
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from gnnsample_lab.compute.aggregation.csr import function, pointer, row_stride
 from gnnsample_lab.compute.aggregation.register_tile import power_of_two
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.device.locks import Lock
 from gnnsample_lab.sampling.neighbors import cpu as twin
 from gnnsample_lab.sampling.neighbors.plan import NARROW, PLAN, as_argument, point_to_weights
 from gnnsample_lab.sampling.neighbors.spec import MAX_HOPS, SampleSpec
@@ -21,14 +22,14 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 _pointer = np.uint64
 FIRST = np.dtype(
     [("nodes", _pointer), ("table", _pointer), ("row_of", _pointer), ("host", _pointer), ("own", _pointer),
-     ("sums", _pointer), ("counts", _pointer), ("rows", "u8"), ("host_stride", "u8"),
+     ("sums", _pointer), ("counts", _pointer), ("counted", _pointer), ("rows", "u8"), ("host_stride", "u8"),
      ("out_stride", "u8"), ("features", "u4"), ("batch_id", "u4"), ("mean", "u4"), ("per_warp", "u4"),
      ("most", "u4"), ("unused", "u4"), ("ends", "u8", MAX_HOPS), ("fanouts", "i4", MAX_HOPS + 1)], align=True,
 )  # fmt: skip
 """``First`` in ``first_sum.cu``."""
 _FIRST = np.dtype(("V", FIRST.itemsize))
 # One call of ``struct`` is several times faster than setting NumPy fields.
-_PACK: Any = struct.Struct(f"=7Q3Q6I{MAX_HOPS}Q{MAX_HOPS + 1}i").pack
+_PACK: Any = struct.Struct(f"=8Q3Q6I{MAX_HOPS}Q{MAX_HOPS + 1}i").pack
 _ZEROS = (0,) * MAX_HOPS
 
 
@@ -36,6 +37,40 @@ MOST_ROWS = 8
 """Most rows of a warp (``ROWS`` in the kernel)."""
 WARPS_WANTED = 24
 """Warps for each multiprocessor below which a warp takes fewer rows."""
+
+
+COUNTERS = 16
+"""Pairs of counters of a launch (``COUNTERS`` in the kernel)."""
+_LAUNCHES = 4096
+"""Launches that share one array of counters."""
+
+
+class Counters:
+    """Counts the picks that launches read, and the rows that came from the host, without a launch of its own."""
+
+    def __init__(self) -> None:
+        self._lock, self._used = Lock(), _LAUNCHES
+        self._array: Any = None
+
+    def take(self) -> tuple[int, Callable[[], tuple[int, int]]]:
+        """Counters for a launch: their address, and what reads ``(picks, misses)`` once the launch is complete."""
+        import cupy
+
+        with self._lock:
+            if self._used == _LAUNCHES:
+                made = cupy.zeros((_LAUNCHES, COUNTERS, 2), np.uint64)
+                # Once in thousands of launches: on whatever stream they are, those behind read zeros, and those before
+                # have written to the array that is let go of.
+                cupy.cuda.Device().synchronize()
+                self._array, self._used = made, 0
+            array, place = self._array, self._used
+            self._used += 1
+
+        def read() -> tuple[int, int]:
+            picks, misses = array[place].get().sum(0).tolist()
+            return picks, misses
+
+        return int(array.data.ptr) + place * COUNTERS * 16, read
 
 
 class _Shape(NamedTuple):
@@ -102,8 +137,9 @@ class FirstSum:
         return tuple(chosen.items())
 
     def launch(
-        self, nodes: Any, ends: Sequence[int], batch_id: int, own: Any, sums: Any, counts: Any, mean: bool
-    ) -> None:
+        self, nodes: Any, ends: Sequence[int], batch_id: int, own: Any, sums: Any, counts: Any, mean: bool,
+        counted: int = 0,
+    ) -> None:  # fmt: skip
         """Put the work on CuPy's current stream. Nothing waits.
 
         Args:
@@ -113,6 +149,7 @@ class FirstSum:
             own, sums: ``float32[n, F]``, written whole; rows of both as far apart.
             counts: ``float32[n]``, written.
             mean: divide by the number of picks.
+            counted: address from :class:`Counters`; 0 to count nothing.
         """
         n = int(ends[-1])
         if n == 0 or self.features == 0:
@@ -124,8 +161,8 @@ class FirstSum:
             per_warp //= 2
         first = _PACK(
             pointer(nodes), pointer(rows.cache), pointer(rows.row_of), rows.host_address, pointer(own), pointer(sums),
-            pointer(counts), n, rows.host_stride // 4, stride, self.features, batch_id, mean, per_warp, self.most, 0,
-            *ends, *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
+            pointer(counts), counted, n, rows.host_stride // 4, stride, self.features, batch_id, mean, per_warp,
+            self.most, 0, *ends, *_ZEROS[hops:], *self.spec.fanouts, *_ZEROS[hops:], 0,
         )  # fmt: skip
         args = (self._plan, np.frombuffer(bytearray(first), _FIRST))
         blocks = -(-n // (shape.warps * per_warp))
@@ -179,9 +216,13 @@ def _sum_rows(  # type: ignore[no-untyped-def]
 def first_sum_cpu(
     graph: Any, spec: SampleSpec, weights: IntegerWeights | None, table: np.ndarray, nodes: np.ndarray,
     ends: Sequence[int], batch_id: int, own: np.ndarray, sums: np.ndarray, counts: np.ndarray, mean: bool,
-) -> None:  # fmt: skip
-    """The twin: arguments as in :meth:`FirstSum.launch`, in host memory; ``table`` is ``float32[N, F]``."""
-    begin = 0
+) -> list[np.ndarray]:  # fmt: skip
+    """The twin: arguments as in :meth:`FirstSum.launch`, in host memory; ``table`` is ``float32[N, F]``.
+
+    Returns:
+        The picked vertices, hop by hop.
+    """
+    begin, picked = 0, []
     for hop, end in enumerate(ends):
         if end > begin:
             some = slice(begin, end)
@@ -197,4 +238,6 @@ def first_sum_cpu(
                     sums[some],
                     counts[some],
                 )
+            picked.append(picks.neighbors)
             begin = end
+    return picked

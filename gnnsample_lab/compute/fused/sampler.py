@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec, check_pick, make_spec
 
 from .block import SummedBlock
-from .first_sum import FirstSum, ends_of, first_sum_cpu
+from .first_sum import Counters, FirstSum, ends_of, first_sum_cpu
 
 REDUCES = ("mean", "sum")
 
@@ -69,15 +69,15 @@ class FusedBatch:
 
     @property
     def num_edges(self) -> int:
-        """Picks of the hops before the last; nobody counts the last hop's."""
-        return self.sample.num_edges
+        """Picks of all hops; those of the last one are counted as they are drawn, and reading waits for that."""
+        return self.sample.num_edges + self.stats.picks
 
     @cached_property
     def _first(self) -> SummedBlock:
         return SummedBlock(self.node_ids, self._gather, self.sampler.reduce, 2 * self.sampler.num_features)
 
     def _gather(self, table: Any, lengths: Any) -> tuple[Any, Any]:
-        table, lengths = self.sampler._gather(self.sample, table, lengths)
+        table, lengths, self.__dict__["_stats"] = self.sampler._gather(self.sample, table, lengths)
         return (table, lengths) if is_tensor(table) else (tensor(table), tensor(lengths))
 
     @property
@@ -87,11 +87,11 @@ class FusedBatch:
 
     @property
     def stats(self) -> ExtractStats:
-        """How the rows of :attr:`node_ids` came; those of the last hop's picks are not among its rows."""
-        cache, on_cpu = self.sampler.features, self.sampler.device == "cpu"
-        where, ready = ("the CPU", streams.DONE) if on_cpu else (runtime.device_name(), streams.Ready())
-        rows = int(self.node_ids.shape[0])
-        return ExtractStats(rows, cache.row_bytes, cache.transfer, f"measured on {where}", Counted(0), ready)
+        """How rows came: those of :attr:`node_ids`, and those of the last hop's picks, one for each pick."""
+        if "_stats" not in self.__dict__:
+            _ = self._first.own
+        found: ExtractStats = self.__dict__["_stats"]
+        return found
 
     @property
     def blocks(self) -> tuple[Any, ...]:
@@ -171,6 +171,7 @@ class FusedSampler(BatchSampler):
         self.num_features = features.num_features
         self._weights = self.inner._weights
         self._sum: FirstSum | None = None
+        self._counters = Counters()
         if self.device == "cuda":
             self._sum = FirstSum(
                 self.graph, self.spec, self._weights, features.rows_on_gpu(), self.num_features
@@ -179,7 +180,9 @@ class FusedSampler(BatchSampler):
     def _run(self, arrays: list[Any], first: int) -> Any:
         return [FusedBatch(sample, self.spec, self) for sample in self.inner._run(arrays, first)]
 
-    def _gather(self, sample: MiniBatch, table: Any = None, lengths: Any = None) -> tuple[Any, Any]:
+    def _gather(
+        self, sample: MiniBatch, table: Any = None, lengths: Any = None
+    ) -> tuple[Any, Any, ExtractStats]:
         """Draw the last hop of a mini-batch and sum its rows.
 
         Args:
@@ -188,8 +191,9 @@ class FusedSampler(BatchSampler):
             lengths: where to write the picks of each vertex, ``float32[n or more]``.
 
         Returns:
-            ``(table, lengths)``; where none is given, new arrays of NumPy on the CPU and tensors on the GPU.
+            ``(table, lengths, stats)``; where none is given, new arrays of NumPy on the CPU and tensors on the GPU.
         """
+        cache = self.features
         n, half = sample.num_nodes, self.num_features
         ends, mean = ends_of(sample.level_sizes, self.spec.expand), self.reduce == "mean"
         if self._sum is None:
@@ -197,11 +201,17 @@ class FusedSampler(BatchSampler):
             table = np.empty((n, 2 * half), np.float32) if made else table
             lengths = np.empty(n, np.float32) if made else lengths
             rows, counts = (np.asarray(a)[:n] for a in (table, lengths))
-            first_sum_cpu(
-                self.graph, self.spec, self._weights, self.features.table, sample.node_ids, ends, sample.batch_id,
+            picked = first_sum_cpu(
+                self.graph, self.spec, self._weights, cache.table, sample.node_ids, ends, sample.batch_id,
                 rows[:, :half], rows[:, half:], counts, mean,
             )  # fmt: skip
-            return table, lengths
+            misses = (
+                0
+                if cache.all_cached
+                else sum(cache.mark(ids).num_misses for ids in (sample.node_ids, *picked))
+            )
+            known = Counted(misses, picks=sum(map(len, picked)))
+            return table, lengths, self._stats(n, "the CPU", known, streams.DONE)
         import cupy
         import torch
 
@@ -216,11 +226,30 @@ class FusedSampler(BatchSampler):
                 table = torch.empty(n, 2 * half, device="cuda")
                 lengths = torch.empty(n, device="cuda")
             own, total = table[:, :half], table[:, half:]
-            self._sum.launch(sample.node_ids, ends, sample.batch_id, own, total, lengths, mean)
-        return table, lengths
+            counted, read = self._counters.take()
+            self._sum.launch(sample.node_ids, ends, sample.batch_id, own, total, lengths, mean, counted)
+            ready = streams.Ready()
+
+        def count() -> Counted:
+            ready.synchronize()
+            picks, misses = read()
+            return Counted(misses, picks=picks)
+
+        return table, lengths, self._stats(n, runtime.device_name(), count, ready)
+
+    def _stats(
+        self, rows: int, where: str, count: Counted | Callable[[], Counted], ready: Any
+    ) -> ExtractStats:
+        cache = self.features
+        return ExtractStats(rows, cache.row_bytes, cache.transfer, f"measured on {where}", count, ready)
 
     def __repr__(self) -> str:
         return (
             f"FusedSampler({self.graph.name!r}, fanouts={list(self.fanouts)}, reduce={self.reduce!r}, "
             f"device={self.device!r})"
         )
+
+
+def counted_edges(batch: Any) -> int:
+    """Picks of a mini-batch that are known without a wait: of a :class:`FusedBatch` all but the last hop's."""
+    return int((batch.sample if isinstance(batch, FusedBatch) else batch).num_edges)

@@ -251,22 +251,31 @@ class FeatureCache:
         return self._each(given)
 
     def _each(self, given: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:
-        alike = self.device == "cuda" and self.all_cached and len({ids.dtype for ids in given}) == 1
-        begin = 0
-        while begin < len(given):
-            rows = np.cumsum([int(ids.size) for ids in given[begin : begin + gather.MAX_PARTS]])
-            count = int(np.searchsorted(rows * self.row_bytes, _LAUNCH_BYTES, side="right")) if alike else 1
-            part = given[begin : begin + max(1, count)]
+        for part in self._launches(given):
             with streams.call(self.device == "cuda"):
                 streams.order(*part)  # the stream may be another one by now
                 if len(part) == 1:
                     found = [self._extract(part[0], None, None, self._output(None, int(part[0].size)))]
                 else:
                     found = self._extract_parts(part)
-            begin += len(part)
             found.reverse()  # who drops a result frees its memory
             while found:
                 yield found.pop()
+
+    def _launches(self, given: Sequence[Any]) -> Iterator[list[Any]]:
+        """The batches that share a launch, launch by launch, in their order."""
+        alike = self.device == "cuda" and self.all_cached and len({ids.dtype for ids in given}) == 1
+        part: list[Any] = []
+        held = 0
+        for ids in given:
+            size = int(ids.size) * self.row_bytes
+            if part and (not alike or len(part) == gather.MAX_PARTS or held + size > _LAUNCH_BYTES):
+                yield part
+                part, held = [], 0
+            part.append(ids)
+            held += size
+        if part:
+            yield part
 
     def _extract_parts(self, given: Sequence[Any]) -> list[tuple[Any, ExtractStats]]:
         """Rows of a few batches, by one launch."""

@@ -21,6 +21,7 @@ class Counted:
     reused: int = 0
     time_us: float = 0.0
     stages: dict[str, float] = field(default_factory=dict)
+    picks: int = 0
 
 
 class ExtractStats:
@@ -63,14 +64,20 @@ class ExtractStats:
         return self._counted.reused
 
     @property
+    def picks(self) -> int:
+        """Rows that were added up as they were read and written nowhere (:class:`~gnnsample_lab.FusedSampler`), besides
+        :attr:`rows`; hits and misses are of both."""
+        return self._counted.picks
+
+    @property
     def hits(self) -> int:
         """Rows found in the cache."""
-        return self.rows - self.misses - self.reused
+        return self.rows + self.picks - self.misses - self.reused
 
     @property
     def hit_rate(self) -> float:
         """Share of the rows that the cache was asked for and had; 1 where it was asked for none."""
-        asked = self.rows - self.reused
+        asked = self.rows + self.picks - self.reused
         return self.hits / asked if asked else 1.0
 
     @property

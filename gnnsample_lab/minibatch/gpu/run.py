@@ -251,9 +251,18 @@ class GpuEngine:
 
     def landed(self, wave: _Wave) -> list[MiniBatch]:
         """The mini-batches of a launch, drawn anew if its buffers were too small or its seeds not distinct."""
+        merged = self._merges
         batches = self._land(wave)
         if batches is None:
-            batches = self._sample_wave(wave.seeds, wave.first_batch_id, wave.most_seeds)
+            try:
+                batches = self._sample_wave(wave.seeds, wave.first_batch_id, wave.most_seeds)
+            except (
+                ValueError
+            ):  # seeds outside the graph look like seeds that come twice; the next ones need no merge
+                if self._merges and not merged:
+                    self._merges = self.launcher.merges = False
+                    self._forget()
+                raise
         return batches
 
     def _most(self, most_seeds: int) -> int:

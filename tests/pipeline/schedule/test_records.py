@@ -46,7 +46,7 @@ def test_the_model_against_what_was_measured_on_one_gpu() -> None:
     """Error by executor. Streams are the worst: the model knows nothing of the host that launches their kernels."""
     runs = recorded_runs()
     error = {ex: model_error([r for r in runs if r.executor == ex]) for ex in ("serial", "thread", "streams")}
-    assert error["serial"].mean < 0.01 and abs(error["serial"].worst.error) < 0.03
+    assert error["serial"].mean < 0.01 and abs(error["serial"].worst.error) < 0.06
     assert error["thread"].mean < 0.02 and abs(error["thread"].worst.error) < 0.06
     assert error["streams"].mean < 0.12 and -0.36 < error["streams"].worst.error < 0
     overall = model_error(runs)

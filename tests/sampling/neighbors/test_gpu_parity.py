@@ -169,6 +169,7 @@ def test_a_seed_outside_of_the_graph_is_refused_and_forgotten(strategy, count):
             gpu.sample(wrong)
     wanted = NeighborSampler(g, [4, 3], device="cpu").sample(np.arange(count), 9)
     assert gpu.sample(seeds, 9).canonical() == wanted.canonical()
+    assert not gpu._engine._merges  # distinct seeds are not merged because others were wrong
 
 
 def with_wide_ids(g: Graph) -> Graph:

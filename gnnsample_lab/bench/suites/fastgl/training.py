@@ -25,7 +25,8 @@ from gnnsample_lab.systems.train import train
 
 from .papers import CAPACITY_OF, left_gb
 
-QUICK_STEPS = 8
+STEPS, QUICK_STEPS, CPU_STEPS = 40, 8, 8
+"""Mini-batches of a measured epoch at most: of a full run, a quick one, and a full one that samples on the CPU."""
 MODELS = ("gcn", "gin", "gat")
 SYSTEMS = ("pyg-cpu", "dgl", "gnnadvisor", "gnnlab", "fastgl", "lab")
 CAPACITY = {
@@ -37,8 +38,10 @@ FASTGL_GRAPHS = ("reddit-like", "products-like", "mag-like", "igb-like@0.02", "p
 QUICK_GRAPHS = ("products-like", "mag-like@0.1")
 """All features of the one fit FastGL's left-over memory, an eighth of the other's do."""
 SETTING = (
-    "epoch_s: the fastest epoch's wall time, for the mini-batches of a whole epoch (a quick run trains fewer and "
-    "multiplies); stages in milliseconds a mini-batch, each on its own stream: stages that overlap add up to more"
+    f"epoch_s: the fastest epoch's wall time, for the mini-batches of a whole epoch: where it has more than {STEPS} "
+    f"({CPU_STEPS} with a CPU's sampler, {QUICK_STEPS} in a quick run), so many are trained ('steps'), caches are "
+    "ranked on their seeds, and the time is multiplied; stages in milliseconds a mini-batch, each on its own stream: "
+    "stages that overlap add up to more"
 )
 
 
@@ -57,8 +60,8 @@ def require_torch(session: Session) -> None:
         raise Unavailable("training on the GPU needs a PyTorch built for CUDA")
 
 
-def _limited(session: Session, name: str, batch: int, dimension: int | None) -> Any:
-    """The graph, features in host memory, topology on the device; a quick run keeps a few mini-batches of seeds."""
+def _limited(session: Session, name: str, batch: int, dimension: int | None, steps: int) -> Any:
+    """The graph with the seeds of ``steps`` mini-batches at most, features in host memory, topology on the device."""
 
     def make() -> Any:
         found = common.graph(session, name, features=True)
@@ -66,12 +69,20 @@ def _limited(session: Session, name: str, batch: int, dimension: int | None) -> 
             raise Unavailable(f"{name} has no features, labels or training split to train on")
         if dimension is not None:
             found = replace(found, feat=_columns(np.asarray(found.feat), dimension), validate=False)
-        if session.quick:
-            seeds = np.random.default_rng(0).permutation(common.train_seeds(found))[: QUICK_STEPS * batch]
+        if is_cut:
+            seeds = np.random.default_rng(0).permutation(common.train_seeds(found))[: steps * batch]
             found = replace(found, splits={**found.splits, "train": np.sort(seeds)}, validate=False)
         return found.to(common.device(), features=False)
 
-    return session.kept(("training graph", name, batch if session.quick else 0, dimension), make)
+    is_cut = len(common.train_seeds(common.graph(session, name, features=True))) > steps * batch
+    return session.kept(("training graph", name, steps * batch if is_cut else 0, dimension), make)
+
+
+def most_steps(session: Session, system: System) -> int:
+    """Mini-batches of a measured epoch at most."""
+    if session.quick:
+        return QUICK_STEPS
+    return CPU_STEPS if system.sample_device == "cpu" and common.device() == "cuda" else STEPS
 
 
 def forget_features(session: Session, name: str) -> None:
@@ -113,7 +124,7 @@ def run(
     key = ("run", name, chosen, model, batch, tuple(fanouts), hidden, dimension, cache_ratio)
 
     def make() -> dict[str, Any]:
-        graph = _limited(session, name, batch, dimension)
+        graph = _limited(session, name, batch, dimension, most_steps(session, chosen))
         sized: dict[str, Any] = {}
         if chosen.cache and cache_ratio is None:
             sized["cache_gb"] = left_gb(name, int(full.feat.nbytes))
@@ -293,7 +304,7 @@ def figure13(session: Session) -> dict[str, Any]:
             )  # fmt: skip
             size, seeds = common.batch_size(name, graph), common.train_seeds(graph)
             steps = math.ceil(len(seeds) / size)
-            taken = min(steps, QUICK_STEPS) if session.quick else steps
+            taken = min(steps, most_steps(session, chosen))
             ahead = 4 if chosen.executor == "streams" else 1
 
             def epoch(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.fastgl import training
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.minibatch.gpu.run import copy_bandwidth_gbps
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 
@@ -37,9 +39,13 @@ STAGES: dict[str, tuple[str, Stage]] = {
     "arrays of blocks": ("new", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
     "blocks, frontier": ("frontier", lambda batch: batch.blocks),
     "to_torch": ("frontier", lambda batch: batch.to_torch()),
+    "to_torch with x": ("frontier", lambda batch: batch.to_torch()),
     "to_pyg": ("new", lambda batch: batch.to_pyg()),
+    "to_pyg with x": ("new", lambda batch: batch.to_pyg()),
 }
-"""Name -> the sampler's ``expand``, and what is done with a mini-batch."""
+"""Name -> the sampler's ``expand``, and what is done with a mini-batch. "with x": rows of features, too, by a cache
+that holds all of them or, in PyG's ``Data``, from the graph's."""
+FEATURES = 100
 
 
 def ready(session: Session) -> dict[str, Any]:
@@ -55,6 +61,8 @@ def ready(session: Session) -> dict[str, Any]:
         for stage in STAGES:
             for count in (1, together):
                 rows.append(_row(session, graph, seeds, fanouts, stage, count))
+                if stage.endswith(" with x"):
+                    _beside_without_x(rows)
     names = LOADED[:1] if session.quick else LOADED
     for name in names:
         for with_x in (False, True):
@@ -65,6 +73,8 @@ def ready(session: Session) -> dict[str, Any]:
             "busy_us": "time in which kernels or copies run, by the profiler",
             "bound_us": "a sector for each vertex and pick that is read, and the bytes of all results, at the speed "
             "of a copy on the device",
+            "x_over_bound": f"what {FEATURES} features take beyond the row without them, over reading and writing "
+            "their rows at the speed of a copy",
             "loader": f"fanouts {list(common.FANOUTS)}, {LOADER_SEEDS} seeds, shuffled, all features cached",
         },
         "verification": {"exports_equal_to_blocks": checked},
@@ -73,6 +83,11 @@ def ready(session: Session) -> dict[str, Any]:
 
 
 def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSampler:
+    if stage.endswith(" with x"):
+        import cupy
+
+        x = cupy.zeros((graph.num_nodes, FEATURES), np.float32)
+        graph = replace(graph, feat=x, validate=False)
     return NeighborSampler(graph, fanouts, strategy="captured", expand=STAGES[stage][0], device="cuda")
 
 
@@ -95,10 +110,28 @@ def _verify(graph: Any, seeds: list[Any], fanouts: tuple[int, ...]) -> int:
     return 2 * 3 + 2
 
 
+def _beside_without_x(rows: list[dict[str, Any]]) -> None:
+    """Adds to the last row what the features took beyond the row without them, and their bound: read and written."""
+    last = rows[-1]
+    plain = next(
+        row for row in rows[::-1]
+        if row["stage"] == last["stage"].removesuffix(" with x") and row["together"] == last["together"]
+    )  # fmt: skip
+    last["x_us"] = last["us"] - plain["us"]
+    last["x_bound_us"] = 2 * 4 * FEATURES * last["nodes"] / copy_bandwidth_gbps() / 1e3
+    last["x_over_bound"] = last["x_us"] / last["x_bound_us"]
+
+
 def _row(
     session: Session, graph: Any, seeds: list[Any], fanouts: tuple[int, ...], stage: str, count: int
 ) -> dict[str, Any]:
-    sampler, use = _sampler(graph, fanouts, stage), STAGES[stage][1]
+    sampler, make = _sampler(graph, fanouts, stage), STAGES[stage][1]
+    cache = None
+    if stage == "to_torch with x":
+        cache = FeatureCache(sampler.graph.feat, ratio=1.0, device="cuda")
+
+    def use(batch: Any) -> Any:
+        return make(batch) if cache is None else (make(batch), cache.extract(batch.node_ids)[0])
 
     def work(i: int) -> Any:
         groups = [seeds[(i * count + k) % len(seeds)] for k in range(count)]

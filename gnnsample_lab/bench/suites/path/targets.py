@@ -13,6 +13,8 @@ READY_US = {
 }  # fmt: skip
 """What is made and mini-batches in a call: microseconds of a mini-batch of 1 024 seeds, fanouts 10, 10, 10."""
 BLOCKS_OVER_SAMPLED = 1.15
+X_OVER_BOUND = 1 / 0.8
+"""What features add to a mini-batch ready to use, over reading and writing their rows at a copy's speed."""
 LOADER_US = {
     ("products-like", "without x"): 160.0, ("products-like", "with x"): 300.0, ("arxiv-like", "without x"): 160.0,
     ("arxiv-like", "with x"): 200.0,
@@ -48,6 +50,10 @@ def ready(record: dict[str, Any]) -> list[Target]:
             (us / by[size, 1, stage], f"{size} seeds, {stage}")
             for (size, together, stage), us in by.items() if together > 1
         ],
+    )  # fmt: skip
+    found += at_most(
+        "features beside to_torch and to_pyg, over their bytes", X_OVER_BOUND, "x",
+        points_of(rows, "x_over_bound", "batch_size", "stage", "together"),
     )  # fmt: skip
     for (graph, stage), limit in LOADER_US.items():
         points = [
