@@ -323,11 +323,10 @@ LINES: tuple[Line, ...] = (
 
 UNRECORDED = frozenset(
     {
-        "the same, averages of its graphs, 2 048 seeds x 10 and up", "the same, both by Floyd",
+        "the same, both by Floyd",
         "compute throughput of the queue's kernel (section V-B)",
         "memory throughput of the queue's kernel (section V-B)",
         "difference of accuracy from DGL's sampler's (figure 11)",
-        "an epoch of GraphSAGE, a quarter of the rows cached: `lab`",
     }
 )  # fmt: skip
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""

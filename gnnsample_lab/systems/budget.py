@@ -7,7 +7,8 @@ is in :mod:`gnnsample_lab.pipeline.memory`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from gnnsample_lab.checks import real
 from gnnsample_lab.pipeline.memory import NOTHING, Held, held, reset_pools
@@ -114,6 +115,8 @@ def kept_to(
     of_cupy, of_torch = limits(budget_bytes, before, working)
     limit, whole = pool.get_limit(), torch.cuda.mem_get_info()[1]
     pool.set_limit(size=of_cupy + others.cupy)
+    allocate = cupy.cuda.get_allocator()
+    cupy.cuda.set_allocator(_trying_again(allocate, pool))
     torch.cuda.set_per_process_memory_fraction(min(1.0, (of_torch + others.torch) / whole))
     try:
         yield
@@ -124,8 +127,27 @@ def kept_to(
         what = f"samples and what is made of them need beside graph and cache ({before})"
         raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
     finally:
+        cupy.cuda.set_allocator(allocate)
         pool.set_limit(size=limit)
         torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+def _trying_again(allocate: Callable[[int], Any], pool: Any) -> Callable[[int], Any]:
+    """``allocate``, which at the limit of CuPy's pool gives unused blocks back and tries again.
+
+    PyTorch's allocator does so by itself; CuPy's pool only at the end of the card, and would refuse a mini-batch that is
+    a little larger than the last one, whose block is free.
+    """
+    from cupy.cuda.memory import OutOfMemoryError
+
+    def allocated(size: int) -> Any:
+        try:
+            return allocate(size)
+        except OutOfMemoryError:
+            pool.free_all_blocks()
+            return allocate(size)
+
+    return allocated
 
 
 def _less(budget_bytes: int) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,3 +165,45 @@ def test_sizes_and_orders_that_cannot_be_are_named(graph):
     for policy in ("optimal", "visits"):
         with pytest.raises(ValueError, match="policy must be one of 'random', 'degree'"):
             lab.train(graph, system="gnnlab", policy=policy, **QUICK)
+
+
+def test_a_refused_allocation_is_tried_again_once(monkeypatch):
+    class OutOfMemoryError(Exception):
+        pass
+
+    for name in ("cupy", "cupy.cuda"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "cupy.cuda.memory", SimpleNamespace(OutOfMemoryError=OutOfMemoryError))
+    free, kept = 100, [60]  # what is left to the limit, and blocks that nobody uses
+
+    def allocate(size: int) -> int:
+        if size > free - sum(kept):
+            raise OutOfMemoryError
+        return size
+
+    again = budget._trying_again(allocate, SimpleNamespace(free_all_blocks=kept.clear))
+    assert again(40) == 40 and kept == [60]
+    assert again(70) == 70 and kept == []
+    with pytest.raises(OutOfMemoryError):
+        again(101)
+
+
+@pytest.mark.gpu
+@pytest.mark.real_gpu
+def test_a_pool_at_its_limit_gives_unused_blocks_back():
+    import cupy
+
+    pool, size = cupy.get_default_memory_pool(), 96 << 20
+    pool.free_all_blocks()
+    before = pool.total_bytes()
+    cupy.cuda.alloc(size)  # dropped at once: the pool keeps its block
+    pool.set_limit(size=before + size + size // 2)
+    try:
+        with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+            cupy.cuda.alloc(size + 512)
+        made = budget._trying_again(cupy.cuda.get_allocator(), pool)(size + 512)
+        assert made.mem.size >= size + 512 and pool.total_bytes() <= before + size + size // 2
+        with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+            budget._trying_again(cupy.cuda.get_allocator(), pool)(size)
+    finally:
+        pool.set_limit(size=0)
