@@ -53,11 +53,18 @@ def graphs(
     return found, notes
 
 
-def curve(name: str, result: TrainResult, *, seed: int = 0, trainers: int = 1, **more: Any) -> dict[str, Any]:
+UNTIMED = {key: text for key, text in SETTINGS.items() if key != "seconds"}
+"""Settings of a figure over steps and epochs alone: its runs may share a GPU with other work."""
+
+
+def curve(
+    name: str, result: TrainResult, *, seed: int = 0, trainers: int = 1, is_timed: bool = True, **more: Any
+) -> dict[str, Any]:
     """A row of one run that was evaluated after every epoch.
 
     Args:
         trainers: that train on mini-batches of their own: so many make one update.
+        is_timed: with ``seconds`` and ``epoch_s``.
         more: of the row.
 
     Returns:
@@ -70,16 +77,17 @@ def curve(name: str, result: TrainResult, *, seed: int = 0, trainers: int = 1, *
     counts = [epoch.num_batches for epoch in result.epochs]
     ends = np.cumsum(counts)
     losses = np.asarray(result.losses, np.float64)
+    spent = {"seconds": np.cumsum(times).tolist(), "epoch_s": float(np.median(times))} if is_timed else {}
     return {
         "graph": name, "model": result.model, "system": result.system, "seed": seed, "gpus": result.ranks,
         "epochs": len(times), "split": result.accuracy_split, "updates": -(-counts[-1] // trainers),
-        "accuracy": [float(a) for a in result.accuracy], "seconds": np.cumsum(times).tolist(),
-        "steps_by_epoch": ends.tolist(),
+        "accuracy": [float(a) for a in result.accuracy], "steps_by_epoch": ends.tolist(),
         "epoch_loss": [float(part.mean()) for part in np.split(losses, ends[:-1])],
-        "losses": thin(result.losses), "epoch_s": float(np.median(times)),
+        "losses": thin(result.losses),
         "best_accuracy": float(max(result.accuracy)), "final_accuracy": float(result.accuracy[-1]),
         "final_loss": float(losses[-max(1, len(losses) // 10) :].mean()),
         **original(name, result.accuracy_split),
+        **spent,
         **more,
     }  # fmt: skip
 

@@ -25,8 +25,9 @@ from gnnsample_lab.systems.train import train
 
 from .papers import CAPACITY_OF, left_gb
 
-STEPS, QUICK_STEPS, CPU_STEPS = 40, 8, 8
-"""Mini-batches of a measured epoch at most: of a full run, a quick one, and a full one that samples on the CPU."""
+STEPS, QUICK_STEPS, CPU_STEPS = 25, 8, 8
+"""Mini-batches of a measured epoch at most: of a full run, a quick one, and a full one that samples on the CPU. An
+epoch of ogbn-products has 25."""
 MODELS = ("gcn", "gin", "gat")
 SYSTEMS = ("pyg-cpu", "dgl", "gnnadvisor", "gnnlab", "fastgl", "lab")
 CAPACITY = {

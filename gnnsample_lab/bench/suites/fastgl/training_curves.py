@@ -42,13 +42,13 @@ def figure16(session: Session) -> dict[str, Any]:
                         placed, model, system, epochs=epochs, batch_size=size, fanouts=fanouts, seed=seed,
                         cache_gb=None if system == "dgl" else left, progress=False,
                     )  # fmt: skip
-                    rows.append(convergence.curve(name, result, seed=seed, batch_size=size))
+                    rows.append(convergence.curve(name, result, seed=seed, is_timed=False, batch_size=size))
                 last = [row["final_accuracy"] for row in rows[-len(SEEDS) :]]
                 session.say(f"{name}, {model}, {system}: accuracy {np.mean(last):.4f}")
     return {
         "settings": {
             "device": common.device(), "systems": SYSTEMS, "seeds": SEEDS, "epochs": epochs, "fanouts": fanouts,
-            **CAPACITY, **convergence.SETTINGS,
+            **CAPACITY, **convergence.UNTIMED,
         },
         "verification": checked, "graphs": common.facts(session, names), "rows": rows,
         "differences": convergence.differences(rows), "notes": notes,
