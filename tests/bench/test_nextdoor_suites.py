@@ -348,6 +348,17 @@ def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch
     rows = {row["app"]: row for row in record["rows"]}
     assert len(asked) == 3 and rows["DeepWalk"]["over_floor"] == rows["DeepWalk, uniform"]["over_floor"] == 4
     assert "over_floor" not in rows["k-hop"] and rows["k-hop"]["over_native"] == 1
+    assert rows["DeepWalk"]["flow_over_ours"] == rows["DeepWalk, uniform"]["flow_over_ours"] == 1
+    assert "flow_ms" not in rows["k-hop"]
+    monkeypatch.setattr(
+        nextdoor_floor, "flow_walks", lambda *_, device, **options: len(options) + np.zeros(9)
+    )
+    study = runs.Study(session, TINY, "DeepWalk")
+    assert nextdoor_floor.flow_ms(study, {}, "walks") == 2.0
+    rng = np.random.default_rng(0)
+    monkeypatch.setattr(nextdoor_floor, "flow_walks", lambda *_, device, **options: rng.random(9))
+    with pytest.raises(VerificationError, match="walks differ"):
+        nextdoor_floor.flow_ms(study, {}, "walks")
     assert record["verification"]["results_equal_to_next_in_cuda"] == 3
 
 

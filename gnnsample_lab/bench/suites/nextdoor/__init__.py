@@ -68,7 +68,8 @@ SUITES = (
         "walks over the floor of their reads; next in Python over the same in CUDA",
         columns={
             "app": "app", "walkers": "num_samples", "ms": "ms", "floor ms": "floor_ms", "over floor": "over_floor",
-            "CUDA ms": "native_ms", "over CUDA": "over_native",
+            "CUDA ms": "native_ms", "over CUDA": "over_native", "FlowWalker ms": "flow_ms",
+            "of ours": "flow_over_ours",
         },
         targets=targets.floor,
     ),

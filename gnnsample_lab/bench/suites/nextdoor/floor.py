@@ -5,10 +5,15 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from gnnsample_lab.bench import timing
+import numpy as np
+
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.floors import walk_floor
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
+from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.sampling import apps
+from gnnsample_lab.sampling.walks.flow import flow_walks
 
 from . import cases as settings
 from . import runs
@@ -22,6 +27,33 @@ CASES: dict[str, tuple[str, Any]] = {
     "k-hop": ("k-hop", apps.KHop),
 }
 """Name -> the case of :data:`.cases.CASES` and the application."""
+
+
+FLOWS: dict[str, dict[str, Any]] = {
+    "DeepWalk, uniform": {"weighted": False},
+    "DeepWalk": {},
+    "node2vec": {"p": 2.0, "q": 0.5},
+}
+"""Of :data:`CASES`, what ``lab.flow_walks`` draws from the same distributions: FlowWalker's rung."""
+_CHECKED = 64
+
+
+def flow_ms(study: runs.Study, options: dict[str, Any], what: str) -> float:
+    """Milliseconds of the same number of walks, each step a weighted reservoir over the whole list.
+
+    Raises:
+        VerificationError: the first walks are not the CPU's.
+    """
+    roots: Any = study.roots.reshape(-1)
+    twin = flow_walks(study.host, roots[:_CHECKED], LENGTH, device="cpu", **options)
+    if common.device() == "cuda":
+        import cupy
+
+        roots = cupy.asarray(roots)
+    walk = functools.partial(flow_walks, study.graph, roots, LENGTH, device=common.device(), **options)
+    if not np.array_equal(to_host(walk()[:_CHECKED]), twin):
+        raise VerificationError(f"{what}: walks differ from the CPU's; nothing is timed")
+    return runs.gpu_ms(lambda: walk)[0]
 
 
 def walks(session: Session) -> dict[str, Any]:
@@ -54,6 +86,9 @@ def walks(session: Session) -> dict[str, Any]:
                     "floor_ms": floor["us"] / 1e3, "over_floor": ours["ms"] * 1e3 / floor["us"],
                     "floor_best": floor["best"], "floor_sweep_us": floor["sweep"],
                 }  # fmt: skip
+            if label in FLOWS:
+                row["flow_ms"] = flow_ms(study, FLOWS[label], f"{label} on {name}, FlowWalker's")
+                row["flow_over_ours"] = row["flow_ms"] / ours["ms"]
             rows.append(row)
             session.say(
                 f"{name}, {label}: {ours['ms']:.2f} ms, {row['over_native']:.2f} x CUDA, floor {row.get('floor_ms')}"
@@ -64,4 +99,6 @@ def walks(session: Session) -> dict[str, Any]:
         session, wanted, rows, {"results_equal_to_next_in_cuda": equal},
         floor="walk_floor: two dependent reads a step by the same number of walkers, every vertex stored; of the "
         "weighted DeepWalk too, which also reads weights",
+        flow="lab.flow_walks: a weighted reservoir over the whole list at each step, as FlowWalker draws; other walks "
+        "of the same distribution",
     )  # fmt: skip
