@@ -117,11 +117,23 @@ def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None
     if target is None:
         print("not written: this is no checkout; pass --out FILE")
         return record
+    if out is None and target.exists() and not _gpu_of(record):
+        with reading(target, "a benchmark record"):
+            gpu = _gpu_of(read_json(target))
+        if gpu:
+            print(f"not written: {target} was recorded on {gpu}, and this host has no GPU; pass --out FILE")
+            return record
     record = _joined(record, target)
     for problem in schema.problems(record):  # it is written all the same: what was measured is not to be lost
         print(f"the record is not as it should be: {problem}")
     print(f"written: {records.write_json(record, target)}")
     return record
+
+
+def _gpu_of(record: dict[str, Any]) -> str:
+    """The GPU of the host that made a record; empty where it had none."""
+    gpu = record.get("environment", {}).get("gpu")
+    return gpu["name"] if gpu else ""
 
 
 def _joined(record: dict[str, Any], target: Path) -> dict[str, Any]:

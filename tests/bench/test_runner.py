@@ -207,6 +207,19 @@ def test_results_go_to_the_checkouts_data_folder(tmp_path: Path, monkeypatch) ->
     assert [p.name for p in tmp_path.iterdir()] == [f"cpu-{TINY}-quick.json"]
 
 
+def test_a_host_without_a_gpu_replaces_no_record_of_one_unasked(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(records, "measured_folder", lambda: tmp_path)
+    monkeypatch.setattr(runner, "run", lambda name, **_: {**full_record(), "seconds": 0})
+    monkeypatch.setattr(report, "text", lambda record: "")
+    of_gpu = {**full_record(), "environment": {"gpu": {"name": "NVIDIA H200"}}}
+    kept = records.write_json(of_gpu, tmp_path / "cpu.json")
+    assert bench.main(["cpu"]) == 0 and json.loads(kept.read_text()) == of_gpu
+    assert "was recorded on NVIDIA H200" in capsys.readouterr().out
+    assert bench.main(["cpu", "--out", str(kept)]) == 0 and json.loads(kept.read_text()) != of_gpu
+    assert bench.main(["cpu"]) == 0, "no record of a GPU any more"
+    assert "not written" not in capsys.readouterr().out
+
+
 def test_outside_a_checkout_nothing_is_written_unasked(monkeypatch, capsys) -> None:
     monkeypatch.setattr(records, "measured_folder", lambda: None)
     assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0
