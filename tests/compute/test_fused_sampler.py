@@ -162,6 +162,7 @@ def test_statistics_are_of_all_rows_that_were_read(
     hops = plain.picks if expand == "new" else plain.picks[-1:]
     read = np.concatenate([np.unique(to_host(fused.node_ids)), *(p.neighbors for p in hops)])
     stats = fused.stats
+    assert fused.num_edges == plain.num_edges
     assert stats.rows + stats.picks == len(read) and stats.misses == missing[read].sum()
     assert stats.bytes_moved == stats.misses * 96 and stats.hit_rate == pytest.approx(
         1 - missing[read].mean()

@@ -70,7 +70,7 @@ class FusedBatch:
     @property
     def num_edges(self) -> int:
         """Picks of all hops; those of the last one are counted as they are drawn, and reading waits for that."""
-        return self.sample.num_edges + self.stats.picks
+        return counted_edges(self) + self.stats.picks
 
     @cached_property
     def _first(self) -> SummedBlock:
@@ -251,5 +251,8 @@ class FusedSampler(BatchSampler):
 
 
 def counted_edges(batch: Any) -> int:
-    """Picks of a mini-batch that are known without a wait: of a :class:`FusedBatch` all but the last hop's."""
-    return int((batch.sample if isinstance(batch, FusedBatch) else batch).num_edges)
+    """Picks of a mini-batch that its statistics do not have: none of a :class:`FusedBatch` that sums the picks of all
+    hops (``expand="new"``), those of the hops before the last of any other, all of a plain one."""
+    if not isinstance(batch, FusedBatch):
+        return int(batch.num_edges)
+    return 0 if batch.spec.expand == "new" else int(batch.sample.num_edges)
