@@ -256,9 +256,8 @@ class GpuEngine:
         if batches is None:
             try:
                 batches = self._sample_wave(wave.seeds, wave.first_batch_id, wave.most_seeds)
-            except (
-                ValueError
-            ):  # seeds outside the graph look like seeds that come twice; the next ones need no merge
+            except ValueError:
+                # Seeds outside the graph look like seeds that come twice; the next ones need no merge.
                 if self._merges and not merged:
                     self._merges = self.launcher.merges = False
                     self._forget()
