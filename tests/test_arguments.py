@@ -1322,7 +1322,9 @@ TABLE |= {
     "schedule.break_even": Entry(
         lambda: S.break_even,
         lambda: {"times": stages(), "gpus": 2},
-        {"times": TIMES, "gpus": integer(2, 4096), "staleness": STALENESS, "costs": COSTS},
+        {
+            "times": TIMES, "gpus": integer(2, 4096), "staleness": STALENESS, "costs": COSTS, "shared_costs": COSTS,
+        },
     ),
     "schedule.designs": Entry(
         lambda: S.designs,

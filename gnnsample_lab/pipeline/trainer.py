@@ -348,6 +348,10 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.batch_ids, self.losses = state["batch_ids"].tolist(), state["losses"].tolist()
         self.resumed = len(self.batch_ids)
+        if self.rank is not None and self.rank.index:
+            # The checkpoint has the first rank's generators: with these all would draw the same masks of dropout.
+            torch.manual_seed(torch.initial_seed() + self.resumed)
+            return
         torch.set_rng_state(state["generator"])
         if self.device == "cuda" and state["device_generator"] is not None:
             torch.cuda.set_rng_state(state["device_generator"])

@@ -14,6 +14,7 @@ from gnnsample_lab.checks import shown
 from gnnsample_lab.device.arrays import merge_duplicates, to_host
 from gnnsample_lab.distributed.features.cache import FeatureCache
 from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
+from gnnsample_lab.distributed.parts.balance import UnevenPartsError
 from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
 from gnnsample_lab.distributed.parts.partition import Partition, check_partition, partition
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, save_parts
@@ -73,8 +74,12 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
     divided = parts
     if not isinstance(parts, Partition):
         method = system.partition if parts is None else parts
-        # Few training vertices cannot be even among parts, and a small graph not in edges: any division will do.
-        divided = partition(graph, count, method if count > 1 else "range", tolerance=max(1.1, float(count)))
+        method = method if count > 1 else "range"
+        try:
+            divided = partition(graph, count, method)
+        except UnevenPartsError:
+            # Few training vertices cannot be even among parts, and a small graph not in edges: any division will do.
+            divided = partition(graph, count, method, tolerance=max(1.1, float(count)))
     with_features = system.placement == "partitioned"
     if cache.folder_of(graph) is not None:
         yield save_parts(graph, divided, features=with_features)

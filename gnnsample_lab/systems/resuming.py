@@ -12,6 +12,9 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.distributed.parts.partition import topology_hash
 from gnnsample_lab.graph.graph import Graph
 
+_ROWS = 1024
+"""About so many rows of the features are compared."""
+
 
 def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """What decides which seeds and samples a run trains on, and what it trains; numbers, text and lists of them.
@@ -28,12 +31,18 @@ def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dic
     sampler = trainer.sampler
     return {
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "topology": topology_hash(graph),
-        "labels": _checksum(graph.label), "features": list(map(int, graph.feat.shape)), "model": _name(given["model"]),
+        "labels": _checksum(graph.label), "features": list(map(int, graph.feat.shape)),
+        "rows of features": _checksum(_some_rows(graph.feat)), "model": _name(given["model"]),
         "model options": repr(sorted(_model_options(dict(given)).items())), "batch_size": int(trainer.batch_size),
         "fanouts": list(sampler.fanouts), "hidden": int(given["hidden"]), "lr": float(given["lr"]),
         "seed": int(given["seed"]), "draws": repr(getattr(sampler, "spec", None)), "train": len(trainer.seeds),
         "training vertices": _checksum(trainer.seeds),
     }  # fmt: skip
+
+
+def _some_rows(feat: Any) -> Any:
+    """Rows from all over the table; all of a large one would take longer to read than a restart."""
+    return feat[:: max(1, len(feat) // _ROWS)]
 
 
 def _checksum(array: Any) -> int:

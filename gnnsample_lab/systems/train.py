@@ -500,7 +500,8 @@ def run_epochs(
         trainer = ready.trainer
         if told is not None:
             trainer.told = lambda: told(ready, records, accuracy)
-        torch.manual_seed(seed)  # dropout does not depend on what the preparation drew
+        # Dropout does not depend on what the preparation drew; ranks have masks of their own.
+        torch.manual_seed((seed + (0 if rank is None else rank.index)) % 2**64)
         if job["checkpoint"] is not None or job["resume"] is not None:
             trainer.settings = settings_of_run(graph, trainer, given)
         if job["resume"] is not None:

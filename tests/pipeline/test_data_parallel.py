@@ -210,6 +210,7 @@ def test_a_run_that_draws_otherwise_does_not_go_on_from_it(graph, tmp_path: Path
         (graph, {"sampler": NeighborSampler(graph, [3, 4], seed=99, device="cpu")}, "draws"),
         (graph, {"dropout": 0.5}, "model options"), (graph, {"model": "sage"}, "model"),
         (replace(graph, indices=other), {}, "topology"),
+        (replace(graph, feat=np.ascontiguousarray(graph.feat[::-1])), {}, "rows of features"),
         (replace(graph, label=(graph.label + 1) % graph.num_classes), {}, "labels"),
         (replace(graph, splits=turned), {}, "training vertices"),
     ):  # fmt: skip

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -296,3 +298,23 @@ def test_cache_gb_on_ranks_is_each_rank_s(graph, pair, executor):
     assert found.cache_ratio == 50 / graph.num_nodes and "cache of " in found.origin
     with pytest.raises(ValueError, match="give one of"):
         lab.train(graph, system="gnnlab", ranks=pair, cache_gb=1.0, cache_ratio=0.5, **more, **QUICK)
+
+
+class _Telling(torch.nn.Module):
+    """Notes with which seed dropout draws in its process."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder, self.inner = folder, lab.make_model("sage", 12, 8, 5, num_layers=2)
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        (Path(self.folder) / str(os.getpid())).write_text(str(torch.initial_seed()))
+        return self.inner(blocks, x)
+
+
+def test_ranks_draw_masks_of_dropout_of_their_own(graph, pair, tmp_path):
+    torch.manual_seed(0)
+    model = _Telling(str(tmp_path))
+    model.inner = lab.make_model("sage", graph.feat.shape[1], 8, graph.num_classes, num_layers=2)
+    lab.train(graph, model, "gnnlab", ranks=pair, seed=7, **QUICK)
+    assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["7", "8"]

@@ -49,8 +49,9 @@ def best_split(
 
 
 def break_even(
-    times: StageTimes, *, gpus: int, staleness: int | None = 0, costs: Costs | None = None
-) -> float:
+    times: StageTimes, *, gpus: int, staleness: int | None = 0, costs: Costs | None = None,
+    shared_costs: Costs | None = None,
+) -> float:  # fmt: skip
     """Extraction that makes both designs equally fast: seconds a mini-batch takes where GPUs are shared in time.
 
     Sampling and training take the same in both designs; extraction does not, since a GPU that keeps the topology has
@@ -60,6 +61,7 @@ def break_even(
     Args:
         times: of the factored design, at its best split, see :func:`best_split`.
         gpus, staleness, costs: as there.
+        shared_costs: of time sharing, whose GPUs exchange gradients, too.
 
     Returns:
         Seconds; 0 where the factored design is the faster one even if time sharing extracts for nothing.
@@ -67,9 +69,12 @@ def break_even(
     Raises:
         TypeError, ValueError: as :func:`best_split`.
     """
+    if shared_costs is not None:
+        checks.instance("shared_costs", shared_costs, Costs, "costs of schedule.Costs")
     factored_s = best_split(times, gpus=gpus, staleness=staleness, costs=costs).epoch_s
     rounds = math.ceil(times.batches / gpus)
-    return max(0.0, factored_s / rounds - times.mean("sample") - times.mean("train"))
+    update_s = 0.0 if shared_costs is None else shared_costs.update_s
+    return max(0.0, factored_s / rounds - times.mean("sample") - times.mean("train") - update_s)
 
 
 def designs(
@@ -113,7 +118,9 @@ def designs(
                 "factored_s": best.epoch_s,
                 "timeshared_s": other_s,
                 "extract_s": shared.mean("extract"),
-                "break_even_s": break_even(times, gpus=n, staleness=staleness, costs=costs),
+                "break_even_s": break_even(
+                    times, gpus=n, staleness=staleness, costs=costs, shared_costs=shared_costs
+                ),
                 "favours": "factored" if best.epoch_s < other_s else "time sharing",
             }
         )

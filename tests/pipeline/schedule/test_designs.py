@@ -37,6 +37,18 @@ def test_favours_changes_at_the_break_even(gpus: int) -> None:
         assert (row["factored_s"] < row["timeshared_s"]) == (wanted == "factored")
 
 
+@pytest.mark.parametrize("gpus", [2, 8])
+def test_the_break_even_counts_the_exchange_of_gradients_on_both_sides(gpus: int) -> None:
+    costs = S.Costs(update_s=2.0)
+    times = S.stage_times(4.0, 0.5, 8.0, batches=24 * gpus)
+    even = S.break_even(times, gpus=gpus, costs=costs, shared_costs=costs)
+    assert 0 < even < S.break_even(times, gpus=gpus, costs=costs)
+    for factor, wanted in ((0.9, "time sharing"), (1.1, "factored")):
+        shared = S.stage_times(4.0, factor * even, 8.0, batches=24 * gpus)
+        (row,) = S.designs(times, shared, gpus=[gpus], costs=costs, shared_costs=costs).rows
+        assert row["favours"] == wanted and row["break_even_s"] == pytest.approx(even)
+
+
 def test_updates_of_time_sharing_count() -> None:
     times = S.stage_times(1.0, 0.5, 4.0, batches=48)
     (free,) = S.designs(times, times, gpus=[2]).rows
