@@ -205,8 +205,8 @@ def with_spread(path: str) -> Callable[[Row], Any]:
     """A cell with a median and, where the row's ``spread`` has them, p10 and p90: ``"57.6 (55.0-60.1)"``.
 
     Args:
-        path: of the median, ``a.b`` for key ``b`` of ``a``. The row's ``spread`` has ``p10_us`` and ``p90_us`` under
-            the last part of it.
+        path: of the median, ``a.b`` for key ``b`` of ``a``. The row's ``spread`` has p10 and p90, in the median's
+            unit, under the last part of it.
     """
     *above, last = path.split(".")
 
@@ -215,8 +215,9 @@ def with_spread(path: str) -> Callable[[Row], Any]:
         for part in (*above, last):
             value = value.get(part) if isinstance(value, dict) else None
         around = row.get("spread", {}).get(last, {})
-        if value is None or around.get("p10_us") is None:
-            return value
-        return f"{number(value)} ({number(around['p10_us'])}-{number(around['p90_us'])})"
+        low, high = (
+            next((around[key] for key in around if key.startswith(p)), None) for p in ("p10_", "p90_")
+        )
+        return value if value is None or low is None else f"{number(value)} ({number(low)}-{number(high)})"
 
     return cell

@@ -6,7 +6,7 @@ import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,11 @@ def spread(times: Sequence[float], of: str = "us") -> dict[str, float]:
     low, high = np.quantile(times, (0.1, 0.9))
     middle = statistics.median(times)
     return {of: middle, f"p10_{of}": float(low), f"p90_{of}": float(high), "passes": len(times)}
+
+
+def around(found: Mapping[str, Any]) -> dict[str, float]:
+    """Of a :func:`spread` what a row keeps in its ``spread``: p10, p90 and the number of passes."""
+    return {key: value for key, value in found.items() if key == "passes" or key.startswith(("p10_", "p90_"))}
 
 
 def replay_times(
@@ -106,10 +111,15 @@ def _alone_us(work: Callable[[], Any], wait: Callable[[], Any]) -> float:
     return us
 
 
-def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
-    """Wall microseconds of ``work()``, the device idle before and finished after: median after a warm-up."""
+def pass_times(work: Callable[[], Any], passes: int = 5) -> list[float]:
+    """Wall microseconds of ``work()``, the device idle before and finished after, one a pass after a warm-up."""
     wait = _waiting()
-    return statistics.median([_alone_us(work, wait) for _ in range(passes + 1)][1:])
+    return [_alone_us(work, wait) for _ in range(passes + 1)][1:]
+
+
+def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
+    """Wall microseconds of ``work()``: the median of :func:`pass_times`."""
+    return statistics.median(pass_times(work, passes))
 
 
 def wall_passes(work: Callable[[int], Any], count: int, passes: int = 5) -> list[list[float]]:
@@ -164,13 +174,13 @@ def _covered(spans: Sequence[tuple[float, float]]) -> float:
     return total
 
 
-def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
-    """GPU microseconds of one ``work(i)``: all of them back to back on one stream between two events, median of passes.
+def gpu_times(work: Callable[[int], Any], count: int, passes: int = 5) -> list[float]:
+    """GPU microseconds of one ``work(i)``, a number a pass: all of them back to back on one stream between two events.
 
     ``work`` may not wait for the GPU. The GPU is kept busy while the host launches, so that launches do not count.
     """
     if runtime.resolve_device("auto") == "cpu":
-        return wall_us(work, count, passes)
+        return wall_times(work, count, passes)
     import cupy
 
     from gnnsample_lab.device.streams import torch_stream
@@ -191,4 +201,9 @@ def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
             end.synchronize()
             times.append(cupy.cuda.get_elapsed_time(begin, end) * 1e3 / count)
             del kept
-    return statistics.median(times[1:])
+    return times[1:]
+
+
+def gpu_us(work: Callable[[int], Any], count: int, passes: int = 5) -> float:
+    """GPU microseconds of one ``work(i)``: the median of :func:`gpu_times`."""
+    return statistics.median(gpu_times(work, count, passes))

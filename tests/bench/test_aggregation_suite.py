@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab.bench import report, runner
+from gnnsample_lab.bench import report, runner, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites.fastgl import (
@@ -69,9 +69,13 @@ def made_up(monkeypatch) -> None:
     for module in (aggregation, aggregation_measures):
         monkeypatch.setattr(module, "layer_sums", lambda *_: [toy()])
         monkeypatch.setattr(module, "bandwidths", lambda session: SPEEDS)
-        monkeypatch.setattr(module, "kernel_us", lambda s, n, layer, d, f, kernel, *size: US[kernel])
+        monkeypatch.setattr(
+            module, "kernel_times", lambda s, n, layer, d, f, kernel, *size: timing.spread([US[kernel]])
+        )
     monkeypatch.setattr(
-        aggregation, "cusparse_us", lambda *_: {"us": 130.0, "best": "csr-alg2", "sweep": {"csr-alg2": 130.0}}
+        aggregation,
+        "cusparse_us",
+        lambda *_: {**timing.spread([120.0, 130.0, 140.0]), "best": "csr-alg2", "sweep": {"csr-alg2": 130.0}},
     )
     monkeypatch.setattr(aggregation_measures, "grouping_us", lambda *_: 60.0)
     monkeypatch.setattr(aggregation, "_release", lambda: None)
@@ -200,7 +204,7 @@ def test_the_best_cusparse_algorithm_is_verified_first(monkeypatch) -> None:
         def close(self) -> None:
             self.y = None
 
-    times = {"default": 9.0, "csr-alg1": 7.0, "csr-alg2": 8.0}
+    times = {"default": [9.0], "csr-alg1": [6.0, 7.0, 9.0], "csr-alg2": [8.0]}
     now: list[str] = []
     monkeypatch.setattr(cusparse, "SpMM", lambda *a: (now.append(a[-1]), Fake(*a))[1])
     matrices = [(0, 0, 0, np.ones(2), np.full(2, 5.0))]
@@ -210,14 +214,14 @@ def test_the_best_cusparse_algorithm_is_verified_first(monkeypatch) -> None:
             raise VerificationError("wrong")
 
     found = cusparse.best(matrices, lambda work, count: times[now[-1]], check)
-    assert (found["us"], found["best"]) == (7.0, "csr-alg1")
+    assert (found["us"], found["best"], found["passes"]) == (7.0, "csr-alg1", 3)
     assert found["sweep"]["csr-alg3"] == "RuntimeError: not supported"
 
     def refuses(i: int, y: np.ndarray) -> None:
         raise VerificationError("wrong")
 
     with pytest.raises(VerificationError):
-        cusparse.best(matrices, lambda work, count: 1.0, refuses)
+        cusparse.best(matrices, lambda work, count: [1.0], refuses)
 
 
 @pytest.mark.gpu

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
-from gnnsample_lab.bench.suite import Columns, Percent, Row, Suite, as_recorded
+from gnnsample_lab.bench.suite import Columns, Percent, Row, Suite, as_recorded, with_spread
 
 from . import papers, targets
 
@@ -18,7 +18,7 @@ def _whose(row: Row) -> str:
 
 _RUN: Columns = {
     "model": "model", "system": "system", "whose": _whose, "sample ms": "sample_ms", "extract ms": "extract_ms",
-    "train ms": "train_ms", "step ms": "step_ms", "epoch s": "epoch_s",
+    "train ms": "train_ms", "step ms": with_spread("step_ms"), "epoch s": "epoch_s",
 }  # fmt: skip
 _CACHE = {"cache GB": "cache_gb", "cached %": "cache_percent", "MB a batch": "mb_per_batch"}
 _SHARES = {"sample %": "sample_percent", "extract %": "extract_percent", "train %": "train_percent"}
@@ -29,8 +29,8 @@ SUITES = (
     Suite(
         "fastgl-table8", "suites.fastgl.id_map.table8", "ID map of the same picks by every rung",
         columns=as_recorded({
-            "ID map": "id_map", "whose": "form", "picks": "picks", "nodes": "nodes", "us": "map_us",
-            "epoch s": "epoch_s", "x": "speedup", "GPU us": "gpu_us", "GPU x": "gpu_speedup",
+            "ID map": "id_map", "whose": "form", "picks": "picks", "nodes": "nodes", "us": with_spread("map_us"),
+            "epoch s": "epoch_s", "x": "speedup", "GPU us": with_spread("gpu_us"), "GPU x": "gpu_speedup",
         }),
         paper=_part(
             "table 8", papers.TABLE8, ("graph", "id_map"), {"paper s": "epoch_s", "paper x": "speedup"}
@@ -42,9 +42,10 @@ SUITES = (
         "every rung against its bound and the best cuSPARSE algorithm",
         columns={
             "batch": "batch_size", "layer": "layer", "direction": "direction", "features": "num_features",
-            "rows": "rows", "edges": "edges", "naive us": "us.naive", "memory-aware us": "us.memory-aware",
-            "grouped us": "us.grouped", "library us": "us.library", "ours us": "ours_us", "bound us": "bound_us",
-            "of bound": "share", "cuSPARSE us": "cusparse_us", "by": "cusparse_best",
+            "rows": "rows", "edges": "edges", "naive us": with_spread("us.naive"),
+            "memory-aware us": with_spread("us.memory-aware"), "grouped us": with_spread("us.grouped"),
+            "library us": with_spread("us.library"), "ours us": with_spread("ours_us"), "bound us": "bound_us",
+            "of bound": "share", "cuSPARSE us": with_spread("cusparse_us"), "by": "cusparse_best",
             "over cuSPARSE": "over_cusparse",
         },
         targets=targets.aggregation,
@@ -58,7 +59,8 @@ SUITES = (
         "fastgl-table2", "suites.fastgl.aggregation.table2",
         "cache hits and GFLOP/s of the forward aggregation",
         columns={
-            "kernel": "kernel", "GFLOP/s": "gflops", "L1 %": "l1_percent", "L2 %": "l2_percent",
+            "kernel": "kernel", "us": with_spread("us"),
+            "GFLOP/s": "gflops", "L1 %": "l1_percent", "L2 %": "l2_percent",
             "read before %": "repeated_percent", "hits": "hits_origin",
         },
         paper=_part(
@@ -69,8 +71,9 @@ SUITES = (
     Suite(
         "fastgl-fig12", "suites.fastgl.aggregation.figure12", "roofline of the aggregation kernels",
         columns={
-            "direction": "direction", "features": "num_features", "kernel": "kernel", "FLOP/byte": "flops_per_byte",
-            "GFLOP/s": "gflops", "roof": "roof_gflops", "asked GB/s": "asked_gbps", "over library": "over_library",
+            "direction": "direction", "features": "num_features", "kernel": "kernel", "us": with_spread("us"),
+            "FLOP/byte": "flops_per_byte", "GFLOP/s": "gflops", "roof": "roof_gflops",
+            "asked GB/s": "asked_gbps", "over library": "over_library",
         },
         paper=_part("figure 12"),
     ),
@@ -92,7 +95,7 @@ SUITES = (
         "fastgl-table7", "suites.fastgl.memory_io.table7",
         "memory IO with random walks: all rows, Match, reorder",
         rests_on=("match degree",), columns={
-            "system": "system", "by": "transfer", "ms a batch": "io_ms", "epoch s": "io_s", "x": "speedup",
+            "system": "system", "by": "transfer", "ms a batch": with_spread("io_ms"), "epoch s": "io_s", "x": "speedup",
             "MB": "mb_per_batch", "reused %": "reused_percent",
         },
         paper=_part("table 7", papers.TABLE7, ("graph", "system"), {"paper s": "io_s", "paper x": "speedup"}),
@@ -102,7 +105,8 @@ SUITES = (
         "fastgl-fig10", "suites.fastgl.memory_io.figure10",
         "memory IO against the cache ratio, Match with and without reorder",
         rests_on=("match degree", "hit rate"), columns={
-            "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": "io_ms", "x": "speedup",
+            "part": "part", "system": "system", "cached %": "cache_percent", "ms a batch": with_spread("io_ms"),
+            "x": "speedup",
             "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
             "reorder takes off": "reorder_gain",
         },
@@ -140,7 +144,8 @@ SUITES = (
     Suite(
         "fastgl-fig13", "suites.fastgl.training.figure13", "time to sample an epoch by system",
         columns={
-            "system": "system", "whose": _whose, "strategy": "strategy", "ID map": "id_map", "ms a batch": "sample_ms",
+            "system": "system", "whose": _whose, "strategy": "strategy", "ID map": "id_map",
+            "ms a batch": with_spread("sample_ms"),
             "epoch s": "epoch_s", "over dgl": "speedup",
         },
         paper=_part("figure 13"),
@@ -150,7 +155,8 @@ SUITES = (
         "over batch size, feature dimension, fanouts and depth, one GPU (paper: 2)",
         columns=as_recorded({
             "part": "part", "batch": "batch_size", "features": "num_features", "fanouts": "fanouts",
-            "system": "system", "whose": _whose, "sample ms": "sample_ms", "step ms": "step_ms", "epoch s": "epoch_s",
+            "system": "system", "whose": _whose, "sample ms": "sample_ms", "step ms": with_spread("step_ms"),
+            "epoch s": "epoch_s",
             "over dgl": "speedup", **_CACHE,
         }),
         paper=_part("figure 14"),

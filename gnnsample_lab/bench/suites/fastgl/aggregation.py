@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.bench import common
+from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
@@ -20,7 +20,7 @@ from .aggregation_measures import (
     bandwidths,
     bound_us,
     cusparse_us,
-    kernel_us,
+    kernel_times,
     layer_sums,
     least_bytes,
     shape_row,
@@ -43,7 +43,8 @@ def aggregation(session: Session) -> dict[str, Any]:
         for features in widths:
             jobs = layer_sums(session, name, layer, direction, size)
             kernels = KERNELS if not session.quick or features == widths[0] else ("memory-aware", OURS)
-            times = {k: kernel_us(session, name, layer, direction, features, k, size) for k in kernels}
+            found = {k: kernel_times(session, name, layer, direction, features, k, size) for k in kernels}
+            times = {k: one["us"] for k, one in found.items()}
             best = cusparse_us(session, name, layer, direction, features, size)
             bound = bound_us(session, jobs, features)
             rows.append({
@@ -53,6 +54,10 @@ def aggregation(session: Session) -> dict[str, Any]:
                 "cusparse_us": best["us"], "cusparse_best": best["best"], "cusparse_sweep": best["sweep"],
                 "over_cusparse": best["us"] / times[OURS],
                 "aware_over_naive": times["naive"] / times["memory-aware"] if "naive" in times else None,
+                "spread": {
+                    **{k: timing.around(one) for k, one in found.items()},
+                    "ours_us": timing.around(found[OURS]), "cusparse_us": timing.around(best),
+                },
             })  # fmt: skip
             session.say(
                 f"{name} {size}, layer {layer} {direction}, F {features}: {times[OURS]:.0f} us, "
@@ -115,11 +120,13 @@ def table2(session: Session) -> dict[str, Any]:
     for name in names:
         jobs = layer_sums(session, name, 0, "forward")
         for kernel in ("library", OURS) if session.quick else ("library", "memory-aware", OURS):
-            us = kernel_us(session, name, 0, "forward", 128, kernel)
+            times = kernel_times(session, name, 0, "forward", 128, kernel)
+            us = times["us"]
             hits = cache_hits(jobs[0], kernel, 128)
             rows.append({
                 "graph": name, "kernel": kernel, "num_features": 128, **shape_row(jobs),
-                "gflops": float(np.mean([s.flops_per_feature for s in jobs])) * 128 / us / 1e3,
+                "us": us, "gflops": float(np.mean([s.flops_per_feature for s in jobs])) * 128 / us / 1e3,
+                "spread": {"us": timing.around(times)},
                 "repeated_percent": 100 * float(np.mean([1 - s.distinct / s.csr.num_edges for s in jobs])), **hits,
             })  # fmt: skip
             session.say(f"{name}, {kernel}: {rows[-1]['gflops']:.0f} GFLOP/s, {hits['hits_origin']}")
@@ -139,14 +146,15 @@ def figure12(session: Session) -> dict[str, Any]:
         jobs = layer_sums(session, name, 0, direction)
         for features in (64, 256):
             for kernel in KERNELS:
-                us = kernel_us(session, name, 0, direction, features, kernel)
+                times = kernel_times(session, name, 0, direction, features, kernel)
+                us = times["us"]
                 flops = float(np.mean([s.flops_per_feature for s in jobs])) * features
                 least = float(np.mean([least_bytes(s, features) for s in jobs]))
                 asked = float(np.mean([asked_bytes(s, features, kernel) for s in jobs]))
                 rows.append({
                     "graph": name, "direction": direction, "kernel": kernel, "num_features": features, "us": us,
                     "gflops": flops / us / 1e3, "flops_per_byte": flops / least, "least_bytes": least,
-                    "asked_bytes": asked,
+                    "asked_bytes": asked, "spread": {"us": timing.around(times)},
                     "asked_gbps": asked / us / 1e3,
                     "roof_gflops": min(gbps["fp32_gflops"], flops / least * gbps["dram_gbps"]),
                 })  # fmt: skip

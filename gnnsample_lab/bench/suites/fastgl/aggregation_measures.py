@@ -110,7 +110,7 @@ def _like(array: Any, index: np.ndarray) -> Any:
     return array_module(array).asarray(index)
 
 
-def kernel_us(
+def kernel_times(
     session: Session,
     name: str,
     layer: int,
@@ -118,10 +118,11 @@ def kernel_us(
     features: int,
     kernel: str,
     size: int = common.BATCH,
-) -> float:
-    """GPU time of one block's sums by ``kernel``, its rows checked first; ``grouped`` without its preprocessing."""
+) -> dict[str, float]:
+    """The spread of the GPU time of one block's sums by ``kernel``, its rows checked first; ``grouped`` without its
+    preprocessing."""
 
-    def make() -> float:
+    def make() -> dict[str, float]:
         jobs = layer_sums(session, name, layer, direction, size)[: 2 if features >= _WIDE else 4]
         arrays = [_arrays(sums, features) for sums in jobs]
 
@@ -134,9 +135,22 @@ def kernel_us(
             check_rows(
                 sums, *arrays[i], f"{kernel}, {direction}, {features} features on {name}, layer {layer}"
             )
-        return timing.gpu_us(work, len(jobs))
+        return timing.spread(timing.gpu_times(work, len(jobs)))
 
-    return float(session.kept(("kernel us", name, layer, direction, features, kernel, size), make))
+    return dict(session.kept(("kernel us", name, layer, direction, features, kernel, size), make))
+
+
+def kernel_us(
+    session: Session,
+    name: str,
+    layer: int,
+    direction: str,
+    features: int,
+    kernel: str,
+    size: int = common.BATCH,
+) -> float:
+    """The median of :func:`kernel_times`, in microseconds."""
+    return kernel_times(session, name, layer, direction, features, kernel, size)["us"]
 
 
 def cusparse_us(
@@ -156,7 +170,7 @@ def cusparse_us(
         def check(i: int, out: Any) -> None:
             check_rows(jobs[i], matrices[i][3], out, f"cuSPARSE, {direction}, {features} features")
 
-        return cusparse.best(matrices, timing.gpu_us, check)
+        return cusparse.best(matrices, timing.gpu_times, check)
 
     return dict(session.kept(("cusparse us", name, layer, direction, features, size), make))
 

@@ -124,21 +124,21 @@ def _address(array: Any) -> ctypes.c_void_p:
 
 def best(
     matrices: list[tuple[Any, Any, Any, Any, Any]],
-    measure: Callable[[Callable[[int], Any], int], float],
+    measure: Callable[[Callable[[int], Any], int], list[float]],
     check: Callable[[int, Any], None],
 ) -> dict[str, Any]:
     """The fastest algorithm over ``matrices``, each ``(indptr, indices, values, x, y)``; all results are checked first.
 
     Args:
-        measure: microseconds of ``work(i)``, given ``work`` and how many there are.
+        measure: microseconds of ``work(i)``, a number a pass, given ``work`` and how many there are.
         check: raises when result ``i`` is wrong.
 
     Returns:
-        ``us`` of the best, its name ``best``, and ``sweep`` with all.
+        ``us`` of the best with ``p10_us``, ``p90_us`` and ``passes``, its name ``best``, and ``sweep`` with all.
     """
     from gnnsample_lab.bench.session import best_of
 
-    def run(algorithm: str) -> float:
+    def run(algorithm: str) -> list[float]:
         calls = [SpMM(*matrix, algorithm) for matrix in matrices]
         try:
             for i, call in enumerate(calls):

@@ -10,7 +10,7 @@ import numpy as np
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
-from gnnsample_lab.bench.timing import replay_us
+from gnnsample_lab.bench.timing import replay_times
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.minibatch.id_map.ladder import IdMap, id_maps, relabel
 
@@ -56,8 +56,11 @@ def _ratio(base: float | None, value: float | None) -> float | None:
     return base / value if base and value else None
 
 
-def _gpu_us(table: IdMap, work: list[Any]) -> float | None:
-    """GPU microseconds a mini-batch, without the host; None on a CPU and for sort, whose waits no graph can hold."""
+def _gpu_times(table: IdMap, work: list[Any]) -> dict[str, float] | None:
+    """The spread of GPU microseconds a mini-batch, without the host.
+
+    None on a CPU, and for sort, whose waits no graph can hold.
+    """
     if table.device != "cuda" or table.method == "sort":
         return None
     import cupy
@@ -90,7 +93,7 @@ def _gpu_us(table: IdMap, work: list[Any]) -> float | None:
         stream.synchronize()
     # A replay has the stamps of its recording, so the table has to be as the recording found it.
     forget = engine.forget if isinstance(engine, InsertingMap) and engine.kind != "cleared" else None
-    return replay_us(graphs, forget)
+    return timing.spread(replay_times(graphs, forget))
 
 
 def table8(session: Session) -> dict[str, Any]:
@@ -108,7 +111,8 @@ def table8(session: Session) -> dict[str, Any]:
         twin = [
             relabel(to_host(s), list(map(to_host, n)), graph.num_nodes, device="cpu") for s, n in work[:1]
         ]
-        times, gpu = {}, {}
+        wall: dict[str, dict[str, float]] = {}
+        gpu: dict[str, dict[str, float] | None] = {}
         for rung in rungs():
             table = IdMap(rung, graph.num_nodes, graph.indices.dtype, common.device())
             for i, (seeds, neighbors) in enumerate(work[:_CHECKED]):
@@ -119,8 +123,10 @@ def table8(session: Session) -> dict[str, Any]:
                         f"{rung} on {name}: another ID map than the CPU twin's; nothing is timed"
                     )
                 checked += 1
-            times[rung] = timing.wall_us(functools.partial(_map, table, work), len(work))
-            gpu[rung] = _gpu_us(table, work)
+            wall[rung] = timing.spread(timing.wall_times(functools.partial(_map, table, work), len(work)))
+            gpu[rung] = _gpu_times(table, work)
+        times = {rung: found["us"] for rung, found in wall.items()}
+        gpu_us = {rung: found["us"] if found else None for rung, found in gpu.items()}
         for rung, us in times.items():
             rows.append({
                 "graph": name, "id_map": rung, "form": FORMS.get(rung, "ours"), "batch_size": size,
@@ -128,14 +134,17 @@ def table8(session: Session) -> dict[str, Any]:
                 "picks": round(float(np.mean([sum(n.size for n in neighbors) for _, neighbors in work]))),
                 "nodes": round(float(np.mean([batch.num_nodes for batch in batches]))),
                 "map_us": us, "epoch_s": us * epoch / 1e6, "num_batches": epoch, "speedup": times[BASELINE] / us,
-                "gpu_us": gpu[rung], "gpu_speedup": _ratio(gpu[BASELINE], gpu[rung]),
+                "gpu_us": gpu_us[rung], "gpu_speedup": _ratio(gpu_us[BASELINE], gpu_us[rung]),
+                "spread": {
+                    "map_us": timing.around(wall[rung]), "gpu_us": timing.around(gpu[rung] or {}),
+                },
             })  # fmt: skip
         session.say(f"{name}: " + ", ".join(f"{rung} {us:.0f} us" for rung, us in times.items()))
     return {
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS,
             "map_us": "wall time of IdMap.map_hops on recorded picks, the GPU idle before and finished after, host "
-            "synchronisation between hops where the rung needs it; best median of the passes",
+            "synchronisation between hops where the rung needs it; the median of a pass; median of passes",
             "gpu_us": "the same launches as a CUDA graph, sizes known, replayed back to back; none for sort, whose "
             "host waits cannot be recorded",
             "epoch_s": "map_us times the mini-batches of an epoch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import statistics
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -132,7 +133,8 @@ def memory_io(
     for label, (transfer, match, method) in modes.items():
         cache = FeatureCache(feat, hot, ratio=ratio, device=common.device(), transfer=transfer)
         order = reorder(degrees, method) if method else np.arange(len(ids))
-        reorder_us = timing.pass_us(functools.partial(_order_of, ids, method)) if method else 0.0
+        reorders = timing.pass_times(functools.partial(_order_of, ids, method)) if method else [0.0]
+        reorder_us = statistics.median(reorders)
         source = MatchedFeatures(cache) if match else cache
         for i, (x, _) in zip(order, _extract_in_order(source, ids, order[:2], match), strict=False):
             if not np.array_equal(to_host(x), np.take(feat, plain[i], axis=0)):
@@ -142,10 +144,12 @@ def memory_io(
         cached = np.asarray(cache.cached_ids)
         expected = 4 * found.dimension * _expected_rows(plain, order, cached, match, found.graph.num_nodes)
         in_order = functools.partial(_extract_in_order, source, ids, order, match)
-        io_us = (timing.pass_us(functools.partial(_run_through, in_order)) + reorder_us) / len(ids)
+        extracts = timing.pass_times(functools.partial(_run_through, in_order))
+        io = timing.spread([(us + reorder_us) / 1e3 / len(ids) for us in extracts], "ms")
         rows.append({
             "graph": name, "sampler": kind, "cache_percent": 100 * ratio, "system": label, "transfer": cache.transfer,
-            "io_ms": io_us / 1e3, "io_s": io_us * epoch / 1e6, "reorder_ms": reorder_us / 1e3 / len(ids),
+            "io_ms": io["ms"], "spread": {"io_ms": timing.around(io)}, "io_s": io["ms"] * epoch / 1e3,
+            "reorder_ms": reorder_us / 1e3 / len(ids),
             "mb_per_batch": moved / 1e6 / len(ids), "expected_mb": expected / 1e6 / len(ids),
             "bytes_exact": moved == expected,
             "reused_percent": 100 * sum(s.reused for s in stats) / sum(s.rows for s in stats),
@@ -170,7 +174,8 @@ def _record(session: Session, names: Any, rows: list[dict[str, Any]], **settings
     return {
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS,
-            "io_ms": "wall time a mini-batch of extracting a window of them in order, from made-up features; match "
+            "io_ms": "median wall time a mini-batch of extracting a window of them in order, from made-up features; "
+            "match "
             "degrees and reorder included where a mode reorders",
             "io_s": "io_ms times the mini-batches of an epoch", **settings,
         },

@@ -81,10 +81,11 @@ def check(cache: Any, feat: Any, ids: Any, what: str) -> None:
         raise VerificationError(f"{what}: hits and misses do not add up to the rows; nothing is timed")
 
 
-def extract_us(cache: Any, ids: list[Any], passes: int = 3) -> tuple[float, list[Any]]:
-    """Wall microseconds of one extraction, and the statistics of each."""
-    us = timing.wall_us(lambda i: cache.extract(ids[i])[0], len(ids), passes)
-    return us, [cache.extract(one)[1] for one in ids]
+def extract_times(cache: Any, ids: list[Any]) -> tuple[list[float], list[Any]]:
+    """Wall microseconds of one extraction, a number a pass, and the statistics of each."""
+    return timing.wall_times(lambda i: cache.extract(ids[i])[0], len(ids)), [
+        cache.extract(one)[1] for one in ids
+    ]
 
 
 def extraction(session: Session) -> dict[str, Any]:
@@ -106,7 +107,7 @@ def extraction(session: Session) -> dict[str, Any]:
                 found = (
                     []
                     if ratio
-                    else [("plain", "NumPy gather, pageable copy", _plain_us(feat, ids), ids_sizes(ids))]
+                    else [("plain", "NumPy gather, pageable copy", _plain_times(feat, ids), ids_sizes(ids))]
                 )
                 with tempfile.TemporaryDirectory() as folder:
                     for transfer in (*TRANSFERS, *(("disk",) if dimension == DISK_FEATURES else ()), "auto"):
@@ -114,23 +115,26 @@ def extraction(session: Session) -> dict[str, Any]:
                         cache = FeatureCache(table, score, ratio=ratio, device="cuda", transfer=transfer)
                         check(cache, feat, ids[0], f"{transfer}, ratio {ratio}")
                         checked += 1
-                        us, stats = extract_us(cache, ids)
-                        found.append((transfer, cache.transfer, us, [s.misses for s in stats]))
+                        times, stats = extract_times(cache, ids)
+                        found.append((transfer, cache.transfer, times, [s.misses for s in stats]))
                         del cache, table
-                for transfer, resolved, us, missed in found:
+                for transfer, resolved, times, missed in found:
+                    wall = timing.spread(times)
+                    us = wall["us"]
                     moved = float(np.mean(missed)) * dimension * 4
                     rows.append({
                         "graph": name, "num_features": dimension, "cache_percent": 100 * ratio, "transfer": transfer,
                         "resolved": resolved, "rows": round(float(np.mean(ids_sizes(ids)))),
                         "misses": round(float(np.mean(missed))), "extract_us": us, "miss_gbps": moved / us / 1e3,
-                        "share": moved / us / 1e3 / gbps,
+                        "share": moved / us / 1e3 / gbps, "spread": {"extract_us": timing.around(wall)},
                     })  # fmt: skip
                 last = ", ".join(f"{r['transfer']} {r['miss_gbps']:.1f} GB/s" for r in rows[-len(found) :])
                 session.say(f"{dimension} features, {100 * ratio:.0f} % cached: {last}")
     return {
         "settings": {
             "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree", "pinned_copy_gbps": gbps,
-            "extract_us": "wall time of FeatureCache.extract of a mini-batch, the GPU idle before and finished after",
+            "extract_us": "median wall time of FeatureCache.extract of a mini-batch, the GPU idle before and "
+            "finished after",
             "miss_gbps": "bytes of missed rows over the time of the whole extraction, hits included",
         },
         "verification": {"extractions_equal_to_plain_gather": checked},
@@ -143,13 +147,13 @@ def ids_sizes(ids: list[Any]) -> list[int]:
     return [int(one.size) for one in ids]
 
 
-def _plain_us(feat: Any, ids: list[Any]) -> float:
+def _plain_times(feat: Any, ids: list[Any]) -> list[float]:
     def work(i: int) -> Any:
         import cupy
 
         return cupy.asarray(feat[ids[i].get()])
 
-    return timing.wall_us(work, len(ids))
+    return timing.wall_times(work, len(ids))
 
 
 def _mapped(feat: Any, folder: Path) -> np.ndarray:
@@ -163,12 +167,13 @@ def _published_and_ours(
 ) -> tuple[dict[str, Any], list[Any]]:
     """How long a mini-batch's extraction takes as GNNLab has it (CPU threads gather misses into page-locked memory),
     and by UVA, ours; and the statistics. On a CPU both are one."""
-    row: dict[str, Any] = {}
+    row: dict[str, Any] = {"spread": {}}
     for key, transfer in (("extract_ms", "staged"), ("uva_ms", "uva")):
         cache = FeatureCache(feat, hotness, ratio=ratio, device=common.device(), transfer=transfer)
         check(cache, feat, ids[0], f"{what}, {transfer}")
-        us, stats = extract_us(cache, ids)
-        row[key] = us / 1e3
+        times, stats = extract_times(cache, ids)
+        wall = timing.spread([us / 1e3 for us in times], "ms")
+        row[key], row["spread"][key] = wall["ms"], timing.around(wall)
         row.setdefault("transfer", cache.transfer)
         del cache
     return row, stats
@@ -202,7 +207,7 @@ def figure4(session: Session) -> dict[str, Any]:
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree",
             "cache_bytes_of_part_b": 5e9 * share,
-            "extract_ms": "wall time of a mini-batch's extraction from made-up features, misses gathered by CPU "
+            "extract_ms": "median wall time of a mini-batch's extraction from made-up features, misses gathered by CPU "
             "threads as published; none where too large",
             "uva_ms": "the same, misses read by kernels in page-locked memory",
         },
@@ -251,7 +256,8 @@ def figure12(session: Session) -> dict[str, Any]:
     return {
         "settings": {
             "device": common.device(), "batch_size": common.BATCH,
-            "extract_s": "wall time of extracting a mini-batch from made-up features, misses gathered by CPU threads "
+            "extract_s": "median wall time of extracting a mini-batch from made-up features, misses gathered by CPU "
+            "threads "
             "as published, times those of an epoch",
             "uva_ms": "of a mini-batch, misses read by kernels in page-locked memory",
         },

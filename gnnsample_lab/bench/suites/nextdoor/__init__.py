@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite
+from gnnsample_lab.bench.suite import Suite, with_spread
 
 from . import papers, targets
 
@@ -26,8 +26,9 @@ SUITES = (
         "nextdoor-fig7", "suites.nextdoor.tables.figure7",
         "eleven applications: over SP, TP and the CPU walker, one core and all",
         columns={
-            "app": "app", "samples": "num_samples", "transit ms": "published_ms", "over SP": "published_over_sample",
-            "over TP": "published_over_vanilla", "over all cores": "published_over_cpu_all", "ours ms": "ms.transit",
+            "app": "app", "samples": "num_samples", "transit ms": with_spread("published_ms"),
+            "over SP": "published_over_sample", "over TP": "published_over_vanilla",
+            "over all cores": "published_over_cpu_all", "ours ms": with_spread("ms.transit"),
             "ours over SP": "over_sample", "ours over TP": "over_vanilla", "ours over one core": "over_cpu_core",
             "ours over all cores": "over_cpu_all",
         },
@@ -37,8 +38,8 @@ SUITES = (
         "nextdoor-fig6", "suites.nextdoor.tables.figure6",
         "share of the scheduling index in the time to sample",
         columns={
-            "app": "app", "index": "index", "ms": "ms", "index ms": "index_ms", "builds": "builds",
-            "index %": "index_percent",
+            "app": "app", "index": "index", "ms": with_spread("ms"), "index ms": with_spread("index_ms"),
+            "builds": "builds", "index %": "index_percent",
         },
         paper=_part("figure 6", papers.FIGURE6, ("graph", "app"), {"paper %": "index_percent"}),
     ),
@@ -46,8 +47,9 @@ SUITES = (
         "nextdoor-fig9", "suites.nextdoor.tables.figure9",
         "over the frontier and the message-passing formulation",
         columns={
-            "app": "app", "transit ms": "published_ms", "ours ms": "ms.transit", "frontier ms": "ms.frontier",
-            "message ms": "ms.message", "over frontier": "published_over_frontier",
+            "app": "app", "transit ms": with_spread("published_ms"), "ours ms": with_spread("ms.transit"),
+            "frontier ms": with_spread("ms.frontier"), "message ms": with_spread("ms.message"),
+            "over frontier": "published_over_frontier",
             "over message": "published_over_message", "ours over frontier": "over_frontier",
             "ours over message": "over_message",
         },
@@ -67,9 +69,9 @@ SUITES = (
         "nextdoor-floor", "suites.nextdoor.floor.walks",
         "walks over the floor of their reads; next in Python over the same in CUDA",
         columns={
-            "app": "app", "walkers": "num_samples", "ms": "ms", "floor ms": "floor_ms", "over floor": "over_floor",
-            "CUDA ms": "native_ms", "over CUDA": "over_native", "FlowWalker ms": "flow_ms",
-            "of ours": "flow_over_ours",
+            "app": "app", "walkers": "num_samples", "ms": with_spread("ms"), "floor ms": "floor_ms",
+            "over floor": "over_floor", "CUDA ms": with_spread("native_ms"), "over CUDA": "over_native",
+            "FlowWalker ms": with_spread("flow_ms"), "of ours": "flow_over_ours",
         },
         targets=targets.floor,
     ),
@@ -97,8 +99,9 @@ SUITES = (
         "nextdoor-section84", "suites.nextdoor.memory.section84",
         "samples per second with a fraction of the graph on the GPU",
         columns={
-            "app": "app", "of the graph": "fraction", "samples/s": "samples_per_s", "of in memory": "of_in_memory",
-            "over CPU": "over_cpu", "MB streamed": "streamed_mb", "GB/s": "streamed_gbps",
+            "app": "app", "of the graph": "fraction", "s": with_spread("seconds"), "samples/s": "samples_per_s",
+            "of in memory": "of_in_memory", "over CPU": "over_cpu",
+            "MB streamed": "streamed_mb", "GB/s": "streamed_gbps",
         },
         paper=_part(
             "section 8.4", papers.SECTION84, ("graph", "app"),

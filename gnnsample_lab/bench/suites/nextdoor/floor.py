@@ -38,8 +38,8 @@ FLOWS: dict[str, dict[str, Any]] = {
 _CHECKED = 64
 
 
-def flow_ms(study: runs.Study, options: dict[str, Any], what: str) -> float:
-    """Milliseconds of the same number of walks, each step a weighted reservoir over the whole list.
+def flow_ms(study: runs.Study, options: dict[str, Any], what: str) -> dict[str, float]:
+    """The spread of milliseconds of the same number of walks, each step a weighted reservoir over the whole list.
 
     Raises:
         VerificationError: the first walks are not the CPU's.
@@ -53,7 +53,7 @@ def flow_ms(study: runs.Study, options: dict[str, Any], what: str) -> float:
     walk = functools.partial(flow_walks, study.graph, roots, LENGTH, device=common.device(), **options)
     if not np.array_equal(to_host(walk()[:_CHECKED]), twin):
         raise VerificationError(f"{what}: walks differ from the CPU's; nothing is timed")
-    return runs.gpu_ms(lambda: walk)[0]
+    return runs.gpu_ms(lambda: walk)
 
 
 def walks(session: Session) -> dict[str, Any]:
@@ -72,10 +72,11 @@ def walks(session: Session) -> dict[str, Any]:
             )
             study.verify(ready()(), f"{label} on {name}, next in CUDA")
             equal += 1
-            native_ms = runs.gpu_ms(ready)[0]
+            cuda = runs.gpu_ms(ready)
             row = {
-                **study.row(), "app": label, "ms": ours["ms"], "native_ms": native_ms,
-                "over_native": ours["ms"] / native_ms, "steps": ours["steps"], "vertices": ours["vertices"],
+                **study.row(), "app": label, "ms": ours["ms"], "native_ms": cuda["ms"],
+                "spread": {"ms": timing.around(ours), "native_ms": timing.around(cuda)},
+                "over_native": ours["ms"] / cuda["ms"], "steps": ours["steps"], "vertices": ours["vertices"],
             }  # fmt: skip
             if case == "DeepWalk":
                 if floor is None:
@@ -87,7 +88,8 @@ def walks(session: Session) -> dict[str, Any]:
                     "floor_best": floor["best"], "floor_sweep_us": floor["sweep"],
                 }  # fmt: skip
             if label in FLOWS:
-                row["flow_ms"] = flow_ms(study, FLOWS[label], f"{label} on {name}, FlowWalker's")
+                flow = flow_ms(study, FLOWS[label], f"{label} on {name}, FlowWalker's")
+                row["flow_ms"], row["spread"]["flow_ms"] = flow["ms"], timing.around(flow)
                 row["flow_over_ours"] = row["flow_ms"] / ours["ms"]
             rows.append(row)
             session.say(

@@ -7,7 +7,6 @@ Without a GPU there are only the CPU walker's, wall time, and rows say so.
 from __future__ import annotations
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,8 +37,8 @@ _CPU_LEAST_S = 0.4
 SECONDS = "seconds are medians; ms: GPU time of one call, scheduling index included, graph and roots on the GPU before"
 
 
-def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> tuple[float, int]:
-    """GPU milliseconds of ``ready()()`` between two events, median after a warm-up, and how often it ran.
+def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dict[str, float]:
+    """The spread of GPU milliseconds of ``ready()()`` between two events, after a warm-up: :func:`.timing.spread`.
 
     ``ready()`` is not timed. Where its result has a method ``draw``, only that method is timed. Launches and waits of
     the host within the call count. Without a GPU: wall milliseconds.
@@ -69,7 +68,7 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> tup
             if warm <= 2 or time.perf_counter() - began < _WARM_S:  # clocks fall while the CPU verifies
                 times.clear()
         del kept, work
-    return statistics.median(times), len(times)
+    return timing.spread(times, "ms")
 
 
 @dataclass
@@ -187,7 +186,7 @@ class Study:
             )
 
     def measure(self, parallelism: str = "transit", index: str = "auto") -> dict[str, Any]:
-        """Verify, then time: ``ms``, ``passes``, ``vertices`` (sampled), ``num_samples``, ``steps``, ``schedule``."""
+        """Verify, then time: ``ms``, its spread, ``vertices`` (sampled), ``num_samples``, ``steps``, ``schedule``."""
         key = (parallelism, index)
         if key not in self._times:
             what = f"{self.case} on {self.name}, {parallelism}"
@@ -197,9 +196,10 @@ class Study:
             vertices, steps, schedule = found.num_vertices, found.num_steps, list(found.schedule)
             if found is not self._reference:
                 del found
-            ms, passes = gpu_ms(functools.partial(self.ready, parallelism, index))
+            times = gpu_ms(functools.partial(self.ready, parallelism, index))
+            ms = times["ms"]
             self._times[key] = {
-                "ms": ms, "passes": passes, "vertices": vertices, "num_samples": self.num_samples, "steps": steps,
+                **times, "vertices": vertices, "num_samples": self.num_samples, "steps": steps,
                 "schedule": schedule, "samples_per_s": self.num_samples / ms * 1e3,
                 "vertices_per_s": vertices / ms * 1e3,
             }  # fmt: skip

@@ -96,6 +96,7 @@ def figure7(session: Session) -> dict[str, Any]:
             **study.row(), "vertices": ours["vertices"], "steps": ours["steps"],
             "ms": {p: t["ms"] for p, t in times.items()}, "published_ms": published["ms"],
             "passes": min(t["passes"] for t in times.values()),
+            "spread": {**{p: timing.around(t) for p, t in times.items()}, "published_ms": timing.around(published)},
             "over_sample": _over(times["sample"]["ms"], ours["ms"]),
             "over_vanilla": _over(times["transit-vanilla"]["ms"], ours["ms"]),
             "published_over_sample": _over(times["sample"]["ms"], published["ms"]),
@@ -128,13 +129,16 @@ def figure9(session: Session) -> dict[str, Any]:
     wanted = settings.names(session)
 
     def make(study: runs.Study) -> list[dict[str, Any]]:
-        times = {p: study.measure(p)["ms"] for p in ("sample", "transit", *ALTERNATIVES)}
-        published = study.measure("transit", "published")["ms"]
+        found = {p: study.measure(p) for p in ("sample", "transit", *ALTERNATIVES)}
+        times = {p: one["ms"] for p, one in found.items()}
+        found["published_ms"] = study.measure("transit", "published")
+        published = found["published_ms"]["ms"]
         return [{
             **study.row(), "ms": times, "over_frontier": _over(times["frontier"], times["transit"]),
             "over_message": _over(times["message"], times["transit"]), "published_ms": published,
             "published_over_frontier": _over(times["frontier"], published),
             "published_over_message": _over(times["message"], published),
+            "spread": {p: timing.around(one) for p, one in found.items()},
         }]  # fmt: skip
 
     rows, notes = _rows(session, wanted, settings.cases(session, *FIGURE9_CASES), make)
@@ -174,12 +178,12 @@ def index_spans() -> Iterator[list[tuple[Any, Any]]]:
 
 
 def index_share(study: runs.Study, index: str) -> dict[str, Any]:
-    """GPU time between the ends of a call and inside its index builds, medians: ``ms``, ``index_ms``, ``builds``."""
+    """GPU time between the ends of a call and inside its index builds: ``ms``, ``index_ms``, ``spread``, ``builds``."""
     import cupy
 
     study.measure("transit", index)  # verified, and warm
     whole, inside, builds = [], [], 0
-    for _ in range(4):
+    for _ in range(6):
         run = study.ready("transit", index)
         timing.synchronize()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -192,7 +196,11 @@ def index_share(study: runs.Study, index: str) -> dict[str, Any]:
         inside.append(sum(cupy.cuda.get_elapsed_time(*span) for span in spans))
         builds = len(spans)
         del kept
-    return {"ms": float(np.median(whole[1:])), "index_ms": float(np.median(inside[1:])), "builds": builds}
+    call, index_alone = timing.spread(whole[1:], "ms"), timing.spread(inside[1:], "ms")
+    return {
+        "ms": call["ms"], "index_ms": index_alone["ms"], "builds": builds,
+        "spread": {"ms": timing.around(call), "index_ms": timing.around(index_alone)},
+    }  # fmt: skip
 
 
 def figure6(session: Session) -> dict[str, Any]:
@@ -263,7 +271,7 @@ def table2(session: Session) -> dict[str, Any]:
             with forced(which):
                 ready = functools.partial(study.ready, "transit", "published")
                 study.verify(ready()(), f"{which} kernel at {draws} draws")
-                times[which] = runs.gpu_ms(ready)[0]
+                times[which] = runs.gpu_ms(ready)["ms"]
                 index_ms[which] = index_share(study, "published")["index_ms"]
         best = min(times, key=times.__getitem__)
         rows.append({

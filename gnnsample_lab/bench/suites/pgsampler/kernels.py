@@ -71,8 +71,8 @@ def table1(session: Session) -> dict[str, Any]:
                 "pre_us": before["us"], "kernel_us": found["us"], "best": found["best"], "sweep": found["sweep"],
                 "coo_us": coo["us"], "coo_best": coo["best"],
                 "spread": {
-                    "pre_us": before, "kernel_us": {k: found[k] for k in ("p10_us", "p90_us", "passes")},
-                    "coo_us": {k: coo[k] for k in ("p10_us", "p90_us", "passes")},
+                    "pre_us": timing.around(before), "kernel_us": timing.around(found),
+                    "coo_us": timing.around(coo),
                 },
                 "l2": "cold",
                 "traced_pre_us": statistics.median(float(trace.hops.preprocess_us[hop]) for trace in traces),
@@ -166,7 +166,7 @@ def _compare(
     for strategy in strategies:
         found = session.kernel_us(name, batch_size, fanouts, strategy, PICK)
         row["kernel_us"][strategy] = found["us"]
-        row["spread"][strategy] = {key: found[key] for key in ("p10_us", "p90_us", "passes")}
+        row["spread"][strategy] = timing.around(found)
         row["best"][strategy], row["sweep"][strategy] = found["best"], found["sweep"]
     times = ", ".join(f"{strategy} {us:.0f}" for strategy, us in row["kernel_us"].items())
     session.say(f"{name} {batch_size} x {list(fanouts)}: {times} us")

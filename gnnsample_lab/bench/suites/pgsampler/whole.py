@@ -55,11 +55,6 @@ def _fastest(
     return _fastest_of({s: _walls(session, name, batch_size, fanouts, s, pick) for s in OURS})
 
 
-def _around(found: dict[str, Any]) -> dict[str, Any]:
-    """The spread of what was timed, as a row's ``spread`` has it."""
-    return {key: found[key] for key in ("p10_us", "p90_us", "passes") if key in found}
-
-
 def figure9(session: Session) -> dict[str, Any]:
     """Speed-up of the whole process: the best strategy and ``persistent`` over ``block-bsp``, with the same pick."""
     names = session.graphs("rmat", *AVERAGES)
@@ -73,7 +68,7 @@ def figure9(session: Session) -> dict[str, Any]:
             same, floyd = ours[BASELINE_PICK], ours["floyd"]
             same["sweep"]["persistent"] = persistent["us"]
             if persistent["us"] < same["us"]:
-                same.update({**_around(persistent), "us": persistent["us"], "best": "persistent"})
+                same.update({**timing.around(persistent), "us": persistent["us"], "best": "persistent"})
             base = theirs[BASELINE_PICK]
             timed = {
                 BASELINE: base, f"{BASELINE}, floyd": theirs["floyd"], "persistent": persistent,
@@ -83,7 +78,7 @@ def figure9(session: Session) -> dict[str, Any]:
                 "graph": name, "batch_size": batch_size, "fanout": fanouts[0], "hops": len(fanouts),
                 "l2": session.l2_state(name, batch_size, fanouts, BASELINE_PICK, _COUNT),
                 "wall_us": {key: found["us"] for key, found in timed.items()},
-                "spread": {key: _around(found) for key, found in timed.items()},
+                "spread": {key: timing.around(found) for key, found in timed.items()},
                 "best_strategy": floyd["best"], "best_same_pick_strategy": same["best"],
                 "sweep": {key: found["sweep"] for key, found in timed.items() if key != "persistent"},
                 "speedup": {
@@ -147,7 +142,7 @@ def _whole_row(session: Session, name: str, batch_size: int, fanouts: tuple[int,
         "l2": session.l2_state(name, batch_size, fanouts, "floyd", _COUNT),
         **{key: found["us"] for key, found in timed.items()}, "alone_strategy": ours["floyd"]["best"],
         "alone_reservoir_strategy": ours[BASELINE_PICK]["best"], "fused32_strategy": fused["best"],
-        "spread": {key: _around(found) for key, found in timed.items()},
+        "spread": {key: timing.around(found) for key, found in timed.items()},
         "speedup": {
             **{pick: theirs[pick]["us"] / ours[pick]["us"] for pick in PICKS},
             "mixed": theirs[BASELINE_PICK]["us"] / ours["floyd"]["us"],
@@ -257,7 +252,7 @@ def _fusing_rows(
             "graph": name, "batch_size": batch_size, "fanout": fanout, "hops": 3, "strategy": strategy,
             "l2": session.l2_state(name, batch_size, (fanout,) * 3, "floyd", 2 * count),
             "in_a_call": count, "one_by_one_us": alone, "begin": begin, "chosen": size, "chosen_us": chosen,
-            "spread": {"one_by_one_us": _around(singly), "chosen_us": _around(settled)},
+            "spread": {"one_by_one_us": timing.around(singly), "chosen_us": timing.around(settled)},
             "launches_of_us": each, "tables": {n: tables[n] for n in each}, "ratio": chosen / alone,
         })  # fmt: skip
         listed = ", ".join(f"{n} ({tables[n]}) {us:.0f}" for n, us in each.items())
@@ -299,7 +294,7 @@ def papers100m(session: Session) -> dict[str, Any]:
                 found = timing.spread(_each(timing.wall_times(call, len(groups), session.passes), count))
                 rows.append({
                     "graph": name, "batch_size": batch_size, "fanout": 10, "hops": 3, "strategy": strategy,
-                    "fused": count, "wall_us": found["us"], "spread": {"wall_us": _around(found)},
+                    "fused": count, "wall_us": found["us"], "spread": {"wall_us": timing.around(found)},
                     "l2": session.l2_state(name, batch_size, (10, 10, 10), "floyd", total),
                     "scratch_bytes": sampler.scratch_bytes, "scratch_limit_bytes": sampler._engine.scratch_limit,
                     "graph_bytes": int(graph.nbytes),
