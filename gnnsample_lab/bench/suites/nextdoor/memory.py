@@ -19,6 +19,8 @@ FRACTIONS = (0.5, 0.25, 0.1)
 CASES = ("k-hop", "Layer", "DeepWalk", "PPR", "node2vec")
 _SAMPLES = {"Layer": 1024}
 _MOST = 1 << 20
+_MOST_S = 6.0
+"""Time for the passes of one measurement."""
 
 
 def streamed_bytes(schedule: list[dict[str, Any]]) -> int:
@@ -37,9 +39,13 @@ def list_bytes(graph: Any, uses: frozenset[str]) -> int:
 def _timed(
     study: runs.Study, graph: Any, graph_bytes: int | None, passes: int
 ) -> tuple[dict[str, float], AppResult]:
-    """The spread of wall seconds of ``run_app``, transfers of the graph's parts included, and a result."""
-    times, roots = [], study.roots
-    for _ in range(passes + 1):
+    """The spread of wall seconds of ``run_app``, transfers of the graph's parts included, and a result.
+
+    A walk streams its graph at every step, which takes seconds: fewer passes are then timed, at least one after a warm
+    one.
+    """
+    times, roots, start = list[float](), study.roots, time.perf_counter()
+    while len(times) <= passes and (len(times) < 2 or time.perf_counter() - start < _MOST_S):
         timing.synchronize()
         began = time.perf_counter()
         found = run_app(graph, study.app, roots, "transit", common.device(), 0, graph_bytes=graph_bytes)
