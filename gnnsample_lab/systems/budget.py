@@ -16,6 +16,9 @@ from gnnsample_lab.pipeline.memory import NOTHING, Held, held, reset_pools
 _SEGMENTS = 64 << 20
 """What PyTorch's allocator may hold beside what is in use: it takes memory by segments of 2 to 20 MiB."""
 
+_GAPS = 16 << 20
+"""PyTorch's allocator never fills its segments, of 2 to 20 MiB, to their ends."""
+
 
 def bytes_of(budget_gb: float | None) -> int | None:
     """``budget_gb`` in bytes; None where there is none."""
@@ -67,6 +70,16 @@ def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, 
     """
     of_graph = f"topology {topology / 1e9:.3g} GB, cache {cache / 1e9:.3g} GB, in all: {parts}"
     within_budget(f"the peak of graph, cache and pools ({of_graph})", peak_bytes, budget_bytes)
+
+
+def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
+    """Bytes of a budget that a cache may take beside what the trial of a step held.
+
+    Mini-batches differ in size, and pools do not fit them without gaps: a quarter of PyTorch's part and an eighth of
+    CuPy's working memory stay free, and a tenth of what is left at least.
+    """
+    left = max(0, budget_bytes - trial.total)
+    return max(0, left - max(left // 10, trial.torch // 4 + working // 8 + _GAPS))
 
 
 def limits(budget_bytes: int, before: Held, working: int) -> tuple[int, int]:

@@ -29,15 +29,13 @@ from gnnsample_lab.pipeline.features import (
 from gnnsample_lab.pipeline.memory import NOTHING, Held, give_back, held
 from gnnsample_lab.pipeline.trainer import Trainer
 
-from .budget import within_budget
+from .budget import cache_beside, within_budget
 from .table import System
 
 CPU_RATIO = 0.25
 """Share of the vertices that a cache holds on a CPU, unless asked otherwise: there no device memory is left over."""
 HOST_SHARE = 0.7
 """Share of the available host memory that a copy of a memory-mapped feature table may take."""
-BUDGET_SHARE = 0.9
-"""Of what a trial step leaves of a budget, the share that the cache takes: mini-batches differ in size."""
 TRIAL_BATCHES = 2**31 + 2**30
 """First batch id of the trial step: apart from training and evaluation."""
 
@@ -209,7 +207,7 @@ def _sized(
         within_budget(
             f"a training step (graph, samples, activations: {used})", used.total, sizing.budget_bytes
         )
-        left = min(left, int(BUDGET_SHARE * (sizing.budget_bytes - used.total)))
+        left = min(left, cache_beside(sizing.budget_bytes, used, working))
     return _rows_beside(left, listed, len(table), row_bytes), working
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline import memory
-from gnnsample_lab.pipeline.memory import Held
+from gnnsample_lab.pipeline.memory import NOTHING, Held
 from gnnsample_lab.systems import budget
 from gnnsample_lab.systems.features import Sizing, topology_bytes
 
@@ -123,6 +123,20 @@ def test_mini_batches_get_what_their_trial_took(whole, working, of_torch):
     cupy, torch = budget.limits(whole * 10**6, before, working * 10**6)
     assert cupy + torch == whole * 10**6
     assert torch / 1e6 == pytest.approx(of_torch, abs=1.5)
+
+
+@pytest.mark.parametrize(
+    ("whole", "fits"),
+    [
+        (425, False),  # one epoch held 215 beside the cache, of which the trial of a step knew 196
+        (452, True),
+    ],
+)
+def test_a_cache_leaves_room_for_larger_mini_batches_than_the_trials(whole, fits):
+    trial = Held(cupy=154 * 10**6, torch=42 * 10**6)
+    assert (budget.cache_beside(whole * 10**6, trial, 144 * 10**6) >= 205 * 10**6) is fits
+    assert budget.cache_beside(trial.total // 2, trial, 0) == 0
+    assert budget.cache_beside(10**10, NOTHING, 0) == 9 * 10**9
 
 
 def test_memory_of_peers_is_no_pools():
