@@ -46,24 +46,29 @@ def open_shared(folder: Path) -> Graph:
 
 
 def train_slices(rank: Any, folder: Path, job: dict[str, Any]) -> Part:
-    """On a rank: train on its slices of all mini-batches."""
+    """On a rank that a parent started: train on its slices; the first one hands back what all ranks have alike."""
+    part, network = train_rank(rank, open_shared(folder), job)
+    if rank.index:
+        return {**part, "losses": [], "batch_ids": []}
+    return {**part, "weights": {name: value.cpu() for name, value in network.state_dict().items()}}
+
+
+def train_rank(rank: Any, graph: Graph, job: dict[str, Any]) -> tuple[Part, Any]:
+    """Train on this rank's slices of all mini-batches; what came of it, and the trained module."""
     from .train import run_epochs
 
-    graph = open_shared(folder)
     device = "cpu" if rank.backend == "gloo" else "cuda"
     with rank.stage("train"):
         job = {**job, "device": device}
         ready, records, accuracy = run_epochs(graph, job, rank)
         ready.close()
     trainer = ready.trainer
-    first = rank.index == 0
     return {
         "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
-        "settings": ready.settings, "losses": trainer.losses if first else [],
-        "batch_ids": trainer.batch_ids if first else [], "accuracy": accuracy, "resumed": trainer.resumed,
-        "memory": memory_of(trainer, rank.index, "all stages", records), "kernels": job.get("ran"),
-        "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
-    }  # fmt: skip
+        "settings": ready.settings, "losses": trainer.losses, "batch_ids": trainer.batch_ids, "accuracy": accuracy,
+        "resumed": trainer.resumed, "memory": memory_of(trainer, rank.index, "all stages", records),
+        "kernels": job.get("ran"),
+    }, trainer.model  # fmt: skip
 
 
 def memory_of(trainer: Any, rank: int, role: str, records: list[EpochRecord]) -> RankMemory:

@@ -32,6 +32,7 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
 from gnnsample_lab.distributed.features.ranking import DEGREES
 from gnnsample_lab.distributed.ranks.alone import Alone
+from gnnsample_lab.distributed.ranks.rank import Rank
 from gnnsample_lab.distributed.ranks.run import DEVICES, MAX_RANKS, Ranks
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.features.reuse.reorder import MAX_EXACT
@@ -48,6 +49,7 @@ from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 from gnnsample_lab.sampling.walks.pinsage import AS_RELEASED
 
+from . import joined
 from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
@@ -272,7 +274,7 @@ def train(
     weighted: bool = False,
     sampler: Any = None,
     executor: str | None = None,
-    ranks: int | Ranks = 1,
+    ranks: int | Ranks | Rank = 1,
     workers: int = 1,
     capacity: int | None = None,
     samplers: int | None = None,
@@ -328,7 +330,10 @@ def train(
             CPU too; ``"factored"``: ranks that sample and ranks that train (GNNLab, section 5), on one device first the
             one, then the other for a whole epoch.
         ranks: processes to start, each with a GPU where there are as many, else on CPUs; or warm
-            ``lab.distributed.Ranks``, which keep their device.
+            ``lab.distributed.Ranks``, which keep their device; or, in a script that ``torchrun`` started on one host or
+            several, the rank that this process is: ``lab.distributed.join()``. All ranks then call this alike with the
+            same graph, train together on the devices that they have, and get the same result. A module of one's own
+            starts from the weights of rank 0.
         workers: of ``"overlapped"``: samplers, and loaders (DSP rejects more than 1, section 5).
         capacity: mini-batches that a queue holds. None: 2 in ``"overlapped"`` (DSP, section 5); in ``"factored"`` an
             epoch with switching, two a trainer without.
@@ -347,7 +352,8 @@ def train(
             None for what the system does.
         parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or
             a ``pathlib.Path``, the folder of ``save_parts`` (with features, for a partitioned cache). None for what the
-            system does.
+            system does. On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or
+            a folder with a part for every rank of the job spreads them over the hosts.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
         handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
@@ -361,7 +367,7 @@ def train(
         coordinated: of ``"overlapped"`` on ranks of a host, for systems whose workers have collectives: whether rank 0
             decides in which order all ranks start them (DSP, section 5). False: each worker has a process group and a
             stream of its own. None for what the system does.
-        checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch.
+        checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch; rank 0 does.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
             ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all.
@@ -374,12 +380,14 @@ def train(
 
     Raises:
         TypeError: an argument of the wrong kind; the message names it.
-        ValueError: the graph lacks features, labels or a training split, or an argument is not allowed.
+        ValueError: the graph lacks features, labels or a training split, or an argument is not allowed; between hosts,
+            a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; joined ranks that were
+            given different arguments.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
         RankError: a rank failed or died, of too little ``budget_gb`` for example; all have ended, and the message
-            names rank and stage.
+            names rank and stage. Of joined ranks the one that fails raises its own error, and ``torchrun`` ends all.
         FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
 
@@ -419,7 +427,7 @@ def train(
         "checkpoint": None if saving is None else saving.resolve(), "checkpoint_steps": steps or 0,
         "resume": None if source is None else source.resolve(), "kernels": flag("kernels", kernels),
     }  # fmt: skip
-    count = ranks.ranks if isinstance(ranks, Ranks) else whole("ranks", ranks, 1, MAX_RANKS)
+    count = _number_of(ranks)
     choice("executor", executor, (None, *EXECUTORS))
     workers = whole("workers", workers, 1, 64)
     job["notes"] = _unused(
@@ -436,13 +444,16 @@ def train(
             f"swap=True is for executor='factored' with all ranks as samplers that switch (got executor={executor!r}, "
             f"samplers={samplers!r}, switching={switching!r})"
         )
-    if (swap or handover != "host") and not isinstance(ranks, Ranks) and count == 1:
+    if (swap or handover != "host") and not isinstance(ranks, (Ranks, Rank)) and count == 1:
         raise ValueError(f"ranks must be 2 or more for swap=True and handover='peer' (got {count})")
     if on_progress is not None:
         function("on_progress", on_progress)
-    if isinstance(ranks, Ranks) or count > 1:
+    if isinstance(ranks, (Ranks, Rank)) or count > 1:
         if on_progress is not None:
             raise ValueError(f"on_progress is for one device: ranks are other processes (got {count} ranks)")
+        _check_sampler_for_ranks(sampler)
+        if isinstance(ranks, Rank):
+            return _train_joined(graph, job, ranks, device, parts)
         known = count if swap else samplers
         if known is not None and executor == "factored":
             divided = Split(count, known, switching is not False, capacity=capacity, handover=handover)
@@ -565,8 +576,6 @@ def _train_on_ranks(
                 job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts))
             found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
             first, records = found[0], several.merged_epochs(found)
-    place = "cpu" if crew.backend == "gloo" else "cuda"
-    where = f"{crew.ranks} CPU processes" if place == "cpu" else f"{crew.ranks} x {runtime.device_name()}"
     kernel = first["settings"]["kernel"]
     if isinstance(model, str):
         layers = len(first["settings"]["fanouts"])
@@ -575,31 +584,73 @@ def _train_on_ranks(
     else:
         network = model
     network.load_state_dict(first["weights"])
+    return _result_of_ranks(graph, job, found, first, records, network, crew.backend)
+
+
+def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, parts: Any) -> TrainResult:
+    """Train in this process, which is a rank, together with the others; the same result on all."""
+    given = job["given"]
+    chosen = with_policy(find(given["system"]), given["policy"])
+    joined.check_joined(rank, graph, chosen, job, device)
+    joined.share_weights(rank, given["model"])
+    with contextlib.ExitStack() as stack:
+        if chosen.has_parts:
+            job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
+        first, network = several.train_rank(rank, graph, job)
+        found = joined.told_by_all(rank, first)
+    rank.end_left()
+    records = several.merged_epochs(found)
+    return _result_of_ranks(
+        graph, job, found, first, records, network, rank.backend, rank.world_size // rank.local_size
+    )
+
+
+def _result_of_ranks(
+    graph: Graph, job: dict[str, Any], found: list[several.Part], first: several.Part, records: list[EpochRecord],
+    network: Any, backend: str, hosts: int = 1,
+) -> TrainResult:  # fmt: skip
+    """One result of what all ranks found; ``first``: of the rank that has what all have alike."""
+    given, count = job["given"], len(found)
+    chosen = with_policy(find(given["system"]), given["policy"])
+    place = "cpu" if backend == "gloo" else "cuda"
+    where = f"{count} CPU processes" if place == "cpu" else f"{count} x {runtime.device_name()}"
+    where += f" of {hosts} hosts" if hosts > 1 else ""
     return TrainResult(
-        chosen.name, _name(model), graph.title, place,
+        chosen.name, _name(given["model"]), graph.title, place,
         label(f"measured on {where}", given["budget_gb"], given["cache_gb"]), first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in found), first["ratio"],
         (*first["notes"], *job["notes"], *(note for part in found for note in part.get("events", ()))),
         first["settings"], network,
-        ranks=crew.ranks, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
+        ranks=count, resumed=first["resumed"], update_sizes=first.get("update_sizes", []),
         memory=[part["memory"] for part in found], kernels=[p["kernels"] for p in found if p["kernels"] is not None],
     )  # fmt: skip
+
+
+def _number_of(ranks: Any) -> int:
+    """How many ranks train: those of a number, of warm ranks, or of the job that a rank belongs to."""
+    if isinstance(ranks, Ranks):
+        return ranks.ranks
+    return ranks.world_size if isinstance(ranks, Rank) else whole("ranks", ranks, 1, MAX_RANKS)
+
+
+def _check_sampler_for_ranks(sampler: Any) -> None:
+    if sampler is None:
+        return
+    expand = getattr(getattr(sampler, "spec", None), "expand", "frontier")
+    if expand != "frontier":
+        raise ValueError(
+            f"ranks: slices of a mini-batch need expand='frontier' (got a sampler with expand={expand!r})"
+        )
+    raise ValueError(
+        "sampler cannot be given with several ranks: each makes its own (set fanouts, pick, weighted)"
+    )
 
 
 def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     """Name wrong arguments here, before any rank starts."""
     import torch
 
-    if given["sampler"] is not None:
-        expand = getattr(getattr(given["sampler"], "spec", None), "expand", "frontier")
-        if expand != "frontier":
-            raise ValueError(
-                f"ranks: slices of a mini-batch need expand='frontier' (got a sampler with expand={expand!r})"
-            )
-        raise ValueError(
-            "sampler cannot be given with several ranks: each makes its own (set fanouts, pick, weighted)"
-        )
     small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "cache_gb": None, "progress": False}
     if given["capacity_bytes"] is not None:
         num_bytes("capacity_bytes", given["capacity_bytes"])

@@ -175,12 +175,21 @@ class Rank:
         """Be done with a group of :meth:`another_group`; all its ranks call it.
 
         With Gloo its sockets and its thread, which wakes a hundred times a second, end before the next function begins:
-        then no rank is in a collective of it any more.
+        then no rank is in a collective of it any more. A script of ``torchrun`` has :meth:`end_left` for that.
 
         Args:
             group: what :meth:`another_group` returned.
         """
         self._groups.leave(group)
+
+    def end_left(self) -> None:
+        """End the groups that were left; all ranks call it together.
+
+        Raises:
+            RuntimeError: not all came in time.
+        """
+        self.barrier()
+        self._groups.end_left()
 
     def split(self, parts: Sequence[Sequence[int]]) -> Any:
         """The process group of the part that this rank is in; every rank calls it with the same ``parts``.
