@@ -155,6 +155,12 @@ def test_arguments_that_differ_are_named_on_all_ranks(graph, pair):
         assert "graph must be the same on all ranks" in message and "100 in 'train'" in message
 
 
+def test_the_line_of_the_notebook_names_a_script_that_is_there():
+    notebook = json.loads((SCRIPT.parents[1] / "10_many_gpus.ipynb").read_text())
+    [code] = ["".join(cell["source"]) for cell in notebook["cells"] if cell["id"] == "hosts"]
+    assert f'"{SCRIPT.relative_to(SCRIPT.parents[1])}"' in code
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="names the loopback interface as Linux does")
 def test_the_shipped_script_trains_on_two_hosts(pair, tmp_path):

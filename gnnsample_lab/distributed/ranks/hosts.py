@@ -1,7 +1,8 @@
 """Ranks on several hosts: ``torchrun`` starts a script on each, and the script joins.
 
-No function travels between hosts: each host has the script. ``torchrun`` restarts nothing here and ends all ranks when
-one fails.
+``notebooks/scripts/train_on_hosts.py`` is one, which trains: ``lab.train(graph, ranks=lab.distributed.join())``. No
+function travels between hosts: each host has the script. ``torchrun`` restarts nothing here and ends all ranks when one
+fails.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def torchrun_line(
     """Print and return the command that starts ``script`` on every host; the script calls :func:`join`.
 
     Args:
-        script: path of a Python file that all hosts have.
+        script: path of a Python file that all hosts have, such as ``notebooks/scripts/train_on_hosts.py``.
         args: arguments of the script.
         hosts: number of hosts, on each of which the line is to be run.
         ranks_per_host: ranks of each host, such as its GPUs.
@@ -60,6 +61,8 @@ def torchrun_line(
 
 def join(device: str = "auto", timeout_s: float = 600) -> Rank:
     """The rank that this process is, in a script that ``torchrun`` started; the same object each time.
+
+    It is what ``lab.train(ranks=)``, ``lab.distributed.Sampler`` and ``FeatureCache`` take.
 
     Args:
         device: ``"auto"`` is NCCL where this host has a GPU for each of its ranks, else Gloo; ``"cpu"``, ``"cuda"``.
