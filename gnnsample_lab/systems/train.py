@@ -593,14 +593,18 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
     """Train in this process, which is a rank, together with the others; the same result on all."""
     given = job["given"]
     chosen = with_policy(find(given["system"]), given["policy"])
-    joined.check_joined(rank, graph, chosen, job, device)
-    joined.share_weights(rank, given["model"])
-    with contextlib.ExitStack() as stack:
-        if chosen.has_parts:
-            job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
-        first, network = several.train_rank(rank, graph, job)
-        found = joined.told_by_all(rank, first)
-    rank.end_left()
+    try:
+        joined.check_joined(rank, graph, chosen, job, device)
+        joined.share_weights(rank, given["model"])
+        with contextlib.ExitStack() as stack:
+            if chosen.has_parts:
+                job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
+            first, network = several.train_rank(rank, graph, job)
+            found = joined.told_by_all(rank, first)
+        rank.end_left()
+    except BaseException as error:  # tracebacks of several ranks come to one terminal
+        error.add_note(f"on rank {rank.index} of {rank.world_size}, host {rank.host}")
+        raise
     records = several.merged_epochs(found)
     return _result_of_ranks(
         graph, job, found, first, records, network, rank.backend, rank.world_size // rank.local_size

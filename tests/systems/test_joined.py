@@ -52,7 +52,7 @@ def refused(rank: Rank, graph: Any, hosts: bool, options: dict[str, Any], of_ran
     try:
         trained(rank, graph, hosts, mine)
     except (TypeError, ValueError) as error:
-        return str(error)
+        return "\n".join([str(error), *getattr(error, "__notes__", [])])
     return "nothing was refused"
 
 
@@ -151,8 +151,9 @@ def test_arguments_that_differ_are_named_on_all_ranks(graph, pair):
     def work(rank: Any, *graphs: Any) -> str:
         return refused(rank, graphs[rank.index], False, {})
 
-    for message in pair.run(work, graph, few):
+    for index, message in enumerate(pair.run(work, graph, few)):
         assert "graph must be the same on all ranks" in message and "100 in 'train'" in message
+        assert message.endswith(f"on rank {index} of 2, host 0")
 
 
 def test_the_line_of_the_notebook_names_a_script_that_is_there():
