@@ -75,11 +75,12 @@ def peak_within_budget(peak_bytes: int, parts: Held, topology: int, cache: int, 
 def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
     """Bytes of a budget that a cache may take beside what the trial of a step held.
 
-    Mini-batches differ in size, and pools do not fit them without gaps: a quarter of PyTorch's part and an eighth of
+    Mini-batches differ in size, and pools do not fit them without gaps: small arrays lie where the rows of a mini-batch
+    were, and those of the next one, a little more, need another block. So a quarter of PyTorch's part and half of
     CuPy's working memory stay free, and a tenth of what is left at least.
     """
     left = max(0, budget_bytes - trial.total)
-    return max(0, left - max(left // 10, trial.torch // 4 + working // 8 + _GAPS))
+    return max(0, left - max(left // 10, trial.torch // 4 + working // 2 + _GAPS))
 
 
 def limits(budget_bytes: int, before: Held, working: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ fails.
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import shlex
 from datetime import timedelta
@@ -72,7 +73,7 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
         TypeError: an argument of the wrong kind.
         ValueError: an argument out of range.
         RuntimeError: ``torchrun`` did not start this process; ``device="cuda"`` and there are not enough GPUs; the
-            other ranks did not come.
+            other ranks did not come; hosts differ in NCCL or Gloo, or in their number of ranks.
     """
     global _joined
     checks.choice("device", device, DEVICES)
@@ -87,6 +88,7 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
         return _joined
     index, size, local_index, local_size = (int(os.environ[name]) for name in _NEEDED[:4])
     backend, reason = choose(device, local_size)
+    store = _met(index, size, {"backend": backend, "ranks a host": local_size}, seconds)
     for name, value in NCCL.items():
         os.environ.setdefault(name, value)
     import torch
@@ -104,7 +106,7 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
     if index == 0 and device == "auto":
         print(f"{size} ranks on {'NCCL' if backend == 'nccl' else 'Gloo, on CPUs'}: {reason}", flush=True)
     dist.init_process_group(
-        backend, init_method="env://", rank=index, world_size=size, timeout=timedelta(seconds=seconds)
+        backend, store=store, rank=index, world_size=size, timeout=timedelta(seconds=seconds)
     )
     atexit.register(_leave)
     place = "cpu" if backend == "gloo" else f"cuda:{local_index}"
@@ -121,6 +123,34 @@ def join(device: str = "auto", timeout_s: float = 600) -> Rank:
         local_size=local_size,
     )
     return _joined
+
+
+def _met(index: int, size: int, mine: dict[str, Any], seconds: float) -> Any:
+    """The store in which all ranks have met and found that they have ``mine`` alike: else they would wait for ever.
+
+    Raises:
+        RuntimeError: a rank has something else, on all ranks alike; or did not come.
+    """
+    import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
+
+    store = next(rendezvous("env://", index, size, timeout=timedelta(seconds=seconds)))[0]
+    store = dist.PrefixStore("gnnsample_lab", store)
+    store.set(f"rank {index}", json.dumps(mine))
+    told = [json.loads(store.get(f"rank {rank}")) for rank in range(size)]
+    store.set(f"rank {index} has read", "")
+    for rank in range(
+        size if index == 0 else 0
+    ):  # the store may be a server of rank 0's, which must not end before
+        store.get(f"rank {rank} has read")
+    for rank, theirs in enumerate(told):
+        for name, value in told[0].items():
+            if theirs[name] != value:
+                raise RuntimeError(
+                    f"{name} must be the same on all hosts (got {value} on rank 0, {theirs[name]} on rank {rank}); "
+                    "lab.distributed.join(device='cpu') takes Gloo everywhere, --nproc-per-node sets the ranks"
+                )
+    return store
 
 
 def _leave() -> None:

@@ -113,6 +113,41 @@ assert list(rank.progress([1, 2])) == [1, 2]
     assert lines == [f"rank {i}: 2 {i} 2 0 cpu 3.0" for i in (0, 1)]
 
 
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"backend": "nccl"}, "backend must be the same on all hosts (got gloo on rank 0, nccl on rank 2)"),
+        (
+            {"LOCAL_WORLD_SIZE": "1"},
+            "ranks a host must be the same on all hosts (got 2 on rank 0, 1 on rank 2)",
+        ),
+    ],
+)
+def test_hosts_that_differ_do_not_wait_for_one_another(second: dict[str, str], words: str) -> None:
+    """Two hosts of three ranks; the second one has GPUs, or room for one rank."""
+    code = (
+        "import sys, gnnsample_lab as lab; from gnnsample_lab.distributed.ranks import hosts\n"
+        "hosts.choose = lambda device, count: (sys.argv[1], 'as the test says')\n"
+        "lab.distributed.join(timeout_s=60)"
+    )
+    port, running = str(_free_port()), []
+    for index in range(3):
+        there = second if index == 2 else {}
+        environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "RANK": str(index),
+            "WORLD_SIZE": "3", "LOCAL_RANK": str(index % 2), "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port, **{name: value for name, value in there.items() if name.isupper()},
+        }  # fmt: skip
+        command = [sys.executable, "-c", code, there.get("backend", "gloo")]
+        running.append(
+            subprocess.Popen(
+                command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+        )
+    for one in running:
+        assert words in one.communicate(timeout=120)[1]
+
+
 def _free_port() -> int:
     import socket
 
