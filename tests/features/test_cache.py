@@ -376,6 +376,25 @@ def test_bad_ids_are_named(ids, error, message):
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("row_bytes", "vector", "blocks"),
+    [
+        (512, 16, 8),  # two whole rows a warp
+        (4096, 16, 8),  # no more of them at a time
+        (400, 16, 11),
+        (2408, 8, 16),  # 602 features, whose rows lie at multiples of 8 bytes
+        (128, 16, 32),
+        (2, 2, 2048),
+    ],
+)
+def test_the_link_is_filled_whatever_the_rows(row_bytes, vector, blocks):
+    """Bytes under way are a quarter of a MiB, or a little more, whatever a warp of 1024 threads' 32 has of them."""
+    extractor = gather.GpuExtractor(row_bytes, gather.ExtractKnobs())
+    assert extractor.host_blocks(vector) == blocks
+    under_way = blocks * 32 * 2 * min(row_bytes, 32 * vector)
+    assert gather.HOST_BYTES <= under_way < gather.HOST_BYTES + 32 * 2 * min(row_bytes, 32 * vector)
+
+
 def test_marks_of_another_batch_are_refused():
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu")
     with pytest.raises(ValueError, match=r"marks must be of the same batch, 2 rows \(got 3\)"):

@@ -24,6 +24,8 @@ MAX_PARTS = 16
 _PARTS = struct.Struct(f"{2 + 3 * MAX_PARTS}Q")
 """``Parts`` of ``gather.cu``."""
 _PARTS_TYPE = np.dtype(("V", _PARTS.size))
+HOST_BYTES = 256 << 10
+"""Bytes of host memory for which loads are under way: twice what PCIe takes in at its latency of 1 to 2 us."""
 _PAGES, _ROW_TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
 
@@ -40,7 +42,8 @@ class ExtractKnobs:
         blocks_per_sm: blocks of ``block_threads`` threads per multiprocessor.
         host_blocks_per_sm: those of them that read rows in host memory, where these come first in the order. Few large
             blocks fill the link; more, or the same threads on more multiprocessors, would only keep kernels of other
-            streams from running beside them.
+            streams from running beside them. None for so many that :data:`HOST_BYTES` are under way: short rows and
+            narrow loads need more.
         by_page: read rows in host memory first, in the order of page ranges, see ``order.cu``.
         pinning: how a host table is pinned, as :func:`~.host.pin` takes it.
         pad_bytes: rows of a pinned copy start at multiples of this (0: dense).
@@ -54,7 +57,7 @@ class ExtractKnobs:
     load: int = 2
     aligned: bool = True
     blocks_per_sm: float = 1
-    host_blocks_per_sm: float = 1 / 16
+    host_blocks_per_sm: float | None = None
     block_threads: int = 1024
     by_page: bool = True
     pinning: str = "auto"
@@ -189,10 +192,18 @@ class GpuExtractor:
     def _vector(self, *addresses: int) -> int:
         return min(vector_bytes(self.row_bytes, *addresses), self.knobs.vector_bytes or 16)
 
-    def _grid(self, rows: int, rows_per_warp: int, blocks_per_sm: float | None = None) -> tuple[int]:
+    def _grid(self, rows: int, rows_per_warp: int, most: int | None = None) -> tuple[int]:
         warps = self.knobs.block_threads // 32
-        most = int((self.knobs.blocks_per_sm if blocks_per_sm is None else blocks_per_sm) * runtime.num_sms())
+        most = int(self.knobs.blocks_per_sm * runtime.num_sms()) if most is None else most
         return (max(1, min(most, -(-rows // (warps * rows_per_warp)))),)
+
+    def host_blocks(self, vector: int) -> int:
+        """Blocks that read the host by loads of ``vector`` bytes."""
+        knobs = self.knobs
+        if knobs.host_blocks_per_sm is not None:
+            return max(1, int(knobs.host_blocks_per_sm * runtime.num_sms()))
+        of_warp = knobs.rows_per_warp * min(self.row_bytes, 32 * vector)
+        return -(-HOST_BYTES // (knobs.block_threads // 32 * max(1, of_warp)))
 
     def extract(self, ids: Any, locations: Any, rows: GpuRows, out: Any, counts: Any) -> None:
         """Hits, reused rows and (with a host address) misses into ``out``, in one launch.
@@ -210,10 +221,9 @@ class GpuExtractor:
         if self.knobs.by_page and rows.host_address:
             order = self._order(ids, np.uint64(marked), np.uint64(slots), rows.num_nodes)
         where, split = (0, 0) if order is None else order.addresses
-        readers = max(1, int(self.knobs.host_blocks_per_sm * runtime.num_sms()))
         request = _REQUEST.pack(
             ids.data.ptr, ids.size, where, split, marked, slots, cache, previous, rows.host_address, rows.host_stride,
-            to, counter, self.row_bytes, readers,
+            to, counter, self.row_bytes, self.host_blocks(vector),
         )  # fmt: skip
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
         kernel = self._kernel("extract", id_type(ids), vector)
@@ -258,7 +268,7 @@ class GpuExtractor:
             places, np.uint64(n), where, split, np.int32(hot), bases, np.uint32(table.shift), host,
             np.uint64(table.host_stride), np.uint32(self.row_bytes), out,
         )  # fmt: skip
-        grid = self._grid(n, self.knobs.rows_per_warp, None if hot else self.knobs.host_blocks_per_sm)
+        grid = self._grid(n, self.knobs.rows_per_warp, None if hot else self.host_blocks(vector))
         self._kernel("extract", "int", vector, 1)(grid, (self.knobs.block_threads,), args)
 
     def order_placed(self, places: Any, host_rows: int) -> Order:
