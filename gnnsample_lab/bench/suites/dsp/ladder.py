@@ -218,7 +218,7 @@ def _tasks(task: dict[str, Any], folders: dict[int, tuple[str, float]]) -> Itera
             if method not in names or (method in SLOW and not (task["is_first"] and task["replace"])):
                 continue
             if method == "direct-cached":
-                budgets = BUDGETS if full and is_last else OTHER_BUDGETS if not task["is_main"] else ()
+                budgets = BUDGETS if full and world > 1 else OTHER_BUDGETS if not task["is_main"] else ()
                 for budget in budgets:
                     yield at(world) | {"method": method, "budget_percent": budget}
                 yield at(world) | {"method": method, "saved_percent": SAVED}
