@@ -59,6 +59,17 @@ SUITES = (
         targets=targets.extraction,
     ),
     Suite(
+        "gnnlab-samplers", "suites.gnnlab.weighted.samplers",
+        "weighted draws against alias tables, and PinSAGE's mini-batch beside its kernels",
+        columns={
+            "part": "part", "seeds": "seeds", "in a call": "together", "rows": "rows", "picks": "picks",
+            "fanout": "fanout", "alias us": with_spread("alias_us"), "ours us": with_spread("guide_us"),
+            "over alias": "over_alias", "alias MB": "alias_mb", "guide MB": "guide_mb", "each us": with_spread("us"),
+            "of it GPU us": "gpu_us", "over GPU": "over_gpu",
+        },
+        targets=targets.samplers,
+    ),
+    Suite(
         "gnnlab-table2", "suites.gnnlab.caching.table2", "similarity of epochs' footprints; needs no GPU",
         rests_on=("similarity",), columns={
             "sampler": "sampler", "similarity %": "similarity_percent", "least %": "least_percent",

@@ -1,10 +1,10 @@
-"""Targets of GNNLab's suites: hit rates, and the bandwidth of extraction."""
+"""Targets of GNNLab's suites: hit rates, the bandwidth of extraction, weighted draws and walks."""
 
 from __future__ import annotations
 
 from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.suite import Record
-from gnnsample_lab.bench.targets import Target, at_least, points_of
+from gnnsample_lab.bench.targets import Target, at_least, at_most, points_of
 
 WELL_ABOVE = 1.2
 
@@ -41,5 +41,18 @@ def extraction(record: Record) -> list[Target]:
         ),
         *at_least(
             "missed rows over the pinned copy bandwidth, everywhere", 0.85, "x", points_of(rows, "share", *where)
+        ),
+    ]  # fmt: skip
+
+
+def samplers(record: Record) -> list[Target]:
+    """Weighted draws against alias tables; PinSAGE's mini-batch against the time of its kernels."""
+    alone = [row for row in record["rows"] if row["part"] == "PinSAGE" and row["together"] == 1]
+    return [
+        *at_least(
+            "weighted draws over alias tables", 2.0, "x", points_of(record["rows"], "over_alias", "graph", "fanout")
+        ),
+        *at_most(
+            "PinSAGE's mini-batch, alone, over its kernels", 1.5, "x", points_of(alone, "over_gpu", "graph", "seeds")
         ),
     ]  # fmt: skip
