@@ -24,7 +24,16 @@ ENVIRONMENT = {
 NEEDS_NCU = {"L1 %", "L2 %", "compute %", "memory %"}
 """Columns that are empty where no profiler was installed."""
 NEEDS_A_DISK = {"disk to host ms"}
-NOT_YET = {"FlowWalker ms", "of ours", "us", "by UVA, ours, ms", "transit ms", "s"}
+NOT_YET = {
+    "FlowWalker ms",
+    "of ours",
+    "us",
+    "by UVA, ours, ms",
+    "transit ms",
+    "s",
+    "rows a batch",
+    "picks a batch",
+}
 """Columns of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 """A column that is empty for generated graphs, which come from no disk."""
 

@@ -74,7 +74,7 @@ SUITES = (
         "figure 1: bytes of a mini-batch by method, against ideal; 1 to 8 ranks, counted; needs no GPU",
         columns={
             "ranks": "ranks", "parts": "partition", "draws": "draws", "seeds a rank": "batch_size",
-            "remote lists %": "remote_percent", "mean degree": "mean_degree", "ideal MB": "mb.ideal",
+            "picks": "picks", "remote lists %": "remote_percent", "mean degree": "mean_degree", "ideal MB": "mb.ideal",
             "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
             "direct x": "over_ideal.direct", "pull over csp": "pull_over_csp",
         },
@@ -85,7 +85,7 @@ SUITES = (
         "figure 11, section 4.1: csp against pulled lists, with and without barriers, over the fanout; ranks at once",
         columns={
             "ranks": "ranks", "part": "part", "draws": "draws", "seeds a rank": "batch_size", "fanouts": "fanouts",
-            "method": _method, "us": "us", "p10": "p10", "p90": "p90", "time x csp": "x_time",
+            "method": _method, "picks": "edges", "us": "us", "p10": "p10", "p90": "p90", "time x csp": "x_time",
             "csp takes off %": "less_percent", "MB": "mb", "MB x csp": "x_bytes", "failed": "error",
         },
         paper=_part("figure 11"), targets=targets.pulling, notes=_crossing_notes, needs_gpu=False, last=True,
@@ -139,7 +139,8 @@ SUITES = (
         "training: overlapped stages and their ceiling, factored against time sharing, GPUs; tables 4 and 5, smaller",
         columns={
             "part": "part", "system": "system", "model": "model", "GPUs": "gpus", "executor": "executor",
-            "policy": "policy", "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
+            "policy": "policy", "rows a batch": "rows_per_batch", "picks a batch": "picks_per_batch",
+            "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
             "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling", "gained": "gained",
             "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing", "epoch ms": "epoch_ms",
@@ -156,7 +157,8 @@ SUITES = (
         "dsp-utilisation", "suites.dsp.utilisation.utilisation",
         "figures 6 and 12: what keeps GPUs busy with and without the pipeline, and its speed-up; more GPUs modelled",
         columns={
-            "GPUs": "gpus", "system": "system", "origin": "origin", "epoch s": "epoch_s", "sample ms": "sample_ms",
+            "GPUs": "gpus", "system": "system", "origin": "origin", "rows a batch": "rows_per_batch",
+            "picks a batch": "picks_per_batch", "epoch s": "epoch_s", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "sampling %": "sample_percent",
             "extracting %": "extract_percent", "training %": "train_percent", "any stage %": "busy_percent",
             "over dsp-seq": "speedup", "model off %": "error_percent",
@@ -210,7 +212,8 @@ SUITES = (
             "parts": lambda row: f"{row['world']} {row['partition']}", **WORK,
             "draws": lambda row: "with replacement" if row["replace"] else "without", "method": "method",
             "cache %": "budget_percent", "saved %": lambda row: _percent(row, "saved_share"),
-            "remote %": lambda row: _percent(row, "remote_share"), "rows": "rows", "us": "us", "p10": "p10",
+            "remote %": lambda row: _percent(row, "remote_share"), "rows": "rows", "picks": "edges",
+            "us": "us", "p10": "p10",
             "p90": "p90", "x one": "x_one", "us, many": "many_us", "x one, many": "x_many", "GPU us": "gpu_us",
             "x one, GPU": "x_gpu", "x best": "x_best",
             "MB read": lambda row: None if row.get("volume") is None else row["volume"] / 1e6,

@@ -164,7 +164,8 @@ SUITES = (
     Suite(
         "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a", "over the number of GPUs, up to those that are there",
         columns=as_recorded({
-            "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", "sample ms": "sample_ms",
+            "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", "rows a batch": "rows_per_batch",
+            "picks a batch": "picks_per_batch", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "epoch s": "epoch_s", "cached %": "cache_percent",
             "over one GPU": "over_one",
             "over dgl": "over_dgl",
