@@ -11,6 +11,10 @@ from gnnsample_lab import NeighborSampler, PinSAGESampler
 from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+EACH = [
+    ("auto", "cpu"),  # a strategy chooses no sampler there
+    *(pytest.param(name, "cuda", marks=pytest.mark.gpu) for name in ("auto", "captured", "bsp", "block-bsp")),
+]
 
 
 def groups(count: int = 5) -> list[np.ndarray]:
@@ -25,13 +29,12 @@ def same(found: Any, expected: Any) -> bool:
     return [b.canonical() for b in found] == [b.canonical() for b in expected]
 
 
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("strategy", ["auto", "captured", "bsp", "block-bsp"])
-def test_they_are_those_of_sample_many(device, strategy):
-    sampler = sampler_on(device, strategy=strategy)
+@pytest.mark.parametrize(("strategy", "device"), EACH)
+def test_they_are_those_of_one_by_one(strategy, device):
+    sampler, alone = sampler_on(device, strategy=strategy), sampler_on("cpu")
     for first in (0, 5, 10):
         finish = sampler.start_many(groups(), first)
-        assert same(finish(), sampler_on("cpu").sample_many(groups(), first))
+        assert same(finish(), [alone.sample(seeds, first + i) for i, seeds in enumerate(groups())])
         assert all(a is b for a, b in zip(finish(), finish(), strict=True))
 
 
