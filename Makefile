@@ -16,7 +16,7 @@ PYTEST := PYDEVD_DISABLE_FILE_VALIDATION=1 $(PY) -m pytest
 NBVAL   = LAB_STATIC_IMAGES=0 $(PYTEST) $(SPREAD) -p tests.notebooks.printed --nbval-lax --nbval-current-env --nbval-cell-timeout=60
 # The GPU's tests that `make test` runs on a host in its place, and those that `make test-all` does.
 ON_HOST = tests/sampling/neighbors/test_guide_gpu.py tests/minibatch/test_id_maps.py tests/minibatch/test_walk_sampler.py \
-          tests/distributed/sampling/test_csp_gpu.py::test_wide_ids \
+          tests/sampling/engine/test_classes.py tests/distributed/sampling/test_csp_gpu.py::test_wide_ids \
           tests/minibatch/test_gpu_arena.py::test_scratch_and_streams_in_one_cycle_of_references \
           tests/minibatch/test_gpu_arena.py::test_a_staged_cache_in_a_cycle_of_references
 ALL_ON_HOST = tests/compute tests/device tests/distributed tests/features tests/graph tests/minibatch tests/sampling

@@ -74,17 +74,26 @@ def test_scores_of_the_policies(graph, sampler):
         graph, "presample", sampler, TRAIN, 10).score).all()  # fmt: skip
 
 
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("epochs", [1, 3])
-def test_presc_is_a_count_in_a_dictionary(graph, epochs):
-    """GNNLab's PreSC#K: the mini-batches of K epochs that need a vertex, over K. Samples are the plain reference's."""
-    sampler = lab.NeighborSampler(graph, [3, 2], device="cpu", seed=5)
+def test_presc_is_a_count_in_a_dictionary(graph, epochs, weighted):
+    """GNNLab's PreSC#K: the mini-batches of K epochs that need a vertex, over K. Samples are the plain reference's.
+
+    The cache holds the vertices with the highest counts; of equal ones those whose features more vertices read.
+    """
+    sampler = lab.NeighborSampler(graph, [3, 2], weighted=weighted, device="cpu", seed=5)
     found = lab.hotness(graph, "presample", sampler, TRAIN, 10, epochs=epochs)
     count: Counter[int] = Counter()
     for epoch in range(epochs):
         for batch in sampler.epoch(TRAIN, 10, epoch=PRESAMPLE_BATCH_ID // 4 + epoch):
-            drawn = reference.sample(graph, batch.seeds.tolist(), [3, 2], batch.batch_id, seed=5)
-            count.update(drawn.nodes)
+            seeds, number = batch.seeds.tolist(), batch.batch_id
+            count.update(reference.sample(graph, seeds, [3, 2], number, seed=5, weighted=weighted).nodes)
     assert found.score.tolist() == [count[v] / epochs for v in range(graph.num_nodes)]
+    readers = Counter(graph.indices.tolist())
+    ranked = sorted(range(graph.num_nodes), key=lambda v: (-count[v], -readers[v], v))
+    assert found.order.tolist() == ranked
+    cache = lab.FeatureCache(np.zeros((graph.num_nodes, 3), np.float32), found, ratio=0.25, device="cpu")
+    assert sorted(cache.cached_ids.tolist()) == sorted(ranked[: graph.num_nodes // 4])
 
 
 def test_shrinking_takes_out_chance_and_keeps_signal():

@@ -11,6 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.features.reuse import match as match_module
 from gnnsample_lab.features.reuse.matched import MatchedFeatures
+from tests.minibatch import reference
 
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 
@@ -85,19 +86,25 @@ def test_overlaps_are_those_of_sets(count, scratch, device, monkeypatch):
     shared = lab.overlaps([to_device(b, device) for b in batches])
     assert shared.dtype == np.int64
     assert shared.tolist() == expected
+    sizes = [len(set(batch.tolist())) for batch in batches]
+    degrees = [[expected[i][j] / min(sizes[i], sizes[j]) for j in range(count)] for i in range(count)]
+    assert lab.match_degrees([to_device(b, device) for b in batches]).tolist() == degrees
 
 
 def test_mini_batches_are_taken_by_their_vertices():
+    """FastGL's match degree and its match with sets and dictionaries, on samples of the plain reference."""
     graph = lab.load("arxiv-like", scale=0.01)
     sampler = lab.NeighborSampler(graph, [3, 3], device="cpu")
-    batches = [sampler.sample(np.arange(20 * i, 20 * i + 20), batch_id=i) for i in range(3)]
-    degrees = lab.match_degrees(batches)
-    assert np.array_equal(degrees, lab.match_degrees([b.node_ids for b in batches]))
-    assert np.array_equal(degrees, degrees.T) and (np.diag(degrees) == 1).all()
-    plan = lab.match(batches[0], batches[1])
-    assert plan.num_reused + plan.num_loaded == batches[1].num_nodes
-    smaller = min(b.num_nodes for b in batches[:2])
-    assert degrees[0, 1] == plan.num_reused / smaller
+    seeds = [list(range(10 * i + 20, 10 * i, -1)) for i in range(3)]  # the first of one is a seed of the next
+    batches = [sampler.sample(each, batch_id=i) for i, each in enumerate(seeds)]
+    nodes = [reference.sample(graph, each, [3, 3], i).nodes for i, each in enumerate(seeds)]
+    sets = [set(each) for each in nodes]
+    degrees = [[len(a & b) / min(len(a), len(b)) for b in sets] for a in sets]
+    assert lab.match_degrees(batches).tolist() == degrees and 0 < degrees[0][1] < 1
+    plan, place = lab.match(batches[0], batches[1]), {v: at for at, v in enumerate(nodes[0])}
+    assert plan.reuse.T.tolist() == [[place[v], at] for at, v in enumerate(nodes[1]) if v in place]
+    assert plan.load.tolist() == [v for v in nodes[1] if v not in place]
+    assert plan.load_positions.tolist() == [at for at, v in enumerate(nodes[1]) if v not in place]
 
 
 def test_batches_without_vertices_are_errors():

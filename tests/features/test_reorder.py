@@ -72,12 +72,46 @@ def test_greedy_takes_the_lower_of_equals_and_never_a_visited_one():
     assert sorted(lab.reorder(below_zero).tolist()) == [0, 1, 2, 3]
 
 
-def test_greedy_follows_the_largest_degree_at_each_step():
-    m = degrees(20, 3)
-    order = lab.reorder(m)
-    for i in range(1, 20):
-        left = np.setdiff1d(np.arange(20), order[:i])
-        assert order[i] == left[np.argmax(m[order[i - 1], left])]
+def algorithm_1(m: np.ndarray, gone: float) -> list[int]:
+    """FastGL's Algorithm 1 with lists: what is not to be taken again, the last batch itself included, has ``gone``.
+
+    Printed is 0. A batch's degree with itself is never set there before line 7 looks for the largest; it has to be, as
+    that is 1.
+    """
+    rows = m.tolist()
+    ordered, z = [0], 0  # lines 4 and 5
+    for k in range(len(rows)):
+        rows[k][k] = gone
+    while len(ordered) < len(rows):
+        h = rows[z].index(max(rows[z]))  # line 7
+        ordered.append(h)
+        for k in range(len(rows)):  # line 9
+            rows[z][k] = rows[k][z] = gone
+        z = h
+    return ordered
+
+
+def shared_by_sets(n: int, seed: int) -> np.ndarray:
+    """Degrees of batches of few vertices each: many are equal, and many are 0."""
+    rng = np.random.default_rng(seed)
+    batches = [set(rng.integers(0, 60, rng.integers(1, 9)).tolist()) for _ in range(n)]
+    return np.array([[len(a & b) / min(len(a), len(b)) for b in batches] for a in batches])
+
+
+@pytest.mark.parametrize("make", [degrees, shared_by_sets])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 40])
+def test_greedy_is_algorithm_1(n, make):
+    for seed in range(8):
+        m = make(n, seed)
+        order = lab.reorder(m).tolist()
+        assert order == algorithm_1(m, gone=-1)
+        if m.all():
+            assert order == algorithm_1(m, gone=0), "as printed, where every two batches share something"
+
+
+def test_as_printed_a_batch_that_shares_nothing_with_the_rest_is_left_for_a_visited_one():
+    assert algorithm_1(np.eye(3), gone=0) == [0, 0, 0]
+    assert sum(len(set(algorithm_1(shared_by_sets(12, seed), gone=0))) < 12 for seed in range(20)) > 10
 
 
 def test_sixteen_batches_are_exact_and_seventeen_too_many():
