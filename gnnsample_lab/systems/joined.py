@@ -28,6 +28,7 @@ from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, StageEvent
 
 from .parts import saved_parts
 from .ranks import Part
+from .resuming import checksum, contents_of
 from .table import System
 
 _TOLD = ("records", "setup_us", "memory", "kernels")
@@ -82,14 +83,15 @@ def _arguments(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any]) ->
     given = {name: value for name, value in job["given"].items() if name not in options}
     given |= {"system": repr(chosen), "epochs": job["epochs"], "evaluate": job["split"]}
     given |= {"options": [f"{name}={_plain(value)}" for name, value in sorted(options.items())]}
-    given |= {"ranks": f"{rank.world_size} ranks, {rank.local_size} a host", "graph": _sizes(graph)}
+    given |= {"ranks": f"{rank.world_size} ranks, {rank.local_size} a host", "splits": _splits(graph)}
+    given |= contents_of(graph) | {"edge weights": checksum(graph.edge_weight)}
     del given["progress"]  # a matter of each rank
     return {name: _plain(value) for name, value in given.items()}
 
 
-def _sizes(graph: Graph) -> str:
-    splits = ", ".join(f"{len(ids)} in {name!r}" for name, ids in sorted(graph.splits.items()))
-    return f"{graph.name}: {graph.num_nodes} vertices, {graph.num_edges} edges, {splits}"
+def _splits(graph: Graph) -> str:
+    found = (f"{len(ids)} in {name!r} ({checksum(ids):08x})" for name, ids in sorted(graph.splits.items()))
+    return ", ".join(found)
 
 
 def _plain(value: Any) -> str:

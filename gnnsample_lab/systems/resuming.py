@@ -1,4 +1,4 @@
-"""What a checkpoint has to have in common with the run that goes on from it."""
+"""What a checkpoint has in common with the run that goes on from it, and ranks with one another: a graph's contents."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dic
 
     sampler = trainer.sampler
     return {
-        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "topology": topology_hash(graph),
-        "labels": _checksum(graph.label), "features": list(map(int, graph.feat.shape)),
-        "rows of features": _checksum(_some_rows(graph.feat)), "model": _name(given["model"]),
+        **contents_of(graph), "model": _name(given["model"]),
         "model options": repr(sorted(_model_options(dict(given)).items())), "batch_size": int(trainer.batch_size),
         "fanouts": list(sampler.fanouts), "hidden": int(given["hidden"]), "lr": float(given["lr"]),
         "seed": int(given["seed"]), "draws": repr(getattr(sampler, "spec", None)), "train": len(trainer.seeds),
-        "training vertices": _checksum(trainer.seeds),
+        "training vertices": checksum(trainer.seeds),
+    }  # fmt: skip
+
+
+def contents_of(graph: Graph) -> dict[str, Any]:
+    """Names, sizes and checksums of what a graph to train on holds; of its features some rows."""
+    return {
+        "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "topology": topology_hash(graph),
+        "labels": checksum(graph.label), "features": None if graph.feat is None else list(map(int, graph.feat.shape)),
+        "rows of features": checksum(None if graph.feat is None else _some_rows(graph.feat)),
     }  # fmt: skip
 
 
@@ -45,8 +52,9 @@ def _some_rows(feat: Any) -> Any:
     return feat[:: max(1, len(feat) // _ROWS)]
 
 
-def _checksum(array: Any) -> int:
-    return zlib.crc32(np.ascontiguousarray(to_host(array)).tobytes())
+def checksum(array: Any) -> int | None:
+    """CRC-32 of an array's bytes, the same on every device; None of None."""
+    return None if array is None else zlib.crc32(np.ascontiguousarray(to_host(array)).tobytes())
 
 
 def statistics_note(model: Any, rank: Any) -> list[str]:

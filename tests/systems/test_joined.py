@@ -151,9 +151,22 @@ def test_arguments_that_differ_are_named_on_all_ranks(graph, pair):
     def work(rank: Any, *graphs: Any) -> str:
         return refused(rank, graphs[rank.index], False, {})
 
-    for index, message in enumerate(pair.run(work, graph, few)):
-        assert "graph must be the same on all ranks" in message and "100 in 'train'" in message
-        assert message.endswith(f"on rank {index} of 2, host 0")
+    indices = graph.indices.copy()
+    indices[graph.indptr[1:][np.diff(graph.indptr) > 0] - 1] = graph.num_nodes - 1  # the last of each list
+    turned = {**graph.splits, "train": graph.splits["train"][::-1]}
+    for other, named in (
+        (few, "splits must be the same on all ranks"),
+        (replace(graph, splits=turned), "splits must be the same on all ranks"),
+        (replace(graph, indices=indices), "topology must be the same on all ranks"),
+        (replace(graph, label=graph.label[::-1].copy()), "labels must be the same on all ranks"),
+        (replace(graph, feat=graph.feat + 1), "rows of features must be the same on all ranks"),
+        (
+            replace(graph, edge_weight=np.ones(graph.num_edges, np.float32)),
+            "edge weights must be the same on all ranks",
+        ),
+    ):
+        for index, message in enumerate(pair.run(work, graph, other)):
+            assert named in message and message.endswith(f"on rank {index} of 2, host 0"), message
 
 
 def test_the_line_of_the_notebook_names_a_script_that_is_there():
