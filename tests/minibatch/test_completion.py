@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -260,3 +262,122 @@ def test_one_block_runs_the_tasks_that_algorithm_1_runs(small_graphs, fetch_size
         assert set(np.flatnonzero(timeline.processed).tolist()) == wanted, i
         losing += len(wanted) < work.num_tasks
     assert losing or fetch_size == 1
+
+
+class Block(NamedTuple):
+    """A block in the loop of Algorithm 1."""
+
+    slots: frozenset[int] = frozenset()
+    """Of its last claim, those that it has yet to read."""
+    fetched: frozenset[int] = frozenset()
+    """Slots whose tasks it holds and has yet to run."""
+    new: tuple[int, ...] = ()
+    """Tasks for which it took slots and has yet to write them."""
+    at: int = 0
+    """The first of these slots."""
+    begun: bool = True
+    gone: bool = False
+
+
+class Queue(NamedTuple):
+    """What all blocks see, and the blocks."""
+
+    blocks: tuple[Block, ...]
+    held: tuple[int, ...]
+    """Task by slot, -1 where none is written."""
+    tail: int
+    task_index: int
+    ran: frozenset[int] = frozenset()
+
+    def after(self, number: int, block: Block, **changed: Any) -> Queue:
+        return self._replace(blocks=(*self.blocks[:number], block, *self.blocks[number + 1 :]), **changed)
+
+
+def turns(queue: Queue, number: int, children: list[list[int]], fetch_size: int) -> tuple[list[Queue], bool]:
+    """What may be after the next turn of a block, and whether other blocks could notice or prevent it.
+
+    A turn is what a block does at once: look at the tail (lines 9, 36 and 12) and claim (8, 35), read a slot (17; its
+    threads read theirs in any order), run a task and take slots for what is new (22 to 28), write these (29).
+    """
+    block, held = queue.blocks[number], queue.held
+    taken = {*held, *(task for each in queue.blocks for task in each.new)}
+    if block.slots:
+        full = [slot for slot in block.slots if held[slot] >= 0]
+        if full:  # as well now as later
+            return [
+                queue.after(
+                    number, block._replace(slots=block.slots - {*full}, fetched=block.fetched | {*full})
+                )
+            ], False
+        return [queue.after(number, block._replace(slots=block.slots - {slot})) for slot in block.slots], True
+    if block.new:
+        written = (*held[: block.at], *block.new, *held[block.at + len(block.new) :])
+        return [queue.after(number, block._replace(new=()), held=written)], True
+    if block.fetched:
+        slot = min(block.fetched)
+        new = tuple(task for task in dict.fromkeys(children[held[slot]]) if task not in taken)
+        later = block._replace(fetched=block.fetched - {slot}, new=new, at=queue.tail)
+        tail, ran = queue.tail + len(new), queue.ran | {held[slot]}
+        return [queue.after(number, later, tail=tail, ran=ran)], bool(new)
+    first, size = (queue.task_index, fetch_size) if block.begun else (number, 1)
+    slots = frozenset(range(first, min(first + size, len(held)))) if first < queue.tail else frozenset[int]()
+    index = queue.task_index + size * block.begun
+    return [queue.after(number, Block(slots, gone=first >= queue.tail), task_index=index)], True
+
+
+def algorithm_1_in_any_order(
+    child_ptr: np.ndarray, child: np.ndarray, num_seeds: int, fetch_size: int, num_blocks: int
+) -> set[frozenset[int]]:
+    """PGSampler's Algorithm 1 as printed, in every order in which blocks can take turns: what has run at the end."""
+    children = [child[a:b].tolist() for a, b in itertools.pairwise(child_ptr.tolist())]
+    held = (*range(num_seeds), *[-1] * (len(children) - num_seeds))
+    states = [Queue((Block(begun=False),) * num_blocks, held, num_seeds, num_blocks)]
+    seen, ends = set(states), set()
+    while states:
+        queue = states.pop()
+        going = [n for n, block in enumerate(queue.blocks) if not block.gone]
+        next_ones = [turns(queue, n, children, fetch_size) for n in going]
+        # A turn that no other block notices or prevents may as well be the next.
+        alone = next((found for found, noticed in next_ones if not noticed), None)
+        for later in alone or [later for found, _ in next_ones for later in found]:
+            if later not in seen:
+                seen.add(later)
+                states.append(later)
+        if not going:
+            ends.add(queue.ran)
+    return ends
+
+
+def test_the_orders_of_two_blocks_by_hand():
+    """Seed 0 has five neighbours and seed 1 none: the short task's block may claim the other's slots before they are
+    written, and then leaves or reads as many as are there."""
+    ends = algorithm_1_in_any_order(np.array([0, 5, 5, 5, 5, 5, 5, 5]), np.arange(2, 7), 2, 5, 2)
+    assert frozenset({0, 1}) in ends and frozenset(range(7)) in ends
+    assert all(each >= {0, 1} for each in ends)
+    path = np.array([0, 1, 2, 2]), np.array([1, 2])
+    # One block has claimed slot 2 with slot 1 and found it empty.
+    assert algorithm_1_in_any_order(*path, 1, 5, 1) == {frozenset({0, 1})}
+
+
+@pytest.mark.parametrize(("num_blocks", "most_tasks"), [(2, 9), (3, 7)])
+@pytest.mark.parametrize("fetch_size", [1, 2, 3])
+def test_blocks_run_what_some_order_of_algorithm_1_runs(small_graphs, fetch_size, num_blocks, most_tasks):
+    g, tasks = small_graphs
+    small = [i for i in range(400) if sum(p.frontier.size for p in tasks[i]) <= most_tasks]
+    losing = bound_to_lose = 0
+    for i in small[:25]:
+        work = build_workload(
+            tasks[i], [degrees_of(g, p) for p in tasks[i]], SMALL.unit("persistent"), (2, 3, 2), pick="floyd",
+            replace=False, weighted=False, queued=True,
+        )  # fmt: skip
+        timeline = simulate(
+            SMALL, work, "persistent", grid_tasks=work.num_tasks, completion="paper", num_blocks=num_blocks,
+            fetch_size=fetch_size,
+        )  # fmt: skip
+        seeds = tasks[i][0].frontier.size
+        ends = algorithm_1_in_any_order(work.child_ptr, work.child, seeds, fetch_size, num_blocks)
+        ran = frozenset(np.flatnonzero(timeline.processed).tolist())
+        assert ran in ends, i
+        losing += len(ran) < work.num_tasks
+        bound_to_lose += all(len(end) < work.num_tasks for end in ends)
+    assert losing > 5 and (fetch_size < 3 or bound_to_lose > 2)
