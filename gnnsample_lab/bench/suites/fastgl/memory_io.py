@@ -175,8 +175,7 @@ def _record(session: Session, names: Any, rows: list[dict[str, Any]], **settings
         "settings": {
             "device": common.device(), "batch_size": common.BATCH, "fanouts": common.FANOUTS,
             "io_ms": "median wall time a mini-batch of extracting a window of them in order, from made-up features; "
-            "match "
-            "degrees and reorder included where a mode reorders",
+            "match degrees and reorder included where a mode reorders",
             "io_s": "io_ms times the mini-batches of an epoch", **settings,
         },
         "verification": {"modes_with_exact_bytes": sum(row["bytes_exact"] for row in rows)},

@@ -42,8 +42,7 @@ QUICK_GRAPHS = ("products-like", "mag-like@0.1")
 """All features of the one fit FastGL's left-over memory, an eighth of the other's do."""
 SETTING = (
     f"epoch_s: the median epoch's wall time of {EPOCHS - 1} after the first ({QUICK_EPOCHS - 1} in a quick run), for "
-    "the "
-    f"mini-batches of a whole epoch: where it has more than {STEPS} "
+    f"the mini-batches of a whole epoch: where it has more than {STEPS} "
     f"({CPU_STEPS} with a CPU's sampler, {QUICK_STEPS} in a quick run), so many are trained ('steps'), caches are "
     "ranked on their seeds, and the time is multiplied; stages in milliseconds a mini-batch, each on its own stream: "
     "stages that overlap add up to more"

@@ -257,8 +257,7 @@ def figure12(session: Session) -> dict[str, Any]:
         "settings": {
             "device": common.device(), "batch_size": common.BATCH,
             "extract_s": "median wall time of extracting a mini-batch from made-up features, misses gathered by CPU "
-            "threads "
-            "as published, times those of an epoch",
+            "threads as published, times those of an epoch",
             "uva_ms": "of a mini-batch, misses read by kernels in page-locked memory",
         },
         "verification": {**caching.verify(session), "extractions_equal_to_plain_gather": checked},
