@@ -154,7 +154,8 @@ def recorded_runs(folder: Path | str | None = None) -> list[RecordedRun]:
 
     Reordering counts as sampling; a suite without extraction has none. Rows of several GPUs name ``gpus`` and
     ``batches``, the mini-batches of all of them together, and may name ``executor``, ``samplers``, ``switching`` and
-    ``staleness``.
+    ``staleness``. Where fewer ``steps`` ran than an epoch has, the run is those: a pipeline fills up and runs empty in
+    them, which the seconds of a whole epoch, multiplied, still hold.
 
     Args:
         folder: with benchmark records; None: ``data/measured``, which is shipped.
@@ -183,16 +184,21 @@ def _run(record: Mapping[str, Any], row: Mapping[str, Any]) -> RecordedRun:
     name = ", ".join(str(part) for part in parts if part)
     # Suites of samplers train one mini-batch after the other.
     executor = row.get("executor") or SYSTEM_EXECUTORS.get(system, "serial" if "sampler" in row else None)
+    whole = row["steps_of_an_epoch"]
+    ran = row.get("batches", min(row.get("steps", whole), whole))
+    share = 1.0 if "batches" in row else ran / whole
     origin = f"measured on {gpu.get('name') or record['environment'].get('cpu', 'a CPU')}"
     times = stage_times(
         (row["sample_ms"] + row.get("reorder_ms", 0.0)) / 1e3,
         row.get("extract_ms", 0.0) / 1e3,
         row["train_ms"] / 1e3,
-        batches=row.get("batches", row["steps_of_an_epoch"]),
+        batches=ran,
         source=f"{suite}: {name}; {origin}",
     )
     options = {key: row[key] for key in ("samplers", "switching", "staleness") if key in row}
-    return RecordedRun(name, executor, times, float(row["epoch_s"]), origin, row.get("gpus", 1), options)
+    return RecordedRun(
+        name, executor, times, share * float(row["epoch_s"]), origin, row.get("gpus", 1), options
+    )
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gnnsample_lab.systems.train import train
 
 from .papers import CAPACITY_OF, left_gb
 
-STEPS, QUICK_STEPS, CPU_STEPS = 25, 8, 4
+STEPS, QUICK_STEPS, CPU_STEPS = 25, 8, 8
 """Mini-batches of a measured epoch at most: of a full run, a quick one, and a full one that samples on the CPU. An
 epoch of ogbn-products has 25."""
 EPOCHS, QUICK_EPOCHS = 6, 2

@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
 
 from gnnsample_lab.bench import common, timing
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.device import kernels, philox
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.neighbors.guide import RECORD_BYTES, with_guide
 from gnnsample_lab.sampling.weights import IntegerWeights, integer_weights
 
