@@ -134,6 +134,36 @@ def test_steps_fill_the_plain_table(hash):
     }
 
 
+def algorithm_2(ids, slots, hash, numbered):
+    """FastGL's Algorithm 2, one id after the other: keys, values and LocalID at the end.
+
+    Printed, the flag is True for a new key (line 16), and what has False is numbered (line 27).
+    """
+    keys, values, local_id = [-1] * slots, [0] * slots, 0
+    for v in ids:
+        at = home_slot(v, slots, hash)
+        while keys[at] not in (-1, v):
+            at = (at + 1) % slots  # line 20
+        flag = keys[at] == -1  # lines 13 to 16
+        keys[at] = v
+        if flag == numbered:
+            values[at] = local_id  # lines 28 and 29
+            local_id += 1
+    return tuple(keys), tuple(values), local_id
+
+
+@pytest.mark.parametrize(("polarity", "numbered"), [("correct", True), ("printed", False)])
+@pytest.mark.parametrize("hash", HASHES)
+def test_steps_are_those_of_algorithm_2(hash, polarity, numbered):
+    ids = np.random.default_rng(6).integers(0, 100, 70).tolist()
+    slots = 67 if hash == "modulo" else 64
+    steps = lab.fill_steps(ids, slots, hash, polarity=polarity)
+    for i in (0, 1, 20, 69):
+        assert (steps[i].keys, steps[i].values, steps[i].next_local_id) == algorithm_2(
+            ids[: i + 1], slots, hash, numbered
+        )
+
+
 def test_the_printed_polarity_numbers_repetitions_instead_of_new_ids():
     steps = lab.fill_steps([3, 8, 3, 3, 8], 5, polarity="printed")
     assert [s.is_new for s in steps] == [True, True, False, False, False]
