@@ -1,7 +1,7 @@
 """Every system trains a plain loop's model on its mini-batches; `lab.systems` is package and function at once.
 
-On a CPU a system is its samples, cache, match, order and executor: its strategy, ID map and kernel choose nothing
-there. ``test_gpu_training.py`` runs those.
+On a CPU a system is its samples, cache, match, order and executor: strategy, ID map and kernel choose nothing there.
+``test_gpu_training.py`` runs those.
 """
 
 from __future__ import annotations

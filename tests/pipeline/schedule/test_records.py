@@ -214,3 +214,15 @@ def test_means_stand_in_where_several_mini_batches_were_timed_together() -> None
     }
     with pytest.raises(TypeError, match="result must be a training run"):
         run_of(3)
+
+
+def test_of_a_part_of_an_epoch_the_part_is_the_run(tmp_path: Path) -> None:
+    """Seconds of a record are of a whole epoch, multiplied from the steps that ran."""
+    path = write(tmp_path)
+    record = json.loads(path.read_text())
+    record["rows"][0] |= {"steps": 4, "system": "dgl"}
+    path.write_text(json.dumps(record))
+    (run,) = recorded_runs(tmp_path)
+    assert run.times.batches == 4 and run.epoch_s == pytest.approx(0.05 * 4 / 10)
+    # A second thread samples and extracts while the first trains: the first mini-batch waits for both.
+    assert model_error([run]).rows[0].modelled_s == pytest.approx(3.5e-3 + 3 * 3.5e-3 + 3e-3)
