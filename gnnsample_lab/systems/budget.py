@@ -76,25 +76,25 @@ def cache_beside(budget_bytes: int, trial: Held, working: int) -> int:
     """Bytes of a budget that a cache may take beside what the trial of a step held.
 
     Mini-batches differ in size, and pools do not fit them without gaps: small arrays lie where the rows of a mini-batch
-    were, and those of the next one, a little more, need another block. So a quarter of PyTorch's part and half of
+    were, and those of the next one, a little more, need another block. So a quarter of PyTorch's part and three of
     CuPy's working memory stay free, and a tenth of what is left at least.
     """
     left = max(0, budget_bytes - trial.total)
-    return max(0, left - max(left // 10, trial.torch // 4 + working // 2 + _GAPS))
+    return max(0, left - max(left // 10, trial.torch // 4 + working * 3 // 4 + _GAPS))
 
 
 def limits(budget_bytes: int, before: Held, working: int) -> tuple[int, int]:
     """The most bytes that CuPy's pool and PyTorch's allocator may hold, which are the budget together.
 
     Each gets what it has held so far, and CuPy ``working`` bytes, which mini-batches took in the trial of a step. Of
-    what is then left PyTorch gets a quarter of its trial, as mini-batches differ, but at most half; CuPy, with several
-    mini-batches under way, gets the rest.
+    what is then left PyTorch gets a quarter of its trial, as mini-batches differ, but at most half, and a quarter where
+    a trial says what CuPy needs; CuPy, with several mini-batches under way and gaps between them, gets the rest.
 
     Args:
         before: graph and cache in CuPy's pool, PyTorch's peak in the trial, memory of peers.
     """
     spare = max(0, budget_bytes - before.total - working)
-    of_torch = before.torch + min(before.torch // 4 + _SEGMENTS, spare // 2)
+    of_torch = before.torch + min(before.torch // 4 + _SEGMENTS, spare // (4 if working else 2))
     return budget_bytes - before.peers - of_torch, of_torch
 
 

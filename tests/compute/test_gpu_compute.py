@@ -85,10 +85,11 @@ def test_launch_shapes_give_the_same_sums(hub):
     expected = dense(block, weight.get(), "mean") @ x.get()
     results = []
     for lanes, chunks, unroll, load, depth, last in itertools.product(
-        (2, 32), (1, 2), (4, 8), (0, 2), (1, 2, 16), (False, True)
+        (2, 13, 25, 32), (1, 2), (4, 8), (0, 2), (1, 2, 16), (False, True)
     ):
         out = cupy.full((300, 100), -1, cupy.float32)
-        tile = Tile(4, lanes, chunks, unroll, load, 1, depth, heavy=96, tile_last=last)
+        threads = 128 // lanes * lanes
+        tile = Tile(4, lanes, chunks, unroll, load, 1, depth, threads, heavy=96, tile_last=last)
         launch(csr_of(device), x, out, weight, True, tile)
         assert np.allclose(out.get(), expected, rtol=2e-5), tile
         results.append(out.get())

@@ -39,7 +39,7 @@ def graph(session: Session, name: str) -> Any:
             rng = np.random.default_rng(0)
             feat = rng.standard_normal((found.num_nodes, MADE_UP_FEATURES), np.float32)
             label = rng.integers(0, MADE_UP_CLASSES, found.num_nodes)
-            found = dataclasses.replace(found, feat=feat, label=label)
+            found = dataclasses.replace(found, feat=feat, label=label, num_classes=MADE_UP_CLASSES)
         session.say(f"{name} with {found.num_features} features")
         return found.to(common.device())
 
