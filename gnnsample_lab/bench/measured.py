@@ -324,8 +324,6 @@ LINES: tuple[Line, ...] = (
 UNRECORDED = frozenset(
     {
         "the same, both by Floyd",
-        "compute throughput of the queue's kernel (section V-B)",
-        "memory throughput of the queue's kernel (section V-B)",
         "difference of accuracy from DGL's sampler's (figure 11)",
     }
 )  # fmt: skip

@@ -58,6 +58,8 @@ class Graph:
     validate: InitVar[bool] = True
     _known: dict[str, int] = field(init=False, default_factory=dict)
     """What has been computed of the topology."""
+    _identity: object = field(init=False, repr=False, compare=False, default_factory=object)
+    """One for a graph and its copies on other devices."""
 
     def __post_init__(self, validate: bool) -> None:
         validate = flag("validate", validate)
@@ -320,6 +322,7 @@ class Graph:
                 splits={k: move(v) for k, v in self.splits.items()}, edge_ids=maybe(self.edge_ids), validate=False,
             )  # fmt: skip
         moved._known.update(self._known)
+        moved._set("_identity", self._identity)
         return moved
 
     def _check_fits(self, features: bool, free_bytes: int, total_bytes: int) -> None:

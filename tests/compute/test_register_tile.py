@@ -19,7 +19,8 @@ def test_every_width_has_a_shape(features, edges):
     for vec in (v for v in (1, 2, 4) if features % v == 0):
         tile = choose(csr, features, vec)
         assert tile.vec == vec and tile.width == tile.vec * tile.lanes * tile.chunks
-        assert tile.lanes in (1, 2, 4, 8, 16, 32) and tile.threads % 32 == 0 and 1 <= tile.depth <= 16
+        assert 1 <= tile.lanes <= 32 and tile.threads % tile.lanes == 0 and 1 <= tile.depth <= 16
+        assert 96 < tile.threads <= 256
         # No tile is more than twice as wide as the row: that would leave whole chunks idle.
         assert tile.width < 2 * features + vec
 
@@ -38,3 +39,9 @@ def test_a_changed_shape_is_another_one():
     assert tile.with_(lanes=8).lanes == 8 and tile.lanes == 16
     assert tile == Tile() and hash(tile) == hash(Tile()) and tile != tile.with_(unroll=8)
     assert np.prod([tile.vec, tile.lanes, tile.chunks]) == tile.width
+
+
+@pytest.mark.parametrize(("features", "lanes"), [(40, 10), (52, 16), (64, 16), (80, 20), (100, 25), (120, 30), (128, 16)])
+def test_a_group_has_no_more_idle_lanes_than_pay(features, lanes):
+    tile = choose(Csr(None, None, 1_000, 1_000_000, 10_000), features, 4)
+    assert tile.lanes == lanes and tile.threads == 128 // lanes * lanes

@@ -45,6 +45,9 @@
 #ifndef HEAVY
 #define HEAVY 192
 #endif
+#if THREADS % LANES
+#error "a block holds whole groups: THREADS must be a multiple of LANES"
+#endif
 #define GROUPS (THREADS / LANES)
 #define MAX_DEPTH 16
 #define STAGED 2048

@@ -22,13 +22,13 @@ class Tile:
 
     Attributes:
         vec: scalars per load; at most 16 bytes.
-        lanes: threads per row, a power of two up to 32.
+        lanes: threads per row, up to 32.
         chunks: vectors of each lane: a tile is ``vec * lanes * chunks`` features wide.
         unroll: source rows in flight per lane.
         load: 0 through the L1, 1 past it, 2 and 3 with 128 or 256 bytes fetched into the L2.
         store: 1 marks written lines as the first to leave the L2.
         depth: rows per group, whose edges are read as one stream; at most 16.
-        threads: threads per block.
+        threads: threads per block, a multiple of ``lanes``.
         min_blocks: resident blocks per multiprocessor that the compiler leaves registers for.
         heavy: rows with more edges are shared by the block.
         tile_last: finish a feature tile for all rows before the next tile begins.
@@ -79,17 +79,29 @@ def choose(csr: Csr, features: int, vec: int) -> Tile:
     """The launch shape for sums over ``csr`` of rows of ``features`` scalars: what was fastest in the recorded sweeps.
 
     If there are more rows than sources (backward), writes cost more than reads and tiles of whole rows are best;
-    otherwise narrower tiles keep more of the sources in the L2.
+    otherwise narrower tiles keep more of the sources in the L2, unless the last tile would have idle lanes.
     """
     vectors = -(-features // vec)
     if csr.num_rows <= csr.num_sources:
-        return Tile(vec, min(16, power_of_two(vectors)))
+        return _lanes(Tile(vec, 16), vectors if vectors < 32 else 16)
     if vectors <= 32:
         # Long rows are often neighbours: with many edges per row, a group that takes many rows ends last.
         edges_per_row = max(1.0, csr.num_edges / csr.num_rows)
         depth = min(16, max(2, power_of_two(int(16 / edges_per_row) + 1) // 2))
-        return Tile(vec, power_of_two(vectors), depth=depth)
+        return _lanes(Tile(vec, depth=depth), vectors)
     return Tile(vec, 32, 2, depth=4, min_blocks=6)
+
+
+def _lanes(tile: Tile, vectors: int) -> Tile:
+    """``tile`` with a lane for each of a row's vectors, or a few more where that is faster.
+
+    Groups of a power of two never lie in two warps, and a few idle lanes cost less than groups that do; from a fifth
+    of them on they cost more: 25 lanes took 0.74 to 0.96 of the time of 32 for rows of 100 numbers.
+    """
+    rounded = power_of_two(vectors)
+    if rounded <= 16 and 5 * (rounded - vectors) <= rounded or rounded == vectors:
+        return tile.with_(lanes=rounded)
+    return tile.with_(lanes=vectors, threads=tile.threads // vectors * vectors)
 
 
 @functools.cache

@@ -69,13 +69,13 @@ def weighted_neighbor(v: Any, rng: Any) -> Any:
 
 
 def once_per_graph(prepare: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Decorator of ``prepare``: the graph of the last time is prepared already."""
+    """Decorator of ``prepare``: the graph of the last time is prepared already, and so are its copies elsewhere."""
 
     @functools.wraps(prepare)
     def prepare_new(app: Any, graph: Any) -> None:
-        if getattr(app, "_prepared", None) is not graph:
+        if getattr(app, "_prepared", None) is not graph._identity:
             prepare(app, graph)
-            app._prepared = graph
+            app._prepared = graph._identity
 
     return prepare_new
 

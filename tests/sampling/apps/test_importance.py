@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -186,3 +187,27 @@ def test_probabilities_are_of_the_graph_that_was_drawn_from(make):
     before = app.layer_probability(drawn, 0)
     run_app(other, app, num_samples=2, device="cpu")
     assert np.array_equal(app.layer_probability(drawn, 0), before)
+
+
+@pytest.mark.parametrize("app", [apps.FastGCN(2, 4, 8), apps.LADIES(2, 4, 8)], ids=lambda app: app.name)
+def test_copies_of_a_graph_are_prepared_once(app):
+    """A GPU's samples hold the copy there: its probabilities are asked for between two samples of the graph here."""
+    here = tangled_graph(True)
+    there = dataclasses.replace(here)
+    there._set("_identity", here._identity)  # as to() says of a copy
+    first = run_app(here, app, num_samples=3)
+    prepared = app._prepared, id(app.row_norm if isinstance(app, apps.LADIES) else app.prefix)
+    probability = app.layer_probability(first, 0)
+    elsewhere = run_app(there, app, num_samples=3)
+    np.testing.assert_array_equal(app.layer_probability(elsewhere, 0), probability)
+    assert prepared == (app._prepared, id(app.row_norm if isinstance(app, apps.LADIES) else app.prefix))
+    run_app(dataclasses.replace(here), app, num_samples=3)  # another graph, for all that anybody knows
+    assert app._prepared is not prepared[0]
+
+
+@pytest.mark.gpu
+def test_a_copy_on_a_gpu_is_the_same_graph():
+    graph = tangled_graph(True)
+    there = graph.to("cuda")
+    assert there._identity is graph._identity is there.to("cpu")._identity
+    assert dataclasses.replace(there)._identity is not graph._identity
