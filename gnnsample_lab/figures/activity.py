@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, time_range, trace_name
+from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import (
     SampleTrace,
     SlotTable,
@@ -34,6 +35,7 @@ def thinned(time: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 @drawn
+@with_times_only_if_known
 def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float | None = None) -> go.Figure:
     """Tasks published and not yet started, over time; with a time cursor at ``until_us``.
 
@@ -135,6 +137,7 @@ def slot_states(trace: SampleTrace, at_us: float) -> np.ndarray:
 
 
 @drawn
+@with_times_only_if_known
 def queue_slots(trace: SampleTrace, *, until_us: float | None = None) -> go.Figure:
     """The queue as an array: a cell per slot, coloured by what has happened to it.
 
@@ -221,6 +224,7 @@ def _say(fig: Sketch, text: str, y: float) -> None:
 
 
 @drawn
+@with_times_only_if_known
 def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
     """Tasks at work over time, stacked by hop, against what the GPU can hold: where a barrier leaves it
     empty.
@@ -264,9 +268,11 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
     return fig if until_us is None else set_cursor(fig, until_us)
 
 
+@drawn
+@with_times_only_if_known
 def sm_load(trace: SampleTrace) -> go.Figure:
     """Task time per SM, stacked by hop, with the mean: everyone waits for the tallest bar."""
-    fig = go.Figure()
+    fig = Sketch()
     sms = np.arange(trace.num_sms)
     for hop in range(len(trace.fanouts)):
         rows = trace.tasks.hop == hop
@@ -281,11 +287,9 @@ def sm_load(trace: SampleTrace) -> go.Figure:
             hovertemplate="SM %{x}<br>" + palette.hop_name(hop) + " %{y:,.1f} µs<extra></extra>",
         )
     mean = float(busy_us_per_sm(trace).mean())
-    fig.add_hline(
-        y=mean,
-        line={"color": palette.INK, "dash": "dot", "width": 1.5},
-        annotation_text="mean",
-        annotation_position="top left",
+    fig.add_hline(y=mean, line={"color": palette.INK, "dash": "dot", "width": 1.5})
+    fig.add_annotation(
+        x=0, xref="x domain", xanchor="left", y=mean, yanchor="bottom", text="mean", showarrow=False
     )
     subtitle = describe(trace, trace.strategy, f"busiest SM {load_imbalance(trace):.2f}× the mean")
     finish(fig, "Balance across SMs", subtitle, height=340, barmode="stack", bargap=0.12)
@@ -304,6 +308,7 @@ def _decades(values: np.ndarray) -> list[float]:
 
 
 @drawn
+@with_times_only_if_known
 def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
     """Duration of a task against the in-degree of its vertex, on logarithmic axes: what a hub costs.
 

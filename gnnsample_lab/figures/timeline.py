@@ -12,6 +12,7 @@ from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import TIME_AXIS, no_queue, thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import describe, finish, microseconds, set_cursor, time_range
+from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import (
     SampleTrace,
     SlotTable,
@@ -107,6 +108,7 @@ _FEW = 3000
 
 
 @drawn
+@with_times_only_if_known
 def run_timeline(
     trace: SampleTrace, *, until_us: float | None = None, sms: Sequence[int] | str | None = None
 ) -> go.Figure:
@@ -309,6 +311,7 @@ def _running(fig: Sketch, trace: SampleTrace) -> float:
 
 
 @drawn
+@with_times_only_if_known
 def gantt(
     trace: SampleTrace, *, until_us: float | None = None, sms: Sequence[int] | str | None = None
 ) -> go.Figure:
@@ -510,6 +513,7 @@ def _host_spans(fig: Sketch, trace: SampleTrace) -> None:
 
 
 @drawn
+@with_times_only_if_known
 def sm_activity(trace: SampleTrace, *, bins: int = 240, until_us: float | None = None) -> go.Figure:
     """Tasks running on every SM over time as a heat map: all SMs at a glance, idle ones pale.
 

@@ -41,7 +41,9 @@ def test_a_changed_shape_is_another_one():
     assert np.prod([tile.vec, tile.lanes, tile.chunks]) == tile.width
 
 
-@pytest.mark.parametrize(("features", "lanes"), [(40, 10), (52, 16), (64, 16), (80, 20), (100, 25), (120, 30), (128, 16)])
+@pytest.mark.parametrize(
+    ("features", "lanes"), [(40, 10), (52, 16), (64, 16), (80, 20), (100, 25), (120, 30), (128, 16)]
+)
 def test_a_group_has_no_more_idle_lanes_than_pay(features, lanes):
     tile = choose(Csr(None, None, 1_000, 1_000_000, 10_000), features, 4)
     assert tile.lanes == lanes and tile.threads == 128 // lanes * lanes

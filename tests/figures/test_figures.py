@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import pytest
 
 from gnnsample_lab import figures
-from gnnsample_lab.figures import palette, style
+from gnnsample_lab.figures import palette, style, untimed
 from gnnsample_lab.figures.activity import slot_states
 from gnnsample_lab.figures.timeline import slot_raster
 from gnnsample_lab.gpu_model import run_error as run_errors
@@ -70,6 +70,66 @@ def test_value_axes_have_titles_with_units(name):
 @pytest.mark.parametrize("name", ONE)
 def test_figures_survive_json(name):
     assert json.loads(go.Figure(ONE[name].to_dict()).to_json()) == json.loads(ONE[name].to_json())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gantt",
+        "run_timeline",
+        "queue_slots",
+        "sm_activity",
+        "queue_depth",
+        "running_tasks",
+        "sm_load",
+        "task_cost",
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+def test_times_that_the_model_does_not_know_are_not_shown(name, known, monkeypatch):
+    """Neither on axes nor in words that appear; the picture itself is the same."""
+    for module in ("untimed", "compare", "hops"):
+        monkeypatch.setattr(f"gnnsample_lab.figures.{module}.has_times", lambda trace: known)
+    draw = getattr(figures, name)
+    until = {} if name in ("sm_load", "task_cost") else {"until_us": 3.0}
+    fig = draw(MODEL, **until)
+    seen = json.dumps(fig.to_dict(), default=np.ndarray.tolist, ensure_ascii=False)
+    assert ("µs" in seen) is known
+    scales = ("without a scale", ", no scale")
+    assert any(words in seen for words in scales) is (not known and name != "queue_slots")
+    assert " ·  · " not in fig.layout.title.text and "<br><br>" not in seen
+    if known:
+        return
+    shown = [
+        a for a in (*fig.select_xaxes(), *fig.select_yaxes()) if "without a scale" in (a.title.text or "")
+    ]
+    assert all(axis.showticklabels is False for axis in shown)
+    monkeypatch.setattr("gnnsample_lab.figures.untimed.has_times", lambda trace: True)
+    for bare, timed in zip(fig.data, draw(MODEL, **until).data, strict=True):
+        np.testing.assert_array_equal(bare.x, timed.x)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("%{x:,.1f} µs<br>%{y:,} tasks waiting<extra>a</extra>", "%{y:,} tasks waiting<extra>a</extra>"),
+        (
+            "block %{a[3]:d}, waited %{a[4]:,.1f} µs<br>starts at %{a[5]} µs, runs %{a[6]} µs<extra></extra>",
+            "block %{a[3]:d}<extra></extra>",
+        ),
+        (
+            "<b>slot 3</b>: hop 1<br>claimed at 1.5 µs by block 2",
+            "<b>slot 3</b>: hop 1<br>claimed by block 2",
+        ),
+        (
+            "<sub>toy · at 1,234.5 µs · peak 12 at 3 µs · result complete at 9 µs</sub>",
+            "<sub>toy · peak 12</sub>",
+        ),
+        ("batch 1,024 · fanouts 15, 10", "batch 1,024 · fanouts 15, 10"),
+    ],
+)
+def test_texts_without_times(text, left):
+    assert untimed.words(text) == left
 
 
 @pytest.mark.parametrize(

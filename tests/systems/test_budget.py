@@ -128,7 +128,8 @@ def test_mini_batches_get_what_their_trial_took(whole, working, of_torch):
 @pytest.mark.parametrize(
     ("whole", "fits"),
     [
-        (474, False),  # epochs held 215 beside the cache and asked for 57 more, of which the trial of a step knew 196
+        # Epochs held 215 beside the cache and asked for 57 more, of which the trial of a step knew 196.
+        (474, False),
         (540, True),
     ],
 )

@@ -11,7 +11,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
 from gnnsample_lab.device import runtime
-from gnnsample_lab.gpu_model.run_error import in_words
+from gnnsample_lab.gpu_model.run_error import has_times, in_words
 from gnnsample_lab.readable import percent
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
@@ -194,20 +194,26 @@ class QueueExplorer(Explorer):
     def summary(self, made: dict[str, Any]) -> str:
         trace = made["trace"]
         total = len(trace.tasks) + len(trace.lost)
-        when = trace.total_us * (made["time_percent"] / 100)
+        when, timed = trace.total_us * (made["time_percent"] / 100), has_times(trace)
         done = int((trace.tasks.end_us <= when).sum())
         strategy, label = html.escape(trace.strategy), html.escape(trace.label)
         parts = [
             ("Recorded counterexample: " if trace.origin == "measured" and len(trace.lost) else "")
-            + f"<b>{strategy}</b>, {label}: after {when:,.0f} of {trace.total_us:,.0f} µs, "
-            f"<b>{done:,}</b> of {total:,} tasks are done."
+            + f"<b>{strategy}</b>, {label}: after "
+            + (
+                f"{when:,.0f} of {trace.total_us:,.0f} µs"
+                if timed
+                else f"{made['time_percent']} % of the run"
+            )
+            + f", <b>{done:,}</b> of {total:,} tasks are done."
         ]
         if len(trace.queue):
             stats = queue_stats(trace)
-            parts.append(
-                f"The queue is deepest at {min(stats.peak_time_us, trace.total_us):,.0f} µs, with {stats.peak:,} "
-                "tasks waiting."
+            deepest = min(stats.peak_time_us, trace.total_us)
+            where = (
+                f"at {deepest:,.0f} µs" if timed else f"after {percent(deepest / trace.total_us)} of the run"
             )
+            parts.append(f"The queue is deepest {where}, with {stats.peak:,} tasks waiting.")
         elif trace.strategy not in QUEUE_STRATEGIES:
             parts.append("It has no queue and no slots: a barrier separates its hops.")
         if len(trace.lost):

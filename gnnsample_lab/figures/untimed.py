@@ -1,0 +1,74 @@
+"""Figures of modelled traces whose times are too far off to be shown: the same pictures without microseconds.
+
+What happens before what, and how much at a time, is the model's statement all the same; how long it takes is none where
+recorded runs of the strategy lie farther off than :data:`gnnsample_lab.gpu_model.run_error.ENOUGH`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, ParamSpec
+
+from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times
+
+from .sketch import Sketch
+from .style import as_list
+
+P = ParamSpec("P")
+
+_NUMBER = r"(?:%\{[^}]*\}|\d[\d,.]*)"
+_TIME = re.compile(rf"(?:, | )?(?:\b(?:result complete at|starts at|at|after|waited|runs|ran) )?{_NUMBER} µs")
+_UNIT = " (µs)"
+_EMPTY_LINES = re.compile(r"^(?:<br>)+|(?:<br>)+(?=<br>|<extra>|$)")
+_EMPTY_PARTS = re.compile(r" ·(?=\s*(?:·|</sub>|$))")
+
+
+def with_times_only_if_known(draw: Callable[P, Any]) -> Callable[P, Any]:
+    """A function that sketches a trace or several, of one that writes times: it leaves them out if they are not to be
+    shown (:func:`gnnsample_lab.gpu_model.run_error.has_times`) for one of the traces."""
+
+    @functools.wraps(draw)
+    def sketch(*args: P.args, **kwargs: P.kwargs) -> Any:
+        made: Sketch = draw(*args, **kwargs)
+        traces: Any = args[0] if args else next(iter(kwargs.values()))
+        if not all(has_times(trace) for trace in as_list(traces)):
+            _leave_out(made)
+        return made
+
+    return sketch
+
+
+def words(text: str) -> str:
+    """``text`` without times, and without lines of which nothing is left."""
+    return _EMPTY_PARTS.sub("", _EMPTY_LINES.sub("", _TIME.sub("", text)))
+
+
+def _leave_out(made: Sketch) -> None:
+    for trace in made.data:
+        for key in ("hovertemplate", "name"):
+            if isinstance(trace.get(key), str):
+                trace[key] = words(trace[key])
+        if isinstance(trace.get("text"), str):
+            trace["text"] = words(trace["text"])
+        elif trace.get("text") is not None:
+            trace["text"] = [words(str(text)) for text in trace["text"]]
+        bar = trace.get("colorbar", {}).get("title", {})
+        if _UNIT in bar.get("text", ""):
+            bar["text"] = bar["text"].replace(_UNIT, "")
+    for note in made.layout["annotations"]:
+        note["text"] = words(note.get("text", ""))
+    title = made.layout.get("title", {})
+    if "text" in title:
+        title["text"] = words(title["text"])
+    axes = {key: axis for key, axis in made.layout.items() if key[1:5] == "axis"}
+    times = {key[0] + key[5:] for key, axis in axes.items() if _UNIT in axis.get("title", {}).get("text", "")}
+    times |= {axes[name[0] + "axis" + name[1:]].get("matches", name) for name in times}
+    for key, axis in axes.items():
+        text = axis.get("title", {}).get("text", "")
+        if key[0] + key[5:] in times or axis.get("matches") in times:
+            axis["showticklabels"] = False
+        if _UNIT in text:
+            what = text.replace(_UNIT, "")
+            axis["title"]["text"] = NO_SCALE if what.startswith("time ") else f"{what}, no scale"
