@@ -24,18 +24,14 @@ ENVIRONMENT = {
 NEEDS_NCU = {"L1 %", "L2 %", "compute %", "memory %"}
 """Columns that are empty where no profiler was installed."""
 NEEDS_A_DISK = {"disk to host ms"}
-NOT_YET = {
-    "FlowWalker ms",
-    "of ours",
-    "us",
-    "by UVA, ours, ms",
-    "transit ms",
-    "s",
-    "rows a batch",
-    "picks a batch",
-}
-"""Columns of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 """A column that is empty for generated graphs, which come from no disk."""
+NOT_YET = {
+    ("gnnlab-fig12", "by UVA, ours, ms"),
+    ("nextdoor-fig7", "transit ms"),
+    ("nextdoor-floor", "FlowWalker ms"),
+    ("nextdoor-floor", "of ours"),
+}
+"""Columns of suites of which the shipped records may not know yet; whoever renews these records takes them off here."""
 
 
 def whole_process(alone_us: float, fused_us: float) -> dict[str, Any]:
@@ -146,7 +142,8 @@ def test_recorded_results_are_shown_in_full(name: str) -> None:
     assert table.title.startswith(f"{suite.name}: ") and len(table.rows) == len(shown)
     published = set(suite.paper.get("show", {})) | {header for header in table.header if "paper" in header}
     for header, cells in zip(table.header, zip(*table.rows, strict=True), strict=True):
-        assert set(cells) != {"-"} or header in published | NEEDS_NCU | NEEDS_A_DISK | NOT_YET, header
+        known = published | NEEDS_NCU | NEEDS_A_DISK | {late for of, late in NOT_YET if of == suite.name}
+        assert set(cells) != {"-"} or header in known, header
     assert record["paper"] == json.loads(json.dumps(records.plain(suite.paper)))
 
 

@@ -42,7 +42,7 @@ def test_a_changed_shape_is_another_one():
 
 
 @pytest.mark.parametrize(
-    ("features", "lanes"), [(40, 10), (52, 16), (64, 16), (80, 20), (100, 25), (120, 30), (128, 16)]
+    ("features", "lanes"), [(12, 4), (40, 10), (52, 16), (64, 16), (80, 20), (100, 25), (120, 30), (128, 16)]
 )
 def test_a_group_has_no_more_idle_lanes_than_pay(features, lanes):
     tile = choose(Csr(None, None, 1_000, 1_000_000, 10_000), features, 4)
