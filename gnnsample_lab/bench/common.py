@@ -110,3 +110,13 @@ def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
         if loaded is not None:
             found[name] = graph_facts(loaded)
     return found
+
+
+def work_per_batch(epoch: Any, tasks: int) -> dict[str, int]:
+    """Rows extracted and neighbours picked a mini-batch: what two systems must share before their times compare.
+
+    Args:
+        epoch: an :class:`~gnnsample_lab.pipeline.records.EpochRecord`.
+        tasks: mini-batches of all its ranks together.
+    """
+    return {"rows_per_batch": round(epoch.rows / tasks), "picks_per_batch": round(epoch.num_edges / tasks)}

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name
-from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times
+from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import SampleTrace, hop_utilisation
 
 
@@ -217,13 +217,13 @@ def _ghost(
 
 
 @drawn
+@with_times_only_if_known
 def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     """Preprocessing and sampling-kernel time per hop, stacked (time columns of PGSampler's Table I).
 
     Modelled times of a strategy whose recorded runs were farther off than a quarter are drawn without a scale.
     """
     found = as_list(traces)
-    timed = all(map(has_times, found))
     x = _hop_axis(found)
     fig = Sketch()
     for name, column in (("preprocessing", "preprocess_us"), ("sampling kernel", "kernel_us")):
@@ -233,14 +233,14 @@ def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
             x=x,
             y=values,
             marker={"color": palette.STAGES[column.removesuffix("_us")], "line": {"width": 0}},
-            hovertemplate="%{x}<br>" + name + (" %{y:,.1f} µs" if timed else "") + "<extra></extra>",
+            hovertemplate="%{x}<br>" + name + " %{y:,.1f} µs<extra></extra>",
         )
     total = _stack(found, "preprocess_us") + _stack(found, "kernel_us")
     fig.add_scatter(
         x=x,
         y=total,
         mode="text",
-        text=[microseconds(v) if timed else "" for v in total],
+        text=[microseconds(v) for v in total],
         textposition="top center",
         textfont={"size": 12},
         cliponaxis=False,
@@ -250,8 +250,7 @@ def hop_times(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
     note = "hops overlap: kernel time shared out" if any(t.is_fused for t in found) else ""
     strategy = found[0].strategy if len(found) == 1 else ""
     finish(fig, "Time per hop", describe(found, strategy, note), barmode="stack")
-    scale = {"title_text": "time (µs)"} if timed else {"title_text": NO_SCALE, "showticklabels": False}
-    fig.update_yaxes(**scale, range=[0, 1.12 * max(float(total.max()), 1e-9)])
+    fig.update_yaxes(title_text="time (µs)", range=[0, 1.12 * max(float(total.max()), 1e-9)])
     return fig
 
 

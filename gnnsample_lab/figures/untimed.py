@@ -54,21 +54,14 @@ def _leave_out(made: Sketch) -> None:
             trace["text"] = words(trace["text"])
         elif trace.get("text") is not None:
             trace["text"] = [words(str(text)) for text in trace["text"]]
-        bar = trace.get("colorbar", {}).get("title", {})
-        if _UNIT in bar.get("text", ""):
-            bar["text"] = bar["text"].replace(_UNIT, "")
     for note in made.layout["annotations"]:
         note["text"] = words(note.get("text", ""))
     title = made.layout.get("title", {})
     if "text" in title:
         title["text"] = words(title["text"])
-    axes = {key: axis for key, axis in made.layout.items() if key[1:5] == "axis"}
-    times = {key[0] + key[5:] for key, axis in axes.items() if _UNIT in axis.get("title", {}).get("text", "")}
-    times |= {axes[name[0] + "axis" + name[1:]].get("matches", name) for name in times}
-    for key, axis in axes.items():
-        text = axis.get("title", {}).get("text", "")
-        if key[0] + key[5:] in times or axis.get("matches") in times:
-            axis["showticklabels"] = False
+    for key, axis in made.layout.items():
+        text = axis.get("title", {}).get("text", "") if key[1:5] == "axis" else ""
         if _UNIT in text:
             what = text.replace(_UNIT, "")
-            axis["title"]["text"] = NO_SCALE if what.startswith("time ") else f"{what}, no scale"
+            axis["showticklabels"] = False
+            axis["title"]["text"] = NO_SCALE if what.startswith("time") else f"{what}, no scale"

@@ -153,8 +153,7 @@ def measured(result: TrainResult) -> dict[str, Any]:
     return {
         "ms": statistics.median(steps), "p10": float(np.percentile(steps, 10)), "p90": float(np.percentile(steps, 90)),
         **{f"{stage}_ms": us / 1e3 / tasks for stage, us in best.stage_us.items() if stage != "reorder"},
-        "steps": best.num_batches, "rows_per_batch": round(best.rows / tasks),
-        "picks_per_batch": round(best.num_edges / tasks), "cached_percent": 100 * result.cache_ratio,
+        "steps": best.num_batches, **common.work_per_batch(best, tasks), "cached_percent": 100 * result.cache_ratio,
         "hit_percent": None if best.hit_rate != best.hit_rate else 100 * best.hit_rate,
         "cache_mb": memory.cache / 1e6, "topology_mb": max(m.topology for m in result.memory) / 1e6,
         "peak_mb": max(m.peak for m in result.memory) / 1e6, "memory": [m._asdict() for m in result.memory],

@@ -126,8 +126,8 @@ def measured(name: str, world: int, run: Any, base: Any) -> dict[str, Any]:
         "steps": epoch.num_batches, "step_ms": epoch.total_us / 1e3 / epoch.num_batches,
         **{f"{stage}_ms": epoch.stage_us[stage] / 1e3 / tasks for stage in STAGES},
         **busy(epoch.events, epoch.total_us, world), "speedup": base.steady.total_us / epoch.total_us,
-        "executor": run.settings["executor"], "error_percent": None, "rows_per_batch": round(epoch.rows / tasks),
-        "picks_per_batch": round(epoch.num_edges / tasks),
+        "executor": run.settings["executor"], "error_percent": None,
+        **common.work_per_batch(epoch, tasks),
     }  # fmt: skip
 
 

@@ -38,8 +38,7 @@ def figure14a(session: Session) -> dict[str, Any]:
             rows.append({
                 "graph": name, "system": system, "gpus": gpus, "batch_size": size, "steps": epoch.num_batches,
                 "epoch_s": epoch.total_us / 1e6, "over_one": alone / epoch.total_us, "notes": list(result.notes),
-                "cache_percent": 100 * result.cache_ratio, "rows_per_batch": round(epoch.rows / tasks),
-                "picks_per_batch": round(epoch.num_edges / tasks),
+                "cache_percent": 100 * result.cache_ratio, **common.work_per_batch(epoch, tasks),
                 **{f"{stage}_ms": us / 1e3 / tasks for stage, us in epoch.stage_us.items()},
             })  # fmt: skip
             session.say(f"{name}, {system}, {gpus} GPUs: {epoch.total_us / 1e3:.1f} ms an epoch")

@@ -267,8 +267,7 @@ def _finished(session: Session, task: Task, result: TrainResult) -> Measured:
     fetched = sum(e.end_us - e.start_us for e in epoch.events if e.stage == "get") / 1e6
     row = {
         **described(task), "origin": "measured", "batch_size": batch_size(session, task.graph),
-        "steps": epoch.num_batches, "tasks": epoch.tasks, "rows_per_batch": round(epoch.rows / max(1, epoch.tasks)),
-        "picks_per_batch": round(epoch.num_edges / max(1, epoch.tasks)),
+        "steps": epoch.num_batches, "tasks": epoch.tasks, **common.work_per_batch(epoch, max(1, epoch.tasks)),
         "split": split(result.settings.get("samplers"), task.gpus) if task.is_factored else None,
         "samplers": result.settings.get("samplers"),
         "epoch_s": epoch.total_us / 1e6, "p10_s": float(np.percentile(times, 10)),
