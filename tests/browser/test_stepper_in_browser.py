@@ -94,8 +94,9 @@ DARK = (
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def browser_page(context: Any) -> Iterator[Any]:
+    # A page for each test: what an earlier stepper sends late (120 ms after a step) would reach the next one's window.
     page = context.new_page()
     page.set_viewport_size({"width": 1500, "height": 1000})
     yield page
