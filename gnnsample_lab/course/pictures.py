@@ -1,7 +1,8 @@
 """The recorded pictures in the notebooks: every explorer at its default setting, drawn by Chromium into a small PNG.
 
 The notebooks say which explorers there are. A picture stands at the end of the Markdown cell before its explorer's
-cell, with a caption that names the setting, the graph and the device; both are written here and nowhere else.
+cell, with a caption that names the setting, the graph and the device; both are written here and nowhere else. A picture
+holds the words that it shows, so that one that is out of date can be told without drawing it.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import ast
 import html
 import importlib
 import re
+import struct
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -127,11 +130,51 @@ def _setting(control: Any) -> str:
     return html.escape(f"{control.label}: {text}{getattr(control, 'unit', '')}")
 
 
-def draw(source: str, target: Path, height: int) -> None:
+def words(explorer: Any) -> str:
+    """What a picture of an explorer says, line by line: heading, settings, titles of panels and axes, names of traces
+    and notes. Numbers are left out: some are measured, and are others each time."""
+    lines = [explorer.heading, *(_setting(control) for control in explorer.controls.values())]
+    for name in shown_panels(explorer):
+        layout, traces = explorer.figures[name].layout, explorer.figures[name].data
+        axes = [layout[key].title.text for key in sorted(layout) if key[1:5] == "axis"]
+        notes = [note.text for note in layout.annotations]
+        lines += [layout.title.text or name, *axes, *(trace.name for trace in traces), *notes]
+    plain = (re.sub(r"<[^>]*>|\d+(?:[.,]\d+)*", " ", html.unescape(line)) for line in lines if line)
+    return "\n".join(dict.fromkeys(" ".join(line.split()) for line in plain))
+
+
+def words_of(picture: Path) -> str:
+    """The :func:`words` that a PNG of :func:`draw` holds; empty where it holds none."""
+    data, at = picture.read_bytes(), 8
+    while at + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, at)
+        if kind == b"iTXt" and data[at + 8 :].startswith(_WORDS):
+            return data[at + 8 + len(_WORDS) : at + 8 + length].decode()
+        at += 12 + length
+    return ""
+
+
+# Keyword, then no compression, no language, no other keyword.
+_WORDS = b"Description\0\0\0\0\0"
+
+
+def _with_words(png: bytes, text: str) -> bytes:
+    """A PNG with a chunk of text before its last chunk, which is always 12 bytes."""
+    chunk = b"iTXt" + _WORDS + text.encode()
+    return (
+        png[:-12]
+        + struct.pack(">I", len(chunk) - 4)
+        + chunk
+        + struct.pack(">I", zlib.crc32(chunk))
+        + png[-12:]
+    )
+
+
+def draw(source: str, target: Path, height: int, says: str = "") -> None:
     """A page as a PNG.
 
     Args:
-        source: the HTML. target: the file. height: of the picture, in pixels.
+        source: the HTML. target: the file. height: of the picture, in pixels. says: what :func:`words_of` finds there.
 
     Raises:
         RuntimeError: Chromium is not here, or draws nothing.
@@ -152,10 +195,10 @@ def draw(source: str, target: Path, height: int) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         if not drawn.is_file():
             raise RuntimeError(f"Chromium drew nothing: {done.stderr.strip()[-300:]}")
-        target.write_bytes(drawn.read_bytes())
+        target.write_bytes(_with_words(drawn.read_bytes(), says))
 
 
-def embed(picture: Picture, alt: str, words: str) -> None:
+def embed(picture: Picture, alt: str, below: str) -> None:
     """Write a picture and its caption to the end of the Markdown cell before the explorer's cell, or to a new one."""
     import nbformat
 
@@ -166,7 +209,7 @@ def embed(picture: Picture, alt: str, words: str) -> None:
         index += 1
     before = notebook.cells[index - 1]
     text = _EMBEDDED.sub("", before.source).rstrip()
-    before.source = f"{text}\n\n![{alt}](images/{picture.name})\n\n*{words}*".lstrip()
+    before.source = f"{text}\n\n![{alt}](images/{picture.name})\n\n*{below}*".lstrip()
     picture.notebook.write_text(nbformat.writes(notebook) + "\n", encoding="utf-8")
 
 
@@ -192,7 +235,7 @@ def renew(folder: Path, graph: Any, only: str = "") -> Iterator[Path]:
             continue
         explorer = opened(picture, graph)
         target = folder / "images" / picture.name
-        draw(page(explorer), target, explorer.panel_height + 190)
+        draw(page(explorer), target, explorer.panel_height + 190, words(explorer))
         panels = ", ".join(
             re.sub("<[^>]*>", " ", explorer.figures[name].layout.title.text or name).split("  ")[0].strip()
             for name in shown_panels(explorer)

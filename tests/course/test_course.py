@@ -29,6 +29,12 @@ NOTEBOOKS = REPOSITORY / "notebooks"
 WIDGETS = "from gnnsample_widgets import SampleExplorer\n\nSampleExplorer(g, device=DEVICE, hops=1)"
 
 
+@pytest.fixture(scope="module")
+def drawn_graph() -> lab.Graph:
+    """The graph of the pictures."""
+    return lab.load("arxiv-like")
+
+
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
     """A notebook with an explorer, and a page in Markdown that it leads to."""
@@ -85,6 +91,20 @@ def test_every_explorer_has_its_picture_beside_it(picture: pictures.Picture) -> 
     assert drawn.read_bytes().startswith(b"\x89PNG") and drawn.stat().st_size < pictures.MOST_BYTES
 
 
+@pytest.mark.parametrize("picture", pictures.listed(NOTEBOOKS), ids=lambda picture: picture.name)
+def test_a_picture_says_what_its_explorer_says_today(
+    picture: pictures.Picture, drawn_graph: lab.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    explorer = pictures.opened(picture, drawn_graph)
+    try:
+        assert pictures.words_of(NOTEBOOKS / "images" / picture.name) == pictures.words(explorer), (
+            "run: gnnsample-lab pictures"
+        )
+    finally:
+        explorer.close()
+
+
 def test_no_picture_is_left_over() -> None:
     kept = {path.name for path in (NOTEBOOKS / "images").iterdir()}
     assert kept == {picture.name for picture in pictures.listed(NOTEBOOKS)}
@@ -95,6 +115,11 @@ def test_an_explorer_is_drawn(course: Path, chromium: str, capsys: pytest.Captur
     (target,) = pictures.renew(course, graph, only="explorer.png")
     assert target == course / "images" / "sample_explorer.png"
     assert target.read_bytes().startswith(b"\x89PNG") and 5_000 < target.stat().st_size < pictures.MOST_BYTES
+    said = pictures.words_of(target)
+    assert (
+        said.startswith("What is sampled: one seed, hop by hop\nSeed vertex:\n")
+        and "vertices expanded (tasks)" in said
+    )
     text = (course / "00_start.ipynb").read_text(encoding="utf-8")
     assert "recorded: default setting, four <vertices>, " in text
 
