@@ -9,7 +9,15 @@ import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import as_list, describe, finish, set_cursor, time_range, trace_name
+from gnnsample_lab.figures.style import (
+    as_list,
+    describe,
+    finish,
+    microseconds,
+    set_cursor,
+    time_range,
+    trace_name,
+)
 from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import (
     SampleTrace,
@@ -21,8 +29,18 @@ from gnnsample_lab.traces import (
     resident_workers,
 )
 
-TIME_AXIS = "time since the first launch (µs)"
 _MAX_POINTS = 4000
+
+
+def time_axis(traces: SampleTrace | Sequence[SampleTrace]) -> str:
+    """Title of an axis of times of a run."""
+    begin = "time since the first launch" if all(t.begins_at_launch for t in as_list(traces)) else "time"
+    return f"{begin} (µs)"
+
+
+def when_complete(trace: SampleTrace) -> str:
+    """When the last result of a run was there, for a subtitle."""
+    return f"{'result complete at' if trace.begins_at_launch else 'whole run'} {microseconds(trace.total_us)}"
 
 
 def thinned(time: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +121,7 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
         meta={"end_us": end},
         hovermode="x",
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(found))
+    fig.update_xaxes(title_text=time_axis(found), range=time_range(found))
     fig.update_yaxes(title_text="tasks waiting", rangemode="tozero", tickformat=",~d")
     return fig if until_us is None else set_cursor(fig, until_us)
 
@@ -263,7 +281,7 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
         hovermode="x unified",
         meta={"end_us": trace.total_us},
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(trace), hoverformat=",.1f")
+    fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace), hoverformat=",.1f")
     fig.update_yaxes(title_text="tasks at work", rangemode="tozero", tickformat=",~d")
     return fig if until_us is None else set_cursor(fig, until_us)
 

@@ -8,12 +8,13 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.activity import TIME_AXIS, thinned
+from gnnsample_lab.figures.activity import thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import as_list, describe, finish, microseconds, trace_name, write_beside
 from gnnsample_lab.gpu_model.run_error import NO_SCALE, has_times, interval_us, run_error, tell_apart
 from gnnsample_lab.readable import percent
 from gnnsample_lab.traces import SampleTrace, busy_workers, compare_traces, summarise
+from gnnsample_lab.traces.analysis import hop_kernel_times
 
 
 @drawn
@@ -104,8 +105,11 @@ def _lost(trace: SampleTrace) -> str:
 
 
 def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure:
-    """A modelled trace over the measured one: kernel time per hop, and the queue (or the running tasks) over
-    time.
+    """A modelled trace over the measured one: kernel time per hop by the GPU's clock, and the queue (or the running
+    tasks) over time from the first task on.
+
+    Events around a short kernel also time the host that launches it, which is no statement on the kernel: hence the
+    time from the first start to the last end of a hop's tasks.
 
     Raises:
         ValueError: if ``model`` is not modelled or ``measured`` not measured, or the numbers of hops differ.
@@ -138,7 +142,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
             name=name,
             legendgroup=name,
             x=hops,
-            y=trace.hops.kernel_us,
+            y=hop_kernel_times(trace.tasks, len(hops), trace.is_fused),
             marker={"color": color, "line": {"width": 0}},
             hovertemplate="%{x}<br>" + name + " %{y:,.1f} µs<extra></extra>",
             row=1,
@@ -153,7 +157,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
             name=name,
             legendgroup=name,
             showlegend=False,
-            x=x,
+            x=x - (trace.tasks.start_us.min() if len(trace.tasks) else 0.0),
             y=y,
             mode="lines",
             line={
@@ -180,7 +184,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
     )
     fig.update_annotations(font_size=14)
     fig.update_yaxes(title_text="kernel time (µs)", rangemode="tozero", row=1, col=1)
-    fig.update_xaxes(title_text=TIME_AXIS, row=1, col=2)
+    fig.update_xaxes(title_text="time since the first task began (µs)", row=1, col=2)
     fig.update_yaxes(
         title_text="tasks waiting" if queued else "tasks running", rangemode="tozero", row=1, col=2
     )

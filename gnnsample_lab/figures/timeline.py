@@ -9,9 +9,9 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.activity import TIME_AXIS, no_queue, thinned
+from gnnsample_lab.figures.activity import no_queue, thinned, time_axis, when_complete
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import describe, finish, microseconds, set_cursor, time_range
+from gnnsample_lab.figures.style import describe, finish, set_cursor, time_range
 from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import (
     SampleTrace,
@@ -179,7 +179,7 @@ def run_timeline(
         )  # fmt: skip
     notes = _sms_note(trace, rows)
     if end < trace.total_us:
-        notes.append(f"result complete at {microseconds(trace.total_us)}")
+        notes.append(when_complete(trace))
     title = f"One run of {trace.strategy}"
     if trace.origin == "measured" and len(trace.lost):
         title = "Recorded counterexample"
@@ -191,7 +191,7 @@ def run_timeline(
         margin={"t": 96, "b": 84}, legend={"y": 0, "yref": "container", "yanchor": "bottom", "font": {"size": 12}},
         **axes,
     )  # fmt: skip
-    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(trace), anchor="y4")
+    fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace), anchor="y4")
     return fig if until_us is None else set_cursor(fig, until_us)
 
 
@@ -339,7 +339,7 @@ def gantt(
     height = int(np.clip(200 + 5.5 * (num_rows + lost_rows), 360, 860))
     notes = _sms_note(trace, rows)
     if time_range(trace)[1] < trace.total_us:
-        notes.append(f"result complete at {microseconds(trace.total_us)}")
+        notes.append(when_complete(trace))
     if has_lost:
         notes.append(_lost_note(trace))
     finish(
@@ -361,7 +361,7 @@ def gantt(
     fig.update_yaxes(
         tickvals=ticks, ticktext=names, range=[bottom, -0.6], showgrid=False, ticks="", title_text=None
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=time_range(trace))
+    fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace))
     _host_spans(fig, trace)
     return fig if until_us is None else set_cursor(fig, until_us)
 
@@ -552,6 +552,6 @@ def sm_activity(trace: SampleTrace, *, bins: int = 240, until_us: float | None =
         meta={"end_us": trace.total_us},
         margin={"t": 86},
     )
-    fig.update_xaxes(title_text=TIME_AXIS, range=[0, max(trace.total_us, 1e-9)], showgrid=False)
+    fig.update_xaxes(title_text=time_axis(trace), range=[0, max(trace.total_us, 1e-9)], showgrid=False)
     fig.update_yaxes(title_text="streaming multiprocessor", autorange="reversed", showgrid=False)
     return fig if until_us is None else set_cursor(fig, until_us)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 FUSED_STRATEGIES = frozenset({"fused-static", "persistent", "persistent-tile"})
 
 _ORIGINS = ("measured", "modelled")
+TIMES_SINCE, LAUNCH = "times_since", "first launch"
+"""Entry of ``meta`` of a measured trace whose time 0 is known."""
 _MOST = 2**62
 
 
@@ -79,7 +81,8 @@ class SampleTrace:
         tasks, hops, queue, lost: the tables; ``queue`` is empty for strategies without a queue.
         total_us: from the first launch until the last result is written, preprocessing included.
         copy_bandwidth_gbps: device-to-device copy bandwidth in 10**9 bytes/s, NaN if unknown.
-        meta: further scalars; ``resident_workers`` is the number of tasks that can run at once.
+        meta: further scalars; ``resident_workers`` is the number of tasks that can run at once, ``times_since`` what
+            happened at time 0 of a measured trace.
         slots: the slots of the queue with the times of their claims, where those are known; else empty, and
             :meth:`queue_slots` derives what it can.
     """
@@ -135,6 +138,12 @@ class SampleTrace:
     def title(self) -> str:
         """Graph name for titles; says so when the graph is synthetic."""
         return f"{self.graph_name} (synthetic)" if self.graph_is_synthetic else self.graph_name
+
+    @property
+    def begins_at_launch(self) -> bool:
+        """Whether time 0 is the first launch. Measured traces that do not say so in ``meta`` may begin with the first
+        task that was ready."""
+        return self.origin == "modelled" or self.meta.get(TIMES_SINCE) == LAUNCH
 
     @property
     def is_fused(self) -> bool:

@@ -1,8 +1,9 @@
 """Column tables of a trace: tasks, hops, queue depth, lost tasks.
 
-Times are microseconds since the first kernel of the run was launched. Hops count from 0 in the records (hop 0
-samples the neighbours of the seeds) and are written "hop 1", "hop 2", ... in figures, as in the PGSampler
-paper. Vertex ids are global.
+Times are microseconds since the first kernel of the run was launched
+(:attr:`~gnnsample_lab.traces.SampleTrace.begins_at_launch` says where that is not known). Hops count from 0 in the
+records (hop 0 samples the neighbours of the seeds) and are written "hop 1", "hop 2", ... in figures, as in the
+PGSampler paper. Vertex ids are global.
 """
 
 from __future__ import annotations

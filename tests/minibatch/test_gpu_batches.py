@@ -9,6 +9,7 @@ from gnnsample_lab import NeighborSampler
 from gnnsample_lab.bench.configurations import test_graph as graph_named  # pytest collects test_*
 from gnnsample_lab.bench.verify import GPU_STRATEGIES
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
+from gnnsample_lab.traces.analysis import hop_kernel_times
 
 pytestmark = pytest.mark.gpu
 
@@ -140,6 +141,14 @@ def test_measured_traces(strategy, pick):
         assert trace.hops.num_picks.tolist() == [p.num_picks for p in host.picks]
         assert trace.total_us > 0 and trace.copy_bandwidth_gbps > 0
         assert len(trace.lost) == 0
+        # Time 0 is the first launch; a hop's kernel is as long as its tasks, and what comes before is preprocessing.
+        assert trace.begins_at_launch and tasks.end_us.max() <= trace.total_us + 5
+        before, kernel = trace.hops.preprocess_us, trace.hops.kernel_us
+        assert before[0] > 0 and before.sum() + kernel.sum() <= trace.total_us * (1 + 1e-6)
+        if strategy != "edge-bsp":
+            first = tasks.start_us[tasks.hop == 0] if strategy not in QUEUE_STRATEGIES else tasks.start_us
+            assert before[0] == pytest.approx(first.min(), abs=1)
+            assert kernel == pytest.approx(hop_kernel_times(tasks, 3, strategy in QUEUE_STRATEGIES))
         if strategy in QUEUE_STRATEGIES:
             assert len(trace.queue.depth) > 0 and trace.queue.depth[-1] == 0
             first = tasks.hop == 0

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .run import GpuEngine
 
 _SECTOR = 32
+_OF_HOP = ("prepared", "drawn", "sampled")
+"""Marks that a hop's own work leaves."""
 
 
 class Timing:
@@ -36,6 +38,11 @@ class Timing:
         event.record()
         self.events.append((name, hop, event))
 
+    @property
+    def has_hops(self) -> bool:
+        """Whether each hop has a kernel of its own."""
+        return any(name == "drawn" for name, _, _ in self.events)
+
     def rows(self, hop: int, n: int) -> Any:
         """Record buffer for a hop of ``n`` rows."""
         import cupy
@@ -52,10 +59,24 @@ class Timing:
                 return cupy.cuda.get_elapsed_time(before, event) * 1e3
         return 0.0
 
+    def at_us(self, name: str, hop: int) -> float:
+        """Time from the beginning to the mark (name, hop); 0 where there is none."""
+        return next(
+            (self._since_begin(event) for found, at, event in self.events if (found, at) == (name, hop)), 0.0
+        )
+
+    def before_us(self, hop: int) -> float:
+        """Time from the beginning to the last mark before those of a hop."""
+        own = [i for i, (name, at, _) in enumerate(self.events) if at == hop and name in _OF_HOP]
+        return self._since_begin(self.events[own[0] - 1][2])
+
     def total_us(self) -> float:
+        return self._since_begin(self.events[-1][2])
+
+    def _since_begin(self, event: Any) -> float:
         import cupy
 
-        return cupy.cuda.get_elapsed_time(self.events[0][2], self.events[-1][2]) * 1e3
+        return float(cupy.cuda.get_elapsed_time(self.events[0][2], event) * 1e3)
 
 
 def timed_launch(engine: GpuEngine, ws: Workspace) -> Timing:
@@ -84,11 +105,8 @@ def with_trace(engine: GpuEngine, ws: Workspace, batch: MiniBatch, timing: Timin
             vertices.append(cupy.asnumpy(picks.frontier))
         counts.append(_read(entry["counts"], rows, np.dtype(np.int32)))
         hops.append(np.full(rows, hop, dtype=np.uint8))
-    kernel_us = None
-    if any(name == "drawn" for name, *_ in timing.events):  # a kernel per hop
-        kernel_us = [timing.between_us("drawn", hop) for hop in range(engine.spec.num_hops)]
     lost = _lost(ws, counters) if queued and engine.paper else None
-    return build_trace(engine, batch, records, hops, vertices, counts, timing, kernel_us, None, lost)
+    return build_trace(engine, batch, records, hops, vertices, counts, timing, lost)
 
 
 def with_per_hop_trace(engine: GpuEngine, batch: MiniBatch, timing: Timing) -> MiniBatch:
@@ -101,39 +119,36 @@ def with_per_hop_trace(engine: GpuEngine, batch: MiniBatch, timing: Timing) -> M
     counts = [cupy.asnumpy(p.counts) for p in batch.picks]
     records = [r[: v.size] for r, v in zip(records, vertices, strict=True)]
     hops = [np.full(v.size, hop, dtype=np.uint8) for hop, v in enumerate(vertices)]
-    prepare = [timing.between_us("prepared", hop) for hop in range(num_hops)]
-    kernel = [timing.between_us("drawn", hop) for hop in range(num_hops)]
-    return build_trace(engine, batch, records, hops, vertices, counts, timing, kernel, prepare, None)
+    return build_trace(engine, batch, records, hops, vertices, counts, timing, None)
 
 
 def build_trace(
     engine: GpuEngine, batch: MiniBatch, records: list[Any], hops: list[Any], vertices: list[Any], counts: list[Any],
-    timing: Timing, kernel_us: list[float] | None, prepare_us: list[float] | None, lost: Any,
+    timing: Timing, lost: Any,
 ) -> MiniBatch:  # fmt: skip
     """``batch`` with its :class:`SampleTrace`."""
     import cupy
 
     from gnnsample_lab.traces import SampleTrace
+    from gnnsample_lab.traces.records import LAUNCH, TIMES_SINCE
     from gnnsample_lab.traces.tables import TaskTable
 
     from .run import copy_bandwidth_gbps
 
-    flat = np.concatenate(records)
+    flat, hop = np.concatenate(records), np.concatenate(hops)
     vertex = np.concatenate(vertices).astype(np.int64)
-    ran = flat[:, 2] > 0  # rows without picks leave no record under edge-bsp
-    start = int(flat[ran, 0].min()) if ran.any() else 0
-    times = (flat[:, :3].astype(np.int64) - start) / 1e3
-    times[~ran] = times[ran].min() if ran.any() else 0.0
+    times = _times(flat, hop, timing)
     indptr = engine.graph.indptr
     at = cupy.asarray(vertex)
     degree = cupy.asnumpy(indptr[at + 1] - indptr[at])
     where = flat[:, 3]
     tasks = TaskTable(
-        hop=np.concatenate(hops), vertex=vertex, degree=degree, num_picks=np.concatenate(counts),
+        hop=hop, vertex=vertex, degree=degree, num_picks=np.concatenate(counts),
         sm=(where >> np.uint64(32)).astype(np.int16), block=(where & np.uint64(0xFFFFFFFF)).astype(np.int32),
         enqueue_us=times[:, 0], start_us=np.maximum(times[:, 1], times[:, 0]),
         end_us=np.maximum(times[:, 2], times[:, 1]),
     )  # fmt: skip
+    before, kernel = _by_hop(tasks, engine.launcher.strategy, engine.spec.num_hops, timing)
     spec, queued = engine.spec, engine.launcher.strategy in QUEUE_STRATEGIES
     fetches = queued and engine.launcher.strategy != "fused-static"
     trace = SampleTrace.from_tasks(
@@ -142,11 +157,53 @@ def build_trace(
         num_blocks=int(tasks.block.max()) + 1 if len(vertex) else 0, batch_size=batch.level_sizes[0],
         fanouts=spec.fanouts, pick=spec.pick, replace=spec.replace, weighted=spec.weighted, expand=spec.expand,
         seed=spec.seed, batch_id=batch.batch_id, fetch_size=engine.fetch_size if fetches else None,
-        completion=("paper" if engine.paper else "exact") if fetches else None, preprocess_us=prepare_us,
-        kernel_us=kernel_us, bytes_moved=[_hop_bytes(engine, p) for p in batch.picks], lost=lost,
-        total_us=timing.total_us(), copy_bandwidth_gbps=copy_bandwidth_gbps(),
+        completion=("paper" if engine.paper else "exact") if fetches else None, preprocess_us=before,
+        kernel_us=kernel, bytes_moved=[_hop_bytes(engine, p) for p in batch.picks], lost=lost,
+        total_us=timing.total_us(), copy_bandwidth_gbps=copy_bandwidth_gbps(), meta={TIMES_SINCE: LAUNCH},
     )  # fmt: skip
     return replace(batch, trace=trace)
+
+
+def _times(records: np.ndarray, hop: np.ndarray, timing: Timing) -> np.ndarray:
+    """When each row's task was ready, began and ended, us since the first launch, ``float64[n, 3]``.
+
+    Records have the GPU's clock, which began long ago. A kernel's last task ended before the mark behind the kernel:
+    the closest of them says when the first launch was, to within the microsecond or two that a kernel takes to end.
+    """
+    ran = records[:, 2] > 0  # rows without picks leave no record under edge-bsp
+    times = np.zeros((len(records), 3))
+    if not ran.any():
+        return times
+    ns = records[:, :3].astype(np.int64) - int(records[ran, 0].min())
+    for h in np.unique(hop[~ran]):
+        here, before = ran & (hop == h), ran & (hop < h)
+        ns[~ran & (hop == h)] = ns[here, 1].min() if here.any() else ns[before, 2].max(initial=0)
+    marks = [("drawn", h, ran & (hop == h)) for h in np.unique(hop[ran]).tolist()]
+    closest = min(
+        timing.at_us(name, h) * 1e3 - ns[rows, 2].max()
+        for name, h, rows in (marks if timing.has_hops else [("sampled", 0, ran)])
+    )
+    return np.asarray((ns + max(0, round(closest))) / 1e3)
+
+
+def _by_hop(tasks: Any, strategy: str, num_hops: int, timing: Timing) -> tuple[Any, Any]:
+    """``(preprocess_us, kernel_us)`` of each hop, ``float64[num_hops]`` each, by the GPU's clock.
+
+    Events around a short kernel also time the host that launches it, which is part of what comes before the kernel.
+    """
+    from gnnsample_lab.traces.analysis import hop_kernel_times
+
+    before, kernel = np.zeros(num_hops), hop_kernel_times(tasks, num_hops, strategy in QUEUE_STRATEGIES)
+    if strategy == "edge-bsp":  # records are of one of its three kernels
+        between = [
+            [timing.between_us(name, hop) for hop in range(num_hops)] for name in ("prepared", "drawn")
+        ]
+        return np.array(between[0]), np.array(between[1])
+    for hop in range(num_hops if timing.has_hops else 1):
+        rows = tasks.hop == hop if timing.has_hops else slice(None)
+        first = tasks.start_us[rows].min(initial=np.inf)
+        before[hop] = first - timing.before_us(hop) if first < np.inf else 0.0
+    return np.maximum(before, 0.0), kernel
 
 
 def _hop_bytes(engine: GpuEngine, picks: HopPicks) -> int:
