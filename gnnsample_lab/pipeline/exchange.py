@@ -66,18 +66,21 @@ class SliceExchange:
 
     Args:
         model, optimizer: of this rank. group: process group on their device.
-        turns: the order of collectives, where several workers have some (:class:`.turns.Turns`).
+
+    Attributes:
+        turns: the order of collectives, where several workers have some (:class:`.turns.Turns`), or None.
     """
 
-    def __init__(self, model: Any, optimizer: Any, group: Any, turns: Any = None) -> None:
-        self._gradients, self._optimizer, self._turns = Gradients(model, group), optimizer, turns
+    def __init__(self, model: Any, optimizer: Any, group: Any) -> None:
+        self._gradients, self._optimizer = Gradients(model, group), optimizer
+        self.turns: Any = None
 
     def step(self, loss_sum: Any, weight: Any) -> Any:
         """An update with the gradients that the model has; the loss over all ranks, a tensor."""
         import torch.distributed as dist
 
         flat = self._gradients.pack(loss_sum, weight)
-        with contextlib.nullcontext() if self._turns is None else self._turns.turn("trainer"):
+        with contextlib.nullcontext() if self.turns is None else self.turns.turn("trainer"):
             dist.all_reduce(flat, group=self._gradients.group)
         sums = self._gradients.unpack(flat)
         self._optimizer.step()

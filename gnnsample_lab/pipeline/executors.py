@@ -13,11 +13,12 @@ until the step that read it is known to be behind, so that the streams go on ove
 from __future__ import annotations
 
 import functools
+import itertools
 import queue
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -29,14 +30,14 @@ from .batches import Order, to_gpu
 from .clock import StageClock
 from .parked import Parked, Parking, fetched
 from .plan import EpochPlan, NoBatch
-from .queues import StageQueue, Stopped
+from .queues import StageQueue, Stopped, worker_name
 
 EXECUTORS = ("serial", "thread", "streams", "overlapped", "factored")
 ON_CPU = ("serial", "overlapped", "factored")
 """Executors that a CPU has, which has no streams."""
 SWITCH_S = 0.0005
 STUCK_S = 5.0
-"""Seconds that a failed run gives a worker that waits for other ranks."""
+"""Seconds that a failed run gives a worker that waits for other ranks; several of a kind share them."""
 WAIT_S = 0.1
 """Seconds between a waiting thread's checks whether the other thread has stopped."""
 
@@ -97,6 +98,9 @@ class Stages:
         upload: whether the samples are made on the CPU for a model on the GPU.
         device: "cpu" or "cuda".
         workers: samplers, and loaders, of the overlapped executor.
+        sources: as ``features``, one for each of its loaders; empty: ``features`` for all.
+        sample_in_order: whether its samplers sample one after the other, in the order of windows: where a call holds
+            a lock that all of them need, also while it waits for the same sampler of other ranks.
         capacity: mini-batches that its queues hold; None for a whole epoch.
         together: whether workers meet those of other ranks in collectives, where a failed one may wait for ever.
         turns: the order of these collectives (:class:`.turns.Turns`), or None.
@@ -120,11 +124,13 @@ class Stages:
     turns: Any = None
     in_step: bool = False
     parking: Parking | None = None
+    sources: Sequence[Any] = ()
+    sample_in_order: bool = False
     queues: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
 
-    def sample_window(self, sampler: int = 0) -> list[Sampled]:
-        """The next mini-batches in the order to train on; empty at the end of the epoch."""
-        places = self.plan.take(self.window if self.order else self.ahead)
+    def sample_window(self, sampler: int = 0, samplers: int = 1) -> list[Sampled]:
+        """The next mini-batches of a sampler in the order to train on; empty at the end of the epoch."""
+        places = self.plan.take(self.window if self.order else self.ahead, sampler, samplers)
         if not places:
             return []
         if self.parking is not None:
@@ -156,17 +162,18 @@ class Stages:
                 order = self.order(ids)
         return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
 
-    def extract(self, marked: Sampled) -> Ready:
+    def extract(self, marked: Sampled, loader: int = 0) -> Ready:
         batch, marks, _ = marked
         if self.in_step:
             return Ready(batch, None, None)
+        features = self.sources[loader] if self.sources else self.features
         if isinstance(batch, NoBatch):
-            if self.features.together:  # the other ranks wait for this one
+            if features.together:  # the other ranks wait for this one
                 with self.clock.stage("extract", int(batch.batch_id)):
-                    self.features.extract(batch, None)
+                    features.extract(batch, None)
             return Ready(batch, None, None)
         with self.clock.stage("extract", int(batch.batch_id)):
-            x, stats = self.features.extract(batch, marks)
+            x, stats = features.extract(batch, marks)
         return Ready(batch, x, stats)
 
 
@@ -411,15 +418,24 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
     """A worker a stage with queues between them (DSP, section 5): sampler, loader, and the training loop.
 
     With several ``workers`` there are as many samplers and loaders, the variant that DSP rejects: more mini-batches in
-    memory, and more that compete for it. Mini-batches are trained in the same order whoever prepares them.
+    memory, and more that compete for it. Mini-batches are trained in the same order whoever prepares them. Each worker
+    has mini-batches of its own, every ``workers``-th, so that workers with the same number meet those of other ranks;
+    :mod:`.turns` says why nobody waits for ever.
     """
     count, now_us = stages.workers, stages.clock.now_us
     sampled, loaded = (StageQueue(stages.capacity, count, now_us) for _ in range(2))
+    in_order = StageQueue(1) if stages.sample_in_order and count > 1 else None  # who has its number samples
+    if in_order is not None:
+        in_order.put(0, "go")
 
     def sample(worker: _Worker, number: int) -> None:
-        while True:
+        for turn in itertools.count(number, count):
             worker.release(1)
-            window = stages.sample_window(number)
+            if in_order is not None:
+                in_order.get(turn)
+            window = stages.sample_window(number, count)
+            if in_order is not None:
+                in_order.put(turn + 1, "go")
             if not window:
                 break
             event = worker.arrived()
@@ -427,21 +443,22 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
                 sampled.put(marked.place, (marked, event, worker))
         sampled.close()
 
-    def load(worker: _Worker, _: int) -> None:
-        while (item := sampled.get()) is not None:
+    def load(worker: _Worker, number: int) -> None:
+        for place in itertools.count(number, count):
+            if (item := sampled.get(place)) is None:
+                break
             worker.release(1)
             marked, event, sampler = item
             if event is not None:
                 worker.stream.wait_event(event)
-            ready = stages.extract(marked)
+            ready = stages.extract(marked, number)
             ready.arrived = worker.arrived()
-            loaded.put(marked.place, (ready, marked, sampler, worker))
+            loaded.put(place, (ready, marked, sampler, worker))
             del item, marked, ready
         loaded.close()
 
-    return _pipeline(
-        stages, {"loader queue": sampled, "trainer queue": loaded}, {"sampler": sample, "loader": load}, count
-    )
+    queues = {"loader queue": sampled, "trainer queue": loaded}
+    return _pipeline(stages, queues, {"sampler": sample, "loader": load}, count, in_order)
 
 
 def ahead(stages: Stages) -> Iterator[Ready]:
@@ -467,25 +484,30 @@ def ahead(stages: Stages) -> Iterator[Ready]:
 
 
 def _pipeline(
-    stages: Stages, queues: dict[str, StageQueue], work: dict[str, Callable[[_Worker, int], None]], count: int
-) -> Iterator[Ready]:
-    """Run ``count`` workers of each kind in threads; yields what the last queue has."""
+    stages: Stages, queues: dict[str, StageQueue], work: dict[str, Callable[[_Worker, int], None]], count: int,
+    in_order: StageQueue | None = None,
+) -> Iterator[Ready]:  # fmt: skip
+    """Run ``count`` workers of each kind in threads; yields what the last queue has.
+
+    ``in_order``: a queue of which there is no record, where workers wait too.
+    """
     crew = [
         (_Worker(f"{_STREAMS[kind]} {i}" if i else _STREAMS[kind], stages.device), kind, i)
         for kind in work
         for i in range(count)
     ]
     loaded = list(queues.values())[-1]
+    waited = [between for between in (in_order, *queues.values()) if between is not None]
 
     def run_worker(worker: _Worker, kind: str, number: int) -> None:
-        stages.clock.work_as(f"{kind} {number + 1}" if count > 1 else kind)
+        stages.clock.work_as(worker_name(kind, number, count))
         try:
             with worker.place(), beside_others():
                 work[kind](worker, number)
         except Stopped:
             pass
         except BaseException as error:  # the training loop raises it
-            for between in reversed(queues.values()):
+            for between in reversed(waited):
                 between.stop(error)
             if stages.turns is not None:  # the training loop may be waiting for a turn that cannot come
                 stages.turns.stop(error)
@@ -519,12 +541,12 @@ def _pipeline(
             del ready, marked
         over = True
     finally:
-        for between in queues.values():
+        for between in waited:
             between.stop()
         if stages.turns is not None and not over:
             stages.turns.stop()
         for worker_thread in threads:
-            worker_thread.join(None if over or not stages.together else STUCK_S)
+            worker_thread.join(None if over or not stages.together else STUCK_S / count)
         sys.setswitchinterval(interval)
         # One that is still alive waits for a rank that will not come: its memory is in use until this process ends.
         if not any(worker_thread.is_alive() for worker_thread in threads):

@@ -96,6 +96,14 @@ class SharedSource:
     def reset(self) -> None:
         pass
 
+    def another(self) -> SharedSource:
+        """The same rows with collectives of their own, for another loader; this one where a rank is alone."""
+        if self.cache.rank.world_size == 1:
+            return self
+        cache = self.cache.another()
+        cache.extract(np.empty(0, np.int64))  # communicators are connected before workers use them
+        return SharedSource(cache, self.cached)
+
 
 class MatchedSource:
     """Rows from the mini-batch before, then from the cache, then from the host (FastGL's Match)."""
@@ -114,6 +122,16 @@ class MatchedSource:
 
     def reset(self) -> None:
         self.matched.reset()
+
+
+def sources_of(features: Any, count: int) -> list[Any]:
+    """``features`` for each of ``count`` loaders: where they meet those of other ranks, with collectives of their own.
+
+    All ranks call it alike.
+    """
+    if not features.together:
+        return [features] * count
+    return [features] + [features.another() for _ in range(count - 1)]
 
 
 def summed_picks(stats: Iterable[Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -33,7 +32,7 @@ def equal_slice(seeds: Any, index: int, count: int, are_distinct: bool = False) 
 
 
 class EpochPlan:
-    """Hands out the mini-batches of an epoch, in order, to whoever is to sample the next.
+    """Hands out the mini-batches of an epoch, in order; of several workers each has windows of its own.
 
     A mini-batch of several ranks has one batch id. Each rank samples its slice of the seeds, and what the ranks sample
     together is the sample of one device, since picks depend on batch id and vertex alone.
@@ -62,18 +61,20 @@ class EpochPlan:
         self._epoch, self._samplers, self._index, self._count = epoch, samplers, index, count
         first, left_out = epoch.first_batch_id, set(without)
         self.batch_ids = [first + i for i in range(len(epoch)) if first + i not in left_out]
-        self._taken = 0
-        self._lock = threading.Lock()
+        self._taken: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self.batch_ids)
 
-    def take(self, count: int) -> range:
-        """Places of the next ``count`` mini-batches; fewer, then none, at the end."""
-        with self._lock:
-            first = self._taken
-            self._taken = min(first + count, len(self.batch_ids))
-            return range(first, self._taken)
+    def take(self, count: int, worker: int = 0, workers: int = 1) -> range:
+        """Places of the next ``count`` mini-batches; fewer, then none, at the end.
+
+        Of several workers, each of which always takes as many, worker i has windows i, i + ``workers``, and so on: on
+        all ranks the same, whoever is free there.
+        """
+        first = min(self._taken.get(worker, worker * count), len(self.batch_ids))
+        self._taken[worker] = first + workers * count
+        return range(first, min(first + count, len(self.batch_ids)))
 
     def seeds(self, batch_id: int) -> Any:
         """Seeds that this rank samples for; may be empty."""
@@ -111,9 +112,14 @@ def _runs(tasks: Sequence[tuple[int, Any]]) -> Iterator[tuple[bool, list[tuple[i
 
 
 def copies_of(sampler: Any, count: int) -> list[Any]:
-    """``sampler`` and ``count - 1`` like it, each with scratch memory of its own where it can be made anew."""
+    """``sampler`` and ``count - 1`` like it, each with scratch memory of its own where it can be made anew.
+
+    One that meets those of other ranks is asked for others, with collectives of their own; all ranks call this alike.
+    """
     from gnnsample_lab.minibatch.sampler import NeighborSampler
 
+    if getattr(sampler, "together", False):
+        return [sampler] + [sampler.another() for _ in range(count - 1)]
     if type(sampler) is not NeighborSampler:
         return [sampler] * count
     s, spec = sampler, sampler.spec

@@ -12,11 +12,16 @@ class Stopped(Exception):
     """The pipeline is being taken down: whoever waits at a queue goes home."""
 
 
+def worker_name(kind: str, number: int, count: int) -> str:
+    """What one of ``count`` workers of a kind is called, in records and in :class:`.turns.Turns`."""
+    return f"{kind} {number + 1}" if count > 1 else kind
+
+
 class StageQueue:
     """Numbered items between the workers of two stages; they leave in the order of their numbers.
 
-    The next in order may come in even when the queue is full: several workers end out of order, and those that are
-    ahead would else block the one that all wait for.
+    Number n may come in when number ``n - capacity`` has left. Several workers end out of order: those that are ahead
+    do not block the one that all wait for, and who may come in is the same on all ranks, whoever is quick there.
 
     Args:
         capacity: items that may wait; None for no limit.
@@ -49,27 +54,30 @@ class StageQueue:
         """
         # show: hand over a batch
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or number == self._next or self._has_room())
+            self._changed.wait_for(lambda: self._stopped or self._has_room(number))
             if self._stopped:
                 raise Stopped
             self._items[number] = item
             self._note()
         # end: hand over a batch
 
-    def get(self) -> Any:
+    def get(self, number: int | None = None) -> Any:
         """The next item, or None when there will be none.
+
+        Args:
+            number: the item that the caller wants, when its turn to leave has come; None for any.
 
         Raises:
             Stopped: the pipeline is being taken down.
             Exception: what a producer failed with.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._next in self._items or self._is_over())
+            self._changed.wait_for(lambda: self._stopped or self._is_due(number) or self._is_over(number))
             if self._error is not None:
                 raise self._error
             if self._stopped:
                 raise Stopped
-            if self._next not in self._items:
+            if not self._is_due(number):
                 return None
             item = self._items.pop(self._next)
             self._next += 1
@@ -93,11 +101,14 @@ class StageQueue:
         with self._changed:
             self._items.clear()
 
-    def _has_room(self) -> bool:
-        return self.capacity is None or len(self._items) < self.capacity
+    def _has_room(self, number: int) -> bool:
+        return self.capacity is None or number < self._next + self.capacity
 
-    def _is_over(self) -> bool:
-        return self._producers <= 0
+    def _is_due(self, number: int | None) -> bool:
+        return self._next in self._items and number in (None, self._next)
+
+    def _is_over(self, number: int | None) -> bool:
+        return self._producers <= 0 and (self._next if number is None else number) not in self._items
 
     def _note(self) -> None:
         self.depths.append((self._now_us(), len(self._items)))

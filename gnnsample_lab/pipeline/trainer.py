@@ -23,7 +23,7 @@ from .batches import Order, match_order, to_gpu
 from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
-from .features import CachedSource, FusedSource, summed_picks, totals
+from .features import CachedSource, FusedSource, sources_of, summed_picks, totals
 from .memory import NOTHING, Held, held
 from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
@@ -66,17 +66,17 @@ class Trainer:
         ahead: mini-batches sampled together on a GPU; default by batch size. One in serial and thread executors.
         plain_features: source for evaluation where ``features`` depends on the order of batches; default ``features``.
         progress: show a tqdm progress bar an epoch.
-        workers: samplers, and loaders, of ``"overlapped"``; 1 where mini-batches are reordered.
+        workers: samplers, and loaders, of ``"overlapped"``; 1 where mini-batches are reordered. Where they meet those
+            of other ranks, those with the same number do.
         capacity: mini-batches that each of its queues holds.
         rank: one of several ranks that train together: each samples its slice of every mini-batch and all make the
             same update, that of one device. Nothing is reordered, since ranks would not agree on an order.
-        turns: the order in which workers of all ranks start collectives (:class:`~.turns.Turns`); None: each worker has
-            a process group of its own, and starts them when it is ready.
         captured: replay steps as CUDA graphs (:mod:`.captured`), on a GPU.
         parked: with ``reorder``, ``"serial"`` and a sampler on the GPU: the mini-batches of a window wait in host
             memory, and each is copied back while the one before it trains (:mod:`.parked`).
 
     Attributes:
+        samplers: of each worker; the first is ``sampler``.
         parking: that host memory, or None.
         captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
@@ -112,7 +112,6 @@ class Trainer:
         workers: int = 1,
         capacity: int = 2,
         rank: Any = None,
-        turns: Any = None,
         captured: bool = False,
         parked: bool = False,
     ) -> None:
@@ -148,12 +147,11 @@ class Trainer:
         self.order: Order | None = None if reorder is None or self.rank is not None else match_order(reorder)
         if self.order is not None or features is not self.plain_features:
             self.workers = 1  # rows of the mini-batch before are reused: one loader, in order
-        if self.together and self.rank is not None:
-            self.workers = 1  # two samplers of a rank would meet those of other ranks in another order
         # Ranks of their own, samples made on the CPU, and other executors do without: see Prepared.notes.
         own = self.device == "cuda" == sampler.device and self.executor == "serial" and self.order is not None
         self.parking = Parking() if flag("parked", parked) and own else None
-        self._samplers = copies_of(sampler, self.workers if self.executor == "overlapped" else 1)
+        count = self.workers if self.executor == "overlapped" else 1
+        self.samplers, self._more_sources = copies_of(sampler, count), sources_of(features, count)[1:]
         self.progress, lr = flag("progress", progress), real("lr", lr, 0)
         self.seeds = _split(graph, "train") if seeds is None else seeds
         # One kernel for all parameters instead of a dozen: the step of a small model is launches and nothing else.
@@ -186,8 +184,26 @@ class Trainer:
         if self.rank is not None:
             # Workers that have collectives at the same time have process groups of their own.
             group = gradient_group(self.rank) if self.together else self.rank.group
-            self._exchange = SliceExchange(self.model, self.optimizer, group, turns)
+            self._exchange = SliceExchange(self.model, self.optimizer, group)
+        self._turns: Any = None
+
+    def follow(self, turns: Any) -> None:
+        """Workers start collectives in turns (:class:`~.turns.Turns`) from now on; without any when they are ready."""
         self._turns = turns
+        if self._exchange is not None:
+            self._exchange.turns = turns
+
+    @property
+    def sources(self) -> list[Any]:
+        """Features for each loader; the first is :attr:`features`."""
+        return [self.features, *self._more_sources]
+
+    @property
+    def samples_in_order(self) -> bool:
+        """Whether several samplers sample one after the other: on a GPU their calls, which wait for those of other
+        ranks, hold the library's lock."""
+        meets = self.rank is not None and getattr(self.sampler, "together", False)
+        return bool(meets and self.sampler.device == "cuda" and len(self.samplers) > 1)
 
     def step(self, batch: Any, x: Any) -> Any:
         """One optimizer step; returns the loss, a tensor on the device (nothing is waited for)."""
@@ -231,7 +247,7 @@ class Trainer:
         stages = executors.Stages(
             plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
             self.capacity, together=self.together and self.rank is not None, turns=self._turns, in_step=self.loads,
-            parking=self.parking,
+            parking=self.parking, sources=self.sources, sample_in_order=self.samples_in_order,
         )  # fmt: skip
         stats, edges, before = [], 0, len(self.batch_ids)
         losses: list[Any] = []
@@ -287,11 +303,11 @@ class Trainer:
         """The mini-batches of epoch ``number`` that have not been trained on."""
         epoch = self.sampler.epoch(self.seeds, self.batch_size, epoch=number)
         index, count = (0, 1) if self.rank is None else (self.rank.index, self.rank.world_size)
-        return EpochPlan(epoch, self._samplers, index, count, without=self.batch_ids[: self.resumed])
+        return EpochPlan(epoch, self.samplers, index, count, without=self.batch_ids[: self.resumed])
 
     def use_sampler(self, sampler: Any) -> None:
         """Sample with another sampler that draws the same."""
-        self.sampler, self._samplers = sampler, [sampler]
+        self.sampler, self.samplers = sampler, [sampler]
 
     def _evaluated(self, seeds: Any) -> Iterator[Any]:
         """This rank's share of the mini-batches of an evaluation: whole ones, or its slice of each."""

@@ -4,16 +4,28 @@ Workers of a rank have collectives of their own. What a collective takes of a GP
 ends when all ranks have started it; ranks that start two in different orders can wait for each other for ever. Here
 rank 0 starts them as its workers ask, and writes whose turn it was into memory that the ranks share; the others follow.
 
-Each worker's collectives come in the order of mini-batches, and all ranks have queues of the same capacity. So a
-follower can always get as far as rank 0 was when it started a collective, without any that comes later: nobody waits
-for ever. The same holds for workers with process groups of their own and no coordination, as long as the GPU has room
-for the kernels of all of them at once; that is what is done without it.
+Nobody waits for ever, however many samplers and loaders a rank has. Each has a process group of its own, and every
+n-th mini-batch, the same on all ranks. An item enters a queue when the one ``capacity`` places before it has left, and
+leaves behind its predecessor. So what a worker waits for on its rank is a step of an earlier mini-batch, or an earlier
+step of the same one; which step that is does not depend on who was quick, and once it is done it stays done. (If
+whoever came first took the room, a queue could be full of other mini-batches than on rank 0, and wait for one whose
+turn comes later.) What rank 0 had done when it started a collective is then enough for any rank to get there, and the
+collectives among it are those that rank 0 started before; whatever else a rank has done takes nothing away. So the next
+collective of rank 0's order can always be started.
+
+Without coordination there is no such order. Workers then wait for earlier steps of their rank, and for the same step of
+other ranks: no circle of waits can come of that, as long as the GPU has room for the kernels of all workers at once.
+
+A lock that a worker holds while it waits for other ranks would be one more wait, for whoever came first. Workers have
+locks of their own, but for samplers on GPUs, whose calls all take the library's lock: those of a rank therefore sample
+in the order of mini-batches (``Stages.sample_in_order``), and so wait for earlier steps alone.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Iterator
@@ -24,9 +36,8 @@ import numpy as np
 from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.shared_memory import shared_memory
 
-from .queues import Stopped
+from .queues import Stopped, worker_name
 
-WORKERS = ("sampler", "loader", "trainer")
 _RING = 4096
 _SLEEP_S = 20e-6
 _STARTS = ("all_to_all_tensors", "_reduced", "swap", "swap_evenly", "reduce_max", "post_messages")
@@ -38,6 +49,8 @@ class Turns:
 
     Args:
         rank: the rank; all ranks are on one host.
+        workers: samplers, and loaders; with several they are "sampler 1", "loader 1", "sampler 2" and so on. There is
+            one "trainer".
 
     Attributes:
         started: how many collectives this rank has started.
@@ -46,7 +59,9 @@ class Turns:
         RuntimeError: the ranks share no memory.
     """
 
-    def __init__(self, rank: Any) -> None:
+    def __init__(self, rank: Any, workers: int = 1) -> None:
+        numbered = itertools.product(range(workers), ("sampler", "loader"))
+        self._workers = [*(worker_name(kind, i, workers) for i, kind in numbered), "trainer"]
         every = list(range(rank.world_size))
         exchange = Exchange(rank, rank.group, every, [0] * rank.world_size)
         # A word for each turn, in a ring, and how far each rank is.
@@ -70,18 +85,18 @@ class Turns:
             Stopped, or what another worker raised: the pipeline is being taken down.
             RuntimeError: the turn did not come in time.
         """
-        me = WORKERS.index(worker)
+        me, size = self._workers.index(worker), len(self._workers)
         if self._index == 0:
             with self._lock:
                 at = self.started
                 self._wait(lambda: at - int(self._far.min()) < _RING, worker)
-                self._ring[at % _RING] = (at + 1) * len(WORKERS) + me
+                self._ring[at % _RING] = (at + 1) * size + me
                 try:
                     yield
                 finally:
                     self._next()
             return
-        self._wait(lambda: self._ring[self.started % _RING] == (self.started + 1) * len(WORKERS) + me, worker)
+        self._wait(lambda: self._ring[self.started % _RING] == (self.started + 1) * size + me, worker)
         try:
             yield
         finally:

@@ -44,13 +44,15 @@ TRIAL_BATCHES = 2**31 + 2**30
 class Sizing:
     """How large a cache is to be; with neither, what a trial step leaves free (of the budget, where there is one).
 
-    ``others``: device memory that was held before the run, which the budget is not of.
+    ``others``: device memory that was held before the run, which the budget is not of. ``workers``: samplers, and
+    loaders, of the overlapped executor, each of which holds mini-batches beside the cache.
     """
 
     ratio: float | None = None
     capacity_bytes: int | None = None
     budget_bytes: int | None = None
     others: Held = field(default=NOTHING, compare=False)
+    workers: int = field(default=1, compare=False)
 
     def __post_init__(self) -> None:
         if self.ratio is not None and self.capacity_bytes is not None:
@@ -200,7 +202,8 @@ def _sized(
             return CPU_RATIO, 0
         left = sizing.budget_bytes - sampled_bytes(sampler)
         return _rows_beside(left, listed, len(table), row_bytes), 0
-    left = memory_left_by(_trial(system, table, sampler, model, graph, batch_size, window), device)
+    trial = _trial(system, table, sampler, model, graph, batch_size, window, sizing.workers)
+    left = memory_left_by(trial, device)
     used = held(device).less(sizing.others)  # what a budget is of: the card may hold other things
     working = max(0, used.cupy - (sampled_bytes(sampler) if sampler.device == device else 0))
     if sizing.budget_bytes is not None:
@@ -219,8 +222,9 @@ def _rows_beside(left: int, listed: int, num_nodes: int, row_bytes: int) -> int:
 
 
 def _trial(
-    system: System, table: np.ndarray, sampler: Any, model: Any, graph: Any, batch_size: int, window: int
-) -> Callable[[], None]:
+    system: System, table: np.ndarray, sampler: Any, model: Any, graph: Any, batch_size: int, window: int,
+    workers: int,
+) -> Callable[[], None]:  # fmt: skip
     """One training step with as many mini-batches in memory as the executor keeps; on a copy of the model."""
 
     def trial() -> None:
@@ -242,7 +246,7 @@ def _trial(
             if system.executor == "serial":
                 waiting += 1  # the next one is sampled while its predecessor is held
             if system.executor == "overlapped":
-                waiting += 6  # two queues of two, one at each worker
+                waiting += 4 + 2 * workers  # two queues of two, one at each worker
             keep: list[Any] = []
             on_host = sampler.device == "cpu"
             if on_host:  # one will do: what counts is its copies on the device
@@ -252,7 +256,7 @@ def _trial(
                 group = [seeds] * min(trainer.ahead, waiting - len(keep))
                 keep += sampler.sample_many(group, TRIAL_BATCHES + len(keep))
             batch = keep[0]
-            held = {"serial": 1, "overlapped": 5}.get(system.executor, 3)
+            held = {"serial": 1, "overlapped": 4 + workers}.get(system.executor, 3)
             rows = [plain.extract(batch)[0] for _ in range(held)]
             trainer.model.train()
             for _ in range(1 if trainer.captured is None else STEPS_TO_CAPTURE):

@@ -26,7 +26,7 @@ from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, StageEvent
 
-from .parts import saved_parts
+from .parts import saved_parts, workers_problem
 from .ranks import Part
 from .resuming import checksum, contents_of
 from .table import System
@@ -39,8 +39,8 @@ def check_joined(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any], 
     """Name what a rank cannot do, and what ranks were not given alike: they would wait for each other for ever.
 
     Raises:
-        ValueError: the executor, the order of collectives or the device is none for this rank; or an argument differs
-            between ranks. All ranks raise alike.
+        ValueError: the executor, the order of collectives, the number of workers or the device is none for this rank;
+            or an argument differs between ranks. All ranks raise alike.
     """
     given = job["given"]
     executor = given["executor"] or chosen.executor
@@ -58,6 +58,8 @@ def check_joined(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any], 
             "coordinated must be False for ranks of several hosts: rank 0 tells in which order collectives are started "
             f"through memory of its host (system {chosen.name!r}, {rank.world_size} ranks, {rank.local_size} a host)"
         )
+    elif rank.world_size > 1:
+        problem = workers_problem(chosen, given["executor"], given["workers"], rank.backend)
     found = _gathered(rank, {"problem": problem, "given": _arguments(rank, graph, chosen, job)})
     for index, one in enumerate(found):
         if one["problem"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from gnnsample_lab.distributed.parts.balance import UnevenPartsError
 from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
 from gnnsample_lab.distributed.parts.partition import Partition, check_partition, partition
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, save_parts
+from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.sampling.layout import make_layout
 from gnnsample_lab.distributed.sampling.sampler import Sampler
 from gnnsample_lab.features.ranking.hotness import Hotness, hotness
@@ -26,6 +28,8 @@ from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.pipeline.plan import NoBatch
+from gnnsample_lab.pipeline.queues import worker_name
+from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.pipeline.turns import Turns
 
 from .table import System
@@ -167,6 +171,19 @@ class PartsSampler:
         """The whole mini-batches of an epoch; sampled through :meth:`sample_slices`."""
         return EpochIterator(self, to_host(seeds), batch_size, epoch, True, False, None, False)
 
+    def another(self) -> PartsSampler:
+        """The same draws with collectives of their own, for another worker; this one where a rank is alone."""
+        if self.inner.rank.world_size == 1:
+            return self
+        found = copy.copy(self)
+        found.inner = self.inner.another()
+        return found
+
+    @property
+    def exchange(self) -> Exchange:
+        """Its collectives."""
+        return self.inner._layout.exchange
+
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together."""
         self.inner.close()
@@ -218,24 +235,46 @@ def shared_cache(
     return made
 
 
-def coordinated_turns(rank: Any, sampler: Any, source: Any) -> Turns | None:
-    """One order of the collectives of sampler, loader and trainer; None where the trainer alone has some.
+def workers_problem(system: System, executor: str | None, workers: int, backend: str) -> str | None:
+    """Why a rank cannot have several samplers; None where it can.
+
+    Args:
+        system: what ranks train.
+        executor: another one than the system's, or None.
+        workers: samplers, and loaders, of each rank.
+        backend: of the ranks, "gloo" or "nccl".
+    """
+    several = workers > 1 and (executor or system.executor) == "overlapped"
+    if not (several and system.method == "csp-fixed" and backend == "nccl"):
+        return None
+    return (
+        "workers must be 1 for method='csp-fixed' on GPUs: each sampler would capture collectives in a CUDA graph, "
+        f"while those of others are under way (got {workers})"
+    )
+
+
+def coordinate(rank: Any, trainer: Trainer) -> bool:
+    """Bring the collectives of samplers, loaders and trainer in one order; False where the trainer alone has some.
 
     Raises:
         ValueError: a method whose messages are not the same on all ranks.
     """
+    sampler = trainer.sampler
     if isinstance(sampler, PartsSampler) and sampler.together and sampler.inner.method not in _IN_TURN:
         raise ValueError(
             f"coordinated must be False with method={sampler.inner.method!r}, which does not start its collectives "
             f"one by one on all ranks, as {', '.join(map(repr, _IN_TURN))} do (got True)"
         )
-    if not (getattr(sampler, "together", False) or source.together):
-        return None
-    turns = Turns(rank)
-    if isinstance(sampler, PartsSampler) and sampler.together:
-        turns.coordinate(sampler.inner._layout.exchange, "sampler")
-    if source.together:
-        setup = source.cache._setup
-        for exchange in {id(e): e for e in (setup.exchange, setup.world)}.values():
-            turns.coordinate(exchange, "loader")
-    return turns
+    if not trainer.together:
+        return False
+    count = len(trainer.samplers)
+    turns = Turns(rank, count)
+    for number, (one, rows) in enumerate(zip(trainer.samplers, trainer.sources, strict=True)):
+        if isinstance(one, PartsSampler) and one.together:
+            turns.coordinate(one.exchange, worker_name("sampler", number, count))
+        if rows.together:
+            setup = rows.cache._setup
+            for exchange in {id(e): e for e in (setup.exchange, setup.world)}.values():
+                turns.coordinate(exchange, worker_name("loader", number, count))
+    trainer.follow(turns)
+    return True

@@ -54,7 +54,7 @@ from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
-from .parts import PartsSampler, checked_parts, coordinated_turns, saved_parts
+from .parts import PartsSampler, checked_parts, coordinate, saved_parts, workers_problem
 from .resuming import settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
@@ -96,8 +96,9 @@ class Prepared:
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together, and then train no more."""
-        parts: tuple[Any, ...] = (self.trainer.sampler, getattr(self.trainer.features, "cache", None))
-        for part in parts:
+        samplers, sources = self.trainer.samplers, self.trainer.sources
+        parts = [*samplers, *(getattr(source, "cache", None) for source in reversed(sources))]
+        for part in {id(part): part for part in parts}.values():
             if hasattr(part, "close"):
                 part.close()
 
@@ -192,7 +193,8 @@ def prepare(
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
-    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others)
+    busy = workers if (executor or chosen.executor) == "overlapped" else 1
+    sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others, busy)
     if sizing.budget_bytes is not None and sampler.device == device:
         within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
     captured = is_captured(captured, chosen.captured, name, kernel, device)
@@ -211,20 +213,15 @@ def prepare(
         order = None if reorder == "none" else reorder
     if coordinated is None:
         coordinated = chosen.coordinated
-    turns = None
-    if (
-        coordinated
-        and rank is not None
-        and rank.world_size > 1
-        and (executor or chosen.executor) == "overlapped"
-    ):
-        turns = coordinated_turns(rank, sampler, sources.plain)
     trainer = Trainer(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
         progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
-        turns=turns, captured=captured, parked=chosen.windows == "host",
+        captured=captured, parked=chosen.windows == "host",
     )  # fmt: skip
+    in_turn = False
+    if coordinated and trainer.rank is not None and trainer.executor == "overlapped":
+        in_turn = coordinate(trainer.rank, trainer)
     if chosen.windows == "host" and device == "cuda" and order is not None and trainer.parking is None:
         notes.append(
             f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"
@@ -232,10 +229,12 @@ def prepare(
     if order is not None and trainer.order is None:
         notes.append("mini-batches keep their order: several ranks would not agree on another one")
     if workers > trainer.workers:
+        notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
+    if trainer.samples_in_order:
         notes.append(
-            "one sampler and one loader: they have collectives, whose order is that of mini-batches" if trainer.together
-            else "one loader: rows of the mini-batch before are reused, or mini-batches are reordered"
-        )  # fmt: skip
+            f"the {workers} samplers of a GPU sample one after the other: a call that waits for other ranks holds the "
+            "library's lock"
+        )
     if chosen.trees:
         notes.append(
             "samples are trees, drawn with replacement: the seeds of the other systems, other samples"
@@ -245,7 +244,7 @@ def prepare(
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
-        "coordinated": turns is not None, "captured": trainer.captured is not None, "budget_gb": budget_gb,
+        "coordinated": in_turn, "captured": trainer.captured is not None, "budget_gb": budget_gb,
         "cache_gb": cache_gb,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
@@ -334,7 +333,8 @@ def train(
             several, the rank that this process is: ``lab.distributed.join()``. All ranks then call this alike with the
             same graph, train together on the devices that they have, and get the same result. A module of one's own
             starts from the weights of rank 0.
-        workers: of ``"overlapped"``: samplers, and loaders (DSP rejects more than 1, section 5).
+        workers: of ``"overlapped"``: samplers, and loaders, of each rank (DSP rejects more than 1, section 5). Each has
+            mini-batches of its own, every n-th, and where ranks meet a process group of its own.
         capacity: mini-batches that a queue holds. None: 2 in ``"overlapped"`` (DSP, section 5); in ``"factored"`` an
             epoch with switching, two a trainer without.
         samplers: of ``"factored"``: ranks that sample; None: N_s = ceil(N_g / (K + 1)) from stage times that a trial
@@ -382,8 +382,8 @@ def train(
     Raises:
         TypeError: an argument of the wrong kind; the message names it.
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed; between hosts,
-            a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; joined ranks that were
-            given different arguments.
+            a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; several ``workers`` of
+            GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank; on GPUs of several hosts a
             partitioned cache without room for all rows.
@@ -562,6 +562,9 @@ def _train_on_ranks(
             crew = stack.enter_context(
                 Ranks(ranks, device=device, timeout_s=RUN_S, collective_timeout_s=COLLECTIVE_S)
             )
+        problem = workers_problem(chosen, given["executor"], given["workers"], crew.backend)
+        if problem is not None and crew.ranks > 1:
+            raise ValueError(problem)
         folder = stack.enter_context(several.shared_graph(graph))
         if given["executor"] == "factored":
             service = stack.enter_context(QueueService())

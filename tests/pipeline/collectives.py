@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import random
 import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from gnnsample_lab.distributed.features.cache import FeatureCache
+from gnnsample_lab.distributed.sampling.cpu.base import CpuEngine
+from gnnsample_lab.distributed.sampling.exchange import Exchange
+from gnnsample_lab.pipeline.plan import EpochPlan
+from gnnsample_lab.pipeline.queues import StageQueue
+from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.pipeline.turns import Turns
 from gnnsample_lab.systems.ranks import train_slices
 
@@ -97,3 +108,79 @@ def failing_loader(rank: Any, folder: Path, job: dict[str, Any]) -> Any:
         return run_slices(rank, folder, job)
     finally:
         FeatureCache.extract = extract  # type: ignore[method-assign]
+
+
+@contextmanager
+def before_calls(owner: Any, name: str, act: Callable[..., None]) -> Iterator[None]:
+    """``act`` gets the arguments of each call of a method before the method does."""
+    method = getattr(owner, name)
+
+    def watched(*args: Any, **options: Any) -> Any:
+        act(*args, **options)
+        return method(*args, **options)
+
+    setattr(owner, name, watched)
+    try:
+        yield
+    finally:  # the ranks are used again
+        setattr(owner, name, method)
+
+
+def failing_sampler(rank: Any, folder: Path, job: dict[str, Any]) -> Any:
+    """Rank 1's second sampler fails at its third mini-batch."""
+
+    def fail(plan: EpochPlan, places: range, sampler: int = 0) -> None:
+        if rank.index == 1 and sampler == 1 and plan.batch_ids[places.start] == 5:
+            raise ArithmeticError("in the second sampler")
+
+    with before_calls(EpochPlan, "sample", fail):
+        return run_slices(rank, folder, job)
+
+
+def delayed_training(rank: Any, folder: Path, job: dict[str, Any]) -> Any:
+    """Workers take pauses, other ones on each rank, so that they come to their collectives in other orders."""
+    chance = random.Random(rank.index)
+
+    def pause(*_: Any, **__: Any) -> None:
+        time.sleep(chance.choice((0, 0, 0.02)))
+
+    with (
+        before_calls(EpochPlan, "sample", pause),
+        before_calls(FeatureCache, "extract", pause),
+        before_calls(StageQueue, "put", pause),
+    ):
+        return run_slices(rank, folder, job)
+
+
+def locked_training(rank: Any, folder: Path, job: dict[str, Any]) -> Any:
+    """As on a GPU: all samplers of a rank take one lock, and hold it while they wait for those of other ranks."""
+    lock, sample, in_order = threading.Lock(), CpuEngine.sample_many, Trainer.samples_in_order
+
+    def locked(self: CpuEngine, *args: Any) -> Any:
+        with lock:
+            return sample(self, *args)
+
+    CpuEngine.sample_many = locked  # type: ignore[method-assign]
+    Trainer.samples_in_order = property(lambda self: True)  # type: ignore[assignment, method-assign]
+    try:
+        return delayed_training(rank, folder, job)
+    finally:
+        CpuEngine.sample_many, Trainer.samples_in_order = sample, in_order  # type: ignore[method-assign]
+
+
+def grouped_training(rank: Any, folder: Path, job: dict[str, Any]) -> Any:
+    """Train; of each rank, the process groups that its threads used, are told in the notes of the first."""
+    import torch.distributed as dist
+
+    used = defaultdict[str, set[str]](set)
+
+    def note(exchange: Exchange, *_: Any) -> None:
+        used[threading.current_thread().name].add(exchange.group.group_name)
+
+    with before_calls(Exchange, "all_to_all_tensors", note):
+        part = run_slices(rank, folder, job)
+    told: list[Any] = [None, None]
+    found = {name: sorted(groups) for name, groups in used.items()}
+    dist.all_gather_object(told, json.dumps(found), group=rank.group)
+    part["notes"] = (*part["notes"], *told)
+    return part

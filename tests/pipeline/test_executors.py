@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,7 +71,7 @@ class Memory:
 class FakeStages:
     """Ten mini-batches in windows of up to ``ahead``."""
 
-    device, workers, capacity, together, turns = "cuda", 1, 2, False, None
+    device, workers, capacity, together, turns, sample_in_order = "cuda", 1, 2, False, None, False
 
     def __init__(
         self,
@@ -90,12 +91,16 @@ class FakeStages:
             fail_at,
         )
         self.clock, self.queues = StageClock("cpu"), {}
+        self.windows, self.taken = [self.left[i : i + ahead] for i in range(0, count, ahead)], Counter[int]()
 
     def allocate(self) -> Memory:
         return Memory(self.books, getattr(self.books.here, "stream", self.main), self.main)
 
-    def sample_window(self, sampler: int = 0) -> list[Any]:
-        window, self.left = self.left[: self.ahead], self.left[self.ahead :]
+    def sample_window(self, sampler: int = 0, samplers: int = 1) -> list[Any]:
+        number = sampler + samplers * self.taken[sampler]
+        self.taken[sampler] += 1
+        window = self.windows[number] if number < len(self.windows) else []
+        self.left = [n for n in self.left if n not in window]
         made = []
         for number in window:
             batch = self.allocate()
@@ -103,7 +108,7 @@ class FakeStages:
             made.append(Sampled(batch, None, number))
         return made
 
-    def extract(self, marked: Any) -> Ready:
+    def extract(self, marked: Any, loader: int = 0) -> Ready:
         if marked[0].number == self.fail_at:
             raise ArithmeticError("no rows")
         return Ready(marked[0], None if self.in_step else self.allocate(), None)
@@ -112,7 +117,7 @@ class FakeStages:
 @pytest.fixture
 def world(monkeypatch):
     books, main = Books(), FakeStream("main")
-    made = {"sampling": FakeStream("sampling"), "extraction": FakeStream("extraction")}
+    made = {name: FakeStream(name) for kind in ("sampling", "extraction") for name in (kind, f"{kind} 1")}
 
     @contextmanager
     def on_stream(stream):
@@ -184,6 +189,45 @@ def test_an_error_of_a_stage_reaches_the_training_loop(name, world):
     before = threading.active_count()
     with pytest.raises(ArithmeticError, match="no rows"):
         consume(name, world, FakeStages(*world, fail_at=6))
+    assert threading.active_count() == before
+
+
+class Watched(FakeStages):
+    """Two samplers; notes who samples which window, and how many at once."""
+
+    workers = 2
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.inside, self.most, self.order, self.met = 0, 0, [], threading.Barrier(2)
+
+    def sample_window(self, sampler: int = 0, samplers: int = 1) -> list[Any]:
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        if not self.sample_in_order and not self.taken[sampler]:
+            self.met.wait(20)  # the other one is here too
+        elif not sampler:
+            time.sleep(0.002)
+        found = super().sample_window(sampler, samplers)
+        if found:
+            self.order.append((sampler, found[0].place))
+        self.inside -= 1
+        return found
+
+
+def test_samplers_that_share_a_lock_sample_in_order(world):
+    """On a GPU a call holds the library's lock, also while it waits for the same sampler of other ranks."""
+    stages = Watched(*world, ahead=1)
+    assert consume("overlapped", world, stages) == list(range(10)) and stages.most == 2
+    stages = Watched(*world, ahead=1)
+    stages.sample_in_order = True
+    assert consume("overlapped", world, stages) == list(range(10))
+    assert stages.most == 1 and stages.order == [(place % 2, place) for place in range(10)]
+    before = threading.active_count()
+    failing = Watched(*world, ahead=1, fail_at=5)
+    failing.sample_in_order = True
+    with pytest.raises(ArithmeticError, match="no rows"):
+        consume("overlapped", world, failing)
     assert threading.active_count() == before
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ def test_it_trains_as_the_serial_one_does(graph, serial, workers):
     assert found.epochs[1].rows == serial.epochs[1].rows
     assert found.settings["executor"] == "overlapped" and found.settings["workers"] == workers
     assert threading.active_count() == before
+    names = Counter((e.stage, e.worker, e.batch % workers) for e in found.epochs[0].events)
+    assert len(names) == 2 * workers + workers  # the same mini-batches for a worker, whoever is free
 
 
 def test_a_system_that_reuses_rows_keeps_one_loader(graph):
@@ -72,11 +75,11 @@ def test_stages_do_overlap(graph, monkeypatch):
     training, extracting = threading.Event(), threading.Event()
     extract = Stages.extract
 
-    def watched(self: Stages, marked: Sampled) -> Any:
+    def watched(self: Stages, marked: Sampled, *loader: int) -> Any:
         if marked.place == 1:
             extracting.set()
             assert training.wait(60), "training did not begin while the next mini-batch was extracted"
-        return extract(self, marked)
+        return extract(self, marked, *loader)
 
     class Model(torch.nn.Module):
         def __init__(self) -> None:
@@ -128,6 +131,9 @@ def test_a_plan_leaves_out_and_goes_along(graph):
     found = plan.sample(plan.take(2)) + plan.sample(plan.take(2))
     assert [b.batch_id for b in found] == [5, 7, 9] and plan.take(2) == range(3, 3)
     assert all(isinstance(b, NoBatch) for b in found)  # two seeds for three ranks: none for the first
+    whole = EpochPlan(epoch, [sampler], without=[6])
+    windows = [whole.take(1, worker, 2) for worker in (1, 0, 0, 1, 0)]
+    assert windows == [range(1, 2), range(1), range(2, 3), range(3, 4), range(4, 4)]
     whole = EpochPlan(epoch, [sampler], without=[6])
     batches = whole.sample(whole.take(4))
     for batch in batches:

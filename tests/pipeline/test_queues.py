@@ -44,15 +44,49 @@ def test_a_full_queue_holds_its_producer_up() -> None:
 def test_items_leave_in_order_and_the_next_may_always_come_in() -> None:
     queue = StageQueue(2, producers=2)
     ahead = put_in_thread(queue, 1, 2, 3)
-    until_depth(queue, 2)  # full, and what is needed has not come
+    until_depth(queue, 1)
+    ahead.join(0.1)
+    assert ahead.is_alive()  # 2 would take the room of 0, which has not come
     late = put_in_thread(queue, 0)
     late.join(LONG_S)
     assert not late.is_alive()
     assert [queue.get() for _ in range(4)] == [f"item {n}" for n in range(4)]
     ahead.join(LONG_S)
+    assert max(depth for _, depth in queue.depths) == 2
     queue.close()
     queue.close()
     assert queue.get() is None
+
+
+def test_who_may_come_in_does_not_depend_on_who_came_first() -> None:
+    """Else ranks whose workers are quick in another order would wait for each other."""
+    for order in ((1, 2, 3), (3, 2, 1)):
+        queue, threads = StageQueue(2, producers=3), {}
+        for number in order:
+            threads[number] = put_in_thread(queue, number)
+            threads[number].join(0.05)
+        assert [n for n in order if not threads[n].is_alive()] == [1]
+        put_in_thread(queue, 0)
+        assert [queue.get() for _ in range(4)] == [f"item {n}" for n in range(4)]
+
+
+def test_a_worker_gets_its_own_items_in_everybodys_order() -> None:
+    queue, seen = StageQueue(None), []
+
+    def take(first: int) -> None:
+        number = first
+        while (item := queue.get(number)) is not None:
+            seen.append(item)
+            number += 2
+
+    threads = [threading.Thread(target=take, args=(first,), daemon=True) for first in (1, 0)]
+    for thread in threads:
+        thread.start()
+    put_in_thread(queue, 1, 3, 0, 4, 2).join(LONG_S)
+    queue.close()
+    for thread in threads:
+        thread.join(LONG_S)
+    assert sorted(seen) == [f"item {n}" for n in range(5)] and not any(t.is_alive() for t in threads)
 
 
 def test_the_end_comes_when_all_producers_have_closed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,24 @@ def test_both_orders_of_collectives(graph, gpu_ranks, coordinated, policy):
     )
     assert found.settings["coordinated"] is coordinated
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+@pytest.mark.parametrize("coordinated", [True, False])
+def test_several_samplers_and_loaders_of_a_gpu(graph, gpu_ranks, coordinated):
+    expected = lab.train(graph, system="dgl", **QUICK)
+    given = {**options("dsp"), "ranks": gpu_ranks, "coordinated": coordinated}
+    one, two = (lab.train(graph, system="dsp", workers=workers, **given) for workers in (1, 2))
+    assert two.settings["workers"] == 2 and any("one after the other" in note for note in two.notes)
+    np.testing.assert_allclose(two.losses, expected.losses, atol=1e-4)
+    assert [m.topology for m in two.memory] == [m.topology for m in one.memory]
+    workers = {e.worker for e in two.epochs[0].events}
+    assert workers == {"sampler 1", "sampler 2", "loader 1", "loader 2", "trainer"}
+
+
+def test_graphs_with_collectives_are_captured_by_one_sampler(graph, gpu_ranks):
+    fixed = replace(SYSTEMS["dsp"], method="csp-fixed", coordinated=False)
+    with pytest.raises(ValueError, match="workers must be 1 for method='csp-fixed' on GPUs"):
+        lab.train(graph, system=fixed, ranks=gpu_ranks, workers=2, **options("dsp"))
 
 
 def test_a_trainer_has_no_sampling_kernel(graph, gpu_ranks):

@@ -13,6 +13,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline.plan import NoBatch
+from gnnsample_lab.systems.parts import workers_problem
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES
 from gnnsample_lab.systems.trees import TreeSampler
 
@@ -74,8 +75,45 @@ def test_any_policy_ranks_a_shared_cache(graph, expected, pair, name, policy):
     assert alone.cache_ratio == pytest.approx(0.25) and 0.4 < found.cache_ratio <= 0.5
 
 
-@pytest.mark.parametrize("executor", ["serial", "overlapped"])
-def test_slices_without_seeds_go_along(graph, pair, executor):
+MADE = {
+    "pull": replace(SYSTEMS["dsp"], method="pull"),
+    "csp-async": replace(SYSTEMS["dsp"], method="csp-async", coordinated=False),
+    "csp-fixed": replace(SYSTEMS["dsp"], method="csp-fixed", coordinated=False),
+    "sampling alone": replace(SYSTEMS["dsp"], placement="replicated", transport="auto"),
+    "rows alone": replace(SYSTEMS["dsp"], topology="uva", method="direct"),
+    "neither": SYSTEMS["quiver"],
+}  # fmt: skip
+"""Where workers meet those of other ranks, and how."""
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_several_workers_of_a_rank_train_as_one_device_does(graph, expected, pair, name):
+    options = {**QUICK, "pick": "floyd", "parts": "random", "executor": "overlapped", "workers": 2}
+    found = lab.train(graph, system=MADE[name], ranks=pair, **options)
+    assert found.settings["workers"] == 2 and found.settings["coordinated"] is MADE[name].coordinated
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    assert found.accuracy == pytest.approx(expected.accuracy)
+    names = {(e.rank, e.worker) for e in found.epochs[0].events if e.stage != "train"}
+    assert names == {
+        (rank, f"{kind} {i}") for rank in (0, 1) for kind in ("sampler", "loader") for i in (1, 2)
+    }
+
+
+def test_gpus_whose_samples_are_graphs_with_collectives_have_one_sampler():
+    fixed = MADE["csp-fixed"]
+    assert workers_problem(fixed, None, 2, "nccl").startswith(
+        "workers must be 1 for method='csp-fixed' on GPUs"
+    )
+    for system, executor, workers, backend in (
+        (fixed, None, 1, "nccl"), (fixed, "serial", 2, "nccl"), (fixed, None, 2, "gloo"),
+        (SYSTEMS["dsp"], None, 2, "nccl"),
+    ):  # fmt: skip
+        assert workers_problem(system, executor, workers, backend) is None
+
+
+@pytest.mark.parametrize(("executor", "workers"), [("serial", 1), ("overlapped", 1), ("overlapped", 3)])
+def test_slices_without_seeds_go_along(graph, pair, executor, workers):
     """Two seeds to a mini-batch, by owner: often a rank has none, and the other one waits for its collectives."""
     few = lab.Graph(
         graph.indptr, graph.indices, feat=graph.feat, label=graph.label, name="few",
@@ -83,7 +121,8 @@ def test_slices_without_seeds_go_along(graph, pair, executor):
     )  # fmt: skip
     options = {**QUICK, "batch_size": 2, "pick": "floyd"}
     reference = lab.train(few, system="dgl", **options)
-    found = lab.train(few, system="dsp", executor=executor, ranks=pair, parts="range", **options)
+    options |= {"executor": executor, "workers": workers}
+    found = lab.train(few, system="dsp", ranks=pair, parts="range", **options)
     np.testing.assert_allclose(found.losses, reference.losses, atol=1e-5)
     assert found.accuracy == pytest.approx(reference.accuracy)
 

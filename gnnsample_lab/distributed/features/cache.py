@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -315,6 +316,22 @@ class FeatureCache:
             where = where.reshape(-1) if index is None else index[where.reshape(-1)]
             ends = np.cumsum([a.size for a in given]).tolist()
             return [rows[where[end - a.size : end]] for a, end in zip(given, ends)], stats
+
+    def another(self) -> FeatureCache:
+        """This cache for another worker of this rank; all ranks call it alike, and their copies meet each other.
+
+        It has the same rows in the same memory; collectives, which get a process group, and :attr:`traffic` are its
+        own. Both may be called at the same time. It is to be closed before this one.
+
+        Raises:
+            RuntimeError: the cache was closed.
+        """
+        self._check_open()
+        found, layout = copy.copy(self), self._setup.layout.apart()
+        found._groups, found._lock, found.last = layout.own_groups, Lock(), None
+        found._setup = replace(self._setup, layout=layout, exchange=layout.exchange, world=layout.world)
+        found._engine = self._engine.another(found._setup)
+        return found
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together. May be called twice."""

@@ -6,6 +6,7 @@ Cold rows are copied by a thread while the rank exchanges hot ones.
 
 from __future__ import annotations
 
+import copy
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -44,7 +45,7 @@ class CpuEngine:
         self.setup, self.placement, self.layout = setup, setup.placement, setup.layout
         self.num_parts = setup.placement.num_parts
         self.parts = PartRows(setup.layout)
-        self.label = LABEL
+        self.label, self._is_first = LABEL, True
         self._threads = ThreadPoolExecutor(1, "cold-rows")
         ids = self.placement.cached[setup.me]
         shape = (len(ids), setup.num_features)
@@ -64,6 +65,12 @@ class CpuEngine:
         self.parts.read(ids, np.arange(len(ids)), self.mine)
         if self._peers is not None:
             self._peers.barrier()
+
+    def another(self, setup: Setup) -> CpuEngine:
+        """The same rows with the collectives of ``setup`` and a thread of its own; closed before this one."""
+        found = copy.copy(self)
+        found.setup, found._threads, found._is_first = setup, ThreadPoolExecutor(1, "cold-rows"), False
+        return found
 
     @property
     def nbytes(self) -> int:
@@ -192,6 +199,6 @@ class CpuEngine:
     def close(self) -> None:
         self._threads.shutdown()
         peers, self._peers = self._peers, None
-        if peers is not None:
+        if peers is not None and self._is_first:
             self.mine = np.empty((0, self.setup.num_features), self.setup.dtype)
             peers.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -70,7 +71,7 @@ class GpuEngine:
             )
         self.parts = PartRows(setup.layout)
         self._extractor = GpuExtractor(setup.row_bytes, setup.knobs)
-        self._side = cupy.cuda.Stream(non_blocking=True)
+        self._side, self._is_first = cupy.cuda.Stream(non_blocking=True), True
         partition, me = self.layout.partition, setup.me
         positions = self.placement.place_of[self.layout.part.vertices]
         self._owned = setup.positions == "owner"
@@ -114,6 +115,12 @@ class GpuEngine:
             rows = np.empty((len(some), self.setup.num_features), self.setup.dtype)
             self.parts.read(some, np.arange(len(some)), rows)
             self.mine[first : first + step].set(rows)
+
+    def another(self, setup: Setup) -> GpuEngine:
+        """The same rows with the collectives of ``setup`` and a stream of its own; closed before this one."""
+        found = copy.copy(self)
+        found.setup, found._side, found._is_first = setup, cupy.cuda.Stream(non_blocking=True), False
+        return found
 
     @property
     def nbytes(self) -> int:
@@ -287,6 +294,6 @@ class GpuEngine:
     def close(self) -> None:
         cupy.cuda.runtime.deviceSynchronize()
         peers, self._peers = self._peers, None
-        if peers is not None:
+        if peers is not None and self._is_first:
             self.mine = self._places = cupy.empty(0, self.setup.dtype)
             peers.close()

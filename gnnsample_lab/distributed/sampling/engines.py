@@ -30,6 +30,7 @@ class Setup:
         visits: how often each vertex is expanded, ``float64[N]``, or None for the engine's estimate.
         count_reads: whether engines whose kernels read other memory by themselves count what was read.
         collectives: ``"auto"`` or ``"torch"``, see :class:`~.exchange.Exchange`.
+        beside: the engine of another worker of this rank, whose copy of the part on a GPU is taken; None: a new one.
     """
 
     method: str
@@ -40,6 +41,7 @@ class Setup:
     visits: Any = None
     count_reads: bool = False
     collectives: str = "auto"
+    beside: Any = None
 
     @property
     def exchange(self) -> Exchange:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -33,19 +34,32 @@ class Layout:
         world: collectives among all ranks.
         hosts: host of each rank of the world, ``int64[P]``.
         replicated: whether each of several hosts holds all parts.
+        own_groups: process groups that were made for this layout alone (:meth:`apart`), for ``rank.leave_group``.
     """
 
     def __init__(self, rank: Rank, part: Part, partition: Partition, folder: Path | None, hosts: Any) -> None:
         self.rank, self.part, self.partition, self.folder = rank, part, partition, folder
         self.hosts = hosts
+        self.own_groups: list[Any] = []
         of_host = [np.flatnonzero(hosts == h).tolist() for h in np.unique(hosts)]
         self.replicated = len(of_host) > 1 and partition.num_parts < rank.world_size
-        groups = of_host if self.replicated else [list(range(rank.world_size))]
+        groups = self._sharing = of_host if self.replicated else [list(range(rank.world_size))]
         mine = next(group for group in groups if rank.index in group)
         everyone = list(range(rank.world_size))
         group = rank.split(groups)
         self.exchange = Exchange(rank, group, mine, hosts)
         self.world = self.exchange if not self.replicated else Exchange(rank, rank.group, everyone, hosts)
+
+    def apart(self) -> Layout:
+        """The same part with process groups of its own, for another worker; all ranks call it alike."""
+        rank, found = self.rank, copy.copy(self)
+        found.own_groups = [rank.another_group(parts=self._sharing)]
+        found.exchange = Exchange(rank, found.own_groups[0], self.exchange.members.tolist(), self.hosts)
+        found.world = found.exchange
+        if self.replicated:
+            found.own_groups.append(rank.another_group())
+            found.world = Exchange(rank, found.own_groups[1], range(rank.world_size), self.hosts)
+        return found
 
     @property
     def num_nodes(self) -> int:

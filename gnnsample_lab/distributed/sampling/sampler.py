@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -128,16 +130,19 @@ class Sampler:
                 raise ValueError(f"visits must have shape ({layout.num_nodes},) (got {visits.shape})")
         self.method, self.spec, self.rank, self._layout = method, spec, rank, layout
         self.part, self.partition, self.device = layout.part, layout.partition, rank.device
-        self._engine: Engine | None = None
-        self._setup = Setup(
-            method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads, collectives
-        )
-        self._engine = make_engine(self._setup)
         self._reads_gpu = rank.device != "cpu" and METHODS[method].gpu == "gpu.direct"
         self._counts = count_reads or not self._reads_gpu
-        self._total = layout.exchange.new_traffic()
+        self._begin(Setup(method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads, collectives))
+
+    def _begin(self, setup: Setup) -> None:
+        """Make the engine, with nothing counted yet."""
+        exchange = setup.exchange
+        self._engine: Engine | None = None
+        self._setup = setup
+        self._engine = make_engine(setup)
+        self._total = exchange.new_traffic()
         self._calls: list[Traffic] = []  # of calls that the total does not hold yet
-        layout.exchange.traffic = layout.exchange.new_traffic()  # of the setup: not a call's
+        exchange.traffic = exchange.new_traffic()  # of the setup: not a call's
 
     # What an EpochIterator asks of a sampler's graph is its number of vertices.
     @property
@@ -256,12 +261,35 @@ class Sampler:
         checks.choice("by", by, SLICES)
         return Epoch(self, seeds, batch_size, epoch, shuffle, drop_last, by)
 
+    def another(self) -> Sampler:
+        """A sampler for another worker of this rank; all ranks call it alike, and what they get meets each other.
+
+        It draws the same and has the same part, on a GPU in the same memory; collectives, which get a process group,
+        scratch memory and traffic are its own. Both may be called at the same time on CPU ranks. A GPU's calls hold the
+        library's lock while they wait for other ranks: there, all ranks call the samplers in one order.
+
+        Raises:
+            ValueError: the method reads other memory by itself: it meets nobody, and one sampler serves all workers.
+            RuntimeError: the sampler was closed.
+        """
+        if METHODS[self.method].gpu != "gpu.csp":
+            raise ValueError(
+                f"method={self.method!r} has no collectives that another sampler could have of its own: several "
+                "workers can call one"
+            )
+        found, engine = copy.copy(self), self.engine
+        found._layout = self._layout.apart()
+        found._begin(replace(self._setup, layout=found._layout, beside=engine))
+        return found
+
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together. May be called twice."""
         self._settle()
         engine, self._engine = self._engine, None
         if engine is not None:
             engine.close()
+            for group in self._layout.own_groups:
+                self.rank.leave_group(group)
 
     def _placed(self, seeds: Any) -> Any:
         """Seeds where the engine takes them; on a GPU its kernels check their range."""

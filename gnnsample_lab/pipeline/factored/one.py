@@ -19,7 +19,7 @@ class _Stored(Stages):
     depths: list[tuple[float, int]] = field(default_factory=list)
     place: int = 0
 
-    def sample_window(self, sampler: int = 0) -> list[Sampled]:
+    def sample_window(self, sampler: int = 0, samplers: int = 1) -> list[Sampled]:
         if not self.stored:
             return []
         arrays = self.stored.popleft()

@@ -99,7 +99,7 @@ class Fetched(Stages):
     read: dict[int, dict[str, Any]] = field(default_factory=dict)
     trained: SimpleQueue[tuple[dict[str, Any], Any]] = field(default_factory=SimpleQueue)
 
-    def sample_window(self, sampler: int = 0) -> list[Sampled]:
+    def sample_window(self, sampler: int = 0, samplers: int = 1) -> list[Sampled]:
         assert self.client is not None
         self.give_back()
         item = self.client.get()

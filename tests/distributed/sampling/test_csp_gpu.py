@@ -132,6 +132,22 @@ def test_wide_ids(method: str, rule: dict[str, Any], fanouts: list[int]) -> None
         assert found[0].node_ids.dtype == np.int64
 
 
+@pytest.mark.parametrize("rule", [PLAIN, WEIGHTED], ids=str)
+def test_samplers_of_several_workers_share_a_part(rule: dict[str, Any]) -> None:
+    """Their calls come in turn, and each has buffers of its own."""
+    from gnnsample_lab.distributed.sampling.gpu.csp_core import Core
+
+    graph = drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, [6, 4], device="cpu", seed=5, **rule)
+    cut, cores = ranks_of(graph, sampler.spec, 3)
+    others = [Core(core.part, sampler.spec, SCRATCH) for core in cores]
+    for batch_id in range(40, 46):
+        given = slices(np.arange(batch_id, graph.num_nodes, 197), 3)
+        workers = others if batch_id % 2 else cores
+        found = in_step([core.exact(s, batch_id, p) for core, s, p in zip(workers, given, cut)])
+        check(graph, sampler, found, given, batch_id)
+
+
 FIXED_CASES = [(rule, [40, 3], False) for rule in RULES]
 FIXED_CASES += [(rule, [6, 5, 4], True) for rule in (PLAIN, WEIGHTED)]
 

@@ -64,7 +64,10 @@ class CspEngine:
             amount = int(np.diff(np.asarray(part.prefix)).max(initial=0))
         most_degree, most_amount = self.exchange.max("flags", np.array([degree, amount]))
         edges = int(self.exchange.sum("flags", np.array([part.num_edges]))[0])
-        device_part = DevicePart(part, layout.partition, edges, int(most_degree))
+        if setup.beside is None:
+            device_part = DevicePart(part, layout.partition, edges, int(most_degree))
+        else:
+            device_part = setup.beside.core.part  # kernels read it and write nothing there
         self.core = Core(device_part, setup.spec, setup.scratch_bytes)
         self.core.wide_amounts = int(most_amount) >= 2**32
         if setup.collectives == "auto":
