@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,27 @@ def facts(session: Session, wanted: Sequence[str]) -> dict[str, Any]:
         if loaded is not None:
             found[name] = graph_facts(loaded)
     return found
+
+
+def median_epoch(result: Any) -> Any:
+    """A training run with no epoch but the median one, of an even number the slower of the two in the middle.
+
+    The first epoch, which warms up, does not count.
+    """
+    timed = sorted(result.epochs[1:] or result.epochs, key=lambda epoch: epoch.total_us)
+    return replace(result, epochs=[timed[len(timed) // 2]])
+
+
+def epoch_seconds(result: Any) -> dict[str, Any]:
+    """``epoch_s`` of a training run's :func:`median_epoch`, ``p10_s`` and ``p90_s``, and of how many ``epochs``.
+
+    A single epoch has no spread: both are None then.
+    """
+    times = [epoch.total_us / 1e6 for epoch in result.epochs[1:] or result.epochs]
+    low, high = np.percentile(times, [10, 90]).tolist() if len(times) > 1 else (None, None)
+    return {
+        "epoch_s": median_epoch(result).epochs[0].total_us / 1e6, "p10_s": low, "p90_s": high, "epochs": len(times),
+    }  # fmt: skip
 
 
 def work_per_batch(epoch: Any, tasks: int) -> dict[str, int]:

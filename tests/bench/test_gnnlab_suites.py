@@ -38,7 +38,7 @@ def session(pair: Any) -> Iterator[Session]:
     torch.set_num_threads(1)
     patch.setenv("LAB_DEVICE", "cpu")
     for module, name, value in (
-        (runs, "STEPS", STEPS), (runs, "HIDDEN", 16), (runs, "EPOCHS", 2), (runs, "EXCHANGES", 4),
+        (runs, "STEPS", STEPS), (runs, "HIDDEN", 16), (runs, "EPOCHS", 4), (runs, "EXCHANGES", 4),
         (convergence, "QUICK_EPOCHS", 2), (convergence, "HIDDEN", 16), (preprocessing, "DISK_BYTES", 1 << 20),
     ):  # fmt: skip
         patch.setattr(module, name, value)
@@ -69,9 +69,12 @@ def test_every_epoch_is_measured_with_the_model_s_error_or_modelled(session) -> 
     ]  # fmt: skip
     for row in rows:
         assert row["epoch_s"] > 0 and row["speedup"] is not None
+        assert row["rows_per_batch"] > 0 < row["picks_per_batch"], (
+            "of a modelled row: what the model was fed with"
+        )
         assert ("error_percent" in row) == ("model_s" in row) == (row["origin"] == "measured")
         if row["origin"] == "measured":
-            assert row["tasks"] == STEPS and row["p10_s"] <= row["p90_s"]
+            assert row["tasks"] == STEPS and row["p10_s"] <= row["epoch_s"] <= row["p90_s"]
             assert row["error_percent"] == pytest.approx(
                 100 * (row["model_s"] / row["epoch_s"] - 1), abs=0.01
             )
@@ -161,6 +164,7 @@ def test_scaling_and_splits(session) -> None:
     rows = rows_of(session, "gnnlab-fig15")
     assert [r["split"] for r in rows if r["origin"] == "measured"] == ["1S1T"]
     assert len(rows) == 7 + 6 + 5
+    assert all(r["rows_per_batch"] > 0 < r["picks_per_batch"] for r in rows)
     for gpus in range(2, 9):
         assert sum(r["chosen"] == "rule" for r in rows if r["gpus"] == gpus) <= 1
 
@@ -186,6 +190,8 @@ def test_the_claim_of_the_model_is_held_against_runs(session) -> None:
     assert [row["gpus"] for row in graphs] == list(range(2, 9))
     (ran,) = [row for row in graphs if row["origin"] == "measured"]
     winner = "factored" if ran["ran_factored_s"] < ran["ran_timeshared_s"] else "time sharing"
+    assert ran["ran_factored_p10_s"] <= ran["ran_factored_s"] <= ran["ran_factored_p90_s"]
+    assert all(row["rows_per_batch"] > 0 < row["shared_rows_per_batch"] for row in graphs)
     assert ran["agrees"] == ("yes" if winner == ran["favours"] else "no")
     assert {(row["k"], row["gpus"]) for row in ratios} == {(k, n) for k in scaling.RATIOS for n in (2, 4, 8)}
     # Two GPUs, long epochs: time sharing loses where its extraction exceeds training less sampling.
@@ -199,6 +205,9 @@ def test_convergence(session) -> None:
     rows = rows_of(session, "gnnlab-fig16")
     by = {row["system"]: row for row in rows}
     assert (by["dgl"]["updates"], by["gnnlab"]["updates"]) == (STEPS // 2, STEPS)
+    assert all(row["p10_s"] is None and row["rows_per_batch"] > 0 for row in rows), (
+        "one epoch after the first"
+    )
     assert all(len(row["accuracy"]) == len(row["seconds"]) == 2 for row in rows)
     assert all(row["accuracy"][row["epochs_to_target"] - 1] >= row["target"] for row in rows)
 

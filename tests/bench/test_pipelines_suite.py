@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
-from gnnsample_lab.pipeline.overlap import overlap
+from gnnsample_lab.pipeline.overlap import STAGES, overlap
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 
 pytest.importorskip("torch")
@@ -33,7 +34,12 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
         for part in ("overlap", "scaling", "budget", "systems")
     }
     assert [row["system"] for row in by["systems"]] == list(pipelines.SYSTEMS)
-    assert by["overlap"][0]["ceiling"] >= 1 and by["overlap"][0]["share_percent"] > 0
+    alone, gained = by["overlap"]
+    assert (alone["executor"], gained["executor"]) == ("serial", "overlapped") and "ceiling" not in alone
+    assert gained["ceiling"] >= 1 and gained["share_percent"] > 0 and set(gained["alone_ms"]) == set(STAGES)
+    assert {row["step"] for row in by["overlap"]} == {"plain"}, "a CPU captures nothing"
+    (trace,) = [row for row in rows if row["part"] == "trace"]
+    assert "ms" not in trace and "train_ms" not in trace, "the profiler was on"
     assert {(row["gpus"], row["executor"]) for row in by["scaling"]} == {
         (gpus, executor) for gpus in (1, 2) for executor in ("streams", "overlapped")
     }
@@ -67,6 +73,47 @@ def test_the_ceiling_is_that_of_the_serial_stages() -> None:
     other.batch_ids.append(9)
     with pytest.raises(ValueError, match="the same mini-batches"):
         overlap(serial, other)
+
+
+def test_captured_steps_stand_beside_plain_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kind of step with a serial run of its own, whose losses are those of the plain one."""
+    monkeypatch.setattr(crew, "on_gpu", lambda: True)
+    monkeypatch.setattr(pipelines, "CACHED", (0.3,))
+    given: list[dict[str, Any]] = []
+
+    class Runs:
+        size, compared = 64, list[tuple[str, str]]()
+
+        def run(self, system: str, **options: Any) -> TrainResult:
+            given.append(options)
+            serial = options["executor"] == "serial"
+            captured = options.get("captured", False)
+            stages = (1, 2, 3 if captured else 5)
+            wall = sum(stages) if serial else max(stages)
+            result = made_up((*stages, wall), (*stages, wall))
+            settings = {"kernel": options.get("kernel", "library"), "executor": options["executor"]}
+            return replace(result, system="captured" if captured else "plain", settings=settings)
+
+        def try_row(self, row: dict[str, Any], run: Any) -> tuple[dict[str, Any], TrainResult]:
+            result = run()
+            return dict(row), result
+
+        def verify(self, result: TrainResult, reference: TrainResult | None) -> None:
+            if reference is not None:
+                self.compared.append((result.system, reference.system))
+
+    runs: Any = Runs()
+    rows = [row for row in pipelines._overlap(runs) if row["seeds_a_gpu"] == 64]
+    assert [(row["step"], row["executor"]) for row in rows] == [
+        (step, executor) for step in ("plain", "captured") for executor in ("serial", "overlapped", "streams")
+    ]
+    assert [row.get("ceiling") for row in rows] == [None, 8 / 5, 8 / 5, None, 2.0, 2.0]
+    assert [row["kernel"] for row in rows] == ["library"] * 3 + ["auto"] * 3
+    assert all(
+        options["captured"] and options["kernel"] == "auto" for options in given if "captured" in options
+    )
+    own = [("plain", "plain")] * 2 + [("captured", "plain")] + [("captured", "captured")] * 2
+    assert runs.compared == own * 2, "the two sizes of mini-batches"
 
 
 def test_kernels_are_known_by_their_sources() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
-from gnnsample_lab.bench.suite import WORK, Percent, Suite, as_recorded, usual_notes
+from gnnsample_lab.bench.suite import WORK, Percent, Suite, as_recorded, usual_notes, with_spread
+from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH, between
 
 from . import papers, targets
 
@@ -21,15 +23,27 @@ def _method(row: dict[str, object]) -> object:
     return "csp" if row["system"] == "dsp" else row["system"]
 
 
-def _notes(record: dict[str, Any]) -> list[str]:
-    """As of all suites, but that mini-batches are not scaled with a graph."""
+def _origin(row: dict[str, Any]) -> str:
+    """Measured, or modelled and from which stage times: "modelled, stages alone"."""
+    return ", ".join(row[name] for name in ("origin", "stages") if row.get(name))
+
+
+def _notes(record: dict[str, Any], own_epochs: bool = False) -> list[str]:
+    """As of all suites, but that mini-batches are not scaled with a graph.
+
+    Args:
+        own_epochs: epoch seconds are those of the scaled graph's own training vertices, not of its original's.
+    """
     found = usual_notes(record)
     if not any(note.startswith("x SCALE") for note in found):
         return found
     scaled = "x SCALE: vertices and edges are scaled, mini-batches are not, and cover more of the graph."
-    if any("epoch_s" in row and row.get("origin") is None for row in record["rows"]):
+    if not own_epochs and any("epoch_s" in row for row in record["rows"]):
         scaled += " Epoch seconds are for as many mini-batches as the original's training vertices make."
     return [scaled, *(note for note in found if not note.startswith("x SCALE"))]
+
+
+_own_epochs = functools.partial(_notes, own_epochs=True)
 
 
 def _crossing_notes(record: dict[str, Any]) -> list[str]:
@@ -65,7 +79,7 @@ def _converged_notes(record: dict[str, Any]) -> list[str]:
             f"{row['system']} after {row['seconds']:.2f} s and {row['steps']} steps" for row in rows
         )
         found.append(f"{name}: {record['settings']['nearly']:.0%} of the best accuracy: {times}.")
-    return [*found, *_notes(record)]
+    return [*found, *_own_epochs(record)]
 
 
 SUITES = (
@@ -74,8 +88,8 @@ SUITES = (
         "figure 1: bytes of a mini-batch by method, against ideal; 1 to 8 ranks, counted; needs no GPU",
         columns={
             "ranks": "ranks", "parts": "partition", "draws": "draws", "seeds a rank": "batch_size",
-            "picks": "picks", "remote lists %": "remote_percent", "mean degree": "mean_degree", "ideal MB": "mb.ideal",
-            "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
+            "picks of all ranks": "picks", "remote lists %": "remote_percent", "mean degree": "mean_degree",
+            "ideal MB": "mb.ideal", "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
             "direct x": "over_ideal.direct", "pull over csp": "pull_over_csp",
         },
         paper=_part("figure 1"), targets=targets.volume, notes=_notes, needs_gpu=False, last=True,
@@ -85,7 +99,8 @@ SUITES = (
         "figure 11, section 4.1: csp against pulled lists, with and without barriers, over the fanout; ranks at once",
         columns={
             "ranks": "ranks", "part": "part", "draws": "draws", "seeds a rank": "batch_size", "fanouts": "fanouts",
-            "method": _method, "picks": "edges", "us": "us", "p10": "p10", "p90": "p90", "time x csp": "x_time",
+            "method": _method, "rows a batch": "rows", "picks a batch": "edges", "us": "us", "p10": "p10", "p90": "p90",
+            "time x csp": "x_time",
             "csp takes off %": "less_percent", "MB": "mb", "MB x csp": "x_bytes", "failed": "error",
         },
         paper=_part("figure 11"), targets=targets.pulling, notes=_crossing_notes, needs_gpu=False, last=True,
@@ -95,8 +110,8 @@ SUITES = (
         "tables 6 and 7: seconds to sample an epoch by system and GPUs, by vertex and by layer",
         columns={
             "table": "part", "system": "system", "GPUs": "gpus", "by": "by", "seeds a rank": "batch_size",
-            "edges": "edges", "us": "us", "p10": "p10", "p90": "p90", "epoch s": "epoch_s", "over dsp": "over_dsp",
-            "failed": "error",
+            "rows a batch": "rows", "picks a batch": "edges", "us": "us", "p10": "p10", "p90": "p90",
+            "epoch s": "epoch_s", "over dsp": "over_dsp", "failed": "error",
         },
         paper=_part(
             "table 6", (*papers.TABLE6, *papers.TABLE7), ("part", "graph", "system", "paper_gpus"),
@@ -108,7 +123,8 @@ SUITES = (
         "dsp-bandwidth", "suites.dsp.bandwidth.bandwidth",
         "table 1: bandwidths of memories and links of this host, all GPUs at work",
         columns={
-            "link": "what", "GPUs": "gpus", "GB/s": "gbps", "least of a GPU": "least_of_a_gpu",
+            "link": "what", "GPUs": "gpus", "MB a call": "mb", "GB/s": "gbps", "p10": "p10_gbps", "p90": "p90_gbps",
+            "least of a GPU": "least_of_a_gpu",
             "million reads/s": "megareads",
         },
         paper=_part("table 1", papers.TABLE1, ("link", "gpus"), {"paper GB/s (DGX-1)": "gbps"}),
@@ -118,8 +134,9 @@ SUITES = (
         "dsp-threads", "suites.dsp.threads.threads",
         "figure 2: speed of sampling, loading and copying over the number of threads",
         columns={
-            "kernel": "kernel", "memory": "memory", "threads": "threads", "us": "us", "of best %": "of_best_percent",
-            "90 % of best from": "enough",
+            "kernel": "kernel", "memory": "memory", "threads": "threads", "rows a batch": "rows",
+            "picks a batch": "edges", "MB a call": "mb", "us": "us", "p10": "p10", "p90": "p90",
+            "of best %": "of_best_percent", "90 % of best from": "enough",
         },
         paper=_part("figure 2"), notes=_notes, last=True,
     ),
@@ -128,8 +145,9 @@ SUITES = (
         "figure 10: sampling and loading over the division of each GPU's memory between topology and features",
         columns={
             "GPUs": "gpus", "budget MB": "budget_mb", "topology MB": "topology_mb", "features MB": "feature_mb",
-            "lists in host %": "spilled_percent", "rows cached %": "cached_percent", "sample us": "sample_us",
-            "load us": "load_us", "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
+            "lists in host %": "spilled_percent", "rows cached %": "cached_percent", "rows a batch": "rows",
+            "picks a batch": "edges", "sample us": with_spread("sample_us"), "load us": with_spread("load_us"),
+            "both us": "us", "epoch s": "epoch_s", "from host MB": "host_mb",
             "modelled us": "modelled_us", "failed": "error",
         },
         paper=_part("figure 10"), notes=_best_notes, needs_gpu=False, last=True,
@@ -139,7 +157,7 @@ SUITES = (
         "training: overlapped stages and their ceiling, factored against time sharing, GPUs; tables 4 and 5, smaller",
         columns={
             "part": "part", "system": "system", "model": "model", "GPUs": "gpus", "executor": "executor",
-            "policy": "policy", "rows a batch": "rows_per_batch", "picks a batch": "picks_per_batch",
+            "step": "step", "policy": "policy", "seeds a GPU": "seeds_a_gpu", **WORK_A_BATCH,
             "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
             "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling", "gained": "gained",
@@ -151,25 +169,25 @@ SUITES = (
             "table 4", [{**row, "model": "sage"} for row in papers.TABLE4], ("graph", "system", "gpus", "model"),
             {"paper epoch s": "epoch_s"},
         ),
-        targets=targets.pipelines, needs_gpu=False, last=True,
+        targets=targets.pipelines, notes=_own_epochs, needs_gpu=False, last=True,
     ),
     Suite(
         "dsp-utilisation", "suites.dsp.utilisation.utilisation",
         "figures 6 and 12: what keeps GPUs busy with and without the pipeline, and its speed-up; more GPUs modelled",
         columns={
-            "GPUs": "gpus", "system": "system", "origin": "origin", "rows a batch": "rows_per_batch",
-            "picks a batch": "picks_per_batch", "epoch s": "epoch_s", "sample ms": "sample_ms",
-            "extract ms": "extract_ms", "train ms": "train_ms", "sampling %": "sample_percent",
-            "extracting %": "extract_percent", "training %": "train_percent", "any stage %": "busy_percent",
-            "over dsp-seq": "speedup", "model off %": "error_percent",
+            "GPUs": "gpus", "system": "system", "origin": _origin, **WORK_A_BATCH, **EPOCH_MS,
+            "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms",
+            "sampling %": "sample_percent", "extracting %": "extract_percent", "training %": "train_percent",
+            "any stage %": "busy_percent", "over dsp-seq": "speedup", "model off %": "error_percent",
         },
-        paper=_part("figure 12"), notes=_notes, needs_gpu=False, last=True,
+        paper=_part("figure 12"), notes=_own_epochs, needs_gpu=False, last=True,
     ),
     Suite(
         "dsp-accuracy", "suites.dsp.accuracy.accuracy",
         "figure 9: loss and accuracy by system over mini-batches and seconds; needs no GPU",
         columns=as_recorded({
-            "system": "system", "ranks": "gpus", "epoch": "epoch", "steps": "steps", "seconds": "seconds",
+            "system": "system", "ranks": "gpus", **WORK_A_BATCH, **EPOCH_MS, "epoch": "epoch", "steps": "steps",
+            "seconds": "seconds",
             "loss": "loss", "accuracy %": Percent("accuracy"), "of the original %": Percent("original"),
         }),
         paper=_part(
@@ -212,23 +230,22 @@ SUITES = (
             "parts": lambda row: f"{row['world']} {row['partition']}", **WORK,
             "draws": lambda row: "with replacement" if row["replace"] else "without", "method": "method",
             "cache %": "budget_percent", "saved %": lambda row: _percent(row, "saved_share"),
-            "remote %": lambda row: _percent(row, "remote_share"), "rows": "rows", "picks": "edges",
-            "us": "us", "p10": "p10",
-            "p90": "p90", "x one": "x_one", "us, many": "many_us", "x one, many": "x_many", "GPU us": "gpu_us",
-            "x one, GPU": "x_gpu", "x best": "x_best",
+            "remote %": lambda row: _percent(row, "remote_share"), "rows a batch": "rows", "picks a batch": "edges",
+            "us": "us", "p10": "p10", "p90": "p90", "x one": "x_one",
+            "us, many": between("many_us", "many_p10", "many_p90"), "x one, many": "x_many",
+            "GPU us": between("gpu_us", "gpu_p10", "gpu_p90"), "x one, GPU": "x_gpu", "x best": "x_best",
             "MB read": lambda row: None if row.get("volume") is None else row["volume"] / 1e6,
             "remote degree": "remote_degree", "partition s": "partition_s", "failed": "error",
         },
-        targets=targets.ladder, needs_gpu=False, last=True,
+        targets=targets.ladder, notes=_own_epochs, needs_gpu=False, last=True,
     ),
     Suite(
         "rank-features", "suites.dsp.features.features",
         "GB/s of feature rows between ranks by transport, all ranks at once, beside the copy of a peer's memory",
         columns={
             "ranks": lambda row: row.get("ranks", 2),
-            "rows of": "what", "transport": "transport", "bytes of a row": "row_bytes", "us": "us",
-            "GB/s": "gbps",
-            "of the copy": "of_copy",
+            "rows of": "what", "transport": "transport", "bytes of a row": "row_bytes", "rows a batch": "asked",
+            "us": "us", "p10": "p10", "p90": "p90", "GB/s": "gbps", "of the copy": "of_copy",
         },
         targets=targets.features, needs_gpu=False, last=True,
     ),

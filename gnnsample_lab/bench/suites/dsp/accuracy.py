@@ -27,6 +27,7 @@ def accuracy(session: Session) -> dict[str, Any]:
     systems = (BASE, *SYSTEMS[-1 if session.quick else 0 :])
     world, epochs = crew.most_ranks(), QUICK_EPOCHS if session.quick else EPOCHS
     curves: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     compared, worst = 0, 0.0
     for name in names:
         graph: Any = common.graph(session, name, features=True)
@@ -39,6 +40,7 @@ def accuracy(session: Session) -> dict[str, Any]:
             compared += utilisation.same_losses(runs[BASE], run, name, run.epochs[0].num_batches)
             worst = max(worst, float(np.abs(np.array(run.losses) - np.array(runs[BASE].losses)).max()))
             curves.append(convergence.curve(name, run, gpus=world if system != BASE else 1))
+            rows += by_epoch(curves[-1], run)
             last = curves[-1]
             session.say(
                 f"{name}, {system}: accuracy {last['final_accuracy']:.3f}, loss {last['epoch_loss'][-1]:.3f}, "
@@ -48,12 +50,22 @@ def accuracy(session: Session) -> dict[str, Any]:
         "settings": utilisation.settings() | convergence.SETTINGS | {
             "ranks": world, "epochs": epochs,
             "compared": "losses, step by step over the first epoch; sums in another order drift apart later",
+            "epoch_s": "median epoch of the run after the first, with p10 and p90; rows and picks: of each epoch",
             "largest_difference_of_a_loss": worst, "nearly": NEARLY, "accuracy": "of the validation set",
         },
         "verification": {"losses_equal_to_one_device": compared}, "graphs": common.facts(session, names),
-        "rows": [row for curve in curves for row in convergence.by_epoch(curve)],
-        "notes": [*notes, *crew.notes()], "converged": converged(curves),
+        "rows": rows, "notes": [*notes, *crew.notes()], "converged": converged(curves),
     }  # fmt: skip
+
+
+def by_epoch(curve: dict[str, Any], run: Any) -> list[dict[str, Any]]:
+    """A curve as rows with what each epoch's mini-batches held, and the run's median epoch with its spread."""
+    seconds = common.epoch_seconds(run)
+    spent = {"epoch_s": curve["epoch_s"], "p10_s": seconds["p10_s"], "p90_s": seconds["p90_s"]}
+    return [
+        row | spent | common.work_per_batch(epoch, max(epoch.tasks or epoch.num_batches, 1))
+        for row, epoch in zip(convergence.by_epoch(curve), run.epochs, strict=True)
+    ]
 
 
 def converged(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import statistics
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -33,7 +33,7 @@ LINKS = {
 def bandwidth(session: Session) -> dict[str, Any]:
     """The suite's function."""
     nbytes = 1 << (28 if crew.on_gpu() else 22)
-    rows: list[dict[str, Any]] = [{"link": "host", "gpus": 0, "gbps": host_gbps(nbytes)}]
+    rows: list[dict[str, Any]] = [{"link": "host", "gpus": 0, **host_gbps(nbytes)}]
     pool, checked = crew.ranks(session), 0
     for world in crew.worlds():
         by_rank = pool.run(links, world=world)
@@ -42,6 +42,8 @@ def bandwidth(session: Session) -> dict[str, Any]:
             checked += len(rates)
             rows.append({
                 "link": first["link"], "gpus": world, "gbps": sum(rates), "least_of_a_gpu": min(rates),
+                **{key: sum(found[i][key] for found in by_rank) for key in ("p10_gbps", "p90_gbps")},
+                "mb": first["mb"],
                 "megareads": sum(f[i]["megareads"] for f in by_rank) if first.get("megareads") else None,
             })  # fmt: skip
         session.say(
@@ -51,7 +53,8 @@ def bandwidth(session: Session) -> dict[str, Any]:
         row["what"] = LINKS[row["link"]]
     return {
         "settings": {
-            "device": crew.device(), "gbps": "10^9 bytes a second, sums over GPUs that work at once, medians",
+            "device": crew.device(), "gbps": "10^9 bytes a second, sums over GPUs that work at once, medians; "
+            "p10 and p90: sums of each GPU's own percentiles", "mb": "that a GPU moves in a call",
             "peers": "each GPU reads the next one's memory",
         },
         "verification": {"copies_equal_to_their_source": checked}, "graphs": {}, "rows": rows,
@@ -59,8 +62,17 @@ def bandwidth(session: Session) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def host_gbps(nbytes: int, repeats: int = 5) -> float:
-    """Bandwidth of a copy by all cores, bytes read and written."""
+def rate(nbytes: int, times_us: Sequence[float]) -> dict[str, float]:
+    """``gbps``, ``p10_gbps``, ``p90_gbps`` and ``mb`` of moving bytes in (10th percentile, median, 90th) of times."""
+    low, middle, high = times_us
+    return {
+        "gbps": nbytes / middle / 1e3, "p10_gbps": nbytes / high / 1e3, "p90_gbps": nbytes / low / 1e3,
+        "mb": nbytes / 1e6,
+    }  # fmt: skip
+
+
+def host_gbps(nbytes: int, repeats: int = 10) -> dict[str, float]:
+    """Bandwidth of a copy by all cores, bytes read and written, as :func:`rate`."""
     cores = os.cpu_count() or 1
     source, target = np.ones(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
     bounds = np.linspace(0, nbytes, cores + 1).astype(np.int64).tolist()
@@ -71,7 +83,7 @@ def host_gbps(nbytes: int, repeats: int = 5) -> float:
             for each in [workers.submit(np.copyto, target[a:b], source[a:b]) for a, b in pairwise(bounds)]:
                 each.result()
             times.append(time.perf_counter() - began)
-    return 2 * nbytes / statistics.median(times[1:]) / 1e9
+    return rate(2 * nbytes, [1e6 * float(s) for s in np.percentile(times[1:], [10, 50, 90])])
 
 
 # ---- on the ranks -----------------------------------------------------------------------------------------------
@@ -82,7 +94,8 @@ def links(rank: Any) -> list[dict[str, Any]]:
     found = []
     if rank.world_size > 1:
         link = "mapped" if rank.device == "cpu" else "nvlink"
-        found.append({"link": link, "gbps": features._peer_copy(rank)["gbps"]})
+        copy = features._peer_copy(rank)
+        found.append({"link": link, **rate(copy["nbytes"], [copy[key] for key in ("p10", "us", "p90")])})
     if rank.device == "cpu":
         return found
     import cupy
@@ -99,8 +112,8 @@ def links(rank: Any) -> list[dict[str, Any]]:
 
     def at_once(link: str, work: Any, moved: int, **more: Any) -> None:
         rank.barrier()
-        us = crew.event_us(rank, work)
-        found.append({"link": link, "gbps": moved / us / 1e3, **{k: v / us for k, v in more.items()}})
+        times = crew.event_times(rank, work)
+        found.append({"link": link, **rate(moved, times), **{k: v / times[1] for k, v in more.items()}})
 
     at_once("pcie", lambda: copy_to_device_async(target, source, nbytes, stream), nbytes)
     if not bool((target == rank.index + 1).all()):

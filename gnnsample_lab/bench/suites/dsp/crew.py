@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +179,27 @@ def slowest(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return {"p10": p10, "us": us, "p90": p90}
 
 
+def around(times: Sequence[float]) -> dict[str, float]:
+    """Of the 10th percentile, median and 90th of some microseconds what a row keeps in its ``spread``."""
+    return {"p10_us": times[0], "p90_us": times[2]}
+
+
+def mean_work(batches: Iterable[Any]) -> dict[str, int]:
+    """``rows`` (vertices) and ``edges`` (picks) of a mini-batch, means; batches are let go one by one."""
+    sizes = np.array([(int(batch.num_nodes), int(batch.num_edges)) for batch in batches], np.int64)
+    rows, edges = np.rint(sizes.mean(0)).astype(int).tolist()
+    return {"rows": rows, "edges": edges}
+
+
+def mean_over_ranks(results: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """``rows`` and ``edges`` of a rank's mini-batch, means over the ranks."""
+    return {name: round(sum(r[name] for r in results) / len(results)) for name in ("rows", "edges")}
+
+
+WORK = "rows, edges: vertices and picks of a rank's mini-batch, means of the mini-batches in rotation and of all ranks"
+"""What suites that sample on ranks say of the work that their times are for."""
+
+
 def attempt(run: Callable[[], Any]) -> tuple[Any, str]:
     """What ``run`` returns, or the first line of what went wrong: a method that fails must not end the suite."""
     try:
@@ -239,8 +260,11 @@ def timed(
     return [float(value) for value in np.percentile(times, [10, 50, 90])]
 
 
-def event_us(rank: Any, work: Callable[[], Any], repeats: int = 7) -> float:
-    """GPU microseconds of ``work()`` between two events, median after two warm ones; wall time on a CPU."""
+def event_times(rank: Any, work: Callable[[], Any], repeats: int = 9) -> list[float]:
+    """GPU microseconds of ``work()`` between two events, after two warm ones: 10th percentile, median, 90th.
+
+    On a CPU wall time.
+    """
     times = []
     for index in range(repeats + 2):
         if rank.device == "cpu":
@@ -259,7 +283,7 @@ def event_us(rank: Any, work: Callable[[], Any], repeats: int = 7) -> float:
         del kept
         if index >= 2:
             times.append(us)
-    return float(np.median(times))
+    return [float(value) for value in np.percentile(times, [10, 50, 90])]
 
 
 def on_device(rank: Any, arrays: Iterable[np.ndarray]) -> list[Any]:

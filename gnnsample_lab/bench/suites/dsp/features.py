@@ -49,7 +49,9 @@ def features(session: Session) -> dict[str, Any]:
             "what": "remote: rows of peers alone; any: of all vertices alike; hot and cold: a sixth of the rows from "
             "pinned host memory; marked: without the look-up of where rows lie",
             "gbps": "bytes of the rows asked for, or copied, by one rank, the slowest of all at once",
-            "us": f"of a call, {_TOGETHER} calls one after another without waiting",
+            "us": f"of a call, {_TOGETHER} calls one after another without waiting; median, p10 and p90 of {_TIMED} "
+            "such passes of the slowest rank",
+            "asked": "rows that a rank asks for in a call, as those of a mini-batch",
         },
         "verification": {"transports_equal_to_parts": len(checked)},
         "graphs": {}, "rows": rows,
@@ -75,8 +77,9 @@ def measure(
         sweep: try launch shapes of the direct kernel.
 
     Returns:
-        Records with ``what``, ``transport``, ``row_bytes``, ``us`` and ``gbps`` (bytes asked for, or copied, by one
-        rank), and ``of_copy``, the share of the peer copy of the same run.
+        Records with ``what``, ``transport``, ``row_bytes``, ``asked`` (rows of a call), ``us`` with ``p10`` and
+        ``p90``, ``nbytes`` asked for, or copied, by one rank, ``gbps`` of it, and ``of_copy``, the share of the peer
+        copy of the same run.
     """
     found: list[dict[str, Any]] = []
     with (
@@ -116,9 +119,11 @@ def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Ite
         yield _peer_copy(rank)
         wanted = {"remote": rng.choice(there, rows), **wanted}
 
-    def record(what: str, transport: str, us: float, nbytes: int, **more: Any) -> dict[str, Any]:
-        gbps = nbytes / us / 1e3
-        return {"what": what, "transport": transport, "row_bytes": row_bytes, "us": us, "gbps": gbps, **more}
+    def record(what: str, transport: str, times: list[float], nbytes: int, **more: Any) -> dict[str, Any]:
+        return {
+            "what": what, "transport": transport, "row_bytes": row_bytes, "asked": nbytes // row_bytes,
+            **_spread(times, nbytes), **more,
+        }  # fmt: skip
 
     for transport in ("direct", "all-to-all", "all-to-all-unordered"):
         cache = lab.distributed.FeatureCache(
@@ -133,8 +138,8 @@ def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Ite
             # Look-up and rows, then rows alone.
             yield record(what, transport, _timed(rank, cache.extract_arrived, given), nbytes)
             if transport == "direct":
-                us = _timed(rank, cache.extract, given, marks, out)
-                yield record(f"{what}, marked", transport, us, nbytes)
+                times = _timed(rank, cache.extract, given, marks, out)
+                yield record(f"{what}, marked", transport, times, nbytes)
         cache.close()
     if sweep and rank.device != "cpu":
         yield from _sweep(rank, folder, wanted, record)
@@ -147,8 +152,8 @@ def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Ite
         _check(cache, folder, ids)
         marks = cache.mark(given)
         out = cache.extract(given)[0]
-        us = _timed(rank, cache.extract, given, marks, out)
-        yield record(what, "direct", us, ids.size * row_bytes)
+        times = _timed(rank, cache.extract, given, marks, out)
+        yield record(what, "direct", times, ids.size * row_bytes)
     cache.close()
 
 
@@ -167,9 +172,9 @@ def _sweep(rank: Any, folder: Path, wanted: Any, record: Callable[..., Any]) -> 
                 )
                 given = on_device(rank, ids)
                 marks, out = cache.mark(given), cache.extract(given)[0]
-                us = _timed(rank, cache.extract, given, marks, out)
+                times = _timed(rank, cache.extract, given, marks, out)
                 shape = {"rows_per_warp": per_warp, "load": load, "blocks_per_sm": blocks}
-                yield record("sweep", "direct", us, out.nbytes, **shape)
+                yield record("sweep", "direct", times, out.nbytes, **shape)
                 cache.close()
 
 
@@ -200,11 +205,17 @@ def _peer_copy(rank: Any) -> dict[str, Any]:
         def copy() -> None:
             kernel(grid, (256,), (np.uint64(peers.pointers[peer]), np.uint64(nbytes // 16), target))
 
-    us = _timed(rank, copy)
+    times = _timed(rank, copy)
     if not bool((target == peer).all()):
         raise RuntimeError("the copy of a peer's memory is not what the peer has written")
     peers.close()
-    return {"what": PEER_COPY, "transport": "kernel", "row_bytes": 0, "us": us, "gbps": nbytes / us / 1e3}
+    return {"what": PEER_COPY, "transport": "kernel", "row_bytes": 0, **_spread(times, nbytes)}
+
+
+def _spread(times: list[float], nbytes: int) -> dict[str, float]:
+    """Times of moving so many bytes, and their rate, as fields of a record."""
+    p10, us, p90 = times
+    return {"us": us, "p10": p10, "p90": p90, "nbytes": nbytes, "gbps": nbytes / us / 1e3}
 
 
 def _check(cache: Any, folder: Path, ids: np.ndarray) -> None:
@@ -220,8 +231,8 @@ def _check(cache: Any, folder: Path, ids: np.ndarray) -> None:
             raise RuntimeError(f"{cache!r} gives rows that are not the features of part {p}")
 
 
-def _timed(rank: Any, call: Callable[..., Any], *arguments: Any) -> float:
-    """Microseconds of a call, the median of some, all ranks at work at once.
+def _timed(rank: Any, call: Callable[..., Any], *arguments: Any) -> list[float]:
+    """Microseconds of a call, all ranks at work at once: 10th percentile, median, 90th.
 
     Calls follow one another without waiting, as a loader's do: the host prepares one while the GPU works on another.
     """
@@ -246,4 +257,4 @@ def _timed(rank: Any, call: Callable[..., Any], *arguments: Any) -> float:
             us = cupy.cuda.get_elapsed_time(begin, end) * 1e3 / _TOGETHER
         if number >= _WARM:
             times.append(us)
-    return float(np.median(times))
+    return [float(value) for value in np.percentile(times, [10, 50, 90])]

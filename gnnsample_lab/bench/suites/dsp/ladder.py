@@ -59,7 +59,7 @@ GAINED = 0.8
 """Where a call of many takes more than this share of single calls, `sample_many` tries once more, on either side."""
 POOL_BYTES = 6 << 30
 """Of results that a GPU holds at once."""
-PASSES, QUICK_PASSES, GPU_PASSES = 15, 9, 5
+PASSES, QUICK_PASSES, GPU_PASSES = 15, 9, 9
 MOST_S = 2.0
 """Seconds of all passes of a row."""
 _FIELDS = (
@@ -109,12 +109,13 @@ def ladder(session: Session) -> dict[str, Any]:
             "slowest rank, with its 10th and 90th percentile",
             "many_us": f"the same in calls of sample_many with {TOGETHER} batches ({TOGETHER_CSP} with collectives)",
             "gpu_us": "GPU time of one mini-batch with local ids, compact, all ranks at once; median of passes of the "
-            "slowest rank; gpu_what says what is timed",
+            "slowest rank, with its 10th and 90th percentile; gpu_what says what is timed",
             "x_one": "sum over ranks of (one rank with the whole graph, alone, by its fastest strategy, better of a "
             "measurement before all other rows and one behind them) / (rank), both one by one",
             "x_many": "the same, both by sample_many", "x_gpu": "the same, GPU time of both, taken alike",
             "x_best": "the same, wall time, each side by the faster of its two ways",
-            "rows": "vertices of a mini-batch of rank 0", "passes": QUICK_PASSES if session.quick else PASSES,
+            "rows": "vertices of the first mini-batch of rank 0; edges: its picks",
+            "passes": QUICK_PASSES if session.quick else PASSES,
             "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
             "remote_degree": "mean in-degree of the vertices whose lists are remote, rank 0",
             "partition_s": "seconds that the partition took",
@@ -246,13 +247,16 @@ def _row(pool: Any, task: dict[str, Any]) -> dict[str, Any]:
     slowest = max(results, key=lambda result: result["one"][1])
     slowest_many = max(results, key=lambda result: result["many"][1])
     has_gpu = all(result["gpu"] is not None for result in results)
+    slowest_gpu = (
+        max((r["gpu"] for r in results), key=lambda times: float(times[1])) if has_gpu else (None,) * 3
+    )
     row |= {
         "p10": slowest["one"][0], "us": slowest["one"][1], "p90": slowest["one"][2],
         "many_p10": slowest_many["many"][0], "many_us": slowest_many["many"][1],
         "many_p90": slowest_many["many"][2], "one_by_rank": [r["one"][1] for r in results],
         "many_by_rank": [r["many"][1] for r in results],
-        "gpu_us": max(r["gpu"] for r in results) if has_gpu else None, "gpu_what": results[0]["gpu_what"],
-        "gpu_by_rank": [r["gpu"] for r in results] if has_gpu else None,
+        "gpu_p10": slowest_gpu[0], "gpu_us": slowest_gpu[1], "gpu_p90": slowest_gpu[2],
+        "gpu_what": results[0]["gpu_what"], "gpu_by_rank": [r["gpu"][1] for r in results] if has_gpu else None,
     }  # fmt: skip
     return row
 
@@ -264,7 +268,12 @@ def _compare(rows: list[dict[str, Any]], again: dict[str, Any]) -> None:
         return
     one, many = min(b["us"] for b in bases), min(b["many_us"] for b in bases)
     gpu = min(b["gpu_us"] for b in bases) if bases[0]["gpu_us"] is not None else None
-    rows[0]["again"] = {name: again.get(name) for name in ("us", "many_us", "gpu_us")}
+    rows[0]["again"] = {
+        name: again.get(name)
+        for name in (
+            "p10", "us", "p90", "many_p10", "many_us", "many_p90", "gpu_p10", "gpu_us", "gpu_p90",
+        )
+    }  # fmt: skip
     for row in rows[1:]:
         if "us" not in row:
             continue
@@ -282,7 +291,7 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     """Check and time one method on one rank.
 
     Returns:
-        ``one`` and ``many`` (10th percentile, median and 90th, us of a batch), ``gpu`` (us, None on a CPU),
+        ``one``, ``many`` and ``gpu`` (10th percentile, median and 90th, us of a batch; no ``gpu`` on a CPU),
         ``gpu_what`` and ``facts``; ``facts`` alone with ``bytes_only``; or ``error`` where the method is not there for
         this kind of rank, or draws another sample.
     """
@@ -337,8 +346,8 @@ def _fill_pool(rank: Any) -> None:
         cupy.empty(POOL_BYTES, np.uint8)  # which goes back to the pool
 
 
-def _gpu_us(rank: Any, way: Any, together: int) -> tuple[float | None, str]:
-    """GPU microseconds of a mini-batch, and what was timed."""
+def _gpu_us(rank: Any, way: Any, together: int) -> tuple[list[float] | None, str]:
+    """GPU microseconds of a mini-batch (10th percentile, median, 90th), and what was timed."""
     if rank.device == "cpu":
         return None, "a CPU"
     from .gpu_time import FixedSpans, Replays, between_events
@@ -369,7 +378,7 @@ def _gpu_us(rank: Any, way: Any, together: int) -> tuple[float | None, str]:
         crew.wait(rank)
         rank.barrier()
         times.append(once())
-    return float(np.median(times[1:])), what
+    return [float(value) for value in np.percentile(times[1:], [10, 50, 90])], what
 
 
 def _passes(rank: Any, work: Callable[[int], Any], batches: int, most: int, warm: int = 6) -> list[float]:

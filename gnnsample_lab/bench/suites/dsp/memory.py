@@ -45,10 +45,7 @@ def memory(session: Session) -> dict[str, Any]:
             if problem:
                 row["error"] = problem
             else:
-                row |= {
-                    f"{stage}_us": max((r[stage][1] for r in results if r[stage]), default=None)
-                    for stage in ("sample", "load")
-                }  # fmt: skip
+                row |= _slowest(results) | crew.mean_over_ranks(results)
                 checked += 2 if row["sample_us"] else 1
                 if row["sample_us"]:
                     row["us"] = row["sample_us"] + row["load_us"]
@@ -71,12 +68,24 @@ def memory(session: Session) -> dict[str, Any]:
             "device": crew.device(), "ranks": world, "fanouts": crew.FANOUTS, "partition": "random", "of_all": OF_ALL,
             "cache": "partitioned, rows and lists ranked by visits of other mini-batches; rows over NVLink by reads",
             "us": "wall time of sampling a mini-batch plus that of loading its rows, each stage by itself, all ranks "
-            "at once; medians of the slowest rank",
+            "at once; medians of the slowest rank. Stages are timed apart: their sum has no percentiles of its own",
+            "work": crew.WORK,
             "modelled_us": "bytes of split_memory over 300 GB/s from peers and 50 GB/s from the host",
         },
         "verification": {"samples_and_rows_equal_to_whole_graph": checked},
         "graphs": common.facts(session, names), "rows": rows, "best": best, "notes": crew.notes(),
     }  # fmt: skip
+
+
+def _slowest(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """``sample_us`` (None where it was not timed) and ``load_us``, each the slowest rank's, with their ``spread``."""
+    found: dict[str, Any] = {"spread": {}}
+    for stage in ("sample", "load"):
+        times = max((r[stage] for r in results if r[stage]), key=lambda each: float(each[1]), default=None)
+        found[f"{stage}_us"] = None if times is None else times[1]
+        if times is not None:
+            found["spread"][f"{stage}_us"] = crew.around(times)
+    return found
 
 
 def _shares(session: Session) -> tuple[float, ...]:
@@ -139,12 +148,15 @@ def _plan(session: Session, name: str, world: int) -> tuple[dict[str, Any], list
 
 
 def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Times of sampling with ``spilled`` lists in host memory, None on a CPU, and of loading with so many rows."""
+    """Times of sampling with ``spilled`` lists in host memory, None on a CPU, and of loading with so many rows cached.
+
+    With them ``rows`` and ``edges`` of a mini-batch.
+    """
     given = task["seeds"][rank.index]
     batches, sample = _sampled(rank, task, given)
     ids = [batch.node_ids for batch in batches]
     load = _loaded(rank, task, ids)
-    return {"sample": sample, "load": load}
+    return {"sample": sample, "load": load, **crew.mean_work(batches)}
 
 
 def _sampled(

@@ -1,9 +1,10 @@
 """Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
 
-Rows of five parts. "overlap": a serial run and an overlapped one of the same work. "scaling": one GPU and all of them,
-as many seeds a GPU. "budget": time sharing and the factored design with two cache policies on smaller cards. "trace":
-which GPU of a factored run has sampling kernels. "systems": DSP's tables 4 and 5, smaller. Epochs are of some
-mini-batches of the training split; times are of a step, medians over epochs after the first.
+Rows of five parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
+captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "budget": time sharing and the factored design
+with two cache policies on smaller cards. "trace": which GPU of a factored run has sampling kernels. "systems": DSP's
+tables 4 and 5, smaller. Epochs are of some mini-batches of the training split; times are of a step, medians over epochs
+after the first.
 """
 
 from __future__ import annotations
@@ -40,6 +41,9 @@ STEPS, QUICK_STEPS = 24, 12
 EPOCHS = 4
 CACHED = (1.0, 0.3, 0.0)
 """Cached shares of the vertices over which stages are overlapped."""
+STEPS_AS: dict[str, dict[str, Any]] = {"plain": {}, "captured": {"captured": True, "kernel": "auto"}}
+"""Training steps over which stages are overlapped: launched kernel by kernel as the system does, and replayed as CUDA
+graphs, which the system's own aggregation by cuSPARSE cannot be part of."""
 LARGE = 8
 """Times the usual seeds, of further overlapped rows on GPUs: kernels then take longer than launching them does."""
 SHARED_CACHE = 0.25
@@ -73,8 +77,16 @@ def pipelines(session: Session) -> dict[str, Any]:
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
             "epochs": EPOCHS, "model": "sage, and gcn", "pick": "floyd for all systems",
-            "ms": "wall time of a step of all ranks; stages: mean of a rank's slice of a mini-batch, in the run itself",
-            "ceiling": "sum over longest of the serial stages; share: longest serial stage over the overlapped step",
+            "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
+            "of a rank's slice of a mini-batch, in the median epoch of the run itself",
+            "step": "of overlap: plain: launched kernel by kernel, aggregation by cuSPARSE; captured: replayed as a "
+            "CUDA graph, aggregation by our kernels. Where all rows are cached, serial and streams gather them into "
+            "the graph's memory; overlapped has a worker that gathers, and the step copies them once more",
+            "ceiling": "sum over longest of the serial stages (alone_ms), with steps of the same kind; share: longest "
+            "serial stage over the overlapped step",
+            "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
+            "schedule explains the run, and no prediction",
+            "trace": "has no times: the profiler was on",
         },
         "verification": {"runs_with_the_losses_of_another": verified}, "graphs": facts, "rows": rows,
     }  # fmt: skip
@@ -146,15 +158,15 @@ class _Runs:
 
 
 def measured(result: TrainResult) -> dict[str, Any]:
-    """Columns of a run: milliseconds of a step and its stages, cache, bytes of each rank."""
-    steps, best = step_ms(result), result.steady
-    tasks = max(best.tasks, 1)
+    """Columns of a run: milliseconds of a step, stages of the median epoch, cache, bytes of each rank."""
+    steps, middle = step_ms(result), common.median_epoch(result).steady
+    tasks = max(middle.tasks, 1)
     memory = max(result.memory, key=lambda m: m.cache)
     return {
         "ms": statistics.median(steps), "p10": float(np.percentile(steps, 10)), "p90": float(np.percentile(steps, 90)),
-        **{f"{stage}_ms": us / 1e3 / tasks for stage, us in best.stage_us.items() if stage != "reorder"},
-        "steps": best.num_batches, **common.work_per_batch(best, tasks), "cached_percent": 100 * result.cache_ratio,
-        "hit_percent": None if best.hit_rate != best.hit_rate else 100 * best.hit_rate,
+        **{f"{stage}_ms": us / 1e3 / tasks for stage, us in middle.stage_us.items() if stage != "reorder"},
+        "steps": middle.num_batches, **common.work_per_batch(middle, tasks), "cached_percent": 100 * result.cache_ratio,
+        "hit_percent": None if middle.hit_rate != middle.hit_rate else 100 * middle.hit_rate,
         "cache_mb": memory.cache / 1e6, "topology_mb": max(m.topology for m in result.memory) / 1e6,
         "peak_mb": max(m.peak for m in result.memory) / 1e6, "memory": [m._asdict() for m in result.memory],
         "setup_s": result.setup_us / 1e6, "notes": list(result.notes),
@@ -165,29 +177,41 @@ def measured(result: TrainResult) -> dict[str, Any]:
 
 
 def _overlap(runs: _Runs) -> list[dict[str, Any]]:
-    """Serial and overlapped on one device, over the share of cached vertices."""
+    """Serial and overlapped on one device, over the share of cached vertices, by plain steps and by captured ones."""
     rows = []
-    for times, cached in itertools.product((1, LARGE) if crew.on_gpu() else (1,), CACHED):
-        options: dict[str, Any] = {"cache_ratio": cached, "times": times}
-        serial = runs.run("gnnlab", executor="serial", **options)
-        for executor in ("overlapped", "streams") if crew.on_gpu() else ("overlapped",):
-            row = {
-                "part": "overlap", "system": "gnnlab", "gpus": 1, "executor": executor,
-                "seeds_a_gpu": times * runs.size,
-            }  # fmt: skip
-            found, result = runs.try_row(
-                row, functools.partial(runs.run, "gnnlab", executor=executor, **options)
-            )
-            if result is not None:
-                runs.verify(result, serial)
-                gain = overlap(serial, result)
-                found |= {f"{stage}_ms": ms for stage, ms in gain.stage_ms.items()}
-                found |= {
-                    "miss_percent": 100 * (1 - serial.steady.hit_rate), "serial_ms": gain.serial_ms,
-                    "ceiling": gain.ceiling, "gained": gain.gained, "share_percent": 100 * gain.share,
+    sizes, kinds = ((1, LARGE), tuple(STEPS_AS)) if crew.on_gpu() else ((1,), ("plain",))
+    executors = ("serial", "overlapped", "streams") if crew.on_gpu() else ("serial", "overlapped")
+    for times, cached in itertools.product(sizes, CACHED):
+        plain: TrainResult | None = None
+        for step in kinds:
+            serial: TrainResult | None = None
+            for executor in executors:
+                row = {
+                    "part": "overlap", "system": "gnnlab", "gpus": 1, "executor": executor, "step": step,
+                    "seeds_a_gpu": times * runs.size,
                 }  # fmt: skip
-            rows.append(found)
+                found, result = runs.try_row(
+                    row, functools.partial(
+                        runs.run, "gnnlab", executor=executor, cache_ratio=cached, times=times, **STEPS_AS[step]
+                    ),
+                )  # fmt: skip
+                if result is not None:
+                    found |= {"kernel": result.settings["kernel"]} | _gained(serial, result)
+                    runs.verify(result, serial or plain)
+                    plain, serial = plain or result, serial or (result if executor == "serial" else None)
+                rows.append(found)
     return rows
+
+
+def _gained(serial: TrainResult | None, result: TrainResult) -> dict[str, Any]:
+    """What overlapping has gained over a serial run of the same kind of steps; nothing of the serial run itself."""
+    if serial is None:
+        return {}
+    gain = overlap(serial, result)
+    return {
+        "miss_percent": 100 * (1 - common.median_epoch(serial).steady.hit_rate), "serial_ms": gain.serial_ms,
+        "alone_ms": gain.stage_ms, "ceiling": gain.ceiling, "gained": gain.gained, "share_percent": 100 * gain.share,
+    }  # fmt: skip
 
 
 def _scaling(runs: _Runs) -> list[dict[str, Any]]:
@@ -259,7 +283,7 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
                         f"{budget_gb:.3g} GB; policies and sizes of caches decide nothing"
                     )
                 found["epoch_ms"] = found["ms"] * found["steps"]
-                [modelled] = model_error([run_of(result)]).rows
+                [modelled] = model_error([run_of(common.median_epoch(result))]).rows
                 found["modelled_ms"] = 1e3 * modelled.modelled_s
                 found["model_error_percent"] = 100 * (found["modelled_ms"] / found["epoch_ms"] - 1)
             rows.append(found | {"budget_gb": budget_gb})
@@ -300,6 +324,8 @@ def _trace(runs: _Runs) -> list[dict[str, Any]]:
             cache_ratio=SHARED_CACHE, epochs=2, kernels=True,
         ),
     )  # fmt: skip
+    for name in ("ms", "p10", "p90", *(f"{stage}_ms" for stage in ("sample", "extract", "train"))):
+        found.pop(name, None)  # of the epoch in which the profiler was on
     if result is None or not result.kernels:
         return [found | {"traced": False}]
     names = sampling_kernels()

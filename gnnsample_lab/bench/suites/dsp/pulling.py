@@ -67,6 +67,7 @@ def pulling(session: Session) -> dict[str, Any]:
         "settings": {
             "device": crew.device(), "ranks": world, "partition": "random", "batches": BATCHES,
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank",
+            "work": crew.WORK,
             "mb": "bytes of all ranks for a mini-batch of each, as engines count",
         },
         "verification": {**counted, "samples_equal_to_whole_graph": checked},

@@ -50,8 +50,9 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     """Check and time one system on one rank.
 
     Returns:
-        ``times`` (10th percentile, median, 90th, us of a mini-batch), ``bytes`` that came to this rank, and ``edges``;
-        or ``error`` where it draws another sample or does not run on such ranks, alike on all ranks.
+        ``times`` (10th percentile, median, 90th, us of a mini-batch), ``bytes`` that came to this rank, ``rows`` and
+        ``edges`` of a mini-batch; or ``error`` where it draws another sample or does not run on such ranks, alike on
+        all ranks.
     """
     if task["system"] in CPU_SYSTEMS:
         return _on_cpu(rank, task)
@@ -79,8 +80,8 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     if not good:
         sampler.close()
         return {"error": f"its sample differs from the whole graph's, nothing was timed: {found}"}
-    edges = int(batch.num_edges)
     del batch
+    work = crew.mean_work(engine.sample(seeds[i], i) for i in range(len(seeds)))
     with _raw_memory(task["system"] == "quiver" and rank.device != "cpu"):
         times = crew.timed(rank, lambda i: engine.sample(seeds[i % len(seeds)], i), task["seconds"], 10)
     batch = sampler.sample(given[0], 0)
@@ -92,7 +93,7 @@ def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
         "bytes": traffic.volume,
         "by_kind": traffic.by_kind,
         "ideal": traffic.ideal,
-        "edges": edges,
+        **work,
     }
     sampler.close()
     return result
@@ -142,14 +143,14 @@ def _on_cpu(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     numba.set_num_threads(threads)
     try:
         batch = sampler.sample(given[0], 0)
-        edges = int(batch.num_edges)
         wanted = task["expected_reservoir" if reservoir else "expected"][rank.index]
         if not crew.together(rank, int(checksum(batch, graph.indptr) == wanted), least=True):
             return {"error": "its sample differs from the whole graph's, nothing was timed"}
+        work = crew.mean_work(sampler.sample(given[i], i) for i in range(len(given)))
         times = crew.timed(rank, lambda i: sampler.sample(given[i % len(given)], i), task["seconds"], 2)
     finally:
         numba.set_num_threads(before)
-    return {"times": times, "bytes": 0, "by_kind": {}, "ideal": 0, "edges": edges, "threads": threads}
+    return {"times": times, "bytes": 0, "by_kind": {}, "ideal": 0, **work, "threads": threads}
 
 
 def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], str]:
@@ -158,7 +159,7 @@ def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], st
     if problem:
         return {}, problem
     return {
-        **crew.slowest(results), "edges": sum(r["edges"] for r in results) // world,
+        **crew.slowest(results), **crew.mean_over_ranks(results),
         "mb": sum(r["bytes"] for r in results) / 1e6, "ideal_mb": sum(r["ideal"] for r in results) / 1e6,
     }, ""  # fmt: skip
 

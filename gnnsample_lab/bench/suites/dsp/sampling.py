@@ -65,6 +65,7 @@ def sampling(session: Session) -> dict[str, Any]:
             "layers": f"two of {LAYER_SIZE} vertices, without replacement, drawn for the whole mini-batch by all ranks",
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank; "
             "samples stay where they were made",
+            "work": f"{crew.WORK}; layer by layer: vertices drawn, and all of a whole mini-batch, its seeds among them",
             "epoch_s": "us times the mini-batches of a rank in an epoch of the unscaled graph's training vertices",
         },
         "verification": {"samples_equal_to_whole_graph": checked},
@@ -113,8 +114,8 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
                 **_fastgcn(session, name, every, step),
             }
         )
-    one, wanted = _whole_layers(found, every, step)
-    rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one})
+    one, work, wanted = _whole_layers(found, every, step)
+    rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one, **work})
     folder = crew.parts(session, name, world)
     for system, method in LAYER_METHODS.items():
         task = {
@@ -124,7 +125,8 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
         row = {**usual, "system": system, "gpus": world, "paper_gpus": 8, "by": "", "error": problem}
         if not problem:
             del row["error"]
-            row |= crew.slowest(results) | {"by": results[0]["by"]}
+            # Their slices are together the whole graph's layers, which is checked: the same work.
+            row |= crew.slowest(results) | work | {"by": results[0]["by"]}
             _check_layers(name, system, results, wanted)
         rows.append(row)
     return rows
@@ -147,13 +149,28 @@ def _fastgcn(session: Session, name: str, every: list[np.ndarray], step: int) ->
     from gnnsample_lab.systems.reference_samplers import LayerSampler
 
     sampler = LayerSampler(crew.host_graph(session, name), 2, step, dependent=False)
-    return running.alone(lambda i: sampler.sample(every[i]), 3)
+    times = running.alone(lambda i: sampler.sample(every[i]), len(every))
+    return times | layers_work(every, [[layer[0] for layer in sampler.sample(seeds)] for seeds in every])
+
+
+def layers_work(every: list[np.ndarray], drawn: list[list[np.ndarray]]) -> dict[str, int]:
+    """``edges``: vertices drawn for a mini-batch's layers, and ``rows``: the distinct ones, with the seeds; means.
+
+    Args:
+        every: seeds of each mini-batch. drawn: its layers, -1 where a place is empty.
+    """
+    filled = [[layer[layer >= 0] for layer in layers] for layers in drawn]
+    rows = [
+        np.unique(np.concatenate([seeds, *layers])).size for seeds, layers in zip(every, filled, strict=True)
+    ]
+    edges = [sum(layer.size for layer in layers) for layers in filled]
+    return {"rows": round(float(np.mean(rows))), "edges": round(float(np.mean(edges)))}
 
 
 def _whole_layers(
     found: Any, every: list[np.ndarray], step: int
-) -> tuple[dict[str, float], list[np.ndarray]]:
-    """Times of one device with the whole graph, and the first mini-batch's layers, -1 where a place is empty."""
+) -> tuple[dict[str, float], dict[str, int], list[np.ndarray]]:
+    """Times and work of one device with the whole graph, and the first mini-batch's layers, -1 where one is empty."""
     import gnnsample_lab as lab
 
     app = lab.apps.Layer(len(every[0]) + 2 * step, step, replace=False)
@@ -161,5 +178,7 @@ def _whole_layers(
     def run(i: int) -> Any:
         return lab.run_app(found, app, [every[i]], first_sample=i, device=common.device())
 
-    steps = [np.asarray(to_host(layer))[0].astype(np.int64) for layer in run(0).steps]
-    return running.alone(run, 5), steps
+    drawn = [
+        [np.asarray(to_host(layer))[0].astype(np.int64) for layer in run(i).steps] for i in range(len(every))
+    ]
+    return running.alone(run, len(every)), layers_work(every, drawn), drawn[0]

@@ -192,14 +192,15 @@ def pipelines(record: dict[str, Any]) -> list[Target]:
     for executor, what in (("overlapped", "a thread each"), ("streams", "one thread that runs ahead")):
         overlap = [
             row for row in rows
-            if row["part"] == "overlap" and row["executor"] == executor and row["ceiling"] >= 1.1
+            if row["part"] == "overlap" and row["executor"] == executor and row.get("ceiling", 0) >= 1.1
         ]  # fmt: skip
         found += at_least(
             f"overlapped stages, {what}, of the ceiling that the serial stages set", 90.0, "%",
             [
                 (
                     row["share_percent"],
-                    f"{row['graph']}, {row['seeds_a_gpu']} seeds, {row['miss_percent']:.0f} % missed, "
+                    f"{row['graph']}, {row['seeds_a_gpu']} seeds, {row.get('step', 'plain')} steps, "
+                    f"{row['miss_percent']:.0f} % missed, "
                     f"ceiling {row['ceiling']:.2f}",
                 )
                 for row in overlap

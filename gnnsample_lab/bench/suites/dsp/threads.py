@@ -37,12 +37,15 @@ def threads(session: Session) -> dict[str, Any]:
     name = common.names(session, "products-like@0.1" if session.quick else "products-like")[0]
     blocks = QUICK_BLOCKS if session.quick else BLOCKS
     rows: list[dict[str, Any]] = []
-    for kernel, memory, points in (
+    for kernel, memory, work, points in (
         *_sampling(session, name, blocks), *_loading(blocks), *_copying(session, blocks),
     ):  # fmt: skip
         rows += summed_up([
-            {"kernel": kernel, "memory": memory, "blocks": n, "threads": n * THREADS_OF_A_BLOCK, "us": us}
-            for n, us in points
+            {
+                "kernel": kernel, "memory": memory, "blocks": n, "threads": n * THREADS_OF_A_BLOCK, **work,
+                "us": us, "p10": p10, "p90": p90,
+            }
+            for n, (p10, us, p90) in points
         ])  # fmt: skip
         session.say(
             f"{kernel}, {memory}: "
@@ -52,6 +55,7 @@ def threads(session: Session) -> dict[str, Any]:
         "settings": {
             "graph": name, "fanouts": crew.FANOUTS, "batch_size": crew.BATCH, "rows": ROWS, "num_features": FEATURES,
             "threads_of_gpu": 2048 * runtime.num_sms(), "us": "GPU time between two events, median",
+            "work": "of a call: rows and picks of a sampled mini-batch; rows that are loaded; MB loaded or copied",
             "enough": f"threads from which on the speed is at least {ENOUGH:.0%} of the best",
         },
         "verification": {"points_equal_to_the_full_grid": len(rows)}, "graphs": common.facts(session, [name]),
@@ -68,14 +72,19 @@ def summed_up(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row | {"enough": enough} for row in rows]
 
 
-Curve = tuple[str, str, list[tuple[int, float]]]
+Curve = tuple[str, str, dict[str, float], list[tuple[int, list[float]]]]
+"""Kernel, memory, the work of a call, and times (10th percentile, median, 90th) by blocks."""
 
 
 def _curve(
-    kernel: str, memory: str, blocks: tuple[int, ...], work: Callable[[int], Callable[[], Any]]
+    kernel: str,
+    memory: str,
+    size: dict[str, float],
+    blocks: tuple[int, ...],
+    work: Callable[[int], Callable[[], Any]],
 ) -> Curve:
     alone = SimpleNamespace(device="cuda")
-    return kernel, memory, [(n, crew.event_us(alone, work(n), 5)) for n in blocks]
+    return kernel, memory, size, [(n, crew.event_times(alone, work(n))) for n in blocks]
 
 
 def _sampling(session: Session, name: str, blocks: tuple[int, ...]) -> Iterator[Curve]:
@@ -114,7 +123,8 @@ def _sampling(session: Session, name: str, blocks: tuple[int, ...]) -> Iterator[
             if sums != wanted:
                 raise VerificationError(f"{n} blocks, {memory}: another sample than with {blocks[0]} blocks")
             engines[n] = engine
-        yield _curve("sampling", memory, blocks, partial(_drawing, engines, seeds))
+        size = crew.mean_work([running.drawn(engines[blocks[-1]], seeds, 1)])
+        yield _curve("sampling", memory, dict(size), blocks, partial(_drawing, engines, seeds))
 
 
 def _drawing(engines: dict[int, Any], seeds: Any, blocks: int) -> Callable[[], Any]:
@@ -146,7 +156,7 @@ def _loading(blocks: tuple[int, ...]) -> Iterator[Curve]:
                 raise VerificationError(f"{n} blocks, {memory}: other rows than the table's")
             return lambda: cache.extract(ids, marks, out)
 
-        yield _curve("loading", memory, blocks, work)
+        yield _curve("loading", memory, {"rows": ROWS, "mb": 4 * ROWS * FEATURES / 1e6}, blocks, work)
 
 
 def _copying(session: Session, blocks: tuple[int, ...]) -> Iterator[Curve]:
@@ -154,11 +164,14 @@ def _copying(session: Session, blocks: tuple[int, ...]) -> Iterator[Curve]:
     if crew.gpus() < 2:
         return
     by_rank = crew.ranks(session).run(copied, blocks, world=2)
-    yield "copying", "peer", [(n, max(found[i] for found in by_rank)) for i, n in enumerate(blocks)]
+    slowest = [
+        max((found[i] for found in by_rank), key=lambda times: float(times[1])) for i in range(len(blocks))
+    ]
+    yield "copying", "peer", {"mb": _COPY_BYTES / 1e6}, list(zip(blocks, slowest, strict=True))
 
 
-def copied(rank: Any, blocks: tuple[int, ...]) -> list[float]:
-    """On a rank: GPU microseconds of copying its peer's memory with so many blocks."""
+def copied(rank: Any, blocks: tuple[int, ...]) -> list[list[float]]:
+    """On a rank: GPU microseconds of copying its peer's memory with so many blocks: 10th percentile, median, 90th."""
     import cupy
 
     from gnnsample_lab.distributed.features import gpu
@@ -173,7 +186,7 @@ def copied(rank: Any, blocks: tuple[int, ...]) -> list[float]:
         target[...] = 0
         rank.barrier()
         args = (np.uint64(peers.pointers[peer]), np.uint64(_COPY_BYTES // 16), target)
-        times.append(crew.event_us(rank, partial(kernel, (n,), (THREADS_OF_A_BLOCK,), args), 5))
+        times.append(crew.event_times(rank, partial(kernel, (n,), (THREADS_OF_A_BLOCK,), args)))
         if not bool((target == peer + 1).all()):
             raise VerificationError(
                 f"{n} blocks: the copy of a peer's memory is not what the peer has written"

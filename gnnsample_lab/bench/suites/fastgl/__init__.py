@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gnnsample_lab.bench.hardness import curve_notes
 from gnnsample_lab.bench.suite import Columns, Percent, Row, Suite, as_recorded, with_spread
+from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH
 
 from . import papers, targets
 
@@ -164,11 +165,9 @@ SUITES = (
     Suite(
         "fastgl-fig14a", "suites.fastgl.training_gpus.figure14a", "over the number of GPUs, up to those that are there",
         columns=as_recorded({
-            "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", "rows a batch": "rows_per_batch",
-            "picks a batch": "picks_per_batch", "sample ms": "sample_ms",
-            "extract ms": "extract_ms", "train ms": "train_ms", "epoch s": "epoch_s", "cached %": "cache_percent",
-            "over one GPU": "over_one",
-            "over dgl": "over_dgl",
+            "system": "system", "GPUs": "gpus", "batch of a GPU": "batch_size", **WORK_A_BATCH,
+            "sample ms": "sample_ms", "extract ms": "extract_ms", "train ms": "train_ms", **EPOCH_MS,
+            "cached %": "cache_percent", "over one GPU": "over_one", "over dgl": "over_dgl",
         }),
         paper=_part("figure 14a", papers.FIGURE14A, ("system",), {"paper: 8 GPUs over one": "over_one"}),
         needs_gpu=False, last=True,

@@ -7,19 +7,16 @@ from typing import Any
 
 from gnnsample_lab.bench.hardness import hardness
 from gnnsample_lab.bench.suite import Percent, Record, Row, Suite, as_recorded, usual_notes, with_spread
+from gnnsample_lab.bench.suites.cells import EPOCH_MS, WORK_A_BATCH, between
+from gnnsample_lab.bench.suites.cells import milliseconds as _ms
 
 from . import papers, targets
 
 _part = papers.PAPER.part
 
 
-def _ms(field: str) -> Callable[[Row], Any]:
-    """Seconds of a row as milliseconds: epochs of graphs that are scaled down are short."""
-    return lambda row: None if row.get(field) is None else 1e3 * row[field]
-
-
 _EPOCH: dict[str, str | Callable[[Row], Any]] = {
-    "epoch ms": _ms("epoch_s"), "by": "origin", "model ms": _ms("model_s"), "error %": "error_percent",
+    **EPOCH_MS, "by": "origin", "model ms": _ms("model_s"), "error %": "error_percent",
 }  # fmt: skip
 """Of a row that is measured, or modelled: the epoch, and the model's version of a measured one."""
 _STAGES = {"sample ms": _ms("sample_s"), "extract ms": _ms("extract_s"), "train ms": _ms("train_s")}
@@ -145,8 +142,8 @@ SUITES = (
         "gnnlab-table1", "suites.gnnlab.breakdown.table1",
         "an epoch by stage and optimisation: GPU sampling, GPU caching, both under one budget; one GPU",
         rests_on=("hit rate",), columns={
-            "system": "system", **_STAGES, "total ms": _ms("total_s"), "x DGL": "speedup",
-            "cached %": "cache_percent", "hit %": "hit_percent",
+            "system": "system", **WORK_A_BATCH, **_STAGES, "total ms": _ms("total_s"), "p10": _ms("p10_s"),
+            "p90": _ms("p90_s"), "x DGL": "speedup", "cached %": "cache_percent", "hit %": "hit_percent",
         },
         paper=_part(
             "table 1", papers.TABLE1, ("graph", "system"),
@@ -171,8 +168,8 @@ SUITES = (
         "gnnlab-table4", "suites.gnnlab.epochs.table4",
         "an epoch by model, graph (scaled down), system and GPUs; eight GPUs modelled",
         rests_on=("hit rate",), columns=as_recorded({
-            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", "rows a batch": "rows_per_batch",
-            "picks a batch": "picks_per_batch", **_EPOCH, "x DGL": "speedup",
+            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", **WORK_A_BATCH, **_EPOCH,
+            "x DGL": "speedup",
         }),
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),
@@ -184,7 +181,7 @@ SUITES = (
         "gnnlab-table5", "suites.gnnlab.epochs.table5",
         "stages of an epoch on two GPUs with cache ratio and hit rate, one budget of GPU memory",
         rests_on=("hit rate",), columns=as_recorded({
-            "model": "model", "system": "system", "split": "split", "budget GB": "budget_gb",
+            "model": "model", "system": "system", "split": "split", **WORK_A_BATCH, "budget GB": "budget_gb",
             "held GB": "held_gb", **_STAGES,
             "copy ms": _ms("copy_s"), "cached %": "cache_percent", "hit %": "hit_percent", **_EPOCH,
         }),
@@ -217,22 +214,25 @@ SUITES = (
     Suite(
         "gnnlab-fig13", "suites.gnnlab.epochs.figure13", "an epoch of the factored design by caching policy",
         rests_on=("hit rate",), columns=as_recorded({
-            "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **_EPOCH, "hit %": "hit_percent",
-            "less than degree": "less_than_degree", "less than random": "less_than_random",
+            "model": "model", "policy": "policy", "GPUs": "gpus", "split": "split", **WORK_A_BATCH, **_EPOCH,
+            "hit %": "hit_percent", "less than degree": "less_than_degree", "less than random": "less_than_random",
         }),
         paper=_part("figure 13"), needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-fig14", "suites.gnnlab.scaling.figure14",
         "an epoch against the number of GPUs, by system and number of samplers",
-        rests_on=("hit rate",), columns=as_recorded({"series": "series", "GPUs": "gpus", "split": "split", **_EPOCH}),
+        rests_on=("hit rate",), columns=as_recorded({
+            "series": "series", "GPUs": "gpus", "split": "split", **WORK_A_BATCH, **_EPOCH,
+        }),
         paper=_part("figure 14"), needs_gpu=False, notes=_notes,
     ),
     Suite(
         "gnnlab-fig15", "suites.gnnlab.scaling.figure15", "m samplers and n trainers: stages and epoch",
         rests_on=("hit rate",), columns=as_recorded({
-            "split": "split", "sample ms a sampler": _ms("sample_s"), "extract ms a trainer": _ms("extract_s"),
-            "train ms a trainer": _ms("train_s"), **_EPOCH, "chosen by": "chosen",
+            "split": "split", **WORK_A_BATCH, "sample ms a sampler": _ms("sample_s"),
+            "extract ms a trainer": _ms("extract_s"), "train ms a trainer": _ms("train_s"), **_EPOCH,
+            "chosen by": "chosen",
         }),
         paper=_part("figure 15", papers.FIGURE15, ("graph", "split"), {"paper s (full size)": "epoch_s"}),
         needs_gpu=False, notes=_notes,
@@ -242,7 +242,7 @@ SUITES = (
         "accuracy over epochs and over time: the factored design against time sharing, 2 GPUs (paper: 8)",
         columns=as_recorded({
             "model": "model", "system": "system", "GPUs": "gpus", "trainers": "trainers",
-            "updates an epoch": "updates", "epoch ms": _ms("epoch_s"), "accuracy %": Percent("best_accuracy"),
+            "updates an epoch": "updates", **WORK_A_BATCH, **EPOCH_MS, "accuracy %": Percent("best_accuracy"),
             "of the original %": Percent("original"),
             "target %": Percent("target"),
             "epochs to it": "epochs_to_target", "updates to it": "updates_to_target", "seconds to it": "s_to_target",
@@ -259,8 +259,8 @@ SUITES = (
         "dynamic switching against none, and the factored design on one GPU",
         rests_on=("hit rate",), columns=as_recorded({
             "part": "part", "model": "model", "system": "system", "GPUs": "gpus", "split": "split",
-            "switching": _switching, "switched": "switched", **_EPOCH, "gain": "gain", "x DGL": "speedup",
-            "x T_SOTA": "over_tsota",
+            "switching": _switching, "switched": "switched", **WORK_A_BATCH, **_EPOCH, "gain": "gain",
+            "x DGL": "speedup", "x T_SOTA": "over_tsota",
         }),
         paper=_part("figure 17"), needs_gpu=False, notes=_notes,
     ),
@@ -268,11 +268,14 @@ SUITES = (
         "gnnlab-designs", "suites.gnnlab.scaling.which_design",
         "where the factored design beats time sharing: the model's claim, and whether runs agree",
         rests_on=("hit rate",), columns={
-            "part": "part", "model": "model", "GPUs": "gpus", "samplers": "samplers", "K": "k",
+            "part": "part", "model": "model", "GPUs": "gpus", "samplers": "samplers", "K": "k", **WORK_A_BATCH,
+            "shared: rows a batch": "shared_rows_per_batch", "shared: picks a batch": "shared_picks_per_batch",
             "extract / train, shared": "extract_over_train", "factored wins above": "break_even",
             "model: factored ms": _ms("factored_s"), "model: shared ms": _ms("timeshared_s"),
-            "model favours": "favours", "ran: factored ms": _ms("ran_factored_s"),
-            "ran: shared ms": _ms("ran_timeshared_s"), "agrees": "agrees",
+            "model favours": "favours",
+            "ran: factored ms": between("ran_factored_s", "ran_factored_p10_s", "ran_factored_p90_s", 1e3),
+            "ran: shared ms": between("ran_timeshared_s", "ran_timeshared_p10_s", "ran_timeshared_p90_s", 1e3),
+            "agrees": "agrees",
         },
         needs_gpu=False, notes=_notes,
     ),

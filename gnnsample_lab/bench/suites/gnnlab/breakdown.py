@@ -55,15 +55,17 @@ def table1(session: Session) -> dict[str, Any]:
     for label, (system, ratio) in optimisations(*runs.ratios(session, name, MODEL)).items():
         # The CPU's samples take long, and vary little.
         epochs = 2 if system.sample_device == "cpu" else runs.EPOCHS
-        result = runs.median_epoch(runs.trained(
+        run = runs.trained(
             placed, MODEL, system, epochs=epochs, batch_size=size, fanouts=MODELS[MODEL][1], hidden=runs.HIDDEN,
             cache_ratio=ratio if system.cache else None, evaluate=False, progress=False, device=common.device(),
-        ))  # fmt: skip
+        )  # fmt: skip
+        result, seconds = common.median_epoch(run), common.epoch_seconds(run)
         epoch = result.steady
         rows.append({
             "graph": name, "model": MODEL, "system": label, "batch_size": size, "steps": epoch.num_batches,
             "sample_s": epoch.sample_us / 1e6, "extract_s": epoch.extract_us / 1e6, "train_s": epoch.train_us / 1e6,
-            "total_s": epoch.total_us / 1e6, "mb_moved": epoch.bytes_moved / 1e6,
+            "total_s": seconds["epoch_s"], "p10_s": seconds["p10_s"], "p90_s": seconds["p90_s"],
+            **common.work_per_batch(epoch, epoch.tasks or epoch.num_batches), "mb_moved": epoch.bytes_moved / 1e6,
             "cache_percent": 100 * result.cache_ratio, "hit_percent": 100 * epoch.hit_rate if system.cache else None,
             "speedup": rows[0]["total_s"] * 1e6 / epoch.total_us if rows else 1.0,
         })  # fmt: skip

@@ -53,11 +53,14 @@ def _curve(session: Session, name: str, system: str) -> dict[str, Any]:
     else:
         options["device"] = common.device()
     result = runs.trained(runs.loaded(session, name), MODEL, system, **options)
+    middle = common.median_epoch(result).steady
+    seconds = common.epoch_seconds(result)
     trainers = gpus - 1 if task.is_factored and gpus > 1 else gpus
     # Trainers of the factored design have mini-batches of their own, slices of one are one update.
     found = shared.curve(
         name, result, trainers=trainers if task.is_factored else 1,
         cache_percent=100 * result.cache_ratio, batch_size=size,
-    )  # fmt: skip
+        p10_s=seconds["p10_s"], p90_s=seconds["p90_s"],
+    ) | common.work_per_batch(middle, middle.tasks or middle.num_batches)  # fmt: skip
     session.say(f"{runs.what(task)}: accuracy {found['best_accuracy']:.4f}")
     return {**found, **runs.described(replace(task, samplers=None)), "trainers": trainers}

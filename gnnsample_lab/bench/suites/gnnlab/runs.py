@@ -54,11 +54,13 @@ CAPACITY = {
 }
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
-    "epoch_s: the median epoch after the first; stages: seconds of all mini-batches of that epoch"
+    "epoch_s: the median epoch after the first, with the 10th and 90th percentile of all after the first; stages: "
+    "seconds of all mini-batches of that epoch"
 )
 MODELLED = (
     "model_s: the schedule model, fed with stage times of one GPU, one stage after the other, with hand-overs and the "
-    "exchange of gradients as each takes alone, without contention; "
+    "exchange of gradients as each takes alone, without contention; rows and picks of a modelled row: of the run that "
+    "the model is fed with; "
     "error_percent: modelled over measured, less 1"
 )
 
@@ -253,16 +255,9 @@ def one_thread() -> Iterator[None]:
         numba.set_num_threads(before[1])
 
 
-def median_epoch(result: TrainResult) -> TrainResult:
-    """The run with no epoch but the median one; the first is a warm-up."""
-    timed = sorted(result.epochs[1:] or result.epochs, key=lambda epoch: epoch.total_us)
-    return replace(result, epochs=[timed[len(timed) // 2]])
-
-
 def _finished(session: Session, task: Task, result: TrainResult) -> Measured:
-    one = median_epoch(result)
+    one = common.median_epoch(result)
     epoch, run = one.steady, schedule_records.run_of(one)
-    times = [e.total_us / 1e6 for e in result.epochs[1:] or result.epochs]
     copied = sum(e.end_us - e.start_us for e in epoch.events if e.stage == "put") / 1e6
     fetched = sum(e.end_us - e.start_us for e in epoch.events if e.stage == "get") / 1e6
     row = {
@@ -270,8 +265,7 @@ def _finished(session: Session, task: Task, result: TrainResult) -> Measured:
         "steps": epoch.num_batches, "tasks": epoch.tasks, **common.work_per_batch(epoch, max(1, epoch.tasks)),
         "split": split(result.settings.get("samplers"), task.gpus) if task.is_factored else None,
         "samplers": result.settings.get("samplers"),
-        "epoch_s": epoch.total_us / 1e6, "p10_s": float(np.percentile(times, 10)),
-        "p90_s": float(np.percentile(times, 90)), "epochs": len(times),
+        **common.epoch_seconds(result),
         "sample_s": (epoch.sample_us + epoch.reorder_us) / 1e6, "copy_s": copied or None, "get_s": fetched or None,
         "extract_s": epoch.extract_us / 1e6, "train_s": epoch.train_us / 1e6,
         "cache_percent": 100 * result.cache_ratio, "hit_percent": 100 * epoch.hit_rate,
@@ -323,7 +317,7 @@ def stage_inputs(session: Session, task: Task) -> tuple[StageTimes, Costs]:
     standby trainers, and what handing over takes: from the run on one GPU that stores an epoch. Exchange of gradients:
     by itself, on the ranks that there are.
     """
-    alone = measured(session, replace(task, gpus=1, samplers=None, switching=False, staleness=0, alone=True))
+    alone = fed_with(session, task)
     update_s = exchange_s(session, task)
     if task.system != "gnnlab":
         return alone.run.times, Costs(update_s=update_s)
@@ -335,6 +329,16 @@ def stage_inputs(session: Session, task: Task) -> tuple[StageTimes, Costs]:
         standby_extract_s=np.full(alone.run.times.batches, stored.run.times.mean("extract")),
     )
     return times, replace(stored.run.options.get("costs", Costs()), update_s=update_s)
+
+
+def fed_with(session: Session, task: Task) -> Measured:
+    """The run on one GPU, one stage after the other, whose stage times the model of ``task`` is fed with."""
+    return measured(session, replace(task, gpus=1, samplers=None, switching=False, staleness=0, alone=True))
+
+
+def work_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Rows and picks a mini-batch of a measured row."""
+    return {name: row[name] for name in ("rows_per_batch", "picks_per_batch")}
 
 
 def exchange_s(session: Session, task: Task) -> float:
@@ -434,6 +438,7 @@ def row(session: Session, task: Task) -> dict[str, Any]:
         session.say(f"{what(task)}: {run.epoch_s:.3f} s an epoch, modelled")
         return {
             **described(task), "origin": "modelled", "batch_size": batch_size(session, task.graph),
+            **work_of(fed_with(session, task).row),
             "split": split(run.settings["samplers"], task.gpus) if task.is_factored else None,
             "samplers": run.settings["samplers"], "epoch_s": run.epoch_s,
             "sample_s": busy.get("sample"), "copy_s": busy.get("put"), "get_s": busy.get("get"),

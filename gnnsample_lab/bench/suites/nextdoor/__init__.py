@@ -112,7 +112,8 @@ SUITES = (
         "nextdoor-fig10", "suites.nextdoor.gpus.figure10",
         "sampling on several GPUs, the graph on each, over one GPU",
         columns={
-            "app": "app", "GPUs": "gpus", "samples": "num_samples", "ms": "ms", "over one GPU": "over_one",
+            "app": "app", "GPUs": "gpus", "samples": "num_samples", "steps": "steps",
+            "vertices drawn": "vertices", "ms": "ms", "p10": "p10", "p90": "p90", "over one GPU": "over_one",
             "of linear %": "of_linear_percent",
         },
         paper=_part("figure 10"), needs_gpu=False, last=True,

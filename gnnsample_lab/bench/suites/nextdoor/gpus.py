@@ -50,10 +50,13 @@ def figure10(session: Session) -> dict[str, Any]:
                     if result["digest"] != digest(step[first] for step in whole):
                         raise VerificationError(f"{case} on {name}, {gpus} GPUs: other samples than on one")
                     checked += first.stop - first.start
-                ms = max(result["us"] for result in results) / 1e3
+                slowest = crew.slowest(results)
+                p10, ms, p90 = (slowest[name] / 1e3 for name in ("p10", "us", "p90"))
                 alone = alone or ms
                 rows.append({
-                    "graph": name, "app": case, "gpus": gpus, "num_samples": len(roots), "ms": ms,
+                    "graph": name, "app": case, "gpus": gpus, "num_samples": len(roots),
+                    "steps": max(result["steps"] for result in results),
+                    "vertices": sum(result["vertices"] for result in results), "ms": ms, "p10": p10, "p90": p90,
                     "over_one": alone / ms, "of_linear_percent": 100 * alone / ms / gpus,
                 })  # fmt: skip
                 session.say(f"{case} on {name}, {gpus} GPUs: {ms:.3f} ms, x{alone / ms:.2f}")
@@ -63,7 +66,8 @@ def figure10(session: Session) -> dict[str, Any]:
         "settings": {
             "device": crew.device(), "apps": cases.SETTING,
             "ms": "time between two events around one call for a GPU's share of the samples, its index and the host's "
-            "preparation included; the slowest GPU, all at once",
+            "preparation included; the slowest GPU, all at once: median, p10 and p90 of its calls",
+            "vertices": "drawn for the samples of all GPUs in a call: an edge of the sample each, roots not among them",
             "graph": "all of it on every GPU; samples in equal shares, the same ones for any number of GPUs",
         },
         "verification": {"samples_equal_to_one_gpu": checked}, "graphs": cases.facts(session, names), "rows": rows,
@@ -93,7 +97,12 @@ def digest(steps: Iterable[Any]) -> str:
 
 
 def sampled(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """On a rank: its share of the samples, ``us`` of one call, and the digest of the first ones."""
+    """On a rank: its share of the samples.
+
+    Returns:
+        ``times`` of one call (10th percentile, median, 90th, us), ``steps`` and ``vertices`` that it draws, and
+        ``digest`` of the first samples.
+    """
     import gnnsample_lab as lab
 
     device, folder = "cpu" if rank.device == "cpu" else "cuda", task["folder"]
@@ -108,6 +117,10 @@ def sampled(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     def work() -> Any:
         return lab.run_app(_kept[folder], app, roots, first_sample=begin, device=device)
 
-    found = digest(step[:CHECKED] for step in work().steps)
+    steps = work().steps
+    found = digest(step[:CHECKED] for step in steps)
+    drawn = [int((step >= 0).sum()) for step in steps]
+    del steps
     rank.barrier()
-    return {"us": crew.event_us(rank, work, 5), "digest": found}
+    times = crew.event_times(rank, work)
+    return {"times": times, "digest": found, "steps": sum(n > 0 for n in drawn), "vertices": sum(drawn)}
