@@ -16,6 +16,7 @@ from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from gnnsample_lab.resources import resource_path
+from gnnsample_lab.traces.analysis import hop_kernel_times
 from tests.widgets.checks import check_code, check_controls
 from tests.widgets.oracle import ORACLES, values
 
@@ -274,7 +275,7 @@ def test_a_measured_trace_is_overlaid_with_the_model(graph: lab.Graph, shipped: 
     assert list(explorer.figures) == ["gantt", "slots", "overlay"]
     assert "measured on NVIDIA H200" in explorer.figures["gantt"].layout.title.text
     overlay = explorer.figures["overlay"]
-    assert np.array_equal(overlay.data[0].y, shipped.hops.kernel_us)
+    assert np.array_equal(overlay.data[0].y, hop_kernel_times(shipped.tasks, 2, fused=True))
     assert explorer.controls["fetch_size"].disabled and not explorer.controls["time_percent"].disabled
     namespace: dict[str, Any] = {"g": graph}
     exec(explorer.code, namespace)
