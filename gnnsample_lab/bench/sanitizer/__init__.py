@@ -44,7 +44,7 @@ def targets(record: Record) -> list[Target]:
 
 def notes(record: Record) -> list[str]:
     """Each tool's own words, what failed, and the kernels that nothing launched."""
-    said = [f"{name}: {tool['summary'] or 'no summary'}." for name, tool in record["tools"].items()]
+    said = [f"{name}: {tool['summary']}." for name, tool in record["tools"].items()]
     failed = [f"Not run to its end: {name} ({why})." for name, why in record["failed"].items()]
     idle = [row["kernel"] for row in record["rows"] if not row["launches"]]
     return [*said, *failed, *([f"Never launched here: {', '.join(idle)}."] if idle else [])]

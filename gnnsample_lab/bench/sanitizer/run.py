@@ -1,21 +1,24 @@
 """The suite ``sanitize``: compute-sanitizer's tools over a program that launches every family of kernels.
 
-The program (:mod:`.program`) runs once by itself, which compiles and compares every result with the CPU twin's, and
-once under each tool. What a tool says is counted by kernel. racecheck sees shared memory only.
+Each case of the program (:mod:`.program`) is a process: first by itself, which compiles and compares every result with
+the CPU twin's, then under each tool, as many at once as there are cores. What a tool says is counted by kernel.
+racecheck sees shared memory only.
 """
 
 from __future__ import annotations
 
 import functools
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 from gnnsample_lab.bench.session import Session
@@ -96,12 +99,6 @@ def _kernel_of(block: list[str]) -> str:
     return NO_KERNEL
 
 
-def number_in(summary: str) -> int | None:
-    """The errors or hazards of a tool's own summary; None where it printed none."""
-    found = re.search(r"SUMMARY: (\d+) (?:errors?|hazards?)", summary)
-    return int(found.group(1)) if found else None
-
-
 def by_source(launches: Mapping[str, int]) -> dict[str, int]:
     """Launches of every kernel of the package, 0 for those that were not launched. Linked kernels, whose modules name
     no source, are those of the sources that are linked."""
@@ -118,7 +115,16 @@ def by_source(launches: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
-def _run(command: list[str]) -> tuple[str, dict[str, Any] | None, float]:
+@dataclass(frozen=True)
+class _Ran:
+    """One process: a case, under a tool or by itself."""
+
+    text: str
+    result: Mapping[str, Any] | None
+    seconds: float
+
+
+def _run(command: list[str]) -> _Ran:
     """Both outputs, the program's result (None without one) and seconds."""
     began = time.perf_counter()
     try:
@@ -132,16 +138,38 @@ def _run(command: list[str]) -> tuple[str, dict[str, Any] | None, float]:
         text = "\n".join(parts)
     at = text.find(program.MARK)
     result = json.loads(text[at + len(program.MARK) :].splitlines()[0]) if at >= 0 else None
-    return text, result, time.perf_counter() - began
+    return _Ran(text, result, time.perf_counter() - began)
 
 
-def _cases(result: Mapping[str, Any] | None) -> dict[str, Any]:
-    cases = {} if result is None else result["cases"]
+def _run_case(prefix: Sequence[str], case: str) -> _Ran:
+    return _run([*prefix, sys.executable, "-m", program.__name__, case])
+
+
+def _under(tool: str, name: str) -> list[str]:
+    return [tool, "--tool", name, "--print-limit", "10000", "--show-backtrace", "no"]
+
+
+def _joined(runs: Mapping[str, _Ran]) -> dict[str, Any]:
+    """What the processes of all cases say, together; ``summary`` is the tool's own last lines, with the cases of each
+    where they differ, ``seconds`` what the processes took, one after another."""
+    errors, launches, words = Counter[str](), Counter[str](), dict[str, list[str]]()
+    cases: dict[str, Any] = {}
+    for case, ran in runs.items():
+        said = parse(ran.text)
+        errors.update(said["errors"])
+        words.setdefault(said["summary"] or "no summary", []).append(case)
+        if ran.result is not None:
+            cases |= ran.result["cases"]
+            launches.update(ran.result["launches"])
     return {
-        "results_equal": sum(case["equal"] for case in cases.values()),
+        "summary": next(iter(words)) if len(words) == 1
+        else "; ".join(f"{summary} ({', '.join(where)})" for summary, where in words.items()),
+        "errors": dict(errors), "results_equal": sum(case["equal"] for case in cases.values()),
         "different": [what for case in cases.values() for what in case["different"]],
         "failed": {name: case["failed"] for name, case in cases.items() if case["failed"]},
-    }
+        "ended": all(ran.result is not None for ran in runs.values()),
+        "seconds": sum(ran.seconds for ran in runs.values()), "launches": dict(launches),
+    }  # fmt: skip
 
 
 def sanitize(session: Session) -> dict[str, Any]:
@@ -162,32 +190,38 @@ def sanitize(session: Session) -> dict[str, Any]:
         .stdout.strip()
         .splitlines()
     )
-    command = [sys.executable, "-m", program.__name__, *(program.QUICK if session.quick else ())]
-    text, plain, seconds = _run(command)
-    if plain is None:
-        raise VerificationError(f"the program ended without a result: {' '.join(text.split())[-300:]}")
-    alone = _cases(plain)
-    session.say(f"without a tool: {alone['results_equal']} results equal the CPU twin's, {seconds:.0f} s")
-    if alone["different"]:
-        raise VerificationError(f"these differ from the CPU twin: {', '.join(alone['different'][:10])}")
-    launches = by_source(plain["launches"])
-
-    def under(name: str) -> dict[str, Any]:
-        options = ["--tool", name, "--print-limit", "10000", "--show-backtrace", "no"]
-        text, result, seconds = _run([tool, *options, *command])
-        found = {**parse(text), **_cases(result), "ended": result is not None, "seconds": seconds}
-        where = ", ".join(f"{kernel} {count}" for kernel, count in found["errors"].items())
-        session.say(
-            f"{name}: {found['summary'] or 'no summary'}, {seconds:.0f} s{f' ({where})' if where else ''}"
-        )
-        return found
-
-    with ThreadPoolExecutor(len(TOOLS)) as pool:  # nothing is timed here, and each tool waits for the host
-        tools = dict(zip(TOOLS, pool.map(under, TOOLS), strict=True))
+    cases = program.QUICK if session.quick else tuple(program.CASES)
+    began = time.perf_counter()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # nothing is timed here
+        plain = dict(zip(cases, pool.map(functools.partial(_run_case, ()), cases), strict=True))
+        alone = _joined(plain)
+        lost = [
+            f"{case}: {' '.join(ran.text.split())[-300:]}"
+            for case, ran in plain.items()
+            if ran.result is None
+        ]
+        if lost:
+            raise VerificationError(f"without a tool, these ended without a result: {'; '.join(lost)}")
+        took = time.perf_counter() - began
+        session.say(f"without a tool: {alone['results_equal']} results equal the CPU twin's, {took:.0f} s")
+        if alone["different"]:
+            raise VerificationError(f"these differ from the CPU twin: {', '.join(alone['different'][:10])}")
+        slowest_first = sorted(cases, key=lambda case: -plain[case].seconds)
+        jobs = {
+            (name, case): pool.submit(_run_case, _under(tool, name), case)
+            for case in slowest_first
+            for name in TOOLS
+        }
+        tools = {}
+        for name in TOOLS:
+            tools[name] = found = _joined({case: jobs[name, case].result() for case in cases})
+            del found["launches"]
+            where = ", ".join(f"{kernel} {count}" for kernel, count in found["errors"].items())
+            session.say(f"{name}: {found['summary']}{f' ({where})' if where else ''}")
     return {
-        "settings": {"tools": list(TOOLS), "version": version[-1] if version else None, "cases": list(plain["cases"])},
+        "settings": {"tools": list(TOOLS), "version": version[-1] if version else None, "cases": list(cases)},
         "verification": {"results_equal_to_cpu_twin": alone["results_equal"]}, "graphs": {},
-        "rows": rows(launches, tools), "tools": tools, "failed": alone["failed"],
+        "rows": rows(by_source(alone["launches"]), tools), "tools": tools, "failed": alone["failed"],
     }  # fmt: skip
 
 
