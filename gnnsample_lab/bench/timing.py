@@ -117,6 +117,14 @@ def pass_times(work: Callable[[], Any], passes: int = 5) -> list[float]:
     return [_alone_us(work, wait) for _ in range(passes + 1)][1:]
 
 
+def turns(works: Sequence[Callable[[], Any]], passes: int = 5) -> list[list[float]]:
+    """Wall microseconds of each of ``works``, as :func:`pass_times` finds them, but in turns: what slows the machine
+    for a while slows all of them."""
+    wait = _waiting()
+    taken = [[_alone_us(work, wait) for work in works] for _ in range(passes + 1)][1:]
+    return [list(times) for times in zip(*taken, strict=True)]
+
+
 def pass_us(work: Callable[[], Any], passes: int = 3) -> float:
     """Wall microseconds of ``work()``: the median of :func:`pass_times`."""
     return statistics.median(pass_times(work, passes))

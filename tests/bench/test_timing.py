@@ -50,6 +50,14 @@ def test_wall_times_are_the_medians_of_the_passes_after_a_warm_one(clock) -> Non
     assert timing.wall_times(lambda i: None, 3, passes=2) == pytest.approx([5e6, 3e6])
 
 
+def test_turns_come_one_after_the_other_after_a_warm_one(clock) -> None:
+    clock += [9.0, 9.0, 1.0, 5.0, 2.0, 6.0]
+    done: list[str] = []
+    works = [lambda name=name: done.append(name) for name in "ab"]
+    assert timing.turns(works, passes=2) == [pytest.approx([1e6, 2e6]), pytest.approx([5e6, 6e6])]
+    assert "".join(done) == "ababab" and timing.turns([]) == []
+
+
 def test_each_piece_is_the_best_pass_median_after_a_warm_one(clock) -> None:
     clock += [0.1, 0.1, 0.1, 5.0, 4.0, 9.0, 3.0, 8.0, 2.0]
     done: list[int] = []
