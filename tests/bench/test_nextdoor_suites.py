@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from typing import Any
 
 import numpy as np
@@ -246,22 +247,61 @@ def test_profilers_numbers_are_summed_by_run() -> None:
         '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
     )
     kernels = [
-        ("lab_mark_sample__auto", (0, 0, 0, 1, 9)), ("sample", (1000, 50, 10, 5, 10)),
+        ("lab_mark_0__sample__auto", (0, 0, 0, 1, 9)), ("sample", (1000, 50, 10, 5, 10)),
         ("sample", (500, 100, 30, 9, 10)),
-        ("lab_mark_transit_vanilla__always(int *)", (0, 0, 0, 1, 9)), ("digit_histogram", (200, 100, 0, 1, 2)),
-        ("transit_vanilla", (300, 80, 10, 3, 4)),
+        ("lab_mark_0__transit_vanilla__always(int *)", (0, 0, 0, 1, 9)), ("digit_histogram", (200, 100, 0, 1, 2)),
+        ("transit_vanilla", (300, 80, 10, 3, 4)), ("lab_mark_12__sample__auto", (0, 0, 0, 1, 9)),
+        ("sample", (70, 50, 10, 5, 10)),
     ]  # fmt: skip
     lines = ["==PROF== connected", head]
     for number, (kernel, values) in enumerate(kernels):
         for metric, value in zip(nextdoor_profile.METRICS, values, strict=True):
             lines.append(_line(number, kernel, metric, f"{value:,}"))
-    found = nextdoor_profile.parse("\n".join(lines))
+    by_application = nextdoor_profile.parse("\n".join(lines))
+    assert set(by_application) == {0, 12} and by_application[12]["sample/auto"]["reads"] == 70
+    found = by_application[0]
     assert found["sample/auto"] == {
         "reads": 1500, "index_reads": 0, "kernels": 2, "store_percent": 87.5, "sm_percent": 70,
     }  # fmt: skip
     assert found["transit-vanilla/always"]["index_reads"] == 200
     assert found["transit-vanilla/always"]["reads"] == 500
     assert nextdoor_profile.parse("==ERROR== no permission") == {}
+
+
+NCU = """
+import csv, json, pathlib, sys
+work = json.loads(pathlib.Path(sys.argv[-1], "work.json").read_text())
+metrics = sys.argv[sys.argv.index("--metrics") + 1].split(",")
+print("==PROF== connected")
+table = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL)
+table.writerow(["ID", "Kernel Name", "Metric Name", "Metric Value"])
+number = 0
+for i, case in enumerate(work["cases"][:-1]):
+    assert pathlib.Path(sys.argv[-1], f"roots{i}.npy").exists()
+    for parallelism, index in work["runs"]:
+        for kernel in (f"lab_mark_{i}__{parallelism.replace('-', '_')}__{index}", "draw"):
+            for metric in metrics:
+                table.writerow([number, kernel, metric, 10 * (i + 1)])
+            number += 1
+print("==ERROR== the last application ended")
+"""
+"""What Nsight Compute prints of all applications but the last."""
+
+
+def test_a_graphs_applications_are_profiled_by_one_process(session, monkeypatch, tmp_path) -> None:
+    tool = tmp_path / "ncu"
+    tool.write_text(f"#!{sys.executable}\n{NCU}")
+    tool.chmod(0o755)
+    monkeypatch.setattr(nextdoor_profile, "find_ncu", lambda: str(tool))
+    studies = [runs.Study(session, TINY, case, None, 8) for case in ("DeepWalk", "k-hop", "Layer")]
+    *two, (last, why) = nextdoor_profile.profile(studies)
+    assert last is None and why == "ncu gave no numbers (==ERROR== the last application ended)"
+    for i, (found, origin) in enumerate(two):
+        assert origin == "measured by ncu" and found is not None
+        assert found["transit/published"]["reads"] == 10 * (i + 1)
+    table4 = runner.run("nextdoor-table4", session=session)
+    origins = {row["app"]: row["origin"] for row in table4["rows"]}
+    assert origins == {"DeepWalk": "measured by ncu", "k-hop": f"counted: {why}"}
 
 
 @pytest.mark.skipif(cuda_available(), reason="there is a profiler to measure with")

@@ -88,7 +88,8 @@ SUITES = (
     Suite(
         "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
         columns={
-            "app": "app", "store efficiency %": "store_percent", "SM activity %": "sm_percent", "origin": "origin",
+            "app": "app", "index": "index", "store efficiency %": "store_percent", "SM activity %": "sm_percent",
+            "origin": "origin",
         },
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "app"),

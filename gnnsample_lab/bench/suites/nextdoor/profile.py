@@ -1,7 +1,7 @@
 """NextDoor's figure 8 and table 4 by Nsight Compute, which profiles a process of its own; figure 8 else by counting.
 
-``python -m gnnsample_lab.bench.suites.nextdoor.profile FOLDER`` is what ``ncu`` runs: FOLDER has a
-graph and a list of runs.
+``python -m gnnsample_lab.bench.suites.nextdoor.profile FOLDER`` is what ``ncu`` runs, once a graph: FOLDER has the
+graph, and for each application its roots and a list of runs.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ RUNS = (("sample", "auto"), ("transit", "auto"), ("transit", "published"))
 _STEPS = 10
 """Steps of a walk under the profiler, which replays every kernel."""
 _MOST = 1 << 20
-_TIMEOUT_S = 240
+_TIMEOUT_S = 300
 _MARK = "lab_mark_"
 _INDEX_KERNELS = (
     "tile_sums", "scan_rows", "scan_tiles", "count_transits", "place_pairs", "count_runs", "vertex_sums",
@@ -47,20 +48,25 @@ _INDEX_KERNELS = (
 """Kernels that build the scheduling index (``index.cu``, ``radix.cu``, ``classes.cu``) or group by ranges."""
 
 
-def profile(
-    study: runs.Study, wanted: Sequence[tuple[str, str]] = RUNS
-) -> tuple[dict[str, dict[str, float]] | None, str]:
-    """Sums over all kernels of each run, by ``parallelism/index``, and their origin; None where ncu cannot tell.
+Profile = dict[str, dict[str, float]]
+"""Of an application's runs, by ``parallelism/index``: ``reads`` and ``index_reads`` (sectors of 32 bytes that L1 asks
+of L2), ``store_percent`` (weighed by sectors), ``sm_percent`` (active cycles of a multiprocessor over elapsed ones,
+weighed by time), ``kernels``."""
 
-    Returns:
-        ``reads`` and ``index_reads`` (sectors of 32 bytes that L1 asks of L2), ``store_percent`` (weighed by sectors),
-        ``sm_percent`` (active cycles of a multiprocessor over elapsed ones, weighed by time), ``kernels``.
-    """
+
+def profile(
+    studies: Sequence[runs.Study], wanted: Sequence[tuple[str, str]] = RUNS
+) -> list[tuple[Profile | None, str]]:
+    """Sums over all kernels of each application's runs on one graph, None where ncu cannot tell, with their origin."""
+
+    def nothing(why: str) -> list[tuple[Profile | None, str]]:
+        return [(None, why) for _ in studies]
+
     ncu = find_ncu()
     if ncu is None:
-        return None, "no ncu here"
+        return nothing("no ncu here")
     with tempfile.TemporaryDirectory() as folder:
-        _store(study, Path(folder), wanted)
+        _store(studies, Path(folder), wanted)
         command = [
             ncu, "--csv", "--profile-from-start", "off", "--clock-control", "none", "--metrics", ",".join(METRICS),
             sys.executable, "-m", __spec__.name if __spec__ else __name__, folder,
@@ -68,26 +74,28 @@ def profile(
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         except (OSError, subprocess.SubprocessError) as error:
-            return None, f"ncu did not run ({type(error).__name__})"
-    found = parse(done.stdout)
-    if set(found) != {f"{parallelism}/{index}" for parallelism, index in wanted}:
-        words = (done.stdout + done.stderr).strip().splitlines()
-        return None, f"ncu gave no numbers ({words[-1][:120] if words else 'no output'})"
-    return found, "measured by ncu"
+            return nothing(f"ncu did not run ({type(error).__name__})")
+    names = {f"{parallelism}/{index}" for parallelism, index in wanted}
+    by_study = parse(done.stdout)
+    words = (done.stdout + done.stderr).strip().splitlines()
+    lost = f"ncu gave no numbers ({words[-1][:120] if words else 'no output'})"
+    is_whole = [set(by_study.get(i, ())) == names for i in range(len(studies))]
+    return [(by_study[i], "measured by ncu") if whole else (None, lost) for i, whole in enumerate(is_whole)]
 
 
-def _store(study: runs.Study, folder: Path, wanted: Sequence[tuple[str, str]]) -> None:
+def _store(studies: Sequence[runs.Study], folder: Path, wanted: Sequence[tuple[str, str]]) -> None:
     for name in ("indptr", "indices", "edge_weight"):
-        np.save(folder / f"{name}.npy", getattr(study.host, name))
-    np.save(folder / "roots.npy", study.roots)
-    work = {"case": study.case, "runs": [list(pair) for pair in wanted], "steps": _STEPS}
+        np.save(folder / f"{name}.npy", getattr(studies[0].host, name))
+    for i, study in enumerate(studies):
+        np.save(folder / f"roots{i}.npy", study.roots)
+    work = {"cases": [study.case for study in studies], "runs": [list(pair) for pair in wanted]}
     (folder / "work.json").write_text(json.dumps(work), encoding="utf-8")
 
 
-def parse(text: str) -> dict[str, dict[str, float]]:
-    """ncu's CSV, a line per kernel and metric, as sums by run.
+def parse(text: str) -> dict[int, Profile]:
+    """ncu's CSV, a line per kernel and metric, as sums by the application's number and by run.
 
-    Runs begin with a kernel ``lab_mark_<parallelism>__<index>``.
+    Runs begin with a kernel ``lab_mark_<number>__<parallelism>__<index>``.
     """
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if '"Metric Name"' in line), None)
@@ -102,15 +110,15 @@ def parse(text: str) -> dict[str, dict[str, float]]:
         kernels.setdefault(number, {"name": row.get("Kernel Name") or ""})[row.get("Metric Name") or ""] = (
             value
         )
-    found: dict[str, dict[str, float]] = {}
+    found: dict[int, dict[str, dict[str, float]]] = {}
     sums: dict[str, float] | None = None
     for _, kernel in sorted(kernels.items()):
         if _MARK in kernel["name"]:
-            parallelism, _, index = kernel["name"].split(_MARK)[1].split("(")[0].partition("__")
+            number_of, parallelism, index = kernel["name"].split(_MARK)[1].split("(")[0].split("__")
             sums = dict.fromkeys(
                 ("reads", "index_reads", "stored", "stores", "active", "elapsed", "kernels"), 0.0
             )
-            found[f"{parallelism.replace('_', '-')}/{index}"] = sums
+            found.setdefault(int(number_of), {})[f"{parallelism.replace('_', '-')}/{index}"] = sums
             continue
         if sums is None or not all(metric in kernel for metric in METRICS):
             continue
@@ -122,13 +130,14 @@ def parse(text: str) -> dict[str, dict[str, float]]:
         sums["active"] += kernel[ACTIVE]
         sums["elapsed"] += kernel[ELAPSED]
         sums["kernels"] += 1
+    return {i: {key: _described(s) for key, s in runs.items() if s["kernels"]} for i, runs in found.items()}
+
+
+def _described(sums: dict[str, float]) -> dict[str, float]:
     return {
-        key: {
-            "reads": s["reads"], "index_reads": s["index_reads"], "kernels": s["kernels"],
-            "store_percent": s["stores"] / s["stored"] if s["stored"] else float("nan"),
-            "sm_percent": 100 * s["active"] / s["elapsed"] if s["elapsed"] else float("nan"),
-        }
-        for key, s in found.items() if s["kernels"]
+        "reads": sums["reads"], "index_reads": sums["index_reads"], "kernels": sums["kernels"],
+        "store_percent": sums["stores"] / sums["stored"] if sums["stored"] else float("nan"),
+        "sm_percent": 100 * sums["active"] / sums["elapsed"] if sums["elapsed"] else float("nan"),
     }  # fmt: skip
 
 
@@ -192,25 +201,33 @@ def _positions(graph: Any, transits: np.ndarray, picked: np.ndarray) -> np.ndarr
 # ---- suites -----------------------------------------------------------------------------------------------------
 
 
-def _profiled(
-    session: Session, name: str, case: str
-) -> tuple[runs.Study, dict[str, dict[str, float]] | None, str]:
-    """Profiled once for both suites, at most :data:`_MOST` samples, :data:`_STEPS` steps of walks."""
+def _profiled(session: Session, name: str) -> list[tuple[runs.Study, Profile | None, str]]:
+    """All applications on a graph, profiled once for both suites: at most :data:`_MOST` samples, :data:`_STEPS` steps
+    of walks."""
 
     def make() -> Any:
-        limit = min(
-            _MOST if not session.quick else _MOST // 8,
-            settings.CASES[case].samples(settings.graph(session, name).num_nodes),
-        )
-        study = runs.Study(session, name, case, lambda: shortened(case), limit)
-        found, origin = profile(study)
-        if found is None and case in ("DeepWalk", "PPR", "k-hop"):
-            found, origin = counted(study), f"counted: {origin}"
-        session.say(f"{name}, {case}: {origin}")
-        study.free()
-        return study, found, origin
+        most = _MOST if not session.quick else _MOST // 8
+        num_nodes = settings.graph(session, name).num_nodes
+        studies = [
+            runs.Study(
+                session,
+                name,
+                case,
+                partial(shortened, case),
+                min(most, settings.CASES[case].samples(num_nodes)),
+            )
+            for case in (CASES if not session.quick else QUICK)
+        ]
+        found = []
+        for study, (one, origin) in zip(studies, profile(studies), strict=True):
+            if one is None and study.case in ("DeepWalk", "PPR", "k-hop"):
+                one, origin = counted(study), f"counted: {origin}"
+            session.say(f"{name}, {study.case}: {origin}")
+            found.append((study, one, origin))
+            study.free()
+        return found
 
-    return session.kept(("nextdoor profile", name, case), make)
+    return list(session.kept(("nextdoor profile", name), make))
 
 
 def shortened(case: str) -> Any:
@@ -225,10 +242,9 @@ def figure8(session: Session) -> dict[str, Any]:
     """L2 read transactions of transit-parallel relative to sample-parallel."""
     wanted, rows = settings.names(session), []
     for name in wanted:
-        for case in CASES if not session.quick else QUICK:
-            study, found, origin = _profiled(session, name, case)
+        for study, found, origin in _profiled(session, name):
             if found is None:
-                session.say(f"{name}, {case} is left out: {origin}")
+                session.say(f"{name}, {study.case} is left out: {origin}")
                 continue
             base = found["sample/auto"]["reads"]
             for index in ("published", "auto"):
@@ -249,8 +265,7 @@ def table4(session: Session) -> dict[str, Any]:
     """Store efficiency and SM activity of transit-parallel runs."""
     wanted, rows = settings.names(session), []
     for name in wanted:
-        for case in CASES if not session.quick else QUICK:
-            study, found, origin = _profiled(session, name, case)
+        for study, found, origin in _profiled(session, name):
             for index in ("published", "auto"):
                 ours = (found or {}).get(f"transit/{index}", {})
                 rows.append({
@@ -265,7 +280,7 @@ def table4(session: Session) -> dict[str, Any]:
 
 
 def main(folder: str) -> None:
-    """Run what ``work.json`` says: each once to warm up, once under the profiler, a marking kernel before it."""
+    """Run what ``work.json`` says: each run once to warm up, once under the profiler, a marking kernel before it."""
     import cupy
 
     from gnnsample_lab.graph import Graph
@@ -273,22 +288,22 @@ def main(folder: str) -> None:
 
     where = Path(folder)
     work = json.loads((where / "work.json").read_text(encoding="utf-8"))
-    arrays = {name: np.load(where / f"{name}.npy") for name in ("indptr", "indices", "edge_weight", "roots")}
-    roots = arrays.pop("roots")
+    arrays = {name: np.load(where / f"{name}.npy") for name in ("indptr", "indices", "edge_weight")}
     graph = Graph(**arrays, validate=False).to("cuda")
-    app = shortened(work["case"])
-    for parallelism, index in work["runs"]:
-        mark = f"{_MARK}{parallelism.replace('-', '_')}__{index}"
-        marker = cupy.RawKernel(f'extern "C" __global__ void {mark}(int* out) {{ out[0] = 1; }}', mark)
-        out = cupy.zeros(1, np.int32)
-        marker((1,), (1,), (out,))
-        run_app(graph, app, roots, parallelism, "cuda", index=index)
-        cupy.cuda.runtime.deviceSynchronize()
-        cupy.cuda.runtime.profilerStart()
-        marker((1,), (1,), (out,))
-        run_app(graph, app, roots, parallelism, "cuda", index=index)
-        cupy.cuda.runtime.deviceSynchronize()
-        cupy.cuda.runtime.profilerStop()
+    out = cupy.zeros(1, np.int32)
+    for i, case in enumerate(work["cases"]):
+        app, roots = shortened(case), np.load(where / f"roots{i}.npy")
+        for parallelism, index in work["runs"]:
+            mark = f"{_MARK}{i}__{parallelism.replace('-', '_')}__{index}"
+            marker = cupy.RawKernel(f'extern "C" __global__ void {mark}(int* out) {{ out[0] = 1; }}', mark)
+            marker((1,), (1,), (out,))
+            run_app(graph, app, roots, parallelism, "cuda", index=index)
+            cupy.cuda.runtime.deviceSynchronize()
+            cupy.cuda.runtime.profilerStart()
+            marker((1,), (1,), (out,))
+            run_app(graph, app, roots, parallelism, "cuda", index=index)
+            cupy.cuda.runtime.deviceSynchronize()
+            cupy.cuda.runtime.profilerStop()
 
 
 if __name__ == "__main__":
