@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numba import get_num_threads
 
 from gnnsample_lab.device.jit import njit, prange
 
@@ -86,25 +87,43 @@ def link_layers(
             counts[sample, k] = n
 
 
+@njit(inline="always")
+def _mark(members, vertices, low, high):
+    for at in range(low, high):
+        members[vertices[at] >> 6] |= np.uint64(1) << np.uint64(vertices[at] & 63)
+
+
 @njit(parallel=True, cache=True)
 def link_vertices(indptr, indices, vertices, owners, sample_begin, counts, begins, column_out, position_out):
-    for row in prange(vertices.size):
-        first, end = indptr[vertices[row]], indptr[vertices[row] + 1]
-        low, high = sample_begin[owners[row]], sample_begin[owners[row] + 1]
-        n = 0
-        if _probes(end - first, high - low) <= _probes(high - low, end - first):
-            for e in range(first, end):
-                at = _lower_bound(vertices, low, high, indices[e])
-                if at < high and vertices[at] == indices[e]:
-                    if begins.size:
-                        column_out[begins[row] + n], position_out[begins[row] + n] = at - low, e
-                    n += 1
-        else:
-            for at in range(low, high):
-                e = _lower_bound(indices, first, end, vertices[at])
-                while e < end and indices[e] == vertices[at]:
-                    if begins.size:
-                        column_out[begins[row] + n], position_out[begins[row] + n] = at - low, e
-                    n += 1
-                    e += 1
-        counts[row] = n
+    chunks = min(get_num_threads(), vertices.size)
+    for chunk in prange(chunks):
+        # A bit for each vertex of the graph says whether the sample at hand has it: most edges end there.
+        members = np.zeros((indptr.size >> 6) + 1, np.uint64)
+        marked = -1
+        for row in range(chunk * vertices.size // chunks, (chunk + 1) * vertices.size // chunks):
+            first, end = indptr[vertices[row]], indptr[vertices[row] + 1]
+            low, high = sample_begin[owners[row]], sample_begin[owners[row] + 1]
+            n = 0
+            if end - first <= _probes(high - low, end - first):
+                if marked != owners[row]:
+                    if marked >= 0:
+                        for at in range(sample_begin[marked], sample_begin[marked + 1]):
+                            members[vertices[at] >> 6] = 0
+                    _mark(members, vertices, low, high)
+                    marked = owners[row]
+                for e in range(first, end):
+                    v = indices[e]
+                    if members[v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                        if begins.size:
+                            at = _lower_bound(vertices, low, high, v)
+                            column_out[begins[row] + n], position_out[begins[row] + n] = at - low, e
+                        n += 1
+            else:
+                for at in range(low, high):
+                    e = _lower_bound(indices, first, end, vertices[at])
+                    while e < end and indices[e] == vertices[at]:
+                        if begins.size:
+                            column_out[begins[row] + n], position_out[begins[row] + n] = at - low, e
+                        n += 1
+                        e += 1
+            counts[row] = n
