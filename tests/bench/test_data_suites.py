@@ -18,7 +18,7 @@ from gnnsample_lab.bench.suites.fastgl import id_map, memory_io, training, train
 from gnnsample_lab.bench.suites.gnnlab import caching, extraction
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
-from gnnsample_lab.systems.table import SYSTEMS
+from gnnsample_lab.systems.table import SYSTEMS, find
 
 TINY = "arxiv-like@0.02"
 
@@ -211,7 +211,7 @@ def made_up_training(monkeypatch) -> list[dict[str, Any]]:
     def train(graph: Any, model: str, system: Any, **options: Any) -> TrainResult:
         asked.append({"model": model, "system": system.name, "graph": graph, **options})
         steps = -(-len(graph.splits["train"]) // options["batch_size"])
-        us = MADE_UP_MS[system.name] * 1e3 * steps
+        us = MADE_UP_MS[system.name] * 1e3 * steps * (0.5 if options.get("executor") == "factored" else 1)
         epochs = [
             EpochRecord(us * 0.3, us * 0.5, us * 0.2, us * slow, bytes_moved=8_000_000 * steps, num_batches=steps,
                         rows=1000 * steps, reused_rows=250 * steps, hit_rate=0.5, peak_bytes=0)
@@ -221,7 +221,7 @@ def made_up_training(monkeypatch) -> list[dict[str, Any]]:
         accuracy = [0.5 + 0.01 * options.get("seed", 0)] * options["epochs"]
         return TrainResult(
             system.name, model, graph.title, "cpu", "made up", losses, list(range(len(losses))), accuracy, "valid",
-            epochs,
+            epochs, settings={"executor": options.get("executor") or "serial"},
         )  # fmt: skip
 
     monkeypatch.setattr(training, "train", train)
@@ -300,6 +300,17 @@ def test_headers_say_of_how_many_steps_an_epoch_is(fresh, made_up_training) -> N
     assert "of the original %" not in shares, "records from before there was such a field"
     columns = SUITES["gnnlab-table4"].columns({"rows": [], "settings": {"steps": 48}})
     assert "epoch ms (of 48 steps)" in columns and "epoch ms" not in columns
+
+
+def test_the_faster_of_a_systems_ways_counts(fresh, made_up_training, monkeypatch) -> None:
+    alone = training.run(fresh, "arxiv-like@0.05", "gnnlab", "gin")
+    assert alone["executor"] == "serial" and len(made_up_training) == 1, "nothing overlaps on a CPU"
+    with monkeypatch.context() as on_gpu:
+        on_gpu.setattr(training.common, "device", lambda: "cuda")
+        assert [training._ways(find(name)) for name in ("gnnlab", "dgl")] == [(None, "factored"), (None,)]
+    monkeypatch.setattr(training, "_ways", lambda system: (None, "factored"))
+    both = training.run(fresh, "arxiv-like@0.05", "gnnlab", "gat")
+    assert both["executor"] == "factored" and both["step_ms"] == pytest.approx(alone["step_ms"] / 2)
 
 
 def test_figure9_compares_with_ours_and_fastgl(fresh, made_up_training) -> None:
