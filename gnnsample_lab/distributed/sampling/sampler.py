@@ -59,7 +59,11 @@ class Sampler:
             parts as ranks, parts are spread over the hosts.
         scratch_bytes: bound of the buffers of ``"csp-fixed"`` and of GPU scratch memory.
         cache_bytes: for copies of remote lists (``"direct-cached"``).
-        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``. None counts the visits of
+        topology_bytes: for lists of this rank's part on its GPU (``"direct-cached"``); None: all of them. Those that
+            save fewest reads per byte lie in page-locked host memory instead, where all ranks of the host read them
+            (DSP, sections 3.2 and 5). A CPU rank counts them as reads of host memory.
+        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``: what copies and the lists
+            that stay go by. None counts the visits of
             eight mini-batches of 1024 seeds that this rank samples beforehand, without copies and under batch ids that
             training does not reach: training vertices of its part, or any vertices where the part has none. Ties, and
             vertices that these do not reach, go by out-degree.
@@ -99,6 +103,7 @@ class Sampler:
         hosts: Any = None,
         scratch_bytes: int | None = None,
         cache_bytes: int = CACHE_BYTES,
+        topology_bytes: int | None = None,
         visits: Any = None,
         count_reads: bool = False,
         collectives: str = "auto",
@@ -114,6 +119,11 @@ class Sampler:
             )
         scratch_bytes = checks.optional(checks.num_bytes, "scratch_bytes", scratch_bytes, 1)
         cache_bytes = checks.num_bytes("cache_bytes", cache_bytes)
+        topology_bytes = checks.optional(checks.num_bytes, "topology_bytes", topology_bytes)
+        if topology_bytes is not None and method != "direct-cached":
+            raise ValueError(
+                f"topology_bytes needs method='direct-cached', whose records say where each list is (got {method!r})"
+            )
         count_reads = checks.flag("count_reads", count_reads)
         layout = make_layout(
             source, rank, partition, folder, hosts, method, not METHODS[method].between_hosts
@@ -132,7 +142,11 @@ class Sampler:
         self.part, self.partition, self.device = layout.part, layout.partition, rank.device
         self._reads_gpu = rank.device != "cpu" and METHODS[method].gpu == "gpu.direct"
         self._counts = count_reads or not self._reads_gpu
-        self._begin(Setup(method, spec, layout, scratch_bytes, cache_bytes, visits, count_reads, collectives))
+        self._begin(
+            Setup(
+                method, spec, layout, scratch_bytes, cache_bytes, topology_bytes, visits, count_reads, collectives
+            )
+        )  # fmt: skip
 
     def _begin(self, setup: Setup) -> None:
         """Make the engine, with nothing counted yet."""

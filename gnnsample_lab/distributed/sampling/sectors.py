@@ -27,9 +27,9 @@ where the prefix sums begin: there each vertex has an address of its own."""
 
 def count_reads(
     traffic: Traffic, peer: Any, method: str, spec: SampleSpec, hop: int, entry_bytes: int, begins: np.ndarray,
-    degrees: np.ndarray, counts: np.ndarray, slots: np.ndarray,
+    degrees: np.ndarray, counts: np.ndarray, slots: np.ndarray, in_host: bool,
 ) -> None:  # fmt: skip
-    """Count what one hop's kernel reads of rows that lie with one peer, or in host memory by ``"uva"``.
+    """Count what one hop's kernel reads of rows that lie with one peer, or in host memory.
 
     Args:
         traffic: of the reader.
@@ -41,6 +41,7 @@ def count_reads(
         begins, degrees: where rows' lists begin among the peer's, and their lengths, ``int64[n]``.
         counts: picks of each row, ``int32[n]``.
         slots: places of the picks in their lists, ``int64[sum(counts)]``.
+        in_host: whether these lists lie in host memory, as all do by ``"uva"``.
     """
     offsets = offsets_of(counts)
     positions = slots + np.repeat(begins, counts)
@@ -51,7 +52,7 @@ def count_reads(
         fanout = spec.fanouts[hop]
         sectors["weights"] = weight_sectors(offsets, positions, begins, degrees, fanout, spec.replace)
     for kind, n in sectors.items():
-        if method == "uva":
+        if in_host:
             traffic.read_host(kind, n)
         else:
             traffic.read(kind, peer, n)

@@ -21,6 +21,7 @@ from gnnsample_lab.distributed.parts.hot import hottest_lists
 from gnnsample_lab.distributed.parts.part import part_of, vertex_records
 from gnnsample_lab.distributed.sampling.gpu import lists as gpu_lists
 from gnnsample_lab.distributed.sampling.reading import WalkRule, walked
+from gnnsample_lab.distributed.sampling.spill import records_of_kept, without
 from gnnsample_lab.distributed.sampling.words import key_of
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
@@ -30,7 +31,7 @@ from tests.distributed.sampling.test_ladder import hubs_and_dead_ends
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
-KINDS = ("owners", "local", "copied", "host")
+KINDS = ("owners", "local", "copied", "host", "spilled")
 RULES: tuple[dict[str, Any], ...] = (
     {"pick": "floyd"}, {"pick": "reservoir"}, {"replace": True}, {"weighted": True},
     {"weighted": True, "replace": True},
@@ -38,7 +39,7 @@ RULES: tuple[dict[str, Any], ...] = (
 PLAIN, WEIGHTED = RULES[0], RULES[3]
 CASES = [(kind, rule) for kind in ("owners", "local") for rule in RULES]
 """Every rule with each kind of record; how lists of other memory are reached does not depend on the rule."""
-CASES += [(kind, rule) for kind in ("copied", "host") for rule in (PLAIN, WEIGHTED)]
+CASES += [(kind, rule) for kind in ("copied", "host", "spilled") for rule in (PLAIN, WEIGHTED)]
 
 
 def with_slots(batch: MiniBatch, indptr: np.ndarray) -> MiniBatch:
@@ -68,11 +69,18 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
     partition = lab.distributed.partition(graph, parts, "random", tolerance=parts, use_cache=False)
     cut = [part_of(graph, partition, p) for p in range(parts)]
     dtype, places, keep = graph.indices.dtype, [], []
-    for part in cut:
-        records = gpu_lists.own_records(part) if kind == "owners" else None
-        words = 0 if records is None else len(records)
+    records, place_of = vertex_records(graph, partition), None
+    if kind == "spilled":  # every third list is in host memory, and others among those that stay
+        spilled = np.arange(graph.num_nodes) % 3 == 1
+        records = records_of_kept(records, [part.vertices for part in cut], spilled)
+        place_of = partition.owner + parts * spilled
+        cut = [without(part, spilled) for part in cut] + cut
+    for i, part in enumerate(cut):
+        in_host = kind == "host" or i >= parts
+        own = gpu_lists.own_records(part) if kind == "owners" else None
+        words = 0 if own is None else len(own)
         room = gpu_lists.room_for(part.num_edges, len(part.vertices), words, dtype.itemsize, weighted)
-        if kind == "host":
+        if in_host:
             block: Any = pinned.empty(max(room.nbytes, 256))
         else:
             block = cupy.zeros(max(room.nbytes, 256), cupy.uint8)
@@ -80,8 +88,8 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
         def view(of: Any, shape: Any, at: int, block: Any = block) -> Any:
             return block[at : at + int(shape[0]) * np.dtype(of).itemsize].view(of)
 
-        gpu_lists.fill(part, room, records, weighted, view)
-        block = pinned.mapped(block) if kind == "host" else block
+        gpu_lists.fill(part, room, own, weighted, view)
+        block = pinned.mapped(block) if in_host else block
         places.append(Place(*room.place(block.data.ptr)))
         keep.append(block)
     weights = integer_weights(graph.indptr, graph.edge_weight) if weighted else None
@@ -89,7 +97,12 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
         return gpu_lists.graph_by_owners_records(
             partition, places, dtype, graph.max_in_degree, weighted, keep=tuple(keep)
         )
-    records, copies = vertex_records(graph, partition), None
+    copies = None
+    if kind == "spilled":
+        degrees = np.diff(graph.indptr)
+        hot = hottest_lists(degrees + 1, degrees, 10, graph.num_edges, owner=partition.owner, rank=0)
+        assert 0 < spilled[hot.ids].sum() < len(hot.ids), "copies are made of both"
+        copies = gpu_lists.copy_lists(hot, places, place_of, records[:, 0], dtype, weighted)
     if kind == "copied":
         degrees = np.diff(graph.indptr)
         hot = hottest_lists(degrees + 1, degrees, 10, graph.num_edges, owner=partition.owner, rank=0)
@@ -101,7 +114,7 @@ def lists_of(graph: Any, kind: str, weighted: bool, parts: int = 2) -> ListsGrap
                 entries[int(start) : int(start + degree)] = 0
     return gpu_lists.graph_by_local_records(
         partition, records, places, dtype, None if weights is None else weights.available, copies,
-        put=put_on_host if kind == "host" else None, keep=tuple(keep),
+        put=put_on_host if kind == "host" else None, keep=tuple(keep), place_of=place_of,
     )  # fmt: skip
 
 
@@ -199,9 +212,12 @@ def test_seeds_out_of_range_and_an_overflow_of_buffers() -> None:
 # ---- ranks ------------------------------------------------------------------------------------------------------
 
 
-def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], cache_bytes: int) -> Any:
+def drawn_by_rank(
+    rank: Any, folder: str, method: str, options: dict[str, Any], cache_bytes: int, topology_bytes: int | None
+) -> Any:
     sampler = lab.distributed.Sampler(
-        folder, [10, 5, 3], method, rank=rank, seed=9, cache_bytes=cache_bytes, count_reads=True, **options
+        folder, [10, 5, 3], method, rank=rank, seed=9, cache_bytes=cache_bytes, topology_bytes=topology_bytes,
+        count_reads=True, **options
     )  # fmt: skip
     everything = np.arange(0, 6000, 13)
     found = []
@@ -233,10 +249,12 @@ TWO_RANKS += [(method, rule) for method in ("direct-cached", "uva") for rule in 
 
 
 def check_ranks(
-    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], cache_bytes: int
-) -> Any:
+    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], cache_bytes: int,
+    topology_bytes: int | None = None,
+) -> Any:  # fmt: skip
     graph = drawn_graph("hubs")
-    results = world.run(drawn_by_rank, parts(ranks), method, options, cache_bytes, world=ranks)
+    given = (method, options, cache_bytes, topology_bytes)
+    results = world.run(drawn_by_rank, parts(ranks), *given, world=ranks)
     sampler = lab.NeighborSampler(graph, [10, 5, 3], device="cpu", seed=9, **options)
     everything = np.arange(0, 6000, 13)
     for n, (_, i, _) in enumerate(results[0]["found"]):
@@ -275,6 +293,23 @@ def test_one_rank_alone(gpu_world: Any, hub_parts: Parts, method: str) -> None:
     (result,) = check_ranks(gpu_world, hub_parts, 1, method, {}, 40_000)
     assert result["volume"] == 50 * result["host"]
     assert (result["volume"] > 0) == (method == "uva")
+
+
+@pytest.mark.parametrize("rule", [PLAIN, WEIGHTED], ids=str)
+def test_lists_beyond_the_budget_are_read_in_host_memory(
+    gpu_world: Any, hub_parts: Parts, rule: dict[str, Any]
+) -> None:
+    volumes = []
+    for topology_bytes in (10**9, 30_000, 0):
+        (result,) = check_ranks(gpu_world, hub_parts, 1, "direct-cached", rule, 0, topology_bytes)
+        assert result["volume"] == 50 * result["host"] and "records" not in result["kinds"]
+        volumes.append(result["volume"])
+    assert 0 == volumes[0] < volumes[1] < volumes[2]
+
+
+def test_two_ranks_read_each_others_lists_in_host_memory(gpu_ranks: Any, hub_parts: Parts) -> None:
+    for result in check_ranks(gpu_ranks, hub_parts, 2, "direct-cached", WEIGHTED, 20_000, 20_000):
+        assert result["host"] > 0 and sum(result["peer"]) > 0
 
 
 # ---- layers and walks -------------------------------------------------------------------------------------

@@ -12,11 +12,13 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.distributed.parts.part import part_of, vertex_records
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling import methods as table
 from gnnsample_lab.distributed.sampling.gpu.direct import DirectEngine
 from gnnsample_lab.distributed.sampling.layer import LayerSlice
 from gnnsample_lab.distributed.sampling.sectors import weight_sectors
+from gnnsample_lab.distributed.sampling.spill import records_of_kept, without
 from gnnsample_lab.distributed.sampling.visits import presampled
 from gnnsample_lab.sampling.weights import integer_weights
 from tests.minibatch.conftest import random_graph, with_wide_ids
@@ -301,7 +303,7 @@ def counted_by_gpu_engine(engine: Any, batch: Any) -> Any:
     stand_in = SimpleNamespace(
         partition=engine.partition, part=engine.part, layout=engine.layout, spec=engine.spec, method=engine.method,
         exchange=SimpleNamespace(traffic=traffic, members=engine.exchange.members), id_dtype=np.dtype(np.int32),
-        copies=None if engine.hot is None else SimpleNamespace(hot=engine.hot),
+        copies=None if engine.hot is None else SimpleNamespace(hot=engine.hot), spill=engine.spill,
     )  # fmt: skip
     DirectEngine.count(stand_in, batch)  # type: ignore[arg-type]
     return traffic
@@ -410,6 +412,98 @@ def test_bytes_are_those_of_the_sample(four_ranks: Ranks, graph: lab.Graph, fold
                 for b, other in enumerate(every):
                     sent, got = one[method, name][1].sent, other[method, name][1].received
                     assert {k: v[b] for k, v in sent.items()} == {k: v[a] for k, v in got.items()}
+
+
+SPILLS = (None, 10**9, 400, 0)
+"""Budgets for own lists; each part has more than 500 bytes of ids."""
+
+
+def spilled_by_rank(
+    rank: Any, folder: Path, options: dict[str, Any], cache_bytes: int, seeds: np.ndarray
+) -> Any:
+    found = {}
+    for budget in SPILLS:
+        sampler = lab.distributed.Sampler(
+            folder,
+            [3, 2],
+            "direct-cached",
+            rank=rank,
+            seed=5,
+            cache_bytes=cache_bytes,
+            topology_bytes=budget,
+            **options,
+        )
+        batch = sampler.sample(sampler.slice(seeds), BATCH)
+        engine: Any = sampler.engine
+        spilled = None if engine.spill is None else engine.spill.is_spilled
+        by_gpu = counted_by_gpu_engine(engine, batch)
+        found[budget] = shortened(batch), sampler.traffic, spilled, engine.hot.ids, by_gpu
+        sampler.close()
+    return found
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 300])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_lists_beyond_the_budget_count_as_host_memory(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], weighted: bool, cache_bytes: int
+) -> None:
+    folder, seeds, degrees = folders[3, "random"], SEEDS["mixed"], np.diff(graph.indptr)
+    partition = lab.distributed.open_partition(folder)
+    options = {"weighted": weighted}
+    every = four_ranks.run(spilled_by_rank, folder, options, cache_bytes, seeds, world=3)
+    whole = reference(graph, seeds, {"fanouts": [3, 2], **options})
+    begins, entry = in_parts(graph, partition), 4 + 8 * weighted
+    for budget in SPILLS:
+        check_union([found[budget][0] for found in every], whole)
+        spilled = every[0][budget][2]
+        if budget is None or budget == 10**9:
+            assert spilled is None
+        elif budget == 0:
+            assert np.array_equal(spilled, degrees > 0)
+        else:
+            for p in range(3):
+                own = partition.owner == p
+                kept, shortest = degrees[own & ~spilled].sum() * entry, degrees[own & spilled].min() * entry
+                assert kept <= budget < kept + shortest, "no other list has room"
+        for found in every:
+            sample, traffic, mine, hot, by_gpu = found[budget]
+            assert (spilled is None and mine is None) or np.array_equal(spilled, mine), "all ranks know alike"
+            counted = (traffic.by_kind, traffic.by_peer.tolist(), traffic.host_requests)
+            assert counted == (by_gpu.by_kind, by_gpu.by_peer.tolist(), by_gpu.host_requests)
+            in_host = 0
+            for hop in sample["hops"]:
+                for v, picks in rows_of(hop).items():
+                    if spilled is not None and spilled[v] and v not in hot:
+                        in_host += len({(begins[v] + slot) * 4 // 32 for slot, _ in picks})
+            assert traffic.host.get("lists", 0) == 50 * in_host
+            assert (in_host > 0) == (budget in (400, 0))
+            if spilled is None:
+                assert counted == (found[None][1].by_kind, found[None][1].by_peer.tolist(), 0)
+            elif budget == 0:
+                assert not traffic.by_peer.any(), "nothing stays on a peer"
+
+
+def test_a_part_without_its_spilled_lists(graph: lab.Graph) -> None:
+    partition = lab.distributed.partition(graph, 2, "random", tolerance=2, use_cache=False)
+    cut = [part_of(graph, partition, p) for p in range(2)]
+    spilled = np.arange(N) % 2 == 0
+    records = records_of_kept(vertex_records(graph, partition), [part.vertices for part in cut], spilled)
+    weights = integer_weights(graph.indptr, graph.edge_weight)
+    for whole in cut:
+        part = without(whole, spilled)
+        assert part.num_edges == np.diff(graph.indptr)[whole.vertices[~spilled[whole.vertices]]].sum()
+        for row, v in enumerate(whole.vertices.tolist()):
+            begin, degree = records[v].tolist()
+            assert degree == graph.indptr[v + 1] - graph.indptr[v]
+            if spilled[v]:
+                assert part.indptr[row] == part.indptr[row + 1] and begin == whole.indptr[row]
+                continue
+            end = begin + degree
+            assert (begin, end) == (part.indptr[row], part.indptr[row + 1])
+            own = slice(graph.indptr[v], graph.indptr[v + 1])
+            assert np.array_equal(part.indices[begin:end], graph.indices[own])
+            sums = weights.prefix[graph.indptr[v] : graph.indptr[v + 1] + 1]
+            assert np.array_equal(np.diff(part.prefix[begin : end + 1]), np.diff(sums))
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -624,6 +718,7 @@ def other_ways(
     refused("hosts", folder, [3], hosts=[[0], [0, 1]])
     refused("partition", graph, [3])
     refused("visits", folder, [3], "direct-cached", visits=[1.0])
+    refused("topology_bytes", folder, [3], "csp", topology_bytes=100)
     refused("collectives", folder, [3], collectives="mpi")
     refused("weighted", of_part.part, [3], partition=partition, weighted="yes")
     try:
@@ -675,7 +770,7 @@ def test_sources_epochs_and_refusals(four_ranks: Ranks, graph: lab.Graph, tmp_pa
         for name, text in errors.items():
             assert {"closed": "closed", "device": "method='pull'"}.get(name, name) in text, (name, text)
         assert errors["rank"].startswith("TypeError") and errors["device"].startswith("RuntimeError")
-        assert len(errors) == 15, sorted(errors)
+        assert len(errors) == 16, sorted(errors)
 
 
 def test_the_table_of_methods() -> None:

@@ -261,7 +261,9 @@ def test_a_hub_beyond_the_degree_field(locate: Callable[..., Any], monkeypatch: 
     check(locate, graph, graph_by_local_records(partition, records, places, dtype, put=Held), dtype, None)
 
 
-def found_by_rank(rank: Any, folder: str, method: str, weighted: bool, host: str) -> tuple[list[Any], int]:
+def found_by_rank(
+    rank: Any, folder: str, method: str, weighted: bool, host: str, topology_bytes: int | None
+) -> tuple[list[Any], int, int]:
     """The engine of GPUs, set up on CPU ranks: what its addresses lead to in this process, by vertex."""
     from contextlib import nullcontext
 
@@ -279,12 +281,18 @@ def found_by_rank(rank: Any, folder: str, method: str, weighted: bool, host: str
     patch.setattr(lists, "copied_words", copied)
     patch.setattr(direct, "lists_engine", lambda *args: object())
     patch.setattr(direct.streams, "call", nullcontext)
+    patch.setattr(direct.pinned, "locked", lambda array: array)
+    patch.setattr(direct.pinned, "device_address", lambda array: array.ctypes.data)
     try:
         layout = make_layout(folder, rank, None, None, None, method, True)
         spec = SampleSpec((3, 2), weighted=weighted)
         visits = layout.out_degrees().astype(np.float64)  # nothing can be drawn here to find better ones
         budget = 20_000 * (1 + 2 * weighted)
-        engine = direct.engine(Setup(method, spec, layout, cache_bytes=budget, visits=visits))
+        engine = direct.engine(
+            Setup(
+                method, spec, layout, cache_bytes=budget, topology_bytes=topology_bytes, visits=visits
+            )
+        )  # fmt: skip
     finally:
         patch.undo()
     graph, locate, found = engine.graph, calling(Path(host)), []
@@ -295,21 +303,35 @@ def found_by_rank(rank: Any, folder: str, method: str, weighted: bool, host: str
     assert engine.memory is not None
     rank.barrier()
     engine.close()
-    return found, 0 if engine.copies is None else len(engine.copies.hot.ids)
+    if engine.spill is not None:
+        own = layout.part.vertices[~engine.spill.is_spilled[layout.part.vertices]]
+        assert engine.spill.records[own, 1].sum() * (4 + 8 * weighted) <= topology_bytes
+    copied_lists = 0 if engine.copies is None else len(engine.copies.hot.ids)
+    return found, copied_lists, 0 if engine.spill is None else engine.spill.num_lists
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("method", ["direct", "direct-cached"])
+@pytest.mark.parametrize(
+    ("method", "topology_bytes"),
+    [("direct", None), ("direct-cached", None), ("direct-cached", 9000), ("direct-cached", 0)],
+)
 def test_ranks_find_every_list_in_each_others_memory(
-    four_ranks: Ranks, locate: Callable[..., Any], tmp_path: Path, host: Path, method: str, weighted: bool
-) -> None:
+    four_ranks: Ranks, locate: Callable[..., Any], tmp_path: Path, host: Path, method: str, topology_bytes: int | None,
+    weighted: bool,
+) -> None:  # fmt: skip
     pytest.importorskip("torch")
     graph = drawn_graph("hubs")
     partition, _ = divided(graph, 3)
     folder = str(lab.distributed.save_parts(graph, partition, tmp_path / "parts"))
     weights = lab.sampling.weights.integer_weights(graph.indptr, graph.edge_weight)
-    for found, copied in four_ranks.run(found_by_rank, folder, method, weighted, str(host), world=3):
+    given = (folder, method, weighted, str(host), topology_bytes)
+    not_empty = int((np.diff(graph.indptr) > 0).sum())
+    for found, copied, spilled in four_ranks.run(found_by_rank, *given, world=3):
         assert (copied > 0) == (method == "direct-cached")
+        if topology_bytes:
+            assert 0 < spilled < not_empty
+        else:
+            assert spilled == (0 if topology_bytes is None else not_empty)
         for v, (neighbors, sums, available) in enumerate(found):
             begin, end = int(graph.indptr[v]), int(graph.indptr[v + 1])
             assert np.array_equal(neighbors, graph.indices[begin:end])

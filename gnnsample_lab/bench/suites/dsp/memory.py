@@ -38,7 +38,7 @@ def memory(session: Session) -> dict[str, Any]:
         for share, split in zip(_shares(session), splits, strict=True):
             row = {"graph": name, "gpus": world, "feature_share": share, **facts, **described(split, found)}
             more = {
-                "spilled": split.spilled, "rows": int(split.rows.max()),
+                "topology_bytes": split.topology_bytes if len(split.spilled) else None, "rows": int(split.rows.max()),
                 "copy_bytes": max(0, split.topology_bytes - task["part_bytes"]) if not len(split.spilled) else 0,
             }  # fmt: skip
             results, problem = crew.attempt(partial(pool.run, measured, task | more, world=world))
@@ -46,6 +46,7 @@ def memory(session: Session) -> dict[str, Any]:
                 row["error"] = problem
             else:
                 row |= _slowest(results) | crew.mean_over_ranks(results)
+                row["spilled_percent"] = 100 * results[0]["spilled"] / max(1, found.num_nodes)
                 checked += 2 if row["sample_us"] else 1
                 if row["sample_us"]:
                     row["us"] = row["sample_us"] + row["load_us"]
@@ -148,38 +149,38 @@ def _plan(session: Session, name: str, world: int) -> tuple[dict[str, Any], list
 
 
 def measured(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
-    """Times of sampling with ``spilled`` lists in host memory, None on a CPU, and of loading with so many rows cached.
+    """Times of sampling within ``topology_bytes``, None on a CPU where lists exceed them, and of loading with so many
+    rows cached.
 
-    With them ``rows`` and ``edges`` of a mini-batch.
+    With them ``spilled``, ``rows`` and ``edges`` of a mini-batch.
     """
     given = task["seeds"][rank.index]
-    batches, sample = _sampled(rank, task, given)
+    batches, sample, spilled = _sampled(rank, task, given)
     ids = [batch.node_ids for batch in batches]
     load = _loaded(rank, task, ids)
-    return {"sample": sample, "load": load, **crew.mean_work(batches)}
+    return {"sample": sample, "load": load, "spilled": spilled, **crew.mean_work(batches)}
 
 
 def _sampled(
     rank: Any, task: dict[str, Any], given: list[np.ndarray]
-) -> tuple[list[Any], list[float] | None]:
+) -> tuple[list[Any], list[float] | None, int]:
+    """Mini-batches, times, and how many lists of all parts were in host memory."""
     from gnnsample_lab.distributed import Sampler
 
-    options = {"rank": rank, "cache_bytes": task["copy_bytes"], "visits": task["visits"]}
-    near = Sampler(task["folder"], task["fanouts"], "direct-cached", **options)
-    if rank.device == "cpu" and len(task["spilled"]):
-        batches = [near.sample(seeds, i) for i, seeds in enumerate(given)]
-        near.close()
-        return batches, None  # a CPU has no memory that its lists could not be in
-    seeds, far = crew.on_device(rank, given), None
-    engine: Any = near.engine
-    if len(task["spilled"]):
-        far = Sampler(task["folder"], task["fanouts"], "uva", rank=rank)
-        engine = spilling(near.engine, far.engine, task["spilled"], near.spec)
+    budget = task["topology_bytes"]
+    sampler = Sampler(
+        task["folder"], task["fanouts"], "direct-cached", rank=rank, cache_bytes=task["copy_bytes"],
+        topology_bytes=budget, visits=task["visits"],
+    )  # fmt: skip
+    spilled = getattr(sampler.engine, "spill", None)
+    if rank.device == "cpu" and spilled is not None:
+        batches = [sampler.sample(seeds, i) for i, seeds in enumerate(given)]
+        sampler.close()
+        return batches, None, spilled.num_lists  # a CPU has no memory that its lists could not be in
+    seeds, engine = crew.on_device(rank, given), sampler.engine
 
     def work(i: int) -> Any:
         at = i % len(seeds)
-        if far is not None:
-            return running.drawn(engine, seeds[at], at)
         return engine.sample(seeds[at], at)
 
     good = checksum(work(0), None) == task["expected"][rank.index]
@@ -187,35 +188,8 @@ def _sampled(
         raise RuntimeError("the sample differs from the whole graph's")
     batches = [work(i) for i in range(len(seeds))]
     times = crew.timed(rank, work, task["seconds"], 10)
-    for sampler in (near, far):
-        if sampler is not None:
-            sampler.close()
-    return batches, times
-
-
-def spilling(near: Any, far: Any, spilled: np.ndarray, spec: Any) -> Any:
-    """An engine that reads the lists of ``spilled`` where ``far`` has them, all others where ``near`` has them.
-
-    Args:
-        near: of ``direct-cached``: records on this GPU, lists in GPUs' memory.
-        far: of ``uva``: the same in pinned host memory.
-        spilled: vertices, integers.
-        spec: settings of the draw.
-    """
-    from dataclasses import replace
-
-    import cupy
-
-    from gnnsample_lab.distributed.sampling.gpu.direct import lists_engine
-    from gnnsample_lab.sampling.neighbors.lists import pack_records, unpack_records
-
-    n = near.graph.num_nodes
-    starts, degrees = unpack_records(cupy.asarray(near.graph.indptr), n)
-    there, _ = unpack_records(cupy.array(far.graph.indptr), n)
-    at = cupy.asarray(spilled)
-    starts[at] = there[at]
-    packed = pack_records(starts, degrees)
-    return lists_engine(replace(near.graph, indptr=packed, keep=(near.graph, far.graph)), spec)
+    sampler.close()
+    return batches, times, 0 if spilled is None else spilled.num_lists
 
 
 def _loaded(rank: Any, task: dict[str, Any], ids: list[Any]) -> list[float]:

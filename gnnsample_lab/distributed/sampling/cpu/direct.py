@@ -6,11 +6,14 @@ labelled so.
 
 - ``direct``: the record of a remote list (where it begins and its degree) is read from its owner, then the picked
   entries.
-- ``direct-cached``: records are replicated, and the hottest remote lists were copied within ``cache_bytes``.
+- ``direct-cached``: records are replicated, and the hottest remote lists were copied within ``cache_bytes``; lists that
+  exceed ``topology_bytes`` count as host memory's.
 - ``uva``: all lists, one's own too, lie in host memory. Each sector is a request of 50 bytes.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +25,7 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 
 from ..engines import Setup
 from ..sectors import count_reads
+from ..spill import Spill, memories, spill
 from ..visits import hot_lists
 from .base import CpuEngine, by_owner, draw, in_order
 
@@ -34,6 +38,7 @@ class Direct(CpuEngine):
 
     Attributes:
         hot: the copied lists; None without a cache.
+        spill: lists that a GPU would read in host memory; None without any.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -41,7 +46,9 @@ class Direct(CpuEngine):
         self.method = setup.method
         self.hot: HotLists | None = None
         self._hot_row = np.empty(0, np.int32)
+        self.spill: Spill | None = None
         if self.method == "direct-cached":
+            self.spill = spill(setup, self.sampled)
             self._copy_hot_lists()
 
     def _copy_hot_lists(self) -> None:
@@ -86,15 +93,27 @@ class Direct(CpuEngine):
                 weights = parts[p].weights if spec.weighted else None
             answer = draw(vertices, rows, indptr, indices, weights, spec, batch_id, hop)
             found.append(answer)
-            if p < len(parts) and (p != self.part.rank or self.method == "uva"):
-                count_reads(
-                    self.exchange.traffic, self.exchange.members[p], self.method, spec, hop, self.id_bytes,
-                    indptr[rows], answer.degrees.astype(np.int64), answer.counts, answer.slots,
-                )  # fmt: skip
+            if p < len(parts):
+                self._count(p, hop, answer, vertices, indptr[rows])
         counts, neighbors, slots = (
             np.concatenate([getattr(f, name) for f in found]) for name in ("counts", "neighbors", "slots")
         )
         return in_order(frontier, asked.order, counts, neighbors, slots)
+
+    def _count(self, p: int, hop: int, answer: Any, vertices: np.ndarray, begins: np.ndarray) -> None:
+        """Add what a GPU would read of the lists of part ``p`` that lie elsewhere."""
+        is_far = np.full(vertices.size, self.method == "uva")
+        if self.spill is not None:
+            is_far, begins = self.spill.is_spilled[vertices], self.spill.records[vertices, 0].astype(np.int64)
+        for in_host in memories(self.method, self.spill):
+            if p == self.part.rank and not in_host:
+                continue
+            rows = is_far == in_host
+            count_reads(
+                self.exchange.traffic, self.exchange.members[p], self.method, self.spec, hop, self.id_bytes,
+                begins[rows], answer.degrees[rows].astype(np.int64), answer.counts[rows],
+                answer.slots[np.repeat(rows, answer.counts)], in_host,
+            )  # fmt: skip
 
     @property
     def hot_indptr(self) -> np.ndarray:

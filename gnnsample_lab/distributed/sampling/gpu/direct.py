@@ -5,7 +5,8 @@ mini-batches to a launch, compiled to look up rows that may lie in any memory (`
 A call has no collective, so that ranks need not call in step.
 
 - ``direct``: lists and their records stay with their owners. This GPU keeps owner and row of each vertex (4 bytes).
-- ``direct-cached``: records of all vertices (8 bytes) are here, and copies of the lists that save most reads.
+- ``direct-cached``: records of all vertices (8 bytes) are here, and copies of the lists that save most reads. Lists
+  that exceed ``topology_bytes`` are in pinned host memory.
 - ``uva``: records and all lists, one's own too, are in pinned host memory.
 
 Ranks must not write to what others sample from; nothing here does after the setup.
@@ -13,6 +14,8 @@ Ranks must not write to what others sample from; nothing here does after the set
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +30,7 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from ...peer_memory import PeerMemory
 from ..engines import Setup
 from ..sectors import count_reads
+from ..spill import Spill, memories, spill, without
 from ..visits import hot_lists
 from .csp_kernels import pinned_words
 from .lists import (
@@ -48,6 +52,7 @@ class DirectEngine:
     Attributes:
         memory: the blocks of all ranks; None for ``uva``.
         copies: hot lists on this GPU; None without a cache.
+        spill: lists in host memory; None without any.
         graph: as kernels see it.
         topology_bytes: bytes on this GPU by what they are, the scratch memory of calls apart.
     """
@@ -58,6 +63,7 @@ class DirectEngine:
         self.exchange, self.method = setup.layout.exchange, setup.method
         self.memory: PeerMemory | None = None
         self.copies: Copies | None = None
+        self.spill: Spill | None = None
         self.topology_bytes: dict[str, int] = {}
         self.id_dtype = self.part.indices.dtype
         with streams.call(), runtime.lock:
@@ -69,6 +75,9 @@ class DirectEngine:
 
     def _in_peer_memory(self) -> ListsGraph:
         part, weighted, cached = self.part, self.spec.weighted, self.method == "direct-cached"
+        self.spill = spill(self.setup, self._draw_from_host()) if cached else None
+        if self.spill is not None:
+            part = without(part, self.spill.is_spilled)
         records = None if cached else own_records(part)
         shape = (part.num_edges, len(part.vertices), 0 if records is None else len(records))
         room = room_for(*shape, self.id_dtype.itemsize, weighted)
@@ -91,12 +100,17 @@ class DirectEngine:
             )
             self.topology_bytes["owners"] = int(graph.keep[-1].nbytes)
             return graph
-        table, available = self.layout.records, self._available()
+        table, available, place_of = self.layout.records, self._available(), self.partition.owner
+        held: list[np.ndarray] = []
+        if self.spill is not None:
+            table, place_of = self.spill.records, place_of + len(places) * self.spill.is_spilled
+            places += self._host_places(held)
 
         def graph_with(copies: Copies | None) -> ListsGraph:
             return graph_by_local_records(
-                self.partition, table, places, self.id_dtype, available, copies, keep=(memory,)
-            )
+                self.partition, table, places, self.id_dtype, available, copies, keep=(memory, tuple(held)),
+                place_of=place_of,
+            )  # fmt: skip
 
         drawing: list[GpuEngine] = []
 
@@ -107,7 +121,7 @@ class DirectEngine:
 
         hot = hot_lists(self.setup, draw)
         drawing.clear()
-        self.copies = copy_lists(hot, places, self.partition.owner, table[:, 0], self.id_dtype, weighted)
+        self.copies = copy_lists(hot, places, place_of, table[:, 0], self.id_dtype, weighted)
         memory.barrier()  # copies are made; what follows reads no more than draws do
         graph = graph_with(self.copies)
         self.topology_bytes["copies"] = self.copies.nbytes
@@ -115,20 +129,8 @@ class DirectEngine:
         return graph
 
     def _in_host_memory(self) -> ListsGraph:
-        """Lists page-locked where they lie, if the host allows that for its files; else each rank has a copy."""
         held: list[np.ndarray] = []
-
-        def address(array: np.ndarray | None) -> int:
-            if array is None or not len(array):
-                return 0
-            held.append(pinned.locked(array))
-            held.append(array)  # the copy, if it is one, lives as long as what it was made of
-            return pinned.device_address(held[-2])
-
-        places = [
-            Place(address(part.indices), address(part.prefix) if self.spec.weighted else 0)
-            for part in self.layout.parts
-        ]
+        places = self._host_places(held)
 
         def put(array: np.ndarray) -> Any:
             copy = pinned.empty(array.nbytes).view(array.dtype)
@@ -139,6 +141,33 @@ class DirectEngine:
             self.partition, self.layout.records, places, self.id_dtype, self._available(), put=put,
             keep=(tuple(held),),
         )  # fmt: skip
+
+    def _host_places(self, held: list[np.ndarray]) -> list[Place]:
+        """Lists of all parts, page-locked where they lie, if the host allows that for its files; else each rank has a
+        copy. ``held`` gets what must live as long."""
+
+        def address(array: np.ndarray | None) -> int:
+            if array is None or not len(array):
+                return 0
+            held.append(pinned.locked(array))
+            held.append(array)  # the copy, if it is one, lives as long as what it was made of
+            return pinned.device_address(held[-2])
+
+        return [
+            Place(address(part.indices), address(part.prefix) if self.spec.weighted else 0)
+            for part in self.layout.parts
+        ]
+
+    def _draw_from_host(self) -> Callable[[np.ndarray, int], MiniBatch]:
+        """What samples from lists in host memory: before it is known which of them come to this GPU."""
+        made: list[GpuEngine] = []
+
+        def draw(seeds: np.ndarray, batch_id: int) -> MiniBatch:
+            if not made:
+                made.append(lists_engine(self._in_host_memory(), self.spec, self.setup.scratch_bytes))
+            return made[0].sample_many([seeds], batch_id)[0]
+
+        return draw
 
     def _available(self) -> np.ndarray | None:
         """In-edges of positive weight of every vertex, for weighted rules."""
@@ -197,21 +226,26 @@ class DirectEngine:
         if self.copies is not None:
             is_copied = np.zeros(self.partition.num_nodes, dtype=bool)
             is_copied[self.copies.hot.ids] = True
+        is_far = np.full(self.partition.num_nodes, self.method == "uva")
+        if self.spill is not None:
+            records, is_far = self.spill.records, self.spill.is_spilled
         for hop, picks in enumerate(host.picks):
             of = owner[picks.frontier]
             traffic.ideal += picks.num_picks * id_bytes
             traffic.ideal_remote += int(picks.counts[of != me].sum()) * id_bytes
-            for p in range(self.partition.num_parts):
-                if p == me and self.method != "uva":
+            for p, in_host in itertools.product(
+                range(self.partition.num_parts), memories(self.method, self.spill)
+            ):
+                if p == me and not in_host:
                     continue
-                chosen = of == p
+                chosen = (of == p) & (is_far[picks.frontier] == in_host)
                 if is_copied is not None:
                     chosen &= ~is_copied[picks.frontier]
                 begins, degrees = records[picks.frontier[chosen]].T.astype(np.int64)
                 slots = picks.positions[np.repeat(chosen, picks.counts)]
                 count_reads(
                     traffic, self.exchange.members[p], self.method, self.spec, hop, id_bytes, begins, degrees,
-                    picks.counts[chosen], slots,
+                    picks.counts[chosen], slots, in_host,
                 )  # fmt: skip
 
 

@@ -118,9 +118,9 @@ def copy_lists(
 
     Args:
         hot: which lists.
-        places: of all parts.
-        owner: part of each vertex, integers ``[N]``.
-        starts: of each list among its part's entries, integers ``[N]``.
+        places: of all parts, and others that ``owner`` names.
+        owner: place of each vertex's list, integers ``[N]``.
+        starts: of each list among its place's entries, integers ``[N]``.
         id_dtype: of an entry.
         weighted: whether prefix sums are copied too.
     """
@@ -162,23 +162,24 @@ def copied_words(source: np.ndarray, begins: np.ndarray, dtype: np.dtype) -> Any
 
 def graph_by_local_records(
     partition: Partition, records: np.ndarray, places: Sequence[Place], id_dtype: Any, available: np.ndarray | None
-        = None, copies: Copies | None = None, put: Any = None, keep: tuple[Any, ...] = (),
+        = None, copies: Copies | None = None, put: Any = None, keep: tuple[Any, ...] = (), place_of: Any = None,
 ) -> ListsGraph:  # fmt: skip
     """A graph whose packed records lie here: 8 bytes a vertex, with weights 20.
 
     Args:
         partition: who owns which vertex.
         records: of :func:`~gnnsample_lab.distributed.vertex_records`, ``[N, 2]``.
-        places: of all parts.
+        places: of all parts, and others that ``place_of`` names.
         id_dtype: of an entry.
         available: for weighted rules: in-edges of positive weight, ``int32[N]``.
         copies: lists that are read here and not at their owner.
         put: from a NumPy array to a CuPy array that the kernels read; by default a copy on this GPU.
         keep: what must live as long as the graph.
+        place_of: where each vertex's list is, an index of ``places``, integers ``[N]``; None: with its owner.
     """
     put = _on_this_gpu if put is None else put
     id_bytes = np.dtype(id_dtype).itemsize
-    owner = np.asarray(partition.owner).astype(np.intp)
+    owner = np.asarray(partition.owner if place_of is None else place_of).astype(np.intp)
     bases = np.array([place.indices // id_bytes for place in places], dtype=np.uint64)
     starts = bases[owner] + records[:, 0].astype(np.uint64)
     if copies is not None:
