@@ -42,6 +42,38 @@ def test_a_run_cut_in_parts_is_the_same_run():
         assert (np.concatenate([p.steps[step] for p in parts]) == whole.steps[step]).all()
 
 
+class ByNumber(lab.SamplingApp):
+    """Draws that say their slot, and transits that add what slot they see."""
+
+    def steps(self):
+        return 3
+
+    def sample_size(self, step):
+        return 3
+
+    def num_transits(self, step):
+        return 2
+
+    def step_transits(self, step, s, transit_idx, rng):
+        return s.roots[0] + 7 * s.slot() + transit_idx
+
+    def next(self, s, transits, src_edges, step, rng):
+        return (transits[0] + s.slot()) % s.num_nodes()
+
+
+@pytest.mark.parametrize("unique", [False, True])
+def test_transits_see_no_slot_of_the_sample_before(unique):
+    app = ByNumber()
+    app.unique = lambda step: unique
+    app.max_redraws = 4
+    graph, roots = toy_graph(), np.arange(6).reshape(6, 1)
+    for step in lab.run_app(graph, app, roots, device="cpu").steps:
+        drawn = (roots + np.array([0, 1, 2, 1, 2, 3])) % graph.num_nodes
+        assert np.array_equal(np.sort(step, axis=1)[:, -1], drawn.max(axis=1))
+        if not unique:
+            assert np.array_equal(step, drawn)
+
+
 def test_walkers_that_meet_stay_independent():
     graph = lab.Graph.from_edges(np.arange(1, 64), np.zeros(63, int), 64, undirected=True)
     result = lab.run_app(graph, Walk(9), np.zeros(200, int), device="cpu")

@@ -149,6 +149,9 @@ def take_step(
     step, previous = get(ctx, mem.STEP), read_i8(get(ctx, mem.HISTORY), get(ctx, mem.STEP))
     before = read_i8(get(ctx, mem.WIDTHS), step)
     any_transit = False
+    if choosing != 0:  # the context still has the last draw of the sample before
+        put(ctx, mem.J, np.int64(0))
+        put(ctx, mem.ATTEMPT, np.int64(0))
     for k in range(transits.size):
         v = np.int64(-1)
         if choosing != 0:

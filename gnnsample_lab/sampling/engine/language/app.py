@@ -119,7 +119,7 @@ class Sample(Protocol):
         """Number of the sample, which its draws are keyed by."""
 
     def slot(self) -> int:
-        """Which of the ``sample_size(step)`` calls this is."""
+        """Which of the ``sample_size(step)`` calls this is; 0 in ``step_transits``."""
 
     def transit_index(self) -> int:
         """Which transit of the sample this is."""
