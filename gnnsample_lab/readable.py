@@ -41,6 +41,11 @@ def time(microseconds: float) -> str:
     return f"{number(microseconds)} µs"
 
 
+def noun(count: float, one: str, many: str = "") -> str:
+    """The word that goes with a count, as it is written: "task" after "1", else "tasks", or ``many``."""
+    return one if number(count) == "1" else many or f"{one}s"
+
+
 def percent(share: float, digits: int = 0, *, signed: bool = False) -> str:
     """A share as it is read: "35 %", and "+3.5 %" where it is ``signed``; the space does not break."""
     return f"{100 * share:{'+' if signed else ''}.{digits}f}\u00a0%"

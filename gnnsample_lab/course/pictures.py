@@ -132,14 +132,14 @@ def _setting(control: Any) -> str:
 
 def words(explorer: Any) -> str:
     """What a picture of an explorer says, line by line: heading, settings, titles of panels and axes, names of traces
-    and notes. Numbers are left out: some are measured, and are others each time."""
+    and notes."""
     lines = [explorer.heading, *(_setting(control) for control in explorer.controls.values())]
     for name in shown_panels(explorer):
         layout, traces = explorer.figures[name].layout, explorer.figures[name].data
         axes = [layout[key].title.text for key in sorted(layout) if key[1:5] == "axis"]
         notes = [note.text for note in layout.annotations]
         lines += [layout.title.text or name, *axes, *(trace.name for trace in traces), *notes]
-    plain = (re.sub(r"<[^>]*>|\d+(?:[.,]\d+)*", " ", html.unescape(line)) for line in lines if line)
+    plain = (re.sub("<[^>]*>", " ", html.unescape(line)) for line in lines if line)
     return "\n".join(dict.fromkeys(" ".join(line.split()) for line in plain))
 
 

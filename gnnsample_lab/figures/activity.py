@@ -86,7 +86,8 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
         )
         stats = queue_stats(trace)
         if len(with_queue) == 1:
-            notes.append(f"peak {stats.peak:,} at {stats.peak_time_us:,.0f} µs")
+            kept = " besides lost tasks" if trace.lost.untimed.any() else ""
+            notes.append(f"peak {stats.peak:,}{kept} at {stats.peak_time_us:,.0f} µs")
             left = int(trace.lost.abandoned.sum())
             if left:
                 fig.add_annotation(
@@ -131,6 +132,11 @@ def no_queue(trace: SampleTrace) -> str:
     return f"{trace.strategy} has no queue:<br>a barrier separates its hops, no task waits in a slot"
 
 
+def first_start(trace: SampleTrace) -> float:
+    """When the first task began, in microseconds; 0 without tasks. No task is lost before."""
+    return float(trace.tasks.start_us.min()) if len(trace.tasks) else 0.0
+
+
 def slot_states(trace: SampleTrace, at_us: float) -> np.ndarray:
     """int64[tasks]: the state of each slot at an instant, as a position in ``palette.SLOTS``.
 
@@ -144,7 +150,7 @@ def slot_states(trace: SampleTrace, at_us: float) -> np.ndarray:
     state = np.full(len(slots), names.index("empty"))
     with np.errstate(invalid="ignore"):
         state[slots.claim_us <= at_us] = names.index("claimed, still empty")
-        written = (slots.write_us <= at_us) | np.isnan(slots.write_us)
+        written = np.where(np.isnan(slots.write_us), first_start(trace), slots.write_us) <= at_us
         state[written] = names.index("written, waiting")
         # Whoever claimed the slot had looked before: from the moment that it is written, no one will come.
         state[written & slots.lost] = names.index("lost")

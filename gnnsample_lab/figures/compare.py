@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
@@ -19,33 +20,35 @@ from gnnsample_lab.traces.analysis import hop_kernel_times
 
 @drawn
 def strategy_comparison(traces: SampleTrace | Sequence[SampleTrace]) -> go.Figure:
-    """Total time of each trace as one bar, preprocessing and kernel apart.
+    """Total time of each trace as one bar: preprocessing, kernels, and the rest of the run where there is one.
 
-    Measured times are set against the first trace as ratios. Modelled ones have the model's error as a bar across their
-    end, and are called faster or slower than the first only where the two differ by more than that; a ratio of
-    modelled times is not printed, and where the model is off by more than a quarter bars have no scale of time.
+    The rest lies behind the kernels, until the last result is written. Measured times are set against the first trace
+    as ratios. Modelled ones have the model's error as a bar across their end, and are called faster or slower than the
+    first only where the two differ by more than that; a ratio of modelled times is not printed, and where the model is
+    off by more than a quarter bars have no scale of time.
 
     Raises:
         ValueError: if there is no trace.
     """
     found = as_list(traces)
     names = [trace_name(t, found) for t in found]
-    totals = [t.preprocess_us + t.kernel_us for t in found]
+    totals = [t.total_us for t in found]
+    rest = [max(0.0, t.total_us - t.preprocess_us - t.kernel_us) for t in found]
+    stages = {
+        "preprocessing": ("preprocess", [t.preprocess_us for t in found]),
+        "sampling kernels": ("kernel", [t.kernel_us for t in found]),
+    }
+    if max(rest) > 1e-3 * max(totals):  # less is not to be seen
+        stages["rest of the run"] = ("rest", rest)
     timed = all(map(has_times, found))
     fig = Sketch()
-    for name, values in (
-        ("preprocessing", [t.preprocess_us for t in found]),
-        ("sampling kernels", [t.kernel_us for t in found]),
-    ):
+    for name, (stage, values) in stages.items():
         fig.add_bar(
             name=name,
             orientation="h",
             y=names,
             x=values,
-            marker={
-                "color": palette.STAGES["kernel" if "kernel" in name else "preprocess"],
-                "line": {"width": 0},
-            },
+            marker={"color": palette.STAGES[stage], "line": {"width": 0}},
             hovertemplate="%{y}<br>" + name + (" %{x:,.1f} µs" if timed else "") + "<extra></extra>",
         )
     ends = list(totals)
@@ -133,6 +136,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
         horizontal_spacing=0.13,
         subplot_titles=(left, right),
     )
+    lasts = [1e-9]
     hops = [palette.hop_name(h).capitalize() for h in range(len(measured.fanouts))]
     for trace, name, color in (
         (measured, "measured", palette.MEASURED),
@@ -148,6 +152,8 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
             row=1,
             col=1,
         )
+        first = trace.tasks.start_us.min(initial=np.inf)
+        lasts.append(float(trace.tasks.end_us.max(initial=-np.inf) - first))
         if queued:
             x, y = thinned(trace.queue.time_us, trace.queue.depth)
         else:
@@ -157,7 +163,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
             name=name,
             legendgroup=name,
             showlegend=False,
-            x=x - (trace.tasks.start_us.min() if len(trace.tasks) else 0.0),
+            x=x - (first if len(trace.tasks) else 0.0),
             y=y,
             mode="lines",
             line={
@@ -170,6 +176,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
             row=1,
             col=2,
         )
+    # How far the model is off in this run stands there; how far it is off in others would contradict it.
     finish(
         fig,
         f"Model against measurement: {measured.strategy}",
@@ -177,6 +184,7 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
             [measured, model],
             f"whole run recorded {microseconds(measured.total_us)}, modelled {microseconds(model.total_us)} "
             f"({measured.total_us / max(model.total_us, 1e-9):.1f} times)",
+            timed=False,
         ),
         height=420,
         barmode="group",
@@ -184,7 +192,9 @@ def model_vs_measurement(model: SampleTrace, measured: SampleTrace) -> go.Figure
     )
     fig.update_annotations(font_size=14)
     fig.update_yaxes(title_text="kernel time (µs)", rangemode="tozero", row=1, col=1)
-    fig.update_xaxes(title_text="time since the first task began (µs)", row=1, col=2)
+    fig.update_xaxes(
+        title_text="time since the first task began (µs)", range=[0, 1.02 * max(lasts)], row=1, col=2
+    )
     fig.update_yaxes(
         title_text="tasks waiting" if queued else "tasks running", rangemode="tozero", row=1, col=2
     )

@@ -12,6 +12,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish
+from gnnsample_lab.readable import noun
 
 Positions = dict[int, tuple[float, float]]
 
@@ -219,7 +220,8 @@ def sample_drawing(
         showlegend=bool(ringed),
     )
     title = graph_title or getattr(graph, "title", "")
-    count = f"{len(reached):,} vertices, {len(sampled):,} distinct edges sampled"
+    vertices, edges = noun(len(reached), "vertex", "vertices"), noun(len(sampled), "edge")
+    count = f"{len(reached):,} {vertices}, {len(sampled):,} distinct {edges} sampled"
     shown = "seeds" if last < 0 else f"after {palette.hop_name(last)} of {len(picks)}"
     subtitle = " · ".join(part for part in (title, count, label) if part)
     finish(

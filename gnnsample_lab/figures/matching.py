@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import COMPACT, finish, write_beside
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 
 #: Where a feature row comes from, and its colour: the better, the darker.
 SOURCES = {
@@ -178,7 +178,7 @@ def shared_vertices(
     whole, new = second * row_bytes / size, (second - both) * row_bytes / size
     words = f"trained after {names[0]}, {names[1]} loads {new:,.{digits(whole)}f} of {whole:,.{digits(whole)}f} {unit}"
     title = (
-        f"{names[0].capitalize()} and {names[1]} share {both:,} vertices: "
+        f"{names[0].capitalize()} and {names[1]} share {both:,} {noun(both, 'vertex', 'vertices')}: "
         f"{percent(both / min(first, second), 1)} of the smaller one"
     )
     finish(fig, title, " · ".join(filter(None, [words, subtitle])), height=430, showlegend=False)

@@ -17,6 +17,7 @@ LOST = "#D55E00"
 STAGES = {
     "preprocess": "#B9C3D2",
     "kernel": "#2F4B7C",
+    "rest": "#E4E8EE",
     "sample": "#332288",
     "reorder": "#DDAA33",
     "extract": "#88CCEE",

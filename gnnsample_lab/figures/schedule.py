@@ -18,7 +18,7 @@ from gnnsample_lab.figures.activity import thinned
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import finish, set_cursor, write_beside
 from gnnsample_lab.figures.training import duration, time_unit
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 
 _MAX_BARS = 6000
 """Beyond it, WebGL lines: a browser draws no more bars at once."""
@@ -121,7 +121,9 @@ def schedule_gantt(
     parts = [
         f"{samplers} sample, {timeline.gpus - samplers} train" if samplers else "",
         f"epoch {duration(1e6 * timeline.epoch_s)}",
-        f"{timeline.switched} mini-batches on standby trainers" if timeline.switched else "",
+        f"{timeline.switched} {noun(timeline.switched, 'mini-batch', 'mini-batches')} on standby trainers"
+        if timeline.switched
+        else "",
         timeline.origin,
     ]
     plural = "s" if timeline.gpus > 1 else ""

@@ -9,10 +9,11 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab.figures import palette
-from gnnsample_lab.figures.activity import no_queue, thinned, time_axis, when_complete
+from gnnsample_lab.figures.activity import first_start, no_queue, thinned, time_axis, when_complete
 from gnnsample_lab.figures.sketch import Sketch, drawn
 from gnnsample_lab.figures.style import describe, finish, set_cursor, time_range
 from gnnsample_lab.figures.untimed import with_times_only_if_known
+from gnnsample_lab.readable import noun
 from gnnsample_lab.traces import (
     SampleTrace,
     SlotTable,
@@ -201,7 +202,7 @@ def _slots_heading(trace: SampleTrace, slots: SlotTable) -> str:
     left = int(slots.lost.sum())
     never = int((~trace.lost.abandoned).sum())
     if not len(trace.lost):
-        return f"{len(slots):,} slots of the queue, by number"
+        return f"{len(slots):,} {noun(len(slots), 'slot')} of the queue, by number"
     lost = f"{left:,} lost" + (f", {never:,} never queued" if never else "")
     return f'{len(slots):,} slots: <span style="color:{palette.LOST}"><b>{lost}</b></span>'
 
@@ -210,7 +211,8 @@ def _depth_heading(trace: SampleTrace) -> str:
     if not len(trace.queue):
         return "queue depth"
     stats = queue_stats(trace)
-    return f"queue depth: tasks waiting, at most {stats.peak:,}"
+    kept = " besides the lost ones" if trace.lost.untimed.any() else ""
+    return f"queue depth: tasks waiting{kept}, at most {stats.peak:,}"
 
 
 def _work(fig: Sketch, trace: SampleTrace, rows: _Rows, some: np.ndarray, hop: int) -> None:
@@ -255,7 +257,7 @@ def slot_raster(trace: SampleTrace, end_us: float, *, rows: int = 150, columns: 
     shown = middle[middle < len(slots)]
     at = (np.arange(columns) + 0.5) * end_us / columns
     grid = np.full((number, columns), 2)
-    written = np.where(np.isnan(slots.write_us), 0.0, slots.write_us)
+    written = np.where(np.isnan(slots.write_us), first_start(trace), slots.write_us)
     upper = grid[: len(shown)]
     with np.errstate(invalid="ignore"):
         upper[:] = np.where(slots.claim_us[shown, None] <= at, 0, -1)
@@ -437,7 +439,8 @@ def _lost_note(trace: SampleTrace) -> str:
 def _lost_bars(fig: Sketch, trace: SampleTrace, row: float, rows: int) -> None:
     """A bar for each lost task, from the time at which it was queued to the end, for it was never taken.
 
-    Tasks that were never queued, or whose time was not recorded, are paler bars over the whole run.
+    Where that time was not recorded, it is that of the first task: none is lost before. Tasks that were never queued
+    are paler bars over the whole run.
     """
     lost = trace.lost
     timed = np.isfinite(lost.enqueue_us)
@@ -448,7 +451,13 @@ def _lost_bars(fig: Sketch, trace: SampleTrace, row: float, rows: int) -> None:
     end = time_range(trace)[1]
     names = [
         f"<b>lost</b>: {palette.hop_name(int(lost.hop[i]))}, vertex {lost.vertex[i]}<br>"
-        + (f"slot {lost.slot[i]}" if lost.slot[i] >= 0 else "never queued")
+        + (
+            "never queued"
+            if lost.slot[i] < 0
+            else f"slot {lost.slot[i]}"
+            if timed[i]
+            else "slot not recorded"
+        )
         + (f", claimed too early by block {lost.block[i]}" if lost.block[i] >= 0 else "")
         for i in range(len(lost))
     ]
@@ -457,7 +466,7 @@ def _lost_bars(fig: Sketch, trace: SampleTrace, row: float, rows: int) -> None:
         ("never queued", ~lost.abandoned, 0.35),
     ):
         chosen = np.flatnonzero(some)
-        start = np.where(timed[chosen], lost.enqueue_us[chosen], 0.0)
+        start = np.where(timed[chosen], lost.enqueue_us[chosen], first_start(trace) * lost.abandoned[chosen])
         x, y = boxes(
             np.minimum(start, 0.97 * end),
             np.full(len(chosen), end),
@@ -486,9 +495,11 @@ def _host_spans(fig: Sketch, trace: SampleTrace) -> None:
         rows = trace.tasks.hop == hop
         if not rows.any() or trace.hops.preprocess_us[hop] <= 0:
             continue
-        until = (
-            float(trace.tasks.enqueue_us[rows].min()) if not trace.is_fused else trace.hops.preprocess_us[hop]
-        )
+        until = float(trace.hops.preprocess_us[hop])
+        if not trace.is_fused:
+            # Tasks may be recorded of the last of a hop's kernels alone: what is before the first one ends earlier.
+            before_kernels = trace.tasks.end_us[rows].max() - trace.hops.kernel_us[hop]
+            until = float(min(trace.tasks.enqueue_us[rows].min(), before_kernels))
         shown = True
         fig.add_shape(
             type="rect",

@@ -195,6 +195,11 @@ class LostTable(_Table):
         """bool[k], True for tasks queued and then abandoned, False for their unreached descendants."""
         return self.slot >= 0
 
+    @property
+    def untimed(self) -> npt.NDArray[np.bool_]:
+        """bool[k], True for abandoned tasks of which is not known when they were queued: no queue depth counts them."""
+        return np.asarray(self.abandoned & np.isnan(self.enqueue_us))
+
     @classmethod
     def of(cls, hop: npt.ArrayLike, vertex: npt.ArrayLike) -> LostTable:
         """Abandoned tasks of which only hop and vertex are known; slots are numbered 0, 1, ..."""

@@ -117,7 +117,7 @@ def test_an_explorer_is_drawn(course: Path, chromium: str, capsys: pytest.Captur
     assert target.read_bytes().startswith(b"\x89PNG") and 5_000 < target.stat().st_size < pictures.MOST_BYTES
     said = pictures.words_of(target)
     assert (
-        said.startswith("What is sampled: one seed, hop by hop\nSeed vertex:\n")
+        said.startswith("What is sampled: one seed, hop by hop\nSeed vertex: 0\n")
         and "vertices expanded (tasks)" in said
     )
     text = (course / "00_start.ipynb").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from gnnsample_lab.figures.activity import slot_states
 from gnnsample_lab.figures.timeline import slot_raster
 from gnnsample_lab.gpu_model import run_error as run_errors
 from gnnsample_lab.gpu_model.run_error import run_error
+from gnnsample_lab.resources import resource_path
 from gnnsample_lab.traces import LostTable, SampleTrace, SlotTable, hop_utilisation
 from gnnsample_lab.traces.analysis import hop_kernel_times
 from tests.handmade_trace import make_trace
@@ -284,7 +285,7 @@ def test_comparison_gives_ratios_and_lost_tasks():
     fig = figures.strategy_comparison([slow, PERSISTENT])
     bars = by_name(fig)
     assert bars["sampling kernels"].x == pytest.approx([slow.kernel_us, PERSISTENT.kernel_us])
-    labels = fig.data[2].text
+    labels = fig.data[-1].text
     assert "2.0× faster" in labels[1]
     assert "2 tasks lost" in labels[1]
     assert "×" not in labels[0]
@@ -339,6 +340,35 @@ def losing(count: int, timed: int) -> SampleTrace:
     when = np.where(slot >= 0, 5 + slot / count, np.nan)
     lost = LostTable(np.ones(count), np.arange(100, 100 + count), slot, np.full(count, 1), when)
     return make_trace(lost=lost)
+
+
+def test_what_was_lost_at_an_unknown_time_was_not_lost_before_the_first_task():
+    """A GPU records which tasks are lost, and neither when nor in which slot."""
+    trace = SampleTrace.load(resource_path("data/measured/traces/counterexample_persistent_paper.npz"))
+    first = trace.tasks.start_us.min()
+    assert first > 0 and np.isnan(trace.lost.enqueue_us).all()
+    left = by_name(figures.gantt(trace))["lost in its slot: 5"]
+    assert polygons(left)[:, 0] == pytest.approx(first)
+    assert "slot not recorded" in left.text[0]
+    said = [a.text for a in figures.run_timeline(trace).layout.annotations]
+    assert "queue depth: tasks waiting besides the lost ones, at most 5" in said
+    assert "peak 5 besides lost tasks" in figures.queue_depth(trace).layout.title.text
+    assert "besides" not in figures.queue_depth(PERSISTENT).layout.title.text
+    names = list(palette.SLOTS)
+    assert names.index("lost") not in slot_states(trace, first / 2)
+    assert (slot_states(trace, first) == names.index("lost")).sum() == 5
+    grid, end = slot_raster(trace, trace.total_us, columns=100), trace.total_us
+    assert ((grid == 1).sum(axis=0) == 5 * ((np.arange(100) + 0.5) * end / 100 >= first)).all()
+
+
+def test_preprocessing_ends_before_the_first_kernel_of_a_hop():
+    """Tasks of edge-bsp are recorded of the last of three kernels."""
+    trace = SampleTrace.load(resource_path("data/measured/traces/arxiv-like_edge-bsp_reservoir.npz"))
+    shapes = [s for s in figures.gantt(trace).layout.shapes if s.layer == "below"]
+    for hop, shape in enumerate(shapes):
+        last = trace.tasks.end_us[trace.tasks.hop == hop].max()
+        assert shape.x1 == pytest.approx(last - trace.hops.kernel_us[hop])
+    assert shapes[0].x0 == 0
 
 
 def test_a_thousand_lost_tasks_are_a_thousand_bars():
@@ -531,6 +561,30 @@ def test_model_over_measurement():
         figures.model_vs_measurement(PERSISTENT, PERSISTENT)
     with pytest.raises(ValueError, match="measured must be a measured"):
         figures.model_vs_measurement(MODEL, MODEL)
+
+
+SHIPPED = sorted(resource_path("data/measured/traces").glob("*.npz"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_the_bar_of_a_measured_run_is_as_long_as_its_label_says(path):
+    trace = SampleTrace.load(path)
+    fig = figures.strategy_comparison(trace)
+    bars = [t for t in fig.data if t.type == "bar"]
+    assert sum(float(bar.x[0]) for bar in bars) == pytest.approx(trace.total_us)
+    assert bars[-1].name == "rest of the run" and trace.total_us < fig.layout.xaxis.range[1]
+    assert style.microseconds(trace.total_us) in fig.data[-1].text[0]
+    modelled = by_name(figures.strategy_comparison(taking("bsp", BLOCK.preprocess_us + BLOCK.kernel_us)))
+    assert "rest of the run" not in modelled
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_an_overlay_begins_with_the_first_task_and_names_one_error(path):
+    trace = SampleTrace.load(path)
+    fig = figures.model_vs_measurement(dataclasses.replace(trace, origin="modelled"), trace)
+    span = trace.tasks.end_us.max() - trace.tasks.start_us.min()
+    assert fig.layout.xaxis2.range == pytest.approx((0, 1.02 * span))
+    assert "(1.0 times)" in fig.layout.title.text and "within a factor" not in fig.layout.title.text
 
 
 def test_a_measured_trace_says_when_its_time_begins():

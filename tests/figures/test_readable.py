@@ -8,6 +8,15 @@ from gnnsample_lab import readable
 
 
 @pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 tasks"), (1, "1 task"), (1.0004, "1 task"), (1.01, "1.01 tasks"), (2, "2 tasks")],
+)
+def test_a_word_goes_with_its_count(count: float, text: str) -> None:
+    assert f"{readable.number(count)} {readable.noun(count, 'task')}" == text
+    assert readable.noun(count, "vertex", "vertices") == ("vertex" if text == "1 task" else "vertices")
+
+
+@pytest.mark.parametrize(
     ("value", "text"),
     [(0, "0"), (3011.44, "3,011"), (80.79, "80.8"), (6.366, "6.37"), (2.5, "2.5"), (174.0, "174"), (0.0042, "0.0042"),
      (-12.34, "-12.3"), (float("inf"), "inf"), (100.0, "100")],

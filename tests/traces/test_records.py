@@ -94,6 +94,9 @@ def test_strategies_without_a_queue_have_none():
 
 def test_lost_of_marks_tasks_as_abandoned():
     lost = LostTable.of([1, 2], [7, 8])
+    assert lost.untimed.tolist() == [True, True]
+    when = LostTable([1, 2], [7, 8], [0, -1], [-1, -1], [4.5, np.nan])
+    assert when.untimed.tolist() == [False, False], "one is timed, one was never queued"
     assert lost.abandoned.all()
     assert lost.vertex.tolist() == [7, 8]
 

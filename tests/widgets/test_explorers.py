@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gnnsample_widgets.shell.explorer import Explorer
 
 import gnnsample_lab as lab
 from gnnsample_lab.gpu_model.model import get_model
+from gnnsample_lab.readable import percent
 from gnnsample_lab.resources import resource_path
 from gnnsample_lab.traces.analysis import hop_kernel_times
 from tests.widgets.checks import check_code, check_controls
@@ -162,6 +164,32 @@ def test_no_order_is_claimed_within_the_models_error(graph: lab.Graph) -> None:
     assert often in player._summary.value
 
 
+def test_what_is_outside_the_kernels_is_all_but_the_kernels(graph: lab.Graph) -> None:
+    """Of measured runs, preprocessing and kernels are not the whole time."""
+    explorer = WorkloadExplorer(graph, device="cpu")
+    files = recorded.measured_traces()
+    slow, fast = (
+        lab.SampleTrace.load(files[f"arxiv-like_{name}_reservoir"]) for name in ("block-bsp", "persistent")
+    )
+    assert slow.preprocess_us + slow.kernel_us < 0.9 * slow.total_us
+    batch = SimpleNamespace(node_ids=np.arange(7))
+    text = explorer.summary({"two": {"a": slow, "b": fast}, "batch": batch})
+    outside = percent(1 - slow.kernel_us / slow.total_us)
+    assert f"and spends {outside} of it outside its sampling kernels" in text
+
+
+def test_one_of_a_kind_is_not_many(graph: lab.Graph) -> None:
+    degrees = graph.in_degrees()
+    shown = SampleExplorer(graph, device="cpu", seed_vertex=int(degrees.argmax()), hops=1, fanout_1=1)
+    assert "over <b>1</b> pick;" in shown._summary.value
+    shown.hops_shown = 0
+    assert "1 vertex, 0 distinct edges" in shown.figures["drawing"].layout.title.text
+    player = QueueExplorer(graph, device="cpu", batch_size=1, hops=1)
+    assert "<b>1</b> of 1 task is done" in player._summary.value
+    assert "with 1 task waiting" in player._summary.value
+    assert any(a.text == "1 slot of the queue, by number" for a in player.figures["gantt"].layout.annotations)
+
+
 def test_the_ghost_stays_while_one_control_is_dragged(graph: lab.Graph) -> None:
     explorer = WorkloadExplorer(graph, device="cpu")
     assert explorer.before == {}
@@ -297,6 +325,8 @@ def test_the_recorded_counterexample_is_marked(graph: lab.Graph) -> None:
     assert explorer.figures["gantt"].layout.title.text.startswith("Recorded counterexample<br>")
     assert explorer._summary.value.count("Recorded counterexample") == 1
     assert any("5 lost" in a.text for a in explorer.figures["gantt"].layout.annotations)
+    assert "with 5 tasks waiting besides the lost ones." in explorer._summary.value
+    assert "as this explorer's graph" not in explorer._summary.value, "it cannot be loaded by name"
 
 
 def test_a_trace_of_another_graph_is_not_overlaid(graph: lab.Graph, shipped: lab.SampleTrace) -> None:
@@ -304,7 +334,10 @@ def test_a_trace_of_another_graph_is_not_overlaid(graph: lab.Graph, shipped: lab
     assert recorded.same_sample(graph, shipped) is not None
     assert recorded.same_sample(other, shipped) is None, "the name alone must not convince it"
     explorer = QueueExplorer(other, device="cpu", source="one")
-    assert "overlay" not in explorer.figures and "to see the model" in explorer._summary.value
+    assert "overlay" not in explorer.figures
+    assert (
+        "Load arxiv-like, in full size, as this explorer's graph to see the model" in explorer._summary.value
+    )
     assert "No measured trace of arxiv-like" in recorded.overlay(other).layout.annotations[0].text
     assert (
         values(recorded.overlay(graph))["data"]

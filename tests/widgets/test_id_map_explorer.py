@@ -90,6 +90,8 @@ def test_the_printed_flag_is_called_out(graph: lab.Graph) -> None:
     assert "flag as printed" in explorer.figures["table"].layout.title.text
     explorer.step = 0
     assert "An empty table, and 14 ids to come." in explorer._summary.value
+    explorer.step = 1
+    assert "1 id so far" in explorer._summary.value
 
 
 def test_faulty_ids() -> None:

@@ -149,6 +149,34 @@ def test_a_tour_that_copies_more_is_called_by_its_name(graph: lab.Graph) -> None
     assert "saves <b>10.0\u00a0%</b> of what was left" in text
 
 
+def test_a_tour_is_not_said_to_gain_what_it_loses(graph: lab.Graph) -> None:
+    explorer = MatchExplorer(graph, device="cpu", num_batches=4, batch_size=32, hops=1, seed=57)
+    sampler = lab.NeighborSampler(graph, [explorer.fanout_1], seed=57, device="cpu")
+    window = sampler.sample_many(draw_batches(graph, 4, 32, seed=57))
+    degrees, straight = lab.match_degrees(window), np.arange(4)
+    order = lab.reorder(degrees, method="greedy")
+    assert lab.path_score(degrees, order) < lab.path_score(degrees, straight), "greedy looks one step ahead"
+    ids = [set(batch.node_ids.tolist()) for batch in window]
+    assert sources(ids, order, set())[2] > sources(ids, straight, set())[2]
+    text = explorer._summary.value
+    assert "lowers the mean to" in text and "more</b>: the order as sampled was the better one" in text
+    explorer.set(batch_size=1, fanout_1=1, seed=0)
+    assert "leaves the mean at" in explorer._summary.value and "copies as much." in explorer._summary.value
+    assert "saves" not in explorer._summary.value.split("Reordering")[1]
+
+
+def test_a_block_without_edges_is_said_to_have_none(graph: lab.Graph) -> None:
+    explorer = AggregationExplorer(graph, device="cpu", batch_size=1, hops=1, seed=2)
+    assert "no edges: there is nothing to aggregate" in explorer._summary.value
+    drawn = explorer.figures
+    assert list(drawn) == ["accesses", "times", "features", "roofline"] and explorer.error == ""
+    assert "no edges" in drawn["roofline"].layout.annotations[0].text
+    check_code(explorer, graph)
+    explorer.set(seed=0, fanout_1=1)
+    assert "needed by <b>1 edge</b>" in explorer._summary.value
+    assert "1 edge into 1 row of" in explorer.figures["accesses"].layout.title.text
+
+
 def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     matching = MatchExplorer(graph, device="cpu")
     aggregating = AggregationExplorer(graph, device="cpu")
@@ -232,7 +260,7 @@ def test_training_shows_what_lab_train_returns(graph: lab.Graph) -> None:
     for figure in explorer.figures.values():
         assert "arxiv-like (synthetic)" in figure.layout.title.text
         assert "measured on the CPU" in figure.layout.title.text
-    assert "another order" in explorer._summary.value
+    assert "another order: compare the course, not single steps" in explorer._summary.value, "no claim"
 
 
 @pytest.mark.slow

@@ -75,6 +75,8 @@ def test_the_summary_says_what_the_rule_takes_and_what_is_best() -> None:
     assert "K = 2.7: the rule takes <b>3</b> of 8 GPUs" in text and "fastest with <b>2</b>" in text
     explorer.k_tenths = 20
     assert "1 mini-batch still waits" in explorer._summary.value
+    explorer.set(gpus=4, k_tenths=2, extract_percent=0, switching=True)
+    assert "· 1 mini-batch on standby trainers" in explorer.figures["gantt"].layout.title.text
 
 
 # ---- real runs ------------------------------------------------------------------------------------------------

@@ -130,6 +130,20 @@ def test_a_step_that_nobody_reaches_says_so() -> None:
         assert explorer.error == "" and "No sample has a transit at this step" in explorer._summary.value
 
 
+def test_one_of_a_kind_is_not_many() -> None:
+    pair = lab.Graph.from_edges([0, 1], [1, 0], 2, name="pair")
+    kernels = KernelExplorer(pair, device="cpu", batch=1, fanout_1=1, fanout_2=1, step=1)
+    said = kernels._summary.value
+    assert "<b>1</b> pair of sample and transit wants <b>1</b> different list." in said
+    assert "by <b>1</b> pair." in said
+    assert "· 1 root ·" in kernels.figures["histogram"].layout.title.text
+    assert "· 1 root ·" in IndexExplorer(pair, device="cpu", batch=1).figures["work"].layout.title.text
+    loaded = ThreadsExplorer(pair, device="cpu", where="the loaded one", roots=4, fanout=1, step=1)
+    assert (
+        "sector sample-parallel" in loaded._summary.value and "of them is different" in loaded._summary.value
+    )
+
+
 def test_the_first_roots_of_many_are_those_of_few(graph: lab.Graph) -> None:
     many, few = transit.draw_roots(graph, 256, 5), transit.draw_roots(graph, 16, 5)
     assert np.array_equal(many[:16], few) and len(set(many.tolist())) == 256

@@ -10,7 +10,7 @@ import traitlets
 import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.bench import titled
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 
 from ...batches import RUN, draw_batches, feature_sources, groupings
 from ...graphs import batch_options, sampled_on, seed_pool
@@ -88,7 +88,7 @@ def describe(
 ) -> str:
     """What was sampled, for labels."""
     return (
-        f"{titled(g, 'match degree')} · {num_batches} × {batch_size:,} seeds {grouping} "
+        f"{titled(g, 'match degree')} · {num_batches} × {batch_size:,} {noun(batch_size, 'seed')} {grouping} "
         f"· fanouts {', '.join(map(str, fanouts))} · {sampled_on(device)}"
     )
 
@@ -253,13 +253,20 @@ class MatchExplorer(FanoutExplorer):
         text = (
             f"A batch finds <b>{percent(before, 1)}</b> of its rows (of the smaller batch's, on average) in the "
             f"batch before. "
-            f"Match saves <b>{percent(1 - matched / plain, 1)}</b> of the copies. Reordering raises the mean to "
-            f"<b>{percent(after, 1)}</b> and "
+            f"Match saves <b>{percent(1 - matched / plain, 1)}</b> of the copies. Reordering "
         )
-        if ordered <= matched:
+        moves = "raises the mean to" if after > before else "lowers the mean to"
+        if np.isclose(after, before):
+            moves = "leaves the mean at"
+        text += f"{moves} <b>{percent(after, 1)}</b> and "
+        if ordered == matched:
+            return text + "copies as much."
+        if ordered < matched:
             return text + f"saves <b>{percent(1 - ordered / matched, 1)}</b> of what was left."
+        text += f"copies <b>{percent(ordered / matched - 1, 1)} more</b>: "
+        if after < before:
+            return text + "the order as sampled was the better one."
         return (
-            text + f"copies <b>{percent(ordered / matched - 1, 1)} more</b>: match degree divides by the "
-            f"<i>smaller</i> batch, "
-            "bytes do not, and these batches differ in size."
+            text
+            + "match degree divides by the <i>smaller</i> batch, bytes do not, and these batches differ in size."
         )

@@ -266,15 +266,16 @@ class IdMapExplorer(Explorer):
             what = "is new" if last.is_new else "is there already"
             text = (
                 f"Id <b>{last.id}</b> {what}, after {tried} probe{'s' * (tried > 1)}. "
-                f"{len(past)} ids so far, <b>{sum(s.is_new for s in past)}</b> of them distinct; "
-                f"LocalID stands at <b>{last.next_local_id}</b>. "
+                f"{len(past)} {readable.noun(len(past), 'id')} so far, "
+                f"<b>{sum(s.is_new for s in past)}</b> of them distinct; "
+                f"LocalID stands at <b>{last.next_local_id}</b>."
             )
             wrong = faulty_ids(past)
             if wrong:
                 named = ", ".join(map(str, sorted(wrong)))
-                text += f'<span class="gs-lost">Without a valid local id: {named}.</span> '
+                text += f' <span class="gs-lost">Without a valid local id: {named}.</span>'
         return (
             text
             + f" In a real table {made['load_percent']} % full, an id costs <b>{readable.number(chosen.mean)}</b> "
-            f"probes on average and {chosen.longest:,} at worst."
+            f"{readable.noun(chosen.mean, 'probe')} on average and {chosen.longest:,} at worst."
         )

@@ -12,7 +12,8 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures, strategies
 from gnnsample_lab.device import runtime
 from gnnsample_lab.gpu_model.run_error import has_times, in_words
-from gnnsample_lab.readable import percent
+from gnnsample_lab.graph.catalogue import entries
+from gnnsample_lab.readable import noun, percent
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES
 from gnnsample_lab.traces import queue_stats
 
@@ -205,7 +206,7 @@ class QueueExplorer(Explorer):
                 if timed
                 else f"{made['time_percent']} % of the run"
             )
-            + f", <b>{done:,}</b> of {total:,} tasks are done."
+            + f", <b>{done:,}</b> of {total:,} {noun(total, 'task is', 'tasks are')} done."
         ]
         if len(trace.queue):
             stats = queue_stats(trace)
@@ -213,19 +214,25 @@ class QueueExplorer(Explorer):
             where = (
                 f"at {deepest:,.0f} µs" if timed else f"after {percent(deepest / trace.total_us)} of the run"
             )
-            parts.append(f"The queue is deepest {where}, with {stats.peak:,} tasks waiting.")
+            kept = " besides the lost ones" if trace.lost.untimed.any() else ""
+            parts.append(
+                f"The queue is deepest {where}, with {stats.peak:,} {noun(stats.peak, 'task')} waiting{kept}."
+            )
         elif trace.strategy not in QUEUE_STRATEGIES:
             parts.append("It has no queue and no slots: a barrier separates its hops.")
         if len(trace.lost):
-            left = int(trace.lost.abandoned.sum())
-            rest = len(trace.lost) - left
+            lost, left = len(trace.lost), int(trace.lost.abandoned.sum())
+            rest = lost - left
             parts.append(
-                f'<span class="gs-lost"><b>{len(trace.lost):,} tasks ({percent(len(trace.lost) / total)}) are lost'
-                f"</b>: the blocks that had claimed the slots of {left:,} left before they were filled"
+                f'<span class="gs-lost"><b>{lost:,} {noun(lost, "task")} ({percent(lost / total)}) '
+                f"{noun(lost, 'is', 'are')} lost</b>: the blocks that had claimed the slots of {left:,} left "
+                "before they were filled"
                 + (f", and the other {rest:,} would have followed from those.</span>" if rest else ".</span>")
             )
         parts.append(in_words(trace))
-        if trace.origin == "measured" and made["model"] is None:
-            name = html.escape(trace.graph_name)
-            parts.append(f"Load {name} as this explorer's graph to see the model beside the measurement.")
+        if trace.origin == "measured" and made["model"] is None and trace.graph_name in entries():
+            whole = ", in full size," if trace.graph_name == self.graph.name else ""
+            parts.append(
+                f"Load {trace.graph_name}{whole} as this explorer's graph to see the model beside the measurement."
+            )
         return " ".join(filter(None, parts))

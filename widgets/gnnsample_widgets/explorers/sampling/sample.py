@@ -9,6 +9,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
+from gnnsample_lab.readable import noun
 
 from ...graphs import sampled_on
 from ...shell.controls import Control, Slider, Switch
@@ -127,6 +128,7 @@ class SampleExplorer(FanoutExplorer):
         upper = int(np.prod([fanout + 1 for fanout in made["fanouts"]]))
         return (
             f"Vertex <b>{vertex}</b> has in-degree <b>{degree:,}</b>. The sample reaches <b>{batch.num_nodes:,}</b> "
-            f"distinct vertices over <b>{batch.num_edges:,}</b> picks; with these fanouts it could reach at most "
+            f"distinct {noun(batch.num_nodes, 'vertex', 'vertices')} over <b>{batch.num_edges:,}</b> "
+            f"{noun(batch.num_edges, 'pick')}; with these fanouts it could reach at most "
             f"{upper:,}."
         )

@@ -212,7 +212,7 @@ class WorkloadExplorer(FanoutExplorer):
             alone = f"<b>{pair[0].strategy}</b> {takes}, {pair[0].label}. "
             return text + alone + in_words(pair[0])
         slow, fast = pair
-        share = slow.preprocess_us / slow.total_us if slow.total_us else 0.0
+        share = 1 - slow.kernel_us / slow.total_us if slow.total_us else 0.0
         if "modelled" in (slow.origin, fast.origin):
             return text + _modelled_order(slow, fast) + f" {in_words(slow)} {in_words(fast)}".rstrip()
         ratio = slow.total_us / fast.total_us if fast.total_us else float("nan")

@@ -14,7 +14,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import figures, readable
 from gnnsample_lab.compute.aggregation import bound as model
 from gnnsample_lab.device import runtime
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 
 from ...graphs import batch_options, draw_seeds
 from ...shell.controls import Choice, Control, Slider
@@ -24,6 +24,7 @@ from ..fanouts import FanoutExplorer
 WIDTHS = [16, 32, 64, 128, 256, 512, 1024]
 BOUND = "least time possible"
 THIS_GPU = "this GPU"
+NO_EDGES = "The block of this layer has no edges: there is nothing to aggregate."
 
 
 def presets() -> dict[str, model.MemorySpeeds]:
@@ -138,7 +139,8 @@ def chosen_block(blocks: Any, layer: int) -> Any:
 
 def describe(host: Any, block: Any) -> str:
     """What is aggregated, for labels."""
-    return f"{host.title} · {block.num_edges:,} edges into {block.num_dst:,} rows"
+    edges, rows = block.num_edges, block.num_dst
+    return f"{host.title} · {edges:,} {noun(edges, 'edge')} into {rows:,} {noun(rows, 'row')}"
 
 
 def widen(rows: str, num_features: int) -> str:
@@ -172,6 +174,8 @@ def draw_features(block: Any, num_features: int, memory: str, speeds: Any, rows:
 def draw_roofline(
     block: Any, num_features: int, memory: str, speeds: Any, clock: Any, times: Any, where: str, origin: str
 ) -> Any:
+    if not block.num_edges:
+        return figures.empty_figure("Roofline", NO_EDGES)
     reached = clock or {name: times[name]["modelled"] for name in kernels()}
     known = measured_on() if clock else f"modelled as {memory}"
     return figures.roofline(
@@ -255,13 +259,16 @@ class AggregationExplorer(FanoutExplorer):
 
     def summary(self, made: dict[str, Any]) -> str:
         block, times = made["blocks"][1][made["layer"] - 1], made["times"]
+        if not block.num_edges:
+            return NO_EDGES
         least = times[BOUND]["modelled"]
         naive, aware, ours = (times[name]["modelled"] for name in ("naive", "memory-aware", "register-tile"))
         shared = block.num_edges / max(1, len(np.unique(block.indices)))
         text = (
             f"By its cost model <b>memory-aware</b> is <b>{readable.times(naive / aware)}</b> as fast as naive, and "
             f"<b>register-tile</b> {readable.times(naive / ours)}. Each row that is needed is needed by "
-            f"<b>{readable.number(shared)} edges</b>: with a perfect cache, <b>{readable.time(least)}</b> would do."
+            f"<b>{readable.number(shared)} {noun(shared, 'edge')}</b>: with a perfect cache, "
+            f"<b>{readable.time(least)}</b> would do."
         )
         if "measured" in times["naive"]:
             fastest = min(kernels(), key=lambda name: times[name]["measured"])

@@ -252,7 +252,7 @@ class TrainingExplorer(FanoutExplorer):
         if first.batch_ids == last.batch_ids:
             text += "Same batches, same order, same samples. "
         else:
-            text += "Same batches in another order: single steps differ, the course does not. "
+            text += "Same batches in another order: compare the course, not single steps. "
         moved = [sum(epoch.bytes_moved for epoch in run.epochs) for run in (first, last)]
         share = moved[1] / max(1, moved[0])
         text += f"In an epoch {last.system} copies <b>{percent(share)}</b> of {first.system}'s bytes."

@@ -109,13 +109,15 @@ def measure(
 
 
 def draw_work(host: Any, device: str, app: str, fanouts: list[int], batch: int, work: Any) -> Any:
-    return figures.index_work(work, label=describe(host, device, app, fanouts, f"{batch:,} roots"))
+    return figures.index_work(
+        work, label=describe(host, device, app, fanouts, f"{batch:,} {readable.noun(batch, 'root')}")
+    )
 
 
 def draw_share(host: Any, app: str, batch: int, timed: Any, method: str, recorded: str) -> Any:
     if not timed:
         return recorded_figure(recorded, method)
-    what = f"{host.title} · {app}, {batch:,} roots, index {method}"
+    what = f"{host.title} · {app}, {batch:,} {readable.noun(batch, 'root')}, index {method}"
     return figures.index_share(timed, label=f"{what} · measured on {runtime.device_name()}")
 
 

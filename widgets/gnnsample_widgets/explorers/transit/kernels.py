@@ -8,7 +8,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import figures
-from gnnsample_lab.readable import percent
+from gnnsample_lab.readable import noun, percent
 from gnnsample_lab.sampling.explain import threads
 
 from ...graphs import batch_options
@@ -105,7 +105,7 @@ def group(result: Any, batch: int) -> list[Any]:
 def draw_histogram(
     host: Any, device: str, app: str, fanouts: list[int], batch: int, steps: list[Any], step: int
 ) -> Any:
-    load, where = steps[step - 1], (f"{batch:,} roots", f"step {step}")
+    load, where = steps[step - 1], (f"{batch:,} {noun(batch, 'root')}", f"step {step}")
     label = describe(host, device, app, fanouts, *where)
     return figures.kernel_histogram(load.draws, load.kernel, label=label)
 
@@ -125,7 +125,7 @@ def draw_batches(
 def draw_shares(
     host: Any, device: str, app: str, fanouts: list[int], batch: int, steps: list[Any], step: int
 ) -> Any:
-    label = describe(host, device, app, fanouts, f"{batch:,} roots")
+    label = describe(host, device, app, fanouts, f"{batch:,} {noun(batch, 'root')}")
     counts = [each.by_kernel() for each in steps]
     return figures.kernel_shares(counts, sharing(steps), marked=step - 1, label=label)
 
@@ -163,14 +163,16 @@ class KernelExplorer(StepExplorer, BatchExplorer):
         if not len(load.vertex):
             return "No sample has a transit at this step."
         transits, draws = load.by_kernel()
-        big = transits[1] + transits[2]
+        big, pairs, lists = transits[1] + transits[2], load.pairs.sum(), len(load.vertex)
+        most = load.pairs.max()
         return (
-            f"In {at} <b>{int(load.pairs.sum()):,}</b> pairs of sample and transit want <b>{len(load.vertex):,}</b> "
-            f"different lists. Of these, <b>{percent(big / len(load.vertex), 1)}</b> need a block or a grid, and get "
+            f"In {at} <b>{pairs:,}</b> {noun(pairs, 'pair')} of sample and transit {noun(pairs, 'wants', 'want')} "
+            f"<b>{lists:,}</b> different {noun(lists, 'list')}. Of these, <b>{percent(big / lists, 1)}</b> need "
+            f"a block or a grid, and get "
             f"<b>{percent((draws[1] + draws[2]) / draws.sum(), 1)}</b> of the draws. "
             f"<b>{percent(load.shared_by_pairs, 1)}</b> of "
             f"the draws are from a list that several pairs want, <b>{percent(load.shared_by_samples, 1)}</b> "
             f"from one that "
             f"several <i>samples</i> want. The most wanted is vertex <b>{load.vertex[load.pairs.argmax()]}</b>'s, by "
-            f"<b>{load.pairs.max():,}</b> pairs."
+            f"<b>{most:,}</b> {noun(most, 'pair')}."
         )

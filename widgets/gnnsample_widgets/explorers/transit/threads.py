@@ -10,6 +10,7 @@ import traitlets
 
 import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
+from gnnsample_lab.readable import noun
 from gnnsample_lab.sampling.explain import reads, threads
 
 from ...graphs import seed_pool, to_device
@@ -236,8 +237,9 @@ class ThreadsExplorer(StepExplorer):
         sample, transit, staged, least = sectors.values()
         compared = "fewer" if staged < transit else "more" if staged > transit else "no fewer and no more"
         return (
-            f"<b>{called:,}</b> calls of next, one thread each, on <b>{different:,}</b> different lists. They touch "
-            f"<b>{sample:,}</b> sectors sample-parallel and <b>{transit:,}</b> transit-parallel; <b>{least:,}</b> of "
-            f"them are different. Copying the lists of block and grid transits to shared memory reads "
-            f"<b>{staged:,}</b>, {compared}."
+            f"<b>{called:,}</b> {noun(called, 'call')} of next, one thread each, on <b>{different:,}</b> different "
+            f"{noun(different, 'list')}. {noun(called, 'It touches', 'They touch')} "
+            f"<b>{sample:,}</b> {noun(sample, 'sector')} sample-parallel and <b>{transit:,}</b> transit-parallel; "
+            f"<b>{least:,}</b> of them {noun(least, 'is', 'are')} different. Copying the lists of block and grid "
+            f"transits to shared memory reads <b>{staged:,}</b>, {compared}."
         )

@@ -58,7 +58,7 @@ def place(small: Any) -> Any:
 
 def describe(small: Any, device: str, start: int, length: int, walks: int, p: float, q: float) -> str:
     """What was walked, for labels."""
-    what = f"p = {p:g}, q = {q:g} · {walks:,} walks of {length} steps from {start}"
+    what = f"p = {p:g}, q = {q:g} · {walks:,} {readable.noun(walks, 'walk')} of {length} steps from {start}"
     return f"{small.title} · {what} · {sampled_on(device)}"
 
 
@@ -219,6 +219,6 @@ class SecondOrderExplorer(Explorer):
             f"<b>{percent(sampled['triangle'], 1)}</b> round a triangle, "
             f"<b>{percent(sampled['away'], 1)}</b> away; the root is <b>{percent(home, 1)}</b> of what is "
             f"sampled. Rejection draws "
-            f"<b>{readable.number(exact.tries)}</b> candidates for a step, "
+            f"<b>{readable.number(exact.tries)}</b> {readable.noun(exact.tries, 'candidate')} for a step, "
             f"and on no vertex more than {worst:g} on average."
         )
