@@ -20,6 +20,13 @@ class Round(NamedTuple):
     sums: Any
 
 
+class Packed(NamedTuple):
+    """What a rank adds to a sum: one flat tensor, and whether it has a gradient of every parameter."""
+
+    flat: Any
+    is_whole: bool
+
+
 class Gradients:
     """Sums over the ranks of a process group.
 
@@ -32,8 +39,9 @@ class Gradients:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.group = group
 
-    def pack(self, loss_sum: Any, weight: Any, index: int = 0, count: int = 1) -> Any:
-        """One flat tensor of what this rank has: gradients; sum of losses and seeds at place ``index`` of ``count``."""
+    def pack(self, loss_sum: Any, weight: Any, index: int = 0, count: int = 1) -> Packed:
+        """What this rank has: gradients, and for each parameter whether there is one; the sum of losses and seeds at
+        place ``index`` of ``count``."""
         import torch
 
         # Few launches: between the backward pass and the optimiser the GPU has nothing else to do.
@@ -41,6 +49,8 @@ class Gradients:
         parts = [
             (torch.zeros_like(p) if p.grad is None else p.grad).reshape(-1).to(like) for p in self.parameters
         ]
+        has = [p.grad is not None for p in self.parameters]
+        parts.append(loss_sum.new_ones(len(has)) if all(has) else loss_sum.new_tensor(has))
         mine = [
             loss_sum.detach().reshape(1),
             torch.as_tensor(weight, device=loss_sum.device).reshape(1).to(like),
@@ -48,15 +58,23 @@ class Gradients:
         if count > 1:
             others = loss_sum.new_zeros(2 * (count - 1))
             mine = [others[: 2 * index], *mine, others[2 * index :]]
-        return torch.cat([*parts, *mine])
+        return Packed(torch.cat([*parts, *mine]), all(has))
 
-    def unpack(self, flat: Any, count: int = 1) -> Any:
-        """Put the gradients of the mean in place; returns the sums of losses and seeds, ``[count, 2]``."""
-        gradients, sums = flat[: len(flat) - 2 * count], flat[len(flat) - 2 * count :].view(count, 2)
+    def unpack(self, packed: Packed, count: int = 1) -> Any:
+        """Put the gradients of the mean in place; returns the sums of losses and seeds, ``[count, 2]``.
+
+        A parameter that no rank has a gradient of gets none, as on one device: an optimiser with momentum would move
+        it by a gradient of zeros.
+        """
+        flat, number = packed.flat, len(self.parameters)
+        gradients, has, sums = flat.split([len(flat) - number - 2 * count, number, 2 * count])
+        sums = sums.view(count, 2)
         gradients /= sums[:, 1].sum().clamp(min=1)
+        # Whoever has all of them knows without a look at the device, which would wait for it.
+        exists = [True] * number if packed.is_whole else (has > 0).tolist()
         at = 0
-        for p in self.parameters:
-            p.grad = gradients[at : at + p.numel()].view_as(p).to(p.dtype)
+        for p, is_there in zip(self.parameters, exists, strict=True):
+            p.grad = gradients[at : at + p.numel()].view_as(p).to(p.dtype) if is_there else None
             at += p.numel()
         return sums
 
@@ -79,10 +97,10 @@ class SliceExchange:
         """An update with the gradients that the model has; the loss over all ranks, a tensor."""
         import torch.distributed as dist
 
-        flat = self._gradients.pack(loss_sum, weight)
+        packed = self._gradients.pack(loss_sum, weight)
         with contextlib.nullcontext() if self.turns is None else self.turns.turn("trainer"):
-            dist.all_reduce(flat, group=self._gradients.group)
-        sums = self._gradients.unpack(flat)
+            dist.all_reduce(packed.flat, group=self._gradients.group)
+        sums = self._gradients.unpack(packed)
         self._optimizer.step()
         return sums[0, 0] / sums[0, 1]  # not a number where no seed has a label, as on one device
 
@@ -113,14 +131,14 @@ class RoundExchange:
         self._gradients, self._optimizer, self._control = Gradients(model, group), optimizer, control
         self._index, self._count, self.staleness = index, count, staleness
         self._applied = applied or (lambda _: None)
-        self._pending: deque[tuple[Any, Any, Any, Any]] = deque()
+        self._pending: deque[tuple[Any, Packed, Any, Any]] = deque()
         self._like = self._gradients.parameters[0]
 
     def step(self, batch_id: int, loss_sum: Any, weight: Any) -> None:
         """Contribute mini-batch ``batch_id``, whose gradients the model has."""
-        flat = self._gradients.pack(loss_sum, weight, self._index, self._count)
+        packed = self._gradients.pack(loss_sum, weight, self._index, self._count)
         told, told_work = self._tell(batch_id, False)
-        self._add(flat, told, told_work)
+        self._add(packed, told, told_work)
         while self._pending and (
             (self.staleness is not None and len(self._pending) > self.staleness) or self._is_done()
         ):
@@ -157,12 +175,12 @@ class RoundExchange:
         told[self._index] = torch.tensor([batch_id + 1, int(ended)])
         return told, dist.all_reduce(told, group=self._control, async_op=True)
 
-    def _add(self, flat: Any, told: Any, told_work: Any) -> None:
+    def _add(self, packed: Packed, told: Any, told_work: Any) -> None:
         """The other half: gradients."""
         import torch.distributed as dist
 
-        work = dist.all_reduce(flat, group=self._gradients.group, async_op=True)
-        self._pending.append((work, flat, told_work, told))
+        work = dist.all_reduce(packed.flat, group=self._gradients.group, async_op=True)
+        self._pending.append((work, packed, told_work, told))
 
     def _is_done(self) -> bool:
         work, _, told_work, _ = self._pending[0]
@@ -170,12 +188,12 @@ class RoundExchange:
 
     def _apply(self) -> bool:
         """Make the oldest update. True when all trainers had ended."""
-        work, flat, told_work, told = self._pending.popleft()
+        work, packed, told_work, told = self._pending.popleft()
         told_work.wait()
         work.wait()
         here = told[:, 0] > 0
         if bool(here.any()):
-            sums = self._gradients.unpack(flat, self._count)
+            sums = self._gradients.unpack(packed, self._count)
             self._optimizer.step()
             self._applied(Round((told[here, 0] - 1).tolist(), sums[here.to(sums.device)]))
         return int(told[:, 1].sum()) == self._count

@@ -112,15 +112,21 @@ class MatchedSource:
 
     def __init__(self, matched: Any, cached: bool = True) -> None:
         self.matched, self.cached = matched, cached
+        self._given: tuple[Any, int] | None = None
 
     def mark(self, batch: Any) -> Any:
         return None
 
     def extract(self, batch: Any, marks: Any = None) -> tuple[Any, Any]:
-        x, stats = self.matched.extract(batch.node_ids)
-        return tensor(x), stats
+        if self._given is not None and self._given[0]._version != self._given[1]:
+            self.matched.reset()  # the model changed the rows in place: they are no features any more
+        found, stats = self.matched.extract(batch.node_ids)
+        x = tensor(found)
+        self._given = x, x._version
+        return x, stats
 
     def reset(self) -> None:
+        self._given = None
         self.matched.reset()
 
 

@@ -23,7 +23,7 @@ from .batches import Order, match_order, to_gpu
 from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
-from .features import CachedSource, FusedSource, sources_of, summed_picks, totals
+from .features import CachedSource, FusedSource, MatchedSource, sources_of, summed_picks, totals
 from .memory import NOTHING, Held, held
 from .parked import Parking
 from .plan import EpochPlan, NoBatch, copies_of, equal_slice
@@ -77,6 +77,7 @@ class Trainer:
 
     Attributes:
         samplers: of each worker; the first is ``sampler``.
+        follows: whether another rank, the first of those with a model, writes the checkpoints.
         parking: that host memory, or None.
         captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
@@ -135,6 +136,7 @@ class Trainer:
                 "ranks: slices of a mini-batch need a sampler with expand='frontier' "
                 f"(got expand={sampler.spec.expand!r})"
             )
+        self.follows = self.rank is not None and self.rank.index > 0
         self.batch_size = whole("batch_size", batch_size, 1, 2**31 - 1)
         self.window = whole("window", window, 1, 1024)
         self.ahead = 1
@@ -268,7 +270,7 @@ class Trainer:
                 if stages.in_step and self.captured is not None:
                     with clock.stage("extract", batch_id):
                         ready.stats = self.captured.load(ready.batch)
-                with clock.stage("train", batch_id):
+                with clock.stage("train", batch_id), self._rows_kept(ready.x):
                     losses.append(self.step(ready.batch, ready.x))
                 ready.finish()
                 if ready.stats is not None:
@@ -294,6 +296,19 @@ class Trainer:
             tasks=len(plan), events=tuple(clock.events), queues=stages.queues, begin_s=clock.begin_s,
             **totals(stats, self.features.cached),
         )  # fmt: skip
+
+    @contextlib.contextmanager
+    def _rows_kept(self, x: Any) -> Iterator[None]:
+        """Refuse that the model changes rows which the next mini-batch may be taking over at the same time."""
+        # One after the other the source itself sees that they were changed, and loads them again.
+        shared = isinstance(self.features, MatchedSource) and self.executor != "serial" and x is not None
+        version = x._version if shared else 0
+        yield
+        if shared and x._version != version:
+            raise RuntimeError(
+                "the model changes x in place, and the next mini-batch takes rows over from it: let the model change "
+                f"x.clone(), or set executor='serial' (got executor={self.executor!r})"
+            )
 
     def held(self) -> Held:
         """The most device memory that this run has held, by who holds it."""
@@ -339,7 +354,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write the checkpoint, if one is asked for; of several ranks the first one does."""
-        if self.checkpoint is None or (self.rank is not None and self.rank.index):
+        if self.checkpoint is None or self.follows:
             return
         import torch
 
@@ -364,9 +379,9 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.batch_ids, self.losses = state["batch_ids"].tolist(), state["losses"].tolist()
         self.resumed = len(self.batch_ids)
-        if self.rank is not None and self.rank.index:
+        if self.follows:
             # The checkpoint has the first rank's generators: with these all would draw the same masks of dropout.
-            torch.manual_seed(torch.initial_seed() + self.resumed)
+            torch.manual_seed((torch.initial_seed() + self.resumed) % 2**64)
             return
         torch.set_rng_state(state["generator"])
         if self.device == "cuda" and state["device_generator"] is not None:

@@ -34,6 +34,7 @@ from .features import (
     Sizing,
     _sized,
     host_features,
+    no_cache_note,
     sampled_bytes,
     topology_bytes,
 )
@@ -71,9 +72,8 @@ def train_factored(
             split.check_capacity(job["batches"])
             member, ratio, kernel, notes = _member(rank, graph, given, device, split, address, slots)
         trainer = member.trainer
-        torch.manual_seed(
-            seed + 1 + rank.index
-        )  # masks of dropout differ from those of one device, and by rank
+        # Masks of dropout differ from those of one device, and by rank.
+        torch.manual_seed((seed + 1 + rank.index) % 2**64)
         if job["checkpoint"] is not None or job["resume"] is not None:
             trainer.settings = settings_of_run(graph, trainer, given)
         if job["resume"] is not None:
@@ -212,6 +212,10 @@ def _member(
     notes = [_cpu_note("overlapped")] if device == "cpu" else []
     if chosen.match != "never" or chosen.reorder is not None:
         notes.append("rows of the mini-batch before are not reused: trainers take mini-batches as they come")
+    elif given["reorder"] not in (None, "none"):
+        notes.append("mini-batches keep their order: trainers take them as they come")
+    if chosen.cache is None and (given["cache_ratio"] or given["capacity_bytes"] or given["cache_gb"]):
+        notes.append(no_cache_note(chosen))
     torch.manual_seed(seed)
     kernel = None
     if isinstance(model, str):
@@ -253,6 +257,7 @@ def _member(
         captured=is_captured(given.get("captured"), chosen.captured, name, kernel, device),
     )  # fmt: skip
     trainer.others, trainer.working = others, working
+    trainer.follows = rank.index != split.replicas[0]
     peers = swaps = None
     if split.handover == "peer":
         peers = PeerSlots(rank, split.samplers, split.own_slots, _slot_bytes(rank, split, trainer, marker))

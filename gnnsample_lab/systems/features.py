@@ -121,6 +121,11 @@ def sampled_bytes(sampler: Any) -> int:
     return topology_bytes(sampler.graph) if known is None else int(known)
 
 
+def no_cache_note(system: System) -> str:
+    """The note of a run that was given the size of a cache which its system does not have."""
+    return f"{system.name!r} has no cache: its size was not used"
+
+
 def feature_sources(
     system: System, graph: Any, sampler: Any, model: Any, batch_size: int, window: int, sizing: Sizing, seed: int,
     device: str, rank: Any = None, folder: Path | None = None,
@@ -147,7 +152,7 @@ def feature_sources(
         notes.append("features are read from disk: they do not fit host memory")
     if system.cache is None:
         if sizing.ratio or sizing.capacity_bytes:
-            notes.append(f"{system.name!r} has no cache: its size was not used")
+            notes.append(no_cache_note(system))
         cache = FeatureCache(table, ratio=0.0, device=device, transfer=transfer)
     else:
         size = batch_size if rank is None else -(-batch_size // rank.world_size)

@@ -86,7 +86,7 @@ def _arguments(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any]) ->
     given |= {"system": repr(chosen), "epochs": job["epochs"], "evaluate": job["split"]}
     given |= {"options": [f"{name}={_plain(value)}" for name, value in sorted(options.items())]}
     given |= {"ranks": f"{rank.world_size} ranks, {rank.local_size} a host", "splits": _splits(graph)}
-    given |= contents_of(graph) | {"edge weights": checksum(graph.edge_weight)}
+    given |= contents_of(graph)
     del given["progress"]  # a matter of each rank
     return {name: _plain(value) for name, value in given.items()}
 

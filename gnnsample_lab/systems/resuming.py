@@ -44,6 +44,7 @@ def contents_of(graph: Graph) -> dict[str, Any]:
         "graph": graph.name, "vertices": graph.num_nodes, "edges": graph.num_edges, "topology": topology_hash(graph),
         "labels": checksum(graph.label), "features": None if graph.feat is None else list(map(int, graph.feat.shape)),
         "rows of features": checksum(None if graph.feat is None else _some_rows(graph.feat)),
+        "edge weights": checksum(graph.edge_weight),
     }  # fmt: skip
 
 

@@ -432,11 +432,16 @@ def train(
     count = _number_of(ranks)
     choice("executor", executor, (None, *EXECUTORS))
     workers = whole("workers", workers, 1, 64)
+    alone = count == 1 and not isinstance(ranks, (Ranks, Rank))
     job["notes"] = _unused(
-        executor or chosen.executor, samplers=samplers is not None, switching=switching is not None,
+        executor or chosen.executor, alone, samplers=samplers is not None, switching=switching is not None,
         staleness=staleness != 0, pipelined=not pipelined, handover=handover != "host", workers=workers != 1,
-        coordinated=bool(coordinated),
+        coordinated=bool(coordinated), capacity=capacity is not None,
     )  # fmt: skip
+    if policy is not None and chosen.cache is None:
+        job["notes"] += (f"{chosen.name!r} has no cache: policy={policy!r} was not used",)
+    if parts is not None and not chosen.has_parts:
+        job["notes"] += (f"{chosen.name!r} samples and caches without parts: parts was not used",)
     if samplers is not None and samplers > count - (switching is False and count > 1):
         raise ValueError(
             f"samplers must leave a rank to train, unless samplers switch (got {samplers} of {count} ranks)"
@@ -466,8 +471,10 @@ def train(
         if chosen.has_parts:
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
         job["device"] = device
+        if device == "cpu" and job["kernels"]:
+            job["notes"] += ("kernels are recorded on GPUs: there are none on the CPU",)
         place = runtime.device_name() if device == "cuda" else "the CPU"
-        origin = label(f"measured on {place}", budget_gb, cache_gb)
+        origin = label(f"measured on {place}", budget_gb, cache_gb if chosen.cache else None)
 
         def result(
             ready: Prepared, records: list[EpochRecord], accuracy: list[float], **rest: Any
@@ -626,7 +633,7 @@ def _result_of_ranks(
     where += f" of {hosts} hosts" if hosts > 1 else ""
     return TrainResult(
         chosen.name, _name(given["model"]), graph.title, place,
-        label(f"measured on {where}", given["budget_gb"], given["cache_gb"]), first["losses"],
+        label(f"measured on {where}", given["budget_gb"], given["cache_gb"] if chosen.cache else None), first["losses"],
         first["batch_ids"], first["accuracy"], job["split"] or "", records,
         max(part["setup_us"] for part in found), first["ratio"],
         (*first["notes"], *job["notes"], *(note for part in found for note in part.get("events", ()))),
@@ -704,11 +711,17 @@ def built_model(
     return model
 
 
-def _unused(executor: str, **given: bool) -> tuple[str, ...]:
-    """A note of arguments that were given for another executor."""
-    of = {"workers": "overlapped", "coordinated": "overlapped"}
-    names = [name for name, is_given in given.items() if is_given and executor != of.get(name, "factored")]
-    return (f"not used with executor={executor!r}: {', '.join(names)}",) if names else ()
+def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:
+    """A note of arguments that were given for another executor, or, on one device ``alone``, for several ranks."""
+    of = {"workers": ("overlapped",), "coordinated": ("overlapped",), "capacity": ("overlapped", "factored")}
+    usual = ("factored",)
+    names = [name for name, is_given in given.items() if is_given and executor not in of.get(name, usual)]
+    notes = [f"not used with executor={executor!r}: {', '.join(names)}"] if names else []
+    if alone and executor == "factored":
+        shared = ("capacity", "workers", "coordinated")
+        names = [name for name, is_given in given.items() if is_given and name not in shared]
+        notes += [f"not used on one device: {', '.join(names)}"] if names else []
+    return tuple(notes)
 
 
 def _cpu_note(executor: str | None) -> str:
@@ -739,8 +752,8 @@ def make_sampler(
     if model == "pinsage":
         from gnnsample_lab.minibatch.walks.sampler import PinSAGESampler
 
-        if weighted:
-            raise ValueError("weighted=True does not apply to random walks (model='pinsage')")
+        if weighted or pick:
+            raise ValueError("weighted and pick do not apply to random walks (model='pinsage')")
         layers = len(checked_fanouts(fanouts))
         return PinSAGESampler(topology, num_layers=layers, device=place, seed=seed, **AS_RELEASED)
     if system.trees:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,30 @@ def test_ranks_without_seeds_go_along(three_ranks):
     np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
 
 
+class Alternating(torch.nn.Module):
+    """Has a layer that every third mini-batch uses."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__()
+        self.always, self.at_times = (torch.nn.Linear(features, classes).double() for _ in range(2))
+        self.number = 0
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        x = x[: blocks[-1].num_dst].double()
+        self.number += self.training
+        return self.always(x) + (self.at_times(x) if self.number % 3 == 1 else 0)
+
+
+def test_a_layer_that_a_step_does_not_use_stays_as_it_is(graph, three_ranks):
+    """Adam would move it by the momentum of the steps before, were its gradient zeros instead of none."""
+    torch.manual_seed(0)
+    model, options = Alternating(graph.num_features, graph.num_classes), {**QUICK, "evaluate": False}
+    expected = lab.train(graph, copy.deepcopy(model), **options).network
+    found = lab.train(graph, copy.deepcopy(model), ranks=three_ranks, **options).network
+    for ours, theirs in zip(found.parameters(), expected.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=0)
+
+
 @pytest.mark.exhaustive
 def test_a_system_that_reorders_keeps_the_order_on_ranks(graph, three_ranks):
     found = lab.train(graph, ranks=three_ranks, evaluate=False, **{**QUICK, "system": "fastgl"})
@@ -206,8 +231,9 @@ def test_a_run_that_draws_otherwise_does_not_go_on_from_it(graph, tmp_path: Path
     turned = {**graph.splits, "train": train[::-1].copy()}
     for given, options, named in (
         (graph, {"pick": "reservoir"}, "draws"), (graph, {"system": "nextdoor"}, "draws"),
-        (replace(graph, edge_weight=weights), {"weighted": True}, "draws"),
+        (graph, {"weighted": True}, "draws"),
         (graph, {"sampler": NeighborSampler(graph, [3, 4], seed=99, device="cpu")}, "draws"),
+        (replace(graph, edge_weight=weights), {}, "edge weights"),
         (graph, {"dropout": 0.5}, "model options"), (graph, {"model": "sage"}, "model"),
         (replace(graph, indices=other), {}, "topology"),
         (replace(graph, feat=np.ascontiguousarray(graph.feat[::-1])), {}, "rows of features"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import math
 import weakref
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab import FeatureCache, Graph, MatchedFeatures, NeighborSampler, make_model
 from gnnsample_lab.device import runtime
 from gnnsample_lab.pipeline import executors
@@ -229,3 +231,25 @@ def test_a_result_as_a_frame():
     assert frame["accuracy"][0] == 0.5 and math.isnan(frame["accuracy"][1])
     assert result.steady is epochs[1]
     assert "lab: gcn on g" in str(result)
+
+
+def test_a_model_may_change_its_input_where_rows_are_reused(graph):
+    class Halving(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(graph.num_features, graph.num_classes)
+
+        def forward(self, blocks: Any, x: Any) -> Any:
+            return self.inner(x.mul_(0.5)[: blocks[-1].num_dst])
+
+    torch.manual_seed(0)
+    model = Halving()
+    options: dict[str, Any] = {
+        "batch_size": 32, "fanouts": [3], "device": "cpu", "progress": False, "pick": "floyd", "reorder": "none",
+    }  # fmt: skip
+    expected = lab.train(graph, copy.deepcopy(model), "dgl", executor="serial", **options)
+    found = lab.train(graph, copy.deepcopy(model), "fastgl", executor="serial", **options)
+    assert found.settings["match"] and found.losses == expected.losses
+    assert found.to_frame()["reused_rows"].tolist() == [0]
+    with pytest.raises(RuntimeError, match="changes x in place.*got executor='overlapped'"):
+        lab.train(graph, copy.deepcopy(model), "fastgl", executor="overlapped", **options)

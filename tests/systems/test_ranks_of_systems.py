@@ -238,6 +238,21 @@ def test_what_another_executor_would_use_is_noted(graph):
     found = lab.train(graph, samplers=1, staleness=2, workers=3, **options)
     assert "not used with executor='serial': samplers, staleness, workers" in found.notes
     assert not any("not used" in note for note in lab.train(graph, **options).notes)
+    found = lab.train(
+        graph, capacity=7, policy="random", parts="range", cache_gb=0.001, kernels=True, **options
+    )
+    for expected in (
+        "not used with executor='serial': capacity", "'dgl' has no cache: its size was not used",
+        "'dgl' has no cache: policy='random' was not used",
+        "'dgl' samples and caches without parts: parts was not used",
+        "kernels are recorded on GPUs: there are none on the CPU",
+    ):  # fmt: skip
+        assert expected in found.notes
+    assert "GB" not in found.origin, "of a cache that is not there"
+    found = lab.train(graph, samplers=1, staleness=2, **{**options, "executor": "factored"})
+    assert "not used on one device: samplers, staleness" in found.notes
+    with pytest.raises(ValueError, match="weighted and pick do not apply to random walks"):
+        lab.train(graph, "pinsage", pick="reservoir", **options)
     notes = lab.train(graph, **{**options, "system": "dsp", "executor": None}).notes
     assert any("threads share the cores" in note for note in notes), "what it does, not what was asked for"
 
@@ -357,3 +372,34 @@ def test_ranks_draw_masks_of_dropout_of_their_own(graph, pair, tmp_path):
     model.inner = lab.make_model("sage", graph.feat.shape[1], 8, graph.num_classes, num_layers=2)
     lab.train(graph, model, "gnnlab", ranks=pair, seed=7, **QUICK)
     assert sorted(path.read_text() for path in tmp_path.iterdir()) == ["7", "8"]
+
+
+class _Drawing(torch.nn.Module):
+    """Writes down what its process draws for each mini-batch, as dropout would."""
+
+    def __init__(self, folder: str, features: int, classes: int) -> None:
+        super().__init__()
+        self.folder, self.inner = folder, torch.nn.Linear(features, classes)
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        if self.training:
+            with (Path(self.folder) / str(os.getpid())).open("a") as file:
+                file.write(f"{torch.rand(4).tolist()}\n")
+        return self.inner(x[: blocks[-1].num_dst])
+
+
+def test_trainers_draw_masks_of_their_own_after_they_resume_too(graph, pair, tmp_path):
+    options = {
+        **QUICK, "system": "dgl", "ranks": pair, "executor": "factored", "samplers": 2, "evaluate": False,
+        "seed": 2**64 - 1, "cache_ratio": 0.5, "reorder": "greedy",
+    }  # fmt: skip
+    for number, more in enumerate(({"epochs": 1, "checkpoint": tmp_path / "run.pt"}, {"epochs": 3})):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        resume = {"resume": tmp_path / "run.pt"} if number else {}
+        model = _Drawing(str(folder), graph.num_features, graph.num_classes)
+        found = lab.train(graph, model, **{**options, **more, **resume})
+        first, second = (set(path.read_text().splitlines()) for path in folder.iterdir())
+        assert first and second and not first & second
+    assert "'dgl' has no cache: its size was not used" in found.notes
+    assert "mini-batches keep their order: trainers take them as they come" in found.notes
