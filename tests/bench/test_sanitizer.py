@@ -168,3 +168,14 @@ def test_without_the_tool_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "find_sanitizer", lambda: None)
     with pytest.raises(Unavailable, match="compute-sanitizer, which comes with the CUDA toolkit"):
         runner.run("sanitize", session=MadeUpSession())
+
+
+def test_an_error_is_one_of_the_kernel_that_was_launched() -> None:
+    """Two sources have a kernel of that name."""
+    route, walks = "distributed/sampling/gpu/csp_route.cu:report", "sampling/walks/pinsage.cu:report"
+    said = run._of_sources({"report": 2, "fill": 1}, {route: 60, f"{program.LINKED}:walk": 3})
+    assert said == {route: 2, "fill": 1}
+    assert run._of_sources({"report": 2}, {route: 60, walks: 6}) == {"report": 2}
+    tools = {"initcheck": {"errors": said}}
+    found = {row["kernel"]: row["initcheck"] for row in run.rows({route: 60, walks: 6}, tools)}
+    assert found == {route: 2, walks: 0}

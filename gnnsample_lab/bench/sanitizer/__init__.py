@@ -21,7 +21,7 @@ def shown(record: Record) -> list[Row]:
         }
         for source, group in groups.items()
     ]  # fmt: skip
-    ours = {row["kernel"].partition(":")[2] for row in record["rows"]}
+    ours = {name for row in record["rows"] for name in (row["kernel"], row["kernel"].partition(":")[2])}
     others = sorted({name for tool in record["tools"].values() for name in tool["errors"]} - ours)
     return found + [
         {

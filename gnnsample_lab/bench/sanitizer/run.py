@@ -156,7 +156,7 @@ def _joined(runs: Mapping[str, _Ran]) -> dict[str, Any]:
     cases: dict[str, Any] = {}
     for case, ran in runs.items():
         said = parse(ran.text)
-        errors.update(said["errors"])
+        errors.update(_of_sources(said["errors"], {} if ran.result is None else ran.result["launches"]))
         words.setdefault(said["summary"] or "no summary", []).append(case)
         if ran.result is not None:
             cases |= ran.result["cases"]
@@ -170,6 +170,15 @@ def _joined(runs: Mapping[str, _Ran]) -> dict[str, Any]:
         "ended": all(ran.result is not None for ran in runs.values()),
         "seconds": sum(ran.seconds for ran in runs.values()), "launches": dict(launches),
     }  # fmt: skip
+
+
+def _of_sources(errors: Mapping[str, int], launches: Mapping[str, int]) -> dict[str, int]:
+    """Errors by ``source:name`` where the process launched one kernel of that name, else by what the tool calls it."""
+    named: dict[str, list[str]] = {}
+    for key in launches:
+        if not key.startswith(f"{program.LINKED}:"):
+            named.setdefault(key.partition(":")[2], []).append(key)
+    return {named[name][0] if len(named.get(name, ())) == 1 else name: n for name, n in errors.items()}
 
 
 def sanitize(session: Session) -> dict[str, Any]:
@@ -226,11 +235,14 @@ def sanitize(session: Session) -> dict[str, Any]:
 
 
 def rows(launches: Mapping[str, int], tools: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A row for each kernel: launches, and what each tool says of kernels of its name."""
+    """A row for each kernel: launches, and what each tool says of it, or of kernels of its name."""
     return [
         {
             "kernel": key, "launches": count,
-            **{name: tool["errors"].get(key.partition(":")[2], 0) for name, tool in tools.items()},
+            **{
+                name: tool["errors"].get(key, 0) + tool["errors"].get(key.partition(":")[2], 0)
+                for name, tool in tools.items()
+            },
         }
         for key, count in launches.items()
     ]  # fmt: skip

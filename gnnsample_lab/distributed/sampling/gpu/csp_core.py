@@ -252,6 +252,7 @@ class Core:
         self._done, self._nowhere = np.array(done, dtype=np.uint64), np.zeros(1, np.uint64)
         self._routed = (0, 0)  # addresses that the packed route has
         self.arrived = Buffer(np.int64).room(parts)
+        self.arrived.array.fill(0)  # nobody sends to itself, and a report has all places
         self.flag = Buffer(np.int32).room(1)
         self._route, self._tasks = Argument(*ROUTE), Argument(*TASKS)
         self._ragged, self._replies = Argument(*RAGGED), Argument(*REPLIES)
