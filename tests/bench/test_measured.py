@@ -58,7 +58,7 @@ def test_a_line_has_its_values_graphs_claim_and_state() -> None:
     (line,) = measured.rows({"fastgl-table8": record})
     assert line == (
         "FastGL", "Fused-Map (table 8)", "`reddit-like`", "DGL's ID map", "1.50 to 2.00 x, median 1.70",
-        "2.1 to 2.7 x", MISSED, "0123456 (abababab), quick",
+        "2.1 to 2.7 x", MISSED, "a GPU", "0123456 (abababab), quick",
     )  # fmt: skip
     assert measured.rows({"fastgl-table8": fused_map(2.5)})[0][4:7:2] == ("2.50 x", REPRODUCED)
     old = {**record, "rows": [{k: v for k, v in row.items() if k != "form"} for row in record["rows"]]}
@@ -75,6 +75,39 @@ def test_a_modelled_row_is_no_measurement() -> None:
     ]
     (line,) = measured.rows({"gnnlab-table4": record_of("gnnlab-table4", rows)})
     assert line[4] == "0.70 x"
+
+
+def test_a_line_says_on_which_card_and_how_many() -> None:
+    rows = [
+        {"graph": "toy", "app": "k-hop", "gpus": n, "over_one": x} for n, x in ((1, 1.0), (2, 1.9), (4, 3.5))
+    ]
+    record = record_of("nextdoor-fig10", rows)
+    record["environment"]["gpu"]["name"] = "NVIDIA H100 80GB HBM3"
+    (line,) = measured.rows({"nextdoor-fig10": record})
+    assert line[4:8] == ("3.50 x", "nearly linear", REPRODUCED, "4 x H100"), "of the most GPUs alone"
+    record["rows"] = rows[:2]
+    (line,) = measured.rows({"nextdoor-fig10": record})
+    assert line[4:8] == ("1.90 x", "nearly linear", REPRODUCED, "2 x H100")
+    assert measured.card_of(fused_map(2.5)) == "a GPU"
+    record["environment"]["gpu"] = None
+    assert measured.card_of(record, "gpus") == "CPU"
+    head = measured.markdown({"nextdoor-fig10": record, "fastgl-table8": fused_map(2.5)}).splitlines()[0]
+    assert "1 on a GPU, 1 on a CPU" in head
+
+
+def test_what_was_measured_elsewhere_is_compared_on_its_card_alone() -> None:
+    row = {
+        "graph": "rmat",
+        "batch_size": 1024,
+        "fanouts": [10, 10, 10],
+        "stage": "sampled",
+        "together": 1,
+        "us": 100.0,
+    }
+    record = record_of("path", [row])
+    assert measured.rows({"path": record}) == []
+    record["environment"]["gpu"]["name"] = "NVIDIA H200"
+    assert measured.rows({"path": record})[0][4] == "53.7 x"
 
 
 def test_twins_unlike_their_originals_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

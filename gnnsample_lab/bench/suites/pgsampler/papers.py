@@ -56,6 +56,9 @@ CUGRAPH: dict[str, Any] = {
     "measured separately, not in this run",
 }  # fmt: skip
 
+MEASURED_ON = "H200"
+"""In the name of the card on which cuGraph's sampler and the DGL-like one ran: ratios across two cards say nothing."""
+
 DGL_LIKE_H200: dict[tuple[int, int], tuple[float, float]] = {
     (256, 10): (1394.0, 509.0), (1024, 10): (1505.0, 605.0), (2048, 10): (1543.0, 663.0), (8192, 15): (1764.0, 861.0),
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gnnsample_lab.bench.suite import Record
 from gnnsample_lab.bench.targets import Point, Target, at_least, at_most, on_each_graph, points_of, task
 
-from .papers import CUGRAPH, DGL_LIKE_H200
+from .papers import CUGRAPH, DGL_LIKE_H200, MEASURED_ON
 
 
 def figure8(record: Record) -> list[Target]:
@@ -58,7 +58,7 @@ def _against_dgl_like(record: Record, what: str, which: int, times: str) -> list
     points = []
     for row in record["rows"]:
         known = DGL_LIKE_H200.get((row["batch_size"], row["fanout"]))
-        if "H200" in gpu and row["graph"] == CUGRAPH["graph"] and row["hops"] == 3 and known:
+        if MEASURED_ON in gpu and row["graph"] == CUGRAPH["graph"] and row["hops"] == 3 and known:
             points.append((row[times]["block-bsp"] / known[which], task(row)))
     return at_most(what, 1.1, "x", points)
 
