@@ -31,7 +31,9 @@ WHOLE = ("wins",)
 """Cells that are about records from end to end; of others only the paragraphs that name one."""
 SMALL = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 PARTS = ("twice", "half", "thirds?", "quarters?", "fifths?", "tenths?", "dozen", "hundred", "thousand")
-NUMBER = re.compile(rf"(?<![\w#.,])\d[\w.,]*(?: \d{{3}}\b)*|\b(?:{'|'.join((*SMALL[1:], *PARTS))})\b", re.IGNORECASE)
+NUMBER = re.compile(
+    rf"(?<![\w#.,])\d[\w.,]*(?: \d{{3}}\b)*|\b(?:{'|'.join((*SMALL[1:], *PARTS))})\b", re.IGNORECASE
+)
 Record = dict[str, Any]
 Row = dict[str, Any]
 
