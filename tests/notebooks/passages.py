@@ -64,7 +64,7 @@ def hop_by_hop(fig9: Record) -> Phrases:
         ),
         f"on {names(graphs_of(by['persistent']))}",
         f"With Floyd's rule on both sides it is {span(row['speedup']['best same pick, floyd'] for row in every)}",
-        f"on our side alone {span(row['speedup']['best'] for row in every)}",
+        f"on our side alone it is {span(row['speedup']['best'] for row in every)}",
     ]
 
 
@@ -145,6 +145,7 @@ def transits(fig7: Record, fig9: Record) -> Phrases:
             min(lists[graph] for graph in graphs_of(ranged)) > 3 * fig7["environment"]["gpu"]["l2_bytes"],
         ),
         Said("at (25, 10)", all(row["app"] != "k-hop" for row in ranged)),
+        Said("Grouping by *ranges* wins", min(row["over_sample"] for row in ranged) > 1),
         f"{span(rest)} the speed of `sample`",
         f"`transit-vanilla` takes {span(vanilla)} as long as `sample`",
         f"{span(frameworks)} as long as `transit`",
@@ -304,6 +305,7 @@ def matching(fig10: Record) -> Phrases:
         f"from {plain['mb_per_batch']:.0f} to {match['mb_per_batch']:.0f} MB",
         f"copying is {short(match['speedup'])} times as fast",
         f"On the {counted(len(every))} graphs it is {span(times)}",
+        Said("Match wins", min(times) > 1),
         f"from {match['mb_per_batch']:.1f} to {tour['mb_per_batch']:.1f} MB",
         f"the bytes by {change(moved)}",
         f"their time, the tour's included, by {change(-gain for gain in gains)}",
@@ -330,6 +332,7 @@ def sums(aggregation: Record) -> Phrases:
         f"gnnadvisor {us['gnnadvisor']:.0f}, library {us['library']:.0f}, ours {row['ours_us']:.0f}",
         f"memory-aware is {short(row['aware_over_naive'])} times as fast as naive",
         f"{span(aware)} over all blocks and widths, forward",
+        Said("`register-tile` wins", min(each["over_cusparse"] for each in large) > 1),
         f"{span(each['over_cusparse'] for each in large)} as fast as the best of cuSPARSE",
         f"{percent(each['share'] for each in large)} of the bound",
         f"Over all blocks and widths it is {span(forward)} forward and {span(backward)} backward",
@@ -396,7 +399,9 @@ def ranks(ladder: Record, volume: Record) -> Phrases:
     }
     ratios = [row["pull_over_csp"] for row in rows(volume) if row["pull_over_csp"]]
     return [
+        Said("By bytes: `csp`", min(ratios) > 1),
         f"recorded on {cards(ladder, many)}",
+        Said("`direct` is ahead of the fastest collective method", all(ahead(size) > 1 for size in sizes)),
         *(f"at least {short(ahead(size))} times at {thousands(size)} seeds" for size in sizes),
         "save four fifths of the remote reads",
         *(f"at least {short(min(found))} times on {counted(world)}" for world, found in copies.items()),
