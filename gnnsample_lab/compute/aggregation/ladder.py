@@ -186,7 +186,10 @@ def library_matrix(csr: Csr, like: Any, coef: Any = None, mean: bool = False) ->
         values = values * (1 / lengths.to(dtype)).repeat_interleave(lengths, output_size=csr.num_edges)
     with warnings.catch_warnings():
         # The second one comes although the caller has said that nothing is to be checked.
-        for text in ("Sparse CSR tensor support is in beta", "Sparse invariant checks are implicitly disabled"):
+        for text in (
+            "Sparse CSR tensor support is in beta",
+            "Sparse invariant checks are implicitly disabled",
+        ):
             warnings.filterwarnings("ignore", message=f".*{text}")
         matrix = torch.sparse_csr_tensor(
             indptr.int(), indices, values, (csr.num_rows, csr.num_sources), check_invariants=False
