@@ -289,6 +289,13 @@ def test_systems_that_cache_are_kept_to_the_papers_capacity(
     )
 
 
+@pytest.mark.parametrize("suite", ["fastgl-fig1", "fastgl-fig13", "fastgl-table1", "fastgl-table9"])
+def test_no_capacity_is_named_where_nothing_caches(fresh, made_up_training, suite) -> None:
+    record = runner.run(suite, session=fresh)
+    assert not any("cache_gb" in asked for asked in made_up_training)
+    assert "capacity_of" not in record["settings"] and "capacity of" not in report.tables(record)[0].title
+
+
 def test_headers_say_of_how_many_steps_an_epoch_is(fresh, made_up_training) -> None:
     record = runner.run("fastgl-fig9", session=fresh)
     assert "epoch s (from 8 steps)" in report.tables(record)[0].header
