@@ -130,8 +130,17 @@ def _field(path: str) -> Cell:
 
 
 def _key(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
-    """What identifies a row among the paper's: a scaled graph counts as its original."""
-    return tuple(scaled(str(row.get(key)))[0] if key == "graph" else row.get(key) for key in keys)
+    """What identifies a row among the paper's: a scaled graph counts as its original, and what is in the style of a
+    published system stands beside it.
+    """
+
+    def part(key: str) -> Any:
+        value = row.get(key)
+        if key == "graph":
+            return scaled(str(value))[0]
+        return value.removesuffix("-style") if key == "system" and isinstance(value, str) else value
+
+    return tuple(part(key) for key in keys)
 
 
 def _published(record: dict[str, Any]) -> dict[str, Cell]:
