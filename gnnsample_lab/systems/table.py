@@ -111,7 +111,7 @@ _ALL = (
     ),
     System(
         name="gnnadvisor-style",
-        about="the DGL configuration with GNNAdvisor's kernel, groups made for each mini-batch; without its renumbering",
+        about="the DGL configuration with GNNAdvisor's kernel, its groups made for each mini-batch; not renumbered",
         strategy="block-bsp", pick="reservoir", id_map="insert-count-compact", sample_device="cuda",
         cache=None, transfer="staged", match="never", reorder=None, kernel="gnnadvisor-style", executor="thread",
         source="FastGL, section 6.1 (GNNAdvisor)",
