@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.compute.aggregation.ladder import kernel_name
 from gnnsample_lab.device.arrays import is_memory_mapped, to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
@@ -219,7 +220,8 @@ def _member(
     torch.manual_seed(seed)
     kernel = None
     if isinstance(model, str):
-        kernel = given.get("kernel") or (chosen.kernel if device == "cuda" else "auto")
+        asked = given.get("kernel")
+        kernel = kernel_name(asked) if asked else chosen.kernel if device == "cuda" else "auto"
     else:
         model = copy.deepcopy(model)
     layers = len(sampler.fanouts)

@@ -26,7 +26,7 @@ from gnnsample_lab.checks import (
 )
 from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.compute.aggregation.ladder import KERNELS
+from gnnsample_lab.compute.aggregation.ladder import kernel_name
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
@@ -163,7 +163,7 @@ def prepare(
     else:
         instance("model", model, torch.nn.Module, f"a torch.nn.Module or one of {', '.join(MODELS)}")
     if kernel is not None:
-        choice("kernel", kernel, tuple(KERNELS))
+        kernel = kernel_name(kernel)
     if sampler is not None and not (
         callable(getattr(sampler, "epoch", None)) and isinstance(getattr(sampler, "graph", None), Graph)
     ):
