@@ -105,7 +105,25 @@ def test_volume_from_one_to_eight_ranks(session: Session) -> None:
             and metis["over_ideal"]["csp"] < random[-1]["over_ideal"]["csp"]
         )
     assert rows[8, "random", "weighted"]["pull_over_csp"] > 1
+    assert all(
+        row["rows"] > 0 and row["edges"] == round(row["picks"] / row["ranks"]) for row in rows.values()
+    )
+    assert rows[1, "random", "uniform"]["balance"] == 1 and rows[8, "random", "uniform"]["balance"] > 1
+    assert crew.cut_of(session, TINY, 8).balance["edges"] == pytest.approx(
+        rows[8, "random", "uniform"]["balance"], abs=1e-3
+    )
+    assert metis is None or metis["balance"] <= 1.5
     assert all(t["met"] for t in record["targets"]) and record["targets"]
+
+
+def test_parts_that_were_evened_out_are_even(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suites must not switch the limits off: a part with nearly all edges is no division."""
+    cut = crew.cut_of(session, TINY, 2, "streaming")
+    assert cut.tolerance == 1.1 and max(cut.balance.values()) <= 1.1 and crew.loosened(TINY, cut) == []
+    loose = SimpleNamespace(method="metis", tolerance=1.5, num_parts=8)
+    assert crew.loosened("g", loose) == ["g, 8 parts by metis: within 1.5 of the mean, not 1.1."]
+    monkeypatch.setattr(crew, "loosened", lambda name, cut: [f"{cut.method} stretched"] * 2)
+    assert "random stretched" in report.text(run("dsp-volume", session))
 
 
 # ---- figure 11, tables 6 and 7 ----------------------------------------------------------------------------------

@@ -87,7 +87,8 @@ SUITES = (
         "dsp-volume", "suites.dsp.volume.volume",
         "figure 1: bytes of a mini-batch by method, against ideal; 1 to 8 ranks, counted; needs no GPU",
         columns={
-            "ranks": "ranks", "parts": "partition", "draws": "draws", "seeds a rank": "batch_size",
+            "ranks": "ranks", "parts": "partition", "balance": "balance", "draws": "draws",
+            "seeds a rank": "batch_size", "rows a batch": "rows", "picks a batch": "edges",
             "picks of all ranks": "picks", "remote lists %": "remote_percent", "mean degree": "mean_degree",
             "ideal MB": "mb.ideal", "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
             "direct x": "over_ideal.direct", "pull over csp": "pull_over_csp",
@@ -227,7 +228,7 @@ SUITES = (
         "ladder", "suites.dsp.ladder.ladder",
         "us of a mini-batch from a graph in parts: every method, ranks at once, against one with the whole graph",
         columns={
-            "parts": lambda row: f"{row['world']} {row['partition']}", **WORK,
+            "parts": lambda row: f"{row['world']} {row['partition']}", "balance": "balance", **WORK,
             "draws": lambda row: "with replacement" if row["replace"] else "without", "method": "method",
             "cache %": "budget_percent", "saved %": lambda row: _percent(row, "saved_share"),
             "remote %": lambda row: _percent(row, "remote_share"), "rows a batch": "rows", "picks a batch": "edges",
