@@ -155,8 +155,14 @@ def test_epochs_by_system(session: Session) -> None:
     names = {*running.SYSTEMS, *sampling.OURS}
     assert set(rows) == {("table 6", name, n) for name in names for n in (1, 2)} | {
         ("table 7", "fastgcn-cpu", 0), ("table 7", "lab, whole graph", 1), ("table 7", "dsp", 2),
-        ("table 7", "direct", 2),
+        ("table 7", "direct", 2), ("walks", "lab, whole graph", 1), ("walks", "dsp", 2), ("walks", "direct", 2),
     }  # fmt: skip
+    alone, pushed, read = (
+        rows.pop(("walks", *key)) for key in (("lab, whole graph", 1), ("dsp", 2), ("direct", 2))
+    )
+    assert pushed["over_dsp"] == 1 and read["over_dsp"] == pytest.approx(read["us"] / pushed["us"], rel=1e-3)
+    assert pushed["rows"] == read["rows"] == pushed["batch_size"] and 2 * read["rows"] == alone["rows"]
+    assert 0 < read["edges"] <= read["rows"] * sampling.WALK_LENGTH and "epoch_s" not in read
     graph = lab.load("arxiv-like", scale=0.01, features=False)
     train = len(graph.splits["train"])
     for (part, _, gpus), row in rows.items():
@@ -177,6 +183,18 @@ def test_epochs_by_system(session: Session) -> None:
     }
     assert len(same) == 1
     assert record["targets"] == []  # times of CPU ranks say nothing about NVLink
+
+
+def test_other_walks_are_an_error() -> None:
+    drawn = np.arange(12).reshape(4, 3, 1)
+    results = [
+        {"mine": np.array([0, 2]), "paths": drawn[[0, 2]]},
+        {"mine": np.array([1, 3]), "paths": drawn[[1, 3]]},
+    ]
+    sampling._check_walks("g", "dsp", results, drawn)
+    for wrong in (results[:1], [results[0], {**results[1], "paths": drawn[[3, 1]]}]):
+        with pytest.raises(volume.VerificationError, match="g, dsp: walks of ranks differ"):
+            sampling._check_walks("g", "dsp", wrong, drawn)
 
 
 def test_notes_say_what_is_scaled(session: Session) -> None:
