@@ -54,7 +54,7 @@ from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
-from .parts import PartsSampler, checked_parts, coordinate, saved_parts, workers_problem
+from .parts import PartsSampler, balance_notes, checked_parts, coordinate, saved_parts, workers_problem
 from .resuming import settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
@@ -352,9 +352,11 @@ def train(
             None for what the system does.
         parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or
             a ``pathlib.Path``, the folder of ``save_parts`` (with features, for a partitioned cache). None for what the
-            system does. On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or
-            a folder with a part for every rank of the job spreads them over the hosts. Rows that no rank caches are
-            then split among the hosts; on GPUs there may be none.
+            system does. Where a method cannot keep a part to 1.1 times the mean of vertices, edges and seeds, 1.25, 1.5
+            and 2 are tried (less than there are parts), and a note says so; "random" and "range" are taken as they are.
+            On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or a folder with
+            a part for every rank of the job spreads them over the hosts. Rows that no rank caches are then split among
+            the hosts; on GPUs there may be none.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
         handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
@@ -383,7 +385,8 @@ def train(
         TypeError: an argument of the wrong kind; the message names it.
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed; between hosts,
             a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; several ``workers`` of
-            GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments.
+            GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments; ``UnevenPartsError``: by
+            the method of ``parts`` one part gets nearly everything.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank; on GPUs of several hosts a
             partitioned cache without room for all rows.
@@ -470,6 +473,7 @@ def train(
     with contextlib.ExitStack() as stack:
         if chosen.has_parts:
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
+            job["notes"] += balance_notes(job["parts"])
         job["device"] = device
         if device == "cpu" and job["kernels"]:
             job["notes"] += ("kernels are recorded on GPUs: there are none on the CPU",)
@@ -586,6 +590,7 @@ def _train_on_ranks(
         else:
             if chosen.has_parts:
                 job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts))
+                job["notes"] += balance_notes(job["parts"])
             found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
             first, records = found[0], several.merged_epochs(found)
     kernel = first["settings"]["kernel"]
@@ -609,6 +614,7 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
         with contextlib.ExitStack() as stack:
             if chosen.has_parts:
                 job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
+                job["notes"] += balance_notes(job["parts"])
             first, network = several.train_rank(rank, graph, job)
             found = joined.told_by_all(rank, first)
         rank.end_left()

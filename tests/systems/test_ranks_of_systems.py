@@ -13,7 +13,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline.plan import NoBatch
-from gnnsample_lab.systems.parts import workers_problem
+from gnnsample_lab.systems.parts import saved_parts, workers_problem
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES
 from gnnsample_lab.systems.trees import TreeSampler
 
@@ -137,6 +137,31 @@ def test_parts_that_are_there_are_taken(graph, expected, pair, tmp_path):
         np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
     with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
         lab.train(graph, system="dsp-seq", parts=folder, **QUICK)
+
+
+@pytest.mark.parametrize(("method", "tolerance"), [("streaming", 1.25), ("random", 2.0), ("metis", None)])
+def test_uneven_parts_are_stated(graph, pair, method, tolerance, tmp_path, monkeypatch):
+    """A part must not be left without edges or seeds because a method cannot keep to 1.1."""
+    monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 400, 8000), (rng.random(8000) ** 6 * 400).astype(int)
+    hubs = lab.Graph.from_edges(
+        src, dst, 400, splits={"train": np.arange(20)}, name="few hubs",
+        feat=rng.random((400, 8), dtype=np.float32), label=rng.integers(0, 3, 400),
+    )  # fmt: skip
+    found = lab.train(
+        hubs, system="dsp", ranks=pair, parts=method, **{**QUICK, "batch_size": 10, "epochs": 1}
+    )
+    said = [note for note in found.notes if "are uneven" in note]
+    if tolerance is None:
+        assert said == []
+        return
+    (note,) = said
+    assert note.startswith(f"parts by {method!r}") and f"(tolerance={tolerance:g})" in note
+    with saved_parts(hubs, SYSTEMS["dsp"], 2, method) as folder:
+        cut = lab.distributed.open_partition(folder)
+    assert cut.edges.min() > 0 and (method == "random" or max(cut.balance.values()) <= tolerance)
+    assert f"{cut.balance['edges']:.2f} times the mean of edges" in note
 
 
 def test_parts_of_another_graph_are_refused(graph, tmp_path):
