@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnsample_lab.bench.suite import Suite, as_recorded, with_spread
 
-from . import papers, targets
+from . import by_graph, papers, targets
 
 _part = papers.PAPER.part
 
@@ -83,7 +83,7 @@ SUITES = (
             "transit M sectors": "transit_msectors", "transit of SP": "ratio", "index of it": "index_share",
             "origin": "origin",
         },
-        paper=_part("figure 8"),
+        paper=_part("figure 8"), one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
     ),
     Suite(
         "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
@@ -95,6 +95,7 @@ SUITES = (
             "table 4", papers.TABLE4, ("graph", "app"),
             {"paper stores %": "store_percent", "paper SM %": "sm_percent"},
         ),
+        one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
     ),
     Suite(
         "nextdoor-section84", "suites.nextdoor.memory.section84",
