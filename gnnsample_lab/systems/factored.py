@@ -213,6 +213,8 @@ def _member(
     notes = [_cpu_note("overlapped")] if device == "cpu" else []
     if chosen.match != "never" or chosen.reorder is not None:
         notes.append("rows of the mini-batch before are not reused: trainers take mini-batches as they come")
+        if chosen.windows == "host":
+            notes.append("mini-batches keep their order; none are sampled ahead to wait in host memory")
     elif given["reorder"] not in (None, "none"):
         notes.append("mini-batches keep their order: trainers take them as they come")
     if chosen.cache is None and (given["cache_ratio"] or given["capacity_bytes"] or given["cache_gb"]):

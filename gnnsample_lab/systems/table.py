@@ -49,9 +49,14 @@ class System:
         trees: whether each seed's sample is a tree of its own, drawn with replacement and without merging vertices, by
             the transit-parallel engine (NextDoor); such a mini-batch has the seeds of the other systems' and another
             sample.
+        index: of ``trees``, how a GPU groups pairs of sample and transit: ``index`` of :func:`lab.run_app`. NextDoor's
+            is ``"published"``; ``dataclasses.replace(system, index="auto")`` is ours, with the same samples. On a CPU
+            it chooses nothing.
         captured: whether training steps are replayed as CUDA graphs (:func:`gnnsample_lab.captured_step`).
         windows: where mini-batches that are sampled ahead, to be put in order, wait: on the ``"device"``, or in
-            ``"host"`` memory, each being copied back while the one before it trains.
+            ``"host"`` memory, each being copied back while the one before it trains. That is one GPU's with the serial
+            executor; several ranks put nothing in order and so sample no window ahead, another executor leaves windows
+            on the device, and on a CPU all is host memory. Notes of a result say so.
     """
 
     name: str
@@ -75,6 +80,7 @@ class System:
     seeds: str = "equal"
     coordinated: bool = False
     trees: bool = False
+    index: str = "published"
     captured: bool = False
     windows: str = "device"
 
@@ -155,7 +161,7 @@ _ALL = (
     ),
     System(
         name="nextdoor",
-        about="transit-parallel sampling of many mini-batches at a time, then training on them; features on the device",
+        about="transit-parallel sampling as published, many mini-batches at a time, then training; all on the device",
         strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
         cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
         source="NextDoor, sections 6 and 8.6 (table 5)", trees=True,

@@ -222,12 +222,7 @@ def prepare(
     in_turn = False
     if coordinated and trainer.rank is not None and trainer.executor == "overlapped":
         in_turn = coordinate(trainer.rank, trainer)
-    if chosen.windows == "host" and device == "cuda" and order is not None and trainer.parking is None:
-        notes.append(
-            f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"
-        )
-    if order is not None and trainer.order is None:
-        notes.append("mini-batches keep their order: several ranks would not agree on another one")
+    notes += _order_notes(chosen, trainer, order)
     if workers > trainer.workers:
         notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
     if trainer.samples_in_order:
@@ -239,6 +234,9 @@ def prepare(
         notes.append(
             "samples are trees, drawn with replacement: the seeds of the other systems, other samples"
         )
+        # Where a sampler of one's own is given, the row of the table says nothing of how it groups.
+        if isinstance(sampler, TreeSampler):
+            notes.append(_index_note(sampler))
     settings = {
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
@@ -768,11 +766,35 @@ def make_sampler(
                 f"weighted and pick do not apply to system {system.name!r}: its trees are uniform"
             )
         index, count = (0, 1) if rank is None else (rank.index, rank.world_size)
-        return TreeSampler(topology, checked_fanouts(fanouts), batch_size, place, seed, index, count)
+        return TreeSampler(
+            topology, checked_fanouts(fanouts), batch_size, place, seed, index, count, system.index
+        )
     return NeighborSampler(
         topology, fanouts, strategy=system.strategy, pick=pick or system.pick, weighted=weighted, device=place,
         seed=seed, id_map=system.id_map,
     )  # fmt: skip
+
+
+def _order_notes(system: System, trainer: Trainer, order: str | None) -> list[str]:
+    """Where a run that was asked for the order ``order`` keeps another one, or its windows lie elsewhere."""
+    if order is None:
+        return []
+    in_host = system.windows == "host"
+    if trainer.order is None:
+        note = "mini-batches keep their order: several ranks would not agree on another one"
+        return [f"{note}; none are sampled ahead to wait in host memory" if in_host else note]
+    # Samples made on a CPU, and all of a run on a CPU, lie in host memory anyway.
+    if in_host and trainer.device == trainer.sampler.device == "cuda" and trainer.parking is None:
+        return [f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"]
+    return []
+
+
+def _index_note(sampler: TreeSampler) -> str:
+    """Which form of the transit-parallel engine drew the trees."""
+    if sampler.device == "cpu":
+        return "on the CPU trees are drawn sample by sample: no index groups them by transit"
+    whose = "NextDoor's as published" if sampler.grouped == "published" else "not NextDoor's as published"
+    return f"pairs of sample and transit are grouped with index={sampler.grouped!r}, {whose}"
 
 
 def _check_walks(model: str, system: System) -> None:
