@@ -16,6 +16,7 @@ from gnnsample_lab.pipeline.records import TrainResult
 
 from . import common
 from .hardness import original
+from .noise import over_noise
 from .session import Session
 
 REAL = "musae-facebook"
@@ -135,25 +136,5 @@ def judged(rows: list[dict[str, Any]], base: str = "dgl") -> list[dict[str, Any]
 
 
 def differences(rows: list[dict[str, Any]], base: str = "dgl", floor: float = 0.005) -> list[dict[str, Any]]:
-    """For each graph, model and system: how far its mean final accuracy lies from the baseline's, and over the noise.
-
-    The noise is the spread (largest minus smallest) of final accuracies over the seeds, of the baseline or of the
-    system, whichever is larger, and at least ``floor``.
-    """
-    groups: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for row in rows:
-        group = groups.setdefault((row["graph"], row["model"]), {})
-        group.setdefault(row["system"], []).append(row["final_accuracy"])
-    found = []
-    for (graph, model), by_system in groups.items():
-        reference = by_system[base]
-        for system, values in by_system.items():
-            if system == base:
-                continue
-            noise = max(np.ptp(reference), np.ptp(values), floor)
-            difference = float(np.mean(values) - np.mean(reference))
-            found.append({
-                "graph": graph, "model": model, "system": system, "difference": difference, "noise": float(noise),
-                "over_noise": abs(difference) / float(noise),
-            })  # fmt: skip
-    return found
+    """:func:`.noise.over_noise` of final accuracies."""
+    return over_noise(rows, "final_accuracy", base, floor)

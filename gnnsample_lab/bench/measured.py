@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import report
-from .record import commit_of, states
+from .noise import over_noise
+from .record import card_of, commit_of, most, scaled, states
 from .suite import Record, Row, capacity
 from .suites.pgsampler.papers import CUGRAPH, MEASURED_ON
 
@@ -25,6 +26,8 @@ REPRODUCED, MISSED, REVERSED = "reproduced", "missed", "**reversed**"
 FOREIGN = "†"
 """Stands after a twin that is not like its original in what the suite rests on, and after a verdict that rests on such
 twins alone: neither agreement nor its opposite then says anything of the paper's graphs."""
+PARTIAL = "°"
+"""Stands after a verdict of a quick run or of graphs that were made smaller."""
 MOST = object()
 """Of a row's number of GPUs: the most that any row of the record was measured on."""
 Points = list[tuple[float, str]]
@@ -64,6 +67,9 @@ class Line:
         claim: from the record to the paper's, None for ours.
         unit: behind the values.
         gpus: field of the rows that says on how many GPUs a row was measured; None where it was one.
+        only_on: in the name of the only card on which a ratio makes sense, because what it is divided by was measured
+            there and elsewhere; a record of another card has no values. Empty: on any.
+        caveat: from the record to why its numbers say nothing of the claim, or to an empty text where they do.
     """
 
     paper: str
@@ -74,6 +80,13 @@ class Line:
     claim: Callable[[Record], Claim] | None = None
     unit: str = "x"
     gpus: str | None = None
+    only_on: str = ""
+    caveat: Callable[[Record], str] | None = None
+
+    def is_for(self, record: Record) -> bool:
+        """Whether the record is of a card on which the ratio makes sense."""
+        gpu = record["environment"].get("gpu") or {}
+        return self.only_on in gpu.get("name", "")
 
 
 def verdict(values: Sequence[float], claim: Claim) -> str:
@@ -115,13 +128,6 @@ def field(path: str, **wanted: Any) -> Callable[[Record], Points]:
         return found
 
     return points
-
-
-def most(record: Record, key: str) -> int:
-    """The largest number in that field of the measured rows."""
-    return max(
-        (row[key] for row in record["rows"] if row.get("origin") != "modelled" and row.get(key)), default=1
-    )
 
 
 def either(*ways: Callable[[Record], Points]) -> Callable[[Record], Points]:
@@ -167,15 +173,19 @@ def _published(field_: str, **wanted: Any) -> Callable[[Record], Claim]:
 
     def claim(record: Record) -> Claim:
         values = [row[field_] for row in record["paper"]["rows"] if row.get(field_) and _is(row, wanted)]
-        text = f"{min(values):.4g} to {max(values):.4g} x" if len(values) > 1 else f"{values[0]:.4g} x"
-        return Claim(text, least=min(values))
+        return Claim(_text_of(values), least=min(values))
 
     return claim
 
 
+def _text_of(values: Sequence[float]) -> str:
+    """Published ratios, as the table shows them."""
+    return f"{min(values):.3g} to {max(values):.3g} x" if len(values) > 1 else f"{values[0]:.3g} x"
+
+
 def _losses_differ(record: Record) -> Points:
-    """Differences of losses, in units of what seeds differ by."""
-    return [(row["over_noise"], row["graph"]) for row in record["differences"]]
+    """Differences of final losses, the mean of the last tenth of a run, in units of what seeds differ by."""
+    return [(row["over_noise"], row["graph"]) for row in over_noise(record["rows"], "final_loss")]
 
 
 def _accuracies_differ(record: Record) -> Points:
@@ -183,6 +193,13 @@ def _accuracies_differ(record: Record) -> Points:
     return [
         (row["over_noise"], row["graph"]) for row in record["differences"] if row["system"] == "pgsampler"
     ]
+
+
+def _same_draws(record: Record) -> str:
+    """Records from before DGL's sampler drew under a key of its own hold twice the same mini-batches."""
+    return (
+        "" if record["settings"].get("dgl_seed") else "both drew the same mini-batches: equal by construction"
+    )
 
 
 def _cached(record: Record) -> Points:
@@ -212,10 +229,20 @@ def _fused_map(record: Record) -> Claim:
     return _published("speedup", id_map="fused-map")(record)
 
 
+def _factored(record: Record) -> Claim:
+    """Over DGL's configuration in table 4: on the graphs and models that were measured, if it has any of them."""
+    here = {
+        (scaled(row["graph"])[0], row.get("model"))
+        for row in record["rows"]
+        if row.get("origin") != "modelled"
+    }
+    rows_ = [row for row in record["paper"]["rows"] if row["system"] == "gnnlab" and row["speedup"]]
+    same = [row for row in rows_ if (row["graph"], row["model"]) in here]
+    values = [row["speedup"] for row in same or rows_]
+    return Claim(f"{_text_of(values)}, 8 GPUs", least=min(values))
+
+
 def _over_cugraph(record: Record) -> Points:
-    """None from another card than cuGraph ran on."""
-    if MEASURED_ON not in record["environment"]["gpu"]["name"]:
-        return []
     wanted = {
         "graph": CUGRAPH["graph"], "batch_size": CUGRAPH["batch_size"], "fanouts": CUGRAPH["fanouts"],
         "stage": "sampled", "together": 1,
@@ -224,6 +251,11 @@ def _over_cugraph(record: Record) -> Points:
 
 
 _WALKS = ("DeepWalk", "PPR", "node2vec", "PinSAGE")
+_STREAMED = "node2vec, a quarter of the lists on the GPU (section 8.4; KnightKing ran on 32 cores)"
+_STREAMED_OURS = "node2vec, a quarter of the lists on the GPU, others read across the bus"
+_END_TO_END = "training end to end, transit-parallel as published (table 5)"
+_KHOP = "k-hop on several GPUs, transit-parallel as published (figure 10)"
+_STORES = "store efficiency, k-hop, transit-parallel as published (table 4)"
 
 LINES: tuple[Line, ...] = (
     Line("PGSampler", "pgsampler-fig8", "kernels of the persistent queue, 2 and 3 hops (figure 8)", "DGL's, hop by hop",
@@ -242,7 +274,8 @@ LINES: tuple[Line, ...] = (
     Line("PGSampler", "pgsampler-throughput", "memory throughput of the queue's kernel (section V-B)",
          "DGL's, blocks of 128 threads", field("gain.memory_percent"), said("up to 2.01 x", best=2.01)),
     Line("PGSampler", "pgsampler-fig11", "difference of accuracy from DGL's sampler's (figure 11)",
-         "what seeds differ by", _accuracies_differ, lambda record: Claim("approximately the same", most=1.0), "of it"),
+         "what seeds differ by", _accuracies_differ, lambda record: Claim("approximately the same", most=1.0), "of it",
+         caveat=_same_draws),
     Line("FastGL", "fastgl-table8", "Fused-Map (table 8)", "DGL's ID map",
          # Records without the form called ours, with an addition a block, by this name.
          field("speedup", id_map="fused-map", form="published"), _fused_map),
@@ -260,7 +293,7 @@ LINES: tuple[Line, ...] = (
     Line("FastGL", "fastgl-fig10", "memory IO that the greedy reorder takes off that of Match (figure 10)",
          "Match alone", times(100, field("reorder_gain", system="match + reorder")),
          said("up to 25 %", best=25, neutral=0), "%"),
-    Line("FastGL", "fastgl-fig16", "difference of losses from DGL's (figure 16)", "what seeds differ by",
+    Line("FastGL", "fastgl-fig16", "difference of final loss from DGL's (figure 16)", "what seeds differ by",
          _losses_differ, lambda record: Claim("about the same loss", most=1.0), "of it"),
     Line("GNNLab", "gnnlab-fig10", "PreSC#1's hit rate, 10 % cached (figure 10)", "the optimal cache",
          times(100, field("of_optimal", policy="presample")), said("90 to 99 %", least=90, neutral=0), "%"),
@@ -273,7 +306,7 @@ LINES: tuple[Line, ...] = (
     Line("GNNLab", "gnnlab-table1", "sampling and caching on the GPU, one GPU (table 1)", "DGL's configuration",
          field("speedup", system="T_SOTA, both"), said("2.5 x", least=2.48)),
     Line("GNNLab", "gnnlab-table4", "an epoch of the factored design (table 4)", "DGL's configuration",
-         field("speedup", system="gnnlab", gpus=(2, 4)), said("5.4 x", least=5.4), gpus="gpus"),
+         field("speedup", system="gnnlab", gpus=(2, 4)), _factored, gpus="gpus"),
     Line("GNNLab", "pipelines", "factored, one memory budget", "time sharing",
          field("x_sharing", part="budget"), said("1.5 to 2.9 x over T_SOTA, 8 GPUs", least=1.5), gpus="gpus"),
     Line("GNNLab", "gnnlab-fig17", "what switching takes off an epoch, 1 sampler and 1 trainer (figure 17)",
@@ -281,22 +314,23 @@ LINES: tuple[Line, ...] = (
          said("pays with few trainers", neutral=0), "%", gpus="gpus"),
     Line("GNNLab", "gnnlab-fig16", "time to the same accuracy (figure 16)", "DGL's configuration",
          field("speedup", system="gnnlab"), said("less time"), gpus="gpus"),
-    Line("NextDoor", "nextdoor-fig7", "transit-parallel, ours: by ranges of vertices, where it pays (figure 7)",
-         "sample-parallel", field("over_sample"), said("1.09 to 6 x", least=1.09)),
-    Line("NextDoor", "nextdoor-fig7", "transit-parallel with the paper's index in each step (figure 7)",
+    Line("NextDoor", "nextdoor-fig7", "transit-parallel as published, an index in each step (figure 7)",
          "sample-parallel", either(field("published_over_sample"), field("always_over_sample")),
          said("1.09 to 6 x", least=1.09)),
-    Line("NextDoor", "nextdoor-fig7", "walks (figure 7; KnightKing ran on 32 cores)", "our CPU walker on all cores",
-         field("over_cpu_all", app=_WALKS), said("26 to 50 x", least=26.1)),
-    Line("NextDoor", "nextdoor-fig9", "walks and k-hop (figure 9)", "frontier-centric, as Gunrock",
-         field("over_frontier"), said("faster")),
-    Line("NextDoor", "nextdoor-fig9", "the same", "message passing, as Tigr", field("over_message"), said("faster")),
-    Line("NextDoor", "nextdoor-table4", "store efficiency, k-hop (table 4)", "",
-         field("store_percent", app="k-hop"), said("98.5 %", least=98.5, neutral=0), "%"),
-    Line("NextDoor", "nextdoor-table5", "training end to end (table 5)", "CPU samplers", field("speedup"),
+    Line("NextDoor", "nextdoor-fig7", "walks, transit-parallel as published (figure 7; KnightKing ran on 32 cores)",
+         "our CPU walker on all cores", field("published_over_cpu_all", app=_WALKS), said("26 to 50 x", least=26.1)),
+    Line("NextDoor", "nextdoor-fig9", "walks and k-hop, transit-parallel as published (figure 9)",
+         "frontier-centric, as Gunrock", field("published_over_frontier"), said("faster")),
+    Line("NextDoor", "nextdoor-fig9", "the same", "message passing, as Tigr", field("published_over_message"),
+         said("faster")),
+    Line("NextDoor", "nextdoor-table4", _STORES, "",
+         field("store_percent", app="k-hop", index="published"), said("98.5 %", least=98.5, neutral=0), "%"),
+    Line("NextDoor", "nextdoor-table5", _END_TO_END, "CPU samplers", field("published_speedup"),
          said("1.03 to 4.75 x", least=1.03, best=4.75)),
-    Line("NextDoor", "nextdoor-fig10", "k-hop on several GPUs (figure 10)", "one GPU",
-         field("over_one", app="k-hop", gpus=MOST),
+    Line("NextDoor", "nextdoor-section84", _STREAMED, "our CPU walker on all cores",
+         field("over_cpu", app="node2vec", fraction=0.25, index="published"), said("1.5 x", least=1.5)),
+    Line("NextDoor", "nextdoor-fig10", _KHOP, "one GPU",
+         field("over_one", app="k-hop", gpus=MOST, index="published"),
          lambda record: Claim("nearly linear", least=0.85 * most(record, "gpus")), gpus="gpus"),
     Line("DSP", "dsp-pull", "time that CSP takes off (figure 11, biased)", "pulling lists",
          field("less_percent", part="biased", system="pull"), said("up to 64 %", best=64, neutral=0), "%",
@@ -315,7 +349,7 @@ LINES: tuple[Line, ...] = (
     Line("DSP", "dsp-accuracy", "accuracy after as many mini-batches (figure 9)", "one GPU", _same_accuracy,
          said("the same", least=1, neutral=0.99), gpus="gpus"),
     Line("ours", "path", "a mini-batch in the host's hands, 1 024 x (10, 10, 10), the same edges and seeds",
-         "cuGraph's sampler, measured separately", _over_cugraph),
+         f"cuGraph's sampler, measured separately on an {MEASURED_ON}", _over_cugraph, only_on=MEASURED_ON),
     Line("ours", "pgsampler-fig9", "the best strategy, a mini-batch start to end, both by the reservoir",
          "DGL's, with its ID map", field("speedup.best same pick")),
     Line("ours", "pgsampler-fig9", "the same, both by Floyd", "DGL's, with its ID map",
@@ -337,11 +371,25 @@ LINES: tuple[Line, ...] = (
     Line("ours", "step", "an epoch replayed as CUDA graphs: GCN, GIN, GAT", "DGL's configuration", field("x_dgl")),
     Line("ours", "ladder", "sampling from parts, lists cached that save 80 % of remote reads",
          "one GPU, the whole graph", _cached, gpus="world"),
+    Line("ours", "nextdoor-fig7", "transit-parallel by ranges of vertices, where it pays", "sample-parallel",
+         field("over_sample")),
     Line("ours", "nextdoor-fig7", "walks", "our CPU walker on one core", field("over_cpu_core", app=_WALKS)),
+    Line("ours", "nextdoor-fig7", "walks", "our CPU walker on all cores", field("over_cpu_all", app=_WALKS)),
+    Line("ours", "nextdoor-fig9", "walks and k-hop", "frontier-centric, as Gunrock", field("over_frontier")),
+    Line("ours", "nextdoor-fig9", "walks and k-hop", "message passing, as Tigr", field("over_message")),
+    Line("ours", "nextdoor-table4", "store efficiency, k-hop", "", field("store_percent", app="k-hop", index="auto"),
+         unit="%"),
+    Line("ours", "nextdoor-table5", "training end to end", "CPU samplers", field("speedup")),
+    Line("ours", "nextdoor-section84", _STREAMED_OURS, "our CPU walker on all cores",
+         field("over_cpu", app="node2vec", fraction=0.25, index="auto")),
+    # Records from before there were two forms hold ours alone, without its name.
+    Line("ours", "nextdoor-fig10", "k-hop on several GPUs", "one GPU",
+         either(field("over_one", app="k-hop", gpus=MOST, index="auto"),
+                field("over_one", app="k-hop", gpus=MOST, index=None)), gpus="gpus"),
 )  # fmt: skip
 
 
-UNRECORDED: frozenset[str] = frozenset()
+UNRECORDED: frozenset[str] = frozenset({_STORES, _STREAMED, _END_TO_END, _STREAMED_OURS, _KHOP})
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 
 
@@ -386,20 +434,6 @@ def state_of(record: Record) -> str:
     return text + (", quick" if record["settings"].get("quick") else "")
 
 
-def card_of(record: Record, gpus: str | None = None) -> str:
-    """Name of the GPU without its vendor's, and how many of them; "CPU" where there was none.
-
-    Args:
-        record: of a suite.
-        gpus: field of the rows that says how many; None: one.
-    """
-    gpu = record["environment"]["gpu"]
-    if not gpu:
-        return "CPU"
-    count = most(record, gpus) if gpus else 1
-    return f"{count} x " * (count > 1) + gpu["name"].removeprefix("NVIDIA ").removesuffix(" 80GB HBM3")
-
-
 def _capacity(record: Record) -> str:
     """Whose memory caches were kept to, and whose speed this is, where they were."""
     return f"; {capacity(record)}" if capacity(record) else ""
@@ -417,21 +451,36 @@ def rows(records: Mapping[str, Record]) -> list[tuple[str, ...]]:
     found: list[tuple[str, ...]] = []
     for line in LINES:
         record = by_suite.get(line.suite)
-        points = line.points(record) if record else []
-        if record is None or not points:
+        if record is None:
             continue
-        values = [value for value, _ in points]
+        points = line.points(record)
+        if not points:
+            continue
         claim = line.claim(record) if line.claim else None
-        alone = all(graph and _is_foreign(record, graph) for _, graph in points)
+        caveat = line.caveat(record) if line.caveat else ""
+        measured, said_ = "-", "-"
+        if line.is_for(record):
+            measured = _cell([value for value, _ in points], line.unit)
+            if claim and not caveat:
+                said_ = verdict([value for value, _ in points], claim) + _marks(record, points)
+        else:
+            caveat = f"measured on an {line.only_on} only"
         found.append(
             (
-                line.paper, line.what + _capacity(record), _graphs(record, points), line.against or "-",
-                _cell(values, line.unit),
-                claim.text if claim else "-", verdict(values, claim) + FOREIGN * alone if claim else "-",
+                line.paper, line.what + _capacity(record) + f"; {caveat}" * bool(caveat), _graphs(record, points),
+                line.against or "-", measured, claim.text if claim else "-", said_,
                 card_of(record, line.gpus), state_of(record),
             )
         )  # fmt: skip
     return found
+
+
+def _marks(record: Record, points: Points) -> str:
+    """What a verdict rests on, where that is less than the paper's."""
+    graphs = {graph for _, graph in points}
+    alone = all(graph and _is_foreign(record, graph) for graph in graphs)
+    less = record["settings"].get("quick") or any(scaled(graph)[1] < 1 for graph in graphs)
+    return FOREIGN * alone + PARTIAL * bool(less)
 
 
 def _origin(records: Mapping[str, Record]) -> str:
@@ -469,7 +518,8 @@ where 1 x is the limit). The verdict is on the paper's own claim. *Reproduced*: 
 median reaches the paper's value (the best case does, where the paper names no other). *Missed*: the same direction, but
 less of it or not in every case. *Reversed*: the median says the opposite. `-like`: synthetic twins
 ([below](#twins-beside-their-originals)); †: not like the original in what the line rests on, so that neither agreement
-nor its opposite says anything of the paper's graphs. *Quick*: fewer settings and knobs."""
+nor its opposite says anything of the paper's graphs. *Quick*: fewer settings and knobs; °: a quick run, or graphs of
+which some are smaller than the paper's (x 0.25: a quarter)."""
 _WHERE_FROM = """\
 Rows of several commits stand side by side: each says where it was recorded, with the hash of its source where the
 record holds one; `gnnsample-lab bench --stale` says which this checkout would not repeat. All numbers:
@@ -481,11 +531,14 @@ _TALLY = (
     MISSED,
     "reversed",
     f"on twins unlike their originals ({FOREIGN})",
+    f"of all these, quick or on smaller graphs ({PARTIAL})",
 )
 
 
 def tally(body: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """For each paper: its claims, how many were reproduced, missed, reversed, and how many say nothing; then all."""
+    """For each paper: its claims, how many were reproduced, missed, reversed, how many say nothing, and how many of
+    them all rest on quick runs or smaller graphs; then all papers together.
+    """
     told = [(line[0], line[6]) for line in body if line[6] != "-"]
     papers = list(dict.fromkeys(paper for paper, _ in told))
     rows = []
@@ -495,7 +548,7 @@ def tally(body: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
             sum(word in each and FOREIGN not in each for each in mine)
             for word in (REPRODUCED, MISSED, REVERSED)
         ]
-        counts = (len(mine), *words, len(mine) - sum(words))
+        counts = (len(mine), *words, len(mine) - sum(words), sum(PARTIAL in each for each in mine))
         rows.append((name or "all", *map(str, counts)))
     return rows
 
@@ -504,16 +557,23 @@ def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *body)]
 
 
-def markdown(records: Mapping[str, Record]) -> str:
-    """The table, before it how many claims hold and how to read a line, behind it where the numbers are from."""
+def markdown(records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None) -> str:
+    """The table, before it how many claims hold and how to read a line, behind it where the numbers are from.
+
+    Args:
+        records: by name, as :func:`report.load` has them.
+        apart: those of folders beside them, as :func:`report.load_apart` has them: named, and in no line.
+    """
     body = rows(records)
     return "\n".join([
         _origin(records), "", *_table(_TALLY, tally(body)), "", _HOW_TO_READ, "", *_table(HEADER, body), "",
-        _WHERE_FROM,
+        _WHERE_FROM, *(line for each in report.listed_apart(apart or {}) for line in ("", each)),
     ])  # fmt: skip
 
 
-def readme(text: str, records: Mapping[str, Record]) -> str:
+def readme(
+    text: str, records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None
+) -> str:
     """``text`` with the table between its marks; as it is where it has none.
 
     Raises:
@@ -524,4 +584,4 @@ def readme(text: str, records: Mapping[str, Record]) -> str:
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise ValueError(f"the text must have {BEGIN} and, behind it, {END}, each once")
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{markdown(records)}\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{markdown(records, apart)}\n{END}{rest.partition(END)[2]}"

@@ -77,6 +77,27 @@ def state(record: Mapping[str, Any]) -> str:
     )
 
 
+def most(record: Mapping[str, Any], key: str) -> int:
+    """The largest number in that field of the measured rows; 1 where none has it."""
+    return max(
+        (row[key] for row in record["rows"] if row.get("origin") != "modelled" and row.get(key)), default=1
+    )
+
+
+def card_of(record: Mapping[str, Any], gpus: str | None = None) -> str:
+    """Name of the GPU without its vendor's, and how many of them; "CPU" where there was none.
+
+    Args:
+        record: of a suite.
+        gpus: field of the rows that says how many; None: one.
+    """
+    gpu = record["environment"].get("gpu")
+    if not gpu:
+        return "CPU"
+    count = most(record, gpus) if gpus else 1
+    return f"{count} x " * (count > 1) + gpu["name"].removeprefix("NVIDIA ").removesuffix(" 80GB HBM3")
+
+
 def _cpu_name() -> str:
     info = Path("/proc/cpuinfo")
     if info.is_file():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.resources import resource_path
 
-from .record import FORMAT, scaled, state
+from .record import FORMAT, card_of, scaled, state
 from .suite import Row, capacity
 from .suite import number as _number
 from .suites import SUITES, targets_of
@@ -72,6 +72,39 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
     return found
 
 
+def load_apart(folder: Path | str | None = None) -> dict[str, dict[str, dict[str, Any]]]:
+    """Records of the folders in ``folder`` (or in the ``data/measured`` that was shipped), by folder and file.
+
+    They are of other machines than those of :func:`load`, and stand in no table.
+
+    Raises:
+        CorruptDataError: as of :func:`load`.
+    """
+    if folder is None:
+        try:
+            folder = resource_path("data/measured")
+        except FileNotFoundError:
+            return {}
+    folders = sorted(path for path in Path(folder).iterdir() if path.is_dir())
+    return {path.name: records for path in folders if (records := load(path))}
+
+
+def listed_apart(apart: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[str]:
+    """A sentence on each folder of :func:`load_apart`: which suites, on which card, in full or quick."""
+    found = []
+    for folder, records in apart.items():
+        runs: dict[tuple[str, bool], list[str]] = {}
+        for record in records.values():
+            quick = bool(record["settings"].get("quick"))
+            runs.setdefault((card_of(record), quick), []).append(f"`{record['suite']}`")
+        of_each = [
+            f"on {card}, {'quick' if quick else 'in full'}: {', '.join(dict.fromkeys(suites))}"
+            for (card, quick), suites in sorted(runs.items())
+        ]
+        found.append(f"Apart from these, in no table, `{folder}/` holds {'; '.join(of_each)}.")
+    return found
+
+
 def title_of(record: dict[str, Any], name: str) -> str:
     """The graph's title, which says when it is synthetic and not comparable with its original, and its scale."""
     facts = record.get("graphs", {}).get(name, {})
@@ -97,8 +130,17 @@ def _field(path: str) -> Cell:
 
 
 def _key(row: Row, keys: Sequence[str]) -> tuple[Any, ...]:
-    """What identifies a row among the paper's: a scaled graph counts as its original."""
-    return tuple(scaled(str(row.get(key)))[0] if key == "graph" else row.get(key) for key in keys)
+    """What identifies a row among the paper's: a scaled graph counts as its original, and what is in the style of a
+    published system stands beside it.
+    """
+
+    def part(key: str) -> Any:
+        value = row.get(key)
+        if key == "graph":
+            return scaled(str(value))[0]
+        return value.removesuffix("-style") if key == "system" and isinstance(value, str) else value
+
+    return tuple(part(key) for key in keys)
 
 
 def _published(record: dict[str, Any]) -> dict[str, Cell]:
@@ -173,15 +215,26 @@ def _cells(t: Target) -> tuple[str, ...]:
         t.what,
         f"{t.target} {t.unit}",
         f"{_number(t.measured)} {t.unit}",
-        "yes" if t.met else "NO",
+        _met(t),
         t.where,
     )
 
 
+def _met(t: Target) -> str:
+    """Whether a target is met; of another card's it is no failure where it is not."""
+    if t.card:
+        return f"{'yes' if t.met else 'no'}: an {t.card}'s"
+    return "yes" if t.met else "NO"
+
+
 def _all_targets(chosen: Sequence[dict[str, Any]]) -> Table:
-    """The targets of several records, each with where it was recorded: they are of several states."""
-    rows = tuple((*_cells(target), state(record)) for record in chosen for target in targets_of(record))
-    return Table("Targets", (*_TARGET, "recorded at"), rows)
+    """The targets of several records, each with the card and where it was recorded: they are of several states."""
+    rows = tuple(
+        (*_cells(target), card_of(record), state(record))
+        for record in chosen
+        for target in targets_of(record)
+    )
+    return Table("Targets", (*_TARGET, "GPU", "recorded at"), rows)
 
 
 def text(record: dict[str, Any]) -> str:
@@ -194,8 +247,18 @@ def text(record: dict[str, Any]) -> str:
     )
 
 
-def markdown(records: dict[str, dict[str, Any]], suites: Sequence[str] | None = None) -> str:
-    """Records as Markdown: first the targets of all, then a table per suite with its origin."""
+def markdown(
+    records: dict[str, dict[str, Any]],
+    suites: Sequence[str] | None = None,
+    apart: Mapping[str, Mapping[str, dict[str, Any]]] | None = None,
+) -> str:
+    """Records as Markdown: first the targets of all, then a table per suite with its origin.
+
+    Args:
+        records: as :func:`load` has them.
+        suites: of these alone; None: of all.
+        apart: as :func:`load_apart` has them: named at the end.
+    """
     chosen = [record for record in records.values() if suites is None or record["suite"] in suites]
     if not chosen:
         return "Nothing is recorded yet."
@@ -204,4 +267,5 @@ def markdown(records: dict[str, dict[str, Any]], suites: Sequence[str] | None = 
     for record in chosen:
         results = [table for table in tables(record) if not table.title.endswith(": targets")]
         parts += [f"{table.markdown()}\n\n*{origin(record)}*" for table in results]
+    parts += listed_apart(apart or {})
     return "\n\n".join(parts)

@@ -117,12 +117,12 @@ def _save(record: dict[str, Any], out: Path | None, graphs: Sequence[str] | None
     if target is None:
         print("not written: this is no checkout; pass --out FILE")
         return record
-    if out is None and target.exists() and not _gpu_of(record):
-        with reading(target, "a benchmark record"):
-            gpu = _gpu_of(read_json(target))
-        if gpu:
-            print(f"not written: {target} was recorded on {gpu}, and this host has no GPU; pass --out FILE")
-            return record
+    before, now = _gpu_at(target, asked=out is not None), _gpu_of(record)
+    if before and out is None and not now:
+        print(f"not written: {target} was recorded on {before}, and this host has no GPU; pass --out FILE")
+        return record
+    if before and before != now:
+        print(f"{target} was recorded on {before}, and is now of {now or 'a CPU'}")
     record = _joined(record, target)
     for problem in schema.problems(record):  # it is written all the same: what was measured is not to be lost
         print(f"the record is not as it should be: {problem}")
@@ -134,6 +134,23 @@ def _gpu_of(record: dict[str, Any]) -> str:
     """The GPU of the host that made a record; empty where it had none."""
     gpu = record.get("environment", {}).get("gpu")
     return gpu["name"] if gpu else ""
+
+
+def _gpu_at(target: Path, asked: bool) -> str:
+    """The GPU of the record that is at ``target``; empty where there is none.
+
+    Raises:
+        CorruptDataError: (a ValueError) the file is no record; not where the user ``asked`` for it to be written.
+    """
+    if not target.exists():
+        return ""
+    try:
+        with reading(target, "a benchmark record"):
+            return _gpu_of(read_json(target))
+    except ValueError:
+        if asked:
+            return ""
+        raise
 
 
 def _joined(record: dict[str, Any], target: Path) -> dict[str, Any]:
@@ -283,7 +300,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write_readme(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
+def _write_readme(
+    path: Path, loaded: dict[str, dict[str, Any]], apart: dict[str, dict[str, dict[str, Any]]]
+) -> int:
     """Renew the tables of a Markdown file, results (where it has their marks) and twins; returns the exit code."""
     from . import measured
     from .suites.twins import table
@@ -292,7 +311,7 @@ def _write_readme(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
         print("nothing is recorded for the suite 'twins' yet")
         return 1
     try:
-        text = measured.readme(path.read_text(encoding="utf-8"), loaded)
+        text = measured.readme(path.read_text(encoding="utf-8"), loaded, apart)
         text = table.readme(text, loaded["twins"])
     except (OSError, ValueError) as error:
         print(f"{path} is not written: {error}")
@@ -332,8 +351,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error(f"--out must be a folder of records with report (got {options.out})")
         loaded = report.load(options.out)
         if options.readme is not None:
-            return _write_readme(options.readme, loaded)
-        print(report.markdown(loaded))
+            return _write_readme(options.readme, loaded, report.load_apart(options.out))
+        print(report.markdown(loaded, apart=report.load_apart(options.out)))
         return 0
     if (chosen == ["all"] or len(chosen) > 1) and options.out is not None and options.out.suffix == ".json":
         parser.error("--out must be a folder with several suites")

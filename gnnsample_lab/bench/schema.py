@@ -14,6 +14,8 @@ from .suites import SUITES
 _Check = Callable[[Any], bool]
 _HEX = re.compile(r"[0-9a-f]+")
 _TARGET = {"what", "target", "unit", "measured", "met", "where"}
+_CARD = {"card"}
+"""Of targets of newer records."""
 
 
 def _text(value: Any) -> bool:
@@ -62,7 +64,9 @@ def _either(value: Any) -> bool:
 
 
 def _targets(value: Any) -> bool:
-    return _rows(value) and all(set(row) == _TARGET and isinstance(row["met"], bool) for row in value)
+    return _rows(value) and all(
+        set(row) | _CARD == _TARGET | _CARD and isinstance(row["met"], bool) for row in value
+    )
 
 
 _RECORD: dict[str, _Check] = {

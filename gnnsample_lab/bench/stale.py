@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import source
-from .record import commit_of, states
+from .record import card_of, commit_of, states
 from .suites import SUITES
 
 UNKNOWN = "the record holds no hash of its source"
@@ -29,6 +29,7 @@ class Stale:
         commit: where it was recorded.
         why: what differs.
         seconds: how long the suite will take by the record that there is; None without one.
+        card: the GPU that it was recorded on; empty without a record.
         need: 0 without a record, 1 where it is of a quick run, 2 where it does not say what it was made of, 3 where the
             source has changed since: the lower, the less is known.
     """
@@ -39,6 +40,7 @@ class Stale:
     why: str
     seconds: float | None = None
     need: int = 3
+    card: str = ""
 
 
 def reason(record: Mapping[str, Any], today: Mapping[str, Any]) -> str:
@@ -73,7 +75,9 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
                 if took is not None and is_quick:
                     took *= FULL_OVER_QUICK
                 need = 1 if is_quick else 2 if why == UNKNOWN else 3
-                found.append(Stale(name, file, commit_of(record["environment"]), why, took, need))
+                found.append(
+                    Stale(name, file, commit_of(record["environment"]), why, took, need, card_of(record))
+                )
     return found
 
 
@@ -120,7 +124,11 @@ def listed(found: Iterable[Stale]) -> str:
         return "Every record was made in full by the source of this tree."
     lines = [
         f"{each.suite:20} "
-        + (f"{each.record}.json, recorded at {each.commit}: {each.why}" if each.record else each.why)
+        + (
+            f"{each.record}.json, recorded at {each.commit} on {each.card}: {each.why}"
+            if each.record
+            else each.why
+        )
         for each in rows
     ]
     names = " ".join(dict.fromkeys(each.suite for each in rows))

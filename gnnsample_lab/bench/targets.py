@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 Point = tuple[float, str]
@@ -10,7 +10,11 @@ Point = tuple[float, str]
 
 
 class Target(NamedTuple):
-    """One target: ``measured`` is the worst (or, where the text says so, the best) row that it applies to."""
+    """One target: ``measured`` is the worst (or, where the text says so, the best) row that it applies to.
+
+    ``card``: whose limit it is, where the row was measured on another card; empty for limits of any card, and on the
+    card itself.
+    """
 
     what: str
     target: str
@@ -18,6 +22,7 @@ class Target(NamedTuple):
     unit: str
     met: bool
     where: str
+    card: str = ""
 
 
 def at_most(what: str, limit: float, unit: str, points: Iterable[Point]) -> list[Target]:
@@ -37,6 +42,16 @@ def at_least(
         return []
     measured = max(points) if best else min(points)
     return [Target(what, f"at least {limit:g}", measured[0], unit, measured[0] >= limit, measured[1])]
+
+
+def of_card(card: str, record: Mapping[str, Any], found: Iterable[Target]) -> list[Target]:
+    """``found``, targets in times of one card: where ``record`` is of another, each says whose it is.
+
+    Args:
+        card: in the name of the card that the limits were chosen on.
+    """
+    gpu = record["environment"].get("gpu") or {}
+    return [target._replace(card="" if card in gpu.get("name", "") else card) for target in found]
 
 
 def on_each_graph(

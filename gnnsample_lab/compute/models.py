@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gnnsample_lab.checks import choice, real, whole
 
 from .aggregation.csr import csr_of
-from .aggregation.ladder import KERNELS
+from .aggregation.ladder import kernel_name
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,7 +59,7 @@ def make_model(
         ValueError: an unknown name or kernel, sizes below 1, ``hidden`` not a multiple of ``heads`` for ``"gat"``.
     """
     choice("name", name, tuple(MODELS))
-    choice("kernel", kernel, tuple(KERNELS))
+    kernel = kernel_name(kernel)
     most = 1 << 24
     num_features, hidden, num_classes, num_layers, heads = (
         whole(what, value, 1, most)

@@ -45,7 +45,8 @@ STRATEGIES = {
 SYSTEMS = {
     "dgl": "#7F7F7F",
     "pyg-cpu": "#999933",
-    "gnnadvisor": "#CC6677",
+    "gnnadvisor-style": "#CC6677",
+    "gnnadvisor": "#CC6677",  # as records of before name it
     "tsota": "#DDAA33",
     "gnnlab": "#56B4E9",
     "fastgl": "#882255",
@@ -62,7 +63,8 @@ KERNELS = {
     "naive": "#7F7F7F",
     "memory-aware": "#882255",
     "grouped": "#DDCC77",
-    "gnnadvisor": "#CC6677",
+    "gnnadvisor-style": "#CC6677",
+    "gnnadvisor": "#CC6677",  # as records of before name it
     "library": "#56B4E9",
     "register-tile": "#117733",
 }

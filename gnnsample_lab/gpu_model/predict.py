@@ -196,9 +196,14 @@ def _queue_peak(timeline: Timeline) -> int:
 
 
 def errors_by_trace(model: GpuModel, traces: Sequence[SampleTrace]) -> list[ErrorRow]:
-    """One row per trace: what it is, measured and predicted kernel time (us) and queue peak, relative errors."""
+    """One row per trace: what it is, measured and predicted kernel time (us) and queue peak, relative errors.
+
+    Traces of other GPUs than the model's say nothing of it, and are left out.
+    """
     rows: list[ErrorRow] = []
     for trace in traces:
+        if trace.device_name != model.name:
+            continue
         expected, peak = predict(model, trace), trace.queue.peak
         measured = kernel_time(trace)
         rows.append(
@@ -223,7 +228,7 @@ def errors(model: GpuModel, traces: Sequence[SampleTrace]) -> dict[str, float]:
     """Relative errors of the model's predictions: mean and largest, for kernel time and queue peak.
 
     Keys: ``kernel_time_mean``, ``kernel_time_max``, and, if a trace has a queue, ``queue_peak_mean``,
-    ``queue_peak_max``.
+    ``queue_peak_max``; none where no trace is of the model's GPU.
     """
     return summary(errors_by_trace(model, traces))
 

@@ -42,14 +42,14 @@ class RunError:
 def recorded_over_modelled(model: GpuModel, traces: Iterable[SampleTrace]) -> dict[str, list[float]]:
     """Strategy -> recorded over modelled time of its runs, ascending.
 
-    Runs of the published completion rule are left out: they end in a race.
+    Runs of another GPU than the model's are left out, and those of the published completion rule: they end in a race.
     """
     from gnnsample_lab.gpu_model.predict import trace_workload
     from gnnsample_lab.gpu_model.run import simulate
 
     found: dict[str, list[float]] = {}
     for trace in traces:
-        if trace.completion == "paper":
+        if trace.completion == "paper" or trace.device_name != model.name:
             continue
         work = trace_workload(trace, model.unit(trace.strategy))
         timeline = simulate(

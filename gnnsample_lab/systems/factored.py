@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import seed as checked_seed
+from gnnsample_lab.compute.aggregation.ladder import kernel_name
 from gnnsample_lab.device.arrays import is_memory_mapped, to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
@@ -212,6 +213,8 @@ def _member(
     notes = [_cpu_note("overlapped")] if device == "cpu" else []
     if chosen.match != "never" or chosen.reorder is not None:
         notes.append("rows of the mini-batch before are not reused: trainers take mini-batches as they come")
+        if chosen.windows == "host":
+            notes.append("mini-batches keep their order; none are sampled ahead to wait in host memory")
     elif given["reorder"] not in (None, "none"):
         notes.append("mini-batches keep their order: trainers take them as they come")
     if chosen.cache is None and (given["cache_ratio"] or given["capacity_bytes"] or given["cache_gb"]):
@@ -219,7 +222,8 @@ def _member(
     torch.manual_seed(seed)
     kernel = None
     if isinstance(model, str):
-        kernel = given.get("kernel") or (chosen.kernel if device == "cuda" else "auto")
+        asked = given.get("kernel")
+        kernel = kernel_name(asked) if asked else chosen.kernel if device == "cuda" else "auto"
     else:
         model = copy.deepcopy(model)
     layers = len(sampler.fanouts)

@@ -15,9 +15,8 @@ from gnnsample_lab.checks import shown
 from gnnsample_lab.device.arrays import merge_duplicates, to_host
 from gnnsample_lab.distributed.features.cache import FeatureCache
 from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
-from gnnsample_lab.distributed.parts.balance import UnevenPartsError
 from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
-from gnnsample_lab.distributed.parts.partition import Partition, check_partition, partition
+from gnnsample_lab.distributed.parts.partition import TOLERANCES, Partition, check_partition, evenest
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, save_parts
 from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.sampling.layout import make_layout
@@ -65,6 +64,10 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
         system: says by which method, unless ``parts`` does.
         count: parts.
         parts: as :func:`checked_parts` takes it.
+
+    Raises:
+        UnevenPartsError: the method divides the graph with one part that has nearly everything.
+        ValueError: the parts that are given are not as many, or not of this graph.
     """
     if isinstance(parts, Path):
         found = open_partition(parts)
@@ -79,11 +82,7 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
     if not isinstance(parts, Partition):
         method = system.partition if parts is None else parts
         method = method if count > 1 else "range"
-        try:
-            divided = partition(graph, count, method)
-        except UnevenPartsError:
-            # Few training vertices cannot be even among parts, and a small graph not in edges: any division will do.
-            divided = partition(graph, count, method, tolerance=max(1.1, float(count)))
+        divided = evenest(graph, count, method)
     with_features = system.placement == "partitioned"
     if cache.folder_of(graph) is not None:
         yield save_parts(graph, divided, features=with_features)
@@ -91,6 +90,18 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
     place = roots.cache_folder(roots.data_root())
     with scratch_folder("lab-parts", place) as folder:
         yield save_parts(graph, divided, folder, features=with_features)
+
+
+def balance_notes(folder: Path) -> tuple[str, ...]:
+    """A note of how uneven the parts in a folder are, where one exceeds what is asked of a division; else nothing."""
+    found = open_partition(folder)
+    balance = found.balance
+    if max(balance.values()) <= TOLERANCES[0]:
+        return ()
+    largest = ", ".join(f"{ratio:.2f} times the mean of {name}" for name, ratio in balance.items())
+    return (
+        f"parts by {found.method!r} are uneven: the largest has {largest} (tolerance={found.tolerance:g})",
+    )
 
 
 def _check_saved(graph: Graph, system: System, divided: Partition, folder: Path) -> None:

@@ -29,7 +29,8 @@ from .sample_blocks import Edges, Step
 SAMPLERS = {
     "numpy": "the method's own sampler, as its system has it: NumPy, a mini-batch at a time, copied to the device",
     "walker": "the application on the CPU walker, all cores, samples copied to the device",
-    "engine": "the application by lab.run_app on the device of the model",
+    "published": "the application by lab.run_app(index='published') on the device of the model: NextDoor's",
+    "engine": "the application by lab.run_app as it chooses (index='auto') on the device of the model: ours",
 }
 TOGETHER = 32
 """Mini-batches that the engine samples in one call."""
@@ -95,7 +96,8 @@ def train_sampled(
 ) -> SampledRun:  # fmt: skip
     """Train ``steps`` mini-batches of a method, and time sampling and training.
 
-    "walker" and "engine" draw the same samples, so their losses are the same up to rounding; "numpy" draws its own.
+    "walker", "published" and "engine" draw the same samples, so their losses are the same up to rounding; "numpy" draws
+    its own. On a CPU these three are the same walker.
 
     Args:
         graph: with ``feat`` and ``label``; roots are ``splits["train"]``, all vertices where there is none.
@@ -172,6 +174,7 @@ class _Source:
         train = graph.splits.get("train") if graph.splits else None
         self.train = np.arange(graph.num_nodes) if train is None or not len(train) else to_host(train)
         self.place = "cpu" if sampler == "walker" else device
+        self.index = "published" if sampler == "published" else "auto"
         self.app.prepare(self.host)
         self.graph = graph if graph.device == self.place else graph.to(self.place, features=False)
         self.cluster_roots = hasattr(self.app, "clusters_per_sample")
@@ -221,8 +224,8 @@ class _Source:
 
     def _run(self, roots: np.ndarray, first_sample: int) -> Any:
         return run_app(
-            self.graph, self.app, roots, device=self.place, seed=self.seed, first_sample=first_sample
-        )
+            self.graph, self.app, roots, device=self.place, seed=self.seed, first_sample=first_sample, index=self.index
+        )  # fmt: skip
 
     def _there(self, array: Any, kind: Any = None) -> Any:
         """``array`` on the model's device."""

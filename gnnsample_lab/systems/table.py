@@ -49,9 +49,14 @@ class System:
         trees: whether each seed's sample is a tree of its own, drawn with replacement and without merging vertices, by
             the transit-parallel engine (NextDoor); such a mini-batch has the seeds of the other systems' and another
             sample.
+        index: of ``trees``, how a GPU groups pairs of sample and transit: ``index`` of :func:`lab.run_app`. NextDoor's
+            is ``"published"``; ``dataclasses.replace(system, index="auto")`` is ours, with the same samples. On a CPU
+            it chooses nothing.
         captured: whether training steps are replayed as CUDA graphs (:func:`gnnsample_lab.captured_step`).
         windows: where mini-batches that are sampled ahead, to be put in order, wait: on the ``"device"``, or in
-            ``"host"`` memory, each being copied back while the one before it trains.
+            ``"host"`` memory, each being copied back while the one before it trains. That is one GPU's with the serial
+            executor; several ranks put nothing in order and so sample no window ahead, another executor leaves windows
+            on the device, and on a CPU all is host memory. Notes of a result say so.
     """
 
     name: str
@@ -75,6 +80,7 @@ class System:
     seeds: str = "equal"
     coordinated: bool = False
     trees: bool = False
+    index: str = "published"
     captured: bool = False
     windows: str = "device"
 
@@ -110,10 +116,10 @@ _ALL = (
         source="FastGL, section 6.1 (PyG)",
     ),
     System(
-        name="gnnadvisor",
-        about="the DGL configuration with GNNAdvisor's kernel, whose groups every mini-batch pays for (not renumbered)",
+        name="gnnadvisor-style",
+        about="the DGL configuration with GNNAdvisor's kernel, its groups made for each mini-batch; not renumbered",
         strategy="block-bsp", pick="reservoir", id_map="insert-count-compact", sample_device="cuda",
-        cache=None, transfer="staged", match="never", reorder=None, kernel="gnnadvisor", executor="thread",
+        cache=None, transfer="staged", match="never", reorder=None, kernel="gnnadvisor-style", executor="thread",
         source="FastGL, section 6.1 (GNNAdvisor)",
     ),
     System(
@@ -155,7 +161,7 @@ _ALL = (
     ),
     System(
         name="nextdoor",
-        about="transit-parallel sampling of many mini-batches at a time, then training on them; features on the device",
+        about="transit-parallel sampling as published, many mini-batches at a time, then training; all on the device",
         strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
         cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
         source="NextDoor, sections 6 and 8.6 (table 5)", trees=True,
@@ -193,6 +199,9 @@ _ALL = (
     ),
 )  # fmt: skip
 
+ALIASES = {"gnnadvisor": "gnnadvisor-style"}
+"""Names that systems had before, which are taken as well. GNNAdvisor renumbers the whole graph before it trains, which
+mini-batches have no use for: their blocks have no stable order. What lacks that is not called by its name."""
 SYSTEMS: dict[str, System] = {system.name: system for system in _ALL}
 
 
@@ -202,16 +211,17 @@ def listing() -> dict[str, str]:
 
 
 def find(system: str | System, name: str = "system") -> System:
-    """The system of that name; a :class:`System` of one's own passes through.
+    """The system of that name, or of a former one; a :class:`System` of one's own passes through.
 
     Raises:
         LookupError: no such system.
     """
     if isinstance(system, System):
         return system
-    if not isinstance(system, str) or system not in SYSTEMS:
+    found = SYSTEMS.get(ALIASES.get(system, system)) if isinstance(system, str) else None
+    if found is None:
         raise LookupError(f"{name} must be one of {', '.join(map(repr, SYSTEMS))} (got {shown(system)})")
-    return SYSTEMS[system]
+    return found
 
 
 systems: Any = sys.modules[__package__ or "gnnsample_lab.systems"]

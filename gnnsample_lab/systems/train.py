@@ -26,7 +26,7 @@ from gnnsample_lab.checks import (
 )
 from gnnsample_lab.checks import path as checked_path
 from gnnsample_lab.checks import seed as checked_seed
-from gnnsample_lab.compute.aggregation.ladder import KERNELS
+from gnnsample_lab.compute.aggregation.ladder import kernel_name
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import is_memory_mapped
@@ -54,7 +54,7 @@ from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
-from .parts import PartsSampler, checked_parts, coordinate, saved_parts, workers_problem
+from .parts import PartsSampler, balance_notes, checked_parts, coordinate, saved_parts, workers_problem
 from .resuming import settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
@@ -163,7 +163,7 @@ def prepare(
     else:
         instance("model", model, torch.nn.Module, f"a torch.nn.Module or one of {', '.join(MODELS)}")
     if kernel is not None:
-        choice("kernel", kernel, tuple(KERNELS))
+        kernel = kernel_name(kernel)
     if sampler is not None and not (
         callable(getattr(sampler, "epoch", None)) and isinstance(getattr(sampler, "graph", None), Graph)
     ):
@@ -222,12 +222,7 @@ def prepare(
     in_turn = False
     if coordinated and trainer.rank is not None and trainer.executor == "overlapped":
         in_turn = coordinate(trainer.rank, trainer)
-    if chosen.windows == "host" and device == "cuda" and order is not None and trainer.parking is None:
-        notes.append(
-            f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"
-        )
-    if order is not None and trainer.order is None:
-        notes.append("mini-batches keep their order: several ranks would not agree on another one")
+    notes += _order_notes(chosen, trainer, order)
     if workers > trainer.workers:
         notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
     if trainer.samples_in_order:
@@ -239,6 +234,9 @@ def prepare(
         notes.append(
             "samples are trees, drawn with replacement: the seeds of the other systems, other samples"
         )
+        # Where a sampler of one's own is given, the row of the table says nothing of how it groups.
+        if isinstance(sampler, TreeSampler):
+            notes.append(_index_note(sampler))
     settings = {
         "batch_size": batch_size, "fanouts": tuple(sampler.fanouts), "hidden": hidden, "lr": lr, "seed": seed,
         "reorder": order if trainer.order else None, "window": window, "match": sources.matched, "kernel": kernel,
@@ -352,9 +350,11 @@ def train(
             None for what the system does.
         parts: how a system with parts divides the graph: a method of ``lab.distributed.partition``, a ``Partition``, or
             a ``pathlib.Path``, the folder of ``save_parts`` (with features, for a partitioned cache). None for what the
-            system does. On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or
-            a folder with a part for every rank of the job spreads them over the hosts. Rows that no rank caches are
-            then split among the hosts; on GPUs there may be none.
+            system does. Where a method cannot keep a part to 1.1 times the mean of vertices, edges and seeds, 1.25, 1.5
+            and 2 are tried (less than there are parts), and a note says so; "random" and "range" are taken as they are.
+            On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or a folder with
+            a part for every rank of the job spreads them over the hosts. Rows that no rank caches are then split among
+            the hosts; on GPUs there may be none.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
         handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
@@ -383,7 +383,8 @@ def train(
         TypeError: an argument of the wrong kind; the message names it.
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed; between hosts,
             a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; several ``workers`` of
-            GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments.
+            GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments; ``UnevenPartsError``: by
+            the method of ``parts`` one part gets nearly everything.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank; on GPUs of several hosts a
             partitioned cache without room for all rows.
@@ -470,6 +471,7 @@ def train(
     with contextlib.ExitStack() as stack:
         if chosen.has_parts:
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
+            job["notes"] += balance_notes(job["parts"])
         job["device"] = device
         if device == "cpu" and job["kernels"]:
             job["notes"] += ("kernels are recorded on GPUs: there are none on the CPU",)
@@ -586,6 +588,7 @@ def _train_on_ranks(
         else:
             if chosen.has_parts:
                 job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts))
+                job["notes"] += balance_notes(job["parts"])
             found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
             first, records = found[0], several.merged_epochs(found)
     kernel = first["settings"]["kernel"]
@@ -609,6 +612,7 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
         with contextlib.ExitStack() as stack:
             if chosen.has_parts:
                 job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
+                job["notes"] += balance_notes(job["parts"])
             first, network = several.train_rank(rank, graph, job)
             found = joined.told_by_all(rank, first)
         rank.end_left()
@@ -762,11 +766,35 @@ def make_sampler(
                 f"weighted and pick do not apply to system {system.name!r}: its trees are uniform"
             )
         index, count = (0, 1) if rank is None else (rank.index, rank.world_size)
-        return TreeSampler(topology, checked_fanouts(fanouts), batch_size, place, seed, index, count)
+        return TreeSampler(
+            topology, checked_fanouts(fanouts), batch_size, place, seed, index, count, system.index
+        )
     return NeighborSampler(
         topology, fanouts, strategy=system.strategy, pick=pick or system.pick, weighted=weighted, device=place,
         seed=seed, id_map=system.id_map,
     )  # fmt: skip
+
+
+def _order_notes(system: System, trainer: Trainer, order: str | None) -> list[str]:
+    """Where a run that was asked for the order ``order`` keeps another one, or its windows lie elsewhere."""
+    if order is None:
+        return []
+    in_host = system.windows == "host"
+    if trainer.order is None:
+        note = "mini-batches keep their order: several ranks would not agree on another one"
+        return [f"{note}; none are sampled ahead to wait in host memory" if in_host else note]
+    # Samples made on a CPU, and all of a run on a CPU, lie in host memory anyway.
+    if in_host and trainer.device == trainer.sampler.device == "cuda" and trainer.parking is None:
+        return [f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"]
+    return []
+
+
+def _index_note(sampler: TreeSampler) -> str:
+    """Which form of the transit-parallel engine drew the trees."""
+    if sampler.device == "cpu":
+        return "on the CPU trees are drawn sample by sample: no index groups them by transit"
+    whose = "NextDoor's as published" if sampler.grouped == "published" else "not NextDoor's as published"
+    return f"pairs of sample and transit are grouped with index={sampler.grouped!r}, {whose}"
 
 
 def _check_walks(model: str, system: System) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates, to_host
 from gnnsample_lab.minibatch.epoch import EpochIterator
@@ -15,7 +16,7 @@ from gnnsample_lab.minibatch.types import Block
 from gnnsample_lab.pipeline.batches import LoadedBatch
 from gnnsample_lab.pipeline.plan import NoBatch, equal_slice
 from gnnsample_lab.sampling.apps.khop import KHop
-from gnnsample_lab.sampling.engine.run import MAX_SAMPLE_ID, run_app
+from gnnsample_lab.sampling.engine.run import INDEXES, MAX_SAMPLE_ID, run_app
 
 from .sample_blocks import Trees
 
@@ -44,18 +45,24 @@ class TreeSampler:
         device: "cpu" or "cuda".
         seed: of the draws.
         index, count: which of how many equal slices of each mini-batch.
+        grouped: how a GPU groups pairs of sample and transit: ``index`` of :func:`lab.run_app`. Samples are the same
+            whatever it is, and on a CPU, which draws sample by sample, it chooses nothing.
 
     Attributes:
         ahead: mini-batches to sample together.
+
+    Raises:
+        ValueError: ``grouped`` is no such index.
     """
 
     ahead = TOGETHER
 
     def __init__(
         self, graph: Any, fanouts: Sequence[int], batch_size: int, device: str, seed: int, index: int = 0,
-        count: int = 1,
+        count: int = 1, grouped: str = "published",
     ) -> None:  # fmt: skip
         self.app = KHop(fanouts)
+        self.grouped = choice("grouped", grouped, INDEXES)
         self.graph, self.device, self.batch_size = graph, device, batch_size
         self.spec = SimpleNamespace(seed=seed, fanouts=self.app.fanouts, expand="frontier")
         self._slice, self._trees = (index, count), Trees()
@@ -103,6 +110,7 @@ class TreeSampler:
                 device=self.device,
                 seed=_seed_of(self.spec.seed, kind),
                 first_sample=at,
+                index=self.grouped,
             )
             begin = 0
             for i, some in enumerate(slices):

@@ -26,7 +26,7 @@ US = {
     "naive": 400.0,
     "memory-aware": 200.0,
     "grouped": 300.0,
-    "gnnadvisor": 350.0,
+    "gnnadvisor-style": 350.0,
     "library": 250.0,
     "auto": 100.0,
 }

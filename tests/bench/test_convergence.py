@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from typing import Any
 
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab.bench import convergence, hardness, runner
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites import SUITES
+from gnnsample_lab.bench.suites.pgsampler import accuracy
 from gnnsample_lab.graph.errors import DatasetNotFoundError
 from gnnsample_lab.graph.twins.recipes import stored
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
@@ -85,10 +89,16 @@ def test_what_is_not_here_is_left_out_with_a_line_unless_it_was_asked_for(
         convergence.graphs(Session(True, [convergence.REAL]))
 
 
+@functools.cache
+def quick_run(suite: str) -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAB_DEVICE", "cpu")
+        return runner.run(suite, session=Session(True, ["arxiv-like@0.02"]))
+
+
 @pytest.mark.parametrize("suite", ["fastgl-fig16", "pgsampler-fig11"])
-def test_curves_of_a_tiny_twin(suite: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAB_DEVICE", "cpu")
-    record = runner.run(suite, session=Session(True, ["arxiv-like@0.02"]))
+def test_curves_of_a_tiny_twin(suite: str) -> None:
+    record = quick_run(suite)
     assert not SUITES[suite].needs_gpu and len({row["seed"] for row in record["rows"]}) >= 2
     for row in record["rows"]:
         assert len(row["accuracy"]) == row["epochs"] and row["original"] == 0.7277
@@ -97,3 +107,24 @@ def test_curves_of_a_tiny_twin(suite: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert {row["system"] for row in record["differences"]} == {row["system"] for row in record["rows"]} - {
         "dgl"
     }
+
+
+def test_dgls_draws_have_a_key_of_their_own() -> None:
+    """Under one key both samplers draw the same mini-batches, and their accuracies are the same by construction."""
+    record = quick_run("pgsampler-fig11")
+    losses = {(row["system"], row["seed"]): row["losses"] for row in record["rows"]}
+    for seed in accuracy.QUICK_SEEDS:
+        ours, theirs = losses["pgsampler", seed], losses["dgl", seed]
+        assert len(ours) == len(theirs) and all(a != b for a, b in zip(ours[1:], theirs[1:], strict=True))
+    assert record["settings"]["dgl_seed"] and record["verification"]["same_key_mini_batches"] == 2
+    assert accuracy.SAME_KEY in record["notes"]
+
+
+def test_another_samplers_mini_batches_are_seen_under_one_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_DEVICE", "cpu")
+    graph = lab.load("arxiv-like", scale=0.02)
+    assert accuracy.same_under_one_key(graph, 64, (5, 5)) == 2
+    made = accuracy._sampler
+    monkeypatch.setattr(accuracy, "_sampler", lambda g, name, f, seed: made(g, name, f, int(name == "dgl")))
+    with pytest.raises(VerificationError, match="mini-batch 0 of pgsampler"):
+        accuracy.same_under_one_key(graph, 64, (5, 5))

@@ -105,7 +105,25 @@ def test_volume_from_one_to_eight_ranks(session: Session) -> None:
             and metis["over_ideal"]["csp"] < random[-1]["over_ideal"]["csp"]
         )
     assert rows[8, "random", "weighted"]["pull_over_csp"] > 1
+    assert all(
+        row["rows"] > 0 and row["edges"] == round(row["picks"] / row["ranks"]) for row in rows.values()
+    )
+    assert rows[1, "random", "uniform"]["balance"] == 1 and rows[8, "random", "uniform"]["balance"] > 1
+    assert crew.cut_of(session, TINY, 8).balance["edges"] == pytest.approx(
+        rows[8, "random", "uniform"]["balance"], abs=1e-3
+    )
+    assert metis is None or metis["balance"] <= 1.5
     assert all(t["met"] for t in record["targets"]) and record["targets"]
+
+
+def test_parts_that_were_evened_out_are_even(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suites must not switch the limits off: a part with nearly all edges is no division."""
+    cut = crew.cut_of(session, TINY, 2, "streaming")
+    assert cut.tolerance == 1.1 and max(cut.balance.values()) <= 1.1 and crew.loosened(TINY, cut) == []
+    loose = SimpleNamespace(method="metis", tolerance=1.5, num_parts=8)
+    assert crew.loosened("g", loose) == ["g, 8 parts by metis: within 1.5 of the mean, not 1.1."]
+    monkeypatch.setattr(crew, "loosened", lambda name, cut: [f"{cut.method} stretched"] * 2)
+    assert "random stretched" in report.text(run("dsp-volume", session))
 
 
 # ---- figure 11, tables 6 and 7 ----------------------------------------------------------------------------------
@@ -137,8 +155,14 @@ def test_epochs_by_system(session: Session) -> None:
     names = {*running.SYSTEMS, *sampling.OURS}
     assert set(rows) == {("table 6", name, n) for name in names for n in (1, 2)} | {
         ("table 7", "fastgcn-cpu", 0), ("table 7", "lab, whole graph", 1), ("table 7", "dsp", 2),
-        ("table 7", "direct", 2),
+        ("table 7", "direct", 2), ("walks", "lab, whole graph", 1), ("walks", "dsp", 2), ("walks", "direct", 2),
     }  # fmt: skip
+    alone, pushed, read = (
+        rows.pop(("walks", *key)) for key in (("lab, whole graph", 1), ("dsp", 2), ("direct", 2))
+    )
+    assert pushed["over_dsp"] == 1 and read["over_dsp"] == pytest.approx(read["us"] / pushed["us"], rel=1e-3)
+    assert pushed["rows"] == read["rows"] == pushed["batch_size"] and 2 * read["rows"] == alone["rows"]
+    assert 0 < read["edges"] <= read["rows"] * sampling.WALK_LENGTH and "epoch_s" not in read
     graph = lab.load("arxiv-like", scale=0.01, features=False)
     train = len(graph.splits["train"])
     for (part, _, gpus), row in rows.items():
@@ -159,6 +183,18 @@ def test_epochs_by_system(session: Session) -> None:
     }
     assert len(same) == 1
     assert record["targets"] == []  # times of CPU ranks say nothing about NVLink
+
+
+def test_other_walks_are_an_error() -> None:
+    drawn = np.arange(12).reshape(4, 3, 1)
+    results = [
+        {"mine": np.array([0, 2]), "paths": drawn[[0, 2]]},
+        {"mine": np.array([1, 3]), "paths": drawn[[1, 3]]},
+    ]
+    sampling._check_walks("g", "dsp", results, drawn)
+    for wrong in (results[:1], [results[0], {**results[1], "paths": drawn[[3, 1]]}]):
+        with pytest.raises(volume.VerificationError, match="g, dsp: walks of ranks differ"):
+            sampling._check_walks("g", "dsp", wrong, drawn)
 
 
 def test_notes_say_what_is_scaled(session: Session) -> None:
@@ -413,12 +449,17 @@ def test_fastgl_over_gpus(session: Session) -> None:
 def test_nextdoor_over_gpus(session: Session) -> None:
     session.chosen = ("ppi-like@0.01",)
     record = run("nextdoor-fig10", session)
-    rows = {(row["app"], row["gpus"]): row for row in record["rows"]}
-    assert set(rows) == {(app, n) for app in ("DeepWalk", "k-hop") for n in (1, 2)}
-    assert rows["k-hop", 2]["of_linear_percent"] == pytest.approx(50 * rows["k-hop", 2]["over_one"], rel=1e-3)
-    assert record["verification"]["samples_equal_to_one_gpu"] == 4 * 500
-    for app, steps in (("DeepWalk", 100), ("k-hop", 2)):
-        one, two = rows[app, 1], rows[app, 2]
+    rows = {(row["app"], row["index"], row["gpus"]): row for row in record["rows"]}
+    forms = [(app, index) for app in ("DeepWalk", "k-hop") for index in ("published", "auto")]
+    assert set(rows) == {(*form, n) for form in forms for n in (1, 2)}
+    for (*form, gpus), row in rows.items():  # each over itself on one GPU
+        assert row["over_one"] == pytest.approx(rows[*form, 1]["ms"] / row["ms"], rel=1e-3)
+        assert row["of_linear_percent"] == pytest.approx(100 / gpus * row["over_one"], rel=1e-3)
+    assert record["verification"]["samples_equal_to_one_gpu"] == 8 * 500
+    assert crew.on_gpu() or "On the CPU an index chooses nothing" in record["notes"][-1]
+    for app, index in forms:
+        one, two = rows[app, index, 1], rows[app, index, 2]
+        steps = {"DeepWalk": 100, "k-hop": 2}[app]
         assert (
             one["vertices"] == two["vertices"] > one["num_samples"] and one["steps"] == two["steps"] == steps
         )

@@ -16,7 +16,16 @@ from gnnsample_lab.bench.convergence import judged
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import Suite, VerificationError
 from gnnsample_lab.bench.suites import SUITES
-from gnnsample_lab.bench.suites.gnnlab import breakdown, convergence, papers, preprocessing, runs, scaling
+from gnnsample_lab.bench.suites.gnnlab import (
+    breakdown,
+    caching,
+    convergence,
+    extraction,
+    papers,
+    preprocessing,
+    runs,
+    scaling,
+)
 from gnnsample_lab.bench.suites.gnnlab.runs import Task
 from gnnsample_lab.pipeline.schedule.published import GNNLAB_TABLE_4
 from gnnsample_lab.pipeline.schedule.simulate import simulate
@@ -131,6 +140,14 @@ def test_memory_and_similarity_by_stage(session) -> None:
     )
 
 
+def test_figure_12_caches_what_table_5_has_for_each_model() -> None:
+    ratio = extraction.table5_ratio
+    assert [ratio("twitter-like@0.1", m) for m in extraction.MODELS] == [0.25, 0.32, 0.26, 0.25]
+    assert [ratio("papers100M-like", m) for m in extraction.MODELS] == [0.21, 0.25, 0.22, 0.21]
+    assert [ratio("uk-like@0.1", m) for m in extraction.MODELS] == [0.14, 0.18, 0.13, 0.14]
+    assert ratio("arxiv-like", "gcn") == ratio("products-like", "sage") == caching.RATIO
+
+
 @pytest.mark.slow
 def test_preprocessing(session) -> None:
     (row,) = rows_of(session, "gnnlab-table6")
@@ -138,6 +155,7 @@ def test_preprocessing(session) -> None:
     assert row["disk_s"] == pytest.approx(
         (row["topology_gb"] + row["features_gb"]) / row["disk_gbps"], rel=1e-3
     )
+    assert row["rows_per_batch"] > 0 < row["picks_per_batch"]
     assert row["presample_over_epoch"] == pytest.approx(row["presample_s"] / row["epoch_s"], rel=1e-3)
 
 

@@ -71,6 +71,7 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     assert alone["volume"] == 0 and alone["remote_share"] == 0 < direct["remote_share"] < 1
     cached = by[2, "direct-cached", 10.0]
     assert 0 < cached["saved_share"] < 1 and cached["volume"] < direct["volume"]
+    assert [row["balance"] for row in timed[:2]] == [None, 1.0] and 1 <= direct["balance"] < 1.2
     assert "x_one" not in timed[0] and direct["x_one"] > 0 and direct["partition_s"] > 0
     assert direct["x_best"] <= max(
         min(timed[0]["us"], timed[0]["many_us"]) * 2 / min(one, many)
@@ -83,6 +84,20 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     assert [target.what for target in targets.ladder(record)] == [
         "bytes of pull over csp where lists exceed the fanout on average"
     ]
+
+
+def test_two_ranks_of_four_have_the_curve_over_copied_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The issue asks for it on two GPUs, and hosts may have four."""
+    monkeypatch.setattr(ladder.crew, "on_gpu", lambda: False)
+    folders = {n: {"folder": f"{n}", "partition_s": 0.1, "balance": 1.0} for n in (1, 2, 4)}
+    task = {"is_main": True, "is_first": True, "replace": True, "bytes_only": False, "quick": False}
+    tasks = list(ladder._tasks(task, folders))
+    for world in (2, 4):
+        budgets = [
+            t.get("budget_percent") for t in tasks if (t["world"], t["method"]) == (world, "direct-cached")
+        ]
+        assert budgets == [*ladder.BUDGETS, None]
+        assert (world, ladder.REPLICATED) in {(t["world"], t["method"]) for t in tasks}
 
 
 def made_up(**more: Any) -> dict[str, Any]:

@@ -58,13 +58,13 @@ def test_a_line_has_its_values_graphs_claim_and_state() -> None:
     (line,) = measured.rows({"fastgl-table8": record})
     assert line == (
         "FastGL", "Fused-Map (table 8)", "`reddit-like`", "DGL's ID map", "1.50 to 2.00 x, median 1.70",
-        "2.1 to 2.7 x", MISSED, "a GPU", "0123456 (abababab), quick",
+        "2.1 to 2.7 x", f"{MISSED}°", "a GPU", "0123456 (abababab), quick",
     )  # fmt: skip
-    assert measured.rows({"fastgl-table8": fused_map(2.5)})[0][4:7:2] == ("2.50 x", REPRODUCED)
+    assert measured.rows({"fastgl-table8": fused_map(2.5)})[0][4:7:2] == ("2.50 x", f"{REPRODUCED}°")
     old = {**record, "rows": [{k: v for k, v in row.items() if k != "form"} for row in record["rows"]]}
     assert measured.rows({"fastgl-table8": old}) == [], "what was called by this name before is another rung"
     text = measured.markdown({"fastgl-table8": record})
-    assert "| FastGL | 1 | 0 | 1 | 0 | 0 |" in text and "| all | 1 | 0 | 1 | 0 | 0 |" in text
+    assert "| FastGL | 1 | 0 | 1 | 0 | 0 | 1 |" in text and "| all | 1 | 0 | 1 | 0 | 0 | 1 |" in text
     assert text.index("*Reproduced*") < text.index("Fused-Map"), "how to read a line stands before the first"
 
 
@@ -84,15 +84,35 @@ def test_a_line_says_on_which_card_and_how_many() -> None:
     record = record_of("nextdoor-fig10", rows)
     record["environment"]["gpu"]["name"] = "NVIDIA H100 80GB HBM3"
     (line,) = measured.rows({"nextdoor-fig10": record})
-    assert line[4:8] == ("3.50 x", "nearly linear", REPRODUCED, "4 x H100"), "of the most GPUs alone"
+    assert line[4:8] == ("3.50 x", "nearly linear", f"{REPRODUCED}°", "4 x H100"), "of the most GPUs alone"
     record["rows"] = rows[:2]
     (line,) = measured.rows({"nextdoor-fig10": record})
-    assert line[4:8] == ("1.90 x", "nearly linear", REPRODUCED, "2 x H100")
+    assert line[4:8] == ("1.90 x", "nearly linear", f"{REPRODUCED}°", "2 x H100")
     assert measured.card_of(fused_map(2.5)) == "a GPU"
     record["environment"]["gpu"] = None
     assert measured.card_of(record, "gpus") == "CPU"
     head = measured.markdown({"nextdoor-fig10": record, "fastgl-table8": fused_map(2.5)}).splitlines()[0]
     assert "1 on a GPU, 1 on a CPU" in head
+
+
+def test_nextdoors_lines_show_its_own_form_and_ours_apart() -> None:
+    """Records from before both were measured hold ours, which stands in the paper's line until they are renewed."""
+
+    def shown(suite: str, rows: list[dict[str, Any]]) -> dict[str, str]:
+        return {line[0]: line[4] for line in measured.rows({suite: record_of(suite, rows)})}
+
+    row = {"graph": "toy", "app": "k-hop", "gpus": 2, "over_one": 1.5}
+    assert shown("nextdoor-fig10", [row]) == {"NextDoor": "1.50 x"}
+    both = [{**row, "index": "auto"}, {**row, "index": "published", "over_one": 1.8}]
+    assert shown("nextdoor-fig10", both) == {"NextDoor": "1.80 x", "ours": "1.50 x"}
+    row = {"graph": "toy", "speedup": 2.0}
+    assert shown("nextdoor-table5", [row]) == {"NextDoor": "2.00 x"}
+    both = [{**row, "published_speedup": 1.2}]
+    assert shown("nextdoor-table5", both) == {"NextDoor": "1.20 x", "ours": "2.00 x"}
+    row = {"graph": "toy", "app": "node2vec", "fraction": 0.25, "over_cpu": 3.0}
+    assert shown("nextdoor-section84", [row]) == {}, "what it holds is not NextDoor's"
+    both = [{**row, "index": "auto"}, {**row, "index": "published", "over_cpu": 2.0}]
+    assert shown("nextdoor-section84", both) == {"NextDoor": "2.00 x", "ours": "3.00 x"}
 
 
 def test_what_was_measured_elsewhere_is_compared_on_its_card_alone() -> None:
@@ -105,27 +125,121 @@ def test_what_was_measured_elsewhere_is_compared_on_its_card_alone() -> None:
         "us": 100.0,
     }
     record = record_of("path", [row])
-    assert measured.rows({"path": record}) == []
-    record["environment"]["gpu"]["name"] = "NVIDIA H200"
-    assert measured.rows({"path": record})[0][4] == "53.7 x"
+    for gpu in ({"name": "NVIDIA H100 80GB HBM3"}, None):
+        record["environment"]["gpu"] = gpu
+        (line,) = measured.rows({"path": record})
+        assert line[1].endswith("; measured on an H200 only") and line[4] == "-", gpu
+    record["environment"]["gpu"] = {"name": "NVIDIA H200"}
+    (line,) = measured.rows({"path": record})
+    assert line[4] == "53.7 x" and "only" not in line[1]
 
 
 def test_twins_unlike_their_originals_prove_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured, "_is_foreign", lambda record, graph: graph == "reddit-like")
     (line,) = measured.rows({"fastgl-table8": fused_map(2.5)})
-    assert line[2] == "`reddit-like`†" and line[6] == f"{REPRODUCED}†"
+    assert line[2] == "`reddit-like`†" and line[6] == f"{REPRODUCED}†°"
     text = measured.markdown({"fastgl-table8": fused_map(2.5)})
-    assert "| FastGL | 1 | 0 | 0 | 0 | 1 |" in text
+    assert "| FastGL | 1 | 0 | 0 | 0 | 1 | 1 |" in text
 
 
 def test_claims_are_counted_by_paper() -> None:
     verdicts = (
-        ("A", REPRODUCED), ("A", f"{REVERSED} (1 of 3 not)"), ("A", f"{MISSED}†"), ("B", MISSED), ("ours", "-"),
+        ("A", REPRODUCED), ("A", f"{REVERSED} (1 of 3 not)°"), ("A", f"{MISSED}†°"), ("B", MISSED), ("ours", "-"),
     )  # fmt: skip
     body = [(paper, "", "", "", "", "", word, "") for paper, word in verdicts]
     assert measured.tally(body) == [
-        ("A", "3", "1", "0", "1", "1"), ("B", "1", "0", "1", "0", "0"), ("all", "4", "1", "1", "1", "1"),
+        ("A", "3", "1", "0", "1", "1", "2"), ("B", "1", "0", "1", "0", "0", "0"), ("all", "4", "1", "1", "1", "1", "2"),
     ]  # fmt: skip
+
+
+def test_quick_runs_and_smaller_graphs_are_marked() -> None:
+    full = fused_map(2.5)
+    full["settings"]["quick"] = False
+    assert measured.rows({"fastgl-table8": full})[0][6] == REPRODUCED
+    full["rows"].append({**full["rows"][0], "graph": "igb-like@0.02"})
+    full["graphs"]["igb-like@0.02"] = {"title": "igb-like", "is_synthetic": True}
+    assert measured.rows({"fastgl-table8": full})[0][6] == f"{REPRODUCED}°", "one of its graphs is smaller"
+
+
+def test_nextdoors_claims_are_of_the_published_rung() -> None:
+    """What the library does in its place is ours: a verdict on it would say nothing of the paper."""
+    row = {
+        "graph": "toy", "app": "DeepWalk", "over_sample": 9.0, "published_over_sample": 0.5, "over_cpu_core": 900.0,
+        "over_cpu_all": 90.0, "published_over_cpu_all": 3.0, "over_frontier": 70.0, "published_over_frontier": 0.7,
+        "over_message": 80.0, "published_over_message": 0.8,
+    }  # fmt: skip
+    records = {name: record_of(name, [row]) for name in ("nextdoor-fig7", "nextdoor-fig9")}
+    lines = measured.rows(records)
+    assert [line[4] for line in lines if line[0] == "NextDoor"] == ["0.50 x", "3.00 x", "0.70 x", "0.80 x"]
+    assert [line[4:7] for line in lines if line[0] == "ours"] == [
+        (value, "-", "-") for value in ("9.00 x", "900 x", "90.0 x", "70.0 x", "80.0 x")
+    ]
+    stores = [
+        {"graph": "toy", "app": "k-hop", "index": index, "store_percent": value}
+        for index, value in (("auto", 45.0), ("published", 98.0), ("always", 19.0))
+    ]
+    lines = measured.rows({"nextdoor-table4": record_of("nextdoor-table4", stores)})
+    assert [(line[0], line[4]) for line in lines] == [("NextDoor", "98.0 %"), ("ours", "45.0 %")]
+    old = record_of("nextdoor-table4", [stores[0], stores[2]])
+    assert [line[0] for line in measured.rows({"nextdoor-table4": old})] == ["ours"]
+
+
+def test_a_difference_of_losses_is_one_of_losses() -> None:
+    rows = [
+        {"graph": "toy", "model": "gcn", "system": system, "final_accuracy": 0.5 + i, "final_loss": loss}
+        for system, losses in (("dgl", (1.0, 1.2)), ("fastgl", (1.2, 1.4)))
+        for i, loss in enumerate(losses)
+    ]
+    record = record_of("fastgl-fig16", rows, differences=[])
+    (line,) = measured.rows({"fastgl-fig16": record})
+    assert "final loss" in line[1] and line[4] == "1.00 of it"
+
+
+def test_what_is_equal_by_construction_is_no_result() -> None:
+    """Two systems that draw the same mini-batches reach the same accuracy, whatever their samplers are worth."""
+    row = {"graph": "toy", "system": "pgsampler", "over_noise": 0.01}
+    record = record_of("pgsampler-fig11", [row], differences=[row])
+    (line,) = measured.rows({"pgsampler-fig11": record})
+    assert "both drew the same mini-batches" in line[1] and line[4:7] == (
+        "0.01 of it",
+        "approximately the same",
+        "-",
+    )
+    assert measured.tally([line]) == [("all", *"000000")]
+    record["settings"]["dgl_seed"] = "of DGL's draws: seed + 1000"
+    (line,) = measured.rows({"pgsampler-fig11": record})
+    assert "same mini-batches" not in line[1] and line[6].startswith(REPRODUCED)
+
+
+def test_the_claim_of_gnnlabs_table4_is_of_the_graphs_and_models_that_were_measured() -> None:
+    def claim(*cases: tuple[str, str]) -> str:
+        rows = [
+            {
+                "graph": graph,
+                "model": model,
+                "system": "gnnlab",
+                "gpus": 2,
+                "origin": "measured",
+                "speedup": 1.0,
+            }
+            for graph, model in cases
+        ]
+        return measured.rows({"gnnlab-table4": record_of("gnnlab-table4", rows)})[0][5]
+
+    assert claim(("papers100M-like@0.03", "gcn")) == "5.43 x, 8 GPUs"
+    assert claim(("papers100M-like@0.03", "gcn"), ("products-like", "gcn")) == "4.03 to 5.43 x, 8 GPUs"
+    assert claim(("toy", "gcn")) == "2.83 to 9.05 x, 8 GPUs", "of a graph that the table lacks: all of it"
+
+
+def test_folders_beside_the_records_are_named() -> None:
+    quick, full = fused_map(2.5), {**fused_map(2.5), "suite": "pipelines", "settings": {"quick": False}}
+    apart = {"four_gpus": {"a": quick, "b": full, "c": full}}
+    text = measured.markdown({"fastgl-table8": quick}, apart)
+    assert "`four_gpus/` holds on a GPU, in full: `pipelines`; on a GPU, quick: `fastgl-table8`." in text
+    text = report.markdown({"fastgl-table8": {**quick, "rows": []}}, apart=apart)
+    assert text.endswith("quick: `fastgl-table8`.")
+    shipped = report.load_apart()
+    assert set(shipped) == {"four_gpus"} and "pipelines" in shipped["four_gpus"]
 
 
 def test_a_line_says_whose_capacity_its_caches_had() -> None:
@@ -154,7 +268,9 @@ def test_the_readme_holds_the_table_of_the_records(tmp_path: Path) -> None:
     """Of the records that are shipped, whatever source has made them: it is renewed when a record is."""
     shipped = report.load()
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert measured.readme(text, shipped) == text, "renew it: gnnsample-lab bench report --readme README.md"
+    assert measured.readme(text, shipped, report.load_apart()) == text, (
+        "renew it: gnnsample-lab bench report --readme README.md"
+    )
     copy = tmp_path / "README.md"
     copy.write_text(text.replace("| PGSampler | ", "| by hand | "))
     assert runner.main(["report", "--readme", str(copy)]) == 0
@@ -162,9 +278,16 @@ def test_the_readme_holds_the_table_of_the_records(tmp_path: Path) -> None:
 
 
 def test_every_line_finds_its_numbers() -> None:
-    """A suite whose rows get other fields takes its line along: it would be left out in silence."""
+    """A suite whose rows get other fields takes its line along: it would be left out in silence.
+
+    A line that makes sense on one card alone is not asked of a record of another.
+    """
     shipped = report.load()
-    without = [f"{line.suite}: {line.what}" for line in measured.LINES if not _points(line, shipped)]
+    without = [
+        f"{line.suite}: {line.what}"
+        for line in measured.LINES
+        if (line.suite not in shipped or line.is_for(shipped[line.suite])) and not _points(line, shipped)
+    ]
     unknown = {line for line in without if line.partition(": ")[2] in measured.UNRECORDED}
     assert set(without) == unknown, "no values in the shipped record"
     body = measured.rows(shipped)

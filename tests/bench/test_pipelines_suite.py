@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gnnsample_lab.bench import report, runner
 from gnnsample_lab.bench.session import Session
+from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
 from gnnsample_lab.pipeline.overlap import STAGES, overlap
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
@@ -31,7 +33,7 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     assert not [row["error"] for row in rows if "error" in row]
     by = {
         part: [row for row in rows if row["part"] == part]
-        for part in ("overlap", "scaling", "budget", "systems")
+        for part in ("overlap", "scaling", "budget", "handover", "swap", "workers", "systems")
     }
     assert [row["system"] for row in by["systems"]] == list(pipelines.SYSTEMS)
     alone, gained = by["overlap"]
@@ -49,11 +51,71 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
             for executor in ("overlapped", "factored")
         )
         assert factored["cached_percent"] > sharing["cached_percent"] > 0
+    for part, ways in {
+        "handover": ["host", "peer"], "swap": ["side by side", "in turns"], "workers": ["1", "2"],
+    }.items():  # fmt: skip
+        first, other = by[part]
+        assert [first["way"], other["way"]] == ways and first["x_first"] == 1
+        assert other["x_first"] == pytest.approx(first["epoch_ms"] / other["epoch_ms"], rel=1e-2)
+        assert first["steps"] == other["steps"]
+    assert by["handover"][0]["executor"] == "factored" and by["workers"][1]["executor"] == "overlapped"
+    assert all(row["transfer"] for row in rows if "ms" in row), "a reader sees where missing rows came from"
     assert rows[0]["p10"] <= rows[0]["ms"] <= rows[0]["p90"]
     assert record["verification"]["runs_with_the_losses_of_another"] >= 8
     assert record["targets"] == []  # times of CPU ranks say nothing about GPUs
     json.dumps(record, allow_nan=False)
     assert "of ceiling %" in report.text(record)
+
+
+def test_a_part_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses that differ, or a cache of no rows, are said in the record, and cost no other part's times."""
+    times = {"part": "scaling", "ms": 1.0}
+
+    def _budget(runs: Any) -> list[dict[str, Any]]:
+        raise VerificationError("other losses\nand more")
+
+    def _trace(runs: Any) -> list[dict[str, Any]]:
+        raise KeyError("lost")
+
+    def _scaling(runs: Any) -> list[dict[str, Any]]:
+        return [times]
+
+    class Runs:
+        graph, size, verified = None, 64, 3
+
+        def __init__(self, *_: Any) -> None: ...
+
+    said: list[str] = []
+    monkeypatch.setattr(pipelines, "PARTS", (_budget, _scaling, _trace))
+    monkeypatch.setattr(pipelines, "_Runs", Runs)
+    monkeypatch.setattr(pipelines, "graph_facts", lambda graph: {})
+    monkeypatch.setattr(crew, "most_ranks", lambda: 2)
+    record = pipelines.pipelines(Session(True, ["g"], said.append))
+    assert record["rows"] == [
+        {"graph": "g", "seeds_a_gpu": 64, "part": "budget", "error": "VerificationError: other losses"},
+        {"graph": "g", "seeds_a_gpu": 64, **times},
+        {"graph": "g", "seeds_a_gpu": 64, "part": "trace", "error": "KeyError: 'lost'"},
+    ]
+    assert record["verification"] == {"runs_with_the_losses_of_another": 3, "parts_that_failed": 2}
+    assert record["notes"][0] == "g, budget: no times, for it failed: VerificationError: other losses"
+    assert any(line.endswith("g: budget failed, VerificationError: other losses") for line in said)
+
+
+def test_shares_are_the_same_work_when_each_batch_was_trained_on_once() -> None:
+    runs: Any = object.__new__(pipelines._Runs)
+    runs.verified = 0
+    one = replace(made_up((1, 1, 1, 1)), batch_ids=[0, 1], losses=[1.0, 2.0], update_sizes=[1, 1])
+    one.settings["executor"] = "factored"
+    runs.verify_shares(replace(one, batch_ids=[1, 0], losses=[9.0, 9.0]), one)
+    runs.verify_shares(replace(one, losses=[1.0, 2.001]), one)
+    assert runs.verified == 2
+    for wrong in (
+        {"batch_ids": [1, 1]},
+        {"losses": [1.0, 2.1]},
+        {"batch_ids": [1, 0], "losses": [1.0, np.nan]},
+    ):
+        with pytest.raises(VerificationError):
+            runs.verify_shares(replace(one, **wrong), one)
 
 
 def made_up(*epochs: tuple[float, float, float, float]) -> TrainResult:

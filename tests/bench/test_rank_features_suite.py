@@ -29,6 +29,8 @@ def test_rows_on_cpu_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     } <= found
     assert all(row["p10"] <= row["us"] <= row["p90"] for row in rows)
     assert {row["asked"] for row in rows if row["what"] == "remote"} == {500}
+    assert all(row["rows"] == row["asked"] and row["edges"] == 0 for row in rows if "asked" in row)
+    assert "picks a batch" in report.tables(record)[0].header
     assert all(row["us"] > 0 and row["gbps"] > 0 and row["of_copy"] > 0 for row in rows)
     assert {row["row_bytes"] for row in rows if row["what"] != features.PEER_COPY} == {512}
     assert record["verification"]["transports_equal_to_parts"] == 3

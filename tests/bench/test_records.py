@@ -22,7 +22,8 @@ from tests.bench.conftest import MADE_UP
 from tests.bench.made_up import MadeUpSession
 
 FOLDER = Path(resource_path("data/measured"))
-FILES = {path.name: read_json(path, object) for path in sorted(FOLDER.glob("*.json"))}
+FILES = {str(path.relative_to(FOLDER)): read_json(path, object) for path in sorted(FOLDER.rglob("*.json"))}
+"""By name, with its folder where the record stands beside the others: ``four_gpus/pipelines.json``."""
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
@@ -31,13 +32,17 @@ def test_a_record_is_as_records_are(name: str) -> None:
     record = FILES[name]
     assert schema.problems(record) == []
     suite = SUITES[record["suite"]]
-    assert name.startswith((suite.file or suite.name).removesuffix(".json"))
+    assert Path(name).name.startswith((suite.file or suite.name).removesuffix(".json"))
     # A table is of one state, or it prints that of each row.
     if len(records.states(record)) > 1:
         assert "recorded at" in report.tables(record)[0].header
     assert records.state(record) and records.state(record).partition(";")[0].partition(",")[
         0
     ] in report.origin(record)
+
+
+def test_every_folder_of_records_is_checked() -> None:
+    assert {Path(name).parent.name for name in FILES} == {"", *report.load_apart()} == {"", "four_gpus"}
 
 
 def test_traces_and_hashes_are_those_of_their_records() -> None:
@@ -109,8 +114,9 @@ def test_stale_lists_what_other_source_has_made(
         {**made, "settings": {**made["settings"], "quick": True}}, tmp_path / "pgsampler-fig8.json"
     )
     assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
-    assert f"pgsampler-fig8.json, recorded at {records.commit_of(made['environment'])}: {stale.QUICK}" in (
-        capsys.readouterr().out
+    assert (
+        f"pgsampler-fig8.json, recorded at {records.commit_of(made['environment'])} on CPU: {stale.QUICK}"
+        in (capsys.readouterr().out)
     )
     made["settings"]["quick"] = False
     records.write_json(made, tmp_path / "pgsampler-fig8.json")
@@ -119,10 +125,13 @@ def test_stale_lists_what_other_source_has_made(
     printed = capsys.readouterr().out
     assert "pgsampler-fig8" not in printed and "pgsampler-fig9" in printed
     commit = records.commit_of(made["environment"])
-    assert f"pgsampler-fig10.json, recorded at {commit}: {stale.UNKNOWN}" in printed
+    assert f"pgsampler-fig10.json, recorded at {commit} on CPU: {stale.UNKNOWN}" in printed
     monkeypatch.setattr(source, "of_function", lambda path: today)
     assert bench.main(["--stale", "--out", str(tmp_path)]) == 0
-    assert f"pgsampler-fig8.json, recorded at {commit}: changed since: sampling" in capsys.readouterr().out
+    assert (
+        f"pgsampler-fig8.json, recorded at {commit} on CPU: changed since: sampling"
+        in capsys.readouterr().out
+    )
     assert bench.main(["cpu", "pgsampler-fig10", "--stale", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert (

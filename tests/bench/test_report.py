@@ -44,8 +44,6 @@ NOT_YET = {
     ),
     ("gnnlab-designs", "shared: rows a batch"),
     ("gnnlab-designs", "shared: picks a batch"),
-    ("gnnlab-fig12", "by UVA, ours, ms"),
-    ("nextdoor-fig7", "transit ms"),
     ("nextdoor-floor", "FlowWalker ms"),
     ("nextdoor-floor", "of ours"),
 }
@@ -82,10 +80,11 @@ def test_targets_of_several_states_say_where_each_was_recorded() -> None:
     later = {**ENVIRONMENT, "commit": "fedcba9876543210", "modified": True}
     one, other = whole_process(110.0, 55.0), {**whole_process(90.0, 45.0), "environment": later}
     lines = report.markdown({"a": one, "b": other}).split("**whole-process")[0].splitlines()
-    assert lines[2].endswith("| recorded at |") and "**Targets**" in lines[0]
+    assert lines[2].endswith("| GPU | recorded at |") and "**Targets**" in lines[0]
     assert [line.rsplit("|", 2)[1].strip() for line in lines[4:8]] == [
         "0123456", "0123456", "fedcba9 with changes", "fedcba9 with changes",
     ]  # fmt: skip
+    assert lines[4].rsplit("|", 3)[1].strip() == "H200"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +96,26 @@ def test_targets_are_read_off_the_rows(alone_us: float, fused_us: float, met: li
     assert [target.measured for target in found] == [alone_us, fused_us]
     table = report.targets_table("t", found).text()
     assert table.count("NO") == met.count(False)
+
+
+@pytest.mark.parametrize("alone_us", [119.0, 121.0])
+def test_times_of_one_card_are_no_failure_of_another(alone_us: float) -> None:
+    record = whole_process(alone_us, 49.0)
+    assert all(target.card == "" for target in targets_of(record))
+    record["environment"] = {**ENVIRONMENT, "gpu": {**ENVIRONMENT["gpu"], "name": "NVIDIA L4"}}
+    assert [target.card for target in targets_of(record)] == ["H200", "H200"]
+    text = report.targets_table("t", targets_of(record)).text()
+    assert "NO" not in text and ("no: an H200's" if alone_us > 120 else "yes: an H200's") in text
+
+
+@pytest.mark.parametrize("suite", ["path", "step"])
+def test_which_targets_of_the_users_path_are_of_one_card(suite: str) -> None:
+    """Those in units of time; ratios are of any card."""
+    record = report.load()[suite]
+    other = {**ENVIRONMENT, "gpu": {**ENVIRONMENT["gpu"], "name": "NVIDIA L4"}}
+    found = targets_of({**record, "environment": other})
+    assert {target.card for target in found if target.unit in ("us", "ms")} == {"H200"}
+    assert {target.card for target in found if target.unit == "x"} == {""}
 
 
 def test_a_target_is_judged_by_its_worst_row_and_only_where_it_applies() -> None:

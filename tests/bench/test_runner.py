@@ -220,6 +220,23 @@ def test_a_host_without_a_gpu_replaces_no_record_of_one_unasked(tmp_path: Path, 
     assert "not written" not in capsys.readouterr().out
 
 
+def test_a_record_of_another_card_says_so_when_it_is_replaced(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(records, "measured_folder", lambda: tmp_path)
+    monkeypatch.setattr(report, "text", lambda record: "")
+
+    def of(gpu: str) -> dict[str, Any]:
+        return {**full_record(), "seconds": 0, "environment": {"gpu": {"name": gpu}}}
+
+    kept = records.write_json(of("NVIDIA H200"), tmp_path / "cpu.json")
+    for gpu, is_said in (("NVIDIA H200", False), ("NVIDIA L4", True)):
+        monkeypatch.setattr(runner, "run", lambda name, gpu=gpu, **_: of(gpu))
+        assert bench.main(["cpu"]) == 0
+        assert ("was recorded on NVIDIA H200, and is now of NVIDIA L4" in capsys.readouterr().out) is is_said
+    assert json.loads(kept.read_text())["environment"]["gpu"]["name"] == "NVIDIA L4"
+    kept.write_text("{")
+    assert bench.main(["cpu", "--out", str(kept)]) == 0, "what was measured is not lost to a damaged file"
+
+
 def test_outside_a_checkout_nothing_is_written_unasked(monkeypatch, capsys) -> None:
     monkeypatch.setattr(records, "measured_folder", lambda: None)
     assert bench.main(["cpu", "--quick", "--graph", TINY]) == 0

@@ -13,8 +13,30 @@ KERNELS = tuple(lab.aggregation_kernels())
 
 
 def test_the_ladder_has_its_rungs() -> None:
-    assert KERNELS == ("naive", "memory-aware", "grouped", "gnnadvisor", "library", "register-tile", "auto")
+    assert KERNELS == (
+        "naive",
+        "memory-aware",
+        "grouped",
+        "gnnadvisor-style",
+        "library",
+        "register-tile",
+        "auto",
+    )
     assert all(lab.aggregation_kernels().values())
+
+
+def test_a_kernels_former_name_is_taken(block) -> None:
+    """Without its renumbering the rung is no GNNAdvisor, which its name said before."""
+    x = np.random.default_rng(1).random((block.num_src, 7))
+    now, before = (lab.aggregate(block, x, kernel=name) for name in ("gnnadvisor-style", "gnnadvisor"))
+    assert now.tobytes() == before.tobytes()
+    counts = [lab.aggregation_cost(block, 8, name) for name in ("gnnadvisor-style", "gnnadvisor", "grouped")]
+    assert counts[0] == counts[1] != counts[2] and counts[1].kernel == "gnnadvisor-style"
+    layer = lab.make_model("gcn", 7, 8, 3, kernel="gnnadvisor").layers[0]
+    assert layer.kernel == "gnnadvisor-style"
+    with pytest.raises(ValueError, match="kernel must be one of .*'gnnadvisor-style'.*got 'gnnadvisors'"):
+        lab.aggregate(block, x, kernel="gnnadvisors")
+    assert "without its renumbering" in lab.aggregation_kernels()["gnnadvisor-style"]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

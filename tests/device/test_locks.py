@@ -104,9 +104,9 @@ def test_regions_take_turns_where_the_layer_needs_it(monkeypatch: pytest.MonkeyP
         def __call__(self, x: int) -> None:
             inside.append(jit._parallel_region.is_held())
 
-    monkeypatch.setattr(jit, "_layer", lambda: "workqueue")
+    monkeypatch.setattr(jit, "start_threads", lambda: "workqueue")
     jit._taking_turns(Compiled())(1)
-    monkeypatch.setattr(jit, "_layer", lambda: "omp")
+    monkeypatch.setattr(jit, "start_threads", lambda: "omp")
     jit._taking_turns(Compiled())(1)
     assert inside == [True, False]
 

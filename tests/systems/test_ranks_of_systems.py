@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.pipeline.plan import NoBatch
-from gnnsample_lab.systems.parts import workers_problem
-from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES
+from gnnsample_lab.systems.parts import saved_parts, workers_problem
+from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES, find
+from gnnsample_lab.systems.train import _index_note, _order_notes
 from gnnsample_lab.systems.trees import TreeSampler
 
 torch = pytest.importorskip("torch")
@@ -137,6 +139,31 @@ def test_parts_that_are_there_are_taken(graph, expected, pair, tmp_path):
         np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
     with pytest.raises(ValueError, match=r"parts must be as many as ranks, 1 \(got 2"):
         lab.train(graph, system="dsp-seq", parts=folder, **QUICK)
+
+
+@pytest.mark.parametrize(("method", "tolerance"), [("streaming", 1.25), ("random", 2.0), ("metis", None)])
+def test_uneven_parts_are_stated(graph, pair, method, tolerance, tmp_path, monkeypatch):
+    """A part must not be left without edges or seeds because a method cannot keep to 1.1."""
+    monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 400, 8000), (rng.random(8000) ** 6 * 400).astype(int)
+    hubs = lab.Graph.from_edges(
+        src, dst, 400, splits={"train": np.arange(20)}, name="few hubs",
+        feat=rng.random((400, 8), dtype=np.float32), label=rng.integers(0, 3, 400),
+    )  # fmt: skip
+    found = lab.train(
+        hubs, system="dsp", ranks=pair, parts=method, **{**QUICK, "batch_size": 10, "epochs": 1}
+    )
+    said = [note for note in found.notes if "are uneven" in note]
+    if tolerance is None:
+        assert said == []
+        return
+    (note,) = said
+    assert note.startswith(f"parts by {method!r}") and f"(tolerance={tolerance:g})" in note
+    with saved_parts(hubs, SYSTEMS["dsp"], 2, method) as folder:
+        cut = lab.distributed.open_partition(folder)
+    assert cut.edges.min() > 0 and (method == "random" or max(cut.balance.values()) <= tolerance)
+    assert f"{cut.balance['edges']:.2f} times the mean of edges" in note
 
 
 def test_parts_of_another_graph_are_refused(graph, tmp_path):
@@ -317,6 +344,52 @@ def test_trees_do_not_depend_on_who_draws_them(graph, pair):
     sampler = TreeSampler(graph, [3], 2, "cpu", 0, 0, 2)
     [empty, some] = sampler.sample_slices([np.array([4]), np.array([5, 6])], 3)
     assert isinstance(empty, NoBatch) and empty.batch_id == 3 and some.seeds.tolist() == [5]
+
+
+@pytest.mark.parametrize("index", [None, "auto"])
+def test_nextdoors_trees_are_grouped_as_published_unless_another_index_is_asked_for(
+    graph, index, monkeypatch
+):
+    asked = []
+
+    def noted(*args, **options):
+        asked.append(options["index"])
+        return lab.run_app(*args, **options)
+
+    monkeypatch.setattr("gnnsample_lab.systems.trees.run_app", noted)
+    system = replace(find("nextdoor"), index=index) if index else "nextdoor"
+    notes = lab.train(graph, system=system, **QUICK).notes
+    assert set(asked) == {index or "published"}
+    assert "on the CPU trees are drawn sample by sample: no index groups them by transit" in notes
+
+
+def test_what_groups_trees_on_a_gpu_is_said():
+    said = {
+        index: _index_note(SimpleNamespace(device="cuda", grouped=index)) for index in ("published", "auto")
+    }
+    assert said == {
+        "published": "pairs of sample and transit are grouped with index='published', NextDoor's as published",
+        "auto": "pairs of sample and transit are grouped with index='auto', not NextDoor's as published",
+    }
+
+
+def test_trees_take_only_indexes_that_there_are(graph):
+    with pytest.raises(ValueError, match="grouped must be one of .*'published'.*got 'papers'"):
+        TreeSampler(graph, [3], 2, "cpu", 0, grouped="papers")
+
+
+def test_windows_that_wait_nowhere_are_said(graph, pair):
+    """FastGL's lie in host memory for one GPU with the serial executor alone."""
+    options = {**QUICK, "system": "fastgl"}
+    notes = lab.train(graph, ranks=pair, **options).notes
+    assert any("none are sampled ahead to wait in host memory" in note for note in notes)
+    notes = lab.train(graph, ranks=pair, executor="factored", **options).notes
+    assert "mini-batches keep their order; none are sampled ahead to wait in host memory" in notes
+    trainer = {"order": len, "executor": "thread", "parking": None}
+    for device, sampler, note in (("cuda", "cuda", True), ("cuda", "cpu", False), ("cpu", "cpu", False)):
+        made = SimpleNamespace(**trainer, device=device, sampler=SimpleNamespace(device=sampler))
+        assert bool(_order_notes(find("fastgl"), made, "greedy")) == note, (device, sampler)
+        assert not _order_notes(find("lab"), made, "greedy")
 
 
 # ---- {time sharing, factored} x {degree, PreSC} at one budget ------------------------------------------------------

@@ -27,7 +27,7 @@ torch = pytest.importorskip("torch")
 QUICK = {
     "fanouts": (3, 4), "hidden": 16, "batch_size": 64, "lr": 0.01, "device": "cpu", "progress": False, "window": 3,
 }  # fmt: skip
-NEEDED = {"dgl", "pyg-cpu", "gnnadvisor", "tsota", "gnnlab", "fastgl", "lab"}
+NEEDED = {"dgl", "pyg-cpu", "gnnadvisor-style", "tsota", "gnnlab", "fastgl", "lab"}
 ADDED = {"pgsampler", "nextdoor", "dgl-uva", "quiver", "dsp-seq", "dsp"}
 MODELS = ["gcn", "sage", "gin", "gat", "pinsage"]
 
@@ -151,10 +151,22 @@ def test_every_system_has_the_losses_of_a_plain_loop(graph, plain_batches, name)
     assert any("on the CPU" in note for note in found.notes)
 
 
+def test_a_systems_former_name_is_taken(graph):
+    assert find("gnnadvisor") is find("gnnadvisor-style") and "gnnadvisor" not in lab.systems()
+    now, before = (
+        lab.train(graph, system=n, evaluate=False, **QUICK) for n in ("gnnadvisor-style", "gnnadvisor")
+    )
+    assert before.system == "gnnadvisor-style" and before.losses == now.losses
+    kernels = [
+        lab.train(graph, kernel=n, evaluate=False, **QUICK) for n in ("gnnadvisor-style", "gnnadvisor")
+    ]
+    assert kernels[0].losses == kernels[1].losses
+
+
 def test_what_sets_the_systems_apart(graph):
     runs = {name: lab.train(graph, system=name, evaluate=False, **QUICK) for name in NEEDED}
     first = {name: run.epochs[0] for name, run in runs.items()}
-    for name in ("dgl", "pyg-cpu", "gnnadvisor"):
+    for name in ("dgl", "pyg-cpu", "gnnadvisor-style"):
         assert math.isnan(first[name].hit_rate) and runs[name].cache_ratio == 0
         assert first[name].bytes_moved == first[name].rows * 40
     for name in ("tsota", "gnnlab"):

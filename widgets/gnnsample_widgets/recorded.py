@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gnnsample_lab import MiniBatch, NeighborSampler, SampleTrace, figures
+from gnnsample_lab.gpu_model.model import presets
 from gnnsample_lab.resources import resource_path
 
 TRACES = "data/measured/traces"
@@ -59,6 +60,11 @@ def measured_traces() -> dict[str, Path]:
     return {path.stem: path for path in sorted(folder.glob("*.npz"))}
 
 
+def model_of(trace: SampleTrace) -> str | None:
+    """The key of the GPU model of the GPU that a trace is of; None where there is none."""
+    return next((key for key, model in presets().items() if model.name == trace.device_name), None)
+
+
 def same_sample(graph: Any, trace: SampleTrace) -> MiniBatch | None:
     """The sample that a measured trace ran, drawn again on the CPU, or None when ``graph`` is another graph.
 
@@ -91,13 +97,16 @@ def same_sample(graph: Any, trace: SampleTrace) -> MiniBatch | None:
 
 
 def modelled_as_measured(graph: Any, trace: SampleTrace) -> SampleTrace | None:
-    """The model's version of a measured trace, or None when ``graph`` is not the one that was measured."""
-    batch = same_sample(graph, trace)
+    """The model's version of a measured trace, or None when ``graph`` is not the one that was measured, or when there
+    is no model of the GPU that it was measured on: another GPU's beside it would be no comparison.
+    """
+    gpu = model_of(trace)
+    batch = None if gpu is None else same_sample(graph, trace)
     if batch is None:
         return None
-    knobs: dict[str, Any] = {}
+    knobs: dict[str, Any] = {"gpu": gpu}
     if trace.completion is not None:
-        knobs = {"fetch_size": trace.fetch_size, "completion": trace.completion}
+        knobs |= {"fetch_size": trace.fetch_size, "completion": trace.completion}
     return modelled(graph, batch, trace.strategy, **knobs)
 
 
@@ -142,15 +151,22 @@ def without_reuse(
 def overlay(graph: Any) -> go.Figure:
     """Model over measurement, for the first shipped trace of ``graph``; a figure that says so where there is
     none."""
-    names = []
+    names, unknown = [], []
     for path in measured_traces().values():
         trace = SampleTrace.load(path)
+        if model_of(trace) is None:
+            unknown.append(trace.device_name)
+            continue
         model = modelled_as_measured(graph.to("cpu", features=False), trace)
         if model is not None:
             return figures.model_vs_measurement(model, trace)
         names.append(trace.graph_name)
     known = ", ".join(dict.fromkeys(names))
     reason = f"There are some of {known}." if known else "None were shipped with this installation."
+    if unknown and not names:
+        reason = (
+            f"Those that are here are of {', '.join(dict.fromkeys(unknown))}, of which there is no model."
+        )
     if graph.name in names:
         reason = f"Those of {graph.name} were measured on another version, scale or seed of it."
     return figures.empty_figure(

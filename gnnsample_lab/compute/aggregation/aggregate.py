@@ -36,7 +36,9 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
             gradient of ``x`` is gathered over the transposed block by the same kernel.
         weight: per edge ``[num_edges]``, of the type of ``x``, or None.
         reduce: ``"sum"`` or ``"mean"``.
-        kernel: a key of :func:`aggregation_kernels`.
+        kernel: a key of :func:`aggregation_kernels`. ``"gnnadvisor-style"`` has GNNAdvisor's groups, shared memory and
+            dimension workers, and lacks its renumbering of the whole graph: blocks of mini-batches have no order that
+            lasts. ``"gnnadvisor"``, its former name, is taken as well.
 
     Returns:
         ``[num_dst, F]``, of the kind of ``x``.
@@ -46,7 +48,7 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
         ValueError: wrong shapes, an unknown name, arrays on different devices.
     """
     choice("reduce", reduce, REDUCES)
-    choice("kernel", kernel, tuple(ladder.KERNELS))
+    kernel = ladder.kernel_name(kernel)
     csr = csr_of(block)
     check_features("x", x, csr, 2)
     if weight is not None:

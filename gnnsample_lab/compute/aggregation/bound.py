@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, flag, whole
+from gnnsample_lab.checks import flag, whole
 
 from .csr import csr_of
-from .ladder import GROUP_SIZE, KERNELS
+from .ladder import GROUP_SIZE, kernel_name
 
 ELEMENT_BYTES = 4
 """Bytes of a feature, a weight or an index in the counts."""
@@ -93,7 +93,7 @@ def aggregation_cost(
         TypeError: ``block`` is no block, ``num_features`` no integer, ``weighted`` no bool.
         ValueError: an unknown kernel, ``num_features`` below 1.
     """
-    choice("kernel", kernel, tuple(KERNELS))
+    kernel = kernel_name(kernel)
     d, weighted = whole("num_features", num_features, 1, 2**31 - 1), flag("weighted", weighted)
     csr = csr_of(block)
     edges, rows, s = csr.num_edges, csr.num_rows, ELEMENT_BYTES
@@ -107,12 +107,12 @@ def aggregation_cost(
     if kernel == "memory-aware":
         return AccessCounts(kernel, features + weights, sums + weights * (d - 1), 0, written, flops)
     bounds = 8 * (rows + 1)
-    if kernel in ("grouped", "gnnadvisor"):
+    if kernel in ("grouped", "gnnadvisor-style"):
         groups = int((-(-lengths // GROUP_SIZE)).sum())
         # Each group adds its sum by an atomic, which reads and writes; before that the result is cleared.
         moved = 2 * s * groups * d + written
         read = features + weights + s * edges + 12 * groups + bounds
-        if kernel == "gnnadvisor":  # partial sums and ids lie in shared memory
+        if kernel == "gnnadvisor-style":  # partial sums and ids lie in shared memory
             return AccessCounts(kernel, read, sums + s * edges, 0, moved, flops)
         return AccessCounts(kernel, read, 0, sums, moved, flops)
     return AccessCounts(kernel, features + weights + s * edges + bounds, 0, sums, written, flops)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.checks import choice
 from gnnsample_lab.device import runtime
 
 from . import register_tile
@@ -18,20 +19,36 @@ KERNELS: dict[str, str] = {
     "naive": "a thread per (row, feature); partial sums and weights in global memory (FastGL, eq. 3)",
     "memory-aware": "FastGL: 8 rows x 32 features per block; partial sums and weights in shared memory (eq. 4)",
     "grouped": "neighbour groups alone, as GNNAdvisor makes them: a warp per group, sums in registers, then atomics",
-    "gnnadvisor": "GNNAdvisor: the groups' ids and partial sums in shared memory, dimension workers (not renumbered)",
+    "gnnadvisor-style": "GNNAdvisor's groups, sums in shared memory, dimension workers; without its renumbering",
     "library": "cuSPARSE through PyTorch: the block as a sparse CSR matrix times the features",
     "register-tile": "ours: a group of lanes per row and feature tile, 16-byte loads in flight, sums in registers",
     "auto": "register-tile, in the launch shape that suits block and feature width",
 }
 
+ALIASES = {"gnnadvisor": "gnnadvisor-style"}
+"""Names that rungs had before, which are taken as well. GNNAdvisor also renumbers the vertices of the whole graph,
+once, so that neighbours lie close together. A block has other vertices in another order in every mini-batch: there is
+no order to make once, nothing here is renumbered, and the rung is not called by the system's name."""
 X_ROWS, Y_FEATURES = 8, 32
 """Rows at a time and features per block of `memory-aware` (FastGL, section 4.2)."""
 EACH_ROWS = 8
 """Most rows that a warp of it takes one after the other."""
 GROUP_SIZE = 16
-"""Neighbours per group of `grouped` and `gnnadvisor`."""
+"""Neighbours per group of `grouped` and `gnnadvisor-style`."""
 _SHARED_BYTES = 48 << 10
-"""Shared memory that a block of `gnnadvisor` may have without being asked for."""
+"""Shared memory that a block of `gnnadvisor-style` may have without being asked for."""
+
+
+def kernel_name(kernel: str) -> str:
+    """``kernel``, a key of :data:`KERNELS`, or the key that a former name of it has now.
+
+    Raises:
+        ValueError: no kernel has or had that name.
+    """
+    found: str = choice(
+        "kernel", ALIASES.get(kernel, kernel) if isinstance(kernel, str) else kernel, tuple(KERNELS)
+    )
+    return found
 
 
 def gather(
@@ -144,7 +161,10 @@ def _gnnadvisor(
     csr: Csr, x: Any, out: Any, coef: Any, mean: bool, size: int = GROUP_SIZE, groups: Groups | None = None,
     workers: int | None = None,
 ) -> None:  # fmt: skip
-    """``workers``: lanes of a warp that share the features; None: as many as there are features, at most 32."""
+    """GNNAdvisor's kernel on a graph that is not renumbered; see :data:`ALIASES`.
+
+    ``workers``: lanes of a warp that share the features; None: as many as there are features, at most 32.
+    """
     if groups is None:
         groups = _groups_of(csr, size)
     clear(out)
@@ -185,7 +205,12 @@ def library_matrix(csr: Csr, like: Any, coef: Any = None, mean: bool = False) ->
         lengths = indptr.diff()
         values = values * (1 / lengths.to(dtype)).repeat_interleave(lengths, output_size=csr.num_edges)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*Sparse CSR tensor support is in beta")
+        # The second one comes although the caller has said that nothing is to be checked.
+        for text in (
+            "Sparse CSR tensor support is in beta",
+            "Sparse invariant checks are implicitly disabled",
+        ):
+            warnings.filterwarnings("ignore", message=f".*{text}")
         matrix = torch.sparse_csr_tensor(
             indptr.int(), indices, values, (csr.num_rows, csr.num_sources), check_invariants=False
         )
@@ -233,7 +258,7 @@ _RUNGS: dict[str, Callable[..., None]] = {
     "naive": _naive,
     "memory-aware": _memory_aware,
     "grouped": _grouped,
-    "gnnadvisor": _gnnadvisor,
+    "gnnadvisor-style": _gnnadvisor,
     "library": _library,
     "register-tile": _register_tile,
     "auto": _register_tile,

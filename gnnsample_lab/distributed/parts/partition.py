@@ -18,12 +18,16 @@ from gnnsample_lab.graph.checks import host_bytes, id_dtype
 from gnnsample_lab.graph.graph import Graph, check_graph
 
 from . import methods
-from .balance import check_even, compile_loops, limits_of, loads_of, ratios_of
+from .balance import UnevenPartsError, check_even, compile_loops, limits_of, loads_of, ratios_of
 from .moving import QUANTITIES, count_traffic
 
 MAX_PARTS = 2**15 - 1
 VERSION = 1
 """Of the stored form, and of what the methods compute."""
+TOLERANCES = (1.1, 1.25, 1.5, 2.0)
+"""The largest part over the mean: what is asked of a division, and what is put up with where no method reaches that."""
+BASELINES = ("random", "range")
+"""Methods that even nothing out."""
 _STORED = ("metis", "streaming")
 """Methods whose result is worth a file; the others are made faster than read."""
 
@@ -195,6 +199,35 @@ def partition(
         base, f"partition-{method}-{parts}", stamp, lambda: _computed(graph, parts, chosen, request)
     )
     return replace(found, name=graph.name)  # another graph of the same topology may have been the first
+
+
+def evenest(graph: Graph, parts: int, method: str, seeds: Any = None) -> Partition:
+    """The division by the smallest of :data:`TOLERANCES` that ``method`` keeps to; a baseline is taken as it is.
+
+    Looser ones are tried for small graphs: few training vertices, or edges that some vertices hold, cannot always be
+    even. A tolerance of as many as there are parts would allow that one of them has everything, and is not tried.
+
+    Args:
+        graph, parts, method, seeds: as of :func:`partition`.
+
+    Raises:
+        UnevenPartsError: ``method`` keeps to none of them.
+        TypeError, ValueError, ImportError: as of :func:`partition`.
+    """
+    if method in BASELINES:
+        tried: tuple[float, ...] = (TOLERANCES[0], max(TOLERANCES[0], float(parts)))
+    else:
+        tried = tuple(t for t in TOLERANCES if t < parts or t == TOLERANCES[0])
+    for tolerance in tried:
+        try:
+            return partition(graph, parts, method, seeds, tolerance=tolerance)
+        except UnevenPartsError as error:
+            failed = error
+    raise UnevenPartsError(
+        f"{failed} (tried: {', '.join(f'{t:g}' for t in tried)}); parts by 'random' or 'range' are taken as uneven as "
+        "they are",
+        failed.part, failed.quantity, failed.ratio,
+    ) from failed  # fmt: skip
 
 
 def check_seeds(graph: Graph, seeds: Any) -> np.ndarray:

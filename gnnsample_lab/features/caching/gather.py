@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import integers
-from gnnsample_lab.device import kernels, pinned, runtime, streams
+from gnnsample_lab.device import jit, kernels, pinned, runtime, streams
 
 from .host import copy_to_device_async, gather_rows, vector_bytes, words
 
@@ -402,6 +402,7 @@ class _gather_threads:
         if self.count is not None:
             import numba
 
+            jit.start_threads()
             self.before = numba.get_num_threads()
             numba.set_num_threads(min(self.count, numba.config.NUMBA_NUM_THREADS))
 

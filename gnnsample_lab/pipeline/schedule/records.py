@@ -21,7 +21,8 @@ from .times import Costs, StageTimes, stage_times
 SYSTEM_EXECUTORS = {
     "dgl": "thread",
     "pyg-cpu": "thread",
-    "gnnadvisor": "thread",
+    "gnnadvisor-style": "thread",
+    "gnnadvisor": "thread",  # as records of before name it
     "tsota": "serial",
     "gnnlab": "serial",
     "fastgl": "serial",

@@ -89,7 +89,10 @@ class GpuEngine:
         self.weight: Any = None
         self.max_weight: Any = None
         if graph_bytes is not None:
-            held = self.streamed = self.graph = streamed(graph, operator, edge_weight, graph_bytes)
+            as_published = parallelism == "transit" and index == "published"
+            held = self.streamed = self.graph = streamed(
+                graph, operator, edge_weight, graph_bytes, as_published
+            )
             self.prefix, self.weight, self.max_weight = held.prefix, held.weight, held.max_weight
         elif self.weighted:
             self.prefix, self.weight, self.max_weight = weights(self, edge_weight)

@@ -176,13 +176,20 @@ def kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
     return held[2]
 
 
-def streamed(graph: Any, operator: Any, edge_weight: Any, graph_bytes: int) -> StreamedGraph:
-    """The :class:`StreamedGraph` to sample from when at most ``graph_bytes`` of edges may lie on the GPU."""
+def streamed(
+    graph: Any, operator: Any, edge_weight: Any, graph_bytes: int, as_published: bool = False
+) -> StreamedGraph:
+    """The :class:`StreamedGraph` to sample from when at most ``graph_bytes`` of edges may lie on the GPU.
+
+    ``as_published``: each step copies every sub-graph that holds a transit, as NextDoor's section 8.4 has it.
+    """
     from .streaming.run import StreamedGraph
 
     whole = None
     if edge_weight is not None:
         whole = integer_weights(to_host(graph.indptr), to_host(edge_weight))
+    if as_published:
+        return StreamedGraph(graph, graph_bytes, operator, whole, across_bus=False, kept=False)
     return StreamedGraph(graph, graph_bytes, operator, whole)
 
 

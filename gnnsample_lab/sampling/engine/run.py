@@ -66,15 +66,21 @@ def run_app(
         first_sample: id of sample 0 in the draws; a run cut in parts gives each part its own.
         index: how ``"transit"`` groups pairs. ``"auto"``: by ranges of vertices in steps where that pays, else not at
             all, sample by sample. ``"published"``: NextDoor as published, an index in each step, walks included, three
-            kernels, lists cached wherever they fit, ``unique`` by sorting. ``"always"``: an index in each step for our
-            own kernels, built as is fastest; or by a named method: ``"radix"`` (the paper's), ``"counting"``,
-            ``"ranges"``. ``AppResult.schedule`` says what was done.
+            kernels, lists cached wherever they fit, ``unique`` by sorting. Two things are not the paper's: the index
+            is counted, not sorted by radix, which gives the same groups; and of walks without end the last 2**19 go on
+            without one. ``"always"``: an index in each step for our own kernels, built as is fastest; or by a named
+            method: ``"radix"`` (the paper's sort), ``"counting"``, ``"ranges"``. ``AppResult.schedule`` says what was
+            done. Only ``"transit"`` is grouped so, and on the CPU nothing is: there all give the same run.
         graph_bytes: how much of the graph's edges may lie on the GPU; what exceeds it is streamed from host memory,
-            sub-graph by sub-graph (section 8.4). Without effect on the CPU.
+            sub-graph by sub-graph (section 8.4). With ``index="published"`` each step copies every sub-graph that holds
+            a transit, as in the paper, and one kernel draws from it; else a step copies less. Without effect on the
+            CPU.
         max_steps: stop after so many steps. An application of infinitely many steps raises after 10,000 by default.
 
     Raises:
-        TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it.
+        TypeError, ValueError: an argument is of the wrong type or not allowed; the message names it. So is
+            ``index="published"`` for a collective application with ``graph_bytes``, whose lists are read across the
+            bus, and on a GPU for ``unique`` in graphs of 2**32 vertices or more.
         SamplingAppError: a function of ``app`` does not compile or fails in a sample; the message names its line.
         RuntimeError: ``device="cuda"`` without a usable GPU, or an application that does not end.
     """
@@ -99,6 +105,15 @@ def run_app(
         graph = host if target == "cpu" else graph if graph_bytes is not None else moved(graph, "cuda")
         app.prepare(host)
         operator = compile_operator(app)
+        if (
+            graph_bytes is not None
+            and operator.collective
+            and (parallelism, index) == ("transit", "published")
+        ):
+            raise ValueError(
+                "index must not be 'published' with graph_bytes and a collective application: lists are read across "
+                "the bus where NextDoor copies sub-graphs; take index='auto', or no graph_bytes"
+            )
         if roots is None:
             roots = app.initial_samples(host, num_samples or 1024, seed)
         elif num_samples is not None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gnnsample_lab.device import philox
 from gnnsample_lab.device.arrays import offsets_of
-from gnnsample_lab.device.jit import njit, prange
+from gnnsample_lab.device.jit import njit, prange, start_threads
 from gnnsample_lab.device.locks import check_process
 from gnnsample_lab.sampling.weights import IntegerWeights
 
@@ -198,6 +198,7 @@ _NO_AVAILABLE = np.zeros(1, dtype=np.int32)
 def threads_for(steps: int) -> Iterator[None]:
     """Let parallel loops of this thread run on one core while there are few ``steps`` to do."""
     check_process()
+    start_threads()
     before = numba.get_num_threads()
     if steps <= _ALONE:
         numba.set_num_threads(1)

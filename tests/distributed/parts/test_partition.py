@@ -10,7 +10,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.parts import balance, methods
-from gnnsample_lab.distributed.parts.partition import topology_hash
+from gnnsample_lab.distributed.parts.partition import evenest, topology_hash
 from tests.minibatch.conftest import random_graph, with_wide_ids
 
 METHODS = ("metis", "streaming", "random", "range")
@@ -30,6 +30,15 @@ def cliques(num_cliques: int, size: int, **data) -> lab.Graph:
 @pytest.fixture(scope="module")
 def skewed() -> lab.Graph:
     return lab.rmat(2**12, 2**16)
+
+
+@pytest.fixture
+def few_hubs(tmp_path, monkeypatch) -> lab.Graph:
+    """400 vertices; few of them have most edges, and the first 20 are training vertices and such hubs."""
+    monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 400, 8000), (rng.random(8000) ** 6 * 400).astype(int)
+    return lab.Graph.from_edges(src, dst, 400, splits={"train": np.arange(20)}, name="few hubs")
 
 
 def made(graph, parts, method="metis", **options) -> lab.distributed.Partition:
@@ -311,3 +320,38 @@ def test_nothing_heavy_is_imported():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+# ---- as even as a method gets -----------------------------------------------------------------------------------
+
+
+def test_looser_tolerances_are_tried_one_after_another_and_never_all(few_hubs):
+    with pytest.raises(balance.UnevenPartsError):
+        made(few_hubs, 2, "streaming")
+    found = evenest(few_hubs, 2, "streaming")
+    assert found.tolerance == 1.25 and max(found.balance.values()) <= 1.25
+    assert evenest(few_hubs, 3, "metis").tolerance == 1.5
+    assert evenest(few_hubs, 2, "metis").tolerance == 1.1
+    assert evenest(few_hubs, 1, "streaming").num_parts == 1
+
+
+def test_a_part_with_nearly_everything_is_an_error(monkeypatch):
+    """Whatever tolerance is tried: two parts are never allowed twice the mean, which is everything."""
+    graph = random_graph(4)
+
+    def lopsided(indptr, *_):
+        owner = np.zeros(len(indptr) - 1, dtype=np.int16)
+        owner[0] = 1
+        return owner
+
+    monkeypatch.setattr(methods, "streaming_parts", lopsided)
+    for parts, tried in ((2, r"1\.1, 1\.25, 1\.5\)"), (4, r"1\.1, 1\.25, 1\.5, 2\)")):
+        with pytest.raises(balance.UnevenPartsError, match=f"tried: {tried}") as caught:
+            evenest(graph, parts, "streaming")
+        assert caught.value.part == 0 and caught.value.ratio > 1.9
+
+
+def test_baselines_are_taken_as_they_are(few_hubs):
+    found = evenest(few_hubs, 4, "random")
+    assert found.tolerance == 4 and max(found.balance.values()) > 1.1
+    assert evenest(cliques(4, 12), 2, "random").tolerance == 1.1

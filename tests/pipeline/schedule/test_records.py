@@ -22,11 +22,11 @@ from gnnsample_lab.pipeline.schedule import (
 )
 from gnnsample_lab.pipeline.schedule.records import SYSTEM_EXECUTORS, RecordedRun
 from gnnsample_lab.resources import resource_path
-from gnnsample_lab.systems.table import SYSTEMS
+from gnnsample_lab.systems.table import find
 
 
 def test_executors_of_systems_are_those_of_the_table() -> None:
-    assert {name: SYSTEMS[name].executor for name in SYSTEM_EXECUTORS} == SYSTEM_EXECUTORS
+    assert {name: find(name).executor for name in SYSTEM_EXECUTORS} == SYSTEM_EXECUTORS
     assert set(SYSTEM_EXECUTORS) >= {"dgl", "tsota", "gnnlab", "fastgl", "lab"}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnsample_lab import Graph, apps, run_app
+from gnnsample_lab.sampling.engine.plan import streamed
 from gnnsample_lab.sampling.engine.streaming.run import largest_weights
 from gnnsample_lab.sampling.engine.streaming.subgraphs import Places, cut, fits, lay_out, plan_step
 
@@ -145,6 +148,15 @@ def test_the_cpu_ignores_the_limit(limit):
     )
 
 
+def test_published_streaming_is_refused_where_lists_are_read_across_the_bus():
+    graph = graph_with()
+    roots = np.arange(6).reshape(3, 2)
+    for index, limit in (("published", None), ("auto", 10**6)):
+        run_app(graph, apps.LADIES(), roots, device="cpu", index=index, graph_bytes=limit)
+    with pytest.raises(ValueError, match="index must not be 'published' with graph_bytes and a collective"):
+        run_app(graph, apps.LADIES(), roots, device="cpu", index="published", graph_bytes=10**6)
+
+
 # ---- on a GPU ---------------------------------------------------------------------------------------------
 
 APPS = {
@@ -206,6 +218,45 @@ def test_what_is_copied_is_counted(slots, across_bus, monkeypatch):
     assert made[0].num_parts > 2 and steps[0]["subgraphs_kept"] == 0
     if not across_bus:
         assert steps[1]["subgraphs_kept"] > 0, "a step begins with what the last one left"
+
+
+@pytest.mark.gpu
+def test_as_published_each_step_copies_every_part_that_holds_a_transit():
+    graph = graph_with()
+    operator = SimpleNamespace(uses=frozenset({"lab_edge"}), collective=False, deferred=True)
+    limit = 2 * graph.max_in_degree * graph.indices.itemsize
+    copied = {}
+    for as_published in (False, True):
+        held = streamed(graph, operator, None, limit, as_published)
+        assert held.num_parts > 2 and held.stages(1, 1) == as_published
+        held.across_bus = False
+        bounds = np.arange(held.num_parts + 1)
+        bounds[-1] = bounds[-2]  # the last part holds no transit
+        steps = []
+        for _ in range(3):
+            launched = []
+            steps.append(held._serve(bounds, 1.0, lambda *part, to=launched: to.append(part)))
+            assert sorted(part[0] for part in launched) == list(range(held.num_parts - 1))
+        copied[as_published] = [step["subgraphs_copied"] for step in steps]
+        assert all(step["subgraphs_across_bus"] == 0 for step in steps)
+        parts = held.num_parts - 1
+    assert copied[True] == [parts] * 3
+    assert copied[False][0] == parts > copied[False][1], "a step begins with what the last one left"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["deepwalk", "ppr", "node2vec", "k-hop", "mvs"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_streamed_as_published_samples_are_those_of_the_cpu(name, weighted):
+    graph = graph_with(weighted=weighted)
+    options = {"num_samples": 40, "seed": 3}
+    expected = run_app(graph, APPS[name](), device="cpu", **options)
+    limit = 2 * (graph.max_in_degree * 16 + 8)
+    found = run_app(graph, APPS[name](), device="cuda", graph_bytes=limit, index="published", **options)
+    assert found == expected
+    for step in found.schedule:
+        assert step["kernel"] == "streamed" and step["index"] == "counting"
+        assert step["subgraphs_copied"] == step["subgraphs"]
 
 
 @pytest.mark.gpu

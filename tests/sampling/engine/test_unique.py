@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine.language import link
 from gnnsample_lab.sampling.engine.language.compile import compile_operator
+from gnnsample_lab.sampling.engine.shape import StepShape
 from gnnsample_lab.sampling.engine.steps import unique
 from tests.conftest import absent
 from tests.sampling.engine import app_oracle
@@ -81,6 +84,16 @@ def test_the_lowest_slot_keeps_a_vertex():
                 assert distinct[slot] != v
                 changed += v >= 0
     assert changed > 20
+
+
+def test_sorting_is_refused_where_ids_exceed_its_keys():
+    """Another way of finding duplicates would be ours under NextDoor's name."""
+    engine = SimpleNamespace(
+        index="published", parallelism="transit", shape=[StepShape(1, 4, 4, True)], num_samples=3,
+        operator=SimpleNamespace(max_redraws=32), graph=SimpleNamespace(num_nodes=2**32),
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"fewer than 2\^32 vertices \(got 4294967296\)"):
+        unique.redraw(engine, 0)
 
 
 def test_all_in_neighbours_and_no_more(drawn_graphs):

@@ -87,7 +87,8 @@ SUITES = (
         "dsp-volume", "suites.dsp.volume.volume",
         "figure 1: bytes of a mini-batch by method, against ideal; 1 to 8 ranks, counted; needs no GPU",
         columns={
-            "ranks": "ranks", "parts": "partition", "draws": "draws", "seeds a rank": "batch_size",
+            "ranks": "ranks", "parts": "partition", "balance": "balance", "draws": "draws",
+            "seeds a rank": "batch_size", "rows a batch": "rows", "picks a batch": "edges",
             "picks of all ranks": "picks", "remote lists %": "remote_percent", "mean degree": "mean_degree",
             "ideal MB": "mb.ideal", "csp x": "over_ideal.csp", "pull x": "over_ideal.pull", "uva x": "over_ideal.uva",
             "direct x": "over_ideal.direct", "pull over csp": "pull_over_csp",
@@ -157,11 +158,12 @@ SUITES = (
         "training: overlapped stages and their ceiling, factored against time sharing, GPUs; tables 4 and 5, smaller",
         columns={
             "part": "part", "system": "system", "model": "model", "GPUs": "gpus", "executor": "executor",
-            "step": "step", "policy": "policy", "seeds a GPU": "seeds_a_gpu", **WORK_A_BATCH,
+            "way": "way", "step": "step", "policy": "policy", "seeds a GPU": "seeds_a_gpu", **WORK_A_BATCH,
             "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
-            "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling", "gained": "gained",
-            "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing", "epoch ms": "epoch_ms",
+            "misses by": "transfer", "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling",
+            "gained": "gained", "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing",
+            "x first way": "x_first", "epoch ms": "epoch_ms",
             "modelled epoch ms": "modelled_ms", "model off by %": "model_error_percent", "over dsp": "over_dsp",
             "epoch s": "epoch_s", "sampling kernels of trainers": "trainer_kernels", "failed": "error",
         },
@@ -227,7 +229,7 @@ SUITES = (
         "ladder", "suites.dsp.ladder.ladder",
         "us of a mini-batch from a graph in parts: every method, ranks at once, against one with the whole graph",
         columns={
-            "parts": lambda row: f"{row['world']} {row['partition']}", **WORK,
+            "parts": lambda row: f"{row['world']} {row['partition']}", "balance": "balance", **WORK,
             "draws": lambda row: "with replacement" if row["replace"] else "without", "method": "method",
             "cache %": "budget_percent", "saved %": lambda row: _percent(row, "saved_share"),
             "remote %": lambda row: _percent(row, "remote_share"), "rows a batch": "rows", "picks a batch": "edges",
@@ -245,6 +247,7 @@ SUITES = (
         columns={
             "ranks": lambda row: row.get("ranks", 2),
             "rows of": "what", "transport": "transport", "bytes of a row": "row_bytes", "rows a batch": "asked",
+            "picks a batch": "edges",
             "us": "us", "p10": "p10", "p90": "p90", "GB/s": "gbps", "of the copy": "of_copy",
         },
         targets=targets.features, needs_gpu=False, last=True,

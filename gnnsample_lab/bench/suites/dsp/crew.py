@@ -125,17 +125,34 @@ def parts(
 
 
 def cut_of(session: Session, name: str, world: int, how: str = "random") -> Any:
-    """Who owns which vertex. No part is refused for being uneven: that is seen in the rows."""
-    from gnnsample_lab.distributed import partition
+    """Who owns which vertex: parts by chance or by ranges as they come, else as even as the method gets."""
+    from gnnsample_lab.distributed.parts.partition import evenest
 
     def make() -> Any:
         graph = host_graph(session, name)
         began = time.perf_counter()
-        found = partition(graph, world, how, tolerance=world)
-        session.say(f"{name}, {world} parts by {how}: {time.perf_counter() - began:.1f} s")
+        found = evenest(graph, world, how)
+        took = time.perf_counter() - began
+        session.say(
+            f"{name}, {world} parts by {how}: {took:.1f} s, edges {found.balance['edges']:.3f} of the mean"
+        )
         return found
 
     return session.kept(("dsp", "cut", name, world, how), make)
+
+
+BALANCE = "balance: edges of the largest part over the mean"
+
+
+def loosened(name: str, cut: Any) -> list[str]:
+    """A note where a method that evens parts out did not reach the tolerance that is asked of it."""
+    from gnnsample_lab.distributed.parts.partition import BASELINES, TOLERANCES
+
+    if cut.method in BASELINES or cut.tolerance <= TOLERANCES[0]:
+        return []
+    return [
+        f"{name}, {cut.num_parts} parts by {cut.method}: within {cut.tolerance:g} of the mean, not {TOLERANCES[0]}."
+    ]
 
 
 def seeds_of(

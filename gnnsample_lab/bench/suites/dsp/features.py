@@ -51,7 +51,8 @@ def features(session: Session) -> dict[str, Any]:
             "gbps": "bytes of the rows asked for, or copied, by one rank, the slowest of all at once",
             "us": f"of a call, {_TOGETHER} calls one after another without waiting; median, p10 and p90 of {_TIMED} "
             "such passes of the slowest rank",
-            "asked": "rows that a rank asks for in a call, as those of a mini-batch",
+            "asked": "rows that a rank asks for in a call",
+            "rows": "the same: they stand for those of a mini-batch; edges: nothing is sampled, so that there are none",
         },
         "verification": {"transports_equal_to_parts": len(checked)},
         "graphs": {}, "rows": rows,
@@ -122,6 +123,7 @@ def _records(rank: Any, folder: Path, width: int, rows: int, sweep: bool) -> Ite
     def record(what: str, transport: str, times: list[float], nbytes: int, **more: Any) -> dict[str, Any]:
         return {
             "what": what, "transport": transport, "row_bytes": row_bytes, "asked": nbytes // row_bytes,
+            "rows": nbytes // row_bytes, "edges": 0,
             **_spread(times, nbytes), **more,
         }  # fmt: skip
 

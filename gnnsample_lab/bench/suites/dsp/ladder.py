@@ -63,8 +63,8 @@ PASSES, QUICK_PASSES, GPU_PASSES = 15, 9, 9
 MOST_S = 2.0
 """Seconds of all passes of a row."""
 _FIELDS = (
-    "graph", "partition", "partition_s", "world", "method", "budget_percent", "saved_percent", "batch_size", "fanout",
-    "hops", "replace",
+    "graph", "partition", "partition_s", "balance", "world", "method", "budget_percent", "saved_percent",
+    "batch_size", "fanout", "hops", "replace",
 )  # fmt: skip
 _kept: dict[Any, Any] = {}
 """What a rank keeps between calls: graphs, baselines' checksums, visits."""
@@ -85,11 +85,12 @@ def ladder(session: Session) -> dict[str, Any]:
             facts[name] = graph_facts(graph)
             for how in _partitions(session, name):
                 try:
-                    folders = _saved(session, graph, how, worlds, Path(place) / f"{name}-{how}")
+                    folders, loose = _saved(session, graph, how, worlds, Path(place) / f"{name}-{how}")
                 except (ImportError, ValueError) as error:  # no METIS here, or a graph too large for it
                     notes.append(f"{name}, parts by {how}: {error}")
                     session.say(notes[-1])
                     continue
+                notes += loose
                 if not folders:
                     continue
                 for task in _settings(session, name, how, graph, number == 0):
@@ -118,7 +119,7 @@ def ladder(session: Session) -> dict[str, Any]:
             "passes": QUICK_PASSES if session.quick else PASSES,
             "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
             "remote_degree": "mean in-degree of the vertices whose lists are remote, rank 0",
-            "partition_s": "seconds that the partition took",
+            "partition_s": "seconds that the partition took", "balance": crew.BALANCE,
         },
         "verification": {"methods_equal_to_whole_graph": sum("error" not in row for row in rows)},
         "graphs": facts, "rows": rows, "notes": notes,
@@ -127,21 +128,24 @@ def ladder(session: Session) -> dict[str, Any]:
 
 def _saved(
     session: Session, graph: Any, how: str, worlds: Sequence[int], place: Path
-) -> dict[int, tuple[str, float]]:
-    """For each number of ranks the folder of the graph's parts, and the seconds that the partition took."""
-    from gnnsample_lab.distributed import partition, save_parts
+) -> tuple[dict[int, dict[str, Any]], list[str]]:
+    """For each number of ranks what rows say of the parts: folder, seconds of the partition, balance; and notes."""
+    from gnnsample_lab.distributed import save_parts
+    from gnnsample_lab.distributed.parts.partition import evenest
 
-    folders = {}
+    folders, notes = {}, []
     for world in worlds:
         if world == 1 and how != "random":
             continue  # one part is one part
         began = time.perf_counter()
-        cut = partition(graph, world, how, seeds=np.zeros(0, np.int64), tolerance=world)
+        cut = evenest(graph, world, how, np.zeros(0, np.int64))  # seeds are any vertices
         took = time.perf_counter() - began
-        folders[world] = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False)), took
+        folder = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False))
+        folders[world] = {"folder": folder, "partition_s": took, "balance": cut.balance["edges"]}
+        notes += crew.loosened(graph.name, cut)
         saving = time.perf_counter() - began - took
         session.say(f"{graph.name}, {how}, {world} parts: {took:.1f} s, as files {saving:.1f} s")
-    return folders
+    return folders, notes
 
 
 def _partitions(session: Session, name: str) -> tuple[str, ...]:
@@ -185,7 +189,7 @@ def _line(row: dict[str, Any]) -> str:
     return f"{what}: {row['us']:.1f} us, {row['many_us']:.1f} us in sample_many{gpu}"
 
 
-def _tasks(task: dict[str, Any], folders: dict[int, tuple[str, float]]) -> Iterator[dict[str, Any]]:
+def _tasks(task: dict[str, Any], folders: dict[int, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """What the rows of one setting measure, the baseline first; without peers there is nothing to fetch."""
     from gnnsample_lab import distributed
 
@@ -197,8 +201,7 @@ def _tasks(task: dict[str, Any], folders: dict[int, tuple[str, float]]) -> Itera
         )  # on CPUs torch carries all
 
     def at(world: int) -> dict[str, Any]:
-        folder, seconds = folders[world]
-        return {"world": world, "folder": folder, "partition_s": seconds}
+        return {"world": world, **folders[world]}
 
     if task["bytes_only"]:
         for method in ("pull", "csp", "direct"):

@@ -1,10 +1,14 @@
 """Training end to end: overlapped stages against their ceiling, factored against time sharing, GPUs, and systems.
 
-Rows of five parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
+Rows of eight parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
 captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "budget": time sharing and the factored design
-with two cache policies on smaller cards. "trace": which GPU of a factored run has sampling kernels. "systems": DSP's
-tables 4 and 5, smaller. Epochs are of some mini-batches of the training split; times are of a step, medians over epochs
-after the first.
+with two cache policies on smaller cards. "handover": samples that go to trainers through host memory, and such that
+stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side by side or in turns (AGL).
+"workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run has sampling kernels.
+"systems": DSP's tables 4 and 5, smaller. Epochs are of some mini-batches of the training split; times are of a step,
+medians over epochs after the first.
+
+A part that fails, or trains to other losses than it should, is one row with its error and no times; the others stay.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ from . import crew
 HIDDEN = 256
 STEPS, QUICK_STEPS = 24, 12
 """Mini-batches of an epoch, of as many seeds as all ranks have together."""
-EPOCHS = 4
+EPOCHS, FEW_EPOCHS = 4, 3
+"""Of a run; of runs that compare two ways of one part."""
 CACHED = (1.0, 0.3, 0.0)
 """Cached shares of the vertices over which stages are overlapped."""
 STEPS_AS: dict[str, dict[str, Any]] = {"plain": {}, "captured": {"captured": True, "kernel": "auto"}}
@@ -62,21 +67,28 @@ def graphs(session: Session) -> tuple[str, ...]:
 def pipelines(session: Session) -> dict[str, Any]:
     """The suite's function."""
     rows: list[dict[str, Any]] = []
-    verified, facts = 0, {}
+    verified, facts, failed = 0, {}, dict[str, str]()
     for name in graphs(session):
         with contextlib.ExitStack() as stack:
             runs = _Runs(session, name, stack)
             facts[name] = graph_facts(runs.graph)
-            for part in (_overlap, _scaling, _budget, _trace, _systems):
-                began = time.perf_counter()
-                found = part(runs)
+            for part in PARTS:
+                began, what = time.perf_counter(), part.__name__[1:]
+                try:
+                    found = part(runs)
+                except Exception as error:  # minutes of other parts must not be lost with it
+                    text = f"{type(error).__name__}: {first_line(error)}"
+                    failed[f"{name}, {what}"] = text
+                    found = [{"part": what, "error": text}]
+                    session.say(f"{name}: {what} failed, {text}")
                 rows += [{"graph": name, "seeds_a_gpu": runs.size, **row} for row in found]
-                session.say(f"{name}: {part.__name__[1:]}, {time.perf_counter() - began:.1f} s")
+                session.say(f"{name}: {what}, {time.perf_counter() - began:.1f} s")
             verified += runs.verified
     return {
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
-            "epochs": EPOCHS, "model": "sage, and gcn", "pick": "floyd for all systems",
+            "epochs": EPOCHS, "epochs_of_ways": min(EPOCHS, FEW_EPOCHS), "model": "sage, and gcn",
+            "pick": "floyd for all systems",
             "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
             "of a rank's slice of a mini-batch, in the median epoch of the run itself",
             "step": "of overlap: plain: launched kernel by kernel, aggregation by cuSPARSE; captured: replayed as a "
@@ -87,9 +99,23 @@ def pipelines(session: Session) -> dict[str, Any]:
             "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
             "schedule explains the run, and no prediction",
             "trace": "has no times: the profiler was on",
+            "transfer": "how missing rows came; disk: from a file in the page cache, which all ranks map; overlap has "
+            "its rows in ordinary host memory",
+            "way": "handover: host, through host memory; peer, read in the sampler's device memory. swap: topology and "
+            "cache side by side, or in turns. workers: samplers, and loaders, of each rank",
+            "x_first": "epoch of the first way of a part over this one's",
         },
-        "verification": {"runs_with_the_losses_of_another": verified}, "graphs": facts, "rows": rows,
+        "verification": {
+            "runs_with_the_losses_of_another": verified, **({"parts_that_failed": len(failed)} if failed else {}),
+        },
+        "graphs": facts, "rows": rows,
+        "notes": [f"{what}: no times, for it failed: {text}" for what, text in failed.items()],
     }  # fmt: skip
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, short enough for a cell."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
 
 
 class _Runs:
@@ -106,11 +132,19 @@ class _Runs:
         few = np.sort(np.random.default_rng(0).permutation(seeds)[: steps * self.size * self.world])
         cut = replace(whole, edge_weight=None, splits={"train": few}, validate=False)
         self.graph = open_shared(stack.enter_context(shared_graph(cut)))
+        self._in_memory: Any = None
         self.verified = 0
+
+    @property
+    def in_memory(self) -> Any:
+        """The graph with features in ordinary host memory: one process has no need of files that others map."""
+        if self._in_memory is None:
+            self._in_memory = replace(self.graph, feat=np.array(self.graph.feat), validate=False)
+        return self._in_memory
 
     def run(
         self, system: str, world: int = 1, *, per_rank: bool = True, model: str = "sage", times: int = 1,
-        **options: Any,
+        in_memory: bool = False, **options: Any,
     ) -> TrainResult:  # fmt: skip
         """Train on one device or on ranks; ``per_rank``: a mini-batch of (``times``) so many seeds for each."""
         size = self.size * times * (world if per_rank else 1)
@@ -119,7 +153,8 @@ class _Runs:
             "progress": False, "pick": "floyd", "device": "cuda" if crew.on_gpu() else "cpu",
             "ranks": self.pool if 1 < world == self.world else world,
         }  # fmt: skip
-        return train(self.graph, model, system, **{**given, **options})
+        graph = self.in_memory if in_memory else self.graph
+        return train(graph, model, system, **{**given, **options})
 
     def parts(self, world: int) -> Path:
         return Path(crew.parts(self.session, self.name, world, "random", features=True))
@@ -131,9 +166,8 @@ class _Runs:
         try:
             result = run()
         except Exception as error:
-            lines = str(error).strip().splitlines() or [type(error).__name__]
-            self.session.say(f"{self.name}, {row}: {lines[0][:300]}")
-            return {**row, "error": lines[0][:300]}, None
+            self.session.say(f"{self.name}, {row}: {first_line(error)}")
+            return {**row, "error": first_line(error)}, None
         found = row | measured(result)
         text = ", ".join(f"{key} {value}" for key, value in row.items() if key != "part")
         self.session.say(f"{row['part']}: {text}: {found['ms']:.2f} ms a step")
@@ -156,6 +190,24 @@ class _Runs:
             )
         self.verified += 1
 
+    def verify_shares(self, result: TrainResult | None, reference: TrainResult | None) -> None:
+        """As :meth:`verify` where both have made the same updates. Trainers take mini-batches as they come, so that
+        several of them may not have: then that each mini-batch of an epoch was trained on once.
+
+        Raises:
+            VerificationError: a mini-batch is missing or was trained on twice, or losses differ.
+        """
+        if result is None or reference is None:
+            return
+        count = reference.epochs[0].num_batches
+        same = result.batch_ids[:count] == reference.batch_ids[:count]
+        if same and result.update_sizes == reference.update_sizes:
+            self.verify(result, reference)
+            return
+        if sorted(result.batch_ids) != sorted(reference.batch_ids) or not np.isfinite(result.losses).all():
+            raise VerificationError(f"{result.system} did not train once on each mini-batch of an epoch")
+        self.verified += 1
+
 
 def measured(result: TrainResult) -> dict[str, Any]:
     """Columns of a run: milliseconds of a step, stages of the median epoch, cache, bytes of each rank."""
@@ -169,7 +221,7 @@ def measured(result: TrainResult) -> dict[str, Any]:
         "hit_percent": None if middle.hit_rate != middle.hit_rate else 100 * middle.hit_rate,
         "cache_mb": memory.cache / 1e6, "topology_mb": max(m.topology for m in result.memory) / 1e6,
         "peak_mb": max(m.peak for m in result.memory) / 1e6, "memory": [m._asdict() for m in result.memory],
-        "setup_s": result.setup_us / 1e6, "notes": list(result.notes),
+        "transfer": result.settings["transfer"], "setup_s": result.setup_us / 1e6, "notes": list(result.notes),
     }  # fmt: skip
 
 
@@ -192,7 +244,8 @@ def _overlap(runs: _Runs) -> list[dict[str, Any]]:
                 }  # fmt: skip
                 found, result = runs.try_row(
                     row, functools.partial(
-                        runs.run, "gnnlab", executor=executor, cache_ratio=cached, times=times, **STEPS_AS[step]
+                        runs.run, "gnnlab", executor=executor, cache_ratio=cached, times=times, in_memory=True,
+                        **STEPS_AS[step],
                     ),
                 )  # fmt: skip
                 if result is not None:
@@ -296,6 +349,69 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
     return rows
 
 
+def _handover(runs: _Runs) -> list[dict[str, Any]]:
+    """The factored design with one sampler, whose samples go to trainers through host memory, or stay with it."""
+    return _ways(
+        runs, "handover", "gnnlab",
+        {way: {**_FACTORED, "samplers": 1, "switching": False, "handover": way} for way in ("host", "peer")},
+    )  # fmt: skip
+
+
+def _swap(runs: _Runs) -> list[dict[str, Any]]:
+    """All ranks sample an epoch, then train: with topology and cache in device memory at once, or in turns."""
+    return _ways(
+        runs, "swap", "gnnlab",
+        {
+            "side by side": {**_FACTORED, "samplers": runs.world, "switching": True},
+            "in turns": {**_FACTORED, "swap": True},
+        },
+    )  # fmt: skip
+
+
+def _workers(runs: _Runs) -> list[dict[str, Any]]:
+    """DSP's pipeline with one sampler and loader on each rank, as in section 5, and with two."""
+    if runs.world < 2:
+        return []
+    shared = {"parts": runs.parts(runs.world)}
+    return _ways(runs, "workers", "dsp", {str(n): {**shared, "workers": n} for n in (1, 2)})
+
+
+_FACTORED: dict[str, Any] = {"executor": "factored", "per_rank": False}
+
+
+def _ways(runs: _Runs, part: str, system: str, ways: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each way to do the same work on all ranks, whose losses are compared with the first one's.
+
+    Raises:
+        VerificationError: they trained on something else.
+    """
+    rows: list[dict[str, Any]] = []
+    first: TrainResult | None = None
+    for way, options in ways.items() if runs.world > 1 else ():
+        row = {"part": part, "system": system, "gpus": runs.world, "way": way}
+        found, result = runs.try_row(
+            row,
+            functools.partial(
+                runs.run,
+                system,
+                runs.world,
+                cache_ratio=SHARED_CACHE,
+                epochs=min(EPOCHS, FEW_EPOCHS),
+                **options,
+            ),
+        )
+        if result is not None:
+            found |= {"executor": result.settings["executor"], "epoch_ms": found["ms"] * found["steps"]}
+            runs.verify_shares(result, first)
+            first = first or result
+        rows.append(found)
+    if rows and "epoch_ms" in rows[0]:
+        for found in rows:
+            if "epoch_ms" in found:
+                found["x_first"] = rows[0]["epoch_ms"] / found["epoch_ms"]
+    return rows
+
+
 @functools.cache
 def sampling_kernels() -> frozenset[str]:
     """Names of the kernels that draw and relabel, from their sources, but for names that other kernels have as well:
@@ -368,3 +484,8 @@ def _systems(runs: _Runs) -> list[dict[str, Any]]:
                 found["over_dsp"] = found["ms"] / dsp
         rows += mine
     return rows
+
+
+PARTS: tuple[Callable[[_Runs], list[dict[str, Any]]], ...] = (
+    _overlap, _scaling, _budget, _handover, _swap, _workers, _trace, _systems,
+)  # fmt: skip

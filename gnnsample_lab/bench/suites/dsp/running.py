@@ -182,6 +182,25 @@ def layered(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
     return {"times": times, "slots": slots, "by": by}
 
 
+def walked(rank: Any, task: dict[str, Any]) -> dict[str, Any]:
+    """Walks from the roots of whole mini-batches by all ranks together: ``times``, ``mine``, ``paths``, ``by``.
+
+    ``paths`` are those of the first mini-batch from this rank's roots, which stand at ``mine``; for them walks are
+    collected, which is not timed.
+    """
+    import gnnsample_lab as lab
+    from gnnsample_lab.checks import is_cuda_array
+
+    app, every = lab.apps.DeepWalk(task["length"], weighted=False), task["roots"]
+    walker = lab.distributed.Walker(task["folder"], app, rank=rank, method=task["method"])
+    found = walker.walk(every[0], 0)
+    by = "cuda" if is_cuda_array(found.vertices) else "host"
+    mine, paths = _host(found.mine), _host(found.collect())
+    times = crew.timed(rank, lambda i: walker.walk(every[i % len(every)], 0), task["seconds"], 2)
+    walker.close()
+    return {"times": times, "mine": mine, "paths": paths, "by": by}
+
+
 def _host(array: Any) -> np.ndarray:
     from gnnsample_lab.device.arrays import to_host
 

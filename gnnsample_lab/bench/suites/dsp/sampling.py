@@ -1,4 +1,7 @@
-"""Tables 6 and 7: seconds to sample an epoch, by system and number of GPUs, vertex by vertex and layer by layer."""
+"""Tables 6 and 7: seconds to sample an epoch, by system and number of GPUs, vertex by vertex and layer by layer.
+
+And walks, which DSP's section 4.2 has without times: walkers that go to the owners of lists, and such that read them.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ LAYER_SIZE = 1000
 OURS = ("csp-fixed", "direct")
 LAYER_METHODS = {"dsp": "csp", "direct": "direct"}
 """Ways to draw layers by all ranks. DSP's exchanges are the hosts' here; ours reads lists where they lie, on GPUs."""
+WALK_LENGTH = 100
+"""Steps of DeepWalk in NextDoor's evaluation."""
+WALK_METHODS = {"dsp": "csp", "direct": "direct"}
 FASTGCN_EDGES = 130_000_000
 """FastGCN's probabilities are summed over all edges on one core."""
 
@@ -59,10 +65,16 @@ def sampling(session: Session) -> dict[str, Any]:
         checked += sum("error" not in row for row in layers)
         rows += _with_epochs(name, found, layers, 1)
         session.say(f"{name}, layer by layer: " + ", ".join(map(_time, layers)))
+        walks = _walk_rows(session, pool, name, found, size)
+        checked += sum("error" not in row for row in walks)
+        rows += walks
+        session.say(f"{name}, walks: " + ", ".join(map(_time, walks)))
     return {
         "settings": {
             "device": crew.device(), "fanouts": crew.FANOUTS, "partition": "random", "systems": running.SYSTEMS,
             "layers": f"two of {LAYER_SIZE} vertices, without replacement, drawn for the whole mini-batch by all ranks",
+            "walks": f"DeepWalk, {WALK_LENGTH} steps, uniform, from as many roots as all ranks have seeds; rows: roots "
+            "of a rank, edges: the steps from them",
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank; "
             "samples stay where they were made",
             "work": f"{crew.WORK}; layer by layer: vertices drawn, and all of a whole mini-batch, its seeds among them",
@@ -130,6 +142,57 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
             _check_layers(name, system, results, wanted)
         rows.append(row)
     return rows
+
+
+def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) -> list[dict[str, Any]]:
+    """DeepWalk on one device with the whole graph, and on all ranks with parts, from the same roots."""
+    import gnnsample_lab as lab
+
+    world = pool.ranks
+    by_rank = crew.seeds_of(found, world, BATCHES, size)
+    every = [np.concatenate([given[i] for given in by_rank]) for i in range(BATCHES)]
+    app = lab.apps.DeepWalk(WALK_LENGTH, weighted=False)
+
+    def run(i: int) -> Any:
+        return lab.run_app(found, app, every[i], first_sample=0, device=common.device())
+
+    drawn = np.stack([np.asarray(to_host(step)) for step in run(0).steps], axis=1)
+    usual = {"graph": name, "part": "walks", "batch_size": size}
+    rows = [{
+        **usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **running.alone(run, BATCHES),
+        **_walk_work(drawn, 1), "batch_size": len(every[0]),
+    }]  # fmt: skip
+    folder = crew.parts(session, name, world)
+    for system, method in WALK_METHODS.items():
+        task = {
+            "folder": folder, "roots": every, "length": WALK_LENGTH, "seconds": crew.seconds(session), "method": method,
+        }  # fmt: skip
+        results, problem = crew.attempt(functools.partial(pool.run, running.walked, task, world=world))
+        row = {**usual, "system": system, "gpus": world, "by": "", "error": problem}
+        if not problem:
+            del row["error"]
+            _check_walks(name, system, results, drawn)
+            row |= crew.slowest(results) | _walk_work(drawn, world) | {"by": results[0]["by"]}
+        rows.append(row)
+    base = next((row["us"] for row in rows if row["system"] == "dsp" and "us" in row), None)
+    for row in rows:
+        if "us" in row:
+            row["over_dsp"] = row["us"] / base if base else None
+    return rows
+
+
+def _walk_work(drawn: np.ndarray, ranks: int) -> dict[str, int]:
+    """``rows``, roots of each of so many ranks, and ``edges``, the steps from them; of paths ``[roots, steps, 1]``."""
+    return {"rows": round(len(drawn) / ranks), "edges": round(int((drawn >= 0).sum()) / ranks)}
+
+
+def _check_walks(name: str, system: str, results: list[dict[str, Any]], drawn: np.ndarray) -> None:
+    """VerificationError unless the ranks' paths are together those of the whole graph."""
+    united = np.full(drawn.shape, -2, np.int64)
+    for result in results:
+        united[result["mine"]] = result["paths"]
+    if not np.array_equal(united, drawn):
+        raise VerificationError(f"{name}, {system}: walks of ranks differ from the whole graph's")
 
 
 def _check_layers(name: str, system: str, results: list[dict[str, Any]], wanted: list[np.ndarray]) -> None:

@@ -41,7 +41,9 @@ def volume(session: Session) -> dict[str, Any]:
                 "ranks": ranks,
                 "partition": how,
                 "draws": "weighted" if weighted else "uniform",
+                "balance": cut.balance["edges"],
             }
+            notes += [note for note in crew.loosened(name, cut) if note not in notes]
             rows.append(row | counted(session, name, cut, crew.FANOUTS, weighted))
             session.say(_line(rows[-1]))
         for key in [k for k in session._kept if k[:3] == ("dsp", "cut", name) and k[3] > crew.most_ranks()]:
@@ -51,7 +53,8 @@ def volume(session: Session) -> dict[str, Any]:
             "device": common.device(), "batch_size": crew.BATCH, "fanouts": crew.FANOUTS,
             "bytes": "of all ranks together, a mini-batch of each; counted from samples, not timed: exact messages; "
             "reads in sectors of 32 bytes, from host memory in requests of 50; ideal: ids of the picks alone",
-            "seeds": "of each rank, training vertices that it owns",
+            "seeds": "of each rank, training vertices that it owns", "balance": crew.BALANCE,
+            "work": "rows, edges: vertices and picks of a rank's mini-batch, means of all ranks",
         },
         "verification": checked, "graphs": common.facts(session, names), "rows": rows, "notes": notes,
     }  # fmt: skip
@@ -92,9 +95,11 @@ def counted(
         seeds = [given[0] for given in crew.seeds_of(found, ranks, 1, size, cut.owner)]
     lists = counting.Lists(np.asarray(cut.owner), _records(indptr, cut), ranks, found.indices.dtype.itemsize)
     total = dict.fromkeys((*counting.METHODS, "ideal"), 0)
-    picks = remote = vertices = reached = 0
+    picks = remote = vertices = reached = rows = 0
     for rank, mine in enumerate(seeds):
-        hops = counting.with_slots([hop.to_cpu() for hop in sampler.sample(mine, 0).picks], indptr)
+        batch = sampler.sample(mine, 0)
+        rows += int(batch.num_nodes)
+        hops = counting.with_slots([hop.to_cpu() for hop in batch.picks], indptr)
         for method, nbytes in counting.counted(lists, rank, hops, fanouts, weighted).items():
             total[method] += nbytes
         for hop in hops:
@@ -106,6 +111,7 @@ def counted(
         "batch_size": size, "fanouts": list(fanouts), "bytes": total, "mb": {m: n / 1e6 for m, n in total.items()},
         "over_ideal": {m: n / max(1, total["ideal"]) for m, n in total.items()},
         "pull_over_csp": total["pull"] / total["csp"] if total["csp"] else None, "picks": picks,
+        "rows": round(rows / ranks), "edges": round(picks / ranks),
         "remote_percent": 100 * remote / max(1, vertices), "mean_degree": reached / max(1, vertices),
     }  # fmt: skip
 

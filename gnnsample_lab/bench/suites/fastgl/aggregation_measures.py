@@ -21,7 +21,7 @@ from gnnsample_lab.device.arrays import to_host
 from . import cusparse
 
 OURS = "auto"
-KERNELS = ("naive", "memory-aware", "grouped", "gnnadvisor", "library", OURS)
+KERNELS = ("naive", "memory-aware", "grouped", "gnnadvisor-style", "library", OURS)
 DIRECTIONS = ("forward", "backward")
 CHECKED_ROWS = 300
 """Rows of each result that are compared with sums in double precision, at most 64 columns of each."""
@@ -231,7 +231,7 @@ def kernel_stage_rows(session: Session, name: str) -> list[dict[str, Any]]:
             for layer, width in enumerate(widths) for direction in DIRECTIONS
         )  # fmt: skip
         groups = 0.0
-        if kernel in ("grouped", "gnnadvisor"):
+        if kernel in ("grouped", "gnnadvisor-style"):
             groups = sum(
                 grouping_us(session, name, layer, d) for layer in range(len(widths)) for d in DIRECTIONS
             )

@@ -198,7 +198,8 @@ SUITES = (
         "gnnlab-table6", "suites.gnnlab.preprocessing.table6",
         "preprocessing: disk to host, host to GPU, cache, pre-sampling; METIS by itself",
         columns=as_recorded({
-            "cached %": "cache_percent", "disk to host ms": _ms("disk_s"), "topology to GPU ms": _ms("topology_s"),
+            **WORK_A_BATCH, "cached %": "cache_percent", "disk to host ms": _ms("disk_s"),
+            "topology to GPU ms": _ms("topology_s"),
             "cache ms": _ms("cache_s"), "pre-sampling ms": _ms("presample_s"), "epoch ms": _ms("epoch_s"),
             "METIS s": "metis_s",
         }),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gnnsample_lab.bench.suite import Suite, with_spread
+from gnnsample_lab.bench.suite import Suite, as_recorded, with_spread
 
-from . import papers, targets
+from . import by_graph, papers, targets
 
 _part = papers.PAPER.part
 
@@ -83,7 +83,7 @@ SUITES = (
             "transit M sectors": "transit_msectors", "transit of SP": "ratio", "index of it": "index_share",
             "origin": "origin",
         },
-        paper=_part("figure 8"),
+        paper=_part("figure 8"), one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
     ),
     Suite(
         "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
@@ -95,15 +95,16 @@ SUITES = (
             "table 4", papers.TABLE4, ("graph", "app"),
             {"paper stores %": "store_percent", "paper SM %": "sm_percent"},
         ),
+        one_by_one="suites.nextdoor.profile.graphs", merge=by_graph.merged,
     ),
     Suite(
         "nextdoor-section84", "suites.nextdoor.memory.section84",
-        "samples per second with a fraction of the graph on the GPU",
-        columns={
-            "app": "app", "of the graph": "fraction", "s": with_spread("seconds"), "samples/s": "samples_per_s",
-            "of in memory": "of_in_memory", "over CPU": "over_cpu",
+        "samples per second with a fraction of the graph on the GPU, as published and ours",
+        columns=as_recorded({
+            "app": "app", "index": "index", "of the graph": "fraction", "s": with_spread("seconds"),
+            "samples/s": "samples_per_s", "of in memory": "of_in_memory", "over CPU": "over_cpu",
             "MB streamed": "streamed_mb", "GB/s": "streamed_gbps",
-        },
+        }),
         paper=_part(
             "section 8.4", papers.SECTION84, ("graph", "app"),
             {"paper samples/s": "samples_per_s", "paper over KnightKing": "over_cpu"},
@@ -111,16 +112,17 @@ SUITES = (
     ),
     Suite(
         "nextdoor-fig10", "suites.nextdoor.gpus.figure10",
-        "sampling on several GPUs, the graph on each, over one GPU",
-        columns={
-            "app": "app", "GPUs": "gpus", "samples": "num_samples", "steps": "steps",
+        "sampling on several GPUs, the graph on each, over one GPU, as published and ours",
+        columns=as_recorded({
+            "app": "app", "index": "index", "GPUs": "gpus", "samples": "num_samples", "steps": "steps",
             "vertices drawn": "vertices", "ms": "ms", "p10": "p10", "p90": "p90", "over one GPU": "over_one",
             "of linear %": "of_linear_percent",
-        },
+        }),
         paper=_part("figure 10"), needs_gpu=False, last=True,
     ),
     Suite(
-        "nextdoor-table1", "suites.nextdoor.training.table1", "share of sampling in training, six methods",
+        "nextdoor-table1", "suites.nextdoor.training.table1",
+        "share of sampling in training, six methods, as published and ours",
         columns={
             "method": "method", "sampler": "sampler", "sample ms": "sample_ms", "train ms": "train_ms",
             "sampling %": "sample_percent",
@@ -128,12 +130,15 @@ SUITES = (
         paper=_part("table 1", papers.TABLE1, ("graph", "method"), {"paper sampling %": "sample_percent"}),
     ),
     Suite(
-        "nextdoor-table5", "suites.nextdoor.training.table5", "end to end with CPU samplers over ours",
-        columns={
+        "nextdoor-table5", "suites.nextdoor.training.table5",
+        "end to end with CPU samplers over NextDoor's as published, and over ours",
+        columns=as_recorded({
             "method": "method", "CPU sampler": "reference", "sample ms": "reference_sample_ms",
-            "epoch s": "reference_epoch_s", "ours: sample ms": "sample_ms", "train ms": "train_ms",
-            "ours: epoch s": "epoch_s", "x": "speedup", "most possible": "most_possible",
-        },
+            "epoch s": "reference_epoch_s", "published: sample ms": "published_sample_ms",
+            "published: epoch s": "published_epoch_s", "published x": "published_speedup",
+            "ours: sample ms": "sample_ms", "train ms": "train_ms", "ours: epoch s": "epoch_s", "ours x": "speedup",
+            "most possible": "most_possible",
+        }),
         paper=_part("table 5", papers.TABLE5, ("graph", "method"), {"paper x": "speedup"}),
     ),
 )  # fmt: skip

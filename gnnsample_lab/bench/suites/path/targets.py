@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gnnsample_lab.bench.targets import Target, at_least, at_most, points_of
+from gnnsample_lab.bench.targets import Target, at_least, at_most, of_card, points_of
 
+CARD = "H200"
+"""In the name of the card whose times the limits in milliseconds and microseconds are."""
 STEP_MS = {("arxiv-like", 64): 0.7, ("products-like", 64): 1.2, ("products-like", 256): 2.2}
 """Graph and hidden width: milliseconds of a step of GraphSAGE, 1 024 seeds."""
 READY_US = {
@@ -36,6 +38,7 @@ def ready(record: dict[str, Any]) -> list[Target]:
             f"{stage}, 1 024 seeds x 10, 10, 10, {together} in a call", limit, "us",
             points_of(points, "us", "graph"),
         )  # fmt: skip
+    found = of_card(CARD, record, found)
     by = {(r["batch_size"], r["together"], r["stage"]): r["us"] for r in rows}
     found += at_most(
         "with blocks, over sampled alone", BLOCKS_OVER_SAMPLED, "x",
@@ -59,9 +62,8 @@ def ready(record: dict[str, Any]) -> list[Target]:
         points = [
             r for r in record["rows"] if r["part"] == "loader" and (r["graph"], r["stage"]) == (graph, stage)
         ]
-        found += at_most(
-            f"batch of NeighborLoader, {graph}, {stage}", limit, "us", points_of(points, "us", "graph")
-        )
+        what = f"batch of NeighborLoader, {graph}, {stage}"
+        found += of_card(CARD, record, at_most(what, limit, "us", points_of(points, "us", "graph")))
     return found
 
 
@@ -78,6 +80,7 @@ def step(record: dict[str, Any]) -> list[Target]:
                 "ms", "executor",
             ),
         )  # fmt: skip
+    found = of_card(CARD, record, found)
     found += at_most(
         "step over the summed GPU time of its kernels", OF_KERNELS, "x",
         points_of(best, "of_kernels", "graph", "model", "hidden"),

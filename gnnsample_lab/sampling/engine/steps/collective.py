@@ -35,7 +35,7 @@ def step(engine: GpuEngine, number: int) -> dict[str, Any]:
 
     Returns:
         What was done, for ``r.schedule``: ``entries`` (of all neighbourhoods), ``waves``, ``combined`` (how they were
-        built; None where there was nothing to build).
+        built; None where there was nothing to build), ``index`` (how pairs were grouped, where they were).
     """
     operator, samples = engine.operator, engine.num_samples
     entries_read = operator.deferred or bool(operator.uses & READS_ENTRIES)
@@ -49,14 +49,15 @@ def step(engine: GpuEngine, number: int) -> dict[str, Any]:
         _call_next(engine, number, Wave(0, samples, 0, 0))
         engine.plan.forget_combined()
         return {"entries": 0, "waves": 1, "combined": None}
-    waves, method = combiner.waves(engine.scratch_bytes), "none"
+    waves, method, kind = combiner.waves(engine.scratch_bytes), "none", None
     for wave in waves:
         method, grouped = _choose(engine, combiner, wave)
+        kind = kind if grouped is None else grouped.kind
         out, sums = combiner.build(wave, method, grouped)
         engine.plan.read_combined(combiner.begins, out, sums, row=wave.first_row, before=wave.before)
         _call_next(engine, number, wave)
     engine.plan.forget_combined()
-    return {"entries": combiner.total, "waves": len(waves), "combined": method}
+    return {"index": kind, "entries": combiner.total, "waves": len(waves), "combined": method}
 
 
 def _choose(engine: GpuEngine, combiner: Combiner, wave: Wave) -> tuple[str, Any]:

@@ -34,13 +34,16 @@ def redraw(engine: GpuEngine, step: int, first_row: int = 0, rows: int | None = 
     """Make the slots of step ``step`` unique within each of ``rows`` samples from ``first_row`` on; nothing waits.
 
     ``engine.plan`` still tells of the step, its transits and (collective) its combined neighbourhoods.
+
+    Raises:
+        ValueError: ``index="published"``, which sorts ids of 32 bits, on a graph of 2^32 vertices or more.
     """
     shape = engine.shape[step]
     rows = engine.num_samples - first_row if rows is None else rows
     rounds = int(engine.operator.max_redraws)
     if rows == 0 or shape.width < 2:
         return
-    if engine.index == "published" and engine.parallelism == "transit" and engine.graph.num_nodes < 2**32:
+    if engine.index == "published" and engine.parallelism == "transit":
         _redraw_sorted(engine, shape.width, first_row, rows, rounds)
         return
     id_bytes = engine.graph.indices.dtype.itemsize
@@ -67,6 +70,11 @@ def redraw(engine: GpuEngine, step: int, first_row: int = 0, rows: int | None = 
 
 def _redraw_sorted(engine: GpuEngine, width: int, first_row: int, rows: int, rounds: int) -> None:
     """As NextDoor finds duplicates, by sorting (``unique_sort.cu``)."""
+    if engine.graph.num_nodes >= 2**32:
+        raise ValueError(
+            "index='published' finds duplicates by sorting ids of 32 bits: graph must have fewer than 2^32 vertices "
+            f"(got {engine.graph.num_nodes}); take index='auto'"
+        )
     needed = -(-17 * width // 16) * 16
     shared, memory = needed <= SHARED_BYTES - 512, None
     threads = min(512, power_of_two(width, 32))

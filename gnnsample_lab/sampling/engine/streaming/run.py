@@ -9,6 +9,8 @@ transit, at every step. This implementation copies less:
 * If a step draws few edges from a sub-graph, kernels read these edges from host memory across the bus, and the
   sub-graph is not copied. Most steps of random walks do this, because a walk draws one edge per step.
 
+``index="published"`` leaves both out and copies as the paper does (``across_bus=False, kept=False``).
+
 Collective steps read all their lists across the bus.
 """
 
@@ -53,6 +55,7 @@ class StreamedGraph:
         weights: :class:`~gnnsample_lab.sampling.weights.IntegerWeights` in host memory, if the operator reads weights.
         slots: sub-graphs that lie on the GPU at once; None: chosen.
         across_bus: False stages every sub-graph that holds a transit, as the paper does.
+        kept: False copies them anew in every step, as the paper does.
 
     Attributes:
         indptr, indices, weight, prefix, max_weight: CuPy arrays for kernels, ids ``[E]``, ``uint32[E]``,
@@ -68,12 +71,12 @@ class StreamedGraph:
 
     def __init__(
         self, graph: Any, graph_bytes: int, operator: Any, weights: Any = None, *, slots: int | None = None,
-        across_bus: bool = True,
+        across_bus: bool = True, kept: bool = True,
     ) -> None:  # fmt: skip
         import cupy
 
         graph = graph if graph.device == "cpu" else graph.to("cpu", features=False)
-        self.graph, self.across_bus = graph, across_bus
+        self.graph, self.across_bus, self.kept = graph, across_bus, kept
         self.num_nodes, self.num_edges = graph.num_nodes, int(graph.indptr[-1])
         uses, prefix = operator.uses, None if weights is None else np.asarray(weights.prefix)
         wants_prefix = prefix is not None and bool(uses & _PREFIX or (operator.collective and uses & _WEIGHT))
@@ -138,7 +141,7 @@ class StreamedGraph:
         sub-graph.
 
         Returns:
-            What was done, for ``r.schedule``: see :meth:`_serve`.
+            What was done, for ``r.schedule``: ``index``, how pairs were sorted, and see :meth:`_serve`.
         """
         import cupy
 
@@ -175,7 +178,7 @@ class StreamedGraph:
             kernel((grid,), (_THREADS,), args)
 
         try:
-            return self._serve(bounds, self._bus_bytes(shape.size), launch)
+            return {"index": index.kind, **self._serve(bounds, self._bus_bytes(shape.size), launch)}
         finally:
             engine.plan.forget_staged()
 
@@ -214,6 +217,8 @@ class StreamedGraph:
 
         stream = cupy.cuda.get_current_stream()
         cost = pair_bytes if self.across_bus else None
+        if not self.kept:
+            self._places = Places(self.layout.slots)
         held = set(self._places.parts)
         runs, order = plan_step(bounds, self._part_bytes, cost, held, self._rent, self.layout.slots)
         copied = copied_bytes = 0

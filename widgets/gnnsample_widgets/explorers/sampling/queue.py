@@ -230,7 +230,9 @@ class QueueExplorer(Explorer):
                 + (f", and the other {rest:,} would have followed from those.</span>" if rest else ".</span>")
             )
         parts.append(in_words(trace))
-        if trace.origin == "measured" and made["model"] is None and trace.graph_name in entries():
+        if trace.origin == "measured" and recorded.model_of(trace) is None:
+            parts.append(f"There is no model of {trace.device_name} to stand beside the measurement.")
+        elif trace.origin == "measured" and made["model"] is None and trace.graph_name in entries():
             whole = ", in full size," if trace.graph_name == self.graph.name else ""
             parts.append(
                 f"Load {trace.graph_name}{whole} as this explorer's graph to see the model beside the measurement."
