@@ -181,9 +181,8 @@ def id_map_times(graph: str) -> go.Figure:
     Args:
         graph: name of a graph of that record, such as "products-like".
     """
-    name = "fastgl-table8"
     try:
-        record = json.loads((resource_path(RECORDS) / f"{name}.json").read_text("utf-8"))
+        record = json.loads((resource_path(RECORDS) / "fastgl-table8.json").read_text("utf-8"))
     except FileNotFoundError:
         record = {"rows": []}
     times = {row["id_map"]: row["map_us"] for row in record["rows"] if row["graph"] == graph}
@@ -191,8 +190,7 @@ def id_map_times(graph: str) -> go.Figure:
     if not times or not gpu:
         message = f"No measured times of ID maps on {graph} came with this installation, so nothing is shown."
         return figures.empty_figure("ID map, per mini-batch", message)
-    title, seeds = record["graphs"][graph]["title"], record["settings"]["batch_size"]
-    label = f"{title} · {seeds:,} seeds · measured on {gpu['name']} · {name}.json"
+    label = f"{record['graphs'][graph]['title']} · measured on {gpu['name']}"
     return figures.id_map_rungs(times, label=label, baseline="insert-count-compact")
 
 
