@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from gnnsample_widgets import IdMapExplorer, id_map
+from gnnsample_widgets import IdMapExplorer, id_map, recorded
 
 import gnnsample_lab as lab
 from tests.widgets.checks import check_code, check_controls, check_figures
@@ -126,6 +128,37 @@ def test_every_map_is_timed(graph: lab.Graph) -> None:
     assert list(times) == ["sort", "fused-map"] and min(times.values()) > 0
     with pytest.raises(ValueError, match="in-sampler"):
         id_map.map_times(batch, ["in-sampler"])
+
+
+def test_recorded_times_are_those_of_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorded, "resource_path", lambda name: tmp_path)
+    assert "nothing is shown" in recorded.id_map_times("a").layout.annotations[0].text
+    rows = [
+        {"graph": graph, "id_map": name, "map_us": us}
+        for graph, name, us in (
+            ("a", "sort", 900.0),
+            ("a", "insert-count-compact", 450.0),
+            ("b", "sort", 1.0),
+        )
+    ]
+    record: dict[str, Any] = {
+        "rows": rows, "graphs": {"a": {"title": "A (synthetic)"}}, "settings": {"batch_size": 8000},
+        "environment": {"gpu": {"name": "NVIDIA H100"}},
+    }  # fmt: skip
+    (tmp_path / "fastgl-table8.json").write_text(json.dumps(record))
+    figure = recorded.id_map_times("a")
+    assert list(figure.data[0].x) == [900, 450] and list(figure.data[0].y) == ["sort", "insert-count-compact"]
+    for words in ("A (synthetic)", "8,000 seeds", "measured on NVIDIA H100", "fastgl-table8.json"):
+        assert words in figure.layout.title.text
+    assert "nothing is shown" in recorded.id_map_times("c").layout.annotations[0].text
+    record["environment"] = {"gpu": None}
+    (tmp_path / "fastgl-table8.json").write_text(json.dumps(record))
+    assert "nothing is shown" in recorded.id_map_times("a").layout.annotations[0].text
+
+
+def test_the_shipped_times_of_maps_can_be_shown() -> None:
+    figure = recorded.id_map_times("products-like")
+    assert set(lab.id_maps()) - {"in-sampler"} == set(figure.data[0].y)
 
 
 def test_looking_does_not_sample_again(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:

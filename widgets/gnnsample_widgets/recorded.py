@@ -174,6 +174,28 @@ def overlay(graph: Any) -> go.Figure:
     )
 
 
+def id_map_times(graph: str) -> go.Figure:
+    """Time of a mini-batch's map by every ID map, as the shipped record of FastGL's table 8 has it; a figure that says
+    so where there is none.
+
+    Args:
+        graph: name of a graph of that record, such as "products-like".
+    """
+    name = "fastgl-table8"
+    try:
+        record = json.loads((resource_path(RECORDS) / f"{name}.json").read_text("utf-8"))
+    except FileNotFoundError:
+        record = {"rows": []}
+    times = {row["id_map"]: row["map_us"] for row in record["rows"] if row["graph"] == graph}
+    gpu = record.get("environment", {}).get("gpu")
+    if not times or not gpu:
+        message = f"No measured times of ID maps on {graph} came with this installation, so nothing is shown."
+        return figures.empty_figure("ID map, per mini-batch", message)
+    title, seeds = record["graphs"][graph]["title"], record["settings"]["batch_size"]
+    label = f"{title} · {seeds:,} seeds · measured on {gpu['name']} · {name}.json"
+    return figures.id_map_rungs(times, label=label, baseline="insert-count-compact")
+
+
 def ladder_records() -> dict[str, dict[str, Any]]:
     """Records of sampling on several GPUs that came with the package: file name without ending -> record; may be empty.
 
