@@ -327,7 +327,7 @@ def sums(aggregation: Record) -> Phrases:
         f"Recorded on {cards(aggregation)}",
         f"input block of {thousands(row['batch_size'])} seeds, {row['num_features']} features",
         f"naive {us['naive']:.0f} µs, memory-aware {us['memory-aware']:.0f}, grouped {us['grouped']:.0f}, "
-        f"gnnadvisor-style {us['gnnadvisor']:.0f}, library {us['library']:.0f}, ours {row['ours_us']:.0f}",
+        f"gnnadvisor-style {us.get('gnnadvisor-style', us.get('gnnadvisor')):.0f}, library {us['library']:.0f}, ours {row['ours_us']:.0f}",
         f"memory-aware is {short(row['aware_over_naive'])} times as fast as naive",
         f"{span(aware)} over all blocks and widths, forward",
         f"{span(each['over_cusparse'] for each in large)} as fast as the best of cuSPARSE",
