@@ -83,7 +83,7 @@ SUITES = (
             "transit M sectors": "transit_msectors", "transit of SP": "ratio", "index of it": "index_share",
             "origin": "origin",
         },
-        paper=_part("figure 8"),
+        paper=_part("figure 8"), seconds=700,  # with table 4, whose numbers come from the same runs of the profiler
     ),
     Suite(
         "nextdoor-table4", "suites.nextdoor.profile.table4", "store efficiency and multiprocessor activity",
@@ -108,6 +108,7 @@ SUITES = (
             "section 8.4", papers.SECTION84, ("graph", "app"),
             {"paper samples/s": "samples_per_s", "paper over KnightKing": "over_cpu"},
         ),
+        seconds=400,
     ),
     Suite(
         "nextdoor-fig10", "suites.nextdoor.gpus.figure10",
