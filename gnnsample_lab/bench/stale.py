@@ -15,7 +15,8 @@ NEVER = "never recorded"
 UNTIMED_S = 60.0
 """Seconds that a suite is taken to need of which there is no record."""
 FULL_OVER_QUICK = 5.0
-"""A full run is taken to need so many times the seconds of a quick one: of twelve most needed about as much."""
+"""A full run is taken to need so many times the seconds of a quick one, unless its suite says how many seconds: of
+twelve most needed about as much."""
 QUICK = "of this source, but a quick run: fewer settings than the full one"
 
 
@@ -28,7 +29,8 @@ class Stale:
         record: name of the file without ending; empty where there is none.
         commit: where it was recorded.
         why: what differs.
-        seconds: how long the suite will take by the record that there is; None without one.
+        seconds: how long the suite will take by the record that there is, or as it declares where there is none of a
+            full run; None where nobody knows.
         card: the GPU that it was recorded on; empty without a record.
         need: 0 without a record, 1 where it is of a quick run, 2 where it does not say what it was made of, 3 where the
             source has changed since: the lower, the less is known.
@@ -64,7 +66,7 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
     for name, suite in SUITES.items():
         mine = {file: record for file, record in records.items() if record["suite"] == name}
         if not mine:
-            found.append(Stale(name, "", "", NEVER, need=0))
+            found.append(Stale(name, "", "", NEVER, suite.seconds or None, need=0))
             continue
         today = source.of_function(suite.path)
         for file, record in mine.items():
@@ -72,7 +74,9 @@ def stale(records: Mapping[str, Mapping[str, Any]]) -> list[Stale]:
             why = reason(record, today) or (QUICK if is_quick else "")
             if why:
                 took = record.get("seconds")
-                if took is not None and is_quick:
+                if is_quick and suite.seconds:
+                    took = suite.seconds
+                elif took is not None and is_quick:
                     took *= FULL_OVER_QUICK
                 need = 1 if is_quick else 2 if why == UNKNOWN else 3
                 found.append(

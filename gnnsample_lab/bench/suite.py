@@ -113,6 +113,8 @@ class Suite:
         rests_on: quantities of a sample (as in the suite ``twins``) that its numbers follow from; a twin that is not
             like its original in them is titled as not comparable with it.
         merge: from the record on the disk and a new one to what is saved, for a suite whose graphs share a record.
+        seconds: that a full run takes, where none was recorded and five times a quick one's would be wrong; 0: not
+            known. A recorded full run counts in its place.
     """
 
     name: str
@@ -129,6 +131,7 @@ class Suite:
     one_by_one: str = ""
     rests_on: tuple[str, ...] = ()
     merge: Callable[[Record, Record], Record] | None = None
+    seconds: float = 0.0
 
     def function(self) -> Callable[..., dict[str, Any]]:
         """The function that runs it; its module is imported now."""

@@ -125,6 +125,21 @@ def made_up(*epochs: tuple[float, float, float, float]) -> TrainResult:
     return TrainResult("x", "gcn", "g", "cpu", "made up", [1.0], list(range(4)), [], "", records)
 
 
+def test_both_of_the_papers_tables_stand_beside_the_rows_of_their_models() -> None:
+    """Table 4 has GraphSAGE by the number of GPUs, table 5 GCN on 8 alone."""
+    table = report.tables(report.load()["pipelines"])[0]
+    at = {name: table.header.index(name) for name in ("part", "system", "model", "GPUs")}
+    sage, gcn = (table.header.index(name) for name in ("paper epoch s", "paper epoch s (GCN, 8 GPUs)"))
+    shown = {
+        (row[at["system"]], row[at["model"]]): (row[sage], row[gcn])
+        for row in table.rows
+        if row[at["part"]] == "systems" and row[at["GPUs"]] == "2"
+    }
+    assert shown["dsp", "gcn"] == ("-", "0.55") and shown["dsp", "sage"] == ("1.75", "-")
+    assert shown["pyg-cpu", "gcn"] == ("-", "15.50") and shown["lab", "gcn"] == ("-", "-")
+    assert all(row[gcn] == "-" for row in table.rows if row[at["part"]] != "systems")
+
+
 def test_the_ceiling_is_that_of_the_serial_stages() -> None:
     serial = made_up((9, 9, 9, 99), (1, 2, 5, 9), (1, 2, 5, 10))  # the first epoch compiles
     found = overlap(serial, made_up((9, 9, 9, 99), (2, 3, 5.2, 5), (2, 3, 5.4, 7.5)))

@@ -6,6 +6,7 @@ None of this compares a record with today's source: what is older says where it 
 from __future__ import annotations
 
 import copy
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,24 @@ def test_what_nobody_knows_is_recorded_first(made: dict[str, Any], monkeypatch) 
         "pgsampler-fig10",
         "pgsampler-fig9",
     ]
+
+
+def test_a_suite_may_say_how_long_a_full_run_takes(made: dict[str, Any], monkeypatch) -> None:
+    """Five times a quick run is a guess; of suites whose full run has more graphs it is a bad one."""
+    declared = dataclasses.replace(SUITES["pgsampler-fig8"], seconds=250.0)
+    monkeypatch.setitem(SUITES, "pgsampler-fig8", declared)
+    settings = {**made["settings"], "quick": True}
+
+    def seconds(record: dict[str, Any] | None) -> float | None:
+        given = {} if record is None else {"pgsampler-fig8": {**record, "seconds": 7.0}}
+        return next(each.seconds for each in stale.stale(given) if each.suite == "pgsampler-fig8")
+
+    assert seconds({**made, "settings": settings}) == seconds(None) == 250.0
+    unknown = {key: value for key, value in made.items() if key != "source"}
+    assert seconds({**unknown, "settings": {**settings, "quick": False}}) == 7.0, "a full run was recorded"
+    assert {name: SUITES[name].seconds for name in ("fastgl-fig16", "nextdoor-section84", "nextdoor-fig8")} == {
+        "fastgl-fig16": 250, "nextdoor-section84": 400, "nextdoor-fig8": 700,
+    }  # fmt: skip
 
 
 def test_stale_records_are_made_within_the_time_there_is(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.systems import reference_samplers, sample_blocks
+from gnnsample_lab.systems import reference_samplers, sample_blocks, sampled_training
 from gnnsample_lab.systems.sampled_training import METHODS, SAMPLERS, train_sampled
+from tests.sampling.engine import app_oracle
+
+torch = pytest.importorskip("torch")
 
 METHODS_ON_PAIRS = ("GraphSAGE", "LADIES", "ClusterGCN", "MVS")
+RUN: dict[str, Any] = {"steps": 4, "together": 2, "batch_size": 8, "hidden": 8}
+LR = 0.05
+SMALL = {
+    "GraphSAGE": lambda: lab.apps.KHop((4, 3)),
+    "LADIES": lambda: lab.apps.LADIES(layers=2, step_size=8),
+    "ClusterGCN": lambda: lab.apps.ClusterGCN(clusters_per_sample=3, partition="random"),
+    "MVS": lambda: lab.apps.MVS(step_size=5),
+}
+LAYERS = {"GraphSAGE": 2, "LADIES": 2, "ClusterGCN": 3, "MVS": 1}
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +50,129 @@ def matrix(
     return out
 
 
+# ---- training by hand: samples of plain Python, layers as dense matrices -------------------------------------------
+
+
+def by_levels(model: Any, graph: lab.Graph, levels: list[np.ndarray]) -> Any:
+    """GraphSAGE on trees: vertices of a level have as many children each, side by side in the next one."""
+    rows = [torch.from_numpy(graph.feat[level]).float() for level in levels]
+    for number, layer in enumerate(model.layers):
+        rows = [
+            layer.own(own) + layer.linear(below.reshape(len(own), -1, own.shape[1]).mean(1))
+            for own, below in pairwise(rows)
+        ]
+        rows = rows if number + 1 == len(model.layers) else [torch.relu(row) for row in rows]
+    return rows[0]
+
+
+def by_layers(model: Any, graph: lab.Graph, dense: np.ndarray, levels: list[np.ndarray]) -> Any:
+    """LADIES: from a vertex's neighbours in the next layer, each over the probability to be drawn, rows of sum 1."""
+    matrices, linked = [], dense > 0
+    for rows, columns in pairwise(levels):
+        drawn = rows[rows >= 0]
+        squares = (linked[drawn] / np.maximum(linked[drawn].sum(1, keepdims=True), 1)) ** 2
+        weight = np.zeros((len(rows), len(columns)))
+        for i, v in enumerate(rows):
+            for j, u in enumerate(columns):
+                if v >= 0 and u >= 0 and linked[v, u]:
+                    weight[i, j] = 1 / squares[:, u].sum()
+        matrices.append(weight / np.where(weight.any(1), weight.sum(1), 1)[:, None])
+    x = torch.from_numpy(graph.feat[levels[-1].clip(0)]).float()
+    for number, (linear, matrix_) in enumerate(zip(model.maps, matrices[::-1], strict=True)):
+        x = linear(torch.from_numpy(matrix_).float() @ x)
+        x = torch.relu(x) if number + 1 < len(matrices) else x
+    return x
+
+
+def by_induced(model: Any, graph: lab.Graph, dense: np.ndarray, vertices: np.ndarray) -> Any:
+    """GCN on the edges among the vertices of a sample, the same for every layer."""
+    edges = torch.from_numpy(dense[np.ix_(vertices, vertices)]).float()
+    x = torch.from_numpy(graph.feat[vertices]).float()
+    for number, layer in enumerate(model.layers):
+        x = torch.relu(x) if number else x
+        x = ((x + edges @ x) / (edges.sum(1, keepdim=True) + 1)) @ layer.linear.weight.t() + layer.bias
+    return x
+
+
+def losses_by_hand(graph: lab.Graph, dense: np.ndarray, method: str, seed: int = 0) -> list[float]:
+    """Of :data:`RUN`: roots, samples, layers and losses without the library's samplers, blocks and kernels."""
+    spec, size, together = METHODS[method], RUN["batch_size"], RUN["together"]
+    app = spec.app()
+    if hasattr(app, "batch_size"):
+        app.batch_size = size
+    app.prepare(graph)
+    order = np.random.default_rng(seed).permutation(graph.splits["train"])
+    torch.manual_seed(seed)
+    model = sampled_training._model(spec, graph.num_features, RUN["hidden"], graph.num_classes)
+    optimizer = torch.optim.Adam(model.parameters(), lr=LR)
+    losses = []
+    for number in range(RUN["steps"]):
+        roots = order[np.arange(number * size, (number + 1) * size) % order.size]
+        if method in ("MVS", "ClusterGCN"):  # draw their roots themselves, for mini-batches of a call
+            first = number - number % together
+            roots = app.initial_samples(graph, together, seed + first)[number - first]
+        if method == "GraphSAGE":  # a sample for each root
+            drawn = app_oracle.run(graph, app, roots, seed, first_sample=number * size)
+        else:
+            drawn = app_oracle.run(graph, app, [roots], seed, first_sample=number)
+        levels = [roots, *(np.concatenate(step) for step in drawn)]
+        if spec.form == "tree":
+            for i, (above, level) in enumerate(
+                pairwise(levels)
+            ):  # who drew nothing stands in for what it drew
+                levels[i + 1] = np.where(level >= 0, level, np.repeat(above, level.size // above.size))
+            logits = by_levels(model, graph, levels)
+        elif spec.form == "layers":
+            logits = by_layers(model, graph, dense, levels)
+        else:
+            every = np.concatenate(levels)
+            roots = np.unique(every[every >= 0])
+            logits = by_induced(model, graph, dense, roots)
+        target = torch.from_numpy(graph.label[roots])
+        if target.ndim == 2:
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, target.float())
+        else:
+            loss = torch.nn.functional.cross_entropy(logits, target.long(), ignore_index=-1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Applications with few draws: plain Python takes its time for each."""
+    for method, app in SMALL.items():
+        monkeypatch.setitem(METHODS, method, METHODS[method]._replace(app=app, layers=LAYERS[method]))
+
+
 @pytest.mark.parametrize("method", METHODS_ON_PAIRS)
-def test_the_engine_trains_to_the_walkers_losses(graph, method) -> None:
+@pytest.mark.parametrize("sampler", ["walker", "engine"])
+def test_the_losses_are_those_of_training_by_hand(graph, dense, small, method, sampler) -> None:
+    """On a CPU walker and engine are the same code: comparing them with each other would say nothing."""
+    run = train_sampled(graph, method, sampler, device="cpu", lr=LR, warm_up=0, **RUN)
+    np.testing.assert_allclose(run.losses, losses_by_hand(graph, dense, method), rtol=1e-4)
+    assert max(run.losses) - min(run.losses) > 1e-3, "equal numbers would hide a wrong order"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS_ON_PAIRS)
+@pytest.mark.parametrize("sampler", ["walker", "engine"])
+def test_the_losses_on_a_gpu_are_those_of_training_by_hand(graph, dense, small, method, sampler) -> None:
+    """There the engine samples by kernels, and the walker's samples are copied from the CPU."""
+    run = train_sampled(graph, method, sampler, device="cuda", lr=LR, warm_up=0, **RUN)
+    np.testing.assert_allclose(run.losses, losses_by_hand(graph, dense, method), rtol=1e-3)
+
+
+@pytest.mark.parametrize("method", METHODS_ON_PAIRS)
+def test_a_run_says_how_long_what_took(graph, method) -> None:
     runs = {
         sampler: train_sampled(
             graph, method, sampler, steps=4, together=2, device="cpu", batch_size=16, hidden=8
         )
         for sampler in SAMPLERS
     }
-    np.testing.assert_allclose(runs["engine"].losses, runs["walker"].losses, rtol=1e-4)
     for run in runs.values():
         assert len(run.losses) == run.steps == 4 and np.isfinite(run.losses).all()
         assert run.sample_ms > 0 and run.train_ms > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 STRATEGIES: dict[str, str] = {
     "block-bsp": "DGL's execution: per hop degrees, scan, host sync, then one block per vertex",
     "edge-bsp": "GraphBolt's execution: per hop, threads share all candidate edges evenly",
-    "turbo-bsp": "TurboGNN's execution: per hop, shared-memory aggregation and a predefined balance of work",
+    "turbo-bsp": "a reconstruction of TurboGNN from one sentence: per hop, shared memory, work balanced beforehand",
     "bsp": "ours, per hop: a warp draws for 32 vertices at once, no host sync between hops",
     "fused-static": "DGL+Fusion: all hops in one launch, one block per task, no balancing between blocks",
     "persistent": "PGSampler: resident blocks take tasks of all hops from one global queue",

@@ -198,5 +198,6 @@ SUITES = (
             "final accuracy %": Percent("final_accuracy"), "split": "split", "of the original %": Percent("original"),
         }),
         paper=_part("figure 16"), targets=targets.curves, notes=curve_notes, needs_gpu=False,
+        seconds=250,
     ),
 )  # fmt: skip
