@@ -1075,7 +1075,10 @@ TABLE |= {
     "distributed.run": Entry(
         lambda: lab.distributed.run,
         lambda: {"fn": _index, "ranks": 1, "device": "cpu"},
-        {"fn": FUNCTIONS, "ranks": integer(1, 64), "device": choice(), "timeout_s": number(0, -1)},
+        {
+            "fn": FUNCTIONS, "ranks": integer(1, 64), "device": choice(), "timeout_s": number(0, -1),
+            "heartbeat_s": number(0, -1, none=True),
+        },
         {"args": "go to fn"},
     ),
     "distributed.Ranks": Entry(
@@ -1086,6 +1089,7 @@ TABLE |= {
             "device": choice(),
             "timeout_s": number(0, -1),
             "collective_timeout_s": number(0, -1, none=True),
+            "heartbeat_s": number(0, -1, none=True),
         },
     ),
     "distributed.Ranks.run": Entry(

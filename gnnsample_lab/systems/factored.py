@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,8 @@ SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
 """Mini-batches by which slots in device memory are sized, and the factor over the largest."""
 TRIAL_STEPS = 4
 """Mini-batches by which stage times are measured, after one that compiles what there is to compile."""
+LOOK_S = 0.02
+"""Seconds between looks for what rank 0 has found out."""
 _groups: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = weakref.WeakKeyDictionary()
 
 
@@ -68,7 +71,7 @@ def train_factored(
         begin = time.perf_counter()
         with rank.stage("prepare"):
             known = rank.world_size if options["swap"] else options["samplers"]
-            times = _measured(rank, graph, given, device, known)
+            times = _measured(rank, graph, given, device, known, slots)
             split = _split(rank.world_size, options, times)
             split.check_capacity(job["batches"])
             member, ratio, kernel, notes = _member(rank, graph, given, device, split, address, slots)
@@ -145,19 +148,30 @@ def _split(ranks: int, options: dict[str, Any], times: list[float] | None) -> Sp
 
 
 def _measured(
-    rank: Any, graph: Any, given: dict[str, Any], device: str, samplers: int | None
+    rank: Any, graph: Any, given: dict[str, Any], device: str, samplers: int | None, slots: Path
 ) -> list[float] | None:
     """Mean seconds of sampling, extraction and training a mini-batch, by a trial on rank 0; None where not needed."""
     if samplers is not None:
         return None
-    import torch
-    import torch.distributed as dist
+    times: list[float] = _from_zero(
+        rank, slots / "trial.npy", lambda: np.array(trial_times(graph, given, device))
+    ).tolist()
+    return times
 
-    times = torch.zeros(3, dtype=torch.float64, device=rank.device)
+
+def _from_zero(rank: Any, file: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """What rank 0 finds out by itself, on every rank.
+
+    The others look for its file. In a collective they would wait no longer than the ranks' start allows, a minute
+    perhaps, and what rank 0 compiles, samples and trains may take longer. If it fails, the parent ends all of them.
+    """
     if rank.index == 0:
-        times += torch.tensor(trial_times(graph, given, device), dtype=torch.float64)
-    dist.all_reduce(times, group=rank.group)
-    found: list[float] = times.tolist()
+        part = file.with_suffix(".part.npy")
+        np.save(part, make())
+        part.replace(file)
+    while not file.exists():
+        time.sleep(LOOK_S)
+    found: np.ndarray = np.load(file, allow_pickle=False)
     return found
 
 
@@ -353,15 +367,13 @@ def _hottest(
     rank: Any, chosen: System, graph: Any, sampler: Any, batch_size: int, seed: int, slots: Path
 ) -> np.ndarray:  # fmt: skip
     """All vertices, hottest first: rank 0, which samples, finds out and tells the others."""
-    file = slots / "hottest.npy"
-    if rank.index == 0:
+
+    def found() -> np.ndarray:
         assert chosen.cache is not None
         hot = ranked(chosen.cache, graph, sampler, None, None, batch_size, seed)
-        found = hottest_first(hot, graph.num_nodes)
-        np.save(file, to_host(found).astype(np.int64))
-    rank.barrier()
-    order: np.ndarray = np.load(file, allow_pickle=False)
-    return order
+        return to_host(hottest_first(hot, graph.num_nodes)).astype(np.int64)
+
+    return _from_zero(rank, slots / "hottest.npy", found)
 
 
 def _scores(order: np.ndarray | None, num_nodes: int, ratio: float) -> np.ndarray | None:

@@ -71,7 +71,8 @@ QUEUE_CAPACITY = 2
 RUN_S = 1e7
 """Longest run of several ranks, in seconds."""
 COLLECTIVE_S = 1800.0
-"""Longest wait of a rank for its peers. A rank that dies ends the run at once; this is for one that hangs."""
+"""Longest wait of a rank for its peers. A rank that dies ends the run at once, one that is stopped within half a minute
+(``heartbeat_s`` of ``Ranks``); this is for one that goes on and does not come."""
 
 
 @dataclass(frozen=True)
@@ -389,8 +390,9 @@ def train(
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank; on GPUs of several hosts a
             partitioned cache without room for all rows.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
-        RankError: a rank failed or died, of too little ``budget_gb`` for example; all have ended, and the message
-            names rank and stage. Of joined ranks the one that fails raises its own error, and ``torchrun`` ends all.
+        RankError: a rank failed, of too little ``budget_gb`` for example, died or gave no sign of life for
+            ``heartbeat_s`` of ``lab.distributed.Ranks``; all have ended, and the message names rank and stage. Of joined
+            ranks the one that fails raises its own error, and ``torchrun`` ends all.
         FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
 

@@ -15,10 +15,14 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.features.caching.sizing import hottest_first
+from gnnsample_lab.features.ranking.hotness import hotness
 from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
 from gnnsample_lab.pipeline.factored.slots import HostSlots, pack, unpack
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
+from gnnsample_lab.systems import factored
+from gnnsample_lab.systems.table import SYSTEMS
 from tests.distributed.conftest import left_after
 from tests.pipeline import ranked
 
@@ -333,6 +337,52 @@ def test_what_cannot_be_split_is_named(graph):
     ):
         with pytest.raises(ValueError, match=message):
             lab.train(graph, executor="factored", **options, **QUICK)
+
+
+class Lonely:
+    """A rank whose collectives nobody may wait in: warm ranks end them after a minute or less."""
+
+    device = "cpu"
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def barrier(self) -> None:
+        raise TimeoutError("collective")
+
+    @property
+    def group(self) -> None:
+        raise TimeoutError("collective")
+
+
+@pytest.mark.parametrize("what", ["trial", "hottest"])
+def test_ranks_wait_for_what_rank_0_finds_out_as_long_as_it_takes(graph, tmp_path, monkeypatch, what):
+    def late(*_: Any) -> Any:
+        assert not list(tmp_path.glob(f"{what}.npy"))
+        time.sleep(0.5)
+        return [0.1, 0.2, 0.3] if what == "trial" else hotness(graph, "degree")
+
+    monkeypatch.setattr(factored, "trial_times", late)
+    monkeypatch.setattr(factored, "ranked", late)
+    found: dict[int, Any] = {}
+
+    def run(index: int) -> None:
+        if what == "trial":
+            found[index] = factored._measured(Lonely(index), graph, {}, "cpu", None, tmp_path)
+        else:
+            found[index] = factored._hottest(Lonely(index), SYSTEMS["tsota"], graph, None, 8, 0, tmp_path)
+
+    threads = [threading.Thread(target=run, args=(index,), daemon=True) for index in (1, 2)]
+    for thread in threads:
+        thread.start()
+    run(0)
+    for thread in threads:
+        thread.join(LONG_S)
+    expected = (
+        [0.1, 0.2, 0.3] if what == "trial" else hottest_first(hotness(graph, "degree"), graph.num_nodes)
+    )
+    for index in range(3):
+        assert list(found[index]) == list(expected)
 
 
 # ---- hand-over through the samplers' memory, and AGL's batch mode --------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,13 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.pipeline.plan import NoBatch
 from gnnsample_lab.systems.parts import saved_parts, workers_problem
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES, find
 from gnnsample_lab.systems.train import _index_note, _order_notes
 from gnnsample_lab.systems.trees import TreeSampler
+from tests.distributed.conftest import left_after
 
 torch = pytest.importorskip("torch")
 
@@ -209,6 +212,31 @@ def test_ranks_train_on_the_graph_that_is_given(pair, tmp_path, monkeypatch):
     assert after[0] != before[0]
     stored.feat[:] = 0
     assert same(stored)[0] != after[0], "no table of before is kept"
+
+
+class StopsAtTheThirdStep(torch.nn.Module):
+    """The process of rank 1 is stopped: it neither dies nor raises anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model, self.steps = torch.nn.Linear(1, 1), 0
+
+    def forward(self, blocks: Any, x: Any) -> Any:
+        self.steps += 1
+        if self.steps == 3 and torch.distributed.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        seeds = blocks[-1].num_dst
+        return x[:seeds, :4] * self.model(x[:seeds, :1])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("executor", ["serial", "overlapped"])
+def test_a_stopped_trainer_ends_the_run_with_its_name_and_stage(graph, executor):
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, heartbeat_s=3) as ranks:
+        pids = ranks.pids
+        with pytest.raises(RankError, match="rank 1 failed in stage 'train': no sign of life for 3 s"):
+            lab.train(graph, StopsAtTheThirdStep(), "dsp", ranks=ranks, executor=executor, **QUICK)
+        assert not left_after(pids)
 
 
 def test_what_failed_gives_its_memory_back(graph, monkeypatch):

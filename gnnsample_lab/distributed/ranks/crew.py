@@ -28,7 +28,10 @@ QUIT_S = 5.0
 
 @dataclass(eq=False)
 class Member:
-    """One rank: its process, the pipe of messages, and what the parent knows of it."""
+    """One rank: its process, the pipe of messages, and what the parent knows of it.
+
+    ``heard`` counts its messages, signs of life among them; ``has_started``: it has met the other ranks.
+    """
 
     index: int
     process: subprocess.Popen[bytes]
@@ -36,6 +39,8 @@ class Member:
     mark: bytes
     readers: list[threading.Thread] = field(default_factory=list)
     stage: str = "start"
+    heard: int = 0
+    has_started: bool = False
 
 
 class Crew:
@@ -141,6 +146,10 @@ def _read_messages(member: Member, events: queue.Queue[tuple[int, str, dict[str,
     try:
         while True:
             header, body = member.wire.receive()
+            member.heard += 1
+            if header["kind"] == "alive":  # of idle ranks nobody takes events
+                continue
+            member.has_started |= header["kind"] == "ready"
             events.put((member.index, header["kind"], header, body))
     except (EOFError, OSError, ValueError) as error:
         if not isinstance(error, EOFError):

@@ -26,15 +26,20 @@ LIMIT_BYTES = 2**29
 """Largest function with its arguments, and largest result: all of it is copied several times on its way."""
 IDLE = "waiting for a function"
 POLL_S = 0.1
+MOST_PASSED_S = 1.0
+"""Most seconds of silence that count between two looks of the parent."""
 CAUSE_S = 2.0
 """Seconds to wait for the rank that is the cause when a rank complains of its peers."""
+HEARTBEAT_S = 25.0
+"""Longest silence of a rank, in seconds: a run ends within 30 s of when a rank was stopped."""
 STACKS_S = 5.0
 """Most seconds to wait for stacks."""
 
 
 def run(
-    fn: Callable[..., Any], *args: Any, ranks: int = 2, device: str = "auto", timeout_s: float = 600
-) -> list[Any]:
+    fn: Callable[..., Any], *args: Any, ranks: int = 2, device: str = "auto", timeout_s: float = 600,
+    heartbeat_s: float | None = HEARTBEAT_S,
+) -> list[Any]:  # fmt: skip
     """Run ``fn(rank, *args)`` on ``ranks`` processes at once, and return their results by rank.
 
     The processes are started for this call (never forked) and have left when it returns, however it returns. What they
@@ -49,6 +54,7 @@ def run(
             prints which; ``"cpu"`` and ``"cuda"`` demand one of them.
         timeout_s: seconds after which ranks that have not returned are ended, with the stacks of all of them printed;
             also the longest wait of a collective.
+        heartbeat_s: as of :class:`Ranks`.
 
     Returns:
         ``[result of rank 0, result of rank 1, ...]``.
@@ -57,11 +63,12 @@ def run(
         TypeError: an argument of the wrong kind; ``fn`` or an argument cannot be pickled.
         ValueError: an argument out of range; ``fn`` and ``args`` are too large to travel.
         RuntimeError: ``device="cuda"`` with fewer GPUs than ranks.
-        RankError: a rank raised, died or did not return in time. It names rank and stage and has the rank's traceback.
+        RankError: a rank raised, died, fell silent or did not return in time. It names rank and stage and has the
+            rank's traceback.
         ImportError: cloudpickle is not installed.
     """
     call = _Call(fn, args)
-    with Ranks(ranks, device=device, timeout_s=timeout_s) as started:
+    with Ranks(ranks, device=device, timeout_s=timeout_s, heartbeat_s=heartbeat_s) as started:
         return started._run(call, started.ranks, started._timeout_s)
 
 
@@ -78,6 +85,10 @@ class Ranks:
         device: as in :func:`run`.
         timeout_s: seconds for each :meth:`run`, unless it says otherwise; the first one's include the start.
         collective_timeout_s: longest wait of a collective in seconds; ``timeout_s`` where it is None.
+        heartbeat_s: seconds without a sign of life after which a rank that runs a function counts as lost, and all are
+            ended. A thread of each rank gives one every second, whatever its function computes or waits for; it cannot
+            where the process is stopped, and where C code holds the interpreter's lock. None switches it off, for
+            functions that call such code for longer. The start is not watched.
 
     Attributes:
         ranks: number of processes.
@@ -97,12 +108,14 @@ class Ranks:
         device: str = "auto",
         timeout_s: float = 600,
         collective_timeout_s: float | None = None,
+        heartbeat_s: float | None = HEARTBEAT_S,
     ) -> None:
         self.ranks = checks.whole("ranks", ranks, 1, MAX_RANKS)
         checks.choice("device", device, DEVICES)
         self._timeout_s = _seconds("timeout_s", timeout_s)
         given = checks.optional(_seconds, "collective_timeout_s", collective_timeout_s)
         self._collective_timeout_s = self._timeout_s if given is None else given
+        self._heartbeat_s = checks.optional(_seconds, "heartbeat_s", heartbeat_s)
         _cloudpickle()
         self.backend, reason = choose(device, self.ranks)
         if device == "auto":
@@ -155,7 +168,7 @@ class Ranks:
         Raises:
             TypeError: an argument of the wrong kind; ``fn`` or an argument cannot be pickled.
             ValueError: an argument out of range; ``fn`` and ``args`` are too large to travel.
-            RankError: a rank raised, died or did not return in time; all ranks have ended.
+            RankError: a rank raised, died, fell silent or did not return in time; all ranks have ended.
         """
         call = _Call(fn, args)
         size = self.ranks if world is None else checks.whole("world", world, 1, self.ranks)
@@ -167,7 +180,7 @@ class Ranks:
         with self._lock:  # a slider's callback may come while a cell runs
             crew = self._crew or self._start()
             self._number += 1
-            watch = _Watch(crew, dict.fromkeys(range(size)))
+            watch = _Watch(crew, dict.fromkeys(range(size)), self._heartbeat_s)
             try:
                 for member in crew.members:  # all agree on a smaller world's group
                     crew.send(
@@ -197,8 +210,11 @@ class _Call:
 class _Watch:
     """The parent's side of one call: waits, shows what ranks print, and finds out whose failure it was."""
 
-    def __init__(self, crew: Crew, waiting: dict[int, None]) -> None:
-        self._crew, self._waiting = crew, waiting
+    def __init__(self, crew: Crew, waiting: dict[int, None], heartbeat_s: float | None = None) -> None:
+        self._crew, self._waiting, self._heartbeat_s = crew, waiting, heartbeat_s
+        self._looked = time.monotonic()
+        self._heard: dict[int, int] = {}
+        self._silent_s = dict.fromkeys(waiting, 0.0)
         self._bodies: dict[int, bytes] = {}
         self._failures: dict[int, dict[str, Any]] = {}
         self._said_all: set[int] = set()
@@ -214,6 +230,7 @@ class _Watch:
         while self._waiting:
             self._step(POLL_S)
             self._bury()
+            self._listen()
             if any(not f["of_peers"] for f in self._failures.values()):
                 break
             if self._failures and deadline_of_cause is None:
@@ -269,13 +286,36 @@ class _Watch:
             if known is None or known["of_peers"]:
                 self._failures[member.index] = _failure(member.stage, _ending(code))
 
+    def _listen(self) -> None:
+        """Find ranks that have given no sign of life for too long."""
+        now = time.monotonic()
+        # A parent that was itself stopped, or kept from running, has heard nothing from anybody.
+        passed, self._looked = min(now - self._looked, MOST_PASSED_S), now
+        if self._heartbeat_s is None:
+            return
+        for index in self._waiting:
+            member = self._crew.members[index]
+            heard = member.heard
+            # While it starts it imports and loads libraries, which hold the interpreter's lock.
+            if heard != self._heard.get(index) or not member.has_started:
+                self._heard[index], self._silent_s[index] = heard, 0.0
+                continue
+            self._silent_s[index] += passed
+            if self._silent_s[index] > self._heartbeat_s and index not in self._failures:
+                self._failures[index] = _failure(
+                    member.stage,
+                    f"no sign of life for {self._heartbeat_s:g} s: its process was stopped, or C code holds its "
+                    "interpreter's lock (heartbeat_s= is for how long that may be)",
+                    is_silent=True,
+                )  # fmt: skip
+
     def drain(self) -> None:
         """Take in all that has come."""
         while self._step(0.001):
             pass
 
     def _failed(self) -> RankError:
-        if any(failure["timed_out"] for failure in self._failures.values()):
+        if any(failure["timed_out"] or failure.get("is_silent") for failure in self._failures.values()):
             self._stacks()
         rank, cause = min(self._failures.items(), key=lambda item: (item[1]["of_peers"], item[1]["at"]))
         others = "".join(
@@ -345,9 +385,10 @@ class _Watch:
             bar.close()
 
 
-def _failure(stage: str, text: str) -> dict[str, Any]:
+def _failure(stage: str, text: str, is_silent: bool = False) -> dict[str, Any]:
     return {
         "stage": stage, "text": text, "traceback": "", "of_peers": False, "timed_out": False, "at": time.monotonic(),
+        "is_silent": is_silent,
     }  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from gnnsample_lab.distributed.ranks.wire import KEY_BYTES, Wire, end_mark
 
 PARENT_S = 1.0
 """Seconds between looks whether the parent is there."""
+ALIVE_S = 1.0
+"""Seconds between signs of life."""
 _PEERS = re.compile(
     r"gloo/|Connection (closed|reset) by peer|Broken pipe|[Tt]imed out waiting|monitoredBarrier|NCCL|ncclInternal"
 )
@@ -46,6 +48,7 @@ def main() -> None:
     tasks: queue.Queue[tuple[dict[str, Any], bytes]] = queue.Queue()
     threading.Thread(target=_listen, args=(wire, tasks), daemon=True, name="messages").start()
     threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True, name="parent").start()
+    threading.Thread(target=_beat, args=(wire,), daemon=True, name="heartbeat").start()
     setup, _ = tasks.get()
     try:
         worker = _Worker(wire, setup, end_mark(key) + b"\n")
@@ -68,6 +71,14 @@ def _listen(wire: Wire, tasks: queue.Queue[tuple[dict[str, Any], bytes]]) -> Non
         while True:
             tasks.put(wire.receive())
     end_this_group()
+
+
+def _beat(wire: Wire) -> None:
+    """Tell the parent that this process runs and that its interpreter answers, whatever the function waits for."""
+    with contextlib.suppress(OSError, ValueError):  # the parent has gone
+        while True:
+            wire.send("alive")
+            time.sleep(ALIVE_S)
 
 
 def _watch_parent(parent: int) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import types
 from collections.abc import Iterator
@@ -129,6 +131,85 @@ def test_a_late_collective_prints_all_stacks_and_says_who_was_missing(
     shown = capfd.readouterr().out
     assert [line for line in shown.splitlines() if line.startswith("rank 1: ") and "in come_late" in line]
     assert not left_after(pids)
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Ranks]:
+    """Two ranks that may be silent for two seconds."""
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=240, heartbeat_s=2) as ranks:
+        yield ranks
+
+
+def test_a_stopped_rank_ends_all_with_one_error(watched: Ranks) -> None:
+    """It neither dies nor is late: a collective would wait for it until its own limit."""
+    pids = started(watched)
+
+    def stop(rank: Any) -> None:
+        with rank.stage("loading"):
+            if rank.index == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            torch.distributed.all_reduce(torch.zeros(4), group=rank.group)
+
+    began = time.monotonic()
+    with pytest.raises(
+        RankError, match="rank 1 failed in stage 'loading': no sign of life for 2 s"
+    ) as caught:
+        watched.run(stop)
+    assert (caught.value.rank, caught.value.stage) == (1, "loading")
+    assert 2 <= time.monotonic() - began < 60
+    assert not left_after(pids)
+
+
+def hold_the_lock(seconds: int) -> None:
+    """C code that gives nobody else the interpreter: ``PyDLL`` does not release its lock."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+@pytest.mark.exhaustive
+def test_an_interpreter_that_does_not_answer_ends_all(
+    watched: Ranks, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pids = started(watched)
+
+    def hold(rank: Any) -> None:
+        if rank.index == 0:
+            hold_the_lock(LONG_S)
+
+    capfd.readouterr()
+    with pytest.raises(RankError, match="rank 0 failed in stage '.*hold': no sign of life") as caught:
+        watched.run(hold)
+    assert caught.value.rank == 0
+    shown = capfd.readouterr().out
+    assert [line for line in shown.splitlines() if line.startswith("rank 0: ") and "in hold_the_lock" in line]
+    assert not left_after(pids)
+
+
+@pytest.mark.exhaustive
+def test_a_rank_that_waits_or_computes_is_not_silent(watched: Ranks) -> None:
+    """For longer than it may be silent: asleep, in Python code, and with the lock held for shorter."""
+
+    def work(rank: Any) -> int:
+        time.sleep(3.5)
+        until, turns = time.monotonic() + 3.5, 0
+        while time.monotonic() < until:
+            turns += 1
+        hold_the_lock(1)
+        return rank.index
+
+    assert watched.run(work) == [0, 1]
+
+
+@pytest.mark.exhaustive
+def test_silence_while_the_parent_does_not_listen_does_not_count(watched: Ranks) -> None:
+    holds = threading.Timer(0.5, hold_the_lock, (5,))
+    holds.start()
+    assert watched.run(lambda rank: time.sleep(7)) == [None, None]
+    holds.join()
+
+
+def test_ranks_need_not_be_watched() -> None:
+    with lab.distributed.Ranks(1, device="cpu", timeout_s=240, heartbeat_s=None) as ranks:
+        assert ranks.run(lambda rank: hold_the_lock(4)) == [None]
 
 
 def test_an_interrupt_ends_all_ranks(pair: Ranks) -> None:
