@@ -850,6 +850,7 @@ TABLE: dict[str, Entry] = {
             "switching": flag(none=True),
             "budget_gb": number(-1, 0, none=True),
             "cache_gb": [*number(-1, none=True), 1.0],
+            "topology_bytes": [*integer(0, none=True), 100],
             "policy": choice(none=True),
             "kernels": flag(),
             "coordinated": flag(none=True),

@@ -54,7 +54,15 @@ from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
-from .parts import PartsSampler, checked_parts, coordinate, saved_parts, workers_problem
+from .parts import (
+    PartsSampler,
+    checked_parts,
+    checked_spill,
+    coordinate,
+    saved_parts,
+    spills,
+    workers_problem,
+)
 from .resuming import settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
@@ -133,6 +141,7 @@ def prepare(
     coordinated: bool | None = None,
     captured: bool | None = None,
     cache_gb: float | None = None,
+    topology_bytes: int | None = None,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -142,6 +151,7 @@ def prepare(
     import torch
 
     chosen, pick = with_policy(find(system), policy), optional(choice, "pick", pick, PICKS)
+    topology_bytes = checked_spill(chosen, topology_bytes)
     choice("executor", executor, (None, *EXECUTORS))
     workers, capacity = whole("workers", workers, 1, 64), optional(whole, "capacity", capacity, 1, 2**31 - 1)
     check_graph(graph)
@@ -179,7 +189,8 @@ def prepare(
         rank = Alone(device)
     if sampler is None:
         sampler = make_sampler(
-            graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts
+            graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts,
+            topology_bytes=topology_bytes,
         )  # fmt: skip
     elif chosen.topology != "device":
         raise ValueError(f"sampler cannot be given: system {chosen.name!r} samples by {chosen.method!r}")
@@ -196,7 +207,8 @@ def prepare(
     busy = workers if (executor or chosen.executor) == "overlapped" else 1
     sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others, busy)
     if sizing.budget_bytes is not None and sampler.device == device:
-        within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
+        more = " (topology_bytes bounds it: other lists lie in host memory)" if spills(chosen) else ""
+        within_budget(f"the topology{more}", sampled_bytes(sampler), sizing.budget_bytes)
     captured = is_captured(captured, chosen.captured, name, kernel, device)
     working = replace(chosen, executor=executor or chosen.executor, captured=captured)
     try:
@@ -245,7 +257,7 @@ def prepare(
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
         "coordinated": in_turn, "captured": trainer.captured is not None, "budget_gb": budget_gb,
-        "cache_gb": cache_gb,
+        "cache_gb": cache_gb, "topology_bytes": topology_bytes,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
     notes += statistics_note(model, rank)
@@ -292,6 +304,7 @@ def train(
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     cache_gb: float | None = None,
+    topology_bytes: int | None = None,
     on_progress: Callable[[TrainResult], None] | None = None,
     **options: Any,
 ) -> TrainResult:
@@ -375,6 +388,9 @@ def train(
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
             for its speed, and ``TrainResult.origin`` says so.
+        topology_bytes: bytes that a rank's in-neighbour lists may take on its device, for systems with parts whose
+            method spills, as ``lab.distributed.Sampler`` says: lists beyond it, those that save fewest reads per byte,
+            lie in page-locked host memory (DSP, sections 3.2 and 5). The samples stay the same. None: all lists.
         on_progress: called with the result so far, to show how it goes: after the first step and then ten times a
             second at most, on one device. What it raises ends the run. A GPU is waited for before each call.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
@@ -401,9 +417,10 @@ def train(
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
         "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy,
         "coordinated": optional(flag, "coordinated", coordinated), "cache_gb": cache_gb,
-        "captured": optional(flag, "captured", captured), **options,
+        "captured": optional(flag, "captured", captured), "topology_bytes": topology_bytes, **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
+    checked_spill(chosen, topology_bytes)
     if chosen.has_parts and executor == "factored":
         raise ValueError(
             f"executor='factored' needs a system whose samplers have the whole topology (got {chosen.name!r})"
@@ -676,6 +693,7 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     chosen = find(given["system"])
     if chosen.has_parts:  # whose parts and ranks are not there yet: the other arguments are looked at
         small["system"] = replace(chosen, topology="device", placement="replicated")
+        small["topology_bytes"] = None
         _check_walks(_name(given["model"]), chosen)
     if is_memory_mapped(graph.feat):
         return  # the ranks find out: reading all features for a check would take longer
@@ -733,10 +751,12 @@ def _cpu_note(executor: str | None) -> str:
 def make_sampler(
     graph: Any, model: str, system: System, fanouts: Sequence[int], device: str, seed: int, weighted: bool,
     pick: str | None = None, *, batch_size: int = 1024, rank: Any = None, folder: Path | None = None,
+    topology_bytes: int | None = None,
 ) -> Any:  # fmt: skip
     """The sampler of a system: random walks for PinSAGE, else neighbours. The features stay where they are.
 
-    ``batch_size``, ``rank`` and ``folder`` of the parts are for systems that sample on ranks or trees.
+    ``batch_size``, ``rank``, ``folder`` of the parts and ``topology_bytes`` are for systems that sample on ranks or
+    trees.
     """
     from gnnsample_lab.minibatch.sampler import NeighborSampler
 
@@ -746,7 +766,9 @@ def make_sampler(
             raise ValueError(
                 f"parts must be the folder of the graph's parts for system {system.name!r} (got None)"
             )
-        return PartsSampler(folder, system, checked_fanouts(fanouts), rank, seed, weighted, pick)
+        return PartsSampler(
+            folder, system, checked_fanouts(fanouts), rank, seed, weighted, pick, topology_bytes
+        )
     place = "cpu" if device == "cpu" else system.sample_device
     topology = graph.to(place, features=False) if graph.device != place else graph
     if model == "pinsage":

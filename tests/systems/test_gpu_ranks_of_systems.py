@@ -54,6 +54,33 @@ def test_two_gpus(graph, gpu_ranks, name):
     assert found.accuracy == pytest.approx(expected.accuracy, abs=0.02)
 
 
+SPILLING = {
+    "direct-cached": replace(SYSTEMS["dsp"], method="direct-cached", coordinated=False),
+}  # fmt: skip
+"""Systems whose lists may lie in host memory."""
+
+
+def check_spill(graph, name, **ranks):
+    given = {**options("dsp"), **ranks, "system": SPILLING[name], "evaluate": False}
+    expected = lab.train(graph, **{**QUICK, "system": "dgl", "evaluate": False})
+    whole = lab.train(graph, **given)
+    for budget in (2000, 0):
+        found = lab.train(graph, topology_bytes=budget, **given)
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+        for held, all_of_it in zip(found.memory, whole.memory, strict=True):
+            assert held.topology < all_of_it.topology
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_lists_in_host_memory_of_one_gpu(graph, name):
+    check_spill(graph, name)
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_lists_in_host_memory_of_two_gpus(graph, gpu_ranks, name):
+    check_spill(graph, name, ranks=gpu_ranks)
+
+
 @pytest.mark.parametrize("coordinated", [True, False])
 @pytest.mark.parametrize("policy", ["presample", "in-degree"])
 def test_both_orders_of_collectives(graph, gpu_ranks, coordinated, policy):

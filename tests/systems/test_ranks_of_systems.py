@@ -100,6 +100,44 @@ def test_several_workers_of_a_rank_train_as_one_device_does(graph, expected, pai
     }
 
 
+SPILLING = {
+    "direct-cached": replace(SYSTEMS["dsp"], method="direct-cached", coordinated=False),
+}  # fmt: skip
+"""Systems whose lists may lie in host memory."""
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_lists_in_host_memory_change_no_sample(graph, expected, pair, name):
+    options = {**QUICK, "system": SPILLING[name], "pick": "floyd", "parts": "random", "evaluate": False}
+    whole = lab.train(graph, ranks=pair, **options)
+    assert whole.settings["topology_bytes"] is None
+    for budget in (2000, 0):
+        found = lab.train(graph, ranks=pair, topology_bytes=budget, **options)
+        assert found.settings["topology_bytes"] == budget and found.batch_ids == expected.batch_ids
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+        for held, all_of_it in zip(found.memory, whole.memory, strict=True):
+            offsets = 8 * (graph.num_nodes // 2)  # of lists, within a tenth: parts are not quite even
+            assert 0.9 * offsets < held.topology - budget < 1.1 * offsets < all_of_it.topology - budget
+    one = lab.train(graph, topology_bytes=2000, **options)
+    np.testing.assert_allclose(one.losses, expected.losses, atol=1e-5)
+    assert one.memory[0].topology == pytest.approx(2000 + 8 * (graph.num_nodes + 1), abs=100)
+
+
+def test_systems_without_lists_in_host_memory_are_named(graph, pair):
+    for system, has in (
+        ("lab", "'lab', which has all lists on each device"),
+        ("quiver", "'quiver', which has all lists in host memory"),
+        (MADE["pull"], "'dsp', which has its lists in parts and method 'pull'"),
+    ):  # fmt: skip
+        for ranks in (1, pair):
+            with pytest.raises(
+                ValueError, match=rf"topology_bytes needs a system with parts .*\(got system {has}"
+            ):
+                lab.train(graph, system=system, topology_bytes=100, ranks=ranks, **QUICK)
+    with pytest.raises(MemoryError, match="less than the topology .topology_bytes bounds it"):
+        lab.train(graph, system=SPILLING["direct-cached"], budget_gb=1e-7, **QUICK)
+
+
 def test_gpus_whose_samples_are_graphs_with_collectives_have_one_sampler():
     fixed = MADE["csp-fixed"]
     assert workers_problem(fixed, None, 2, "nccl").startswith(

@@ -15,6 +15,7 @@ class Method:
         needs: what it needs beside a part for each rank.
         between_hosts: whether parts may lie on several hosts; otherwise each host holds all parts between its ranks.
         cpu, gpu: module with ``engine(setup)`` for ranks on CPUs and on GPUs, below this package.
+        spills: whether lists of a rank's part may leave its GPU for host memory (``topology_bytes``).
     """
 
     line: str
@@ -23,6 +24,7 @@ class Method:
     between_hosts: bool
     cpu: str
     gpu: str
+    spills: bool = False
 
 
 METHODS: dict[str, Method] = {
@@ -52,10 +54,12 @@ METHODS: dict[str, Method] = {
     ),
     "direct-cached": Method(
         "direct, with vertex records on every rank and the lists that save most reads copied",
-        "ours", "all parts as files, cache_bytes for lists", False, "cpu.direct", "gpu.direct",
+        "ours", "all parts as files, cache_bytes for lists", False, "cpu.direct", "gpu.direct", spills=True,
     ),
 }  # fmt: skip
 """Every method, by name."""
+SPILLING = tuple(name for name, method in METHODS.items() if method.spills)
+"""Methods that take ``topology_bytes``."""
 
 
 def methods() -> dict[str, str]:

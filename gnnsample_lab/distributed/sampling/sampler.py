@@ -19,7 +19,7 @@ from gnnsample_lab.sampling.neighbors.spec import check_pick, make_spec
 
 from .engines import Engine, Setup, make_engine
 from .layout import make_layout
-from .methods import METHODS
+from .methods import METHODS, SPILLING
 from .traffic import Traffic
 
 SLICES = ("equal", "owner")
@@ -120,9 +120,10 @@ class Sampler:
         scratch_bytes = checks.optional(checks.num_bytes, "scratch_bytes", scratch_bytes, 1)
         cache_bytes = checks.num_bytes("cache_bytes", cache_bytes)
         topology_bytes = checks.optional(checks.num_bytes, "topology_bytes", topology_bytes)
-        if topology_bytes is not None and method != "direct-cached":
+        if topology_bytes is not None and not METHODS[method].spills:
             raise ValueError(
-                f"topology_bytes needs method='direct-cached', whose records say where each list is (got {method!r})"
+                f"topology_bytes needs a method that reads lists in host memory too, one of "
+                f"{', '.join(map(repr, SPILLING))} (got {method!r})"
             )
         count_reads = checks.flag("count_reads", count_reads)
         layout = make_layout(

@@ -70,6 +70,12 @@ def spill(setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch]) -> Spill |
     return Spill(spilled, records_of_kept(layout.records, [each.vertices for each in layout.parts], spilled))
 
 
+def kept_bytes(setup: Setup, is_spilled: np.ndarray) -> int:
+    """Bytes of a rank's own lists that stay, their sums of weights included; ``is_spilled``: by row of its part."""
+    degrees = np.diff(setup.layout.part.indptr)
+    return int(degrees[~is_spilled].sum()) * _entry_bytes(setup)
+
+
 def _entry_bytes(setup: Setup) -> int:
     """Bytes of a neighbour: its id, and its sum of weights where draws are weighted."""
     return int(setup.layout.part.indices.dtype.itemsize) + 8 * setup.spec.weighted
