@@ -367,7 +367,7 @@ def train(
             a ``pathlib.Path``, the folder of ``save_parts`` (with features, for a partitioned cache). None for what the
             system does. On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or
             a folder with a part for every rank of the job spreads them over the hosts. Rows that no rank caches are
-            then split among the hosts; on GPUs there may be none.
+            then split among the hosts.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
         handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
@@ -401,8 +401,7 @@ def train(
             a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; several ``workers`` of
             GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments.
         LookupError: no such system.
-        RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank; on GPUs of several hosts a
-            partitioned cache without room for all rows.
+        RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
         RankError: a rank failed or died, of too little ``budget_gb`` for example; all have ended, and the message
             names rank and stage. Of joined ranks the one that fails raises its own error, and ``torchrun`` ends all.
