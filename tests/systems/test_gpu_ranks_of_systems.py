@@ -56,6 +56,7 @@ def test_two_gpus(graph, gpu_ranks, name):
 
 SPILLING = {
     "direct-cached": replace(SYSTEMS["dsp"], method="direct-cached", coordinated=False),
+    "dsp": SYSTEMS["dsp"],
 }  # fmt: skip
 """Systems whose lists may lie in host memory."""
 

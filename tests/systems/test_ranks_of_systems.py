@@ -102,6 +102,7 @@ def test_several_workers_of_a_rank_train_as_one_device_does(graph, expected, pai
 
 SPILLING = {
     "direct-cached": replace(SYSTEMS["dsp"], method="direct-cached", coordinated=False),
+    "dsp": SYSTEMS["dsp"],
 }  # fmt: skip
 """Systems whose lists may lie in host memory."""
 

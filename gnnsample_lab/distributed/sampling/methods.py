@@ -38,7 +38,7 @@ METHODS: dict[str, Method] = {
     ),
     "csp": Method(
         "collective sampling: vertices go to their owners, who draw, and picks come back; exact sizes",
-        "DSP (section 4)", "nothing", True, "cpu.push", "gpu.csp",
+        "DSP (section 4)", "nothing", True, "cpu.push", "gpu.csp", spills=True,
     ),
     "csp-async": Method(
         "csp without barriers: each request is served by itself as it arrives",
@@ -46,7 +46,7 @@ METHODS: dict[str, Method] = {
     ),
     "csp-fixed": Method(
         "csp with buffers of fixed capacity: no sizes are exchanged or read, one CUDA graph on GPUs",
-        "ours", "scratch_bytes for the buffers", True, "cpu.push_fixed", "gpu.csp",
+        "ours", "scratch_bytes for the buffers", True, "cpu.push_fixed", "gpu.csp", spills=True,
     ),
     "direct": Method(
         "the sampling kernel reads its peers' memory over NVLink: no collective",

@@ -28,8 +28,9 @@ from ..sectors import count_reads
 from ..spill import Spill, kept_bytes, memories, spill
 from ..visits import hot_lists
 from .base import CpuEngine, by_owner, draw, in_order
+from .push import HOST_LABEL
 
-LABELS = {"uva": "CPU: mapped files for pinned host memory"}
+LABELS = {"uva": HOST_LABEL}
 _NO_NVLINK = "CPU: no NVLink"
 
 

@@ -151,6 +151,7 @@ class FixedCore:
             give, take, given_at, taken_at = core.reply_ranges(hop, sent, got)
             rows = list(got)
             rows[core.me] = sent[core.me]
+            core.note_asked(hop, rows, begins)
             core.draw(
                 ws, hop, rows, begins, core.replies.ptr, given_at, core.back.ptr + taken_at[core.me],
                 seen=core.state_at(hop, 3),
