@@ -846,6 +846,7 @@ TABLE: dict[str, Entry] = {
             "ranks": integer(1, 64),
             "workers": integer(1, 64),
             "capacity": integer(1, none=True),
+            "merged": integer(1, 64),
             "samplers": [*integer(1, 64, none=True), 2],
             "switching": flag(none=True),
             "budget_gb": number(-1, 0, none=True),

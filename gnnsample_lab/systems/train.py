@@ -142,6 +142,7 @@ def prepare(
     captured: bool | None = None,
     cache_gb: float | None = None,
     topology_bytes: int | None = None,
+    merged: int = 1,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -154,6 +155,7 @@ def prepare(
     topology_bytes = checked_spill(chosen, topology_bytes)
     choice("executor", executor, (None, *EXECUTORS))
     workers, capacity = whole("workers", workers, 1, 64), optional(whole, "capacity", capacity, 1, 2**31 - 1)
+    merged = whole("merged", merged, 1, 64)
     check_graph(graph)
     device = runtime.resolve_device(device)
     _check_data(graph)
@@ -205,6 +207,8 @@ def prepare(
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
     busy = workers if (executor or chosen.executor) == "overlapped" else 1
+    if chosen.placement == "partitioned":
+        busy *= 2 * merged - 1  # a loader holds merged rows and those of each mini-batch
     sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others, busy)
     if sizing.budget_bytes is not None and sampler.device == device:
         more = " (topology_bytes bounds it: other lists lie in host memory)" if spills(chosen) else ""
@@ -228,7 +232,7 @@ def prepare(
     trainer = Trainer(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
-        progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
+        progress=progress, workers=workers, merged=merged, capacity=capacity or QUEUE_CAPACITY, rank=rank,
         captured=captured, parked=chosen.windows == "host",
     )  # fmt: skip
     in_turn = False
@@ -242,6 +246,8 @@ def prepare(
         notes.append("mini-batches keep their order: several ranks would not agree on another one")
     if workers > trainer.workers:
         notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
+    if merged > trainer.merged == 1 and trainer.executor == "overlapped":
+        notes.append("rows of each mini-batch come by themselves: a cache of all ranks alone merges them")
     if trainer.samples_in_order:
         notes.append(
             f"the {workers} samplers of a GPU sample one after the other: a call that waits for other ranks holds the "
@@ -257,7 +263,7 @@ def prepare(
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
         "coordinated": in_turn, "captured": trainer.captured is not None, "budget_gb": budget_gb,
-        "cache_gb": cache_gb, "topology_bytes": topology_bytes,
+        "cache_gb": cache_gb, "topology_bytes": topology_bytes, "merged": trainer.merged,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
     notes += statistics_note(model, rank)
@@ -305,6 +311,7 @@ def train(
     resume: str | os.PathLike[str] | None = None,
     cache_gb: float | None = None,
     topology_bytes: int | None = None,
+    merged: int = 1,
     on_progress: Callable[[TrainResult], None] | None = None,
     **options: Any,
 ) -> TrainResult:
@@ -391,6 +398,9 @@ def train(
         topology_bytes: bytes that a rank's in-neighbour lists may take on its device, for systems with parts whose
             method spills, as ``lab.distributed.Sampler`` says: lists beyond it, those that save fewest reads per byte,
             lie in page-locked host memory (DSP, sections 3.2 and 5). The samples stay the same. None: all lists.
+        merged: of ``"overlapped"``, for systems with one cache of all ranks: up to so many mini-batches that wait for a
+            loader get their rows by one extraction, each vertex's once (DSP, section 3.2). Where ranks extract together
+            a loader waits for as many. More mini-batches are then in memory.
         on_progress: called with the result so far, to show how it goes: after the first step and then ten times a
             second at most, on one device. What it raises ends the run. A GPU is waited for before each call.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
@@ -416,7 +426,8 @@ def train(
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
         "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy,
         "coordinated": optional(flag, "coordinated", coordinated), "cache_gb": cache_gb,
-        "captured": optional(flag, "captured", captured), "topology_bytes": topology_bytes, **options,
+        "captured": optional(flag, "captured", captured), "topology_bytes": topology_bytes,
+        "merged": merged, **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
     checked_spill(chosen, topology_bytes)
@@ -447,12 +458,12 @@ def train(
     }  # fmt: skip
     count = _number_of(ranks)
     choice("executor", executor, (None, *EXECUTORS))
-    workers = whole("workers", workers, 1, 64)
+    workers, merged = whole("workers", workers, 1, 64), whole("merged", merged, 1, 64)
     alone = count == 1 and not isinstance(ranks, (Ranks, Rank))
     job["notes"] = _unused(
         executor or chosen.executor, alone, samplers=samplers is not None, switching=switching is not None,
         staleness=staleness != 0, pipelined=not pipelined, handover=handover != "host", workers=workers != 1,
-        coordinated=bool(coordinated), capacity=capacity is not None,
+        coordinated=bool(coordinated), capacity=capacity is not None, merged=merged != 1,
     )  # fmt: skip
     if policy is not None and chosen.cache is None:
         job["notes"] += (f"{chosen.name!r} has no cache: policy={policy!r} was not used",)
@@ -730,12 +741,14 @@ def built_model(
 
 def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:
     """A note of arguments that were given for another executor, or, on one device ``alone``, for several ranks."""
-    of = {"workers": ("overlapped",), "coordinated": ("overlapped",), "capacity": ("overlapped", "factored")}
+    of = dict.fromkeys(("workers", "coordinated", "merged"), ("overlapped",)) | {
+        "capacity": ("overlapped", "factored")
+    }
     usual = ("factored",)
     names = [name for name, is_given in given.items() if is_given and executor not in of.get(name, usual)]
     notes = [f"not used with executor={executor!r}: {', '.join(names)}"] if names else []
     if alone and executor == "factored":
-        shared = ("capacity", "workers", "coordinated")
+        shared = ("capacity", "workers", "coordinated", "merged")
         names = [name for name, is_given in given.items() if is_given and name not in shared]
         notes += [f"not used on one device: {', '.join(names)}"] if names else []
     return tuple(notes)

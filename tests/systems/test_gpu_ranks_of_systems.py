@@ -105,6 +105,16 @@ def test_several_samplers_and_loaders_of_a_gpu(graph, gpu_ranks, coordinated):
     assert workers == {"sampler 1", "sampler 2", "loader 1", "loader 2", "trainer"}
 
 
+@pytest.mark.parametrize("name", ["quiver", "dsp"])
+def test_loaders_of_gpus_merge_the_rows_of_mini_batches(graph, gpu_ranks, name):
+    expected = lab.train(graph, system="dgl", **QUICK)
+    given = {**options(name), "ranks": gpu_ranks, "executor": "overlapped", "capacity": 4}
+    for workers in (1, 2):
+        found = lab.train(graph, system=name, merged=3, workers=workers, **given)
+        assert found.settings["merged"] == 3
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
 def test_graphs_with_collectives_are_captured_by_one_sampler(graph, gpu_ranks):
     fixed = replace(SYSTEMS["dsp"], method="csp-fixed", coordinated=False)
     with pytest.raises(ValueError, match="workers must be 1 for method='csp-fixed' on GPUs"):

@@ -139,6 +139,41 @@ def test_systems_without_lists_in_host_memory_are_named(graph, pair):
         lab.train(graph, system=SPILLING["direct-cached"], budget_gb=1e-7, **QUICK)
 
 
+@pytest.mark.parametrize(("name", "workers"), [("quiver", 1), ("dsp", 1), ("dsp", 2)])
+def test_loaders_merge_the_rows_of_mini_batches(graph, expected, pair, name, workers):
+    options = {
+        **QUICK,
+        "system": name,
+        "pick": "floyd",
+        "executor": "overlapped",
+        "evaluate": False,
+        "parts": "random",
+    }
+    options |= {"ranks": pair, "workers": workers, "capacity": 4}
+    alone, found = (lab.train(graph, merged=merged, **options) for merged in (1, 3))
+    assert (alone.settings["merged"], found.settings["merged"]) == (1, 3)
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    for one, merged in zip(alone.epochs, found.epochs, strict=True):
+        counts = [sum(e.stage == "extract" for e in epoch.events) for epoch in (one, merged)]
+        assert counts[0] == one.tasks == merged.tasks
+        if name == "dsp":  # ranks extract together, and merge alike: three at a time of each loader's
+            each = -(-one.num_batches // workers), one.num_batches // workers
+            assert counts[1] == 2 * sum(-(-mine // 3) for mine in each[:workers])
+            assert merged.rows < one.rows, "a vertex of several mini-batches counts once"
+        else:
+            assert counts[1] <= counts[0] and merged.rows <= one.rows
+
+
+def test_caches_that_do_not_merge_say_so(graph):
+    options = {**QUICK, "epochs": 1, "evaluate": False, "merged": 2}
+    found = lab.train(graph, system="gnnlab", executor="overlapped", **options)
+    assert found.settings["merged"] == 1 and any(
+        "a cache of all ranks alone merges" in n for n in found.notes
+    )
+    assert "not used with executor='serial': merged" in lab.train(graph, system="quiver", **options).notes
+
+
 def test_gpus_whose_samples_are_graphs_with_collectives_have_one_sampler():
     fixed = MADE["csp-fixed"]
     assert workers_problem(fixed, None, 2, "nccl").startswith(
