@@ -13,6 +13,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.bench.suites.dsp.pipelines import sampling_kernels
 from gnnsample_lab.systems.table import SYSTEMS
 
+torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
 QUICK: dict[str, Any] = {
@@ -113,6 +114,20 @@ def test_loaders_of_gpus_merge_the_rows_of_mini_batches(graph, gpu_ranks, name):
         found = lab.train(graph, system=name, merged=3, workers=workers, **given)
         assert found.settings["merged"] == 3
         np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def number_of_groups(rank: Any) -> int:
+    return len(torch.distributed.distributed_c10d._world.pg_map)
+
+
+def test_training_takes_the_communicators_of_earlier_training(graph, gpu_ranks):
+    given = {**options("dsp"), "system": "dsp", "ranks": gpu_ranks, "executor": "overlapped", "workers": 2}
+    losses, counts = [], []
+    for _ in range(3):
+        losses.append(lab.train(graph, **given).losses)
+        counts.append(gpu_ranks.run(number_of_groups))
+    assert counts[0] == counts[1] == counts[2]
+    np.testing.assert_allclose(losses[2], losses[0], atol=1e-4)
 
 
 def test_graphs_with_collectives_are_captured_by_one_sampler(graph, gpu_ranks):
