@@ -248,8 +248,9 @@ class GpuEngine:
             with _on_torch_stream():
                 index = self._exchange(marks, counts, out, ordered)
         if setup.asks_hosts:
+            which, row = marks.more[1]
             with _on_torch_stream():
-                self._ask_hosts(*marks.more[1], out, index)
+                self._ask_hosts(which, row, out, index)
         end.record()
         read = marks.positions  # not the marks: stats may be kept for an epoch
 

@@ -367,14 +367,17 @@ def bytes_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) 
     return found
 
 
-def drawn_with_spill(rank: Any, folder: str, method: str, options: dict[str, Any], budget: int | None) -> Any:
+def drawn_with_spill(
+    rank: Any, folder: str, method: str, options: dict[str, Any], budget: int | None,
+    fanouts: tuple[int, ...] = (10, 5, 3), seeds: np.ndarray = SEEDS, batches: int = 12,
+) -> Any:  # fmt: skip
     counts = {} if rank.device == "cpu" else {"count_reads": True}
     sampler = lab.distributed.Sampler(
-        folder, [10, 5, 3], method, rank=rank, seed=9, topology_bytes=budget, **counts, **options
+        folder, fanouts, method, rank=rank, seed=9, topology_bytes=budget, **counts, **options
     )
     found, host = [], []
-    for i in range(12):
-        batch = sampler.sample(sampler.slice(SEEDS + i), 7 + i).to_cpu()
+    for i in range(batches):
+        batch = sampler.sample(sampler.slice(seeds + i), 7 + i).to_cpu()
         found.append([(p.frontier, p.counts, p.neighbors, p.positions) for p in batch.picks])
         host.append(sampler.traffic.host)
     engine: Any = sampler.engine

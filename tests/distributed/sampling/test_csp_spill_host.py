@@ -17,18 +17,20 @@ from tests.distributed.sampling.test_direct_gpu import PLAIN, WEIGHTED
 
 torch = pytest.importorskip("torch")
 
-CASES = [("csp", rule, budget) for rule in (PLAIN, WEIGHTED) for budget in (30_000, 0)] + [
-    ("csp", PLAIN, None)
-]
+CASES = [("csp", PLAIN, 30_000), ("csp", WEIGHTED, 90_000), ("csp", PLAIN, 0), ("csp", PLAIN, None)]
+FEW = (4, 3), np.arange(0, 5980, 97), 2
+"""Fanouts, seeds and mini-batches: a host takes its time."""
 
 
 def on_both(rank: Any, folder: str) -> Any:
     """Every case on the CPU, and then on a host in place of a GPU, for good: such a rank is of no other use."""
+    from gnnsample_lab.distributed.sampling import visits
     from gnnsample_lab.distributed.sampling.exchange import Exchange
     from gnnsample_lab.distributed.sampling.gpu import csp
     from tests import host_gpu
 
-    twins = [drawn_with_spill(rank, folder, *case) for case in CASES]
+    visits.BATCHES, visits.BATCH_SIZE = 2, 40
+    twins = [drawn_with_spill(rank, folder, *case, *FEW) for case in CASES]
     host_gpu.install()
     rank.device = "cuda:0"
     csp.one_stream = contextlib.nullcontext  # torch has no streams here
@@ -41,7 +43,7 @@ def on_both(rank: Any, folder: str) -> Any:
             to.copy_(piece)
 
     Exchange.swap = swap  # type: ignore[method-assign]
-    return twins, [drawn_with_spill(rank, folder, *case) for case in CASES]
+    return twins, [drawn_with_spill(rank, folder, *case, *FEW) for case in CASES]
 
 
 @pytest.fixture
