@@ -36,7 +36,7 @@ from gnnsample_lab.pipeline.turns import Turns
 from .table import System
 
 _COLLECTIVE = ("pull", "csp", "csp-async", "csp-fixed")
-_IN_TURN = ("pull", "csp")
+_IN_TURN = ("pull", "csp", "csp-fixed")
 _COMPARED_BYTES = 1 << 26
 
 

@@ -106,6 +106,15 @@ def test_several_samplers_and_loaders_of_a_gpu(graph, gpu_ranks, coordinated):
     assert workers == {"sampler 1", "sampler 2", "loader 1", "loader 2", "trainer"}
 
 
+def test_graphs_with_collectives_take_turns(graph, gpu_ranks):
+    fixed = replace(SYSTEMS["dsp"], method="csp-fixed")
+    given = {**options("dsp"), "epochs": 4}
+    expected = lab.train(graph, system="dgl", **{**QUICK, "epochs": 4})
+    found = lab.train(graph, system=fixed, ranks=gpu_ranks, **given)
+    assert found.settings["coordinated"] is True
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["quiver", "dsp"])
 def test_loaders_of_gpus_merge_the_rows_of_mini_batches(graph, gpu_ranks, name):
     expected = lab.train(graph, system="dgl", **QUICK)

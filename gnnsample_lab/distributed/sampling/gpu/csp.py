@@ -146,8 +146,9 @@ class CspEngine:
             self.core.moved = Moved(self.spec.num_hops, self.core.parts)
             ws = fixed.prepare(seeds, batch_id)
             fixed.replay(
-                lambda steps: drive(steps, self.exchange), ws, lambda: fixed.prepare(seeds, batch_id)
-            )
+                lambda steps: drive(steps, self.exchange), ws, lambda: fixed.prepare(seeds, batch_id),
+                self.exchange.start,
+            )  # fmt: skip
             batch = fixed.result(ws, seeds, batch_id, self.graph)
             self._count_host(call.traffic, batch_id)
             call.fixed.append(None if batch is None else self.core.moved)
