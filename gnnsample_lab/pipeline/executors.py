@@ -101,6 +101,8 @@ class Stages:
         sources: as ``features``, one for each of its loaders; empty: ``features`` for all.
         sample_in_order: whether its samplers sample one after the other, in the order of windows: where a call holds
             a lock that all of them need, also while it waits for the same sampler of other ranks.
+        merged: most mini-batches whose rows one of its loaders fetches by one extraction. Where ranks extract together
+            a loader waits for as many, so that all ranks merge alike; elsewhere it takes those that are there.
         capacity: mini-batches that its queues hold; None for a whole epoch.
         together: whether workers meet those of other ranks in collectives, where a failed one may wait for ever.
         turns: the order of these collectives (:class:`.turns.Turns`), or None.
@@ -119,6 +121,7 @@ class Stages:
     upload: bool
     device: str = "cuda"
     workers: int = 1
+    merged: int = 1
     capacity: int | None = 2
     together: bool = False
     turns: Any = None
@@ -139,7 +142,9 @@ class Stages:
             window = self.plan.sample(places, sampler)
             if self.upload:
                 window = [to_gpu(batch) if batch.num_edges or len(batch.seeds) else batch for batch in window]
-            marks = [None if isinstance(b, NoBatch) else self.features.mark(b) for b in window]
+            # Marks are of one mini-batch: rows of several are looked up when they are merged.
+            marked = self.merged == 1
+            marks = [self.features.mark(b) if marked and not isinstance(b, NoBatch) else None for b in window]
         order: Any = range(len(window))
         if self.order is not None:
             with self.clock.stage("reorder", window[0].batch_id):
@@ -166,7 +171,7 @@ class Stages:
         batch, marks, _ = marked
         if self.in_step:
             return Ready(batch, None, None)
-        features = self.sources[loader] if self.sources else self.features
+        features = self.source(loader)
         if isinstance(batch, NoBatch):
             if features.together:  # the other ranks wait for this one
                 with self.clock.stage("extract", int(batch.batch_id)):
@@ -175,6 +180,24 @@ class Stages:
         with self.clock.stage("extract", int(batch.batch_id)):
             x, stats = features.extract(batch, marks)
         return Ready(batch, x, stats)
+
+    def source(self, loader: int) -> Any:
+        """Features of a loader."""
+        return self.sources[loader] if self.sources else self.features
+
+    def extract_merged(self, group: Sequence[Sampled], loader: int = 0) -> list[Ready]:
+        """Rows of several mini-batches by one extraction, which is timed and counted with the first of them."""
+        if len(group) == 1:
+            return [self.extract(group[0], loader)]
+        features = self.source(loader)
+        found = [Ready(marked.batch, None, None) for marked in group]
+        asked = [ready for ready in found if not isinstance(ready.batch, NoBatch)]
+        if asked or features.together:  # else the other ranks wait for this one
+            with self.clock.stage("extract", int(found[0].batch.batch_id)):
+                xs, stats = features.extract_many([ready.batch for ready in asked])
+            for ready, x in zip(asked, xs, strict=True):
+                ready.x, ready.stats, stats = x, stats, None
+        return found
 
 
 class Held:
@@ -421,6 +444,10 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
     memory, and more that compete for it. Mini-batches are trained in the same order whoever prepares them. Each worker
     has mini-batches of its own, every ``workers``-th, so that workers with the same number meet those of other ranks;
     :mod:`.turns` says why nobody waits for ever.
+
+    A loader that merges the rows of several takes them from the queue first. Those it waits for come: what is before
+    them in the queue belongs to loaders that take it as soon as it is there, or that have given all that is earlier to
+    the training loop.
     """
     count, now_us = stages.workers, stages.clock.now_us
     sampled, loaded = (StageQueue(stages.capacity, count, now_us) for _ in range(2))
@@ -444,18 +471,29 @@ def overlapped(stages: Stages) -> Iterator[Ready]:
         sampled.close()
 
     def load(worker: _Worker, number: int) -> None:
-        for place in itertools.count(number, count):
-            if (item := sampled.get(place)) is None:
-                break
+        together, place = stages.source(number).together, number
+        while group := waiting(place, together):
             worker.release(1)
-            marked, event, sampler = item
-            if event is not None:
-                worker.stream.wait_event(event)
-            ready = stages.extract(marked, number)
-            ready.arrived = worker.arrived()
-            loaded.put(place, (ready, marked, sampler, worker))
-            del item, marked, ready
+            for _, event, _ in group:
+                if event is not None:
+                    worker.stream.wait_event(event)
+            for ready in stages.extract_merged([marked for marked, _, _ in group], number):
+                marked, _, sampler = group.pop(0)
+                ready.arrived = worker.arrived()
+                loaded.put(place, (ready, marked, sampler, worker))
+                place += count
+                del marked, ready
         loaded.close()
+
+    def waiting(place: int, together: bool) -> list[Any]:
+        """A loader's next mini-batches, the first of which is waited for; none at the end of the epoch."""
+        group: list[Any] = []
+        while len(group) < stages.merged:
+            item = sampled.get(place + count * len(group), wait=together or not group)
+            if item is None:
+                break
+            group.append(item)
+        return group
 
     queues = {"loader queue": sampled, "trainer queue": loaded}
     return _pipeline(stages, queues, {"sampler": sample, "loader": load}, count, in_order)

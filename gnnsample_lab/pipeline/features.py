@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -92,6 +92,11 @@ class SharedSource:
         ids = batch.node_ids if len(batch.node_ids) else np.empty(0, np.int64)  # a slice without seeds
         x, stats = self.cache.extract(ids, marks)
         return tensor(x), stats
+
+    def extract_many(self, batches: Sequence[Any]) -> tuple[list[Any], Any]:
+        """Rows of several mini-batches, each vertex's fetched once: a tensor for each, and one ``ExtractStats``."""
+        xs, stats = self.cache.extract_many([batch.node_ids for batch in batches])
+        return list(map(tensor, xs)), stats
 
     def reset(self) -> None:
         pass

@@ -61,18 +61,20 @@ class StageQueue:
             self._note()
         # end: hand over a batch
 
-    def get(self, number: int | None = None) -> Any:
+    def get(self, number: int | None = None, wait: bool = True) -> Any:
         """The next item, or None when there will be none.
 
         Args:
             number: the item that the caller wants, when its turn to leave has come; None for any.
+            wait: False: None also where it would have to be waited for.
 
         Raises:
             Stopped: the pipeline is being taken down.
             Exception: what a producer failed with.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._is_due(number) or self._is_over(number))
+            if wait:
+                self._changed.wait_for(lambda: self._stopped or self._is_due(number) or self._is_over(number))
             if self._error is not None:
                 raise self._error
             if self._stopped:

@@ -68,6 +68,7 @@ class Trainer:
         progress: show a tqdm progress bar an epoch.
         workers: samplers, and loaders, of ``"overlapped"``; 1 where mini-batches are reordered. Where they meet those
             of other ranks, those with the same number do.
+        merged: most mini-batches whose rows one of its loaders fetches by one extraction; 1 where ``features`` cannot.
         capacity: mini-batches that each of its queues holds.
         rank: one of several ranks that train together: each samples its slice of every mini-batch and all make the
             same update, that of one device. Nothing is reordered, since ranks would not agree on an order.
@@ -111,6 +112,7 @@ class Trainer:
         plain_features: Any = None,
         progress: bool = False,
         workers: int = 1,
+        merged: int = 1,
         capacity: int = 2,
         rank: Any = None,
         captured: bool = False,
@@ -129,6 +131,9 @@ class Trainer:
         self.model = model.to(self.device)
         self.executor = executor if self.device == "cuda" or executor in executors.ON_CPU else "serial"
         self.workers = whole("workers", workers, 1, 64)
+        self.merged = whole("merged", merged, 1, 64)
+        if self.executor != "overlapped" or not hasattr(features, "extract_many"):
+            self.merged = 1
         self.capacity = whole("capacity", capacity, 1, 2**31 - 1)
         self.rank = rank if rank is not None and rank.world_size > 1 else None
         if self.rank is not None and getattr(sampler.spec, "expand", "frontier") != "frontier":
@@ -248,7 +253,7 @@ class Trainer:
         upload = self.device == "cuda" and self.sampler.device == "cpu"
         stages = executors.Stages(
             plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
-            self.capacity, together=self.together and self.rank is not None, turns=self._turns, in_step=self.loads,
+            self.merged, self.capacity, self.together and self.rank is not None, self._turns, in_step=self.loads,
             parking=self.parking, sources=self.sources, sample_in_order=self.samples_in_order,
         )  # fmt: skip
         stats, edges, before = [], 0, len(self.batch_ids)

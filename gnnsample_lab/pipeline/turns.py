@@ -13,6 +13,9 @@ turn comes later.) What rank 0 had done when it started a collective is then eno
 collectives among it are those that rank 0 started before; whatever else a rank has done takes nothing away. So the next
 collective of rank 0's order can always be started.
 
+How many turns a mini-batch takes must be the same on all ranks. With ``csp-fixed`` it is: a replay of its CUDA graph is
+one, and ranks know together that a message overflowed, and then sample and capture again, each collective in a turn.
+
 Without coordination there is no such order. Workers then wait for earlier steps of their rank, and for the same step of
 other ranks: no circle of waits can come of that, as long as the GPU has room for the kernels of all workers at once.
 
@@ -40,8 +43,8 @@ from .queues import Stopped, worker_name
 
 _RING = 4096
 _SLEEP_S = 20e-6
-_STARTS = ("all_to_all_tensors", "_reduced", "swap", "swap_evenly", "reduce_max", "post_messages")
-"""Methods by which an exchange starts a collective."""
+_STARTS = ("all_to_all_tensors", "_reduced", "swap", "swap_evenly", "reduce_max", "post_messages", "start")
+"""Methods by which an exchange starts a collective, or by one launch several."""
 
 
 class Turns:

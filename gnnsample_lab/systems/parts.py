@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import shown
+from gnnsample_lab.checks import num_bytes, optional, shown
 from gnnsample_lab.device.arrays import merge_duplicates, to_host
 from gnnsample_lab.distributed.features.cache import FeatureCache
 from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
@@ -20,6 +20,7 @@ from gnnsample_lab.distributed.parts.partition import TOLERANCES, Partition, che
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, save_parts
 from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.sampling.layout import make_layout
+from gnnsample_lab.distributed.sampling.methods import SPILLING
 from gnnsample_lab.distributed.sampling.sampler import Sampler
 from gnnsample_lab.features.ranking.hotness import Hotness, hotness
 from gnnsample_lab.files import scratch_folder
@@ -34,7 +35,7 @@ from gnnsample_lab.pipeline.turns import Turns
 from .table import System
 
 _COLLECTIVE = ("pull", "csp", "csp-async", "csp-fixed")
-_IN_TURN = ("pull", "csp")
+_IN_TURN = ("pull", "csp", "csp-fixed")
 _COMPARED_BYTES = 1 << 26
 
 
@@ -53,6 +54,28 @@ def checked_parts(parts: Any) -> Any:
     if parts not in DIVISIONS:
         raise ValueError(f"parts must be one of {', '.join(map(repr, DIVISIONS))} (got {parts!r})")
     return parts
+
+
+def spills(system: System) -> bool:
+    """Whether lists of its parts may lie in host memory."""
+    return system.topology == "parts" and system.method in SPILLING
+
+
+def checked_spill(system: System, topology_bytes: Any) -> int | None:
+    """``topology_bytes`` of ``lab.train``: None, or bytes, for a system whose method spills lists to host memory.
+
+    Raises:
+        TypeError, ValueError: no size, or another system; the message names it.
+    """
+    found = optional(num_bytes, "topology_bytes", topology_bytes)
+    if found is None or spills(system):
+        return found
+    where = {"device": "all lists on each device", "uva": "all lists in host memory"}
+    has = where.get(system.topology, f"its lists in parts and method {system.method!r}")
+    raise ValueError(
+        f"topology_bytes needs a system with parts whose method is one of {', '.join(map(repr, SPILLING))} (got system "
+        f"{system.name!r}, which has {has})"
+    )
 
 
 @contextlib.contextmanager
@@ -138,11 +161,12 @@ class PartsSampler:
 
     def __init__(
         self, folder: Path, system: System, fanouts: Sequence[int], rank: Any, seed: int, weighted: bool = False,
-        pick: str | None = None,
+        pick: str | None = None, topology_bytes: int | None = None,
     ) -> None:  # fmt: skip
         self.inner = Sampler(
-            folder, fanouts, system.method, rank=rank, pick=pick or system.pick, weighted=weighted, seed=seed
-        )
+            folder, fanouts, system.method, rank=rank, pick=pick or system.pick, weighted=weighted, seed=seed,
+            topology_bytes=topology_bytes,
+        )  # fmt: skip
         self.device = "cpu" if rank.device == "cpu" else "cuda"
         self.graph, self.spec, self._by = self.inner.graph, self.inner.spec, system.seeds
         self.together = system.method in _COLLECTIVE

@@ -54,7 +54,16 @@ from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
 from .features import Sizing, feature_sources, sampled_bytes
-from .parts import PartsSampler, balance_notes, checked_parts, coordinate, saved_parts, workers_problem
+from .parts import (
+    PartsSampler,
+    balance_notes,
+    checked_parts,
+    checked_spill,
+    coordinate,
+    saved_parts,
+    spills,
+    workers_problem,
+)
 from .resuming import settings_of_run, statistics_note
 from .table import System, find
 from .trees import TreeSampler
@@ -134,6 +143,8 @@ def prepare(
     coordinated: bool | None = None,
     captured: bool | None = None,
     cache_gb: float | None = None,
+    topology_bytes: int | None = None,
+    merged: int = 1,
     **model_options: Any,
 ) -> Prepared:
     """Sampler, cache, model and training loop of a system; see :func:`train` for the arguments.
@@ -143,8 +154,10 @@ def prepare(
     import torch
 
     chosen, pick = with_policy(find(system), policy), optional(choice, "pick", pick, PICKS)
+    topology_bytes = checked_spill(chosen, topology_bytes)
     choice("executor", executor, (None, *EXECUTORS))
     workers, capacity = whole("workers", workers, 1, 64), optional(whole, "capacity", capacity, 1, 2**31 - 1)
+    merged = whole("merged", merged, 1, 64)
     check_graph(graph)
     device = runtime.resolve_device(device)
     _check_data(graph)
@@ -180,7 +193,8 @@ def prepare(
         rank = Alone(device)
     if sampler is None:
         sampler = make_sampler(
-            graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts
+            graph, name, chosen, fanouts, device, seed, weighted, pick, batch_size=batch_size, rank=rank, folder=parts,
+            topology_bytes=topology_bytes,
         )  # fmt: skip
     elif chosen.topology != "device":
         raise ValueError(f"sampler cannot be given: system {chosen.name!r} samples by {chosen.method!r}")
@@ -195,9 +209,12 @@ def prepare(
     model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
 
     busy = workers if (executor or chosen.executor) == "overlapped" else 1
+    if chosen.placement == "partitioned":
+        busy *= 2 * merged - 1  # a loader holds merged rows and those of each mini-batch
     sizing = Sizing(cache_ratio, capacity_bytes, bytes_of(budget_gb), others, busy)
     if sizing.budget_bytes is not None and sampler.device == device:
-        within_budget("the topology", sampled_bytes(sampler), sizing.budget_bytes)
+        more = " (topology_bytes bounds it: other lists lie in host memory)" if spills(chosen) else ""
+        within_budget(f"the topology{more}", sampled_bytes(sampler), sizing.budget_bytes)
     captured = is_captured(captured, chosen.captured, name, kernel, device)
     working = replace(chosen, executor=executor or chosen.executor, captured=captured)
     try:
@@ -217,7 +234,7 @@ def prepare(
     trainer = Trainer(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
-        progress=progress, workers=workers, capacity=capacity or QUEUE_CAPACITY, rank=rank,
+        progress=progress, workers=workers, merged=merged, capacity=capacity or QUEUE_CAPACITY, rank=rank,
         captured=captured, parked=chosen.windows == "host",
     )  # fmt: skip
     in_turn = False
@@ -226,6 +243,8 @@ def prepare(
     notes += _order_notes(chosen, trainer, order)
     if workers > trainer.workers:
         notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
+    if merged > trainer.merged == 1 and trainer.executor == "overlapped":
+        notes.append("rows of each mini-batch come by themselves: a cache of all ranks alone merges them")
     if trainer.samples_in_order:
         notes.append(
             f"the {workers} samplers of a GPU sample one after the other: a call that waits for other ranks holds the "
@@ -244,7 +263,7 @@ def prepare(
         "executor": trainer.executor, "transfer": sources.transfer,
         "ranks": 1 if rank is None else rank.world_size, "workers": trainer.workers, "capacity": trainer.capacity,
         "coordinated": in_turn, "captured": trainer.captured is not None, "budget_gb": budget_gb,
-        "cache_gb": cache_gb,
+        "cache_gb": cache_gb, "topology_bytes": topology_bytes, "merged": trainer.merged,
     }  # fmt: skip
     trainer.others, trainer.working = others, sources.working
     notes += statistics_note(model, rank)
@@ -291,6 +310,8 @@ def train(
     checkpoint_steps: int | None = None,
     resume: str | os.PathLike[str] | None = None,
     cache_gb: float | None = None,
+    topology_bytes: int | None = None,
+    merged: int = 1,
     on_progress: Callable[[TrainResult], None] | None = None,
     **options: Any,
 ) -> TrainResult:
@@ -355,7 +376,7 @@ def train(
             and 2 are tried (less than there are parts), and a note says so; "random" and "range" are taken as they are.
             On several hosts each holds all parts between its ranks (DSP, section 3.2); a ``Partition`` or a folder with
             a part for every rank of the job spreads them over the hosts. Rows that no rank caches are then split among
-            the hosts; on GPUs there may be none.
+            the hosts.
         kernels: record which kernels ran on the GPU of each rank in the last epoch (``TrainResult.kernels``), by
             PyTorch's profiler; that epoch's times are then not to be used.
         handover: of ``"factored"`` on ranks: ``"host"``: samples go to trainers through host memory (GNNLab);
@@ -376,6 +397,12 @@ def train(
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
             for its speed, and ``TrainResult.origin`` says so.
+        topology_bytes: bytes that a rank's in-neighbour lists may take on its device, for systems with parts whose
+            method spills, as ``lab.distributed.Sampler`` says: lists beyond it, those that save fewest reads per byte,
+            lie in page-locked host memory (DSP, sections 3.2 and 5). The samples stay the same. None: all lists.
+        merged: of ``"overlapped"``, for systems with one cache of all ranks: up to so many mini-batches that wait for a
+            loader get their rows by one extraction, each vertex's once (DSP, section 3.2). Where ranks extract together
+            a loader waits for as many. More mini-batches are then in memory.
         on_progress: called with the result so far, to show how it goes: after the first step and then ten times a
             second at most, on one device. What it raises ends the run. A GPU is waited for before each call.
         options: ``pick``, ``kernel`` (defaults by system) and what ``lab.make_model`` takes, for example ``dropout``.
@@ -387,8 +414,7 @@ def train(
             GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments; ``UnevenPartsError``: by
             the method of ``parts`` one part gets nearly everything.
         LookupError: no such system.
-        RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank; on GPUs of several hosts a
-            partitioned cache without room for all rows.
+        RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
         RankError: a rank failed, of too little ``budget_gb`` for example, died or gave no sign of life for
             ``heartbeat_s`` of ``lab.distributed.Ranks``; all have ended, and the message names rank and stage. Of joined
@@ -404,9 +430,11 @@ def train(
         "window": window, "progress": progress, "weighted": weighted, "sampler": sampler, "executor": executor,
         "workers": workers, "capacity": capacity, "budget_gb": budget_gb, "policy": policy,
         "coordinated": optional(flag, "coordinated", coordinated), "cache_gb": cache_gb,
-        "captured": optional(flag, "captured", captured), **options,
+        "captured": optional(flag, "captured", captured), "topology_bytes": topology_bytes,
+        "merged": merged, **options,
     }  # fmt: skip
     chosen, parts = with_policy(find(system), policy), checked_parts(parts)
+    checked_spill(chosen, topology_bytes)
     if chosen.has_parts and executor == "factored":
         raise ValueError(
             f"executor='factored' needs a system whose samplers have the whole topology (got {chosen.name!r})"
@@ -434,12 +462,12 @@ def train(
     }  # fmt: skip
     count = _number_of(ranks)
     choice("executor", executor, (None, *EXECUTORS))
-    workers = whole("workers", workers, 1, 64)
+    workers, merged = whole("workers", workers, 1, 64), whole("merged", merged, 1, 64)
     alone = count == 1 and not isinstance(ranks, (Ranks, Rank))
     job["notes"] = _unused(
         executor or chosen.executor, alone, samplers=samplers is not None, switching=switching is not None,
         staleness=staleness != 0, pipelined=not pipelined, handover=handover != "host", workers=workers != 1,
-        coordinated=bool(coordinated), capacity=capacity is not None,
+        coordinated=bool(coordinated), capacity=capacity is not None, merged=merged != 1,
     )  # fmt: skip
     if policy is not None and chosen.cache is None:
         job["notes"] += (f"{chosen.name!r} has no cache: policy={policy!r} was not used",)
@@ -682,6 +710,7 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     chosen = find(given["system"])
     if chosen.has_parts:  # whose parts and ranks are not there yet: the other arguments are looked at
         small["system"] = replace(chosen, topology="device", placement="replicated")
+        small["topology_bytes"] = None
         _check_walks(_name(given["model"]), chosen)
     if is_memory_mapped(graph.feat):
         return  # the ranks find out: reading all features for a check would take longer
@@ -719,12 +748,14 @@ def built_model(
 
 def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:
     """A note of arguments that were given for another executor, or, on one device ``alone``, for several ranks."""
-    of = {"workers": ("overlapped",), "coordinated": ("overlapped",), "capacity": ("overlapped", "factored")}
+    of = dict.fromkeys(("workers", "coordinated", "merged"), ("overlapped",)) | {
+        "capacity": ("overlapped", "factored")
+    }
     usual = ("factored",)
     names = [name for name, is_given in given.items() if is_given and executor not in of.get(name, usual)]
     notes = [f"not used with executor={executor!r}: {', '.join(names)}"] if names else []
     if alone and executor == "factored":
-        shared = ("capacity", "workers", "coordinated")
+        shared = ("capacity", "workers", "coordinated", "merged")
         names = [name for name, is_given in given.items() if is_given and name not in shared]
         notes += [f"not used on one device: {', '.join(names)}"] if names else []
     return tuple(notes)
@@ -739,10 +770,12 @@ def _cpu_note(executor: str | None) -> str:
 def make_sampler(
     graph: Any, model: str, system: System, fanouts: Sequence[int], device: str, seed: int, weighted: bool,
     pick: str | None = None, *, batch_size: int = 1024, rank: Any = None, folder: Path | None = None,
+    topology_bytes: int | None = None,
 ) -> Any:  # fmt: skip
     """The sampler of a system: random walks for PinSAGE, else neighbours. The features stay where they are.
 
-    ``batch_size``, ``rank`` and ``folder`` of the parts are for systems that sample on ranks or trees.
+    ``batch_size``, ``rank``, ``folder`` of the parts and ``topology_bytes`` are for systems that sample on ranks or
+    trees.
     """
     from gnnsample_lab.minibatch.sampler import NeighborSampler
 
@@ -752,7 +785,9 @@ def make_sampler(
             raise ValueError(
                 f"parts must be the folder of the graph's parts for system {system.name!r} (got None)"
             )
-        return PartsSampler(folder, system, checked_fanouts(fanouts), rank, seed, weighted, pick)
+        return PartsSampler(
+            folder, system, checked_fanouts(fanouts), rank, seed, weighted, pick, topology_bytes
+        )
     place = "cpu" if device == "cpu" else system.sample_device
     topology = graph.to(place, features=False) if graph.device != place else graph
     if model == "pinsage":

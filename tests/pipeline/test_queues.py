@@ -29,6 +29,18 @@ def until_depth(queue: StageQueue, depth: int) -> None:
     assert queue.depths[-1][1] == depth
 
 
+def test_what_is_not_there_need_not_be_waited_for() -> None:
+    queue = StageQueue(3)
+    assert queue.get(0, wait=False) is None
+    for number in (1, 0):
+        queue.put(number, f"item {number}")
+    assert queue.get(1, wait=False) is None, "its turn to leave has not come"
+    assert [queue.get(number, wait=False) for number in (0, 1, 2)] == ["item 0", "item 1", None]
+    queue.stop(ValueError("a producer failed"))
+    with pytest.raises(ValueError, match="a producer failed"):
+        queue.get(2, wait=False)
+
+
 def test_a_full_queue_holds_its_producer_up() -> None:
     queue = StageQueue(2)
     thread = put_in_thread(queue, 0, 1, 2, 3)

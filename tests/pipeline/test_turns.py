@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,26 @@ def test_both_ways_train_as_one_device_does(graph, expected, pair, coordinated, 
     for rank, (stage, worker), i in itertools.product((0, 1), STAGES, range(workers)):
         assert mine.pop((rank, stage, worker + names[i])) == list(range(10 + i, 20, workers))
     assert set(mine) == {(0, "train", "trainer"), (1, "train", "trainer")}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_messages_of_fixed_size_take_turns(graph, expected, pair, workers):
+    """Exact sizes first, then fixed ones, of which some overflow; epochs enough that all samplers get there."""
+    fixed = {
+        **QUICK,
+        "system": replace(SYSTEMS["dsp"], method="csp-fixed"),
+        "ranks": pair,
+        "epochs": 2 * workers,
+    }
+    found = lab.train(graph, workers=workers, **fixed)
+    assert found.settings["coordinated"] is True and found.settings["workers"] == workers
+    np.testing.assert_allclose(found.losses[:20], expected.losses, atol=1e-5)
+
+
+def test_methods_whose_messages_come_as_they_may_take_no_turns(graph, pair):
+    system = replace(SYSTEMS["dsp"], method="csp-async")
+    with pytest.raises(RankError, match="coordinated must be False with method='csp-async'.*'csp-fixed' do"):
+        lab.train(graph, ranks=pair, **{**QUICK, "system": system})
 
 
 @pytest.mark.parametrize("coordinated", [True, False])

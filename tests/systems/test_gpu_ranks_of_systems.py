@@ -13,6 +13,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.bench.suites.dsp.pipelines import sampling_kernels
 from gnnsample_lab.systems.table import SYSTEMS
 
+torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
 
 QUICK: dict[str, Any] = {
@@ -54,6 +55,34 @@ def test_two_gpus(graph, gpu_ranks, name):
     assert found.accuracy == pytest.approx(expected.accuracy, abs=0.02)
 
 
+SPILLING = {
+    "direct-cached": replace(SYSTEMS["dsp"], method="direct-cached", coordinated=False),
+    "dsp": SYSTEMS["dsp"],
+}  # fmt: skip
+"""Systems whose lists may lie in host memory."""
+
+
+def check_spill(graph, name, **ranks):
+    given = {**options("dsp"), **ranks, "system": SPILLING[name], "evaluate": False}
+    expected = lab.train(graph, **{**QUICK, "system": "dgl", "evaluate": False})
+    whole = lab.train(graph, **given)
+    for budget in (2000, 0):
+        found = lab.train(graph, topology_bytes=budget, **given)
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+        for held, all_of_it in zip(found.memory, whole.memory, strict=True):
+            assert held.topology < all_of_it.topology
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_lists_in_host_memory_of_one_gpu(graph, name):
+    check_spill(graph, name)
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_lists_in_host_memory_of_two_gpus(graph, gpu_ranks, name):
+    check_spill(graph, name, ranks=gpu_ranks)
+
+
 @pytest.mark.parametrize("coordinated", [True, False])
 @pytest.mark.parametrize("policy", ["presample", "in-degree"])
 def test_both_orders_of_collectives(graph, gpu_ranks, coordinated, policy):
@@ -75,6 +104,39 @@ def test_several_samplers_and_loaders_of_a_gpu(graph, gpu_ranks, coordinated):
     assert [m.topology for m in two.memory] == [m.topology for m in one.memory]
     workers = {e.worker for e in two.epochs[0].events}
     assert workers == {"sampler 1", "sampler 2", "loader 1", "loader 2", "trainer"}
+
+
+def test_graphs_with_collectives_take_turns(graph, gpu_ranks):
+    fixed = replace(SYSTEMS["dsp"], method="csp-fixed")
+    given = {**options("dsp"), "epochs": 4}
+    expected = lab.train(graph, system="dgl", **{**QUICK, "epochs": 4})
+    found = lab.train(graph, system=fixed, ranks=gpu_ranks, **given)
+    assert found.settings["coordinated"] is True
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["quiver", "dsp"])
+def test_loaders_of_gpus_merge_the_rows_of_mini_batches(graph, gpu_ranks, name):
+    expected = lab.train(graph, system="dgl", **QUICK)
+    given = {**options(name), "ranks": gpu_ranks, "executor": "overlapped", "capacity": 4}
+    for workers in (1, 2):
+        found = lab.train(graph, system=name, merged=3, workers=workers, **given)
+        assert found.settings["merged"] == 3
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def number_of_groups(rank: Any) -> int:
+    return len(torch.distributed.distributed_c10d._world.pg_map)
+
+
+def test_training_takes_the_communicators_of_earlier_training(graph, gpu_ranks):
+    given = {**options("dsp"), "system": "dsp", "ranks": gpu_ranks, "executor": "overlapped", "workers": 2}
+    losses, counts = [], []
+    for _ in range(3):
+        losses.append(lab.train(graph, **given).losses)
+        counts.append(gpu_ranks.run(number_of_groups))
+    assert counts[0] == counts[1] == counts[2]
+    np.testing.assert_allclose(losses[2], losses[0], atol=1e-4)
 
 
 def test_graphs_with_collectives_are_captured_by_one_sampler(graph, gpu_ranks):

@@ -105,6 +105,80 @@ def test_several_workers_of_a_rank_train_as_one_device_does(graph, expected, pai
     }
 
 
+SPILLING = {
+    "direct-cached": replace(SYSTEMS["dsp"], method="direct-cached", coordinated=False),
+    "dsp": SYSTEMS["dsp"],
+}  # fmt: skip
+"""Systems whose lists may lie in host memory."""
+
+
+@pytest.mark.parametrize("name", SPILLING)
+def test_lists_in_host_memory_change_no_sample(graph, expected, pair, name):
+    options = {**QUICK, "system": SPILLING[name], "pick": "floyd", "parts": "random", "evaluate": False}
+    whole = lab.train(graph, ranks=pair, **options)
+    assert whole.settings["topology_bytes"] is None
+    for budget in (2000, 0):
+        found = lab.train(graph, ranks=pair, topology_bytes=budget, **options)
+        assert found.settings["topology_bytes"] == budget and found.batch_ids == expected.batch_ids
+        np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+        for held, all_of_it in zip(found.memory, whole.memory, strict=True):
+            offsets = 8 * (graph.num_nodes // 2)  # of lists, within a tenth: parts are not quite even
+            assert 0.9 * offsets < held.topology - budget < 1.1 * offsets < all_of_it.topology - budget
+    one = lab.train(graph, topology_bytes=2000, **options)
+    np.testing.assert_allclose(one.losses, expected.losses, atol=1e-5)
+    assert one.memory[0].topology == pytest.approx(2000 + 8 * (graph.num_nodes + 1), abs=100)
+
+
+def test_systems_without_lists_in_host_memory_are_named(graph, pair):
+    for system, has in (
+        ("lab", "'lab', which has all lists on each device"),
+        ("quiver", "'quiver', which has all lists in host memory"),
+        (MADE["pull"], "'dsp', which has its lists in parts and method 'pull'"),
+    ):  # fmt: skip
+        for ranks in (1, pair):
+            with pytest.raises(
+                ValueError, match=rf"topology_bytes needs a system with parts .*\(got system {has}"
+            ):
+                lab.train(graph, system=system, topology_bytes=100, ranks=ranks, **QUICK)
+    with pytest.raises(MemoryError, match="less than the topology .topology_bytes bounds it"):
+        lab.train(graph, system=SPILLING["direct-cached"], budget_gb=1e-7, **QUICK)
+
+
+@pytest.mark.parametrize(("name", "workers"), [("quiver", 1), ("dsp", 1), ("dsp", 2)])
+def test_loaders_merge_the_rows_of_mini_batches(graph, expected, pair, name, workers):
+    options = {
+        **QUICK,
+        "system": name,
+        "pick": "floyd",
+        "executor": "overlapped",
+        "evaluate": False,
+        "parts": "random",
+    }
+    options |= {"ranks": pair, "workers": workers, "capacity": 4}
+    alone, found = (lab.train(graph, merged=merged, **options) for merged in (1, 3))
+    assert (alone.settings["merged"], found.settings["merged"]) == (1, 3)
+    assert found.batch_ids == expected.batch_ids
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-5)
+    for one, merged in zip(alone.epochs, found.epochs, strict=True):
+        counts = [sum(e.stage == "extract" for e in epoch.events) for epoch in (one, merged)]
+        assert counts[0] == one.tasks == merged.tasks
+        if name == "dsp":  # ranks extract together, and merge alike: three at a time of each loader's
+            each = -(-one.num_batches // workers), one.num_batches // workers
+            assert counts[1] == 2 * sum(-(-mine // 3) for mine in each[:workers])
+            assert merged.rows < one.rows, "a vertex of several mini-batches counts once"
+        else:
+            assert counts[1] <= counts[0] and merged.rows <= one.rows
+
+
+def test_caches_that_do_not_merge_say_so(graph):
+    options = {**QUICK, "epochs": 1, "evaluate": False, "merged": 2}
+    found = lab.train(graph, system="gnnlab", executor="overlapped", **options)
+    assert found.settings["merged"] == 1 and any(
+        "a cache of all ranks alone merges" in n for n in found.notes
+    )
+    assert "not used with executor='serial': merged" in lab.train(graph, system="quiver", **options).notes
+
+
 def test_gpus_whose_samples_are_graphs_with_collectives_have_one_sampler():
     fixed = MADE["csp-fixed"]
     assert workers_problem(fixed, None, 2, "nccl").startswith(

@@ -71,7 +71,7 @@ class FeatureCache:
             (DSP); ``"everywhere"``: each rank has all of it, 4 bytes a vertex. ``"auto"`` is ``"owner"`` for
             all-to-all in a partitioned cache, else ``"everywhere"``.
         partition, folder, hosts: as of :class:`Sampler`. With several hosts each has the hot rows, and the cold rows
-            are divided among the hosts (DSP, section 3.2); on GPUs all rows must then be hot.
+            are divided among the hosts (DSP, section 3.2).
         knobs: launch shapes of the kernels (:class:`~gnnsample_lab.features.caching.gather.ExtractKnobs`).
 
     Attributes:

@@ -64,11 +64,9 @@ class GpuEngine:
         self.num_parts = setup.placement.num_parts
         if self.num_parts > MAX_PARTS:
             raise ValueError(f"source must have at most {MAX_PARTS} parts on GPUs (got {self.num_parts})")
-        if setup.asks_hosts:
-            raise RuntimeError(
-                "hosts: on GPUs cold rows cannot come from other hosts in this version; make capacity_bytes or ratio "
-                "large enough for all rows, or run ranks of device='cpu'"
-            )
+        if setup.num_hosts > MAX_PARTS:
+            raise ValueError(f"hosts must be at most {MAX_PARTS} on GPUs (got {setup.num_hosts})")
+        self._shift = self._narrowed()
         self.parts = PartRows(setup.layout)
         self._extractor = GpuExtractor(setup.row_bytes, setup.knobs)
         self._side, self._is_first = cupy.cuda.Stream(non_blocking=True), True
@@ -100,12 +98,26 @@ class GpuEngine:
         self._lists = cupy.asarray(lists)
         cold = cold_rows(setup, self.parts)
         self._cold = cold
-        self._table = PeerTable(cupy.asarray(bases), self.placement.shift)
+        # Behind the parts stands the one of other hosts' rows, which is out of reach.
+        self._table = PeerTable(cupy.asarray(np.append(bases, np.uint64(0))), self._shift)
+        self._cold_bounds = cupy.asarray(self.placement.cold_bounds)
         if cold is not None:
             self._table.host_address, self._table.host_stride = pinned.device_address(cold), setup.row_bytes
         cupy.cuda.runtime.deviceSynchronize()
         if self._peers is not None:
             self._peers.barrier()
+
+    def _narrowed(self) -> int:
+        """Bits of a row in a position: one less where a part more stands for other hosts' rows."""
+        shift, most = self.placement.shift, max(map(len, self.placement.cached), default=0)
+        if not self.setup.asks_hosts:
+            return shift
+        if most > 1 << (shift - 1):
+            raise ValueError(
+                f"capacity_bytes must leave at most {1 << (shift - 1)} rows a rank between hosts, so that a position "
+                f"of 4 bytes names them (got {most})"
+            )
+        return shift - 1
 
     def _fill(self) -> None:
         ids = self.placement.cached[self.setup.me]
@@ -129,7 +141,11 @@ class GpuEngine:
     # ---- positions --------------------------------------------------------------------------------------------
 
     def find(self, ids: Any) -> tuple[Any, Any, Any, Any]:
-        """Positions, those read in peers' memory, the order of reading, and an event behind all that."""
+        """Positions, those read in peers' memory, how to go on, and an event behind all that.
+
+        How to go on: the order of reading, and of each row that another host keeps which host and which cold row; None
+        where there are no cold rows here, and only one host.
+        """
         with streams.leasing() as ready:
             streams.order(ids)
             n, parts = int(ids.size), self.num_parts
@@ -144,10 +160,24 @@ class GpuEngine:
                     ids, np.uint64(n), everywhere, new_of, self._boundaries, self._lists, np.int32(parts), places, read
                 )  # fmt: skip
                 launch("find", n, args, id_type(ids))
-            order = None
+            order = homes = None
+            if self.setup.asks_hosts:
+                homes = self._homes(places)
             if self._cold is not None and n:
                 order = self._extractor.order_placed(places, len(self._cold))
-        return places, read, order, ready
+        return places, read, (order, homes), ready
+
+    def _homes(self, places: Any) -> tuple[Any, Any]:
+        """Make positions those of this host; which host keeps each row of others, and which cold row it is."""
+        setup, n = self.setup, int(places.size)
+        which, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
+        away = 1 if self.placement.kind == "replicated" else self.num_parts
+        args = (
+            places, np.uint64(n), np.uint32(self.placement.shift), np.uint32(self._shift), np.int32(away),
+            self._cold_bounds, np.int32(setup.num_hosts), np.int32(setup.host), which, row,
+        )  # fmt: skip
+        launch("homes", n, args)
+        return which, row
 
     def _fetch_places(self, ids: Any, places: Any) -> None:
         """Ask the owners for positions (DSP, section 6)."""
@@ -155,8 +185,8 @@ class GpuEngine:
         owner, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
         args = (ids, np.uint64(n), self._new_of, self._boundaries, np.int32(self.num_parts), owner, row)
         launch("owners", n, args, id_type(ids))
-        counts = self._counts(owner, n)
-        sent, back, _ = self._buckets(owner, row, n, counts)
+        counts = self._counts(owner, n, self.num_parts)
+        sent, back, _ = self._buckets(owner, row, n, counts, self._peers_first())
         send = counts[: self.num_parts].copy()
         peers, send[me] = n - int(send[me]), 0
         receive = exchange.sizes(send)
@@ -165,18 +195,24 @@ class GpuEngine:
         places[back[:peers]] = answers
         places[back[peers:]] = self._places[sent[peers:]]
 
-    def _counts(self, holder: Any, n: int) -> np.ndarray:
-        """Rows of each part and of the host, ``int64[parts + 1]``: the host waits for the GPU."""
-        counts = cupy.zeros(self.num_parts + 1, np.uint64)
-        launch("count", n, (holder, np.uint64(n), np.int32(self.num_parts + 1), counts))
+    def _counts(self, holder: Any, n: int, holders: int) -> np.ndarray:
+        """Rows of each holder, ``int64[holders]``: the host waits for the GPU."""
+        counts = cupy.zeros(holders, np.uint64)
+        launch("count", n, (holder, np.uint64(n), np.int32(holders), counts))
         return np.asarray(counts.get().astype(np.int64))
 
-    def _buckets(self, holder: Any, value: Any, n: int, counts: np.ndarray) -> tuple[Any, Any, Any]:
-        """``value`` by holder: peers, oneself, the host; with whence each came, and where each went."""
-        me, size = self.setup.me, self.num_parts + 1
-        last = [p for p in range(self.num_parts) if p != me] + [me, self.num_parts]
+    def _peers_first(self, *more: int) -> list[int]:
+        """Parts of peers, one's own, and then other holders."""
+        me = self.setup.me
+        return [*(p for p in range(self.num_parts) if p != me), me, *more]
+
+    def _buckets(
+        self, holder: Any, value: Any, n: int, counts: np.ndarray, order: list[int]
+    ) -> tuple[Any, Any, Any]:
+        """``value`` by holder, holders in ``order``; with whence each came, and where each went."""
+        size = len(order)
         begins = np.zeros(size, np.uint64)
-        begins[last] = np.concatenate([[0], np.cumsum(counts[last])[:-1]])
+        begins[order] = np.concatenate([[0], np.cumsum(counts[order])[:-1]])
         with streams.leasing():  # the index is the caller's
             sent, back, index = (cupy.empty(n, np.int32) for _ in range(3))
         args = (holder, value, np.uint64(n), np.int32(size), cupy.asarray(begins), sent, back, index)
@@ -197,20 +233,24 @@ class GpuEngine:
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()
         begin.record()
         with streams.leasing() as counted:
-            counts = cupy.zeros(2 * (parts + 1) + 1, np.uint64)
+            counts = cupy.zeros(2 * (parts + 2) + 1, np.uint64)
         only = setup.me if self.placement.kind == "replicated" else -1
         address = int(counts.data.ptr)
         args = (
-            marks.places, np.uint64(n), np.int32(parts), np.uint32(self.placement.shift), np.int32(only),
-            np.uint32(setup.row_bytes), *(np.uint64(address + 8 * k * (parts + 1)) for k in range(3)),
+            marks.places, np.uint64(n), np.int32(parts), np.uint32(self._shift), np.int32(only),
+            np.uint32(setup.row_bytes), *(np.uint64(address + 8 * k * (parts + 2)) for k in range(3)),
         )  # fmt: skip
         launch("tally", n, args)
         index = None
         if setup.transport == "direct" or self.placement.kind == "replicated":
-            self._read(marks.places, marks.more, out)
+            self._read(marks.places, marks.more[0], out)
         else:
             with _on_torch_stream():
                 index = self._exchange(marks, counts, out, ordered)
+        if setup.asks_hosts:
+            which, row = marks.more[1]
+            with _on_torch_stream():
+                self._ask_hosts(which, row, out, index)
         end.record()
         read = marks.positions  # not the marks: stats may be kept for an epoch
 
@@ -218,8 +258,8 @@ class GpuEngine:
             end.synchronize()
             counted.order()
             found = counts.get().astype(np.int64)
-            rows, sectors = (np.append(found[k * (parts + 1) :][: parts + 1], 0) for k in (0, 1))
-            lines = int(found[2 * (parts + 1)])
+            rows, sectors = (found[k * (parts + 2) :][: parts + 2] for k in (0, 1))
+            lines = int(found[2 * (parts + 2)])
             tally = Tally(rows, sectors, lines, read.get().astype(np.int64))
             return tally, cupy.cuda.get_elapsed_time(begin, end) * 1e3, {}
 
@@ -244,17 +284,18 @@ class GpuEngine:
         setup, exchange, me, parts = self.setup, self.setup.exchange, self.setup.me, self.num_parts
         n, width = int(marks.places.size), self.setup.row_bytes
         holder, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
-        shift = np.uint32(self.placement.shift)
+        shift = np.uint32(self._shift)
         launch("holders", n, (marks.places, np.uint64(n), np.int32(parts), shift, holder, row))
         if ordered:  # the caches of peers are out of reach, and their rows are left alone
-            self._read(marks.places, marks.more, out)
-        found = counts[: parts + 1].get().astype(np.int64)  # the one wait for this GPU
+            self._read(marks.places, marks.more[0], out)
+        found = counts[: parts + 2].get().astype(np.int64)  # the one wait for this GPU
         value = row if ordered else marks.places
-        sent, back, index = self._buckets(holder, value, n, found)
-        local, peers = int(found[me]), n - int(found[me] + found[parts])
+        sent, back, index = self._buckets(holder, value, n, found, self._peers_first(parts, parts + 1))
+        local, peers = int(found[me]), n - int(found[[me, parts, parts + 1]].sum())
         if not ordered:
-            self._read_grouped(sent, out, peers, local)
-            sent = sent[:peers] & ((1 << self.placement.shift) - 1)
+            here = n - int(found[parts + 1])
+            self._read_grouped(sent[:here], out[:here], peers, local)
+            sent = sent[:peers] & ((1 << self._shift) - 1)
         send = found[:parts].copy()
         send[me] = 0
         receive = exchange.sizes(send)
@@ -277,6 +318,31 @@ class GpuEngine:
         if peers:
             self._extractor.place(arrived, back[:peers], peers, out)
         return None
+
+    def _ask_hosts(self, which: Any, row: Any, out: Any, index: Any) -> None:
+        """Cold rows that other hosts keep, from this rank's partners there; what they ask for is served meanwhile."""
+        import torch
+
+        setup, world, width, n = self.setup, self.setup.world, self.setup.row_bytes, int(which.size)
+        hosts, partners = setup.num_hosts, setup.partners
+        counts = self._counts(which, n, hosts + 1)
+        asked, back, _ = self._buckets(which, row, n, counts, [*np.argsort(partners).tolist(), hosts])
+        away = n - int(counts[hosts])
+        send = np.zeros(world.size, np.int64)
+        send[partners] = counts[:hosts]
+        receive = world.sizes(send)
+        wanted = world.all_to_all("ids", asked[:away], send, receive)
+        answers = cupy.empty((int(receive.sum()), setup.num_features), setup.dtype)
+        if len(answers):
+            places = int(self.placement.cold_bounds[setup.host]) - 1 - wanted
+            self._extractor.extract_placed(places, self._table, answers, hot=False)
+        arrived, given = cupy.empty(away * width, np.uint8), answers.view(np.uint8).reshape(-1)
+        world.all_to_all_tensors(
+            "rows", torch.from_dlpack(arrived), torch.from_dlpack(given), send * width, receive * width
+        )
+        if away:
+            to = back[:away] if index is None else index[back[:away]]
+            self._extractor.place(arrived, to, away, out)
 
     def _read_grouped(self, places: Any, out: Any, peers: int, local: int) -> None:
         """Rows of one's own and of the host, which stand together behind those of the peers."""

@@ -1,4 +1,4 @@
-"""Cold rows in host memory that all ranks of a host share, page-locked for reads by their GPUs."""
+"""A host's cold rows, in memory that all its ranks share, page-locked for reads by their GPUs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 
 from gnnsample_lab.device import pinned
+from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.shared_memory import shared_memory
 
 from .parts import PartRows
@@ -14,7 +15,7 @@ from .setup import Setup
 
 
 def cold_rows(setup: Setup, parts: PartRows) -> np.ndarray | None:
-    """This host's cold rows, ``[C, F]``, in the order of cold rows, page-locked; None where there are none.
+    """The cold rows that this host keeps, ``[C, F]``, in the order of cold rows, page-locked; None where it keeps none.
 
     Ranks of a host fill one table together, each with the rows of its part. Where they cannot share memory each has a
     table of its own, and reads its peers' rows in their files.
@@ -23,10 +24,18 @@ def cold_rows(setup: Setup, parts: PartRows) -> np.ndarray | None:
         MemoryError: the host refuses so much page-locked memory.
         ValueError: rows of peers are needed, and there is no folder of parts.
     """
-    placement, exchange = setup.placement, setup.layout.exchange
+    placement, layout = setup.placement, setup.layout
     if not len(placement.cold):
         return None
-    vertices = placement.cold
+    exchange = layout.exchange
+    if layout.spans_hosts:  # who holds the parts is on several hosts, and memory is of one
+        hosts = layout.hosts
+        every = [np.flatnonzero(hosts == host).tolist() for host in np.unique(hosts)]
+        exchange = Exchange(layout.rank, layout.rank.split(every), every[setup.host], hosts)
+    begin, end = placement.cold_bounds[setup.host : setup.host + 2]
+    vertices = placement.cold[begin:end]
+    if not len(vertices):
+        return None
     shape = (len(vertices), setup.num_features)
     nbytes = len(vertices) * setup.row_bytes
     memory, is_locked = None, False

@@ -2,11 +2,13 @@
 //
 //   find        positions of vertices, from the whole list or from their owners' lists in peers' memory
 //   owners      owner of each vertex and its place in that owner's list, to ask for positions
+//   homes       cold rows of several hosts: which are in this host's table, and who keeps the others
 //   tally       rows, sectors and lines by holder
 //   holders     holder of each row and its row there
 //   count, bucket   requests of equal peer one after another, without a sort
 //
-// A position is `part << shift | row`, or -1 - c for cold row c (placement.py). Holder `parts` is this host's memory.
+// A position is `part << shift | row`, or -1 - c for cold row c (placement.py). Holder `parts` is this host's memory, and
+// `parts + 1` another host's, whose rows `homes` gives a part that there is not.
 // Shapes: n rows; parts <= MAX_PARTS. Bound: a random sector of 4 bytes a row, then streams of 4 to 12 bytes a row.
 // @variants ID_T=int,long
 typedef unsigned int u32;
@@ -14,6 +16,7 @@ typedef unsigned long long u64;
 typedef long long i64;
 
 #define MAX_PARTS 64
+#define HOLDERS (MAX_PARTS + 2)
 #define THREADS 256
 #define ITEMS 4
 
@@ -63,36 +66,64 @@ extern "C" __global__ void __launch_bounds__(THREADS) owners(const ID_T* ids, u6
     }
 }
 
-// One's own part where the cache is replicated (`only` >= 0).
+// Positions as this host sees them, in place: cold rows from the first of its own on, `narrow` bits of a row, and rows of
+// other hosts as `away << narrow`. Of these which[i] is the host (`hosts` for all other rows) and row[i] the cold row.
+// bounds: i64[hosts + 1], where each host's cold rows begin.
+extern "C" __global__ void __launch_bounds__(THREADS) homes(int* places, u64 n, u32 shift, u32 narrow, int away,
+                                                            const i64* bounds, int hosts, int here, int* which,
+                                                            int* row) {
+    EACH(i) {
+        const i64 place = places[i];
+        int host = hosts;
+        if (place >= 0) {
+            places[i] = (int)((place >> shift << narrow) | (place & ((1ll << shift) - 1)));
+        } else {
+            const i64 cold = -1 - place;
+            const int home = part_of(bounds, hosts, cold);
+            if (home == here) {
+                places[i] = (int)(__ldg(bounds + here) - 1 - cold);
+            } else {
+                host = home;
+                row[i] = (int)cold;
+                places[i] = away << narrow;
+            }
+        }
+        which[i] = host;
+    }
+}
+
+// One's own part where the cache is replicated (`only` >= 0): there part 1 stands for other hosts.
 __device__ __forceinline__ int holder_of(i64 place, int parts, u32 shift, int only) {
-    return place < 0 ? parts : only >= 0 ? only : (int)(place >> shift);
+    if (place < 0) return parts;
+    const int part = (int)(place >> shift);
+    return only < 0 ? (part == parts ? parts + 1 : part) : part ? parts + 1 : only;
 }
 
 __device__ __forceinline__ i64 row_of(i64 place, u32 shift) {
     return place < 0 ? -1 - place : place & ((1ll << shift) - 1);
 }
 
-// rows, sectors: u64[parts + 1]; lines: u64[1], of the host's rows.
+// rows, sectors: u64[parts + 2]; lines: u64[1], of the rows in this host's memory.
 extern "C" __global__ void __launch_bounds__(THREADS) tally(const int* places, u64 n, int parts, u32 shift, int only,
                                                             u32 row_bytes, u64* rows, u64* sectors, u64* lines) {
-    __shared__ u32 found[2 * (MAX_PARTS + 1) + 1];
-    for (int k = threadIdx.x; k < 2 * (MAX_PARTS + 1) + 1; k += THREADS) found[k] = 0;
+    __shared__ u32 found[2 * HOLDERS + 1];
+    for (int k = threadIdx.x; k < 2 * HOLDERS + 1; k += THREADS) found[k] = 0;
     __syncthreads();
     EACH(i) {
         const i64 place = places[i];
         const int holder = holder_of(place, parts, shift, only);
         const u64 first = (u64)row_of(place, shift) * row_bytes, last = first + row_bytes - 1;
         atomicAdd(found + holder, 1u);
-        atomicAdd(found + MAX_PARTS + 1 + holder, (u32)(last / 32 - first / 32 + 1));
-        if (holder == parts) atomicAdd(found + 2 * (MAX_PARTS + 1), (u32)(last / 128 - first / 128 + 1));
+        if (holder <= parts) atomicAdd(found + HOLDERS + holder, (u32)(last / 32 - first / 32 + 1));
+        if (holder == parts) atomicAdd(found + 2 * HOLDERS, (u32)(last / 128 - first / 128 + 1));
     }
     __syncthreads();
-    for (int k = threadIdx.x; k <= parts; k += THREADS) {
+    for (int k = threadIdx.x; k < parts + 2; k += THREADS) {
         if (!found[k]) continue;
         atomicAdd(rows + k, (u64)found[k]);
-        atomicAdd(sectors + k, (u64)found[MAX_PARTS + 1 + k]);
+        atomicAdd(sectors + k, (u64)found[HOLDERS + k]);
     }
-    if (threadIdx.x == 0 && found[2 * (MAX_PARTS + 1)]) atomicAdd(lines, (u64)found[2 * (MAX_PARTS + 1)]);
+    if (threadIdx.x == 0 && found[2 * HOLDERS]) atomicAdd(lines, (u64)found[2 * HOLDERS]);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) holders(const int* places, u64 n, int parts, u32 shift,
@@ -105,8 +136,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) holders(const int* places,
 
 // counts: u64[buckets], zeroed.
 extern "C" __global__ void __launch_bounds__(THREADS) count(const int* bucket, u64 n, int buckets, u64* counts) {
-    __shared__ u32 found[MAX_PARTS + 1];
-    if (threadIdx.x <= MAX_PARTS) found[threadIdx.x] = 0;
+    __shared__ u32 found[HOLDERS];
+    if (threadIdx.x < HOLDERS) found[threadIdx.x] = 0;
     __syncthreads();
     EACH(i) atomicAdd(found + bucket[i], 1u);
     __syncthreads();
@@ -116,12 +147,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) count(const int* bucket, u
 // next: u64[buckets], where each bucket begins; grows. sent[pos] = value[i], back[pos] = i, index[i] = pos.
 extern "C" __global__ void __launch_bounds__(THREADS) bucket(const int* which, const int* value, u64 n, int buckets,
                                                              u64* next, int* sent, int* back, int* index) {
-    __shared__ u32 found[MAX_PARTS + 1];
-    __shared__ u64 first[MAX_PARTS + 1];
+    __shared__ u32 found[HOLDERS];
+    __shared__ u64 first[HOLDERS];
     const u32 lane = threadIdx.x & 31;
     const u64 tile = (u64)THREADS * ITEMS;
     for (u64 at = blockIdx.x * tile; at < n; at += gridDim.x * tile) {
-        if (threadIdx.x <= MAX_PARTS) found[threadIdx.x] = 0;
+        if (threadIdx.x < HOLDERS) found[threadIdx.x] = 0;
         __syncthreads();
         int peer[ITEMS];
         u32 place[ITEMS];

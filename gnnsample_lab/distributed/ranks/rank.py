@@ -13,6 +13,7 @@ from gnnsample_lab import checks
 
 PROGRESS_S = 0.1
 """Least seconds between two reports of one progress bar."""
+_NONE = 2**62
 
 
 class Rank:
@@ -175,7 +176,8 @@ class Rank:
         """Be done with a group of :meth:`another_group`; all its ranks call it.
 
         With Gloo its sockets and its thread, which wakes a hundred times a second, end before the next function begins:
-        then no rank is in a collective of it any more. A script of ``torchrun`` has :meth:`end_left` for that.
+        then no rank is in a collective of it any more. With NCCL the group waits from then on for the next
+        :meth:`another_group` of the same ranks. A script of ``torchrun`` has :meth:`end_left` for that.
 
         Args:
             group: what :meth:`another_group` returned.
@@ -183,7 +185,7 @@ class Rank:
         self._groups.leave(group)
 
     def end_left(self) -> None:
-        """End the groups that were left; all ranks call it together.
+        """End the groups that were left, or keep them for later ones; all ranks call it together.
 
         Raises:
             RuntimeError: not all came in time.
@@ -228,41 +230,62 @@ class Groups:
 
     torch names a group by how many groups its process has made, and members that disagree wait for each other for ever.
     Only some ranks make the groups of a smaller world, so all agree on the number first.
+
+    Groups of :attr:`KEPT` backends that were left are taken again: a communicator of NCCL holds a GPU's memory, and to
+    destroy one is a collective that may not meet another one's, while one that nobody uses only sleeps. The numbers
+    under which groups were made say which one is meant, whatever the order in which ranks left them.
     """
+
+    KEPT = ("nccl",)
 
     def __init__(self, index: int, device: str, timeout_s: float) -> None:
         self._index, self._device, self._timeout = index, device, timedelta(seconds=timeout_s)
         self._made = 0
         self._left: list[Any] = []
+        self._known: dict[Any, tuple[Any, int]] = {}  # of a group: what it is of, and its number
+        self._kept: dict[Any, dict[int, Any]] = {}  # by what they are of and number, groups that nobody uses
 
     def make(self, parts: Sequence[Sequence[int]], among: Any, backend: str | None = None) -> Any:
         """The group of the part that this rank is in, or None; all ranks of the group ``among`` call it alike."""
         import torch
         import torch.distributed as dist
 
-        most = torch.tensor([self._made], device=self._device)
-        dist.all_reduce(most, dist.ReduceOp.MAX, group=among)
-        while self._made < int(most):
+        of = tuple(map(tuple, parts)), backend
+        kept = self._kept.get(of, {})
+        first = min(kept, default=_NONE)
+        told = torch.tensor([self._made, first, -first], device=self._device)
+        dist.all_reduce(told, dist.ReduceOp.MAX, group=among)
+        most, highest, lowest = told.tolist()
+        if highest == -lowest != _NONE:  # all have kept it
+            return kept.pop(first)
+        while self._made < most:
             dist.new_group([0 if self._index else 1])  # of others: it counts and holds nothing
             self._made += 1
-        mine = None
+        mine, number = None, self._made
         for part in parts:
             group = dist.new_group(list(part), timeout=self._timeout, backend=backend)
             self._made += 1
             mine = group if self._index in part else mine
+        if mine is not None:
+            self._known[mine] = of, number
         return mine
 
     def leave(self, group: Any) -> None:
-        """Nobody here uses the group any more; :meth:`end_left` ends it."""
+        """Nobody here uses the group any more; :meth:`end_left` ends or keeps it."""
         self._left.append(group)
 
     def end_left(self) -> None:
-        """End groups that were left; called when all ranks are through with the function that left them."""
+        """End or keep what was left; called when all ranks are through with the function that left it."""
+        import torch
         import torch.distributed as dist
 
         left, self._left = self._left, []
+        if left and self._device != "cpu":
+            torch.cuda.synchronize()  # a later user may have other streams
         for group in left:
-            if (
-                dist.get_backend(group) == "gloo"
-            ):  # NCCL's communicators sleep, and ending them is a collective
+            of, number = self._known[group]
+            if dist.get_backend(group) in self.KEPT:
+                self._kept.setdefault(of, {})[number] = group
+            else:
+                del self._known[group]
                 dist.destroy_process_group(group)

@@ -27,7 +27,7 @@ class Setup:
         layout: part, partition, folder, ranks and collectives.
         scratch_bytes: bound of the buffers of ``"csp-fixed"``, and of a GPU's scratch memory; None is the default.
         cache_bytes: for copies of hot lists (``"direct-cached"``).
-        topology_bytes: for own lists on a GPU (``"direct-cached"``); None: all of them.
+        topology_bytes: for own lists on a GPU, for methods that spill; None: all of them.
         visits: how often each vertex is expanded, ``float64[N]``, or None for the engine's estimate.
         count_reads: whether engines whose kernels read other memory by themselves count what was read.
         collectives: ``"auto"`` or ``"torch"``, see :class:`~.exchange.Exchange`.

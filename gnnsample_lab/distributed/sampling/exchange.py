@@ -13,7 +13,7 @@ and with ``collectives="torch"``, torch's collectives carry everything; the suit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -188,6 +188,10 @@ class Exchange:
         """As :meth:`Nccl.exchange`, where there is an :attr:`nccl`. The caller counts."""
         assert self.nccl is not None
         self.nccl.exchange(sends, receives, stream)
+
+    def start(self, launch: Callable[[], None]) -> None:
+        """Launch work in which collectives of this exchange are, such as a CUDA graph of them."""
+        launch()
 
     # ---- tensors ----------------------------------------------------------------------------------------------
 

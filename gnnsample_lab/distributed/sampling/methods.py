@@ -15,6 +15,7 @@ class Method:
         needs: what it needs beside a part for each rank.
         between_hosts: whether parts may lie on several hosts; otherwise each host holds all parts between its ranks.
         cpu, gpu: module with ``engine(setup)`` for ranks on CPUs and on GPUs, below this package.
+        spills: whether lists of a rank's part may leave its GPU for host memory (``topology_bytes``).
     """
 
     line: str
@@ -23,6 +24,7 @@ class Method:
     between_hosts: bool
     cpu: str
     gpu: str
+    spills: bool = False
 
 
 METHODS: dict[str, Method] = {
@@ -36,7 +38,7 @@ METHODS: dict[str, Method] = {
     ),
     "csp": Method(
         "collective sampling: vertices go to their owners, who draw, and picks come back; exact sizes",
-        "DSP (section 4)", "nothing", True, "cpu.push", "gpu.csp",
+        "DSP (section 4)", "nothing", True, "cpu.push", "gpu.csp", spills=True,
     ),
     "csp-async": Method(
         "csp without barriers: each request is served by itself as it arrives",
@@ -44,7 +46,7 @@ METHODS: dict[str, Method] = {
     ),
     "csp-fixed": Method(
         "csp with buffers of fixed capacity: no sizes are exchanged or read, one CUDA graph on GPUs",
-        "ours", "scratch_bytes for the buffers", True, "cpu.push_fixed", "gpu.csp",
+        "ours", "scratch_bytes for the buffers", True, "cpu.push_fixed", "gpu.csp", spills=True,
     ),
     "direct": Method(
         "the sampling kernel reads its peers' memory over NVLink: no collective",
@@ -52,10 +54,12 @@ METHODS: dict[str, Method] = {
     ),
     "direct-cached": Method(
         "direct, with vertex records on every rank and the lists that save most reads copied",
-        "ours", "all parts as files, cache_bytes for lists", False, "cpu.direct", "gpu.direct",
+        "ours", "all parts as files, cache_bytes for lists", False, "cpu.direct", "gpu.direct", spills=True,
     ),
 }  # fmt: skip
 """Every method, by name."""
+SPILLING = tuple(name for name, method in METHODS.items() if method.spills)
+"""Methods that take ``topology_bytes``."""
 
 
 def methods() -> dict[str, str]:

@@ -19,7 +19,7 @@ from gnnsample_lab.sampling.neighbors.spec import check_pick, make_spec
 
 from .engines import Engine, Setup, make_engine
 from .layout import make_layout
-from .methods import METHODS
+from .methods import METHODS, SPILLING
 from .traffic import Traffic
 
 SLICES = ("equal", "owner")
@@ -59,17 +59,18 @@ class Sampler:
             parts as ranks, parts are spread over the hosts.
         scratch_bytes: bound of the buffers of ``"csp-fixed"`` and of GPU scratch memory.
         cache_bytes: for copies of remote lists (``"direct-cached"``).
-        topology_bytes: for lists of this rank's part on its GPU (``"direct-cached"``); None: all of them. Those that
-            save fewest reads per byte lie in page-locked host memory instead, where all ranks of the host read them
-            (DSP, sections 3.2 and 5). A CPU rank counts them as reads of host memory.
-        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"``: what copies and the lists
-            that stay go by. None counts the visits of
+        topology_bytes: for lists of this rank's part on its GPU (``"csp"``, ``"csp-fixed"``, ``"direct-cached"``);
+            None: all of them. Those that save fewest reads per byte lie in page-locked host memory instead (DSP,
+            sections 3.2 and 5), where their owner reads them, or, by ``"direct-cached"``, all ranks of the host. A CPU
+            rank counts them as reads of host memory.
+        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"`` and ``topology_bytes``: what
+            copies and the lists that stay go by. None counts the visits of
             eight mini-batches of 1024 seeds that this rank samples beforehand, without copies and under batch ids that
             training does not reach: training vertices of its part, or any vertices where the part has none. Ties, and
-            vertices that these do not reach, go by out-degree.
-        count_reads: on GPUs, count what ``"direct"``, ``"direct-cached"`` and ``"uva"`` read. Their kernels keep no
-            account, so that each sample is gone through once more, on the host. On CPU ranks, and for all other
-            methods, bytes are always counted.
+            vertices that these do not reach, go by out-degree. Where owners alone read lists, ranks add visits up.
+        count_reads: on GPUs, count what ``"direct"``, ``"direct-cached"`` and ``"uva"`` read, and what others read of
+            lists in host memory. Kernels keep no account of that, so that each sample is gone through once more, on the
+            host. On CPU ranks bytes are always counted, and on GPUs those that are sent.
         collectives: on GPUs, ``"torch"`` has every exchange made by a call of ``torch.distributed``; ``"auto"`` calls
             NCCL itself, on torch's communicator, and passes sizes through memory of the host where that is possible.
             The same bytes move, and the same picks are drawn.
@@ -120,9 +121,10 @@ class Sampler:
         scratch_bytes = checks.optional(checks.num_bytes, "scratch_bytes", scratch_bytes, 1)
         cache_bytes = checks.num_bytes("cache_bytes", cache_bytes)
         topology_bytes = checks.optional(checks.num_bytes, "topology_bytes", topology_bytes)
-        if topology_bytes is not None and method != "direct-cached":
+        if topology_bytes is not None and not METHODS[method].spills:
             raise ValueError(
-                f"topology_bytes needs method='direct-cached', whose records say where each list is (got {method!r})"
+                f"topology_bytes needs a method that reads lists in host memory too, one of "
+                f"{', '.join(map(repr, SPILLING))} (got {method!r})"
             )
         count_reads = checks.flag("count_reads", count_reads)
         layout = make_layout(

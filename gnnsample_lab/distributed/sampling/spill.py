@@ -1,13 +1,16 @@
 """Lists of a rank's own part that leave its GPU for page-locked host memory, where the part exceeds a budget of bytes.
 
 DSP keeps the lists of hot vertices on the GPU and all others in host memory, and a position list says which (sections
-3.2 and 5). Here the vertex records, which are on every rank, hold addresses: a list is where its record says.
+3.2 and 5). Here vertex records hold addresses: a list is where its record says. Where ranks read each other's lists
+every rank has the records of all vertices (:class:`Spill`). In collective sampling a list is read by its owner alone,
+which has the records of its own (:func:`spilled_rows`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +20,8 @@ from gnnsample_lab.distributed.parts.part import Part, gather_lists
 from gnnsample_lab.minibatch.types import MiniBatch
 
 from .engines import Setup
-from .visits import presampled
+from .sectors import count_reads
+from .visits import UNSEEN, presampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,64 @@ def spill(setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch]) -> Spill |
     for ids in layout.exchange.all_gather("records", mine):
         spilled[ids] = True
     return Spill(spilled, records_of_kept(layout.records, [each.vertices for each in layout.parts], spilled))
+
+
+def spilled_rows(setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch]) -> np.ndarray | None:
+    """Which lists of this rank's part spill where it draws from them for all ranks, by row, ``bool[n]``; None: none.
+
+    All ranks call it together. A rank keeps the lists that save most reads per byte in the mini-batches of all ranks.
+
+    Args:
+        setup: of the sampler, with ``topology_bytes``.
+        draw: samples seeds under a batch id from lists that all lie in host memory; all ranks call it together.
+    """
+    if setup.topology_bytes is None:
+        return None
+    part, exchange = setup.layout.part, setup.exchange
+    is_over = part.num_edges * _entry_bytes(setup) > setup.topology_bytes
+    if not exchange.max("sizes", np.array([int(is_over)]))[0]:
+        return None
+    visits, fanouts = setup.visits, [setup.spec.fanouts[-1]]
+    if visits is None:
+        counted = presampled(setup, draw, together=True)
+        whole = np.rint(counted / UNSEEN).astype(np.int64)  # ranks add up integers
+        visits, fanouts = (
+            exchange.sum("records", whole.ravel()).reshape(whole.shape),
+            list(setup.spec.fanouts),
+        )
+    if not is_over:
+        return None
+    own = np.asarray(part.vertices)
+    degrees = np.diff(part.indptr)
+    return ~_stays(visits[..., own], degrees, fanouts, setup.topology_bytes, _entry_bytes(setup))
+
+
+def count_host_reads(
+    setup: Setup, spilled: np.ndarray, rows: np.ndarray, answer: Any, hop: int, traffic: Any
+) -> None:
+    """Add what a GPU reads of spilled lists to draw from them, in the order of the requests.
+
+    Args:
+        setup: of the sampler.
+        spilled: of :func:`spilled_rows`.
+        rows: of the part that were drawn from, ``int64[n]``; each draw reads for itself.
+        answer: the draws of all of them (:class:`~.cpu.base.Rows`).
+        hop: from 0.
+        traffic: of the rank that draws.
+    """
+    part = setup.layout.part
+    far = spilled[rows]
+    count_reads(
+        traffic, setup.layout.rank.index, setup.method, setup.spec, hop, int(part.indices.dtype.itemsize),
+        np.asarray(part.indptr)[rows[far]], answer.degrees[far].astype(np.int64), answer.counts[far],
+        answer.slots[np.repeat(far, answer.counts)], True,
+    )  # fmt: skip
+
+
+def kept_bytes(setup: Setup, is_spilled: np.ndarray) -> int:
+    """Bytes of a rank's own lists that stay, their sums of weights included; ``is_spilled``: by row of its part."""
+    degrees = np.diff(setup.layout.part.indptr)
+    return int(degrees[~is_spilled].sum()) * _entry_bytes(setup)
 
 
 def _entry_bytes(setup: Setup) -> int:

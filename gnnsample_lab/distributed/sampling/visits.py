@@ -15,7 +15,7 @@ from .engines import Setup
 
 BATCHES, BATCH_SIZE = 8, 1024
 """Mini-batches that are sampled beforehand, and their seeds."""
-_UNSEEN, _MOST_UNSEEN = 0.01, 1.0
+UNSEEN, _MOST_UNSEEN = 0.01, 1.0
 """Visits for each edge out of a vertex beside those that were counted, and the most of them."""
 
 
@@ -36,21 +36,25 @@ def hot_lists(setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch]) -> Hot
     )  # fmt: skip
 
 
-def presampled(setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch]) -> np.ndarray:
+def presampled(
+    setup: Setup, draw: Callable[[np.ndarray, int], MiniBatch], together: bool = False
+) -> np.ndarray:
     """How often the vertices are expanded in :data:`BATCHES` mini-batches of this rank, by hop, ``float64[H, N]``.
 
     Seeds are training vertices of the rank's part, or any of its vertices with in-neighbours where it has none. A
     vertex that these mini-batches do not reach may be one of many edges: the last hop has a little for each edge out of
     a vertex, over all parts, so that a larger budget has an order for the rest.
+
+    ``together``: whether ranks can draw together alone, those without seeds too.
     """
     layout, spec = setup.layout, setup.spec
     part = layout.part
     found = np.zeros((spec.num_hops, part.num_nodes))
-    found[-1] = np.minimum(_UNSEEN * layout.out_degrees(), _MOST_UNSEEN)
+    found[-1] = np.minimum(UNSEEN * layout.out_degrees(), _MOST_UNSEEN)
     seeds = np.asarray(part.seeds)
     if not seeds.size:
         seeds = np.asarray(part.vertices)[np.diff(part.indptr) > 0]
-    if not seeds.size:
+    if not seeds.size and not together:
         return found
     rng = np.random.default_rng([spec.seed, part.rank])
     for i in range(BATCHES):

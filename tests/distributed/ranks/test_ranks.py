@@ -154,6 +154,53 @@ def make_and_leave_groups(rank: Any, leave: bool) -> tuple[float, int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads as Linux lists them")
+def take_groups_again(rank: Any) -> list[Any]:
+    """What is made after groups were left: the same ones, others, or new ones, and what collectives of them give."""
+    groups = rank._groups
+    groups.KEPT = ("gloo",)  # as with NCCL
+
+    def total(group: Any) -> float:
+        x = torch.ones(1) * (rank.index + 1)
+        torch.distributed.all_reduce(x, group=group)
+        return float(x)
+
+    def leave(*left: Any) -> None:
+        for group in left:
+            rank.leave_group(group)
+        rank.end_left()
+
+    try:
+        made = [rank.another_group() for _ in range(2)]
+        pairs = rank.another_group(parts=[[0, 2], [1, 3]])
+        leave(*(made if rank.index % 2 else made[::-1]), pairs)  # in any order
+        again = [rank.another_group() for _ in range(3)]
+        others = rank.another_group(parts=[[0, 1], [2, 3]]), rank.another_group(parts=[[0, 2], [1, 3]])
+        same = (
+            again[0] is made[0],
+            again[1] is made[1],
+            again[2] in made,
+            others[0] is pairs,
+            others[1] is pairs,
+        )
+        totals = [total(group) for group in (*again, *others)]
+        leave(*again, *others)
+        if rank.index == 3:
+            groups._kept.clear()  # one that has kept nothing: all make a new one
+        new = rank.another_group()
+        found = [same, totals, new in again, total(new)]
+    finally:
+        del groups.KEPT
+        groups._kept.clear()
+    return found
+
+
+def test_groups_that_were_left_are_taken_again(four_ranks: Ranks) -> None:
+    for rank, (same, totals, is_old, total) in enumerate(four_ranks.run(take_groups_again)):
+        assert same == (True, True, False, False, True)
+        assert totals == [10.0, 10.0, 10.0, (3.0, 7.0)[rank // 2], (4.0, 6.0)[rank % 2]]
+        assert not is_old and total == 10.0
+
+
 def test_groups_that_were_left_end_before_the_next_function(four_ranks: Ranks) -> None:
     before = four_ranks.run(system_threads, world=2)
     for _ in range(2):

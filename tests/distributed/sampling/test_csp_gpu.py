@@ -73,13 +73,22 @@ def in_step(steps: list[Iterator[Any]]) -> list[Any]:
                     taken.out.array[at:until] = given.given.array[begin:end]
 
 
-def ranks_of(graph: Any, spec: Any, parts: int, hosts_tell: bool = False) -> tuple[list[Any], list[Any]]:
+def ranks_of(
+    graph: Any, spec: Any, parts: int, hosts_tell: bool = False, spills: int = 0
+) -> tuple[list[Any], list[Any]]:
+    """Parts and cores; with ``spills`` lists whose rows are its multiples lie in host memory, but for the last rank."""
     from gnnsample_lab.distributed.sampling.gpu.csp_core import Core, DevicePart
 
     partition = lab.distributed.partition(graph, parts, "random", tolerance=parts, use_cache=False)
     cut = [part_of(graph, partition, p) for p in range(parts)]
     degree = int(np.diff(graph.indptr).max())
-    cores = [Core(DevicePart(p, partition, graph.num_edges, degree), spec, SCRATCH) for p in cut]
+    far = [np.arange(len(part.vertices)) % spills == 0 if spills else None for part in cut]
+    if parts > 1:
+        far[-1] = None
+    cores = [
+        Core(DevicePart(p, partition, graph.num_edges, degree, spilled, spec.weighted), spec, SCRATCH)
+        for p, spilled in zip(cut, far, strict=True)
+    ]
     for core in cores:
         core.hosts_tell = hosts_tell
     return cut, cores
@@ -132,6 +141,33 @@ def test_wide_ids(method: str, rule: dict[str, Any], fanouts: list[int]) -> None
         assert found[0].node_ids.dtype == np.int64
 
 
+SPILLED = [(rule, [6, 40, 20], False) for rule in RULES] + [
+    (rule, [-1, 2], True) for rule in (PLAIN, WEIGHTED)
+]
+
+
+@pytest.mark.parametrize(("rule", "fanouts", "is_wide"), SPILLED, ids=str)
+def test_lists_in_host_memory(rule: dict[str, Any], fanouts: list[int], is_wide: bool) -> None:
+    """Some of them, or all, on some ranks: a rank whose lists all fit has no records."""
+    graph = replace_indices(drawn_graph("hubs")) if is_wide else drawn_graph("hubs")
+    sampler = lab.NeighborSampler(graph, fanouts, device="cpu", seed=5, **rule)
+    for parts, spills in ((3, 3), (1, 1)):
+        cut, cores = ranks_of(graph, sampler.spec, parts, hosts_tell=True, spills=spills)
+        assert [core.part.has_records for core in cores] == [True, True, False] if parts > 1 else [True]
+        whole = [p.indices.nbytes + (p.prefix.nbytes if sampler.spec.weighted else 0) for p in cut]
+        assert cores[0].part.nbytes < whole[0] + 20 * len(cut[0].vertices)
+        for core in cores:
+            core.notes_asked = True
+        for batch_id in (40, 41):
+            given = slices(np.arange(batch_id, 6000, 197), parts)
+            found = in_step([c.exact(s, batch_id, p) for c, s, p in zip(cores, given, cut)])
+            check(graph, sampler, found, given, batch_id)
+            for hop in range(len(fanouts)):  # what owners drew for is what all asked for
+                asked = np.concatenate([core.asked(hop) for core in cores])
+                wanted = np.concatenate([batch.picks[hop].frontier.get() for batch in found])
+                assert np.array_equal(np.sort(asked), np.sort(wanted))
+
+
 @pytest.mark.parametrize("rule", [PLAIN, WEIGHTED], ids=str)
 def test_samplers_of_several_workers_share_a_part(rule: dict[str, Any]) -> None:
     """Their calls come in turn, and each has buffers of its own."""
@@ -148,13 +184,14 @@ def test_samplers_of_several_workers_share_a_part(rule: dict[str, Any]) -> None:
         check(graph, sampler, found, given, batch_id)
 
 
-FIXED_CASES = [(rule, [40, 3], False) for rule in RULES]
-FIXED_CASES += [(rule, [6, 5, 4], True) for rule in (PLAIN, WEIGHTED)]
+FIXED_CASES = [(rule, [40, 3], False, 0) for rule in RULES]
+FIXED_CASES += [(rule, [6, 5, 4], True, 0) for rule in (PLAIN, WEIGHTED)]
+FIXED_CASES += [(PLAIN, [40, 3], False, 2), (WEIGHTED, [6, 5, 4], True, 2)]
 
 
-@pytest.mark.parametrize(("rule", "fanouts", "is_wide"), FIXED_CASES, ids=str)
+@pytest.mark.parametrize(("rule", "fanouts", "is_wide", "spills"), FIXED_CASES, ids=str)
 def test_fixed_messages_and_an_overflow_on_one_rank(
-    rule: dict[str, Any], fanouts: list[int], is_wide: bool
+    rule: dict[str, Any], fanouts: list[int], is_wide: bool, spills: int
 ) -> None:
     from gnnsample_lab.distributed.sampling.capacities import WARM_UP
     from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore
@@ -162,7 +199,9 @@ def test_fixed_messages_and_an_overflow_on_one_rank(
     graph = replace_indices(drawn_graph("hubs")) if is_wide else drawn_graph("hubs")
     sampler = lab.NeighborSampler(graph, fanouts, device="cpu", seed=5, **rule)
     parts = 3
-    cut, cores = ranks_of(graph, sampler.spec, parts)
+    cut, cores = ranks_of(graph, sampler.spec, parts, spills=spills)
+    for core in cores:
+        core.notes_asked = bool(spills)
     # What the ranks would reduce: the copy that a rank gets when all have measured.
     told = np.zeros(len(fanouts) * parts * parts, np.int64)
     fixed = [FixedCore(core, SCRATCH, lambda _: told.copy()) for core in cores]
@@ -184,6 +223,10 @@ def test_fixed_messages_and_an_overflow_on_one_rank(
             assert found == [None] * parts  # all of them know
             return False
         check(graph, sampler, found, given, batch_id)
+        for hop in range(len(fanouts) if spills else 0):
+            asked = np.concatenate([core.asked(hop) for core in cores])
+            wanted = np.concatenate([batch.picks[hop].frontier.get() for batch in found])
+            assert np.array_equal(np.sort(asked), np.sort(wanted))
         return True
 
     everything = np.arange(0, 6000, 61)
@@ -322,6 +365,57 @@ def bytes_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any]) 
         found.append((sampler.traffic.by_kind, sampler.traffic.ideal))
     sampler.close()
     return found
+
+
+def drawn_with_spill(
+    rank: Any, folder: str, method: str, options: dict[str, Any], budget: int | None,
+    fanouts: tuple[int, ...] = (10, 5, 3), seeds: np.ndarray = SEEDS, batches: int = 12,
+) -> Any:  # fmt: skip
+    counts = {} if rank.device == "cpu" else {"count_reads": True}
+    sampler = lab.distributed.Sampler(
+        folder, fanouts, method, rank=rank, seed=9, topology_bytes=budget, **counts, **options
+    )
+    found, host = [], []
+    for i in range(batches):
+        batch = sampler.sample(sampler.slice(seeds + i), 7 + i).to_cpu()
+        found.append([(p.frontier, p.counts, p.neighbors, p.positions) for p in batch.picks])
+        host.append(sampler.traffic.host)
+    engine: Any = sampler.engine
+    spilled = None if engine.spilled is None else engine.spilled.tolist()
+    sampler.close()
+    return found, host, spilled
+
+
+def check_spill(world: Any, twins: Any, folder: str, ranks: int, method: str, rule: dict[str, Any]) -> None:
+    """The picks of one GPU, and the host's bytes that CPU ranks count."""
+    sampler = lab.NeighborSampler(drawn_graph("hubs"), [10, 5, 3], device="cpu", seed=9, **rule)
+    for budget in (10**9, 30_000, 0):
+        given = (drawn_with_spill, folder, method, rule, budget)
+        results, expected = world.run(*given, world=ranks), twins.run(*given, world=ranks)
+        assert [r[1:] for r in results] == [r[1:] for r in expected]
+        assert all((spilled is None) == (budget == 10**9) for _, _, spilled in results)
+        for i in range(12):
+            whole = with_slots(sampler.sample(SEEDS + i, 7 + i), drawn_graph("hubs").indptr)
+            union = [edges_of(found[i]) for found, _, _ in results]
+            edges = edges_of([(p.frontier, p.counts, p.neighbors, p.positions) for p in whole.picks])
+            assert [set().union(*hop) for hop in zip(*union, strict=True)] == edges
+
+
+SPILLED_RANKS = [("csp", PLAIN), ("csp", WEIGHTED), ("csp-fixed", PLAIN)]
+
+
+@pytest.mark.parametrize(("method", "rule"), SPILLED_RANKS, ids=str)
+def test_one_gpu_reads_its_lists_in_host_memory(
+    gpu_world: Any, pair: Any, hub_parts: Parts, method: str, rule: dict[str, Any]
+) -> None:
+    check_spill(gpu_world, pair, hub_parts(1), 1, method, rule)
+
+
+@pytest.mark.parametrize(("method", "rule"), SPILLED_RANKS, ids=str)
+def test_two_gpus_read_their_lists_in_host_memory(
+    gpu_ranks: Any, pair: Any, hub_parts: Parts, method: str, rule: dict[str, Any]
+) -> None:
+    check_spill(gpu_ranks, pair, hub_parts(2), 2, method, rule)
 
 
 def many_fixed(rank: Any, folder: str) -> int:

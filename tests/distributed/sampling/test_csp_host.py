@@ -169,6 +169,21 @@ def test_all_neighbours_of_long_lists_have_no_fixed_size() -> None:
         FixedCore(core, 10**6, lambda values: values)
 
 
+def test_a_replay_is_one_start() -> None:
+    """However many collectives its graph has; whoever brings collectives in one order sees that start."""
+    seen: list[str] = []
+    fixed = FixedCore(stub(0, 2), 10**6, lambda values: values)
+    fixed._graph = SimpleNamespace(replay=lambda: seen.append("replayed"))
+
+    def start(launch: Any) -> None:
+        seen.append("its turn")
+        launch()
+
+    nothing: Any = None
+    fixed.replay(nothing, nothing, nothing, start)
+    assert seen == ["its turn", "replayed"]
+
+
 def test_nothing_is_collected_during_a_capture() -> None:
     assert gc.isenabled()
     with pytest.raises(KeyError), csp_fixed._without_collection():

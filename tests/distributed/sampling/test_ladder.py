@@ -483,6 +483,65 @@ def test_lists_beyond_the_budget_count_as_host_memory(
                 assert not traffic.by_peer.any(), "nothing stays on a peer"
 
 
+def spilled_at_owners(rank: Any, folder: Path, options: dict[str, Any], seeds: np.ndarray) -> Any:
+    found = {}
+    for method in ("csp", "csp-fixed"):
+        for budget in SPILLS:
+            sampler = lab.distributed.Sampler(
+                folder, [3, 2], method, rank=rank, seed=5, topology_bytes=budget, **options
+            )
+            engine: Any = sampler.engine
+            taken = []
+            for _ in range(10 if method == "csp-fixed" else 1):  # with exact sizes, and with fixed ones
+                batch = sampler.sample(sampler.slice(seeds), BATCH)
+                taken.append((shortened(batch), sampler.traffic))
+            other = sampler.another()
+            again = shortened(other.sample(other.slice(seeds), BATCH)), other.traffic.host
+            other.close()
+            found[method, budget] = taken, engine.spilled, dict(engine.topology_bytes), again
+            sampler.close()
+    return found
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_owners_read_lists_beyond_the_budget_in_host_memory(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path], weighted: bool
+) -> None:
+    folder, seeds, degrees = folders[3, "random"], SEEDS["mixed"], np.diff(graph.indptr)
+    partition = lab.distributed.open_partition(folder)
+    options, entry = {"weighted": weighted}, 4 + 8 * weighted
+    every = four_ranks.run(spilled_at_owners, folder, options, seeds, world=3)
+    whole = reference(graph, seeds, {"fanouts": [3, 2], **options})
+    begins, owner = in_parts(graph, partition), partition.owner
+    for (method, budget), (taken, *_) in every[0].items():
+        far = np.zeros(N, bool)
+        for p, found in enumerate(every):
+            own, spilled = np.flatnonzero(owner == p), found[method, budget][1]
+            if budget in (None, 10**9):
+                assert spilled is None and found[method, budget][2] == {}
+                continue
+            far[own] = spilled
+            kept, shortest = degrees[own[~spilled]].sum() * entry, degrees[own[spilled]].min() * entry
+            assert kept <= budget < kept + shortest, "no other list has room"
+            assert found[method, budget][2] == {"part": kept + 8 * (own.size + 1)}
+        sectors = np.zeros(3, int)  # of a sample, by the owner that reads them
+        for found in every:
+            for hop in found[method, budget][0][0][0]["hops"]:
+                for v, picks in rows_of(hop).items():
+                    sectors[owner[v]] += far[v] * len({(begins[v] + slot) * 4 // 32 for slot, _ in picks})
+        assert (sectors.sum() > 0) == (budget in (400, 0))
+        for number in range(len(taken)):
+            check_union([found[method, budget][0][number][0] for found in every], whole)
+        check_union([found[method, budget][3][0] for found in every], whole)
+        for p, found in enumerate(every):
+            samples, unspilled = found[method, budget][0], found[method, None][0]
+            for (_, traffic), (_, without_it) in zip(samples, unspilled, strict=True):
+                assert traffic.host.get("lists", 0) == 50 * sectors[p]
+                assert ("weights" in traffic.host) == (weighted and sectors[p] > 0)
+                assert traffic.by_peer.tolist() == without_it.by_peer.tolist(), "ranks send what they sent"
+            assert found[method, budget][3][1] == samples[0][1].host
+
+
 def test_a_part_without_its_spilled_lists(graph: lab.Graph) -> None:
     partition = lab.distributed.partition(graph, 2, "random", tolerance=2, use_cache=False)
     cut = [part_of(graph, partition, p) for p in range(2)]
@@ -718,7 +777,7 @@ def other_ways(
     refused("hosts", folder, [3], hosts=[[0], [0, 1]])
     refused("partition", graph, [3])
     refused("visits", folder, [3], "direct-cached", visits=[1.0])
-    refused("topology_bytes", folder, [3], "csp", topology_bytes=100)
+    refused("topology_bytes", folder, [3], "pull", topology_bytes=100)
     refused("collectives", folder, [3], collectives="mpi")
     refused("weighted", of_part.part, [3], partition=partition, weighted="yes")
     try:

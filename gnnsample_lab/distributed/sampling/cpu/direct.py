@@ -25,11 +25,12 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 
 from ..engines import Setup
 from ..sectors import count_reads
-from ..spill import Spill, memories, spill
+from ..spill import Spill, kept_bytes, memories, spill
 from ..visits import hot_lists
 from .base import CpuEngine, by_owner, draw, in_order
+from .push import HOST_LABEL
 
-LABELS = {"uva": "CPU: mapped files for pinned host memory"}
+LABELS = {"uva": HOST_LABEL}
 _NO_NVLINK = "CPU: no NVLink"
 
 
@@ -39,6 +40,7 @@ class Direct(CpuEngine):
     Attributes:
         hot: the copied lists; None without a cache.
         spill: lists that a GPU would read in host memory; None without any.
+        topology_bytes: where some are, bytes that a GPU would hold of the part; else empty.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -47,8 +49,12 @@ class Direct(CpuEngine):
         self.hot: HotLists | None = None
         self._hot_row = np.empty(0, np.int32)
         self.spill: Spill | None = None
+        self.topology_bytes: dict[str, int] = {}
         if self.method == "direct-cached":
             self.spill = spill(setup, self.sampled)
+            if self.spill is not None:
+                stays = kept_bytes(setup, self.spill.is_spilled[self.part.vertices])
+                self.topology_bytes["part"] = stays + int(self.part.indptr.nbytes)
             self._copy_hot_lists()
 
     def _copy_hot_lists(self) -> None:

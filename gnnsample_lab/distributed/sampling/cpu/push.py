@@ -4,20 +4,52 @@ Each hop has the paper's three stages. *Shuffle*: who will send how many (8 byte
 rank draws for all that it received. *Reshuffle*: degrees, then picked ids. From the degrees the asker knows how many
 picks follow and, because draws are keyed, their slots as well: nobody sends them. Weighted draws depend on weights that
 only the owner has, so their counts and slots are sent.
+
+Lists of an owner that exceed ``topology_bytes`` count as host memory's, in sectors, as its GPU would read them.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
 
 from ..engines import Setup
+from ..spill import count_host_reads, kept_bytes, spilled_rows
 from .base import ByOwner, CpuEngine, Rows, in_order, slots_of, totals
+
+HOST_LABEL = "CPU: mapped files for pinned host memory"
 
 
 class Push(CpuEngine):
-    """Exact sizes, synchronous stages."""
+    """Exact sizes, synchronous stages.
+
+    Attributes:
+        spilled: own lists that a GPU would read in host memory, by row, ``bool[n]``; None without any.
+        topology_bytes: where some are, bytes that a GPU would hold of the part; else empty.
+    """
+
+    def __init__(self, setup: Setup) -> None:
+        super().__init__(setup)
+        self.topology_bytes: dict[str, int] = {}
+        if setup.beside is not None:
+            self.spilled, self.topology_bytes = setup.beside.spilled, setup.beside.topology_bytes
+            return
+        self.spilled = spilled_rows(
+            setup, lambda *seeds: Push(replace(setup, topology_bytes=None)).sampled(*seeds)
+        )
+        if self.spilled is not None:
+            self.topology_bytes["part"] = kept_bytes(setup, self.spilled) + int(self.part.indptr.nbytes)
+
+    def draw_own(self, vertices: np.ndarray, batch_id: int, hop: int) -> Rows:
+        answer = super().draw_own(vertices, batch_id, hop)
+        if self.spilled is not None:
+            rows, traffic = self.layout.rows(vertices, self.part.rank), self.exchange.traffic
+            count_host_reads(self.setup, self.spilled, rows, answer, hop, traffic)
+            traffic.label = HOST_LABEL
+        return answer
 
     def hop(self, frontier: np.ndarray, batch_id: int, hop: int) -> HopPicks:
         asked = self.sort(frontier)

@@ -12,12 +12,15 @@ Rows of any length (all neighbours of vertices of high degree) add an exchange o
 weights. NCCL is called without torch around it where that is possible (:mod:`..nccl`); in a capture torch calls it.
 
 CuPy's arrays and torch's tensors share their memory, and both libraries work on one stream.
+
+Lists that exceed ``topology_bytes`` lie in page-locked host memory, where their owner's draws read them (DSP, sections
+3.2 and 5). Kernels keep no account of that: with ``count_reads`` the host draws from those lists once more.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +29,11 @@ import numpy as np
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.minibatch.types import MiniBatch
 
+from ..cpu.base import draw
 from ..engines import Setup
 from ..exchange import Exchange
 from ..nccl import Message
+from ..spill import count_host_reads, spilled_rows
 from ..traffic import Traffic
 from .csp_core import Core, DevicePart, Moved, Reduce, Steps, Swap, Told
 from .csp_fixed import FixedCore
@@ -53,6 +58,8 @@ class CspEngine:
     Attributes:
         core: buffers and steps.
         fixed: capacities and the CUDA graph of ``"csp-fixed"``; None for other methods.
+        spilled: own lists in host memory, by row, ``bool[n]``; None without any.
+        topology_bytes: where some are, bytes of the part on this GPU; else empty.
     """
 
     def __init__(self, setup: Setup) -> None:
@@ -64,16 +71,23 @@ class CspEngine:
             amount = int(np.diff(np.asarray(part.prefix)).max(initial=0))
         most_degree, most_amount = self.exchange.max("flags", np.array([degree, amount]))
         edges = int(self.exchange.sum("flags", np.array([part.num_edges]))[0])
-        if setup.beside is None:
-            device_part = DevicePart(part, layout.partition, edges, int(most_degree))
-        else:
-            device_part = setup.beside.core.part  # kernels read it and write nothing there
-        self.core = Core(device_part, setup.spec, setup.scratch_bytes)
-        self.core.wide_amounts = int(most_amount) >= 2**32
         if setup.collectives == "auto":
             with one_stream():
                 self.exchange.connect()
-        self.core.hosts_tell = self.exchange.mailbox is not None
+        self.setup, self._amounts = setup, int(most_amount)
+        self.spilled: np.ndarray | None = None
+
+        def placed(spilled: np.ndarray | None) -> DevicePart:
+            return DevicePart(part, layout.partition, edges, int(most_degree), spilled, setup.spec.weighted)
+
+        if setup.beside is None:
+            self.spilled = spilled_rows(setup, self._drawing_from(placed))
+            device_part = placed(self.spilled)
+        else:  # kernels read its part and write nothing there
+            self.spilled, device_part = setup.beside.spilled, setup.beside.core.part
+        self.topology_bytes = {} if self.spilled is None else {"part": device_part.nbytes}
+        self.core = self._core(device_part)
+        self.core.notes_asked = setup.count_reads and self.spilled is not None
         self.fixed: FixedCore | None = None
         if setup.method == "csp-fixed":
             # All ranks have one bound, so that they find together that messages exceed it.
@@ -83,6 +97,29 @@ class CspEngine:
         self._steps = {"pull": self.core.pull, "csp-async": self.core.one_by_one}.get(
             setup.method, self.core.exact
         )
+
+    def _core(self, part: DevicePart) -> Core:
+        core = Core(part, self.spec, self.setup.scratch_bytes)
+        core.wide_amounts = self._amounts >= 2**32
+        core.hosts_tell = self.exchange.mailbox is not None
+        return core
+
+    def _drawing_from(
+        self, placed: Callable[[np.ndarray | None], DevicePart]
+    ) -> Callable[[np.ndarray, int], MiniBatch]:
+        """What samples from lists in host memory: before it is known which of them come to the GPUs."""
+        made: list[Core] = []
+
+        def draw(seeds: np.ndarray, batch_id: int) -> MiniBatch:
+            with runtime.lock, streams.call(), one_stream():
+                if not made:
+                    made.append(self._core(placed(np.ones(len(self.graph.vertices), dtype=bool))))
+                made[0].turns.take()
+                batch: MiniBatch = drive(made[0].exact(seeds, batch_id, self.graph), self.exchange)
+                made[0].turns.leave()
+                return batch
+
+        return draw
 
     def sample_many(self, seeds: list[np.ndarray], first_batch_id: int) -> list[MiniBatch]:
         if len(self._calls) >= _WAITING_CALLS:
@@ -109,13 +146,16 @@ class CspEngine:
             self.core.moved = Moved(self.spec.num_hops, self.core.parts)
             ws = fixed.prepare(seeds, batch_id)
             fixed.replay(
-                lambda steps: drive(steps, self.exchange), ws, lambda: fixed.prepare(seeds, batch_id)
-            )
+                lambda steps: drive(steps, self.exchange), ws, lambda: fixed.prepare(seeds, batch_id),
+                self.exchange.start,
+            )  # fmt: skip
             batch = fixed.result(ws, seeds, batch_id, self.graph)
+            self._count_host(call.traffic, batch_id)
             call.fixed.append(None if batch is None else self.core.moved)
         if batch is None:
             batch = drive(self._steps(seeds, batch_id, self.graph), self.exchange, by_address=True)
             call.exact.append(self.core.moved)
+            self._count_host(call.traffic, batch_id)
             if fixed is not None:
                 self._settle_until(call)  # before capacities change
                 self._calls = [call]
@@ -149,6 +189,22 @@ class CspEngine:
         self.core.close()
 
     # ---- traffic ----------------------------------------------------------------------------------------------
+
+    def _count_host(self, traffic: Traffic, batch_id: int) -> None:
+        """Count what the last mini-batch's draws read of lists in host memory."""
+        if self.spilled is None:
+            return
+        if not self.core.notes_asked:
+            traffic.label = "reads of host memory were not counted: count_reads=False"
+            return
+        layout, part = self.setup.layout, self.setup.layout.part
+        weights = part.weights if self.spec.weighted else None
+        for hop in range(self.spec.num_hops):
+            asked = self.core.asked(hop)
+            rows = layout.rows(asked, part.rank)
+            asked, rows = asked[self.spilled[rows]], rows[self.spilled[rows]]
+            answer = draw(asked, rows, part.indptr, part.indices, weights, self.spec, batch_id, hop)
+            count_host_reads(self.setup, self.spilled, rows, answer, hop, traffic)
 
     def _count(self, traffic: Traffic, batches: list[Moved]) -> None:
         """Count mini-batches with exact messages; many at once, because counting takes the host's time."""

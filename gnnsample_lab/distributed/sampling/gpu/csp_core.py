@@ -33,12 +33,14 @@ from gnnsample_lab.device.polling import await_word
 from gnnsample_lab.minibatch.gpu.finish import Finisher
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Knobs, Launcher, capture
+from gnnsample_lab.sampling.neighbors.lists import LOCAL_RECORDS, Place
 from gnnsample_lab.sampling.neighbors.plan import NARROW
 from gnnsample_lab.sampling.neighbors.sizes import Sizer, power_of_two, seed_capacity
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.neighbors.workspace import TOTALS_FLAG, Workspace
 from gnnsample_lab.sampling.weights import IntegerWeights
 
+from ..spill import without
 from .csp_kernels import (
     MAX_PEERS,
     RAGGED,
@@ -54,6 +56,7 @@ from .csp_kernels import (
     pinned_words,
     reply_bytes,
 )
+from .lists import FromZero, host_place, records_of_rows
 
 _BUCKET_ROWS = 1024
 """Rows that a block of ``bucket`` takes at a time."""
@@ -72,25 +75,62 @@ class DevicePart:
         boundaries: new ids of part p are ``boundaries[p]:boundaries[p + 1]``; ``on_host`` is the same in NumPy.
         lower: the first new id of this part.
         new_of_ptr, boundaries_ptr: addresses, for launches.
+        has_records: whether lists lie in host memory too: ``indptr`` then has packed records, and the weights' sums
+            the address of each row's (``sampling/neighbors/lists.py``).
+        nbytes: of lists, their records and weights on the GPU.
         num_nodes, num_edges, max_in_degree: of the whole graph, the same on all ranks.
     """
 
-    def __init__(self, part: Any, partition: Any, num_edges: int, max_in_degree: int) -> None:
+    def __init__(
+        self, part: Any, partition: Any, num_edges: int, max_in_degree: int, spilled: np.ndarray | None = None,
+        weighted: bool = True,
+    ) -> None:  # fmt: skip
         import cupy
 
         if part.num_parts > MAX_PEERS:
             raise ValueError(f"parts on GPUs may be at most {MAX_PEERS} (got {part.num_parts})")
         self.index, self.parts = part.rank, part.num_parts
         self.num_nodes, self.num_edges, self.max_in_degree = part.num_nodes, num_edges, max_in_degree
-        self.indptr, self.indices = cupy.asarray(part.indptr), cupy.asarray(part.indices)
+        self.indptr: Any
+        self.indices: Any
         self.weights: IntegerWeights | None = None
-        if part.weights is not None:
-            self.weights = IntegerWeights(cupy.asarray(part.prefix), cupy.asarray(part.available))
+        self.has_records = spilled is not None
+        if spilled is None:
+            self.indptr, self.indices = cupy.asarray(part.indptr), cupy.asarray(part.indices)
+            if part.weights is not None:
+                self.weights = IntegerWeights(cupy.asarray(part.prefix), cupy.asarray(part.available))
+        else:
+            self._place(part, spilled, weighted and part.weights is not None)
         self.new_of = cupy.asarray(partition.new_of).astype(self.indices.dtype, copy=False)
         self.on_host = np.asarray(partition.boundaries, dtype=np.int64)
         self.boundaries = cupy.asarray(self.on_host)
         self.lower = int(self.on_host[self.index])
         self.new_of_ptr, self.boundaries_ptr = int(self.new_of.data.ptr), int(self.boundaries.data.ptr)
+
+    def _place(self, part: Any, spilled: np.ndarray, weighted: bool) -> None:
+        """Lists that stay go to the GPU, ``spilled`` ones are read in host memory."""
+        import cupy
+
+        by_vertex = np.zeros(part.num_nodes, dtype=bool)
+        by_vertex[part.vertices] = spilled
+        kept = without(part, by_vertex)
+        held: list[np.ndarray] = []
+        host = host_place(part, weighted, held)
+        lists = cupy.asarray(kept.indices)
+        sums = cupy.asarray(kept.prefix) if weighted else None
+        here = Place(int(lists.data.ptr), 0 if sums is None else int(sums.data.ptr))
+        packed, prefix = records_of_rows(part, kept, spilled, here, host, weighted)
+        self.indptr, self.indices = cupy.asarray(packed), FromZero(part.indices.dtype)
+        if prefix is not None:
+            self.weights = IntegerWeights(cupy.asarray(prefix), cupy.asarray(part.available))
+        self._kept = lists, sums, held
+
+    @property
+    def nbytes(self) -> int:
+        held = [self.indptr, *(self._kept[:2] if self.has_records else (self.indices,))]
+        if self.weights is not None:
+            held += [self.weights.prefix, self.weights.available]
+        return sum(int(array.nbytes) for array in held if array is not None)
 
 
 class Buffer:
@@ -275,6 +315,8 @@ class Core:
         self.send_caps: list[int] = []
         self.moved = Moved(hops, parts)
         self._served = [[0] * parts] * hops  # by hop, as `Moved.served`
+        self.notes_asked = False  # whether the ids that this rank draws for are kept, for :meth:`asked`
+        self._asked = [(Buffer(ids), 0) for _ in range(hops)]
         self.wide_amounts = False  # whether integer weights need more than 32 bits, alike on all ranks
         self._kept: list[Any] = []
 
@@ -334,7 +376,8 @@ class Core:
                 self.ws = Workspace(self.part, self.spec, self.weights, shape, False, False, 1, False)
                 self.seeds = cupy.empty(cap, np.int64)
             self._seeds_memory, self.seeds_on_host = pinned_words(cap)
-            self.modules = Modules(self.launcher.id_type, self.spec.rule, shape.table)
+            lists = LOCAL_RECORDS if self.part.has_records else 0
+            self.modules = Modules(self.launcher.id_type, self.spec.rule, shape.table, lists)
             self._launches, self._graphs = {}, {}
             self._report_view[0] = 0  # stamps begin anew
         return self.ws
@@ -598,6 +641,25 @@ class Core:
             ranges.append((begin, end))
         return ranges, begins, end
 
+    def note_asked(self, hop: int, rows: Sequence[int], begins: Sequence[int]) -> None:
+        """Keep the ids that a hop's draw is for, if anybody wants them; later hops write over requests."""
+        if not self.notes_asked:
+            return
+        buffer, at = self._asked[hop][0].room(sum(rows)), 0
+        for p, count in enumerate(rows):
+            if not count:
+                continue
+            source, begin = (self.send, self.send_at[p]) if p == self.me else (self.requests, begins[p])
+            buffer.array[at : at + count] = source.array[begin : begin + count]
+            at += count
+        self._asked[hop] = buffer, at
+
+    def asked(self, hop: int) -> np.ndarray:
+        """Ids that this rank drew for in a hop of the last mini-batch, those below 0 left out; the host waits."""
+        buffer, count = self._asked[hop]
+        ids: np.ndarray = buffer.room(1).array[:count].get()
+        return ids[ids >= 0]
+
     # ---- csp --------------------------------------------------------------------------------------------------
 
     def hop(self, ws: Workspace, hop: int) -> Steps:
@@ -606,12 +668,13 @@ class Core:
         give, take, begins = self.request_ranges(sent, got)
         yield Swap(self.send, self.requests, give, take)  # what follows is prepared while ids are under way
         self._served[hop] = got
+        rows = list(got)
+        rows[self.me] = sent[self.me]
+        self.note_asked(hop, rows, begins)
         if not self.strides[hop]:
             yield from self._ragged_replies(ws, hop, n, sent, got, begins)
             return
         give, take, given_at, taken_at = self.reply_ranges(hop, sent, got)
-        rows = list(got)
-        rows[self.me] = sent[self.me]
         self.draw(ws, hop, rows, begins, self.replies.ptr, given_at, self.back.ptr + taken_at[self.me])
         yield Swap(self.replies, self.back, give, take)
         self.merge(ws, hop, n, taken_at, sent)

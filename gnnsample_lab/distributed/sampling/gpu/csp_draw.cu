@@ -2,13 +2,15 @@
 //
 // Draws are keyed by original ids; `new_of` leads to the row of the part, whose lists keep the order of the whole graph.
 // With PULLED=1 the same kernels draw from lists that were fetched whole: the baseline without collective sampling.
+// With LISTS=1 lists of the part lie in this GPU's memory and in the host's, and a record of each row says where.
 //
 //   draw, draw_ragged    a lane per row up to KMAX picks, else a warp per row
 //   count_tasks          ragged: picks of each row
 //   copy_lists           PULLED=0: whole lists and their weights for a rank that pulls them
 //
-// Shapes: grid (blocks, ranks). Bound: as sampling/neighbors/hops/expand.cuh, with one more dependent read per row.
-// @variants ID_T=int,long RULE=0,1,2,3,4 PULLED=0,1 KMAX=0,8,16,32
+// Shapes: grid (blocks, ranks). Bound: as sampling/neighbors/hops/expand.cuh, with one more dependent read per row; lists
+// in host memory by PCIe, a request of 50 bytes for each sector.
+// @variants ID_T=int,long RULE=0,1,2,3,4 PULLED=0,1 KMAX=0,8,16,32 LISTS=0,1
 #if KMAX == 0
 #undef KMAX
 #endif
@@ -57,6 +59,9 @@ template <bool warp> __device__ __forceinline__ Task task_of(const Plan& p, cons
         row.vertex = (u64)v;
         task.source.indices = t.lists;
         task.source.prefix = t.sums;
+#if LISTS && RULE >= 3
+        row.prefix = t.sums;
+#endif
         int choice = row.degree;
 #if RULE >= 3
         choice = 0;
@@ -264,14 +269,15 @@ extern "C" __global__ void __launch_bounds__(DRAW_WARPS * 32) copy_lists(const _
     if (rank == t.self) return;
     const ID_T* ids = requests_of(t, rank);
     for (u64 i = (u64)blockIdx.x * DRAW_WARPS + (threadIdx.x >> 5); i < t.rows[rank]; i += (u64)gridDim.x * DRAW_WARPS) {
-        const u64 local = (u64)(__ldg(t.new_of + ids[i]) - t.lower);
-        const i64 start = __ldg(p.indptr + local), degree = __ldg(p.indptr + local + 1) - start;
+        const Row row = lab_row(p, (u64)(__ldg(t.new_of + ids[i]) - t.lower), -1);
+        const i64 start = row.start, degree = row.degree;
         const u64 packed = t.begin[rank] + i;
         const i64 at = g.offsets[packed];
         for (i64 j = lab_lane(); j < degree; j += 32) g.neighbors[at + j] = __ldg(p.indices + start + j);
 #if RULE >= 3
         for (i64 j = lab_lane(); j < degree; j += 32) {
-            const u64 amount = __ldg(p.prefix + start + j + 1) - __ldg(p.prefix + start + j);
+            const u64* sums = LAB_PREFIX(p, row);
+            const u64 amount = __ldg(sums + start + j + 1) - __ldg(sums + start + j);
             if (g.wide) ((u64*)g.amounts)[at + j] = amount;
             else ((u32*)g.amounts)[at + j] = (u32)amount;
         }

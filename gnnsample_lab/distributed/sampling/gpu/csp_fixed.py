@@ -151,6 +151,7 @@ class FixedCore:
             give, take, given_at, taken_at = core.reply_ranges(hop, sent, got)
             rows = list(got)
             rows[core.me] = sent[core.me]
+            core.note_asked(hop, rows, begins)
             core.draw(
                 ws, hop, rows, begins, core.replies.ptr, given_at, core.back.ptr + taken_at[core.me],
                 seen=core.state_at(hop, 3),
@@ -181,18 +182,22 @@ class FixedCore:
         core.moved.served[:, core.me] = 0
         return batch
 
-    def replay(self, drive: Callable[[Steps], Any], ws: Workspace, restage: Callable[[], Any]) -> None:
+    def replay(
+        self, drive: Callable[[Steps], Any], ws: Workspace, restage: Callable[[], Any],
+        start: Callable[[Callable[[], None]], None],
+    ) -> None:  # fmt: skip
         """Run :meth:`steps` as one CUDA graph; the first time all ranks capture it together.
 
         Args:
             drive: runs steps, with the ranks' collectives, on torch's and CuPy's current stream.
             ws: of :meth:`prepare`.
             restage: stages the mini-batch again, with new stamps.
+            start: launches the graph, whose collectives are started together (:meth:`~..exchange.Exchange.start`).
         """
-        import cupy
-        import torch
-
         if self._graph is None:
+            import cupy
+            import torch
+
             stream = torch.cuda.Stream()
             side = cupy.cuda.ExternalStream(stream.cuda_stream)
             stream.wait_stream(torch.cuda.current_stream())
@@ -210,7 +215,7 @@ class FixedCore:
             torch.cuda.synchronize()
             self._graph = graph
             restage()
-        self._graph.replay()
+        start(self._graph.replay)
 
     def close(self) -> None:
         self._graph = None

@@ -92,10 +92,13 @@ def kmax_of(stride: int) -> int:
 
 
 class Modules:
-    """The kernels for one graph and one rule, by name, compiled on first use."""
+    """The kernels for one graph and one rule, by name, compiled on first use.
 
-    def __init__(self, id_type: str, rule: int, table: int) -> None:
-        self._id_type, self._rule, self._table = id_type, rule, table
+    ``lists``: the macro ``LISTS`` of ``csp_draw.cu``.
+    """
+
+    def __init__(self, id_type: str, rule: int, table: int, lists: int = 0) -> None:
+        self._id_type, self._rule, self._table, self._lists = id_type, rule, table, lists
         self._found: dict[tuple[str, str, int, int], Any] = {}
 
     def route(self, name: str) -> Any:
@@ -113,6 +116,8 @@ class Modules:
             macros: dict[str, int | str] = {"ID_T": self._id_type}
             if source == "csp_draw.cu":
                 macros |= {"RULE": self._rule, "PULLED": pulled, "KMAX": kmax}
+                if self._lists:
+                    macros["LISTS"] = self._lists
             elif source == "csp_merge.cu":
                 macros |= {"RULE": self._rule, "TABLE_KIND": self._table, "KMAX": kmax}
             module = kernels.load_module(FOLDER + source, macros)

@@ -39,6 +39,7 @@ from .lists import (
     fill,
     graph_by_local_records,
     graph_by_owners_records,
+    host_place,
     own_records,
     room_for,
 )
@@ -143,20 +144,8 @@ class DirectEngine:
         )  # fmt: skip
 
     def _host_places(self, held: list[np.ndarray]) -> list[Place]:
-        """Lists of all parts, page-locked where they lie, if the host allows that for its files; else each rank has a
-        copy. ``held`` gets what must live as long."""
-
-        def address(array: np.ndarray | None) -> int:
-            if array is None or not len(array):
-                return 0
-            held.append(pinned.locked(array))
-            held.append(array)  # the copy, if it is one, lives as long as what it was made of
-            return pinned.device_address(held[-2])
-
-        return [
-            Place(address(part.indices), address(part.prefix) if self.spec.weighted else 0)
-            for part in self.layout.parts
-        ]
+        """Lists of all parts in host memory; ``held`` gets what must live as long."""
+        return [host_place(part, self.spec.weighted, held) for part in self.layout.parts]
 
     def _draw_from_host(self) -> Callable[[np.ndarray, int], MiniBatch]:
         """What samples from lists in host memory: before it is known which of them come to this GPU."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, pinned, runtime
 from gnnsample_lab.device.arrays import offsets_of
 from gnnsample_lab.distributed.parts.hot import HotLists
 from gnnsample_lab.distributed.parts.part import Part
@@ -61,6 +62,60 @@ def room_for(entries: int, rows: int, record_words: int, id_bytes: int, weighted
     )  # fmt: skip
     ends = np.cumsum([aligned(size) for size in sizes])
     return Room(0, int(ends[0]), int(ends[1]), int(ends[2]), int(ends[3]))
+
+
+class FromZero:
+    """In place of a part's array of lists that lie in several memories: their starts count from address 0."""
+
+    def __init__(self, dtype: np.dtype) -> None:
+        self.dtype, self.data = dtype, SimpleNamespace(ptr=0)
+
+
+def host_place(part: Part, weighted: bool, held: list[np.ndarray]) -> Place:
+    """A part's lists, page-locked where they lie, if the host allows that for its files; else in a copy of this rank.
+
+    Args:
+        part: the part.
+        weighted: whether prefix sums go along.
+        held: gets what must live as long.
+
+    Raises:
+        MemoryError: the host refuses that much page-locked memory.
+    """
+
+    def address(array: np.ndarray | None) -> int:
+        if array is None or not len(array):
+            return 0
+        held.append(pinned.locked(array))
+        held.append(array)  # the copy, if it is one, lives as long as what it was made of
+        return pinned.device_address(held[-2])
+
+    return Place(address(part.indices), address(part.prefix) if weighted else 0)
+
+
+def records_of_rows(
+    part: Part, kept: Part, spilled: np.ndarray, here: Place, host: Place, weighted: bool
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Where each list of a part lies whose lists are partly in host memory, in the order of its rows.
+
+    Args:
+        part: whole; its lists are at ``host``.
+        kept: the part without its spilled lists, as of :func:`~..spill.without`; at ``here``.
+        spilled: by row, ``bool[n]``.
+        here, host: addresses.
+        weighted: whether there are prefix sums.
+
+    Returns:
+        Packed records, ``uint64``, and the address of each list's prefix sums, ``uint64[n]`` or None.
+    """
+    id_bytes = part.indices.dtype.itemsize
+    begins = np.where(spilled, part.indptr[:-1], kept.indptr[:-1]).astype(np.uint64)
+    bases = np.where(spilled, host.indices // id_bytes, here.indices // id_bytes).astype(np.uint64)
+    packed = np.asarray(pack_records(bases + begins, np.diff(part.indptr)))
+    if not weighted:
+        return packed, None
+    sums = np.where(spilled, host.prefix, here.prefix).astype(np.uint64)
+    return packed, sums + np.uint64(8) * begins
 
 
 def own_records(part: Part) -> np.ndarray:
