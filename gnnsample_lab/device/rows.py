@@ -18,11 +18,13 @@ _THREADS, _ROWS = 1024, 2
 
 @functools.cache
 def _kernel(ids: str, vector: int) -> Any:
-    return kernels.load_module("device/rows.cu", {"ID_T": ids, "VEC": vector}).get_function("take_rows").kernel
+    return (
+        kernels.load_module("device/rows.cu", {"ID_T": ids, "VEC": vector}).get_function("take_rows").kernel
+    )
 
 
 def takes(table: Any) -> bool:
-    """Whether :func:`taken` is for this tensor: dense ``float32`` or ``float16`` ``[N, F]`` on the GPU, of wide rows."""
+    """Whether :func:`taken` is for this tensor: dense ``float32`` or ``float16`` on the GPU, of wide rows."""
     import torch
 
     return bool(

@@ -25,7 +25,10 @@ def test_they_are_those_of_the_table(dtype: Any, width: int, ids: Any) -> None:
     for count in (0, 1, 2, 63, 65, 3001):
         chosen = rng.integers(0, 500, count).astype(ids)
         for skip in (0, 1):  # ids that begin inside a vector
-            given, out = cupy.asarray(np.append([0] * skip, chosen).astype(ids)), cupy.empty((count, width), dtype)
+            given, out = (
+                cupy.asarray(np.append([0] * skip, chosen).astype(ids)),
+                cupy.empty((count, width), dtype),
+            )
             rows.launch(
                 device.data.ptr, given.data.ptr + skip * given.itemsize, given.itemsize, count, table.strides[0],
                 out.data.ptr,
@@ -61,5 +64,12 @@ def test_others_are_left_to_torch() -> None:
     dense = torch.zeros(4, 64)
     assert rows.takes(there(dense)) and rows.takes(there(dense.half()))
     assert not rows.takes(dense)  # it lies in host memory
-    for other in (dense.double(), dense[:, :40], torch.zeros(4, 31), torch.zeros(400), dense.long(), dense.t()):
+    for other in (
+        dense.double(),
+        dense[:, :40],
+        torch.zeros(4, 31),
+        torch.zeros(400),
+        dense.long(),
+        dense.t(),
+    ):
         assert not rows.takes(there(other))
