@@ -31,6 +31,7 @@ from gnnsample_lab.device import runtime
 from gnnsample_lab.device.streams import torch_stream
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph import Graph
+from gnnsample_lab.minibatch.epoch import starts
 from gnnsample_lab.minibatch.export import filled, pyg_values, tensor
 from gnnsample_lab.minibatch.gpu.columns import MAX_BATCHES, MAX_COLUMNS, Columns, holds_edges, is_narrow
 from gnnsample_lab.minibatch.sampler import NeighborSampler
@@ -367,7 +368,10 @@ class NeighborLoader(NodeLoader):
 
         def start(begin: int) -> tuple[list[slice], Callable[[], list[Any]]]:
             # Batch ids are taken when they are used: other loaders, or this one once more, may draw in between.
-            places = [slice(i * size, (i + 1) * size) for i in range(begin, min(begin + ahead, count))]
+            group = min(ahead, count - begin)
+            with torch_stream():
+                group = starts(sampler.sampler, group, size) or group
+            places = [slice(i * size, (i + 1) * size) for i in range(begin, begin + group)]
             first, sampler.calls = sampler.calls, sampler.calls + len(places)
             unused.extend(range(first, sampler.calls))
             with torch_stream():
@@ -375,15 +379,20 @@ class NeighborLoader(NodeLoader):
 
         try:
             coming = start(0) if count else None
-            for begin in range(0, count, ahead):
+            begin = 0
+            while begin < count:
                 places, finish = coming if coming is not None else start(begin)
+                begin += len(places)
+                coming = None
                 with torch_stream():
                     batches = finish()
                     taken: list[Any] = [None] * len(batches)
                     if columns is not None and all(map(holds_edges, batches)):
                         taken = columns.take(batches)
                 # On a GPU the next ones are sampled while these are handed out.
-                coming = start(begin + ahead) if ahead > 1 and begin + ahead < count else None
+                if ahead > 1 and begin < count:
+                    coming = start(begin)
+                del finish
                 sizes = [min(place.stop, len(input_id)) - place.start for place in places]
                 distinct = [batch.level_sizes[0] == size for batch, size in zip(batches, sizes, strict=True)]
                 x_of: Iterator[Any] | None = None

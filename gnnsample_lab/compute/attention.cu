@@ -1,7 +1,7 @@
 // Edge softmax and aggregation in one pass: out[r, h] = sum over e of a(e, h) * x[indices[e], h], where a(., h) is the
 // softmax over the edges of row r of leaky(source[indices[e], h] + target[r, h]).
 //
-// x, out: SCALAR[*, heads * size]; source, target: SCALAR[*, heads] (rows of x and of source may lie apart); log_sum: SCALAR[rows, heads], for the backward pass.
+// x, out: SCALAR[*, heads * size]; source, target: SCALAR[*, heads] (rows of x, source, target may lie apart); log_sum: SCALAR[rows, heads], for the backward pass.
 // A group of LANES threads owns a row, each lane VEC features of one head at a time; the softmax runs online, so every
 // edge is read once. Rows without edges give zeros. Bound like register_tile by gathered bytes, plus an exponential per
 // lane and edge.
@@ -20,14 +20,14 @@ __device__ __forceinline__ SCALAR leaky(SCALAR v, SCALAR slope) { return v > 0 ?
 
 extern "C" __global__ void attend(const i64* indptr, const int* indices, const SCALAR* x, const SCALAR* source,
                                   const SCALAR* target, SCALAR* out, SCALAR* log_sum, u64 rows, u32 heads, u32 size,
-                                  SCALAR slope, u64 x_stride, u64 source_stride) {
+                                  SCALAR slope, u64 x_stride, u64 source_stride, u64 target_stride) {
     const u64 row = (blockIdx.x * (u64)blockDim.x + threadIdx.x) / LANES;
     if (row >= rows) return;
     const i64 begin = __ldg(indptr + row), end = __ldg(indptr + row + 1);
     const u32 features = heads * size;
     for (u32 f = threadIdx.x % LANES * VEC; f < features; f += LANES * VEC) {
         const u32 head = f / size;
-        const SCALAR mine = __ldg(target + row * heads + head);
+        const SCALAR mine = __ldg(target + row * target_stride + head);
         SCALAR highest = 0, total = 0;
         Vec sum = zero_vec();
         for (i64 e = begin; e < end; e += UNROLL) {
@@ -89,7 +89,7 @@ extern "C" __global__ void attend_backward(const i64* indptr, const int* indices
                                            const SCALAR* source, const SCALAR* target, const SCALAR* out,
                                            const SCALAR* log_sum, const SCALAR* grad, SCALAR* placed_attention,
                                            SCALAR* placed_score, SCALAR* target_grad, u64 rows, u32 heads, u32 size,
-                                           SCALAR slope, u64 x_stride, u64 source_stride
+                                           SCALAR slope, u64 x_stride, u64 source_stride, u64 target_stride
 #if SCATTER
                                            ,
                                            SCALAR* x_grad, SCALAR* source_grad, u64 x_grad_stride,
@@ -102,7 +102,7 @@ extern "C" __global__ void attend_backward(const i64* indptr, const int* indices
     const u32 team = TEAM == 32 ? 0xFFFFFFFFu : ((1u << TEAM % 32) - 1) << first;
     const u64 row = at / heads;
     const u32 head = (u32)(at % heads), features = heads * size;
-    const SCALAR mine = __ldg(target + at), lse = __ldg(log_sum + at);
+    const SCALAR mine = __ldg(target + row * target_stride + head), lse = __ldg(log_sum + at);
     Vec g[STEPS];
     SCALAR along = 0, sum = 0;
 #pragma unroll

@@ -124,7 +124,7 @@ def forward(csr: Csr, x: Any, score_src: Any, score_dst: Any, slope: float) -> t
         args = (
             pointer(csr.indptr), pointer(csr.indices), pointer(x), pointer(score_src), pointer(score_dst),
             pointer(out), pointer(log_sum), np.uint64(csr.num_rows), np.uint32(x.shape[1]), np.uint32(x.shape[2]),
-            scalar(x, slope), np.uint64(row_stride(x)), np.uint64(row_stride(score_src)),
+            scalar(x, slope), *(np.uint64(row_stride(a)) for a in (x, score_src, score_dst)),
         )  # fmt: skip
         with stream_for(x):
             _kernel("attend", x, vec, LANES=lanes)(blocks_for(csr.num_rows * lanes, 256), (256,), args)
@@ -165,7 +165,7 @@ def backward(
                 pointer(csr.indptr), pointer(csr.indices), pointer(slots), pointer(x), pointer(score_src),
                 pointer(score_dst), pointer(out), pointer(log_sum), pointer(grad), pointer(share), pointer(score),
                 pointer(dst_grad), np.uint64(csr.num_rows), np.uint32(heads), np.uint32(size), scalar(x, slope),
-                np.uint64(row_stride(x)), np.uint64(row_stride(score_src)),
+                *(np.uint64(row_stride(a)) for a in (x, score_src, score_dst)),
             )  # fmt: skip
             team = min(32, register_tile.power_of_two(-(-size // vec)))
             shape = {"TEAM": team, "STEPS": -(-size // (team * vec))}

@@ -33,11 +33,14 @@ class Attention(torch.autograd.Function):
 
 
 class FoldedAttention(torch.autograd.Function):
-    """The same for values with their scores in one table, ``[num_src, H D + H]``: what one matrix product makes."""
+    """The same for values with their scores in one table, ``[num_src, H D + H]``: what one matrix product makes.
+
+    Rows of ``score_dst`` may lie apart, as columns of another table do.
+    """
 
     @staticmethod
     def forward(ctx: Any, both: Any, score_dst: Any, block: Any, heads: int, slope: float) -> Any:
-        both, score_dst = both.contiguous(), score_dst.contiguous()
+        both = both.contiguous()
         x, score_src = attention.parts(both, heads)
         out, log_sum = attention.forward(csr_of(block), x, score_src, score_dst, slope)
         ctx.block, ctx.heads, ctx.slope = block, heads, slope

@@ -75,6 +75,42 @@ def _product(x: Any, weight: Any, bias: Any) -> tuple[Any, bool]:
     return nn.functional.linear(x, weight, bias.detach() if ours else bias), ours
 
 
+class _Beside(torch.autograd.Function):
+    """``x @ weight.T + bias`` and ``x @ more.T`` as parts of one table that one product makes.
+
+    PyTorch would copy both gradients into a table like it first; here each is multiplied where it lies.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, more: Any) -> Any:
+        ctx.save_for_backward(x, weight, more)
+        return _beside(x, weight, bias, more)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Any, grad_more: Any) -> tuple[Any, ...]:
+        x, weight, more = ctx.saved_tensors
+        of_x, of_weight, of_bias, of_more = ctx.needs_input_grad
+        return (
+            grad.mm(weight).addmm_(grad_more, more) if of_x else None,
+            grad.t().mm(x) if of_weight else None,
+            grad.new_ones(1, grad.shape[0]).mm(grad).squeeze(0) if of_bias else None,
+            grad_more.t().mm(x) if of_more else None,
+        )
+
+
+def _beside(x: Any, weight: Any, bias: Any, more: Any) -> Any:
+    table = nn.functional.linear(x, torch.cat([weight, more]), nn.functional.pad(bias, (0, len(more))))
+    return table.split([len(weight), len(more)], 1)
+
+
+def linear_beside(layer: nn.Linear, x: Any, more: Any) -> tuple[Any, Any]:
+    """``layer(x)`` and ``x @ more.T``, both parts of what one product makes; ``layer`` has a bias."""
+    make = _Beside.apply if _with_gradients_on_gpu(x) else _beside
+    root, beside = make(x, layer.weight, layer.bias, more)
+    return root, beside
+
+
 def side_by_side(layer: nn.Linear, other: nn.Linear, table: Any) -> Any:
     """``layer(left half of table) + right half @ other.weight.T`` as one product."""
     out, ours = _product(table, torch.cat([layer.weight, other.weight], 1), layer.bias)
@@ -348,7 +384,7 @@ class GATConv(Layer):
         # themselves, in place of passes over all values and their gradients.
         src, dst = self.score_weights()
         both = nn.functional.linear(x, torch.cat([self.linear.weight, src]))
-        target = own @ dst.t()
+        root, target = linear_beside(self.own, own, dst)
         if x.is_cuda:
             from .autograd_attention import FoldedAttention
 
@@ -356,7 +392,7 @@ class GATConv(Layer):
         else:
             values, scores = both.split([self.heads * self.size, self.heads], 1)
             out = attention(block, values.unflatten(1, (self.heads, self.size)), scores, target, self.slope)
-        return self.update(self.root(own, None), out.flatten(1), None, True)
+        return self.update(root, out.flatten(1), None, True)
 
 
 class PinSAGEConv(Layer):

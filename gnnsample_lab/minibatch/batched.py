@@ -16,6 +16,56 @@ from .seeds import on_host, seed_array
 from .types import MiniBatch
 
 
+class Coming:
+    """Mini-batches that were started (:meth:`BatchSampler.start_many`); call it for them.
+
+    The memory of those that nobody has asked for is free again when the last reference to this object goes.
+
+    Args:
+        lock: held while the mini-batches are waited for.
+        started: their engine's: ``result()`` gives them, ``drop()`` gives their memory back.
+    """
+
+    def __init__(self, lock: Lock, started: Any) -> None:
+        self._lock, self._started = lock, started
+        self._batches: list[Any] | None = None
+        self._wrap: Callable[[list[Any]], list[Any]] = list
+
+    def wrapped(self, wrap: Callable[[list[Any]], list[Any]]) -> Coming:
+        """The same mini-batches, handed out as ``wrap`` makes them."""
+        self._wrap = wrap
+        return self
+
+    def __call__(self) -> list[Any]:
+        """Wait for the sizes. The streams of CuPy and torch that are current wait for the mini-batches."""
+        if self._batches is None:
+            with self._lock:
+                batches = self._started.result()
+            self._batches = self._wrap(batches)
+        for ready in {id(batch.ready): batch.ready for batch in self._batches}.values():
+            ready.order()
+        return self._batches
+
+    def __del__(self) -> None:
+        started = self.__dict__.get("_started")
+        if started is not None and self._batches is None:
+            started.drop()
+
+
+class Made:
+    """Mini-batches that were made at once, where an engine cannot start them."""
+
+    def __init__(self, batches: list[MiniBatch]) -> None:
+        self._batches = batches
+
+    def result(self) -> list[MiniBatch]:
+        """The mini-batches."""
+        return self._batches
+
+    def drop(self) -> None:
+        """Nothing is under way."""
+
+
 class BatchSampler:
     """Checks seeds and batch ids. A subclass sets the four below and implements :meth:`_run`."""
 
@@ -85,18 +135,24 @@ class BatchSampler:
             with self._lock:
                 return self._run(arrays, first)
 
-    def start_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> Callable[[], list[MiniBatch]]:
+    def start_many(self, seeds: Iterable[Any], first_batch_id: int = 0) -> Coming:
         """As :meth:`sample_many`, for a caller that has other things to do while a GPU samples.
 
-        The work is launched now, in one launch where its buffers fit the scratch bound, and the sizes are waited for
-        later. Other calls in between are fine: they first collect what was started.
+        A :class:`~.sampler.NeighborSampler` launches now as many mini-batches as share a launch best, and waits for
+        their sizes, and launches the others, later. It samples all of them now, as :meth:`sample_many` does, until
+        earlier calls have measured how many that are; with strategies that relabel hop by hop; with traces; and on
+        CUDA's per-thread default stream. A :class:`~gnnsample_lab.FusedSampler` does with the hops before the last
+        what its ``NeighborSampler`` does. All other samplers, and all of them on a CPU, sample now.
+
+        Other calls in between are fine: they first collect what was started.
 
         Args:
             seeds, first_batch_id: as in :meth:`sample_many`.
 
         Returns:
             A function that waits for the sizes and returns the mini-batches, the same at each call. The streams of
-            CuPy and torch that are current in that call wait for them.
+            CuPy and torch that are current in that call wait for them. If it is dropped before it is called, the
+            memory of the mini-batches is free again.
 
         Raises:
             TypeError, ValueError: as in :meth:`sample_many`; device seeds out of range are found by the function.
@@ -105,16 +161,7 @@ class BatchSampler:
         with streams.call(on_gpu):
             arrays, first = self._checked(seeds, first_batch_id)
             with self._lock:
-                result = self._start(arrays, first)
-
-        def finish() -> list[MiniBatch]:
-            with self._lock:
-                batches = result()
-            for ready in {id(batch.ready): batch.ready for batch in batches}.values():
-                ready.order()
-            return batches
-
-        return finish
+                return self._start(arrays, first)
 
     def _checked(self, seeds: Iterable[Any], first_batch_id: int) -> tuple[list[Any], int]:
         arrays = [seed_array(s, self.graph.num_nodes, MAX_SEEDS) for s in self._placed(seeds)]
@@ -145,7 +192,8 @@ class BatchSampler:
             epoch: number of the epoch, on which the shuffle and the batch ids depend.
             drop_last: leave out a last mini-batch of fewer seeds.
             shuffle: permute the seeds, the same way on every device for the same sampler seed and epoch.
-            prefetch: mini-batches sampled ahead (default 8 on a GPU, in one call of :meth:`sample_many`, 2 on a CPU).
+            prefetch: mini-batches sampled together on a GPU, at most (default 8), ahead on a CPU (default 2). On a GPU
+                those that share a launch are started (:meth:`start_many`) when the ones before them are handed out.
             progress: show a tqdm progress bar.
 
         Returns:
@@ -161,10 +209,16 @@ class BatchSampler:
         given = items("seeds", seeds, "a list of mini-batches")
         return map(on_host, given) if self.device == "cpu" else given
 
-    def _start(self, arrays: list[Any], first: int) -> Callable[[], list[MiniBatch]]:
+    def _start(self, arrays: list[Any], first: int) -> Coming:
         """:meth:`_run` in two halves, if the engine can."""
-        batches = self._run(arrays, first)
-        return lambda: batches
+        return Coming(self._lock, Made(self._run(arrays, first)))
+
+    def _starts(self, count: int, most_seeds: int) -> int:
+        """How many of ``count`` mini-batches of up to ``most_seeds`` seeds :meth:`start_many` launches without waiting.
+
+        0 where it would sample all of them at once: starting early then gains nothing.
+        """
+        return 0
 
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
         """Mini-batches of checked seeds with batch ids from ``first`` on; :attr:`_lock` is held."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -21,13 +21,25 @@ from .seeds import seed_array
 from .types import MiniBatch
 
 
+def starts(sampler: Any, count: int, most_seeds: int) -> int:
+    """How many of ``count`` mini-batches ``sampler.start_many`` should start at a time; 0: none, sample them in turn.
+
+    Args:
+        sampler: any; those that cannot start mini-batches without waiting for them need not know of it.
+        most_seeds: seeds of the largest.
+    """
+    ask = getattr(sampler, "_starts", None)
+    return 0 if ask is None else int(ask(count, most_seeds))
+
+
 class EpochIterator:
     """Iterates one epoch's mini-batches; may be iterated again, with the same result.
 
     ``sampler`` is a :class:`~.sampler.NeighborSampler` or a :class:`~.walks.sampler.PinSAGESampler`.
 
-    Batch ``i`` of epoch ``e`` has batch id ``e * len(self) + i``. On a GPU the next ``prefetch`` mini-batches are
-    sampled in one call of ``sample_many``; on a CPU a thread samples ahead while the caller trains.
+    Batch ``i`` of epoch ``e`` has batch id ``e * len(self) + i``. On a GPU up to ``prefetch`` mini-batches are sampled
+    together, and those that share a launch are started before the ones ahead of them are handed out; what was started
+    is let go of where the loop is left early. On a CPU a thread samples ahead while the caller trains.
     """
 
     def __init__(
@@ -90,13 +102,34 @@ class EpochIterator:
         return bool(run_starts(xp.sort(self._seeds)).all())
 
     def _fused(self) -> Iterator[MiniBatch]:
-        for begin in range(0, self._length, self.prefetch):
-            group = range(begin, min(begin + self.prefetch, self._length))
-            for batch in self.sampler.sample_many(
-                [self.batch_seeds(i) for i in group], self.first_batch_id + begin
-            ):
-                batch.ready.order()  # the consumer may have changed streams since the batch was sampled
-                yield batch
+        begin = 0
+        coming = self._started(begin)
+        while begin < self._length:
+            if coming is None:
+                group = range(begin, min(begin + self.prefetch, self._length))
+                batches = self.sampler.sample_many(
+                    [self.batch_seeds(i) for i in group], self.first_batch_id + begin
+                )
+            else:
+                batches = list(coming())
+            begin += len(batches)
+            coming = self._started(begin)  # sampled while these are handed out
+            batches.reverse()  # who drops a mini-batch frees its memory
+            while batches:
+                batches[-1].ready.order()  # the consumer may have changed streams since the batch was sampled
+                yield batches.pop()
+
+    def _started(self, begin: int) -> Callable[[], list[MiniBatch]] | None:
+        """The mini-batches from ``begin`` on that share a launch, started; None where all would be sampled at once."""
+        size = min(self.prefetch, self._length - begin)
+        if size > 0:
+            size = starts(self.sampler, size, self.batch_size)
+        if size <= 0:
+            return None
+        started: Callable[[], list[MiniBatch]] = self.sampler.start_many(
+            [self.batch_seeds(i) for i in range(begin, begin + size)], self.first_batch_id + begin
+        )
+        return started
 
     def _threaded(self) -> Iterator[MiniBatch]:
         # The thread takes only the sampler's own lock, so that the consumer may hold any other lock while it waits.

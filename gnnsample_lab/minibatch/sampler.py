@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from gnnsample_lab.sampling.neighbors.spec import COMPLETIONS, check_pick, make_
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES, STRATEGIES
 from gnnsample_lab.sampling.weights import integer_weights
 
-from .batched import BatchSampler
+from .batched import BatchSampler, Coming
 from .cpu import CpuTables, keep_rows, sample_cpu
 from .id_map.ladder import ID_MAPS, SAMPLER_DEFAULT
 from .types import MiniBatch
@@ -140,11 +140,16 @@ class NeighborSampler(BatchSampler):
             return batches
         return [self._sample_cpu(a, first + i) for i, a in enumerate(arrays)]
 
-    def _start(self, arrays: list[Any], first: int) -> Callable[[], list[MiniBatch]]:
+    def _start(self, arrays: list[Any], first: int) -> Coming:
         if self.device == "cuda":
-            result: Callable[[], list[MiniBatch]] = self._engine.start(arrays, first).result
-            return result
+            return Coming(self._lock, self._engine.start(arrays, first))
         return super()._start(arrays, first)
+
+    def _starts(self, count: int, most_seeds: int) -> int:
+        if self.device == "cpu":
+            return 0
+        with self._lock:
+            return int(self._engine.starts(count, most_seeds))
 
     def _sample_cpu(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         batch = sample_cpu(self.graph, self.spec, self._weights, self._engine, seeds, batch_id)

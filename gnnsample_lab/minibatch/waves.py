@@ -92,8 +92,16 @@ class Waves:
         return {size: statistics.median(times) for size, times in sorted(self._times.items())}
 
     def settled(self, count: int) -> int | None:
-        """The final number of mini-batches per launch for calls with ``count``; None while numbers are tried."""
-        return self._settled.get(self._highest(count))
+        """The final number of mini-batches per launch for calls with ``count``; None while numbers are tried.
+
+        What is best for longer calls is best for shorter ones, too, where they are as long as that.
+        """
+        highest = self._highest(count)
+        found = self._settled.get(highest)
+        if found is None:
+            longer = (size for most, size in self._settled.items() if most > highest)
+            found = next((size for size in longer if size <= highest), None)
+        return found
 
     def untimed(self, count: int) -> Iterator[int]:
         """Sizes of the launches of a call with ``count`` mini-batches, from the times known so far; tries nothing."""

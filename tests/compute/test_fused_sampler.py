@@ -344,3 +344,28 @@ def test_a_launch_covers_all_rows(
     assert width % macros["VEC"] == 0 and ("KMAX" in macros) == (0 < fanouts[1] <= 32)
     assert options["shared_mem"] <= 48 << 10
     assert "KMAX" in macros or options["shared_mem"] == 4 * warps * max(1, fanouts[1])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_mini_batches_can_be_started(graph: Any, device: str, monkeypatch: Any) -> None:
+    from gnnsample_lab.minibatch.waves import Waves
+
+    monkeypatch.setattr(Waves, "settled", lambda self, count: min(2, self._highest(count)))
+    sampler = FusedSampler(graph, (4, 3), seed=11, device=device)
+    each = [SEEDS, SEEDS[::-1], SEEDS[:3]]
+    expected = sampler.sample_many(each, 7)
+    assert sampler._starts(3, 10) == (2 if device == "cuda" else 0)
+    finish = sampler.start_many(each, 7)
+    if device == "cuda":
+        assert sampler._engine._started is not None
+    assert finish() is finish()
+    for found, want in zip(finish(), expected, strict=True):
+        assert found.batch_id == want.batch_id and found.sample.canonical() == want.sample.canonical()
+    assert [b.batch_id for b in sampler.epoch(np.arange(50), 10, epoch=1)] == list(range(5, 10))
+    for found, want in zip(finish(), expected, strict=True):
+        assert found.num_edges == want.num_edges
+        (x, total), (own, sums) = (
+            by_vertex(batch.node_ids, batch.x, batch.blocks[0].total) for batch in (found, want)
+        )
+        assert torch.equal(x, own)
+        torch.testing.assert_close(total, sums, rtol=2e-5, atol=2e-5)

@@ -214,6 +214,28 @@ def test_attention_gradients(heads, size):
     assert torch.autograd.gradcheck(lambda *a: lab.attention(device, *a), given)
 
 
+@pytest.mark.parametrize(("heads", "size"), [(1, 3), (2, 4), (8, 5)])
+def test_scores_of_destinations_may_be_columns_of_a_wider_table(heads, size):
+    import cupy
+
+    from gnnsample_lab.compute import attention
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+
+    block = to_gpu(random_block(6, num_dst=20, num_src=30, longest=6))
+    rng = np.random.default_rng(heads)
+    x, source, table, grad = (
+        cupy.asarray(rng.standard_normal(shape))
+        for shape in ((30, heads, size), (30, heads), (20, 7 + heads), (20, heads, size))
+    )
+    found = []
+    for target in (table[:, 7:], cupy.ascontiguousarray(table[:, 7:])):
+        out, log_sum = attention.forward(csr_of(block), x, source, target, 0.2)
+        grads = attention.backward(block, x, source, target, out, log_sum, grad, 0.2)
+        found.append([a.get() for a in (out, log_sum, *grads)])
+    for mine, plain in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, plain, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["gcn", "sage", "gin", "gat", "pinsage"])
 def test_models_agree_with_the_cpu(name):
     torch = torch_cuda()

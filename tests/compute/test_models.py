@@ -147,3 +147,23 @@ def test_bad_arguments(batch):
     graph, sample = batch
     with pytest.raises(ValueError, match="blocks must be 2, one per layer .got 3"):
         lab.make_model("gcn", graph.feat.shape[1], num_layers=2)(sample.blocks, torch.zeros(1))
+
+
+@pytest.mark.parametrize("frozen", [(), (0,), (0, 3), (1, 2)], ids=str)
+def test_two_products_of_the_same_rows_are_parts_of_one(frozen, monkeypatch):
+    from gnnsample_lab.compute import layers
+
+    torch.manual_seed(4)
+    layer = torch.nn.Linear(5, 7).double()
+    given = [torch.randn(9, 5, dtype=torch.float64), layer.weight, layer.bias, torch.randn(2, 5).double()]
+    given = [t.detach().requires_grad_(i not in frozen) for i, t in enumerate(given)]
+    assert torch.autograd.gradcheck(layers._Beside.apply, given)
+    found = []
+    for on_gpu in (False, True):
+        monkeypatch.setattr(layers, "_with_gradients_on_gpu", lambda x, on_gpu=on_gpu: on_gpu)
+        root, beside = layers.linear_beside(layer, given[0], given[3])
+        torch.testing.assert_close(root, layer(given[0]))
+        torch.testing.assert_close(beside, given[0] @ given[3].t())
+        wanted = [given[i] for i in (0, 3) if i not in frozen] + [layer.weight, layer.bias]
+        found.append(torch.autograd.grad((root * root).sum() + beside.exp().sum(), wanted))
+    torch.testing.assert_close(*found)

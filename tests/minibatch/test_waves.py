@@ -92,6 +92,16 @@ def test_what_is_settled_is_not_timed_any_more():
     assert clock.marks == marks
 
 
+def test_what_is_best_for_long_calls_is_best_for_shorter_ones_that_hold_it():
+    waves, clock = made(2, 8)
+    while not waves.settled(8):
+        call(waves, clock, 8, COSTS["in between"])
+    assert [waves.settled(count) for count in (1, 2, 3, 4, 7, 8, 30)] == [None, None, None, 4, 4, 4, 4]
+    marks = clock.marks
+    assert call(waves, clock, 4, COSTS["in between"]) == [4]
+    assert clock.marks == marks
+
+
 def test_the_first_call_follows_the_model():
     for begin in (1, 2, 4, 8):
         waves, clock = made(begin, 8)
@@ -212,7 +222,7 @@ class Engine:
 
         self.engine = GpuEngine.__new__(GpuEngine)
         self.engine.per_hop, self.engine.traced, self.engine._undecided = None, False, False
-        self.engine.waves = {}
+        self.engine.waves, self.engine._started = {}, None
         self.engine._turns = SimpleNamespace(take=lambda: None, leave=lambda: None)
         self.engine.sizer = type("Sizer", (), {"batches_at_once": staticmethod(lambda cap: (2, most))})()
         self.engine.launcher = type("Launcher", (), {"sms": 132})()

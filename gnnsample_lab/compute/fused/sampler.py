@@ -13,7 +13,7 @@ from gnnsample_lab.checks import choice, instance
 from gnnsample_lab.compute.aggregation.csr import is_tensor
 from gnnsample_lab.device import runtime, streams
 from gnnsample_lab.features.caching.stats import Counted, ExtractStats
-from gnnsample_lab.minibatch.batched import BatchSampler
+from gnnsample_lab.minibatch.batched import BatchSampler, Coming
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.minibatch.sampler import NeighborSampler
 from gnnsample_lab.minibatch.types import MiniBatch
@@ -178,7 +178,16 @@ class FusedSampler(BatchSampler):
             )
 
     def _run(self, arrays: list[Any], first: int) -> Any:
-        return [FusedBatch(sample, self.spec, self) for sample in self.inner._run(arrays, first)]
+        return self._fused(self.inner._run(arrays, first))
+
+    def _start(self, arrays: list[Any], first: int) -> Coming:
+        return self.inner._start(arrays, first).wrapped(self._fused)
+
+    def _starts(self, count: int, most_seeds: int) -> int:
+        return self.inner._starts(count, most_seeds)
+
+    def _fused(self, samples: Sequence[MiniBatch]) -> list[Any]:
+        return [FusedBatch(sample, self.spec, self) for sample in samples]
 
     def _gather(
         self, sample: MiniBatch, table: Any = None, lengths: Any = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,16 +58,35 @@ class Started:
     """Mini-batches that :meth:`GpuEngine.start` has launched, or has made at once.
 
     Launched ones are collected on the stream of their launch, whichever is current.
+
+    Args:
+        batches: what has been made at once.
+        wave: what has been launched; rest: seeds of mini-batches after it, which are launched when it is collected.
     """
 
     def __init__(
-        self, engine: GpuEngine, batches: list[MiniBatch] | None = None, wave: _Wave | None = None
+        self,
+        engine: GpuEngine,
+        batches: list[MiniBatch] | None = None,
+        wave: _Wave | None = None,
+        rest: Sequence[Any] = (),
     ) -> None:
         import cupy
 
-        self._engine, self._batches, self._wave = engine, batches, wave
+        self._engine, self._batches, self._wave, self._rest = engine, batches, wave, rest
         self._stream = cupy.cuda.get_current_stream()
         self._error: BaseException | None = None
+        self._dropped = False
+
+    def drop(self) -> None:
+        """Nobody will ask for the mini-batches: their memory is free behind the launch, on its stream.
+
+        Launches nothing and takes no lock, so that Python's collector may call it at any moment.
+        """
+        self._dropped, self._batches, self._rest = True, None, ()
+        wave = self._wave
+        if wave is not None:  # the launch still reads its records and seeds
+            self._wave = replace(wave, arenas=NO_ARENAS, prepared=())
 
     def collect(self) -> None:
         """Wait for the sizes, and draw anew where buffers were too small; what goes wrong is for :meth:`result`."""
@@ -78,7 +97,10 @@ class Started:
         engine.forget_started(self)
         try:
             with self._stream:
-                self._batches = engine.landed(wave)
+                if self._dropped:
+                    engine.let_go(wave)
+                else:
+                    self._batches = engine.landed(wave, self._rest)
         except BaseException as error:
             self._error = error
             if not isinstance(error, Exception):  # an interrupt is everybody's
@@ -88,9 +110,11 @@ class Started:
         """The mini-batches. The host waits for their sizes; the engine's lock must be held.
 
         Raises:
-            ValueError, RuntimeError: as ``sample_many`` does.
+            ValueError, RuntimeError: as ``sample_many`` does; they were dropped.
         """
         self.collect()
+        if self._dropped:
+            raise RuntimeError("these mini-batches were dropped")
         if self._error is not None:
             raise self._error
         assert self._batches is not None
@@ -129,7 +153,6 @@ class GpuEngine:
         self._merges = False  # until seeds were met that are not distinct
         self._workspaces: dict[tuple[int, int], Workspace] = {}
         self.waves: dict[int, Waves] = {}  # by seed capacity
-        self._at_once: dict[int, int] = {}
         self.wishes = Wishes()
         self._rooms: dict[tuple[int, int], Room] = {}  # by seed capacity and what is wanted
         reads = () if weights is None else (weights.prefix, weights.available)
@@ -167,7 +190,6 @@ class GpuEngine:
         """Free all buffers, and forget the times of launches that used them."""
         self._workspaces.clear()
         self.waves.clear()
-        self._at_once.clear()
 
     @property
     def scratch_bytes(self) -> int:
@@ -176,6 +198,7 @@ class GpuEngine:
 
     def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
         """Mini-batches of ``seeds`` with consecutive batch ids; :mod:`..waves` chooses how many share a launch."""
+        self._collect_started()
         self._turns.take()
         if self._undecided:
             try:
@@ -202,12 +225,17 @@ class GpuEngine:
         """Mini-batches of each launch; all launches of a call have capacity for ``most_seeds`` and share buffers."""
         if count == 1 or self.traced:
             return [1] * count
+        waves = self._waves_of(most_seeds)
+        return waves.timed(count) if timed else waves.untimed(count)
+
+    def _waves_of(self, most_seeds: int) -> Waves:
+        """What is known of launches of mini-batches of up to as many seeds."""
         cap = seed_capacity(most_seeds)
         waves = self.waves.get(cap)
         if waves is None:
             begin, most = self.sizer.batches_at_once(cap)
             waves = self.waves[cap] = Waves(begin, min(most, self.launcher.sms))
-        return waves.timed(count) if timed else waves.untimed(count)
+        return waves
 
     def workspace(self, num_batches: int, max_seeds: int) -> Workspace:
         """Buffers for a launch. They are kept as long as all kept buffers fit the scratch bound."""
@@ -228,29 +256,72 @@ class GpuEngine:
         return made
 
     def _sample_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> list[MiniBatch]:
-        return self.landed(self._launch_wave(seeds, first_batch_id, most_seeds))
+        return self._landed(self._launch_wave(seeds, first_batch_id, most_seeds))
+
+    def starts(self, count: int, most_seeds: int) -> int:
+        """How many of ``count`` mini-batches :meth:`start` launches without waiting; 0: it makes all at once.
+
+        That is as many as share a launch best, once :mod:`..waves` knows it.
+        """
+        if self._undecided or self.per_hop is not None or self.traced or streams.is_per_thread():
+            return 0
+        if count == 1:
+            return 1
+        return min(count, self._waves_of(most_seeds).settled(count) or 0)
 
     def start(self, seeds: Sequence[Any], first_batch_id: int) -> Started:
-        """Launch mini-batches and do not wait for their sizes, where one launch can hold all of them.
+        """Launch mini-batches and do not wait for their sizes, as many as share a launch best; others follow later.
 
         The next call of any kind, of whichever thread, first collects what was started: launches share buffers.
         """
         most_seeds = max(int(s.size) for s in seeds)
-        now = self._undecided or self.per_hop is not None or self.traced or streams.is_per_thread()
-        if now or len(seeds) > self._most(most_seeds):
+        size = self.starts(len(seeds), most_seeds)
+        if not size:
             return Started(self, self.sample_many(seeds, first_batch_id))
+        self._collect_started()
         self._turns.take()
-        started = Started(self, wave=self._launch_wave(seeds, first_batch_id, most_seeds))
+        wave = self._launch_wave(seeds[:size], first_batch_id, most_seeds)
+        started = Started(self, wave=wave, rest=seeds[size:])
         self._started = started
         self._turns.leave()
         return started
+
+    def _collect_started(self) -> None:
+        """Collect what was started, before a call takes its turn: collecting may launch on another stream."""
+        if self._started is not None:
+            self._started.collect()
 
     def forget_started(self, started: Started) -> None:
         if self._started is started:
             self._started = None
 
-    def landed(self, wave: _Wave) -> list[MiniBatch]:
-        """The mini-batches of a launch, drawn anew if its buffers were too small or its seeds not distinct."""
+    def let_go(self, wave: _Wave) -> None:
+        """Wait for a launch whose mini-batches nobody wants."""
+        try:
+            self._await_totals(wave.ws)
+        except BaseException:
+            self._abandon()
+            raise
+        if any(found[0] for found in wave.ws.totals()):
+            self._forget()
+
+    def landed(self, wave: _Wave, rest: Sequence[Any] = ()) -> list[MiniBatch]:
+        """The mini-batches of a launch, drawn anew if its buffers were too small or its seeds not distinct.
+
+        Args:
+            rest: seeds of those after them, which are sampled now.
+        """
+        self._turns.take()
+        batches = self._landed(wave)
+        for size in self._wave_sizes(len(rest), wave.most_seeds, timed=False) if rest else ():
+            begin = len(batches) - len(wave.seeds)
+            batches += self._sample_wave(
+                rest[begin : begin + size], wave.first_batch_id + len(batches), wave.most_seeds
+            )
+        self._turns.leave()
+        return batches
+
+    def _landed(self, wave: _Wave) -> list[MiniBatch]:
         merged = self._merges
         batches = self._land(wave)
         if batches is None:
@@ -264,17 +335,8 @@ class GpuEngine:
                 raise
         return batches
 
-    def _most(self, most_seeds: int) -> int:
-        """How many mini-batches a launch can hold."""
-        cap = seed_capacity(most_seeds)
-        if cap not in self._at_once:
-            self._at_once[cap] = min(self.sizer.batches_at_once(cap)[1], self.launcher.sms)
-        return self._at_once[cap]
-
     def _launch_wave(self, seeds: Sequence[Any], first_batch_id: int, most_seeds: int) -> _Wave:
         """Launch mini-batches, and make what can be made before their sizes are known."""
-        if self._started is not None:
-            self._started.collect()
         ws = self.workspace(len(seeds), most_seeds)
         try:
             room = self._room(ws.shape.seed_cap)
