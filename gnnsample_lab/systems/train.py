@@ -393,8 +393,8 @@ def train(
             partitioned cache without room for all rows.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
         RankError: a rank failed, of too little ``budget_gb`` for example, died or gave no sign of life for
-            ``heartbeat_s`` of ``lab.distributed.Ranks``; all have ended, and the message names rank and stage. Of joined
-            ranks the one that fails raises its own error, and ``torchrun`` ends all.
+            ``heartbeat_s`` of ``lab.distributed.Ranks``; all have ended, and the message names rank and stage. Of
+            joined ranks the one that fails raises its own error, and ``torchrun`` ends all.
         FileNotFoundError, CorruptDataError: ``resume`` names no checkpoint.
     """
 

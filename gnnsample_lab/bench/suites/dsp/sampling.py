@@ -158,7 +158,7 @@ def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) ->
 
     drawn = np.stack([np.asarray(to_host(step)) for step in run(0).steps], axis=1)
     usual = {"graph": name, "part": "walks", "batch_size": size}
-    rows = [{
+    rows: list[dict[str, Any]] = [{
         **usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **running.alone(run, BATCHES),
         **_walk_work(drawn, 1), "batch_size": len(every[0]),
     }]  # fmt: skip
