@@ -44,6 +44,11 @@ NOT_YET = {
     ),
     ("gnnlab-designs", "shared: rows a batch"),
     ("gnnlab-designs", "shared: picks a batch"),
+    *(("dsp-volume", header) for header in ("balance", "rows a batch", "picks a batch")),
+    ("ladder", "balance"),
+    *(("pipelines", header) for header in ("way", "misses by", "x first way")),
+    ("rank-features", "picks a batch"),
+    *(("gnnlab-table6", header) for header in ("rows a batch", "picks a batch")),
     ("nextdoor-floor", "FlowWalker ms"),
     ("nextdoor-floor", "of ours"),
 }
