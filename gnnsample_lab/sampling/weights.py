@@ -12,6 +12,7 @@ from gnnsample_lab.device.arrays import array_module
 
 _FIXED_POINT_ONE = 2.0**31
 """The largest fractional weight is scaled to this integer, so that sums over 2**32 edges still fit 64 bits."""
+_LEAST = 1e-290
 _COARSE = 64
 """A vertex' weights below this on average, as integers, are rounded by about 1 % or more."""
 
@@ -38,11 +39,18 @@ def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
 
     Integer weights below 2**32 are used unchanged if their sum fits; others are scaled by 2**31 / max and rounded, and
     a positive weight is at least 1 afterwards. A warning says where that is coarse. ``indptr``: ``int64[N + 1]``;
-    ``edge_weight``: ``float32[E]``, finite and not negative (checked by Graph).
+    ``edge_weight``: ``float[E]``.
+
+    Raises:
+        ValueError: a weight is NaN, infinite or negative.
     """
     xp = array_module(indptr)
     weight = xp.asarray(edge_weight, dtype=xp.float64)
-    top = float(weight.max()) if weight.size else 0.0
+    top, least = (float(weight.max()), float(weight.min())) if weight.size else (0.0, 0.0)
+    if not (least >= 0 and top < np.inf):  # NaN is neither
+        raise ValueError(f"edge weights must be finite and not negative (got {least:g} to {top:g})")
+    if 0 < top < _LEAST:  # beside so small a number the scale would be no number
+        weight, top = weight / top, 1.0
     whole = bool((weight == xp.rint(weight)).all()) and top * max(weight.size, 1) < 2.0**62
     scaled = not whole or top >= 2.0**32  # engines hold a single weight in 32 bits
     if scaled and top > 0:

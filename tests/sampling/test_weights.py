@@ -55,6 +55,21 @@ def test_whole_weights_whose_sum_would_not_fit_are_scaled():
     assert per_edge(convert([2 * fits, 4])) == [2**31, 2], "a single weight has 32 bits"
 
 
+@pytest.mark.parametrize("tiny", [1e-300, 5e-324, 1e-291])
+def test_weights_whose_scale_is_no_number_are_scaled_all_the_same(tiny):
+    """Weights of applications have 64 bits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = integer_weights(np.array([0, 3]), np.array([tiny, 0.0, tiny]))
+    assert per_edge(found) == [1, 0, 1] and found.available.tolist() == [2]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -1.0, -1e-300])
+def test_what_is_no_weight_is_an_error(bad):
+    with pytest.raises(ValueError, match="edge weights must be finite and not negative"):
+        integer_weights(np.array([0, 3]), np.array([1.0, bad, 2.0]))
+
+
 def test_zeros_and_nothing():
     found = convert([0, 0, 0])
     assert per_edge(found) == [0, 0, 0] and found.available.tolist() == [0]

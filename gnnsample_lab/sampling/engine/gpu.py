@@ -17,7 +17,7 @@ from gnnsample_lab.device import runtime, streams
 from .grouping import ranges
 from .language import link
 from .language.accessors import USES_WEIGHTS
-from .language.app import SamplingApp
+from .language.app import SamplingApp, weights_of
 from .language.compile import Operator
 from .outputs import Outputs
 from .plan import CLEAR, AppPlan, Timed, streamed, weights
@@ -82,7 +82,7 @@ class GpuEngine:
         self.first_sample = first_sample
         self.plan = AppPlan(graph.num_nodes, self.num_samples, self.num_roots, seed, first_sample)
         self.graph = graph
-        edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
+        edge_weight = weights_of(app, graph) if operator.uses & USES_WEIGHTS else None
         self.weighted = edge_weight is not None
         self.streamed: StreamedGraph | None = None
         self.prefix: Any = None
@@ -257,7 +257,8 @@ class GpuEngine:
         done = 0
         live = cupy.zeros(count, np.uint32)
         while done < count:  # no further than what the first of them may have grown to
-            if done and self.num_samples * self.shape[first + done].width > _SMALL:
+            following = self.shape.ahead(first + done)
+            if done and (following is None or self.num_samples * following.width > _SMALL):
                 break
             self._reserve(1)
             self._step(first + done, live[done:])

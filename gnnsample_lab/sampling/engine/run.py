@@ -15,7 +15,7 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.graph import check_graph
 
 from .cpu import walker as cpu
-from .language.app import SamplingApp
+from .language.app import SamplingApp, check_attributes
 from .language.compile import compile_operator
 from .results.edges import Recorded
 from .results.result import AppResult
@@ -105,6 +105,7 @@ def run_app(
         graph = host if target == "cpu" else graph if graph_bytes is not None else moved(graph, "cuda")
         app.prepare(host)
         operator = compile_operator(app)
+        check_attributes(app, graph.num_nodes)
         if (
             graph_bytes is not None
             and operator.collective
@@ -121,6 +122,10 @@ def run_app(
                 "num_samples counts samples whose roots the application chooses; give it or roots, not both"
             )
         roots = check_roots(roots, graph.num_nodes, target)
+        if first_sample + len(roots) > MAX_SAMPLE_ID + 1:
+            raise ValueError(
+                f"first_sample must leave ids below 2**40 for {len(roots)} samples (got {first_sample})"
+            )
         shape = Shape(app, int(roots.shape[1]), max_steps)
         recorded = Recorded()
         while True:

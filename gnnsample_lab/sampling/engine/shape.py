@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gnnsample_lab.checks import whole
+from gnnsample_lab.checks import flag, whole
 
 from .language.app import INF, SamplingApp
 
@@ -58,6 +58,13 @@ class Shape:
             self._steps.append(self._next())
         return self._steps[step]
 
+    def ahead(self, step: int) -> StepShape | None:
+        """Sizes of a step that may never come; None where it has none: samples may end before that is an error."""
+        try:
+            return self[step]
+        except ValueError:
+            return None
+
     def span(self, first: int, count: int) -> list[StepShape]:
         """Sizes of ``count`` steps from ``first`` on."""
         if count:
@@ -75,4 +82,4 @@ class Shape:
             raise ValueError(
                 f"step {step} would add {width} vertices to a sample; at most {MAX_SLOTS} are possible"
             )
-        return StepShape(transits, size, width, bool(app.unique(step)))
+        return StepShape(transits, size, width, flag(f"unique({step})", app.unique(step)))

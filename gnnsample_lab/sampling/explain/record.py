@@ -32,7 +32,7 @@ from gnnsample_lab.sampling.engine.language.accessors import (
     OUTSIDE_TABLE,
     RAISED,
 )
-from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, SamplingAppError
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingApp, SamplingAppError, weights_of
 from gnnsample_lab.sampling.engine.language.compile import Operator, source_of
 from gnnsample_lab.sampling.weights import integer_weights
 
@@ -366,7 +366,7 @@ class Recorder:
         self.indptr, self.indices = graph.indptr, graph.indices
         self.id_bytes = int(graph.indices.dtype.itemsize)
         self.num_nodes, self.collective = int(graph.num_nodes), app.is_collective
-        weight = app.edge_weights(graph)
+        weight = weights_of(app, graph)
         self.prefix = None if weight is None else integer_weights(graph.indptr, weight).prefix
         self._prefix_at = -(-self.indices.size * self.id_bytes // 256) * 256
         self.seed, self.first_sample = seed, first_sample

@@ -17,7 +17,16 @@ from gnnsample_lab.sampling.engine.language.compile import compile_operator
 from gnnsample_lab.sampling.engine.run import PARALLELISMS
 from gnnsample_lab.sampling.engine.shape import Shape
 from gnnsample_lab.sampling.engine.steps import published, transit
-from tests.sampling.engine.toy_apps import APPS, DistinctHops, Ending, Hops, Walk, toy_graph, toy_roots
+from tests.sampling.engine.toy_apps import (
+    APPS,
+    DistinctHops,
+    Ending,
+    Growing,
+    Hops,
+    Walk,
+    toy_graph,
+    toy_roots,
+)
 
 pytestmark = pytest.mark.gpu
 
@@ -70,7 +79,14 @@ class Raises(Walk):
         return src_edges[rng.below(len(src_edges))] if len(src_edges) else lab.NULL
 
 
-ALL = {**APPS, "ending": Ending(), "history": History(9), "branching": Branching(), "widths": Widths()}
+ALL = {
+    **APPS,
+    "ending": Ending(),
+    "history": History(9),
+    "branching": Branching(),
+    "widths": Widths(),
+    "growing": Growing(2, 2),
+}
 
 
 def wide(graph):

@@ -8,7 +8,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.sampling.engine import shape
 from tests.sampling.engine import app_oracle
-from tests.sampling.engine.toy_apps import APPS, Ending, Hops, Walk, toy_graph, toy_roots
+from tests.sampling.engine.toy_apps import APPS, Ending, Growing, Hops, Walk, toy_graph, toy_roots
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -108,6 +108,35 @@ def test_an_application_that_does_not_end_is_an_error_unless_bounded(monkeypatch
     ]
 
 
+@pytest.mark.parametrize("width", [2, 64])
+def test_steps_that_never_come_need_no_room(width):
+    """Thirty steps ahead a branching process has more slots than there can be; it has ended before."""
+    graph, roots = toy_graph(False), np.arange(6)
+    found = lab.run_app(graph, Growing(width, 2), roots, device="cpu", seed=4)
+    expected = app_oracle.run(graph, Growing(width, 2), roots, 4, steps=found.num_steps)
+    assert [step.tolist() for step in found.steps] == expected
+    assert [step.shape[1] for step in found.steps] == [width, width**2, width**3][: found.num_steps]
+    with pytest.raises(ValueError, match=r"step \d+ would add \d+ vertices to a sample; at most 2147483647"):
+        ring = lab.Graph.from_edges([1, 0], [0, 1], 2)
+        lab.run_app(ring, Growing(2**16, 9), [0], device="cpu", max_steps=4)
+
+
+def test_chunks_hold_no_more_steps_than_are_small_together(monkeypatch):
+    from gnnsample_lab.sampling.engine.cpu import walker
+
+    sizes = shape.Shape(Growing(2, 9), 1)
+    assert walker._chunk(sizes, 0, 32, 1) == 23, "2 + 4 + ... + 2**23 slots are below 2**24"
+    assert (
+        walker._chunk(sizes, 0, 32, 2**30) == walker._chunk(sizes, 29, 32, 1) == 1 and sizes.ahead(30) is None
+    )
+    assert walker._chunk(shape.Shape(Ending(), 1), 0, 32, 1000) == 32
+    monkeypatch.setattr(walker, "_SMALL", 10)
+    graph = toy_graph(False)
+    one_by_one = lab.run_app(graph, Ending(), np.arange(40), device="cpu", seed=1)
+    monkeypatch.undo()
+    assert one_by_one == lab.run_app(graph, Ending(), np.arange(40), device="cpu", seed=1)
+
+
 def test_result_says_what_it_holds():
     graph, roots = toy_graph(False), toy_roots("hops")
     result = lab.run_app(graph, Hops(), roots, device="cpu")
@@ -170,6 +199,127 @@ def test_bad_arguments():
         lab.run_app(graph, Walk(-5), [0], device="cpu")
     with pytest.raises(NotImplementedError, match="SamplingApp must define next"):
         lab.run_app(graph, lab.SamplingApp(), [0], device="cpu")
+
+
+class Odd(Walk):
+    """A walk whose functions return what the test sets."""
+
+    def __init__(self, **returned):
+        super().__init__(2)
+        self._returned = returned
+
+    def sampling_type(self):
+        return self._returned.get("sampling_type", lab.SamplingType.INDIVIDUAL)
+
+    def unique(self, step):
+        return self._returned.get("unique", False)
+
+    def edge_weights(self, graph):
+        return self._returned.get("edge_weights")
+
+
+class OddWeighted(Odd):
+    def next(self, s, transits, src_edges, step, rng):
+        total = src_edges.prefix(len(src_edges))
+        return src_edges[src_edges.search(rng.below(total))] if total > 0 else lab.NULL
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "match"),
+    [
+        ({"sampling_type": "collective"}, TypeError, r"SamplingType.COLLECTIVE \(got 'collective'\)"),
+        ({"sampling_type": None}, TypeError, r"sampling_type\(\) must be .* \(got None\)"),
+        ({"unique": None}, TypeError, r"unique\(0\) must be True or False \(got None\)"),
+        ({"unique": "no"}, TypeError, r"unique\(0\) must be True or False \(got 'no'\)"),
+        ({"edge_weights": [1.0, 2.0]}, ValueError, r"OddWeighted.edge_weights\(\) must have shape .*got \(2,\)"),
+        ({"edge_weights": np.ones(241)}, ValueError, r"must have shape \(240,\), one per edge \(got \(241,\)\)"),
+        ({"edge_weights": np.ones((240, 1))}, ValueError, r"got \(240, 1\)"),
+        ({"edge_weights": 3.0}, ValueError, r"got \(\)"),
+        ({"edge_weights": np.ones(240, complex)}, TypeError, r"must be real numbers, or None \(got complex128\)"),
+        ({"edge_weights": np.full(240, "a")}, TypeError, r"must be real numbers, or None \(got <U1\)"),
+        ({"edge_weights": np.full(240, -1.0)}, ValueError, r"finite and not negative \(got -1 to -1\)"),
+        ({"edge_weights": np.full(240, np.nan)}, ValueError, "finite and not negative"),
+        ({"edge_weights": np.r_[np.ones(239), np.inf]}, ValueError, r"\(got 1 to inf\)"),
+    ],
+)  # fmt: skip
+def test_what_an_applications_functions_must_not_return(returned, error, match):
+    """A word for the type of sampling would be the other type, weights of another length those of other edges."""
+    with pytest.raises(error, match=match):
+        lab.run_app(toy_graph(False), OddWeighted(**returned), [0, 1], device="cpu")
+
+
+def test_flags_of_numpy_are_flags_and_a_list_of_weights_is_one_of_the_graphs():
+    graph = toy_graph()
+    before = lab.run_app(graph, Odd(unique=True), [0, 1], device="cpu")
+    assert lab.run_app(graph, Odd(unique=np.True_), [0, 1], device="cpu") == before
+    weight = graph.edge_weight
+    found = [
+        lab.run_app(graph, OddWeighted(edge_weights=w), np.arange(30), device="cpu")
+        for w in (weight, weight.tolist(), weight.astype(np.float64), weight.astype(np.int64))
+    ]
+    assert all(one == found[0] for one in found)
+
+
+@pytest.mark.parametrize(("years", "length"), [(np.arange(39), 39), (np.arange(41), 41), ([], 0), ([1.5], 1)])
+def test_vertex_attributes_are_one_for_each_vertex(years, length):
+    """Fewer would be an error at some vertex alone, and more those of another graph."""
+    with pytest.raises(
+        ValueError, match=rf"Dated.year must have a number for each of 40 vertices \(got {length}\)"
+    ):
+        lab.run_app(toy_graph(), Dated(years), [0], device="cpu")
+    assert lab.run_app(toy_graph(), Dated(np.arange(40)), [0, 1], device="cpu").num_steps == 2
+
+
+def test_vertex_attributes_are_named_by_a_tuple():
+    """The letters of one name would be names, too."""
+    app = Dated(np.arange(40))
+    app.vertex_attributes = "year"
+    with pytest.raises(TypeError, match=r"Dated.vertex_attributes must be a tuple of names \(got 'year'\)"):
+        lab.run_app(toy_graph(), app, [0], device="cpu")
+
+
+class Dated(Walk):
+    vertex_attributes = ("year",)
+
+    def __init__(self, year):
+        super().__init__(2)
+        self.year = year
+
+    def next(self, s, transits, src_edges, step, rng):
+        v = src_edges[rng.below(len(src_edges))] if len(src_edges) > 0 else lab.NULL
+        return v if v.year >= 0 else lab.NULL
+
+
+def test_ids_of_samples_have_40_bits():
+    """One more would share its draws with other samples."""
+    graph, most = toy_graph(), 2**40 - 1
+    found = lab.run_app(graph, Walk(), [4, 5], device="cpu", first_sample=most - 1)
+    assert found.steps[0].tolist() == [row for step in [
+        lab.run_app(graph, Walk(), [root], device="cpu", first_sample=most - 1 + i).steps[0].tolist()
+        for i, root in enumerate((4, 5))
+    ] for row in step]  # fmt: skip
+    with pytest.raises(
+        ValueError, match=rf"first_sample must leave ids below 2\*\*40 for 2 samples \(got {most}\)"
+    ):
+        lab.run_app(graph, Walk(), [4, 5], device="cpu", first_sample=most)
+
+
+def test_transits_outside_the_graph_are_an_error_that_names_both_functions():
+    class Elsewhere(Walk):
+        def step_transits(self, step, s, transit_idx, rng):
+            return 40 + step
+
+    with pytest.raises(
+        lab.SamplingAppError, match="next or step_transits returned neither a vertex nor NULL"
+    ):
+        lab.run_app(toy_graph(), Elsewhere(), [0], device="cpu")
+
+
+def test_a_result_without_steps_has_no_step_to_ask_for():
+    result = lab.run_app(toy_graph(), Walk(0), [3], device="cpu")
+    for ask in (result.transits, result.adjacency):
+        with pytest.raises(ValueError, match=r"step must be one of the result's, which has none \(got 0"):
+            ask(0)
 
 
 def test_no_samples_and_no_steps():

@@ -76,6 +76,24 @@ class Ending(Walk):
         return src_edges[rng.below(len(src_edges))]
 
 
+class Growing(Walk):
+    """Each vertex draws so many more, for so many steps."""
+
+    def __init__(self, width, generations):
+        self.width, self.generations = width, generations
+
+    def steps(self):
+        return lab.INF
+
+    def sample_size(self, step):
+        return self.width
+
+    def next(self, s, transits, src_edges, step, rng):
+        if step >= self.generations or len(src_edges) == 0:
+            return lab.NULL
+        return src_edges[rng.below(len(src_edges))]
+
+
 class Hops(lab.SamplingApp):
     fanouts = (5, 3)
 

@@ -19,7 +19,7 @@ from numba import cfunc, types
 from gnnsample_lab.device.jit import njit, prange
 from gnnsample_lab.sampling.engine.language import arithmetic
 from gnnsample_lab.sampling.engine.language.accessors import ACCESSORS, USES_EDGES, USES_WEIGHTS
-from gnnsample_lab.sampling.engine.language.app import SamplingAppError
+from gnnsample_lab.sampling.engine.language.app import SamplingAppError, weights_of
 from gnnsample_lab.sampling.engine.language.compile import Operator
 from gnnsample_lab.sampling.engine.results.edges import Recorded
 from gnnsample_lab.sampling.engine.shape import Shape
@@ -35,6 +35,8 @@ _CHUNK = 16
 """Samples per parallel task: few, because one sample may hold thousands of vertices."""
 _ENDLESS_STEPS = 32
 """Steps per chunk of an application whose number of steps is infinite."""
+_SMALL = 2**24
+"""Most slots of such a chunk that has more than one step."""
 _CLEAR = np.uint64(2**64 - 1)
 _INNER = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """How functions of the user's are compiled that others call: Python never calls them, so they need no wrappers."""
@@ -131,6 +133,20 @@ def _advance(
         own[0] += transits.size * 0  # both live until here: ctx is the one's address and holds the other's
 
 
+def _chunk(shape: Shape, first: int, most: int, samples: int) -> int:
+    """How many steps from ``first`` on to run before asking whether any sample goes on: at least one.
+
+    Steps may get wider and wider: memory is taken for no more of them than are small together.
+    """
+    slots = samples * shape[first].width
+    for count in range(1, most):
+        following = shape.ahead(first + count) if slots <= _SMALL else None
+        if following is None or slots + samples * following.width > _SMALL:
+            return count
+        slots += samples * following.width
+    return most
+
+
 class _Sums:
     """Prefix sums of one array of edge weights, and the largest weight of every vertex (``uint32[N]``)."""
 
@@ -195,7 +211,7 @@ def run(
         base[mem.EDGE_ROOM] = recorded.room
         kept += [edges, counts]
     base[mem.NUM_ROOTS], base[mem.SEED] = num_roots, np.uint64(seed).astype(np.int64)
-    edge_weight = app.edge_weights(graph) if operator.uses & USES_WEIGHTS else None
+    edge_weight = weights_of(app, graph) if operator.uses & USES_WEIGHTS else None
     if edge_weight is not None:
         sums = _sums_of(graph, edge_weight)
         kept.append(sums)
@@ -212,7 +228,7 @@ def run(
     while len(steps) < shape.bound and samples:
         first, count = len(steps), shape.bound - len(steps)
         if shape.endless:
-            count = min(count, _ENDLESS_STEPS)
+            count = _chunk(shape, first, min(count, _ENDLESS_STEPS), samples)
         shapes = [shape[first + i] for i in range(count)]
         steps += [np.empty((samples, s.width), dtype=graph.indices.dtype) for s in shapes]
         widths += [s.width for s in shapes]

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gnnsample_lab.checks import array as checked_array
+from gnnsample_lab.checks import shown
 from gnnsample_lab.device import philox
 
 NULL = -1
@@ -227,7 +229,10 @@ class SamplingApp:
         """
 
     def edge_weights(self, graph: Any) -> Any:
-        """The weights that :class:`Edges` offers, ``float[E]``, or None for 1 each; by default the graph's."""
+        """The weights that :class:`Edges` offers, ``float[E]``, or None for 1 each; by default the graph's.
+
+        They are finite and not negative; anything else ends the run with a TypeError or ValueError.
+        """
         return graph.edge_weight
 
     def initial_samples(self, graph: Any, num_samples: int, seed: int) -> np.ndarray:
@@ -236,7 +241,11 @@ class SamplingApp:
 
     @property
     def is_collective(self) -> bool:
-        return self.sampling_type() is SamplingType.COLLECTIVE
+        kind = self.sampling_type()
+        if not isinstance(kind, SamplingType):
+            allowed = " or ".join(map(str, SamplingType))
+            raise TypeError(f"sampling_type() must be {allowed} (got {shown(kind)})")
+        return kind is SamplingType.COLLECTIVE
 
     @property
     def name(self) -> str:
@@ -246,6 +255,48 @@ class SamplingApp:
     def __repr__(self) -> str:
         shown = {k: v for k, v in vars(self).items() if isinstance(v, (bool, int, float, str, tuple))}
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in shown.items() if not k.startswith('_'))})"
+
+
+def weights_of(app: SamplingApp, graph: Any) -> Any:
+    """What ``app.edge_weights(graph)`` returns, an array of a number for each edge, or None.
+
+    Whether the numbers are finite and not negative is looked at where they are summed up, once for each array.
+
+    Raises:
+        TypeError: not an array of real numbers.
+        ValueError: not one for each edge.
+    """
+    found = app.edge_weights(graph)
+    if found is None or found is graph.edge_weight:
+        return found
+    name = f"{app.name}.edge_weights()"
+    weight = checked_array(name, found)
+    if weight.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be real numbers, or None (got {weight.dtype})")
+    if weight.shape != (graph.num_edges,):
+        raise ValueError(
+            f"{name} must have shape ({graph.num_edges},), one per edge (got {tuple(weight.shape)})"
+        )
+    return weight
+
+
+def check_attributes(app: SamplingApp, num_nodes: int) -> None:
+    """Refuse arrays of ``vertex_attributes`` that have not a number for each vertex.
+
+    Raises:
+        TypeError: ``vertex_attributes`` is not a tuple or list of names.
+        ValueError: an array has another length.
+    """
+    names = app.vertex_attributes
+    if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{app.name}.vertex_attributes must be a tuple of names (got {shown(names)})")
+    for name in names:
+        # What is no array of numbers at all is refused where a function reads it.
+        length = getattr(getattr(app, name, None), "__len__", lambda: num_nodes)()
+        if length != num_nodes:
+            raise ValueError(
+                f"{app.name}.{name} must have a number for each of {num_nodes} vertices (got {length})"
+            )
 
 
 ROOTS_STEP = 0xFFFFFF

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import arithmetic
-from .accessors import ACCESSORS, CARRIERS, FAILURES, METHODS, NUMBERS, ROLE_NAMES
+from .accessors import ACCESSORS, CARRIERS, FAILURES, METHODS, NO_VERTEX, NUMBERS, ROLE_NAMES
 from .accessors import Method as AccessorMethod
 from .app import SamplingApp, SamplingAppError
 
@@ -108,6 +108,10 @@ class Operator:
         """What a status word (``sample_row << 24 | line << 4 | code``) means."""
         sample, line, code = (status >> 24) + first_sample, (status >> 4) & MAX_LINE, status & 15
         reason = self.messages.get(line, FAILURES[code]) if code == 5 else FAILURES.get(code, f"code {code}")
+        if (
+            code == NO_VERTEX and self.transits_source is not None
+        ):  # the status says the line of next for both
+            reason = reason.replace("next", "next or step_transits", 1)
         return SamplingAppError(
             f"sample {sample}: {reason}\n{located(*self.places.get(line, (self.filename, line)))}"
         )

@@ -110,7 +110,7 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
         ValueError: no such step, an unknown ``normalise``, an application without ``layer_probability``, or one
             that draws its transits.
     """
-    step = whole("step", step, 0, result.num_steps - 1)
+    step = result.checked_step(step)
     choice("normalise", normalise, NORMALISE)
     q = None
     if normalise and normalise.startswith("importance"):

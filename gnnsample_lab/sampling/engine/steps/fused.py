@@ -29,9 +29,12 @@ def length(engine: GpuEngine, step: int, end: int) -> int:
     """Steps from ``step`` to below ``end`` that can go into one kernel: each adds one vertex per sample."""
     if engine.operator.collective:
         return 0
-    shapes = engine.shape.span(step, end - step)
-    others = (i for i, s in enumerate(shapes) if s.transits != 1 or s.size != 1 or s.unique)
-    return next(others, len(shapes))
+    for number in range(step, end):
+        # Without end, the steps after one that is no walk's may have no size, and never come.
+        shape = engine.shape.ahead(number)
+        if shape is None or shape.transits != 1 or shape.size != 1 or shape.unique:
+            return number - step
+    return end - step
 
 
 def launch(
