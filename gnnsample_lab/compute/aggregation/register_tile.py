@@ -17,7 +17,7 @@ _MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_
 
 
 FEW_ROWS = 2
-"""Rows per group and multiprocessor below which a block has the launch shape for few rows (:func:`of_few`); 0: never."""
+"""Rows per group and multiprocessor below which a launch has the shape for few rows (:func:`of_few`); 0: never."""
 
 
 @dataclass(frozen=True)
