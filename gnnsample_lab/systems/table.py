@@ -161,7 +161,7 @@ _ALL = (
     ),
     System(
         name="nextdoor",
-        about="transit-parallel sampling as published, many mini-batches at a time, then training; all on the device",
+        about="transit-parallel sampling as published, many mini-batches at a time, then training; features on device",
         strategy="captured", pick="floyd", id_map="in-sampler", sample_device="cuda",
         cache="degree", transfer="uva", match="never", reorder=None, kernel="library", executor="serial",
         source="NextDoor, sections 6 and 8.6 (table 5)", trees=True,

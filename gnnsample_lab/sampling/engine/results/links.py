@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, is_cuda_array, whole
+from gnnsample_lab.checks import choice, is_cuda_array, shown, whole
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.device.arrays import array_module
 
@@ -93,6 +93,17 @@ class InducedGraphs:
         return f"InducedGraphs({samples:,} samples, {vertices:,} vertices, {self.num_edges:,} edges)"
 
 
+def step_of(result: Any, step: int) -> int:
+    """``step``, a step that the result has.
+
+    Raises:
+        TypeError, ValueError: not a whole number, or there is no such step.
+    """
+    if not result.num_steps:
+        raise ValueError(f"step must be one of the result's, which has none (got {shown(step)})")
+    return whole("step", step, 0, result.num_steps - 1)
+
+
 def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdjacency:
     """Edges of the graph between the transits of ``step`` and the vertices that it added, sample by sample.
 
@@ -110,7 +121,7 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
         ValueError: no such step, an unknown ``normalise``, an application without ``layer_probability``, or one
             that draws its transits.
     """
-    step = result.checked_step(step)
+    step = step_of(result, step)
     choice("normalise", normalise, NORMALISE)
     q = None
     if normalise and normalise.startswith("importance"):

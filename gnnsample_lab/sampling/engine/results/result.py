@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import is_cuda_array, shown, whole
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import array_module
 from gnnsample_lab.sampling.engine.shape import StepShape
@@ -106,7 +106,7 @@ class AppResult:
         Raises:
             TypeError, ValueError: there is no such step, or the application records no edges.
         """
-        step = self.checked_step(step)
+        step = links.step_of(self, step)
         if self.recorded is None:
             raise ValueError(f"{self.app.name} records no edges: its next calls no s.add_edge")
         streams.order(*self.recorded)
@@ -122,16 +122,6 @@ class AppResult:
         self.ready.order()
         return sum(int((step >= 0).sum()) for step in self.steps)
 
-    def checked_step(self, step: int) -> int:
-        """``step``, which the result has.
-
-        Raises:
-            TypeError, ValueError: not a whole number, or there is no such step.
-        """
-        if not self.num_steps:
-            raise ValueError(f"step must be one of the result's, which has none (got {shown(step)})")
-        return whole("step", step, 0, self.num_steps - 1)
-
     def transits(self, step: int) -> Any:
         """Transits of ``step`` for the default ``step_transits``: the vertices that the step before added, ``[S, t]``.
 
@@ -143,7 +133,7 @@ class AppResult:
         """
         from gnnsample_lab.sampling.engine.language.app import SamplingApp
 
-        step = self.checked_step(step)
+        step = links.step_of(self, step)
         if type(self.app).step_transits is not SamplingApp.step_transits:
             raise ValueError(f"{self.app.name} chooses its transits by draws; they are not kept")
         self.ready.order()
