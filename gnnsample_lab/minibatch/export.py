@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
-from gnnsample_lab.device import streams
+from gnnsample_lab.device import rows, streams
 from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
 
 from .gpu.arena import Lazily
@@ -255,5 +255,6 @@ def _take(source: Any, ids: Any) -> Any:
     import torch
 
     if is_cuda_array(source):
-        return torch.index_select(tensor(source), 0, ids)
+        table = tensor(source)
+        return rows.taken(table, ids) if rows.takes(table) else torch.index_select(table, 0, ids)
     return tensor(np.asarray(source[ids.cpu().numpy()])).to(ids.device)

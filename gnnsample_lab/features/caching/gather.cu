@@ -10,6 +10,7 @@
 // With PEERS rows come from peers' memory, too. NVLink is bound alike: 340 GB/s at 0.9 us are 300 kB in flight, 2.3 kB a
 // multiprocessor, which two rows of 512 bytes in each of a few warps exceed.
 // @variants ID_T=int,long VEC=2,4,8,16 ROWS=1,4 LOAD=0,2 PEERS=0,1
+#include "device/rows.cuh"
 #include "gather.cuh"
 
 #ifndef ALIGNED
@@ -17,42 +18,6 @@
 #endif
 #define LINE 128
 #define MAX_PARTS 16  // mini-batches of a launch
-
-#if VEC == 16
-typedef uint4 Unit;
-#elif VEC == 8
-typedef uint2 Unit;
-#elif VEC == 4
-typedef u32 Unit;
-#else
-typedef unsigned short Unit;
-#endif
-
-// Rows are read once: LOAD 0 plain, 1 evict-first, 2 read-only path without a place in L1, 3 that and whole lines.
-__device__ __forceinline__ Unit load(const char* p) {
-    Unit v;
-#if LOAD == 0
-    v = *(const Unit*)p;
-#elif LOAD == 1
-    v = __ldcs((const Unit*)p);
-#else
-#if LOAD == 3 && __CUDA_ARCH__ >= 750
-#define HOW "ld.global.nc.L1::no_allocate.L2::128B"
-#else
-#define HOW "ld.global.nc.L1::no_allocate"
-#endif
-#if VEC == 16
-    asm volatile(HOW ".v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
-#elif VEC == 8
-    asm volatile(HOW ".v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
-#elif VEC == 4
-    asm volatile(HOW ".u32 %0, [%1];" : "=r"(v) : "l"(p));
-#else
-    asm volatile(HOW ".u16 %0, [%1];" : "=h"(v) : "l"(p));
-#endif
-#endif
-    return v;
-}
 
 // Rows `begin` to `end`, taken up in `order`, by `blocks` blocks of which this is number `block`; returns how many of this
 // warp's rows were not on the device.
