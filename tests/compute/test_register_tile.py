@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.compute.aggregation.csr import Csr
-from gnnsample_lab.compute.aggregation.register_tile import Tile, choose
+from gnnsample_lab.compute.aggregation.register_tile import Tile, choose, of_few
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
 
 
@@ -23,6 +23,17 @@ def test_every_width_has_a_shape(features, edges):
         assert 96 < tile.threads <= 256
         # No tile is more than twice as wide as the row: that would leave whole chunks idle.
         assert tile.width < 2 * features + vec
+
+
+@pytest.mark.parametrize(
+    ("features", "rows", "few"),
+    [(64, 1024, True), (64, 2111, True), (64, 2112, False), (100, 1319, True), (100, 1320, False), (602, 264, False)],
+)
+def test_few_rows_have_a_shape_of_their_own(features, rows, few):
+    tile = choose(Csr(None, None, rows, 1_000_000, 10 * rows), features, 4 if features % 4 == 0 else 2)
+    found = of_few(tile, rows, features, 132)
+    assert found == (tile if not few else tile.with_(unroll=16, threads=found.threads, min_blocks=4))
+    assert found.threads % found.lanes == 0 and (found.threads <= 64) == few
 
 
 def test_every_macro_is_one_of_the_kernel():

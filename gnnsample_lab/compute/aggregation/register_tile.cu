@@ -15,7 +15,7 @@
 //
 // COEF: 0 none, 1 one coefficient per edge, 2 one per edge and head (features = heads x head_size).
 // DIRECT: 1 when edge e itself is the row of x (sums over contiguous segments).
-// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 CHUNKS=1,2 UNROLL=4,8 COEF=0,1,2 LOAD=0,1 DIRECT=0,1 OWN=0,1
+// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 CHUNKS=1,2 UNROLL=4,8,16 COEF=0,1,2 LOAD=0,1 DIRECT=0,1 OWN=0,1
 #include "vectors.cuh"
 
 #ifndef LANES

@@ -16,6 +16,10 @@ from .csr import Csr, dtype_name, function, pointer, row_stride, scalar_type
 _MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_blocks", "heavy")
 
 
+FEW_ROWS = 2
+"""Rows per group and multiprocessor below which a launch has the shape for few rows (:func:`of_few`); 0: never."""
+
+
 @dataclass(frozen=True)
 class Tile:
     """One launch shape; results do not depend on it but for rows longer than ``heavy`` (order of addition).
@@ -90,6 +94,17 @@ def choose(csr: Csr, features: int, vec: int) -> Tile:
         depth = min(16, max(2, power_of_two(int(16 / edges_per_row) + 1) // 2))
         return _lanes(Tile(vec, depth=depth), vectors)
     return Tile(vec, 32, 2, depth=4, min_blocks=6)
+
+
+def of_few(tile: Tile, rows: int, features: int, sms: int) -> Tile:
+    """``tile`` where rows are so few that no multiprocessor has many groups: a row's edges are then what takes time.
+
+    More of its source rows are in flight, and smaller blocks spread the rows over more multiprocessors.
+    """
+    tiles = -(-features // tile.width)
+    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * (tile.threads // tile.lanes) * sms:
+        return tile
+    return tile.with_(unroll=16, threads=64 // tile.lanes * tile.lanes, min_blocks=4)
 
 
 def _lanes(tile: Tile, vectors: int) -> Tile:
@@ -174,6 +189,7 @@ def _planned(
         widest //= 2
     if tile is None:
         tile = choose(Csr(None, None, rows, sources, edges), features, widest)
+        tile = of_few(tile, rows, features, runtime.num_sms())
     if tile.vec > widest:
         tile = tile.with_(vec=widest)
     groups, tiles = tile.threads // tile.lanes, -(-features // tile.width)
