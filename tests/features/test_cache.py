@@ -295,6 +295,92 @@ def test_no_knob_changes_a_row(width):
         assert stats.misses == 3000 - hit_mask(cache, ids).sum(), knobs
 
 
+def tails_of(cache: Any) -> int:
+    """Bytes of each row that device memory keeps."""
+    return 0 if cache._tails is None else int(cache._tails.shape[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("width", "dtype", "tail"),
+    [
+        (100, np.float32, 16), (33, np.float32, 4), (39, np.float32, 28), (40, np.float32, 32), (602, np.float32, 0),
+        (41, np.float32, 0), (32, np.float32, 0), (4, np.float32, 0), (65, np.float16, 2), (74, np.float16, 20),
+        (129, np.float16, 2),
+    ],
+)  # fmt: skip
+def test_what_rows_have_over_whole_lines_lies_in_device_memory(width, dtype, tail):
+    feat, ids = table(width, dtype), batch(700)
+    for ratio, rows, load, aligned, kind in (
+        (0, 1, 0, True, np.int32), (0.1, 2, 2, True, np.int64), (0.1, 1, 2, False, np.int32),
+        (0, 2, 0, False, np.int64),
+    ):  # fmt: skip
+        knobs = gather.ExtractKnobs(
+            rows_per_warp=rows, load=load, aligned=aligned, pinning="copy", tail_bytes=32, by_page=load == 2
+        )
+        cache = lab.FeatureCache(feat, scores(), ratio=ratio, device="cuda", transfer="uva", knobs=knobs)
+        assert tails_of(cache) == tail and cache._pinned.stride == feat.strides[0] - tail
+        given = ids.astype(kind)
+        for marks in (None, cache.mark(given)):
+            x, stats = cache.extract(given, marks)
+            assert same_bits(x, feat[ids]), knobs
+            assert stats.misses == 700 - hit_mask(cache, ids).sum(), knobs
+            assert stats.bytes_moved == stats.misses * (feat.strides[0] - tail)
+        assert cache.nbytes == cache.num_cached * feat.strides[0] + len(feat) * (4 * (ratio > 0) + tail)
+
+
+@pytest.mark.gpu
+def test_rows_of_the_batch_before_and_tails():
+    feat = table(100, np.float32)
+    knobs = gather.ExtractKnobs(pinning="copy", tail_bytes=32)
+    cache = lab.FeatureCache(feat, scores(), ratio=0.1, device="cuda", transfer="uva", knobs=knobs)
+    matched = lab.MatchedFeatures(cache)
+    for seed in range(4):
+        ids = batch(900, seed=seed)
+        x, stats = matched.extract(ids)
+        assert same_bits(x, feat[ids])
+        assert stats.reused > 0 or seed == 0
+
+
+@pytest.mark.gpu
+def test_tables_that_stay_where_they_lie_have_no_tails(monkeypatch):
+    feat = table(100, np.float32)
+
+    def made(pinning: str, ratio: float = 0.1, transfer: str = "uva", **knobs: Any) -> Any:
+        chosen = gather.ExtractKnobs(pinning=pinning, **knobs)
+        return lab.FeatureCache(feat, scores(), ratio=ratio, device="cuda", transfer=transfer, knobs=chosen)
+
+    assert tails_of(made("copy")) == 0  # nobody asked for them
+    assert tails_of(made("register", tail_bytes=32)) == 0
+    assert tails_of(made("copy", tail_bytes=15)) == 0
+    assert tails_of(made("copy", tail_bytes=32, transfer="staged")) == 0
+    assert tails_of(made("copy", tail_bytes=32, ratio=1)) == 0
+    assert tails_of(made("auto", tail_bytes=32)) == 16
+    monkeypatch.setattr(host, "free_host_bytes", lambda: feat.nbytes)
+    assert tails_of(made("auto", tail_bytes=32)) == 0
+    cache = made("copy", tail_bytes=32)
+    with pytest.raises(ValueError, match=r"whole rows .* knobs.tail_bytes=0 \(got 32\)"):
+        cache.rows_on_gpu()
+    assert made("copy").rows_on_gpu().tails is None
+
+
+@pytest.mark.gpu
+def test_bytes_hold_tails_too():
+    feat = table(100, np.float32)
+    knobs = gather.ExtractKnobs(pinning="copy", tail_bytes=32)
+    num_nodes, ids = len(feat), batch(500)
+    for capacity, cached, tail in (
+        (num_nodes * 20 + 400 * 7 + 399, 7, 16), (num_nodes * 20, 0, 16), (num_nodes * 20 - 1, None, 0),
+        (num_nodes * 400, num_nodes, 0),
+    ):  # fmt: skip
+        cache = lab.FeatureCache(
+            feat, scores(), capacity_bytes=capacity, device="cuda", transfer="uva", knobs=knobs
+        )
+        assert tails_of(cache) == tail and cache.nbytes <= capacity
+        assert cached is None or cache.num_cached == cached
+        assert same_bits(cache.extract(ids)[0], feat[ids])
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("buffers", [1, 2, 3])
 def test_staged_chunks_of_every_size(buffers):

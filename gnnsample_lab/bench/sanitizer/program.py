@@ -256,6 +256,11 @@ def extraction(device: str) -> Iterator[Pair]:
             matched = lab.MatchedFeatures(cache)
             for ids in batches:
                 yield f"match {transfer} {ratio}", graph.feat[ids], matched.extract(_there(ids, device))[0]
+    wide = np.random.default_rng(3).standard_normal((graph.num_nodes, 36)).astype(np.float32)
+    split = ExtractKnobs(pinning="copy", tail_bytes=32)  # the last 16 bytes of 144 lie in device memory
+    cache = lab.FeatureCache(wide, hot, 0.3, device=device, transfer="uva", knobs=split)
+    for ids in batches:
+        yield "extract rows in two parts", wide[ids], cache.extract(_there(ids, device))[0]
     shared = {d: lab.overlaps([_there(ids, d) for ids in batches]) for d in ("cpu", device)}
     yield "overlaps", shared["cpu"], shared[device]
 

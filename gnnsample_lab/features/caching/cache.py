@@ -49,7 +49,7 @@ class FeatureCache:
 
     Attributes:
         num_cached: rows in the cache. ratio: their share. cached_ids: their vertices, ``int64`` in NumPy, by slot.
-        nbytes: device memory of the cache and its look-up table.
+        nbytes: device memory of the cache, its look-up table and the tails of rows (:class:`~.gather.ExtractKnobs`).
         num_features, num_nodes, dtype: of the table. transfer: as resolved. device: "cpu" or "cuda".
 
     Raises:
@@ -77,6 +77,7 @@ class FeatureCache:
         self.dtype, self.row_bytes = self.table.dtype, self.num_features * self.table.itemsize
         self.knobs = knobs or gather.ExtractKnobs()
         self._lock = Lock()  # staged extraction has one set of buffers
+        self._tail_bytes = self._tails_of(transfer)
         if self.on_device:
             self.num_cached = self.num_nodes
         elif ratio is not None:
@@ -85,7 +86,9 @@ class FeatureCache:
             left = capacity_bytes
             if trial is not None:
                 left = sizing.memory_left_by(trial, self.device)
-            self.num_cached = sizing.rows_in(int(left or 0), self.num_nodes, self.row_bytes)
+            left = int(left or 0)
+            self._tail_bytes = self._tails_of(transfer, left)
+            self.num_cached = sizing.rows_in(left, self.num_nodes, self.row_bytes, self._tail_bytes)
         self.cached_ids = self._choose(hotness)
         with streams.results(self.device == "cuda"):
             self._fill()
@@ -106,8 +109,19 @@ class FeatureCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of device memory in use: rows and look-up table (for a table on the GPU: that table)."""
-        return sum(int(a.nbytes) for a in (self._cache, self._row_of) if a is not None)
+        """Bytes of device memory in use: rows, look-up table, tails of rows (for a table on the GPU: that table)."""
+        return sum(int(a.nbytes) for a in (self._cache, self._row_of, self._tails) if a is not None)
+
+    def _tails_of(self, transfer: str, capacity_bytes: int | None = None) -> int:
+        """Bytes at the end of each row that device memory is to keep for all vertices, if that much of it is given."""
+        longest = self.knobs.tail_bytes
+        pinned = self.device == "cuda" and not self.on_device and transfer in ("auto", "uva")
+        if not longest or not pinned or (transfer == "auto" and is_memory_mapped(self.table)):
+            return 0
+        found = host.tail_of(self.table, self.knobs.pinning, longest)
+        if capacity_bytes is not None and (sizing.SLOT_BYTES + found) * self.num_nodes > capacity_bytes:
+            return 0
+        return found
 
     def _choose(self, hotness: Any) -> np.ndarray:
         if self.num_cached in (0, self.num_nodes):
@@ -122,6 +136,7 @@ class FeatureCache:
         """The cache's rows, and the slot of every vertex unless all or none are cached."""
         self._cache: Any = None
         self._row_of: Any = None
+        self._tails: Any = None
         self._missing_id = 0  # id of a vertex that is not cached, if there is one
         if self.on_device:
             self._cache = self.table
@@ -164,12 +179,18 @@ class FeatureCache:
             if self.all_cached:  # nothing will ever miss
                 return "uva"
             try:
-                self._pinned = host.pin(self.table, self.knobs.pinning, self.knobs.pad_bytes)
+                self._pinned = host.pin(
+                    self.table, self.knobs.pinning, self.knobs.pad_bytes, self._tail_bytes
+                )
             except MemoryError:
                 if transfer == "uva":
                     raise
                 return "staged"
             self._rows.host_address, self._rows.host_stride = self._pinned.address, self._pinned.stride
+            if self._pinned.tails is not None:
+                with streams.results(True):
+                    self._tails = gather.library(self.device).asarray(self._pinned.tails)
+                self._rows.tails, self._pinned.tails = self._tails, None
             return "uva"
         return "disk" if on_disk else "staged"
 
@@ -179,8 +200,13 @@ class FeatureCache:
         """Where kernels of this package find rows.
 
         Raises:
-            ValueError: some rows are neither on the GPU nor in page-locked host memory.
+            ValueError: some rows are neither on the GPU nor in page-locked host memory, or lie there in two parts.
         """
+        if self.device == "cuda" and self._tails is not None:
+            raise ValueError(
+                "features must have whole rows in page-locked host memory: make the cache with knobs.tail_bytes=0 "
+                f"(got {self.knobs.tail_bytes})"
+            )
         if self.device == "cpu" or not (self.all_cached or self._pinned is not None):
             raise ValueError(
                 f"features must lie on the GPU or in page-locked host memory (got transfer={self.transfer!r})"
@@ -380,7 +406,10 @@ class FeatureCache:
         self, rows: int, count: Counted | Callable[[], Counted], ready: Any = streams.DONE
     ) -> ExtractStats:
         where = "the CPU" if self.device == "cpu" else runtime.device_name()
-        return ExtractStats(rows, self.row_bytes, self.transfer, f"measured on {where}", count, ready)
+        tail = 0 if self._tails is None else int(self._tails.shape[1])
+        return ExtractStats(
+            rows, self.row_bytes, self.transfer, f"measured on {where}", count, ready, self.row_bytes - tail
+        )
 
     def _extract_cpu(
         self, ids: np.ndarray, marks: Marks | None, previous: Previous | None, out: np.ndarray
@@ -406,7 +435,7 @@ class FeatureCache:
         n = int(ids.size)
         if n == 0:
             return out, self._stats(0, Counted(0))
-        streams.order(self._cache, self._row_of)
+        streams.order(self._cache, self._row_of, self._tails)
         if marks is not None:
             marks.ready.order()
         begin, end = cupy.cuda.Event(), cupy.cuda.Event()

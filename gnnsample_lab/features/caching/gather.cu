@@ -9,7 +9,8 @@
 // issued before the first store; 55 GB/s at 1 to 2 us are 55 to 110 kB in flight, less than 1 kB a multiprocessor.
 // With PEERS rows come from peers' memory, too. NVLink is bound alike: 340 GB/s at 0.9 us are 300 kB in flight, 2.3 kB a
 // multiprocessor, which two rows of 512 bytes in each of a few warps exceed.
-// @variants ID_T=int,long VEC=2,4,8,16 ROWS=1,4 LOAD=0,2 PEERS=0,1
+// With TAILS a row in host memory is read in two parts: whole lines from there, and what is over from device memory.
+// @variants ID_T=int,long VEC=2,4,8,16 ROWS=1,4 LOAD=0,2 PEERS=0,1 TAILS=0,1
 #include "device/rows.cuh"
 #include "gather.cuh"
 
@@ -31,10 +32,22 @@ __device__ __forceinline__ u32 sweep(const Sources& s, const ID_T* ids, const u3
         const char* from[ROWS];
         char* to[ROWS];
         u32 skip[ROWS], most = 0;
+#if TAILS
+        const char* tail[ROWS];  // where the last bytes of a row in host memory lie
+        u32 apart[ROWS];         // the unit with which they begin
+#endif
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) {
             const u64 i = order && first + r < end ? order[first + r] : first + r;
+#if TAILS
+            const u32 before = missed;
+#endif
             from[r] = first + r < end ? source_of(s, ids, i, row_bytes, missed) : nullptr;
+#if TAILS
+            const bool split = missed != before && from[r];
+            apart[r] = split ? units - s.tail_bytes / VEC : units;
+            tail[r] = split ? s.tails + (u64)ids[i] * s.tail_bytes : nullptr;
+#endif
             to[r] = out + i * row_bytes;
             skip[r] = ALIGNED ? (u32)((u64)from[r] % LINE) / VEC : 0;
             if (from[r]) most = max(most, units + skip[r]);
@@ -44,7 +57,14 @@ __device__ __forceinline__ u32 sweep(const Sources& s, const ID_T* ids, const u3
             Unit v[ROWS];
 #pragma unroll
             for (int r = 0; r < ROWS; ++r)
+#if TAILS
+                if (from[r] && at >= skip[r] && at - skip[r] < units) {
+                    const u32 unit = at - skip[r];
+                    v[r] = load(unit < apart[r] ? from[r] + (u64)unit * VEC : tail[r] + (u64)(unit - apart[r]) * VEC);
+                }
+#else
                 if (from[r] && at >= skip[r] && at - skip[r] < units) v[r] = load(from[r] + (u64)(at - skip[r]) * VEC);
+#endif
 #pragma unroll
             for (int r = 0; r < ROWS; ++r)
                 if (from[r] && at >= skip[r] && at - skip[r] < units)
@@ -81,11 +101,17 @@ struct Request {
     u64 host_stride;
     char* out;
     u64* counts;
-    u32 row_bytes, host_blocks;
+    const char* tails;
+    u32 row_bytes, host_blocks, tail_bytes, unused;
 };
 
 extern "C" __global__ void __launch_bounds__(1024) extract(const __grid_constant__ Request q) {
-    const Sources s = {q.locations, q.row_of, q.cache, q.previous, q.host, q.host_stride};
+    const Sources s = {q.locations, q.row_of, q.cache, q.previous, q.host, q.host_stride
+#if TAILS
+                       ,
+                       q.tails, q.tail_bytes
+#endif
+    };
     const ID_T* ids = q.ids;
     const u32 *order = q.order, *split = q.split, host_blocks = q.host_blocks, row_bytes = q.row_bytes;
     const u64 n = q.n;

@@ -10,6 +10,14 @@ typedef long long i64;
 #define PEERS 0
 #endif
 
+// With TAILS the host's rows lack their last bytes, which lie in device memory for all vertices.
+#if PEERS  // no table there is a copy of one GPU's own
+#undef TAILS
+#endif
+#ifndef TAILS
+#define TAILS 0
+#endif
+
 // Where the rows lie. A null `cache` means that nothing is cached; with a cache and neither `locations` nor `row_of`,
 // row v of the cache is vertex v. A null `host` leaves missing rows alone: someone else brings them.
 struct Sources {
@@ -22,6 +30,10 @@ struct Sources {
 #if PEERS
     const u64* bases;  // where each part's cache begins, in this process; null leaves its rows alone
     u32 shift;
+#endif
+#if TAILS
+    const char* tails;
+    u32 tail_bytes;
 #endif
 };
 

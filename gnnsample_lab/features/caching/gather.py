@@ -16,7 +16,7 @@ from gnnsample_lab.device import kernels, pinned, runtime, streams
 
 from .host import copy_to_device_async, gather_rows, vector_bytes, words
 
-_REQUEST = struct.Struct("12Q2I")
+_REQUEST = struct.Struct("13Q4I")
 """``Request`` of ``gather.cu``; packed by one call, which takes a tenth of the time of as many NumPy fields."""
 _REQUEST_TYPE = np.dtype(("V", _REQUEST.size))
 MAX_PARTS = 16
@@ -47,6 +47,10 @@ class ExtractKnobs:
         by_page: read rows in host memory first, in the order of page ranges, see ``order.cu``.
         pinning: how a host table is pinned, as :func:`~.host.pin` takes it.
         pad_bytes: rows of a pinned copy start at multiples of this (0: dense).
+        tail_bytes: what rows have over whole lines of 128 bytes lies in device memory, for all rows of the table, if it
+            is this much at most, and the host's copy has whole lines alone: a request for 16 bytes costs the link about
+            what one for a line costs. 32 takes the last 16 of 400 bytes, 4 % of the table. Needs a copy of the table,
+            which ``pinning="auto"`` then makes where half of the free memory holds it. 0: rows lie in one piece.
         chunk_bytes: staged transfers: rows gathered and copied at a time.
         buffers: staged transfers: number of pinned buffers, used in turn.
         gather_threads: staged transfers: threads of the host's gather, None for all.
@@ -62,6 +66,7 @@ class ExtractKnobs:
     by_page: bool = True
     pinning: str = "auto"
     pad_bytes: int = 0
+    tail_bytes: int = 0
     chunk_bytes: int = 16 << 20
     buffers: int = 3
     gather_threads: int | None = None
@@ -128,7 +133,10 @@ def blocks_for(n: int, threads: int = 256) -> tuple[int]:
 
 @dataclass(eq=False)
 class GpuRows:
-    """Where rows can come from; null addresses for what is not there (``gather.cuh``, ``Sources``)."""
+    """Where rows can come from; null addresses for what is not there (``gather.cuh``, ``Sources``).
+
+    ``tails``: ``uint8[N, tail_bytes]`` on the GPU, the last bytes of all rows, which the host's rows lack; or None.
+    """
 
     row_of: Any = None
     cache: Any = None
@@ -136,6 +144,7 @@ class GpuRows:
     host_address: int = 0
     host_stride: int = 0
     num_nodes: int = 0
+    tails: Any = None
 
 
 @dataclass(eq=False)
@@ -174,15 +183,17 @@ class GpuExtractor:
 
     def __init__(self, row_bytes: int, knobs: ExtractKnobs) -> None:
         self.row_bytes, self.knobs = row_bytes, knobs
-        self._kernels: dict[tuple[str, str, int, int], Any] = {}
+        self._kernels: dict[tuple[str, str, int, int, bool], Any] = {}
 
-    def _kernel(self, name: str, ids: str, vector: int, peers: int = 0) -> Any:
-        key = (name, ids, vector, peers)
+    def _kernel(self, name: str, ids: str, vector: int, peers: int = 0, tails: bool = False) -> Any:
+        key = (name, ids, vector, peers, tails)
         if key not in self._kernels:
             knobs = self.knobs
             macros: dict[str, int | str] = {
                 "ID_T": ids, "VEC": vector, "ROWS": knobs.rows_per_warp, "LOAD": knobs.load, "PEERS": peers,
             }  # fmt: skip
+            if tails:
+                macros["TAILS"] = 1
             if not knobs.aligned:
                 macros["ALIGNED"] = 0
             function = kernels.load_module("features/caching/gather.cu", macros).get_function(name)
@@ -215,18 +226,19 @@ class GpuExtractor:
             a.data.ptr if a is not None else 0
             for a in (rows.cache, rows.previous, locations, rows.row_of, counts)
         )
-        to = out.data.ptr
-        vector = self._vector(cache, previous, rows.host_address, rows.host_stride, to)
+        to, tails = out.data.ptr, rows.tails
+        tail, tail_bytes = (0, 0) if tails is None else (tails.data.ptr, int(tails.shape[1]))
+        vector = self._vector(cache, previous, rows.host_address, rows.host_stride, to, tail)
         order = None
         if self.knobs.by_page and rows.host_address:
             order = self._order(ids, np.uint64(marked), np.uint64(slots), rows.num_nodes)
         where, split = (0, 0) if order is None else order.addresses
         request = _REQUEST.pack(
             ids.data.ptr, ids.size, where, split, marked, slots, cache, previous, rows.host_address, rows.host_stride,
-            to, counter, self.row_bytes, self.host_blocks(vector),
+            to, counter, tail, self.row_bytes, self.host_blocks(vector), tail_bytes, 0,
         )  # fmt: skip
         grid = self._grid(ids.size, self.knobs.rows_per_warp)
-        kernel = self._kernel("extract", id_type(ids), vector)
+        kernel = self._kernel("extract", id_type(ids), vector, tails=tails is not None)
         kernel(grid, (self.knobs.block_threads,), (np.frombuffer(request, _REQUEST_TYPE),))
 
     def extract_parts(self, parts: Sequence[tuple[Any, Any]], cache: Any) -> None:

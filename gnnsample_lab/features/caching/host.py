@@ -107,10 +107,12 @@ class PinnedTable:
         address: where the GPU finds it.
         stride: bytes from row to row.
         how: "registered" (the given memory was page-locked where it lies) or "copied".
+        tails: the last bytes of all rows, ``uint8[N, tail_bytes]`` in plain host memory, where ``rows`` lacks them and
+            has bytes, ``uint8``; else None.
     """
 
-    def __init__(self, rows: np.ndarray, how: str) -> None:
-        self.rows, self.how = rows, how
+    def __init__(self, rows: np.ndarray, how: str, tails: np.ndarray | None = None) -> None:
+        self.rows, self.how, self.tails = rows, how, tails
         self.stride = rows.strides[0] if len(rows) > 1 else rows.shape[1] * rows.itemsize
         if how == "registered":
             pinned.lock(rows, owner=self)
@@ -120,7 +122,21 @@ class PinnedTable:
 _registered: weakref.WeakValueDictionary[tuple[int, int], PinnedTable] = weakref.WeakValueDictionary()
 
 
-def pin(table: np.ndarray, how: str = "auto", pad_bytes: int = 0) -> PinnedTable:
+def tail_of(table: np.ndarray, how: str, longest: int) -> int:
+    """Bytes at the end of each row that are better kept in device memory: what rows have over whole lines.
+
+    A request for a few bytes costs the link about what one for a line costs. 0 where rows have no line, or where more
+    than ``longest`` bytes are over, or where the table has to stay where it lies (``how`` as for :func:`pin`; "auto"
+    allows a copy that half of the free memory holds).
+    """
+    row_bytes = table.shape[1] * table.itemsize
+    rest = row_bytes % LINE_BYTES
+    if row_bytes < LINE_BYTES or rest > longest or how == "register":
+        return 0
+    return rest if how == "copy" or table.nbytes < free_host_bytes() // 2 else 0
+
+
+def pin(table: np.ndarray, how: str = "auto", pad_bytes: int = 0, tail_bytes: int = 0) -> PinnedTable:
     """Page-lock a table for reads from the GPU.
 
     Args:
@@ -130,6 +146,7 @@ def pin(table: np.ndarray, how: str = "auto", pad_bytes: int = 0) -> PinnedTable
             not in the table (there every row costs one request more) and half of the free memory holds it, and
             where registering fails.
         pad_bytes: pad the copy's rows to a multiple of this (0: dense). Registered tables stay as they are.
+        tail_bytes: copy, and leave these bytes of each row out: :attr:`PinnedTable.tails` has them (:func:`tail_of`).
 
     Raises:
         MemoryError: the host refuses.
@@ -138,6 +155,11 @@ def pin(table: np.ndarray, how: str = "auto", pad_bytes: int = 0) -> PinnedTable
     if how not in ("auto", "register", "copy"):
         raise ValueError(f"how must be 'auto', 'register' or 'copy' (got {how!r})")
     row_bytes = table.shape[1] * table.itemsize
+    if tail_bytes:
+        whole, lines = table.view(np.uint8), row_bytes - tail_bytes
+        kept = pinned.empty(len(table) * lines).reshape(len(table), lines)
+        kept[:] = whole[:, :lines]
+        return PinnedTable(kept, "copied", np.ascontiguousarray(whole[:, lines:]))
     if how == "auto":
         splits = row_bytes % LINE_BYTES == 0 and table.ctypes.data % LINE_BYTES != 0
         splits = splits and table.nbytes < free_host_bytes() // 2

@@ -48,11 +48,15 @@ def check_sizing(ratio: Any, capacity_bytes: Any, leave_free: Any, trial: Any) -
         raise ValueError("trial is for leave_free='trial' only")
 
 
-def rows_in(capacity_bytes: int, num_nodes: int, row_bytes: int) -> int:
-    """Rows that fit, the look-up table counted in: it is needed unless all rows fit or none does."""
+def rows_in(capacity_bytes: int, num_nodes: int, row_bytes: int, tail_bytes: int = 0) -> int:
+    """Rows that fit, the look-up table counted in: it is needed unless all rows fit or none does.
+
+    Args:
+        tail_bytes: bytes of every row that are kept besides, unless all rows fit.
+    """
     if capacity_bytes >= num_nodes * row_bytes:
         return num_nodes
-    return max(0, capacity_bytes - SLOT_BYTES * num_nodes) // row_bytes
+    return max(0, capacity_bytes - (SLOT_BYTES + tail_bytes) * num_nodes) // row_bytes
 
 
 def memory_left_by(trial: Callable[[], Any], device: str) -> int:

@@ -35,15 +35,18 @@ class ExtractStats:
         transfer: how missing rows came: "staged", "uva", "disk", "host" (a copy within host memory: the CPU run),
             or "device" (the whole table is there).
         origin: "measured on <device>".
+        host_row_bytes: bytes of a missing row that lie in host memory: all of them, unless device memory keeps tails
+            (:class:`~.gather.ExtractKnobs`).
         ready: an event behind the extraction (:class:`~gnnsample_lab.device.streams.Ready`): what a stream that was
             not current in the call waits for before it reads the rows.
     """
 
     def __init__(
         self, rows: int, row_bytes: int, transfer: str, origin: str, count: Counted | Callable[[], Counted],
-        ready: Any = streams.DONE,
+        ready: Any = streams.DONE, host_row_bytes: int | None = None,
     ) -> None:  # fmt: skip
         self.ready = ready
+        self.host_row_bytes = row_bytes if host_row_bytes is None else host_row_bytes
         self.rows, self.row_bytes, self.transfer, self.origin = rows, row_bytes, transfer, origin
         self._count = count
 
@@ -83,7 +86,7 @@ class ExtractStats:
     @property
     def bytes_moved(self) -> int:
         """Bytes of feature rows requested from the host table (in CPU runs: that a GPU would have requested)."""
-        return self.misses * self.row_bytes
+        return self.misses * self.host_row_bytes
 
     @property
     def bytes_hit(self) -> int:
