@@ -27,7 +27,14 @@ def test_every_width_has_a_shape(features, edges):
 
 @pytest.mark.parametrize(
     ("features", "rows", "few"),
-    [(64, 1024, True), (64, 2111, True), (64, 2112, False), (100, 1319, True), (100, 1320, False), (602, 264, False)],
+    [
+        (64, 1024, True),
+        (64, 2111, True),
+        (64, 2112, False),
+        (100, 1319, True),
+        (100, 1320, False),
+        (602, 264, False),
+    ],
 )
 def test_few_rows_have_a_shape_of_their_own(features, rows, few):
     tile = choose(Csr(None, None, rows, 1_000_000, 10 * rows), features, 4 if features % 4 == 0 else 2)

@@ -148,6 +148,42 @@ def test_the_gpu_walks_the_same_ways(name, options):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("restart", [0.0, 0.5])
+def test_seeds_on_the_gpu_stay_there_until_one_comes_twice(restart, monkeypatch):
+    import cupy
+
+    from gnnsample_lab.minibatch.walks import gpu as module
+
+    graph = random_graph(1)
+    cpu, gpu = (PinSAGESampler(graph, device=on, restart=restart) for on in ("cpu", "cuda"))
+    merged = []
+    merge = module.merge_duplicates
+    monkeypatch.setattr(
+        module, "merge_duplicates", lambda seeds: (merged.append(len(seeds)), merge(seeds))[1]
+    )
+    plain = [np.array([9, 3, 77]), cupy.asarray([119, 0], dtype=np.int32), cupy.arange(120)[::-3]]
+    hosts = [s if isinstance(s, np.ndarray) else s.get() for s in plain]
+    expected = [cpu.sample(seeds, 4 + i).canonical() for i, seeds in enumerate(hosts)]
+    assert [b.canonical() for b in gpu.sample_many(plain, 4)] == expected
+    assert gpu.sample_many(plain, 4)[1].seed_inverse.tolist() == [0, 1]
+    assert merged == []
+    for bad in ([5, 120], [-1], [2**40]):
+        with pytest.raises(ValueError, match=r"seeds must be vertex ids in 0\.\.119"):
+            gpu.sample_many([*plain, cupy.asarray(bad)])
+    assert merged == []
+    # Most seeds twice: walks of all of them would reach more vertices than there is room for.
+    again = cupy.asarray(np.r_[np.arange(60), np.arange(60)])
+    for seeds in (again, np.array([7, 7]), cupy.asarray([3] * 500), cupy.asarray([5, 6])):
+        found = gpu.sample_many([*plain, seeds], 4)
+        host = seeds if isinstance(seeds, np.ndarray) else seeds.get()
+        assert [b.canonical() for b in found] == [*expected, cpu.sample(host, 7).canonical()]
+        assert found[3].seed_inverse.tolist() == cpu.sample(host, 7).seed_inverse.tolist()
+    assert merged
+    with pytest.raises(ValueError, match="seeds must be vertex ids"):
+        gpu.sample_many([cupy.asarray([5, 120])])
+
+
+@pytest.mark.gpu
 def test_gpu_waves_seeds_of_all_kinds_and_epochs():
     import cupy
 

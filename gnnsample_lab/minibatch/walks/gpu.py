@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import kernels, pinned, runtime, streams
+from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.device.polling import await_word
 from gnnsample_lab.minibatch.gpu.arena import LazyTuple
 from gnnsample_lab.minibatch.types import MiniBatch
@@ -23,7 +24,7 @@ from gnnsample_lab.sampling.neighbors.spec import HopPicks
 from gnnsample_lab.sampling.walks.pinsage import WalkSpec
 
 TOTALS = 40
-"""64-bit counters of a batch: [0] vertices, [1 + h] vertices before hop h, [17 + h] picks of hop h, last the fault."""
+"""64-bit counters of a batch: [0] vertices, [1 + h] vertices before hop h, [17 + h] picks of hop h, last the faults."""
 MAX_AT_ONCE = 64
 _SHARED_BYTES = 48 << 10
 _BLOCKS_PER_SM = 16
@@ -34,7 +35,7 @@ _WALKS = np.dtype(
      ("host_totals", "u8"), ("row_begins", "u8"), ("node_cap", "u8"), ("slots", "u8"), ("row_stride", "u8"),
      ("seed", "u8"), ("tile_stride", "u8"), ("direct", "u4"), ("keep", "u4"), ("num_walks", "u4"),
      ("walk_length", "u4"), ("restart", "u4"), ("ends", "u4"), ("num_hops", "u4"),
-     ("padding", "u4")], align=True,
+     ("padding", "u4"), ("num_nodes", "u8")], align=True,
 )  # fmt: skip
 """``struct Walks`` of ``pinsage.cu``."""
 
@@ -47,7 +48,11 @@ _PLACE = np.dtype([(name, np.int64) for name in (
 """``struct Place`` of ``pinsage.cu``."""
 _TILE = 1024
 """Rows that a block of ``emit`` writes."""
-_STAMP = TOTALS - 2
+_STRANGE, _REPEATED, _STAMP = TOTALS - 4, TOTALS - 3, TOTALS - 2
+
+
+Seeds = tuple[Any, Any]
+"""Seeds of a mini-batch, and the place of each given one among them; None where nobody has merged them."""
 
 
 class _Shape:
@@ -99,7 +104,7 @@ class _Scratch:
         self.places, self.host_totals = parts[2].view(_PLACE), parts[3].view(np.int64)
         self.host_totals[:] = 0
         self.totals_view: Any = memoryview(self.host_totals)  # type: ignore[arg-type]
-        self.calls["seeds"] = self.seeds.ctypes.data + 8 * shape.seeds * np.arange(count)
+        self.at_home = self.seeds.ctypes.data + 8 * shape.seeds * np.arange(count)
         self.stamp = 0
         self.graphs: dict[int, Any] = {}  # by number of mini-batches
         plan = np.zeros(1, dtype=_WALKS)
@@ -122,6 +127,7 @@ class _Scratch:
         plan["indptr"], plan["indices"] = graph.indptr.data.ptr, graph.indices.data.ptr
         plan["node_cap"], plan["slots"], plan["row_stride"] = shape.node_cap, shape.slots, shape.rows
         plan["seed"], plan["direct"], plan["keep"] = spec.seed, shape.direct, keep
+        plan["num_nodes"] = graph.num_nodes
         plan["num_walks"], plan["walk_length"] = spec.num_walks, spec.walk_length
         plan["restart"], plan["ends"] = spec.restart_below, spec.restart_ends
         self.args = as_argument(plan)
@@ -152,19 +158,23 @@ class WalkEngine:
         self.waves: dict[int, Waves] = {}  # by seed capacity
         self._turns = streams.Turns(graph.indptr, graph.indices)
         self._no_position: Any = None
+        self._merges = False  # until seeds were met that are not distinct
 
     @property
     def scratch_bytes(self) -> int:
         return 0 if self._scratch is None else self._scratch.num_bytes
 
-    def sample_many(
-        self, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
-    ) -> list[MiniBatch]:
+    def sample_many(self, given: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:
         """Sample mini-batches with consecutive batch ids; :mod:`.waves` chooses how many share a launch.
 
-        ``seeds``: per mini-batch its distinct seeds and its ``seed_inverse``, checked, on the host.
+        ``given``: the seeds of each; on the host checked, on the GPU not. From the first seeds on that are not distinct
+        they are merged on the host before they are launched.
+
+        Raises:
+            ValueError: seeds on the GPU that are no vertices.
         """
-        most = power_of_two(max(s.size for s, _ in seeds), 64)
+        seeds = [self._seeds(s) for s in given]
+        most = power_of_two(max(int(s.size) for s, _ in seeds), 64)
         shape = _Shape(self.graph.num_nodes, self.spec, most, self.keep, self.id_bytes)
         if len(seeds) == 1:
             return self._wave(shape, seeds, first_batch_id)
@@ -177,6 +187,26 @@ class WalkEngine:
             begin = len(result)
             result += self._wave(shape, seeds[begin : begin + size], first_batch_id + begin)
         return result
+
+    def _seeds(self, given: Any) -> Seeds:
+        if self._merges or given.size > self.graph.num_nodes:
+            return self._merged(given)
+        if given.dtype != np.int64:
+            given = given.astype(np.int64)
+        if not isinstance(given, np.ndarray) and not given.flags.c_contiguous:
+            given = given.copy()
+        return given, None
+
+    def _merged(self, given: Any) -> Seeds:
+        """Distinct seeds, on the host, and the place of each given one among them."""
+        if not isinstance(given, np.ndarray):
+            given = given.get()
+            if not ((given >= 0) & (given < self.graph.num_nodes)).all():
+                raise self._no_vertex()
+        return merge_duplicates(given)[:2]
+
+    def _no_vertex(self) -> ValueError:
+        return ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
 
     def _take_scratch(self, shape: _Shape, count: int) -> _Scratch:
         held = self._scratch
@@ -191,9 +221,7 @@ class WalkEngine:
         most = max(1, _BLOCKS_PER_SM * runtime.num_sms() // rows)
         return max(1, min(most, -(-items // per_block))), rows
 
-    def _wave(
-        self, shape: _Shape, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
-    ) -> list[MiniBatch]:
+    def _wave(self, shape: _Shape, seeds: Sequence[Seeds], first_batch_id: int) -> list[MiniBatch]:
         self._turns.take()
         ws = self._take_scratch(shape, len(seeds))
         try:
@@ -212,6 +240,12 @@ class WalkEngine:
                 "a random walk found no room for a vertex: other work on the GPU has overwritten its memory; "
                 "no sample was made"
             )
+        if totals[:, _STRANGE].any():
+            raise self._no_vertex()
+        if totals[:, _REPEATED].any():
+            self._merges = True
+            merged = [self._merged(s) if inverse is None else (s, inverse) for s, inverse in seeds]
+            return self._wave(shape, merged, first_batch_id)
         made = self._emit(ws, totals, seeds, first_batch_id)
         self._turns.leave()
         return made
@@ -225,15 +259,17 @@ class WalkEngine:
         finally:
             self._scratch = None
 
-    def _launch(
-        self, ws: _Scratch, seeds: Sequence[tuple[np.ndarray, np.ndarray]], first_batch_id: int
-    ) -> None:
+    def _launch(self, ws: _Scratch, seeds: Sequence[Seeds], first_batch_id: int) -> None:
         """Write what the kernels read from host memory, and launch everything up to the report of the totals."""
         import cupy
 
         count = len(seeds)
         for i, (distinct, _) in enumerate(seeds):
-            ws.seeds[i, : distinct.size] = distinct
+            if isinstance(distinct, np.ndarray):
+                ws.seeds[i, : distinct.size] = distinct
+                ws.calls["seeds"][i] = ws.at_home[i]
+            else:  # the host waits for the sizes, and these are read before
+                ws.calls["seeds"][i] = distinct.data.ptr
             ws.calls["num_seeds"][i] = distinct.size
         ws.calls["batch_id"][:count] = first_batch_id + np.arange(count)
         self._stamp(ws)
@@ -261,7 +297,7 @@ class WalkEngine:
         k["sum_tiles"](self._grid(max(shape.row_caps), _TILE, count * hops), (256,), (ws.args,))
         k["report"]((count,), (64,), (ws.args,))
 
-    def _emit(self, ws: _Scratch, totals: np.ndarray, seeds: Sequence[Any], first: int) -> list[MiniBatch]:
+    def _emit(self, ws: _Scratch, totals: np.ndarray, seeds: Sequence[Seeds], first: int) -> list[MiniBatch]:
         """Allocate memory of exact size and write all mini-batches; asynchronous."""
         import cupy
 
@@ -276,7 +312,7 @@ class WalkEngine:
         for i, (distinct, inverse) in enumerate(seeds):
             levels = totals[i, 1 : 2 + hops].tolist()
             edges = totals[i, 17 : 17 + hops].tolist()
-            merged = inverse.size != distinct.size
+            merged = inverse is not None and inverse.size != distinct.size
             view = _View(ids, levels, edges, 0 if merged else distinct.size, minus_one)
             view.memory = streams.lease(cupy.cuda.alloc(view.num_bytes), ready)
             ws.places[i * hops : (i + 1) * hops] = view.places(view.memory.ptr)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.checks import array, is_cuda_array, items, num_bytes
+from gnnsample_lab.checks import num_bytes
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import merge_duplicates
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.batched import BatchSampler
 from gnnsample_lab.minibatch.cpu import Builder, CpuTables
-from gnnsample_lab.minibatch.seeds import on_host
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.walks.pinsage import WalkSpec, make_walk_spec, walk_hop
 
@@ -78,16 +76,11 @@ class PinSAGESampler(BatchSampler):
         else:
             self._engine = CpuTables(self.graph.num_nodes)
 
-    def _placed(self, seeds: Iterable[Any]) -> Iterable[Any]:
-        # Duplicates are merged on the host, on either device.
-        return _on_host(items("seeds", seeds, "a list of mini-batches"))
-
     def _run(self, arrays: list[Any], first: int) -> list[MiniBatch]:
-        merged = [merge_duplicates(a)[:2] for a in arrays]
         if self.device == "cuda":
-            batches: list[MiniBatch] = self._engine.sample_many(merged, first)
+            batches: list[MiniBatch] = self._engine.sample_many(arrays, first)
             return batches
-        return [self._sample_cpu(*pair, first + i) for i, pair in enumerate(merged)]
+        return [self._sample_cpu(*merge_duplicates(a)[:2], first + i) for i, a in enumerate(arrays)]
 
     def _sample_cpu(self, seeds: np.ndarray, inverse: np.ndarray, batch_id: int) -> MiniBatch:
         graph, spec = self.graph, self.spec
@@ -105,16 +98,3 @@ class PinSAGESampler(BatchSampler):
             f"num_walks={s.num_walks}, walk_length={s.walk_length}, restart={s.restart}, "
             f"restart_ends={s.restart_ends}, device={self.device!r})"
         )
-
-
-def _on_host(seeds: list[Any]) -> list[Any]:
-    """Seeds that lie on a GPU, copied to the host, all of them in one copy."""
-    if not seeds or not all(is_cuda_array(s) and s.ndim == 1 for s in seeds):
-        return [on_host(s) for s in seeds]
-    import cupy
-
-    arrays = [array("seeds", s) for s in seeds]
-    if len({a.dtype for a in arrays}) > 1:
-        return [a.get() for a in arrays]
-    ends = np.cumsum([a.size for a in arrays])[:-1]
-    return list(np.split(cupy.concatenate(arrays).get(), ends))

@@ -10,13 +10,15 @@
 // Everything up to `report` is one CUDA graph: what changes from call to call is read from host memory (`calls`).
 //
 // Arrays of a batch b: nodes[b * node_cap ..], keys and locals [b * slots ..], totals[b * 40 ..] (0: vertices so far,
-// 1 + h: vertices before hop h, 17 + h: picks of hop h), counts[b * row_stride ..], picks and votes K times that.
+// 1 + h: vertices before hop h, 17 + h: picks of hop h, last four: see below), counts[b * row_stride ..], picks and votes K times that.
 // tiles[(b * num_hops + h) * tile_stride ..] sums of the counts of TILE rows each.
 // `direct`: a slot for every vertex of the graph, no probing. 64-bit offsets throughout.
 // @variants ID_T=int,long LANES=4,32
 #include "device/philox.cuh"
 typedef long long i64;
 #define TOTALS 40
+#define STRANGE (TOTALS - 4)   // not 0 when a seed is no vertex
+#define REPEATED (TOTALS - 3)  // not 0 when a seed came twice: the host merges them, and launches again
 #define STAMP (TOTALS - 2)   // in host memory: the tag of the call whose totals these are
 #define BROKEN (TOTALS - 1)  // not 0 when a table was full: an error, because it has slots for twice the vertices
 
@@ -37,10 +39,11 @@ struct Walks {
     const u64* row_begins;
     u64 node_cap, slots, row_stride, seed, tile_stride;
     u32 direct, keep, num_walks, walk_length, restart, ends, num_hops, padding;  // ends: at a restart
+    u64 num_nodes;
 };
 #define TILE 1024  // rows of which `tiles` holds one sum, and a block of `emit` writes the picks
 
-// What a call asks of a batch; in host memory, as `seeds` are.
+// What a call asks of a batch; in host memory, as `seeds` are unless they were given on the device.
 struct Call {
     const i64* seeds;
     u64 num_seeds, batch_id;
@@ -64,7 +67,7 @@ __device__ __forceinline__ u64 claim(const Walks& a, u64* keys, u64* totals, u64
     return ~0ull;
 }
 
-// Enter the distinct seeds of all batches.
+// Enter the seeds of all batches.
 extern "C" __global__ void begin(Walks a) {
     const u64 b = blockIdx.y;
     const Call call = ((const Call*)a.calls)[b];
@@ -74,10 +77,14 @@ extern "C" __global__ void begin(Walks a) {
         a.batch_ids[b] = (u32)call.batch_id;
     }
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < call.num_seeds; i += gridDim.x * (u64)blockDim.x) {
-        const u64 v = (u64)call.seeds[i];
+        const u64 given = (u64)call.seeds[i], v = given < a.num_nodes ? given : 0;
+        if (given != v) totals[STRANGE] = 1;
         a.nodes[b * a.node_cap + i] = (ID_T)v;
         const u64 slot = claim(a, a.keys + b * a.slots, totals, v);
-        if (slot != ~0ull) a.locals[b * a.slots + slot] = (u32)i;
+        if (slot != ~0ull)
+            a.locals[b * a.slots + slot] = (u32)i;
+        else
+            totals[REPEATED] = 1;
     }
 }
 
@@ -85,6 +92,11 @@ extern "C" __global__ void begin(Walks a) {
 extern "C" __global__ void close_level(Walks a, int hop) {
     u64* totals = a.totals + (u64)blockIdx.x * TOTALS;
     if (threadIdx.x == 0) totals[2 + hop] = totals[0];
+}
+
+// Rows of a hop; none where the seeds are of no use, since vertices that came twice would leave too little room.
+__device__ __forceinline__ u64 rows_of(const u64* totals, u64 hop) {
+    return totals[STRANGE] | totals[REPEATED] ? 0 : totals[1 + hop];
 }
 
 // Dynamic shared memory: per row in flight, ID_T[V] visits, then for all rows int[V] counts, V = walks * steps.
@@ -99,7 +111,7 @@ extern "C" __global__ void walk(Walks a, int hop) {
     u64* keys = a.keys + (u64)batch * a.slots;
     u32* locals = a.locals + (u64)batch * a.slots;
     ID_T* nodes = a.nodes + (u64)batch * a.node_cap;
-    const u64 rows = totals[1 + hop], out = (u64)batch * a.row_stride + a.row_begins[hop];
+    const u64 rows = rows_of(totals, hop), out = (u64)batch * a.row_stride + a.row_begins[hop];
     const u32 batch_id = a.batch_ids[batch];
     u64 picked = 0;
     for (u64 row = blockIdx.x * (u64)groups + group; row < rows; row += gridDim.x * (u64)groups) {
@@ -171,7 +183,7 @@ extern "C" __global__ void walk(Walks a, int hop) {
 extern "C" __global__ void __launch_bounds__(256) sum_tiles(Walks a) {
     __shared__ u32 sums[8];
     const u64 b = blockIdx.y / a.num_hops, hop = blockIdx.y - b * a.num_hops;
-    const u64 rows = a.totals[b * TOTALS + 1 + hop];
+    const u64 rows = rows_of(a.totals + b * TOTALS, hop);
     const int* counts = a.counts + b * a.row_stride + a.row_begins[hop];
     for (u64 tile = blockIdx.x; tile * TILE < rows; tile += gridDim.x) {
         u32 mine = 0;
