@@ -41,7 +41,7 @@ def taken(table: Any, ids: Any) -> Any:
 
     Args:
         table: a tensor that :func:`takes` accepts.
-        ids: ``int32`` or ``int64`` tensor ``[n]`` on the same GPU, dense; below ``N``, which nobody checks.
+        ids: ``int32`` or ``int64`` tensor ``[n]`` on the same GPU; below ``N``, which nobody checks.
 
     Returns:
         A new tensor ``[n, F]``.
@@ -49,6 +49,7 @@ def taken(table: Any, ids: Any) -> Any:
     import torch
 
     with streams.torch_stream():
+        ids = ids.contiguous()
         out = torch.empty((ids.numel(), table.shape[1]), dtype=table.dtype, device=table.device)
         row_bytes = table.shape[1] * table.element_size()
         launch(table.data_ptr(), ids.data_ptr(), ids.element_size(), ids.numel(), row_bytes, out.data_ptr())

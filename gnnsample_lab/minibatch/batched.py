@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -48,7 +49,7 @@ class Coming:
 
     def __del__(self) -> None:
         started = self.__dict__.get("_started")
-        if started is not None and self._batches is None:
+        if started is not None and self._batches is None and not sys.is_finalizing():
             started.drop()
 
 

@@ -274,11 +274,11 @@ class GpuEngine:
 
         The next call of any kind, of whichever thread, first collects what was started: launches share buffers.
         """
+        self._collect_started()  # it may change what is known
         most_seeds = max(int(s.size) for s in seeds)
         size = self.starts(len(seeds), most_seeds)
         if not size:
             return Started(self, self.sample_many(seeds, first_batch_id))
-        self._collect_started()
         self._turns.take()
         wave = self._launch_wave(seeds[:size], first_batch_id, most_seeds)
         started = Started(self, wave=wave, rest=seeds[size:])

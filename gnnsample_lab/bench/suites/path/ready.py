@@ -31,6 +31,8 @@ SETTLING = 16
 """Calls until the sampler has chosen how many mini-batches share a launch, and how much memory each gets."""
 SECTOR = 32
 LOADER_SEEDS, LOADER_BATCHES, LOADER_EPOCHS = 1024, 160, 7
+LOADER_SETTLING = 6
+"""Epochs in which the sampler measures how many mini-batches share a launch, and starts none ahead until it knows."""
 
 Stage = Callable[[Any], Any]
 STAGES: dict[str, tuple[str, Stage]] = {
@@ -169,7 +171,7 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
         batch_size=LOADER_SEEDS, device="cuda", cache_ratio=1.0 if with_x else None,
     )  # fmt: skip
     times = []
-    for _ in range(LOADER_EPOCHS + 2):
+    for _ in range(LOADER_EPOCHS + LOADER_SETTLING):
         timing.synchronize()
         began, batches = time.perf_counter(), 0
         for batches, _batch in enumerate(loader, 1):
@@ -181,7 +183,7 @@ def _loader_row(session: Session, name: str, with_x: bool) -> dict[str, Any]:
     row = {
         "graph": name, "part": "loader", "batch_size": LOADER_SEEDS, "fanouts": list(common.FANOUTS),
         "stage": "with x" if with_x else "without x", "together": 1, "edges": int(batch.edge_index.shape[1]),
-        "nodes": int(batch.num_nodes), **timing.spread(times[2:]),
+        "nodes": int(batch.num_nodes), **timing.spread(times[LOADER_SETTLING:]),
     }  # fmt: skip
     if with_x:
         row["bound_us"] = 2 * batch.x.nbytes / copy_bandwidth_gbps() / 1e3
