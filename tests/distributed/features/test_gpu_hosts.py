@@ -90,7 +90,7 @@ def check(graph: lab.Graph, rank: int, twin: Any, found: Any) -> None:
         assert (again.view(np.uint8) == bits[asked(rank)[4]]).all()
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels for the host")
 def test_rows_of_other_hosts_on_a_host_in_place_of_gpus(
     ranks_of_their_own: Ranks, graph: lab.Graph, folders: dict[int, Path]

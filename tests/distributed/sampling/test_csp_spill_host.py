@@ -52,7 +52,7 @@ def ranks_of_their_own() -> Iterator[Ranks]:
         yield ranks
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ compiles the kernels for the host")
 def test_engines_draw_and_count_as_cpu_ranks_do(
     ranks_of_their_own: Ranks, hub_parts: Callable[[int], str]
