@@ -333,7 +333,8 @@ def test_folder_without_measured_traces(other_gpu, tmp_path):
 
 def test_errors_by_trace_agree_with_their_summary(other_gpu):
     traces = traces_of(other_gpu, ("persistent", "block-bsp"))
-    rows = errors_by_trace(get_model("h200"), traces)
-    assert errors(get_model("h200"), traces)["kernel_time_max"] == max(r["kernel_time_error"] for r in rows)
+    model = dataclasses.replace(get_model("h200"), name=other_gpu.name)
+    rows = errors_by_trace(model, traces)
+    assert errors(model, traces)["kernel_time_max"] == max(r["kernel_time_error"] for r in rows)
     assert [r["queue_peak"] for r in rows] == [t.queue.peak for t in traces]
-    assert "queue_peak_max" not in errors(get_model("h200"), traces[4:])
+    assert "queue_peak_max" not in errors(model, traces[4:]) and "queue_peak_max" in errors(model, traces)

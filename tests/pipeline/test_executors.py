@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ class Memory:
 class FakeStages:
     """Ten mini-batches in windows of up to ``ahead``."""
 
-    device, workers, capacity, together, turns, sample_in_order = "cuda", 1, 2, False, None, False
+    device, workers, capacity, together, turns, sample_in_order, merged = "cuda", 1, 2, False, None, False, 1
 
     def __init__(
         self,
@@ -112,6 +113,12 @@ class FakeStages:
         if marked[0].number == self.fail_at:
             raise ArithmeticError("no rows")
         return Ready(marked[0], None if self.in_step else self.allocate(), None)
+
+    def source(self, loader: int) -> Any:
+        return SimpleNamespace(together=False)
+
+    def extract_merged(self, group: Any, loader: int = 0) -> list[Ready]:
+        return [self.extract(marked, loader) for marked in group]
 
 
 @pytest.fixture

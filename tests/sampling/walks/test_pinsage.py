@@ -158,6 +158,7 @@ def test_the_struct_is_that_of_the_kernels():
     body = re.search(r"struct Walks \{(.*?)\};", source, re.DOTALL).group(1)
     sizes = {"u64": 8, "u32": 4}
     fields = []
+    body = re.sub(r"//.*", "", body)
     for line in body.strip().split(";")[:-1]:
         kind, _, names = line.strip().partition(" ")
         if "*" in line:

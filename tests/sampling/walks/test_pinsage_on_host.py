@@ -84,8 +84,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("pinsage")
     text = (PACKAGE_ROOT / "sampling/walks/pinsage.cu").read_text(encoding="utf-8")
     head = text[text.index("#define TOTALS") : text.index("// Insert `v`")]
+    rows = text[text.index("// Rows of a hop; none") : text.index("// Dynamic shared memory")]
     sums = text[text.index("// The picks of TILE rows each") : text.index("// Tell the host")]
-    (folder / "emit.cuh").write_text(head + sums + text[text.index("// Where the arrays of a batch") :])
+    (folder / "emit.cuh").write_text(
+        head + rows + sums + text[text.index("// Where the arrays of a batch") :]
+    )
     (folder / "emit.cpp").write_text(_HOST)
     target = str(folder / "emit.so")
     flags = ["-std=c++20", "-O1", "-pthread", "-shared", "-fPIC"]
