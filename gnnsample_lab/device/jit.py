@@ -22,6 +22,9 @@ __all__ = ["njit", "prange", "start_threads"]
 
 SPINS = 10_000
 """Rounds that a thread of GNU OpenMP waits awake, half a millisecond or less; the library's own number is 300 000."""
+FEW = 8
+"""Threads up to which they wait as long as OpenMP lets them: few ones do not stand in each other's way, and mini-batches
+one after the other took a fifth to a third longer on two cores where they slept in between."""
 
 _parallel_region = Lock()
 
@@ -64,17 +67,19 @@ def start_threads() -> str:
 
     GNU OpenMP's threads wait awake for ten milliseconds and more. On a virtual machine of many cores they keep those
     from running for whom they wait: on a host of 32 cores rows that take 5 ms to gather took 34 ms when the call came
-    15 ms after the one before, as calls of a training loop do. So they wait awake for a short time alone, unless
-    ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT`` says how long. Threads of other libraries are left as they are.
+    15 ms after the one before, as calls of a training loop do. So more than :data:`FEW` wait awake for a short time
+    alone, unless ``OMP_WAIT_POLICY`` or ``GOMP_SPINCOUNT`` says how long. Threads of other libraries are left as they
+    are.
     """
-    name, given = "GOMP_SPINCOUNT", {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ)
-    if not given:
+    name = "GOMP_SPINCOUNT"
+    as_it_is = {"OMP_WAIT_POLICY", name} & set(os.environ) or numba.config.NUMBA_NUM_THREADS <= FEW
+    if not as_it_is:
         os.environ[name] = str(
             SPINS
         )  # which OpenMP reads when it is loaded, and it is loaded with the threads
     try:
         numba.get_num_threads()
     finally:
-        if not given:
+        if not as_it_is:
             os.environ.pop(name, None)
     return str(numba.threading_layer())

@@ -21,7 +21,11 @@ print(start_threads(), out.ravel().tolist(), sorted({"OMP_WAIT_POLICY", "GOMP_SP
 
 def spins(**chosen: str) -> tuple[str, str]:
     """What the script prints, and what GNU OpenMP says of itself when it is loaded."""
-    env = {k: v for k, v in os.environ.items() if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_NUM_THREADS")
+    }
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=env | {"OMP_DISPLAY_ENV": "VERBOSE"} | chosen, check=True,
         capture_output=True, text=True, timeout=120,
@@ -32,8 +36,13 @@ def spins(**chosen: str) -> tuple[str, str]:
 
 
 def test_threads_wait_awake_for_a_short_time_and_the_environment_stays_as_it_was() -> None:
-    out, said = spins()
+    out, said = spins(NUMBA_NUM_THREADS="16")
     assert "GOMP_SPINCOUNT = '10000'" in said
+    assert out.strip() == "omp [3, 1] []"
+    out, said = spins(NUMBA_NUM_THREADS="2")
+    assert "GOMP_SPINCOUNT = " in said and "GOMP_SPINCOUNT = '10000'" not in said, (
+        "few threads wait as they always do"
+    )
     assert out.strip() == "omp [3, 1] []"
 
 
@@ -45,6 +54,6 @@ def test_threads_wait_awake_for_a_short_time_and_the_environment_stays_as_it_was
     ],
 )
 def test_what_the_user_says_counts(name: str, value: str, said: str) -> None:
-    out, told = spins(**{name: value})
+    out, told = spins(**{name: value}, NUMBA_NUM_THREADS="16")
     assert said in told and "GOMP_SPINCOUNT = '10000'" not in told
     assert out.strip() == f"omp [3, 1] ['{name}']"
