@@ -23,8 +23,8 @@ __all__ = ["njit", "prange", "start_threads"]
 SPINS = 10_000
 """Rounds that a thread of GNU OpenMP waits awake, half a millisecond or less; the library's own number is 300 000."""
 FEW = 8
-"""Threads up to which they wait as long as OpenMP lets them: few ones do not stand in each other's way, and mini-batches
-one after the other took a fifth to a third longer on two cores where they slept in between."""
+"""Threads up to which they wait as long as OpenMP lets them: few do not stand in each other's way, and mini-batches one
+after the other took a fifth to a third longer on two cores where they slept in between."""
 
 _parallel_region = Lock()
 
