@@ -1,8 +1,8 @@
 """Numba for the whole package: ``from gnnsample_lab.device.jit import njit, prange``.
 
 Three things differ from ``numba.njit``. ``cache=True`` keeps compiled functions in :mod:`.jit_cache`. Functions with
-``parallel=True`` may be called from several threads at once, whatever threading layer Numba has found. And threads that
-wait for the others of a parallel function soon sleep (:func:`start_threads`).
+``parallel=True`` may be called from several threads at once, whatever threading layer Numba has found. And where
+there are many threads, those that wait for the others of a parallel function soon sleep (:func:`start_threads`).
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ def start_threads() -> str:
     name = "GOMP_SPINCOUNT"
     as_it_is = {"OMP_WAIT_POLICY", name} & set(os.environ) or numba.config.NUMBA_NUM_THREADS <= FEW
     if not as_it_is:
-        os.environ[name] = str(
-            SPINS
-        )  # which OpenMP reads when it is loaded, and it is loaded with the threads
+        # OpenMP reads it when it is loaded, and it is loaded with the threads.
+        os.environ[name] = str(SPINS)
     try:
         numba.get_num_threads()
     finally:

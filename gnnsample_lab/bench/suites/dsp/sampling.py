@@ -6,6 +6,7 @@ And walks, which DSP's section 4.2 has without times: walkers that go to the own
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,11 +21,11 @@ from . import crew, running
 BATCHES = 8
 LAYER_SIZE = 1000
 OURS = ("csp-fixed", "direct")
-LAYER_METHODS = {"dsp": "csp", "direct": "direct"}
-"""Ways to draw layers by all ranks. DSP's exchanges are the hosts' here; ours reads lists where they lie, on GPUs."""
+METHODS = {"dsp": "csp", "direct": "direct"}
+"""Ways to draw layers and walks by all ranks. DSP's exchanges are the hosts' here; ours reads lists where they lie, on
+GPUs."""
 WALK_LENGTH = 100
 """Steps of DeepWalk in NextDoor's evaluation."""
-WALK_METHODS = {"dsp": "csp", "direct": "direct"}
 FASTGCN_EDGES = 130_000_000
 """FastGCN's probabilities are summed over all edges on one core."""
 
@@ -129,19 +130,27 @@ def _layer_rows(session: Session, pool: Any, name: str, found: Any, size: int) -
     one, work, wanted = _whole_layers(found, every, step)
     rows.append({**usual, "system": "lab, whole graph", "gpus": 1, "by": common.device(), **one, **work})
     folder = crew.parts(session, name, world)
-    for system, method in LAYER_METHODS.items():
+    for system, method in METHODS.items():
         task = {
             "folder": folder, "batches": every, "step_size": step, "seconds": crew.seconds(session), "method": method,
         }  # fmt: skip
-        results, problem = crew.attempt(functools.partial(pool.run, running.layered, task, world=world))
-        row = {**usual, "system": system, "gpus": world, "paper_gpus": 8, "by": "", "error": problem}
-        if not problem:
-            del row["error"]
-            # Their slices are together the whole graph's layers, which is checked: the same work.
-            row |= crew.slowest(results) | work | {"by": results[0]["by"]}
-            _check_layers(name, system, results, wanted)
-        rows.append(row)
+        row = {**usual, "system": system, "gpus": world, "paper_gpus": 8}
+        # Their slices are together the whole graph's layers, which is checked: the same work.
+        check = functools.partial(_check_layers, name, system, wanted=wanted)
+        rows.append(_tried(pool, running.layered, task, row, work, check))
     return rows
+
+
+def _tried(
+    pool: Any, run: Any, task: dict[str, Any], row: dict[str, Any], work: dict[str, int],
+    check: Callable[[list[dict[str, Any]]], None],
+) -> dict[str, Any]:  # fmt: skip
+    """``row`` with the slowest rank's times and the work, once the results are checked, or with what went wrong."""
+    results, problem = crew.attempt(functools.partial(pool.run, run, task, world=pool.ranks))
+    if problem:
+        return {**row, "by": "", "error": problem}
+    check(results)
+    return {**row, **crew.slowest(results), **work, "by": results[0]["by"]}
 
 
 def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) -> list[dict[str, Any]]:
@@ -163,17 +172,13 @@ def _walk_rows(session: Session, pool: Any, name: str, found: Any, size: int) ->
         **_walk_work(drawn, 1), "batch_size": len(every[0]),
     }]  # fmt: skip
     folder = crew.parts(session, name, world)
-    for system, method in WALK_METHODS.items():
+    for system, method in METHODS.items():
         task = {
             "folder": folder, "roots": every, "length": WALK_LENGTH, "seconds": crew.seconds(session), "method": method,
         }  # fmt: skip
-        results, problem = crew.attempt(functools.partial(pool.run, running.walked, task, world=world))
-        row = {**usual, "system": system, "gpus": world, "by": "", "error": problem}
-        if not problem:
-            del row["error"]
-            _check_walks(name, system, results, drawn)
-            row |= crew.slowest(results) | _walk_work(drawn, world) | {"by": results[0]["by"]}
-        rows.append(row)
+        row = {**usual, "system": system, "gpus": world}
+        check = functools.partial(_check_walks, name, system, drawn=drawn)
+        rows.append(_tried(pool, running.walked, task, row, _walk_work(drawn, world), check))
     base = next((row["us"] for row in rows if row["system"] == "dsp" and "us" in row), None)
     for row in rows:
         if "us" in row:
