@@ -159,6 +159,9 @@ class _Done:
     def order(self) -> None:
         """Nothing to wait for."""
 
+    def note(self) -> None:
+        """Nothing to wait for."""
+
     def settle(self) -> None:
         """Nothing to wait for."""
 
@@ -267,6 +270,11 @@ class Ready:
             self._event = _record(self.home)
         _wait(address, self._event)
         self._waited.add(address)  # only now: an interrupted wait must be repeated
+
+    def note(self) -> None:
+        """Record the event now: who waits later does not wait for what this stream is given from here on."""
+        if self._event is None:
+            self._event = _record(self.home)
 
     def settle(self) -> None:
         """Forget the readers: the caller has made the stream that made the result wait for what they read."""

@@ -138,8 +138,24 @@ class Stages:
             return []
         if self.parking is not None:
             return self._parked_window(places, self.parking)
+        return self._sampled_window(places, lambda: self.plan.sample(places, sampler))
+
+    def start_window(self) -> Callable[[], list[Sampled]]:
+        """Launch as much of :meth:`sample_window` as needs no waiting; the function that is returned does the rest.
+
+        Both run on the same stream. What was launched is let go of if that function is dropped.
+        """
+        count = self.window if self.order else self.plan.starts(self.ahead) or self.ahead
+        places = self.plan.take(count)
+        if not places:
+            return list
         with self.clock.stage("sample", self.plan.batch_ids[places.start]):
-            window = self.plan.sample(places, sampler)
+            coming = self.plan.start(places)
+        return lambda: self._sampled_window(places, coming)
+
+    def _sampled_window(self, places: range, sample: Callable[[], list[Any]]) -> list[Sampled]:
+        with self.clock.stage("sample", self.plan.batch_ids[places.start]):
+            window = sample()
             if self.upload:
                 window = [to_gpu(batch) if batch.num_edges or len(batch.seeds) else batch for batch in window]
             # Marks are of one mini-batch: rows of several are looked up when they are merged.
@@ -274,9 +290,10 @@ def serial(stages: Stages) -> Iterator[Ready]:
 def streams(stages: Stages) -> Iterator[Ready]:
     """Sampling and extraction on streams of their own, all enqueued by one thread.
 
-    The host runs ahead of the device: while the GPU trains on what has been enqueued, the host launches the sampling
-    of the next window (and waits for its sizes) and the extraction of the next mini-batch. No second thread, so no
-    contention for the interpreter's lock.
+    The host runs ahead of the device: while the GPU trains on what has been enqueued, the host launches the extraction
+    of the next mini-batch. Sampling of the next window is launched before the mini-batches of this one are handed out,
+    so that its sizes are there when the host comes to ask for them. No second thread, so no contention for the
+    interpreter's lock.
     """
     import torch
 
@@ -285,18 +302,25 @@ def streams(stages: Stages) -> Iterator[Ready]:
     sampling.wait_stream(main)
     extraction.wait_stream(main)
     samples, features = Held(), Held()
-    previous = 0
+    coming: Callable[[], list[Sampled]] | None = None
     try:
+        with on_stream(sampling):
+            coming = stages.start_window()
         while True:
-            # Batches of the window before last: the training on them is long enqueued.
-            samples.release(previous, sampling)
             with on_stream(sampling):
-                window = stages.sample_window()
+                window = coming()
             if not window:
                 return
+            for marked in window:  # nobody shall wait for what this stream samples next
+                for made in marked[:2]:
+                    getattr(made, "ready", DONE).note()
             sampled = torch.cuda.Event()
             sampled.record(sampling)
             extraction.wait_event(sampled)
+            # Batches of the window before: the training on them is enqueued.
+            samples.release(0, sampling)
+            with on_stream(sampling):
+                coming = stages.start_window()
             for marked in window:
                 if stages.in_step:
                     ready = stages.extract(marked)
@@ -314,10 +338,10 @@ def streams(stages: Stages) -> Iterator[Ready]:
                 features.add(ready, ready.x)
                 yield ready
                 ready.x = ready.batch = None
-            previous = len(window)
     finally:
         main.wait_stream(sampling)
         main.wait_stream(extraction)
+        coming = None  # what was started, where the training loop ends early
         for stream, held in ((sampling, samples), (extraction, features)):
             held.release(0, stream)
 

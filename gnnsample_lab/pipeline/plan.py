@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnsample_lab.device import streams
 from gnnsample_lab.device.arrays import equal_bounds, merge_duplicates
+from gnnsample_lab.minibatch.epoch import starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,22 +84,53 @@ class EpochPlan:
             return seeds
         return equal_slice(seeds, self._index, self._count, self._epoch.distinct)
 
+    def starts(self, count: int) -> int:
+        """How many of ``count`` mini-batches :meth:`start` launches without waiting, in one launch; 0: none."""
+        return starts(self._samplers[0], count, self._epoch.batch_size)
+
+    def start(self, places: range) -> Callable[[], list[Any]]:
+        """Launch as much of :meth:`sample` as needs no waiting; the function that is returned does the rest.
+
+        What was launched is let go of if that function is dropped. Both run on the same stream.
+        """
+        sampled, coming = self._samplers[0], None
+        groups = [] if hasattr(sampled, "sample_slices") else self._groups(places)
+        if groups and groups[0][0]:
+            _, first = groups[0]
+            most = max(len(seeds) for _, seeds in first)
+            if starts(sampled, len(first), most):
+                coming = sampled.start_many([seeds for _, seeds in first], first[0][0])
+        return lambda: self._sampled(places, 0, coming)
+
     def sample(self, places: range, sampler: int = 0) -> list[Any]:
         """Mini-batches at ``places``, with consecutive batch ids sampled together."""
+        return self._sampled(places, sampler)
+
+    def _sampled(self, places: range, sampler: int, coming: Any = None) -> list[Any]:
+        """``coming``: the first of the groups, where it was started."""
         found: list[Any] = []
-        ids, sampled = self.batch_ids[places.start : places.stop], self._samplers[sampler]
+        sampled = self._samplers[sampler]
         if hasattr(sampled, "sample_slices"):
+            ids = self.batch_ids[places.start : places.stop]
             for _, group in _runs([(batch_id, self._whole(batch_id)) for batch_id in ids]):
                 found += sampled.sample_slices([seeds for _, seeds in group], group[0][0])
         else:
-            for is_some, group in _runs([(batch_id, self.seeds(batch_id)) for batch_id in ids]):
-                if is_some:
+            for is_some, group in self._groups(places):
+                if coming is not None:
+                    found += coming()
+                    coming = None
+                elif is_some:
                     found += sampled.sample_many([seeds for _, seeds in group], group[0][0])
                 else:
                     found += [NoBatch(batch_id) for batch_id, _ in group]
         for batch in found:
             batch.ready.order()
         return found
+
+    def _groups(self, places: range) -> list[tuple[bool, list[tuple[int, Any]]]]:
+        """Ids and seeds of mini-batches at ``places``, in groups that are sampled together, or have no seeds."""
+        ids = self.batch_ids[places.start : places.stop]
+        return [*_runs([(batch_id, self.seeds(batch_id)) for batch_id in ids])]
 
     def _whole(self, batch_id: int) -> Any:
         """Seeds of all ranks."""

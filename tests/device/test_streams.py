@@ -179,6 +179,18 @@ def test_ready_answers_like_an_event(world):
     assert pickle.loads(pickle.dumps(ready)) is streams.DONE
 
 
+def test_who_waits_later_does_not_wait_for_what_comes_after_a_note(world):
+    _, ready = sampled(world)
+    before = len(world.calls)
+    ready.note()
+    recorded = world.calls[before:]
+    assert len(recorded) == 1
+    ready.note()
+    assert world.calls[before:] == recorded  # once is enough
+    assert ready.ptr and world.calls[before:] == recorded
+    streams.DONE.note()
+
+
 def test_the_event_of_a_per_thread_stream_is_recorded_at_once(world):
     world.clocks[2] = {}
     with _stream(world, 2):

@@ -109,6 +109,10 @@ class FakeStages:
             made.append(Sampled(batch, None, number))
         return made
 
+    def start_window(self) -> Any:
+        window = self.sample_window()  # a launch has its memory before it has run
+        return lambda: window
+
     def extract(self, marked: Any, loader: int = 0) -> Ready:
         if marked[0].number == self.fail_at:
             raise ArithmeticError("no rows")
@@ -271,4 +275,53 @@ def test_streams_keep_two_feature_arrays_and_two_windows(world):
         executors.Held.add = kept  # type: ignore[method-assign]
     samples, features = sizes[::2], sizes[1::2]
     assert max(features) == 2
-    assert max(samples) == 8
+    assert max(samples) == 4  # beside the window that has been started
+
+
+class Started(FakeStages):
+    """Notes when windows are started, and when one that nobody asked for is let go of."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.notes: list[str] = []
+
+    def start_window(self) -> Any:
+        window = super().start_window()
+        self.notes.append("start")
+        return Window(window, self.notes)
+
+
+class Window:
+    def __init__(self, window: Any, notes: list[str]) -> None:
+        self.window, self.notes = window, notes
+
+    def __call__(self) -> list[Any]:
+        found, self.window = self.window(), None
+        self.notes.append("take")
+        return found
+
+    def __del__(self) -> None:
+        if self.window is not None:
+            self.notes.append("let go")
+
+
+def test_streams_start_a_window_before_they_hand_out_the_one_before(world):
+    stages = Started(*world, ahead=4)
+    run = executors.run("streams", stages)  # type: ignore[arg-type]
+    for ready in run:
+        stages.notes.append(str(ready.batch.number))
+    assert stages.notes == [
+        "start", "take", "start", "0", "1", "2", "3", "take", "start", "4", "5", "6", "7", "take", "start", "8", "9",
+        "take",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("fail_at", [-1, 1])
+def test_what_streams_have_started_is_let_go_of_when_the_loop_ends_early(world, fail_at):
+    stages = Started(*world, ahead=2, fail_at=fail_at)
+    if fail_at < 0:
+        consume("streams", world, stages, stop_after=1)
+    else:
+        with pytest.raises(ArithmeticError):
+            consume("streams", world, stages)
+    assert stages.notes == ["start", "take", "start", "let go"]

@@ -108,7 +108,9 @@ def run_of(result: Any) -> RecordedRun:
     epoch, settings = result.steady, result.settings
     spent: dict[str, dict[tuple[int, int], float]] = {}
     for e in epoch.events:
-        spent.setdefault(e.stage, {})[e.rank, e.batch] = (e.end_us - e.start_us) / 1e6
+        of_stage, key = spent.setdefault(e.stage, {}), (e.rank, e.batch)
+        # A window that is started early has two parts.
+        of_stage[key] = of_stage.get(key, 0.0) + (e.end_us - e.start_us) / 1e6
     names: dict[str | None, tuple[str, ...]] = {
         "factored": ("samplers", "switching", "staleness", "pipelined", "capacity"),
         "overlapped": ("workers", "capacity"),
