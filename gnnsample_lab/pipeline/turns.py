@@ -16,8 +16,10 @@ collective of rank 0's order can always be started.
 How many turns a mini-batch takes must be the same on all ranks. With ``csp-fixed`` it is: a replay of its CUDA graph is
 one, and ranks know together that a message overflowed, and then sample and capture again, each collective in a turn.
 
-Without coordination there is no such order. Workers then wait for earlier steps of their rank, and for the same step of
-other ranks: no circle of waits can come of that, as long as the GPU has room for the kernels of all workers at once.
+Without coordination there is no such order. On CPUs workers then wait for earlier steps of their rank, and for the same
+step of other ranks, and no circle of waits can come of that. On GPUs one can: while a kernel waits for its peers the
+driver may hold up what other workers ask of the GPU, memory for example, and with it the collective that these peers
+wait for. So ``lab.train`` coordinates workers of GPUs always.
 
 A lock that a worker holds while it waits for other ranks would be one more wait, for whoever came first. Workers have
 locks of their own, but for samplers on GPUs, whose calls all take the library's lock: those of a rank therefore sample

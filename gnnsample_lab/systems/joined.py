@@ -26,7 +26,7 @@ from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.pipeline.records import EpochRecord, RankMemory, StageEvent
 
-from .parts import saved_parts, workers_problem
+from .parts import overlap_problem, saved_parts
 from .ranks import Part
 from .resuming import checksum, contents_of
 from .table import System
@@ -53,13 +53,15 @@ def check_joined(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any], 
             "executor='factored' needs the process that starts the ranks, where the queue of samples is: give ranks as "
             f"a number or as lab.distributed.Ranks (got {rank!r})"
         )
-    elif _is_coordinated(chosen, given) and executor == "overlapped" and rank.local_size < rank.world_size:
-        problem = (
-            "coordinated must be False for ranks of several hosts: rank 0 tells in which order collectives are started "
-            f"through memory of its host (system {chosen.name!r}, {rank.world_size} ranks, {rank.local_size} a host)"
-        )
     elif rank.world_size > 1:
-        problem = workers_problem(chosen, given["executor"], given["workers"], rank.backend)
+        several_hosts = rank.local_size < rank.world_size
+        problem = overlap_problem(chosen, given, rank.backend, several_hosts)
+        if problem is None and several_hosts and executor == "overlapped" and _is_coordinated(chosen, given):
+            problem = (
+                "coordinated must be False for ranks of several hosts: rank 0 tells in which order collectives are "
+                f"started through memory of its host (system {chosen.name!r}, {rank.world_size} ranks, "
+                f"{rank.local_size} a host)"
+            )
     found = _gathered(rank, {"problem": problem, "given": _arguments(rank, graph, chosen, job)})
     for index, one in enumerate(found):
         if one["problem"] is not None:

@@ -169,7 +169,7 @@ class PartsSampler:
         )  # fmt: skip
         self.device = "cpu" if rank.device == "cpu" else "cuda"
         self.graph, self.spec, self._by = self.inner.graph, self.inner.spec, system.seeds
-        self.together = system.method in _COLLECTIVE
+        self.together = _samples_together(system)
         self.topology_bytes = self._on_device()
 
     @property
@@ -270,22 +270,57 @@ def shared_cache(
     return made
 
 
-def workers_problem(system: System, executor: str | None, workers: int, backend: str) -> str | None:
-    """Why a rank cannot have several samplers; None where it can.
+def overlap_problem(
+    system: System, given: dict[str, Any], backend: str, several_hosts: bool = False
+) -> str | None:
+    """Why the workers of several ranks cannot run beside each other as ``lab.train`` was asked to; None where they can.
+
+    On GPUs workers that have collectives need one order of all ranks. Without it rank 0 can have started the loader's
+    and rank 1 the sampler's. A kernel that waits for its peers holds up what the driver does for the other workers of
+    its GPU meanwhile, so that neither rank starts the collective that would let the other one go on.
 
     Args:
         system: what ranks train.
-        executor: another one than the system's, or None.
-        workers: samplers, and loaders, of each rank.
+        given: the arguments ``executor``, ``workers`` and ``coordinated``.
         backend: of the ranks, "gloo" or "nccl".
+        several_hosts: whether the ranks are on more than one.
     """
-    several = workers > 1 and (executor or system.executor) == "overlapped"
-    if not (several and system.method == "csp-fixed" and backend == "nccl"):
+    if (given["executor"] or system.executor) != "overlapped" or backend != "nccl":
         return None
-    return (
-        "workers must be 1 for method='csp-fixed' on GPUs: each sampler would capture collectives in a CUDA graph, "
-        f"while those of others are under way (got {workers})"
-    )
+    if given["workers"] > 1 and system.method == "csp-fixed":
+        return (
+            "workers must be 1 for method='csp-fixed' on GPUs: each sampler would capture collectives in a CUDA graph, "
+            f"while those of others are under way (got {given['workers']})"
+        )
+    if not has_collectives(system, several_hosts):
+        return None
+    why = "kernels of collectives that two ranks started in different orders wait for each other for ever"
+    if several_hosts:
+        return (
+            f"executor must be 'serial' for system {system.name!r} on GPUs of several hosts, where rank 0 cannot tell "
+            f"the order of collectives: {why} (got 'overlapped')"
+        )
+    if _samples_together(system) and system.method not in _IN_TURN:
+        return (
+            f"executor must be 'serial' for method={system.method!r} on GPUs, whose messages have no order: {why} "
+            "(got 'overlapped')"
+        )
+    if given["coordinated"] is False:
+        return (
+            f"coordinated must be True or None on GPUs for system {system.name!r}, whose samplers or loaders have "
+            f"collectives: {why} (got False)"
+        )
+    return None
+
+
+def has_collectives(system: System, several_hosts: bool = False) -> bool:
+    """Whether samplers or loaders of a system on ranks meet those of other ranks."""
+    shared = system.placement == "partitioned"
+    return _samples_together(system) or (shared and (several_hosts or system.transport != "direct"))
+
+
+def _samples_together(system: System) -> bool:
+    return system.topology == "parts" and system.method in _COLLECTIVE
 
 
 def coordinate(rank: Any, trainer: Trainer) -> bool:

@@ -60,9 +60,10 @@ from .parts import (
     checked_parts,
     checked_spill,
     coordinate,
+    has_collectives,
+    overlap_problem,
     saved_parts,
     spills,
-    workers_problem,
 )
 from .resuming import settings_of_run, statistics_note
 from .table import System, find
@@ -229,8 +230,9 @@ def prepare(
     order = chosen.reorder if sources.matched else None
     if reorder is not None:
         order = None if reorder == "none" else reorder
-    if coordinated is None:
-        coordinated = chosen.coordinated
+    if coordinated is None:  # on GPUs there is no other way: see overlap_problem
+        on_gpus = rank is not None and rank.backend == "nccl" and has_collectives(chosen)
+        coordinated = chosen.coordinated or on_gpus
     trainer = Trainer(
         graph, sampler, sources.training, model, batch_size=batch_size, lr=lr, device=device,
         executor=executor or chosen.executor, reorder=order, window=window, plain_features=sources.plain,
@@ -388,8 +390,9 @@ def train(
             system does, for a model named here; a module of one's own may count rows that only fill a graph's fixed
             sizes.
         coordinated: of ``"overlapped"`` on ranks of a host, for systems whose workers have collectives: whether rank 0
-            decides in which order all ranks start them (DSP, section 5). False: each worker has a process group and a
-            stream of its own. None for what the system does.
+            decides in which order all ranks start them (DSP, section 5). False: each worker starts its own when it is
+            ready, which on GPUs can end in workers that wait for each other for ever, and is refused there. None: what
+            the system does; on GPUs always True where there is something to order.
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch; rank 0 does.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
@@ -410,9 +413,10 @@ def train(
     Raises:
         TypeError: an argument of the wrong kind; the message names it.
         ValueError: the graph lacks features, labels or a training split, or an argument is not allowed; between hosts,
-            a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; several ``workers`` of
-            GPUs with ``method="csp-fixed"``; joined ranks that were given different arguments; ``UnevenPartsError``: by
-            the method of ``parts`` one part gets nearly everything.
+            a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; on GPUs
+            ``coordinated=False`` or ``method="csp-async"`` where workers would have collectives at the same time, and
+            several ``workers`` with ``method="csp-fixed"``; joined ranks that were given different arguments;
+            ``UnevenPartsError``: by the method of ``parts`` one part gets nearly everything.
         LookupError: no such system.
         RuntimeError: ``device="cuda"`` without a usable GPU, or without one for each rank.
         MemoryError: ``budget_gb`` is too little; the message names what does not fit.
@@ -601,7 +605,7 @@ def _train_on_ranks(
             crew = stack.enter_context(
                 Ranks(ranks, device=device, timeout_s=RUN_S, collective_timeout_s=COLLECTIVE_S)
             )
-        problem = workers_problem(chosen, given["executor"], given["workers"], crew.backend)
+        problem = overlap_problem(chosen, given, crew.backend)
         if problem is not None and crew.ranks > 1:
             raise ValueError(problem)
         folder = stack.enter_context(several.shared_graph(graph))

@@ -208,17 +208,16 @@ def test_a_refused_allocation_is_tried_again_once(monkeypatch):
 def test_a_pool_at_its_limit_gives_unused_blocks_back():
     import cupy
 
-    pool, size = cupy.get_default_memory_pool(), 96 << 20
-    pool.free_all_blocks()
-    before = pool.total_bytes()
-    cupy.cuda.alloc(size)  # dropped at once: the pool keeps its block
-    pool.set_limit(size=before + size + size // 2)
-    try:
-        with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-            cupy.cuda.alloc(size + 512)
-        made = budget._trying_again(cupy.cuda.get_allocator(), pool)(size + 512)
-        assert made.mem.size >= size + 512 and pool.total_bytes() <= before + size + size // 2
-        with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-            budget._trying_again(cupy.cuda.get_allocator(), pool)(size)
-    finally:
-        pool.set_limit(size=0)
+    pool, size = (
+        cupy.cuda.MemoryPool(),
+        96 << 20,
+    )  # not the default one, where earlier tests' blocks may be free
+    pool.malloc(size)  # dropped at once: the pool keeps its block
+    pool.set_limit(size=size + size // 2)
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+        pool.malloc(size + 512)
+    again = budget._trying_again(pool.malloc, pool)
+    made = again(size + 512)
+    assert made.mem.size >= size + 512 and pool.total_bytes() <= size + size // 2
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
+        again(size)

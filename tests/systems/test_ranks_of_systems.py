@@ -16,7 +16,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.pipeline.plan import NoBatch
-from gnnsample_lab.systems.parts import saved_parts, workers_problem
+from gnnsample_lab.systems.parts import overlap_problem, saved_parts
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES, find
 from gnnsample_lab.systems.train import _index_note, _order_notes
 from gnnsample_lab.systems.trees import TreeSampler
@@ -179,16 +179,26 @@ def test_caches_that_do_not_merge_say_so(graph):
     assert "not used with executor='serial': merged" in lab.train(graph, system="quiver", **options).notes
 
 
-def test_gpus_whose_samples_are_graphs_with_collectives_have_one_sampler():
-    fixed = MADE["csp-fixed"]
-    assert workers_problem(fixed, None, 2, "nccl").startswith(
-        "workers must be 1 for method='csp-fixed' on GPUs"
-    )
-    for system, executor, workers, backend in (
-        (fixed, None, 1, "nccl"), (fixed, "serial", 2, "nccl"), (fixed, None, 2, "gloo"),
-        (SYSTEMS["dsp"], None, 2, "nccl"),
-    ):  # fmt: skip
-        assert workers_problem(system, executor, workers, backend) is None
+@pytest.mark.parametrize(
+    ("name", "given", "hosts", "problem"),
+    [
+        ("csp-fixed", {"workers": 2}, 1, "workers must be 1 for method='csp-fixed' on GPUs"),
+        ("dsp", {"coordinated": False}, 1, "coordinated must be True or None on GPUs for system 'dsp'"),
+        ("csp-async", {}, 1, "executor must be 'serial' for method='csp-async' on GPUs"),
+        ("dsp", {}, 2, "executor must be 'serial' for system 'dsp' on GPUs of several hosts"),
+        ("quiver", {"executor": "overlapped"}, 2, "executor must be 'serial' for system 'quiver' on GPUs"),
+        ("dsp", {"workers": 2}, 1, None),
+        ("csp-fixed", {"executor": "serial", "workers": 2}, 1, None),
+        ("dsp-seq", {"coordinated": False}, 2, None),
+        ("quiver", {"executor": "overlapped", "coordinated": False}, 1, None),
+    ],
+)
+def test_workers_of_gpus_have_one_order_of_collectives(name, given, hosts, problem):
+    system = MADE.get(name, SYSTEMS.get(name))
+    given = {"executor": None, "workers": 1, "coordinated": None, **given}
+    found = overlap_problem(system, given, "nccl", hosts > 1)
+    assert found is None if problem is None else found.startswith(problem)
+    assert overlap_problem(system, given, "gloo", hosts > 1) is None
 
 
 @pytest.mark.parametrize(("executor", "workers"), [("serial", 1), ("overlapped", 1), ("overlapped", 3)])
