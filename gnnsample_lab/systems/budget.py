@@ -149,8 +149,8 @@ def kept_to(
 def _trying_again(allocate: Callable[[int], Any], pool: Any) -> Callable[[int], Any]:
     """``allocate``, which at the limit of CuPy's pool gives unused blocks back and tries again.
 
-    PyTorch's allocator does so by itself; CuPy's pool only at the end of the card, and would refuse a mini-batch that
-    is a little larger than the last one, whose block is free.
+    PyTorch's allocator does so by itself; CuPy's pool, in some versions, only at the end of the card: it would
+    refuse a mini-batch that is a little larger than the last one, whose block is free.
     """
     from cupy.cuda.memory import OutOfMemoryError
 
