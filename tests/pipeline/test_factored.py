@@ -60,6 +60,18 @@ def test_a_sample_survives_its_slot(graph, tmp_path):
         assert stats.misses == cache.extract(batch.node_ids)[1].misses > 0
 
 
+def test_counts_of_a_sample_in_place_outlive_its_slot(graph):
+    """What a cache had is asked at the end of an epoch, when the slot has held other samples."""
+    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu", seed=1)
+    cache = lab.FeatureCache(graph.feat, graph.out_degrees(), ratio=0.3, device="cpu")
+    batch = sampler.sample(graph.splits["train"][:90], 8)
+    slot = {name: array.copy() for name, array in pack(batch, cache.mark(batch.node_ids)).items()}
+    _, marks = unpack(slot, "cpu", in_place=True)
+    expected = cache.mark(batch.node_ids)
+    slot["counts"][:] = 10**9
+    assert (marks.num_misses, marks.num_reused) == (expected.num_misses, expected.num_reused)
+
+
 @pytest.mark.parametrize(
     "wrong", [["a", "object", [2], 0], ["a", "int64", [10**9], 0], ["a", "int64", [-1], 0]]
 )
@@ -414,6 +426,8 @@ def test_one_trainer_gets_the_same_bits_both_ways(graph, pair):
     given = {**QUICK, "samplers": 1, "epochs": 2, "executor": "factored", "ranks": pair}
     peer, host = (lab.train(graph, handover=way, **given) for way in ("peer", "host"))
     assert peer.batch_ids == host.batch_ids and peer.losses == host.losses and peer.accuracy == host.accuracy
+    for mine, theirs in zip(peer.epochs, host.epochs, strict=True):
+        assert (mine.hit_rate, mine.bytes_moved) == (theirs.hit_rate, theirs.bytes_moved)
 
 
 def test_what_does_not_fit_a_slot_goes_through_the_host(graph, pair, monkeypatch):

@@ -75,6 +75,8 @@ def test_samples_that_stay_in_the_samplers_memory(graph, gpu_ranks):
     host, peer = (lab.train(graph, handover=way, **given) for way in ("host", "peer"))
     assert peer.batch_ids == host.batch_ids and peer.settings["handover"] == "peer"
     np.testing.assert_allclose(peer.losses, host.losses, atol=1e-5)
+    for mine, theirs in zip(peer.epochs, host.epochs, strict=True):
+        assert (mine.hit_rate, mine.bytes_moved) == (theirs.hit_rate, theirs.bytes_moved)
     switching = lab.train(graph, handover="peer", switching=True, **given)
     assert sorted(switching.batch_ids) == list(range(20)) and np.isfinite(switching.losses).all()
 

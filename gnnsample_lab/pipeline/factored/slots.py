@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,10 @@ def unpack(
     if "locations" in arrays:
         parts: list[Any] = [arrays[name] for name in ("locations", "misses", "missing", "counts")]
         ready: Any = streams.DONE
-        if device == "cuda" and not in_place:
+        if in_place:  # statistics are read when the slot may have another mini-batch
+            with streams.leasing() if device == "cuda" else nullcontext(streams.DONE) as ready:
+                parts[-1] = parts[-1].copy()
+        elif device == "cuda":
             import cupy
 
             with streams.leasing() as ready:
