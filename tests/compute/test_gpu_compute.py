@@ -335,6 +335,27 @@ def test_attention_gradients_with_and_without_a_transposed_block(heads, size):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("vec", "chunks", "cols"), [(1, 1, 64), (1, 4, 32), (2, 1, 32), (2, 2, 32), (4, 1, 32)])
+def test_features_of_a_lane_of_memory_aware(vec, chunks, cols, dtype):
+    import cupy
+
+    from gnnsample_lab.compute.aggregation import ladder
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+
+    block = random_block(5, num_dst=77, hub=200)
+    csr, weight = csr_of(to_gpu(block)), np.random.default_rng(1).random(block.num_edges).astype(dtype)
+    for features in (1, 50, 64, 100, 130):
+        x = np.random.default_rng(0).random((block.num_src, features)).astype(dtype)
+        sums = []
+        for knobs in ({"vec": 1, "chunks": 1}, {"vec": vec, "chunks": chunks, "cols": cols}):
+            out = cupy.full((77, features), -1, dtype)
+            ladder.gather("memory-aware", csr, cupy.asarray(x), out, cupy.asarray(weight), True, each=4, **knobs)
+            sums.append(out.get())
+        assert np.allclose(sums[0], dense(block, weight, "mean") @ x, **tolerance(dtype))
+        assert np.array_equal(*sums), features
+
+
 @pytest.mark.parametrize("each", [1, 2, 8])
 def test_rows_of_a_warp_of_memory_aware(each):
     import cupy
