@@ -97,6 +97,28 @@ def test_launch_shapes_give_the_same_sums(hub):
         assert all(np.array_equal(results[0], other) for other in results)
 
 
+@pytest.mark.parametrize("guess", [1, 4])
+@pytest.mark.parametrize("hub", [None, 900])
+def test_edges_fetched_before_their_bounds_are_known(hub, guess):
+    """Rows as long as expected are found in the window, after a hub all others are not."""
+    import cupy
+
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+    from gnnsample_lab.compute.aggregation.register_tile import Tile, launch
+
+    block = random_block(5, num_dst=300, num_src=500, hub=hub)
+    csr = csr_of(to_gpu(block))
+    x = cupy.random.random((500, 64), dtype=cupy.float32)
+    for weight, depth in itertools.product((None, cupy.random.random(block.num_edges, dtype=cupy.float32)), (1, 8)):
+        sums = []
+        for edges in (0, guess):
+            out = cupy.full((300, 64), -1, cupy.float32)
+            launch(csr, x, out, weight, True, Tile(unroll=16, threads=64, depth=depth, guess=edges))
+            sums.append(out.get())
+        expected = dense(block, None if weight is None else weight.get(), "mean") @ x.get()
+        assert np.allclose(sums[0], expected, rtol=2e-5) and np.array_equal(*sums)
+
+
 @pytest.mark.parametrize("num_src", [1, 90, 4096, 9000])
 def test_transposed_blocks(num_src):
     import cupy
