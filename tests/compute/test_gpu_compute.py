@@ -109,7 +109,9 @@ def test_edges_fetched_before_their_bounds_are_known(hub, guess):
     block = random_block(5, num_dst=300, num_src=500, hub=hub)
     csr = csr_of(to_gpu(block))
     x = cupy.random.random((500, 64), dtype=cupy.float32)
-    for weight, depth in itertools.product((None, cupy.random.random(block.num_edges, dtype=cupy.float32)), (1, 8)):
+    for weight, depth in itertools.product(
+        (None, cupy.random.random(block.num_edges, dtype=cupy.float32)), (1, 8)
+    ):
         sums = []
         for edges in (0, guess):
             out = cupy.full((300, 64), -1, cupy.float32)
@@ -358,7 +360,9 @@ def test_attention_gradients_with_and_without_a_transposed_block(heads, size):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("vec", "chunks", "cols"), [(1, 1, 64), (1, 4, 32), (2, 1, 32), (2, 2, 32), (4, 1, 32)])
+@pytest.mark.parametrize(
+    ("vec", "chunks", "cols"), [(1, 1, 64), (1, 4, 32), (2, 1, 32), (2, 2, 32), (4, 1, 32)]
+)
 def test_features_of_a_lane_of_memory_aware(vec, chunks, cols, dtype):
     import cupy
 
@@ -372,7 +376,9 @@ def test_features_of_a_lane_of_memory_aware(vec, chunks, cols, dtype):
         sums = []
         for knobs in ({"vec": 1, "chunks": 1}, {"vec": vec, "chunks": chunks, "cols": cols}):
             out = cupy.full((77, features), -1, dtype)
-            ladder.gather("memory-aware", csr, cupy.asarray(x), out, cupy.asarray(weight), True, each=4, **knobs)
+            ladder.gather(
+                "memory-aware", csr, cupy.asarray(x), out, cupy.asarray(weight), True, each=4, **knobs
+            )
             sums.append(out.get())
         assert np.allclose(sums[0], dense(block, weight, "mean") @ x, **tolerance(dtype))
         assert np.array_equal(*sums), features

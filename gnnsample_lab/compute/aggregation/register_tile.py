@@ -18,8 +18,10 @@ _MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_
 
 FEW_ROWS = 2
 """Rows per group and multiprocessor below which a launch has the shape for few rows (:func:`of_few`); 0: never."""
+FEW_LANES = 16
+"""Most lanes per row of it where a row is several tiles wide otherwise."""
 FEW_GUESS = 0
-"""``guess`` of that shape."""
+"""Its ``guess``."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,8 @@ class Tile:
         threads: threads per block, a multiple of ``lanes``.
         min_blocks: resident blocks per multiprocessor that the compiler leaves registers for.
         heavy: rows with more edges are shared by the block.
-        guess: edges a thread that are fetched together with the rows' bounds, from where they are if rows are equally long;
-            at most ``2048 // threads``.
+        guess: edges a thread that are fetched together with the rows' bounds, from where they lie if rows are equally
+            long; at most ``2048 // threads``.
         tile_last: finish a feature tile for all rows before the next tile begins.
     """
 
@@ -106,10 +108,13 @@ def of_few(tile: Tile, rows: int, features: int, sms: int) -> Tile:
 
     More of its source rows are in flight, and smaller blocks spread the rows over more multiprocessors.
     """
-    tiles = -(-features // tile.width)
-    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * (tile.threads // tile.lanes) * sms:
+    lanes = tile.lanes
+    if tile.width < features:
+        lanes = max(lanes, min(FEW_LANES, power_of_two(-(-features // tile.vec))))
+    tiles = -(-features // (tile.vec * lanes))
+    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * (tile.threads // lanes) * sms:
         return tile
-    return tile.with_(unroll=16, threads=64 // tile.lanes * tile.lanes, min_blocks=4, guess=FEW_GUESS)
+    return tile.with_(lanes=lanes, unroll=16, threads=64 // lanes * lanes, min_blocks=4, guess=FEW_GUESS)
 
 
 def _lanes(tile: Tile, vectors: int) -> Tile:
