@@ -40,7 +40,11 @@ def test_every_width_has_a_shape(features, edges):
 def test_few_rows_have_a_shape_of_their_own(features, rows, few):
     tile = choose(Csr(None, None, rows, 1_000_000, 10 * rows), features, 4 if features % 4 == 0 else 2)
     found = of_few(tile, rows, features, 132)
-    assert found == (tile if not few else tile.with_(unroll=16, threads=found.threads, min_blocks=4))
+    assert found == (
+        tile
+        if not few
+        else tile.with_(unroll=16, threads=found.threads, min_blocks=4, guess=register_tile.FEW_GUESS)
+    )
     assert found.threads % found.lanes == 0 and (found.threads <= 64) == few
 
 
