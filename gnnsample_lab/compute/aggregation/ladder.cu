@@ -6,15 +6,17 @@
 // Bound by traffic: `naive` reads and writes its partial sum in global memory for every edge (FastGL, eq. 3),
 // `memory_aware` in shared memory (eq. 4), `grouped` in registers per group of neighbours, joined by atomics, `advised`
 // in shared memory per group (GNNAdvisor's kernel).
-// ROWS x COLS: rows and features per block of memory_aware (X and Y of FastGL, section 4.2); COLS in multiples of 32.
-// @variants SCALAR=float,double ROWS=8,4 COLS=32,64 EACH=1,4
-
-typedef long long i64;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-#ifndef SCALAR
-#define SCALAR float
+// ROWS x COLS: rows and lanes per block of memory_aware (X and Y of FastGL, section 4.2, which has a feature a lane); COLS
+// in multiples of 32. A lane has CHUNKS vectors of VEC features, COLS vectors apart, and AHEAD edges of each under way.
+// @variants SCALAR=float,double ROWS=8,4 COLS=32,64 EACH=1,4 VEC=1,2 CHUNKS=1,2
+#ifndef VEC
+#define VEC 1
 #endif
+#ifndef STORE
+#define STORE 0
+#endif
+#include "vectors.cuh"
+
 #ifndef ROWS
 #define ROWS 8
 #endif
@@ -24,10 +26,12 @@ typedef unsigned long long u64;
 #ifndef EACH
 #define EACH 1
 #endif
-#define AHEAD 4  // source values of memory_aware under way at once
-
-__device__ __forceinline__ float lab_fma(float a, float b, float c) { return fmaf(a, b, c); }
-__device__ __forceinline__ double lab_fma(double a, double b, double c) { return fma(a, b, c); }
+#ifndef CHUNKS
+#define CHUNKS 1
+#endif
+#ifndef AHEAD
+#define AHEAD 4
+#endif
 
 __device__ __forceinline__ SCALAR scale_of(i64 length, u32 mean) {
     return mean && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
@@ -49,27 +53,54 @@ extern "C" __global__ void naive(const i64* indptr, const int* indices, const vo
     if (mean) out[at] = out[at] * scale_of(end - begin, mean);
 }
 
+struct Columns {
+    u32 first;   // feature of the lane's first vector; vector c: c * COLS * VEC further on
+    u32 inside;  // bit c: vector c lies within the features
+};
+
+__device__ __forceinline__ void read_row(Vec values[CHUNKS], const Columns& columns, const SCALAR* row) {
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c)
+        values[c] = columns.inside >> c & 1 ? load_vec(row + columns.first + c * COLS * VEC) : zero_vec();
+}
+
+// Writes a row's sums and clears them.
+__device__ __forceinline__ void end_row(volatile SCALAR sums[CHUNKS * VEC][ROWS * COLS], u32 me, const Columns& columns,
+                                        SCALAR* out, SCALAR scale) {
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) {
+        Vec v;
+#pragma unroll
+        for (int i = 0; i < VEC; ++i) {
+            v.v[i] = sums[c * VEC + i][me] * scale;
+            sums[c * VEC + i][me] = 0;
+        }
+        if (columns.inside >> c & 1) store_vec(out + columns.first + c * COLS * VEC, v);
+    }
+}
+
 // Blocks of COLS x ROWS threads; blockIdx.y is the tile of features. A warp takes EACH rows by itself, so it needs no
 // barrier of the block: it stages 32 weights and source ids at a time, both in one latency. Rows of one or two edges, as
 // in backward passes, are one latency each otherwise.
 extern "C" __global__ void __launch_bounds__(ROWS* COLS)
     memory_aware(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x, SCALAR* out, u64 rows,
                  u32 features, u32 mean) {
-    __shared__ volatile SCALAR sums[ROWS * COLS];
+    __shared__ volatile SCALAR sums[CHUNKS * VEC][ROWS * COLS];
     __shared__ SCALAR weights[ROWS * COLS];
     __shared__ int sources[ROWS * COLS];
     const u32 me = threadIdx.y * COLS + threadIdx.x, lane = threadIdx.x % 32, warp_first = me - lane;
     const u64 row0 = (blockIdx.x * (u64)ROWS + threadIdx.y) * EACH;
-    const u32 f = blockIdx.y * COLS + threadIdx.x;
     if (row0 >= rows) return;
+    Columns columns = {(blockIdx.y * CHUNKS * COLS + threadIdx.x) * VEC, 0};
+#pragma unroll
+    for (int c = 0; c < CHUNKS; ++c) columns.inside |= (u32)(columns.first + c * COLS * VEC < features) << c;
     const int mine = (int)(rows - row0 < EACH ? rows - row0 : EACH);
     const i64 bound = indptr[row0 + (lane < (u32)mine ? lane : mine)];  // lane r: where row r begins
     const i64 end = __shfl_sync(0xFFFFFFFFu, bound, mine);
     i64 begin = __shfl_sync(0xFFFFFFFFu, bound, 0), row_end = __shfl_sync(0xFFFFFFFFu, bound, 1);
-    const bool inside = f < features;
-    const SCALAR* column = x + (inside ? f : 0);
     int row = 0;
-    sums[me] = 0;
+#pragma unroll
+    for (int k = 0; k < CHUNKS * VEC; ++k) sums[k][me] = 0;
     for (i64 first = begin; first < end; first += 32) {
         const int count = (int)(end - first < 32 ? end - first : 32);
         __syncwarp();
@@ -80,26 +111,27 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
         __syncwarp();
         // show: aggregate in shared memory
         for (int j = 0; j < count; j += AHEAD) {
-            SCALAR values[AHEAD];
+            Vec values[AHEAD][CHUNKS];
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k)
-                values[k] = j + k < count ? column[(u64)sources[warp_first + j + k] * features] : (SCALAR)0;
+                if (j + k < count) read_row(values[k], columns, x + (u64)sources[warp_first + j + k] * features);
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k) {
                 if (j + k >= count) break;
                 while (first + j + k >= row_end) {  // bounded: first + j + k < end, where the last row ends
-                    if (inside) out[(row0 + row) * features + f] = sums[me] * scale_of(row_end - begin, mean);
-                    sums[me] = 0;
+                    end_row(sums, me, columns, out + (row0 + row) * features, scale_of(row_end - begin, mean));
                     begin = row_end, row_end = __shfl_sync(0xFFFFFFFFu, bound, ++row + 1);
                 }
-                sums[me] = lab_fma(weights[warp_first + j + k], values[k], sums[me]);
+                const SCALAR weight = weights[warp_first + j + k];
+#pragma unroll
+                for (int i = 0; i < CHUNKS * VEC; ++i)
+                    sums[i][me] = lab_fma(weight, values[k][i / VEC].v[i % VEC], sums[i][me]);
             }
         }
         // end: aggregate in shared memory
     }
     for (; row < mine; ++row) {
-        if (inside) out[(row0 + row) * features + f] = sums[me] * scale_of(row_end - begin, mean);
-        sums[me] = 0;
+        end_row(sums, me, columns, out + (row0 + row) * features, scale_of(row_end - begin, mean));
         begin = row_end, row_end = __shfl_sync(0xFFFFFFFFu, bound, row + 2);
     }
 }

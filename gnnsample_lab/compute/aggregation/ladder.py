@@ -33,6 +33,10 @@ X_ROWS, Y_FEATURES = 8, 32
 """Rows at a time and features per block of `memory-aware` (FastGL, section 4.2)."""
 EACH_ROWS = 8
 """Most rows that a warp of it takes one after the other."""
+LANE_FEATURES = 1
+"""Most features side by side that a lane of it has: 1 as published, 2 or 4 where a row has more than it has lanes."""
+LANE_CHUNKS = 1
+"""Most tiles of a row that a warp of it sums at once, so that edges are staged once for all of them."""
 GROUP_SIZE = 16
 """Neighbours per group of `grouped` and `gnnadvisor-style`."""
 _SHARED_BYTES = 48 << 10
@@ -70,8 +74,8 @@ def gather(
     _RUNGS[kernel](csr, x, out, coef, mean, **knobs)
 
 
-def _kernel(name: str, scalar: str, rows: int = X_ROWS, cols: int = Y_FEATURES, each: int = 1) -> Any:
-    macros = (("SCALAR", scalar), ("ROWS", rows), ("COLS", cols), ("EACH", each))
+def _kernel(name: str, scalar: str, **shape: int) -> Any:
+    macros = (("SCALAR", scalar), *((knob.upper(), value) for knob, value in shape.items()))
     return function("aggregation/ladder.cu", name, macros)
 
 
@@ -87,17 +91,25 @@ def _naive(csr: Csr, x: Any, out: Any, coef: Any, mean: bool, threads: int = 256
 
 def _memory_aware(
     csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES,
-    each: int | None = None,
+    each: int | None = None, vec: int | None = None, chunks: int | None = None, **more: int,
 ) -> None:  # fmt: skip
+    """``more``: further macros of the kernel."""
     n, features = out.shape
-    tiles = -(-features // cols)
+    if vec is None:
+        vec = min(LANE_FEATURES, register_tile.power_of_two(-(-features // cols)))
+    vec = min(vec, register_tile.vector_width(features, features, x, out))
+    tiles = -(-features // (cols * vec))
+    if chunks is None:
+        chunks = min(LANE_CHUNKS, tiles)
+    tiles = -(-tiles // chunks)
     if each is None:  # several rows a warp, so that their latencies overlap, where there are warps enough
         each, warps = EACH_ROWS, n * tiles * (cols // 32)
         while each > 1 and warps < each * 64 * runtime.num_sms():
             each //= 2
     grid = (*blocks_for(n, rows * each), tiles)
     args = (*_common(csr, coef, x, out), np.uint64(n), np.uint32(features), np.uint32(mean))
-    _kernel("memory_aware", scalar_type(x), rows, cols, each)(grid, (cols, rows), args)
+    shape = {"rows": rows, "cols": cols, "each": each, "vec": vec, "chunks": chunks, **more}
+    _kernel("memory_aware", scalar_type(x), **shape)(grid, (cols, rows), args)
 
 
 @dataclass(frozen=True, eq=False)

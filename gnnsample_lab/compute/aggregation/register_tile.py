@@ -13,11 +13,15 @@ from gnnsample_lab.device import runtime
 
 from .csr import Csr, dtype_name, function, pointer, row_stride, scalar_type
 
-_MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_blocks", "heavy")
+_MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_blocks", "heavy", "guess")
 
 
 FEW_ROWS = 2
 """Rows per group and multiprocessor below which a launch has the shape for few rows (:func:`of_few`); 0: never."""
+FEW_LANES = 16
+"""Most lanes per row of it where a row is several tiles wide otherwise."""
+FEW_GUESS = 0
+"""Its ``guess``."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class Tile:
         threads: threads per block, a multiple of ``lanes``.
         min_blocks: resident blocks per multiprocessor that the compiler leaves registers for.
         heavy: rows with more edges are shared by the block.
+        guess: edges a thread that are fetched together with the rows' bounds, from where they lie if rows are equally
+            long; at most ``2048 // threads``.
         tile_last: finish a feature tile for all rows before the next tile begins.
     """
 
@@ -48,6 +54,7 @@ class Tile:
     threads: int = 128
     min_blocks: int = 8
     heavy: int = 64
+    guess: int = 0
     tile_last: bool = True
 
     @property
@@ -101,10 +108,13 @@ def of_few(tile: Tile, rows: int, features: int, sms: int) -> Tile:
 
     More of its source rows are in flight, and smaller blocks spread the rows over more multiprocessors.
     """
-    tiles = -(-features // tile.width)
-    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * (tile.threads // tile.lanes) * sms:
+    lanes = tile.lanes
+    if tile.width < features:
+        lanes = max(lanes, min(FEW_LANES, power_of_two(-(-features // tile.vec))))
+    tiles = -(-features // (tile.vec * lanes))
+    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * (tile.threads // lanes) * sms:
         return tile
-    return tile.with_(unroll=16, threads=64 // tile.lanes * tile.lanes, min_blocks=4)
+    return tile.with_(lanes=lanes, unroll=16, threads=64 // lanes * lanes, min_blocks=4, guess=FEW_GUESS)
 
 
 def _lanes(tile: Tile, vectors: int) -> Tile:
@@ -201,7 +211,7 @@ def _planned(
         raise ValueError(f"block is too large for one launch (got {rows} rows in {tiles} tiles)")
     numbers = (
         np.uint64(rows), *map(np.uint32, (features, head, tiles, row_blocks, depth, mode, tile.tile_last)),
-        np.uint64(stride),
+        np.uint64(stride), np.uint64(edges), np.float32(edges / rows),
     )  # fmt: skip
     kernel = _kernel(tile, scalar, per_edge, direct, own)
     return kernel, (row_blocks * tiles,), (tile.threads,), numbers
