@@ -148,6 +148,13 @@ def neighbors(device: str) -> Iterator[Pair]:
             lab.NeighborSampler(graph, [4], strategy="persistent", completion="paper", device=device)]  # fmt: skip
     wanted, found = (sampler.sample(_seeds(graph)).canonical().sha256() for sampler in once)
     yield "persistent, published completion", wanted, found
+    hub: dict[str, Any] = {"fanouts": [6, 3], "pick": "reservoir"}
+    wanted = lab.NeighborSampler(graph, device="cpu", **hub).sample(_seeds(graph)).canonical().sha256()
+    for strategy in ("block-bsp", "turbo-bsp", "bsp"):
+        sampler = lab.NeighborSampler(graph, strategy=strategy, device=device, **hub)
+        if device == "cuda":
+            _force(sampler, strategy, None, hub_limit=40)
+        yield f"{strategy}, shared hubs", wanted, sampler.sample(_seeds(graph)).canonical().sha256()
     chosen = [_seeds(graph, n) for n in (5, 40)]
     for strategy in ("captured", "persistent-tile", "block-bsp"):
         expected = [
@@ -174,11 +181,13 @@ def _tables(strategy: str, device: str) -> tuple[str | None, ...]:
     return (None,) if alone else tuple(TABLES)
 
 
-def _force(sampler: Any, strategy: str, table: str) -> None:
+def _force(sampler: Any, strategy: str, table: str | None, hub_limit: int | None = None) -> None:
     from gnnsample_lab.minibatch.gpu.run import GpuEngine
+    from gnnsample_lab.sampling.neighbors.launch import Knobs
 
+    knobs = Knobs(hub_limit=hub_limit)
     sampler._engine = GpuEngine(
-        sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, None
+        sampler.graph, sampler.spec, sampler._weights, strategy, "exact", 5, False, None, table, knobs
     )
 
 

@@ -13,10 +13,12 @@ import numpy as np
 
 from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.device.arrays import offsets_of
+from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.minibatch.id_map.ladder import SAMPLER_DEFAULT, IdMap
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher
-from gnnsample_lab.sampling.neighbors.plan import PLAN, as_argument, point_to_weights
+from gnnsample_lab.sampling.neighbors.plan import COUNTERS, HUB, PLAN, as_argument, point_to_weights
+from gnnsample_lab.sampling.neighbors.sizes import hub_capacity
 from gnnsample_lab.sampling.neighbors.spec import HopPicks, SampleSpec
 from gnnsample_lab.sampling.neighbors.strategies import PER_HOP_STRATEGIES as PER_HOP_STRATEGIES
 from gnnsample_lab.sampling.weights import IntegerWeights
@@ -24,6 +26,8 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 from .arena import LazyTuple
 
 _NOT_TRACED: Any = np.uint64(0)
+_SHARE_OF_LIST = 64
+"""The part of ``scratch_bytes`` that the list of hubs takes at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +78,35 @@ class PerHopSampler:
             "draw_balanced",
         )
         self.k = {name: module.get_function(name).kernel for name in names}
+        self._list = self._list_of_hubs(scratch_bytes)
+        if self._list:
+            self.k["draw_hubs"] = module.get_function("draw_hubs").kernel
+        if scratch_bytes is not None:
+            scratch_bytes -= sum(array.nbytes for array in self._list)
         self.id_map = IdMap(id_map, graph.num_nodes, graph.indices.dtype, "cuda", scratch_bytes=scratch_bytes)
+
+    def _list_of_hubs(self, scratch_bytes: int | None) -> tuple[Any, ...]:
+        """Counters and places for the hubs of a hop, where kernels share them; a list that is full costs time alone."""
+        import cupy
+
+        limit = self.launcher.hub_limit
+        if not limit:
+            return ()
+        graph = self.graph
+        places = hub_capacity(limit, int(graph.indices.size), graph.max_in_degree, graph.num_nodes)
+        if scratch_bytes is not None:
+            places = min(places, scratch_bytes // _SHARE_OF_LIST // HUB.itemsize)
+        if not places:
+            return ()
+        counters, hubs = cupy.zeros(COUNTERS, np.uint32), cupy.empty(places * HUB.itemsize, np.uint8)
+        self.plan["counters"], self.plan["hubs"] = counters.data.ptr, hubs.data.ptr
+        self.plan["hub_cap"], self.plan["hub_limit"] = places, limit
+        self.plan["delay"] = self.launcher.knobs.delay_ns
+        return counters, hubs
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.id_map.scratch_bytes + sum(array.nbytes for array in self._list)
 
     def sample(self, seeds: Any, batch_id: int, events: Any = None) -> MiniBatch:
         """One mini-batch. ``events``, when given, records the hops' phases (see ``trace``)."""
@@ -172,9 +204,9 @@ class PerHopSampler:
             if coo_rows is not None:
                 args = (*head, fanout, *ids, offsets, slots, coo_rows, *out[1:], trace)
                 k["draw_blocks_coo"]((n,), (knobs.block_threads,), args)
-                return
-            args = (*head, fanout, *ids, offsets, *out, trace)
-            k["draw_blocks"]((n,), (knobs.block_threads,), args)
+            else:
+                args = (*head, fanout, *ids, offsets, *out, trace)
+                k["draw_blocks"]((n,), (knobs.block_threads,), args)
         elif self.strategy == "turbo-bsp":
             grid = (min(n, knobs.blocks_per_sm["turbo-bsp"] * sms),)
             args = (*head, size, fanout, *ids, offsets, *out, work.scanned, trace)
@@ -184,3 +216,7 @@ class PerHopSampler:
             k["edge_begin"](grid, (256,), (*head, size, fanout, *ids, offsets, slots))
             k["edge_draw"](grid, (256,), (*head, size, fanout, *ids, offsets, slots, work.scanned))
             k["edge_gather"](grid, (256,), (*head, size, offsets, *out, trace))
+        if self._list:
+            coo = np.uint64(0) if coo_rows is None else coo_rows
+            args = (*head, fanout, *ids, offsets, slots, coo, *out[1:], trace)
+            launch(k["draw_hubs"], (knobs.blocks_per_sm["hubs"] * sms,), (256,), args)

@@ -174,8 +174,10 @@ class GpuEngine:
     def _set_up(self) -> None:
         strategy = self._chosen
         queued = strategy in QUEUE_STRATEGIES
-        self.sizer = Sizer(self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table)
         self.launcher = Launcher(self.graph, self.spec, strategy, self.traced, self.knobs)
+        self.sizer = Sizer(
+            self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table, self.launcher.hub_limit
+        )  # fmt: skip
         self.launcher.sorts_last, self.launcher.merges = strategy in ("bsp", "captured"), self._merges
         self.finisher = Finisher(self.launcher, queued)
         self.per_hop = None
@@ -193,7 +195,7 @@ class GpuEngine:
 
     @property
     def scratch_bytes(self) -> int:
-        held = self.per_hop.id_map.scratch_bytes if self.per_hop is not None else 0
+        held = self.per_hop.scratch_bytes if self.per_hop is not None else 0
         return held + sum(w.num_bytes for w in self._workspaces.values())
 
     def sample_many(self, seeds: Sequence[Any], first_batch_id: int) -> list[MiniBatch]:

@@ -12,14 +12,17 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.device.dependent import dependently, launch
 
-from .plan import DISTINCT_BLOCK, NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
+from .plan import DISTINCT_BLOCK, NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS, SPLIT
 from .sizes import power_of_two, seed_blocks
 from .spec import SampleSpec
-from .strategies import QUEUE_STRATEGIES
+from .strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES
 from .workspace import Workspace
 
 _FETCHED_BYTES = 32
 """Shared memory of a `persistent` block per ticket of a fetch (``Fetched`` in ``queue/block.cu``)."""
+
+_SHARING = ("block-bsp", "turbo-bsp", "bsp", "captured")
+"""Strategies whose hops can share hubs among all multiprocessors."""
 
 
 @dataclass
@@ -34,6 +37,10 @@ class Knobs:
             fanout).
         num_blocks: grid of the queue kernels, overriding ``blocks_per_sm``.
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
+        hub_limit: the reservoir's work is the degree, and vertices of more candidates than this are hubs: warps of all
+            multiprocessors share their candidates (``hops/hubs.cuh``). 0: never, a block or a warp draws the vertex. By
+            default 2 048 for `bsp` and `captured`, and 0 for `block-bsp` and `turbo-bsp`, which draw as they were
+            published. Other strategies have ways of their own.
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
         self_reuse: queue strategies expand a finished vertex again at the next hop, as ``expand="frontier"`` demands.
             False serves only to reproduce which tasks the published completion rule loses without it.
@@ -42,13 +49,14 @@ class Knobs:
     blocks_per_sm: dict[str, int] = field(
         default_factory=lambda: {
             "hop": 4, "grid-barrier": 2, "persistent": 32, "persistent-tile": 4, "emit": 8, "turbo-bsp": 8,
-            "edge-bsp": 8, "fused-static": 32,
+            "edge-bsp": 8, "fused-static": 32, "hubs": 4,
         }
     )  # fmt: skip
     block_threads: int = 128
     queue_threads: int | None = None
     num_blocks: int | None = None
     delay_ns: int = 0
+    hub_limit: int | None = None
     relabel_last: bool = True
     self_reuse: bool = True
 
@@ -83,6 +91,14 @@ class Launcher:
         self.resident_workers = 0  # blocks of the queue kernel that run at once, for traces
         self._occupancy: dict[int, int] = {}
         self._kernels: dict[tuple[str, str, int, int | None], Any] = {}
+
+    @property
+    def hub_limit(self) -> int:
+        """Candidates above which kernels of a hop share a vertex; 0: they share none."""
+        if self.spec.rule != 1 or self.strategy not in _SHARING:
+            return 0
+        given = self.knobs.hub_limit
+        return (0 if self.strategy in PER_HOP_STRATEGIES else SPLIT) if given is None else given
 
     def macros(self, table: int, kmax: int | None) -> dict[str, int | str]:
         """Macros of a sampling module; without ``KMAX`` the kernels for wide hops are compiled."""
@@ -160,7 +176,7 @@ class Launcher:
             launch(kernel, (seed_blocks(shape.seed_cap), shape.num_batches), (NUMBER_BLOCK,), (ws.args,))
 
     def _hop(self, ws: Workspace, hop: int) -> None:
-        """The kernel of one hop, strategies `bsp` and `captured`."""
+        """The kernel of one hop, and the one of its hubs where the graph has any: strategies `bsp` and `captured`."""
         warps = 4 if self.wide_ids else 8
         kmax = self.kmax(ws, hop)
         kernel = self.kernel("hops/hop.cu", "hop", ws.shape.table, kmax)
@@ -173,6 +189,10 @@ class Launcher:
             kernel(*place)  # not dependently: a copy is no kernel
         else:
             launch(kernel, *place)
+        if ws.shape.hub_cap:
+            hubs = self.kernel("hops/hop.cu", "hop_hubs", ws.shape.table, kmax)
+            grid = max(1, self._resident("hubs", hubs, warps * 32) // ws.shape.num_batches)
+            launch(hubs, (grid, ws.shape.num_batches), (warps * 32,), (ws.args, np.int32(hop)))
 
     def _grid_barrier(self, ws: Workspace) -> None:
         self._prepare(ws)

@@ -19,7 +19,7 @@ typedef long long i64;
 #define CTR_STATUS 0
 #define CTR_SEEDS 1         // distinct seeds
 #define CTR_FRESH 2         // [hop] vertices first reached by that hop's picks
-#define CTR_BEGUN 30        // blocks of `begin_distinct` that are done; 0 between launches
+#define CTR_BEGUN 30        // blocks of `begin_distinct`, or of `draw_hubs`, that are done; 0 between launches
 #define CTR_MET 31          // 1: `begin_distinct` met a seed that it cannot number by its place; 0 between launches
 #define CTR_HEAD 32         // queue: next ticket
 #define CTR_TAIL 64         // queue: next free slot
@@ -28,6 +28,7 @@ typedef long long i64;
 #define CTR_ROWS 128        // [hop] queue: rows handed out
 #define CTR_SCAN 160        // tiles handed out by the row scan
 #define CTR_RANK 161        // tiles handed out by the bitmap scan
+#define CTR_HUBS 162        // [hop] hubs that are listed, 64 bits each (hops/hubs.cuh)
 #define CTR_CURSOR 192      // [hop] ragged hops: next free pick, 64 bits each
 #define CTR_EDGES 224       // [hop] picks, 64 bits each
 
@@ -75,6 +76,12 @@ struct Hop {
     u64* trace;      // [row][4] enqueue, start, end (ns), SM << 32 | block
 };
 
+struct Hub {
+    u64 begin;  // groups of candidates of the hubs before it in the list
+    u32 row;    // of the hop
+    u32 left;   // groups that nobody has drawn yet
+};
+
 struct Plan {
     const i64* indptr;
     const ID_T* indices;
@@ -99,6 +106,9 @@ struct Plan {
     u64* enqueued;        // [mini-batch][queue_cap] publish times, traced runs only
     u64* scan_state;      // [mini-batch][scan_tiles]
     u64 scan_tiles;
+    Hub* hubs;            // [mini-batch][hub_cap] hubs of the hop under way
+    u64 hub_cap;
+    u64 hub_limit;        // reservoir: hubs have more candidates; 0: none is listed
     int num_hops;
     int expand_new;
     int relabel_last;     // 1 when the last hop's picks are deduplicated too

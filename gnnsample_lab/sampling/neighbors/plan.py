@@ -15,8 +15,9 @@ WANTED_EDGES = 1
 """Bit of what a mini-batch holds besides its usual arrays: ``plan.cuh`` says what."""
 STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN, STATUS_MERGE = 1, 2, 4, 8, 16
 """Bits of the status word: what ``plan.cuh`` says of each."""
-CTR_TAIL, CTR_ROWS = 64, 128
-"""The words of the counters that the host reads: the queue's next free slot, and the rows of each hop."""
+CTR_TAIL, CTR_ROWS, CTR_HUBS = 64, 128, 162
+"""The words of the counters that the host reads: the queue's next free slot, the rows of each hop, and in tests the
+hubs that each hop has listed."""
 TABLES = ("direct", "bitmap", "hash")
 """Kinds of vertex tables, in the order of the macro ``TABLE_KIND``."""
 NARROW = 32
@@ -24,7 +25,8 @@ NARROW = 32
 SCAN_TILE = 1024
 """Values that a block scans at a time."""
 SPLIT = 2048
-"""Candidates of a hub that a task of the queue draws from (``queue/team.cu``); hubs have more."""
+"""Candidates of a hub that a task of the queue draws from (``queue/team.cu``); hubs have more. Hops that share their
+hubs (``hops/hubs.cuh``) begin with the same size, where nothing else is asked for."""
 MAX_TAG = 2047
 """Largest tag of a launch in the slots of the queue."""
 ONE_BLOCK_SEEDS = 1024
@@ -54,6 +56,7 @@ HOP = np.dtype(
      ("starts", _pointer), ("offsets", _pointer), ("vertices", _pointer), ("neighbors", _pointer),
      ("slots", _pointer), ("trace", _pointer)], align=True,
 )  # fmt: skip
+HUB = np.dtype([("begin", "u8"), ("row", "u4"), ("left", "u4")], align=True)
 PLAN = np.dtype(
     [("indptr", _pointer), ("indices", _pointer), ("prefix", _pointer), ("available", _pointer),
      ("guide", _pointer),
@@ -61,6 +64,7 @@ PLAN = np.dtype(
      ("counters", _pointer), ("nodes", _pointer), ("node_cap", "u8"), ("inverse", _pointer),
      ("seed_cap", "u8"), ("seed_hash", _pointer), ("seed_slots", "u8"), ("seed_sums", _pointer), ("queue", _pointer),
      ("queue_cap", "u8"), ("enqueued", _pointer), ("scan_state", _pointer), ("scan_tiles", "u8"),
+     ("hubs", _pointer), ("hub_cap", "u8"), ("hub_limit", "u8"),
      ("num_hops", "i4"), ("expand_new", "i4"), ("relabel_last", "i4"), ("fetch_size", "i4"),
      ("delay", "u4"), ("paper", "u4"), ("self_reuse", "u4"), ("sorted_last", "u4"),
      ("table", TABLE), ("reached", TABLE, MAX_HOPS), ("hops", HOP, MAX_HOPS)],

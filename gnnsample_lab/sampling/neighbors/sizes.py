@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnsample_lab.device import runtime
 
-from .plan import BATCH, COUNTERS, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, SPLIT, TABLES
+from .plan import BATCH, COUNTERS, HUB, MANY_SEEDS, NARROW, NUMBER_BLOCK, SCAN_TILE, SPLIT, TABLES
 from .spec import MAX_HOPS, SampleSpec
 
 MAX_MARGIN = 4
@@ -42,6 +42,24 @@ def seed_blocks(seed_cap: int) -> int:
     return -(-seed_cap // NUMBER_BLOCK)
 
 
+def hub_capacity(limit: int, num_edges: int, max_degree: int, rows: int, repeated: int = 0) -> int:
+    """Most hubs of a hop, vertices of more than ``limit`` candidates; 0: there are none, or none are to be listed.
+
+    Args:
+        limit: 0: none are to be listed.
+        num_edges, max_degree: of the graph.
+        rows: vertices of a hop, at most.
+        repeated: rows that may be vertices of other rows.
+    """
+    if not 0 < limit < max_degree:
+        return 0
+    distinct = num_edges // (limit + 1)
+    # One word counts what is listed, in 24 bits, and their candidates by four, in 40 (hubs.cuh).
+    if distinct + repeated >= 1 << 24 or num_edges + repeated * max_degree >= 1 << 40:
+        return 0
+    return min(rows, distinct)
+
+
 @dataclass(frozen=True)
 class Shape:
     """Capacities of one launch, per mini-batch.
@@ -54,6 +72,8 @@ class Shape:
         node_cap: distinct vertices.
         queue_cap: tasks, chunks of hubs included; 0 without a queue.
         table: kind of the vertex table: 0 direct, 1 rank bitmap, 2 hash.
+        hub_cap: hubs of a hop that kernels can list to share them (``hops/hubs.cuh``); 0: no hop has any.
+        hub_limit: vertices of more candidates are hubs.
     """
 
     num_batches: int
@@ -64,6 +84,8 @@ class Shape:
     node_cap: int
     queue_cap: int
     table: int
+    hub_cap: int = 0
+    hub_limit: int = 0
 
     @property
     def row_total(self) -> int:
@@ -81,7 +103,9 @@ class Sizer:
         queued: bool,
         traced: bool,
         table: str | None = None,
+        hub_limit: int = 0,
     ) -> None:
+        self.hub_limit = hub_limit
         self.num_nodes, self.num_edges = int(graph.num_nodes), int(graph.num_edges)
         self.max_degree = max(1, int(graph.max_in_degree))
         self.spec, self.scratch_bytes, self.queued, self.traced = spec, scratch_bytes, queued, traced
@@ -186,9 +210,11 @@ class Sizer:
             fresh = min(n, max(64, int(rows * per_row * share)))
             known = min(n, known + fresh)
         queue_cap = sum(row_caps) + self._chunks(row_caps) if self.queued else 0
+        hubs = hub_capacity(self.hub_limit, self.num_edges, self.max_degree, max(row_caps), seed_cap)
         shape = Shape(
-            num_batches, seed_cap, tuple(row_caps), tuple(pick_caps), self.strides, known, queue_cap, 0
-        )
+            num_batches, seed_cap, tuple(row_caps), tuple(pick_caps), self.strides, known, queue_cap, 0, hubs,
+            self.hub_limit if hubs else 0,
+        )  # fmt: skip
         return replace(shape, table=self._table(shape, budget))
 
     def _chunks(self, row_caps: Sequence[int]) -> int:
@@ -230,5 +256,5 @@ class Sizer:
         for rows, picks, stride in zip(shape.row_caps, shape.pick_caps, shape.strides, strict=True):
             per_batch += rows * (12 + (0 if stride else 8) + (ids + 4 if self.queued else 0))
             per_batch += picks * (ids + 4) + (32 * rows if self.traced else 0)
-        per_batch += shape.queue_cap * (16 if self.traced else 8)
+        per_batch += shape.queue_cap * (16 if self.traced else 8) + HUB.itemsize * shape.hub_cap
         return per_batch * shape.num_batches + 4 * (MAX_HOPS + 1)

@@ -12,6 +12,7 @@ from .plan import (
     BATCH,
     BATCH_PACK,
     COUNTERS,
+    HUB,
     JOB,
     MANY_SEEDS,
     MAX_TAG,
@@ -69,6 +70,7 @@ class Workspace:
         self.scan_state = room(b * self.scan_tiles, np.uint64, zero=True)
         self.queue = room(b * shape.queue_cap, np.uint64, zero=True) if queued else None
         self.enqueued = room(b * shape.queue_cap, np.uint64, zero=True) if queued and traced else None
+        self.hubs = room(b * shape.hub_cap * HUB.itemsize, np.uint8) if shape.hub_cap else None
         self.row_offsets = room(b * (shape.row_total + 1), np.int64)
         self.arrived = room(MAX_HOPS + 1, np.uint32, zero=True)
 
@@ -84,6 +86,9 @@ class Workspace:
         point_to_weights(plan, weights)
         if self.seed_sums is not None:
             plan["seed_sums"] = self.seed_sums.data.ptr
+        if self.hubs is not None:
+            plan["hubs"], plan["hub_cap"] = self.hubs.data.ptr, shape.hub_cap
+            plan["hub_limit"] = shape.hub_limit
         if self.queue is not None:
             plan["queue"], plan["queue_cap"] = self.queue.data.ptr, shape.queue_cap
         if self.enqueued is not None:

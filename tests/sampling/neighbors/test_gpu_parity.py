@@ -67,6 +67,7 @@ def random_knobs(rng: np.random.Generator, strategy: str) -> Knobs:
     knobs = Knobs(
         block_threads=32 * int(rng.integers(1, 9)),
         delay_ns=int(rng.choice([0, 200, 3000])),
+        hub_limit=(None, 0, 16, 500)[int(rng.integers(4))],
     )
     for name in knobs.blocks_per_sm:
         knobs.blocks_per_sm[name] = int(rng.integers(1, 9))

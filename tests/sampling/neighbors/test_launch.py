@@ -41,8 +41,8 @@ class Recorder(Launcher):
 
 def workspace(calls: list) -> SimpleNamespace:
     shape = SimpleNamespace(
-        seed_cap=100, table=0, num_batches=1, strides=(5, 5, 5), row_caps=(10, 10, 10), queue_cap=50
-    )
+        seed_cap=100, table=0, num_batches=1, strides=(5, 5, 5), row_caps=(10, 10, 10), queue_cap=50, hub_cap=0
+    )  # fmt: skip
     arrived = SimpleNamespace(
         nbytes=8, data=SimpleNamespace(memset_async=lambda *_: calls.append(("reset",)))
     )
@@ -124,6 +124,15 @@ def test_each_phase_holds_its_kernels(engine_of):
         ("clear",), ("begin",), ("prepared",), ("hop", np.int32(0)), ("drawn",), ("hop", np.int32(1)), ("drawn",),
         ("hop", np.int32(2)), ("drawn",), ("scan",), ("scanned",),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("strategy", ["bsp", "captured"])
+def test_hubs_of_a_hop_are_drawn_behind_it(strategy, engine_of):
+    engine, ws, calls = engine_of(strategy)
+    ws.shape.hub_cap = 7
+    engine._work(ws)
+    hops = [(name, np.int32(hop)) for hop in range(HOPS) for name in ("hop", "hop_hubs")]
+    assert calls == [("clear",), ("begin",), *hops, ("scan",), ("emit",)]
 
 
 @pytest.mark.parametrize("strategy", QUEUE_STRATEGIES)

@@ -97,6 +97,32 @@ def test_the_hash_of_many_seeds_is_never_full(seeds):
     assert slots <= 2**31  # a kernel counts its probes in 32 bits
 
 
+@pytest.mark.parametrize(
+    ("limit", "graph", "rows", "repeated", "places"),
+    [
+        (0, (1000, 500), 9, 0, 0),  # none is to be listed
+        (500, (1000, 500), 9, 0, 0),  # none has as many
+        (499, (1000, 500), 9, 0, 2),
+        (499, (999, 500), 9, 0, 1),
+        (1, (1000, 500), 9, 0, 9),
+        (1, (2**26, 500), 9, 0, 0),  # more hubs than the word counts
+        (2**20, (2**33, 2**30), 9, 2**12, 0),  # more candidates than it counts
+        (2**20, (2**33, 2**30), 9, 100, 9),
+    ],
+)
+def test_hubs_that_a_list_holds(limit, graph, rows, repeated, places):
+    edges, most = graph
+    assert sizes.hub_capacity(limit, edges, most, rows, repeated) == places
+
+
+def test_memory_for_hubs_is_counted(monkeypatch):
+    plain = sizer(monkeypatch, RMAT, (10, 10), 1 << 33).shape(2, 1024)
+    s = sizer(monkeypatch, RMAT, (10, 10), 1 << 33, hub_limit=2048)
+    shape = s.shape(2, 1024)
+    assert (shape.hub_cap, shape.hub_limit) == (min(max(shape.row_caps), 114_000_000 // 2049), 2048)
+    assert s.num_bytes(shape) - s.num_bytes(plain) == 2 * 16 * shape.hub_cap
+
+
 def test_memory_for_counts_of_many_seeds_is_counted(monkeypatch):
     s = sizer(monkeypatch, SMALL, (5,), 1 << 40)
     few, many = (s.shape(1, seed_capacity(n)) for n in (MANY_SEEDS, MANY_SEEDS + 1))

@@ -17,15 +17,15 @@ from tests.nvrtc_compile import CompileError, Nvrtc, load_nvrtc, missing_wheels
 
 FINISH_CU = PACKAGE_ROOT / "minibatch" / "gpu" / "finish.cu"
 PAIRS = {
-    "Batch": plan.BATCH, "Table": plan.TABLE, "Hop": plan.HOP, "Plan": plan.PLAN, "Finish": plan.FINISH,
-    "Place": plan.PLACE, "Job": plan.JOB,
+    "Batch": plan.BATCH, "Table": plan.TABLE, "Hop": plan.HOP, "Hub": plan.HUB, "Plan": plan.PLAN,
+    "Finish": plan.FINISH, "Place": plan.PLACE, "Job": plan.JOB,
 }  # fmt: skip
 CONSTANTS = {
     "LAB_COUNTERS": plan.COUNTERS, "LAB_MAX_HOPS": plan.MAX_HOPS, "STATUS_OVERFLOW": plan.STATUS_OVERFLOW,
     "STATUS_BAD_SEED": plan.STATUS_BAD_SEED, "STATUS_STALLED": plan.STATUS_STALLED,
     "STATUS_BROKEN": plan.STATUS_BROKEN, "STATUS_MERGE": plan.STATUS_MERGE,
     "1u << LAB_INDEX_BITS": plan.MAX_SEEDS, "CTR_TAIL": plan.CTR_TAIL, "CTR_ROWS": plan.CTR_ROWS,
-    "WANTED_EDGES": plan.WANTED_EDGES, "SCAN_TILE": plan.SCAN_TILE,
+    "CTR_HUBS": plan.CTR_HUBS, "WANTED_EDGES": plan.WANTED_EDGES, "SCAN_TILE": plan.SCAN_TILE,
 }  # fmt: skip
 
 

@@ -201,11 +201,13 @@ struct WarpGroup {
     static __device__ __forceinline__ u32 rank() { return threadIdx.x & 31; }
     static __device__ __forceinline__ u32 size() { return 32; }
     static __device__ __forceinline__ void sync() { __syncwarp(); }
+    static __device__ __forceinline__ bool any(bool is) { return __any_sync(0xFFFFFFFFu, is); }
 };
 struct BlockGroup {
     static __device__ __forceinline__ u32 rank() { return threadIdx.x; }
     static __device__ __forceinline__ u32 size() { return blockDim.x; }
     static __device__ __forceinline__ void sync() { __syncthreads(); }
+    static __device__ __forceinline__ bool any(bool is) { return __syncthreads_or(is); }
 };
 
 #if RULE == 1

@@ -9,13 +9,22 @@
 #include "draw.cuh"
 #include "fresh.cuh"
 
+// SHARES_HUBS: a source sets it to 1 that has a kernel for the hubs of a hop (hubs.cuh) behind that of the hop.
+#ifndef SHARES_HUBS
+#define SHARES_HUBS 0
+#endif
+#define LAB_LISTS_HUBS (SHARES_HUBS && RULE == 1)
+#if LAB_LISTS_HUBS
+#include "hubs.cuh"
+#endif
+
 // Resident blocks per multiprocessor that the compiler leaves registers for.
 #if defined(KMAX) && KMAX > 16
 #define MIN_BLOCKS 3
 #else
 #define MIN_BLOCKS 4
 #endif
-#define LAB_HUB 2048                            // reservoir rows above this degree are drawn by the whole block
+#define LAB_HUB 2048  // reservoir rows above this degree that are not listed (hubs.cuh) are drawn by the whole block
 
 __device__ __forceinline__ void lab_stamp(const Hop& hop, u64 row, u64 enqueued, u64 started) {
 #if TRACE
@@ -24,6 +33,16 @@ __device__ __forceinline__ void lab_stamp(const Hop& hop, u64 row, u64 enqueued,
     record[1] = started;
     record[2] = lab_now();
     record[3] = (u64)lab_sm() << 32 | blockIdx.x;
+#endif
+}
+
+// The end of a row whose stamp is there already.
+__device__ __forceinline__ void lab_end_of_hub(const Hop& hop, u64 row) {
+#if TRACE
+    if (lab_lane() == 0) {
+        hop.trace[row * 4 + 2] = lab_now();
+        hop.trace[row * 4 + 3] = (u64)lab_sm() << 32 | blockIdx.x;
+    }
 #endif
 }
 
@@ -38,6 +57,59 @@ __device__ __forceinline__ void lab_count_fresh(u32* counters, int hop, u32 foun
     for (int apart = 16; apart; apart >>= 1) found += __shfl_xor_sync(LAB_FULL, found, apart);
     if (lab_lane() == 0 && found) atomicAdd(counters + CTR_FRESH + hop, found);
 }
+
+// A warp reads the neighbours at the positions of one row, which lie in global memory from `at` on, and finds those that
+// are fresh.
+__device__ __forceinline__ void lab_gather(const Plan& p, u32 b, u32 base, u32* counters, int hop, u64 level_end,
+                                           const Row& row, u64 at, Stage& stage, u32& found, bool& overflow) {
+    const Hop& h = p.hops[hop];
+    const bool relabel = hop + 1 < p.num_hops || p.relabel_last, marks = lab_marks_only(p, hop);
+    for (int j0 = 0; j0 < row.count; j0 += 32) {
+        const int j = j0 + lab_lane();
+        ID_T u = 0;
+        if (j < row.count) {
+            u = __ldg(p.indices + row.start + __ldcg(h.slots + at + j));
+            h.neighbors[at + j] = u;
+        }
+        if (!relabel) continue;
+        const bool fresh = j < row.count && lab_insert(p.table, b, base, u, overflow);
+        if (marks) {
+            found += fresh;
+            continue;
+        }
+        if (stage.count > LAB_STAGE - 32) lab_flush(p, b, base, counters, hop, level_end, stage);
+        lab_push(stage, fresh, u);
+    }
+}
+
+#if LAB_LISTS_HUBS
+// Draw a warp's share of the hubs that lab_expand has listed, and write the picks of those that it finishes.
+__device__ __forceinline__ void lab_expand_hubs(const Plan& p, int hop, ID_T* staged) {
+    const u32 b = blockIdx.y;
+    u32* counters = lab_counters(p, b);
+    const Batch& batch = p.batches[b];
+    const Hop& h = p.hops[hop];
+    const Levels level = lab_levels(p, counters, hop);
+    Stage stage{staged, 0};
+    bool overflow = false;
+    u32 found = 0;
+    lab_share_hubs(
+        p, b, counters, batch.batch_id, hop, (u64)blockIdx.x * LAB_WARPS + (threadIdx.x >> 5),
+        (u64)gridDim.x * LAB_WARPS,
+        [&](u32 index, int*& slots) {
+            const u64 at = h.stride ? (u64)index * h.stride : (u64)__ldcg(h.offsets + (u64)b * h.row_cap + index);
+            slots = h.slots + (u64)b * h.pick_cap + at;
+            return lab_row(p, p.nodes[(u64)b * p.node_cap + level.begin + index], h.fanout);
+        },
+        [&](u32 index, const Row& row, int* slots) {
+            lab_gather(p, b, batch.base, counters, hop, level.end, row, slots - h.slots, stage, found, overflow);
+            lab_end_of_hub(h, (u64)b * h.row_cap + index);
+        });
+    lab_flush(p, b, batch.base, counters, hop, level.end, stage);
+    if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);
+    if (lab_marks_only(p, hop)) lab_count_fresh(counters, hop, found);
+}
+#endif
 
 // Weighted draws with replacement do not depend on one another, so a lane makes a pick and not a row: where a warp has
 // few rows, all lanes draw. All records of four picks are asked for before the first is used.
@@ -104,7 +176,17 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
         s.degrees[warp][lane] = row.degree;
         if (threadIdx.x == 0) s.num_hubs = 0;
         __syncthreads();
-        const bool draws = row.count && !lab_takes_all(row, h.fanout), hub = draws && row.degree > LAB_HUB;
+        bool draws = row.count && !lab_takes_all(row, h.fanout);
+#if LAB_LISTS_HUBS
+        const u64 index = row0 - level.begin + lane;
+        if (lab_is_hub(p, row, h.fanout) && lab_list_hub(p, b, counters, hop, index, row)) {
+            int* places = h.slots + ((u64)b * h.row_cap + index) * k;
+            for (int i = 0; i < row.count; ++i) places[i] = i;
+            s.counts[warp][lane] = 0;  // this kernel has no picks of it
+            draws = false;
+        }
+#endif
+        const bool hub = draws && row.degree > LAB_HUB;
         const int begin = row.count >> 2;
         lab_number_candidates(s.candidates[warp], begin, draws && !hub ? (row.degree + 3) / 4 - begin : 0);
         for (int i = 0; i < row.count; ++i) s.slots[warp][i * 33 + lane] = i;
@@ -209,7 +291,6 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
     const Hop& h = p.hops[hop];
     const Levels level = lab_levels(p, counters, hop);
     const u64 end = min(min(level.end, level.begin + h.row_cap), p.node_cap);
-    const bool relabel = hop + 1 < p.num_hops || p.relabel_last;
     Stage stage{s.staged[warp], 0};
     bool overflow = end < level.end;
     const bool marks = lab_marks_only(p, hop);
@@ -236,24 +317,19 @@ __device__ void lab_expand(const Plan& p, int hop, HopShared& s) {
             if (h.stride == 0) h.offsets[out] = offset;
         }
         offset += (u64)b * h.pick_cap;
-        lab_draw_group<WarpGroup>(p, row, h.fanout, batch_id, hop, h.slots + offset, 1);
-        for (int j0 = 0; j0 < row.count; j0 += 32) {
-            const int j = j0 + lane;
-            ID_T u = 0;
-            if (j < row.count) {
-                u = __ldg(p.indices + row.start + __ldcg(h.slots + offset + j));
-                h.neighbors[offset + j] = u;
-            }
-            if (!relabel) continue;
-            const bool fresh = j < row.count && lab_insert(p.table, b, base, u, overflow);
-            if (marks) {
-                found += fresh;
-                continue;
-            }
-            if (stage.count > LAB_STAGE - 32) lab_flush(p, b, base, counters, hop, level.end, stage);
-            lab_push(stage, fresh, u);
+        bool listed = false;
+#if LAB_LISTS_HUBS
+        if (lane == 0 && lab_is_hub(p, row, h.fanout))
+            listed = lab_list_hub(p, b, counters, hop, at - level.begin, row);
+        listed = __shfl_sync(LAB_FULL, listed, 0);
+#endif
+        if (listed) {
+            for (int i = lane; i < row.count; i += 32) h.slots[offset + i] = i;
+        } else {
+            lab_draw_group<WarpGroup>(p, row, h.fanout, batch_id, hop, h.slots + offset, 1);
+            lab_gather(p, b, base, counters, hop, level.end, row, offset, stage, found, overflow);
+            lab_flush(p, b, base, counters, hop, level.end, stage);
         }
-        lab_flush(p, b, base, counters, hop, level.end, stage);
         if (lane == 0) lab_stamp(h, out, started, started);
     }
     if (overflow) atomicOr(counters + CTR_STATUS, STATUS_OVERFLOW);

@@ -2,9 +2,10 @@
 // every row, a scan follows, the host reads the total, and one of the draws below fills arrays of exactly that size.
 //
 // rows: ID_T[n] vertices to expand; offsets: exclusive scan of counts, i64[n + 1]; slots: int[total] scratch;
-// neighbors: ID_T[total]; positions: i64[total]. RULE 5 runs as `block-bsp` alone.
+// neighbors: ID_T[total]; positions: i64[total]. RULE 5 runs as `block-bsp` alone. Where p.hub_limit asks for it,
+// `block-bsp` and `turbo-bsp` leave hubs to `draw_hubs`, which no publication does.
 // @variants ID_T=int,long RULE=0,1,2,3,4,5 TRACE=0,1
-#include "draw.cuh"
+#include "hubs.cuh"
 
 __device__ __forceinline__ u64 row_of(const i64* offsets, u64 n, i64 e) {
     u64 low = 0, high = n;
@@ -33,14 +34,41 @@ extern "C" __global__ void count_rows(const __grid_constant__ Plan p, const ID_T
     counts[i] = row.count;
     if (!work) return;
 #if RULE == 1
-    // For edge-bsp and turbo-bsp: one generator call serves a group of four candidates.
-    work[i] = lab_takes_all(row, fanout) ? 0 : (row.degree + 3) / 4 - row.count / 4;
+    // For edge-bsp and turbo-bsp: one generator call serves a group of four candidates. Hubs are drawn by others.
+    work[i] = lab_takes_all(row, fanout) || lab_is_hub(p, row, fanout) ? 0 : lab_groups(row);
 #else
     work[i] = row.count;
 #endif
 }
 
-// block-bsp: one block per row. coo_rows: null, or each pick's row, which makes the hop's arrays COO.
+// A group writes what its row drew. coo_rows: null, or each pick's row, which makes the hop's arrays COO.
+template <class Group, class Slots>
+__device__ __forceinline__ void write_picks(const Plan& p, const Row& row, i64 out, Slots slots, ID_T* coo_rows,
+                                            ID_T* neighbors, i64* positions) {
+    for (int j = Group::rank(); j < row.count; j += Group::size()) {
+        const i64 at = row.start + __ldcg(slots + j);
+        positions[out + j] = at;
+        if (coo_rows) coo_rows[out + j] = (ID_T)row.vertex;
+        neighbors[out + j] = __ldg(p.indices + at);
+    }
+}
+
+// True where row `i` is a hub that is left to `draw_hubs`; `slots` then hold what a reservoir begins with.
+template <class Group>
+__device__ __forceinline__ bool leave_hub(const Plan& p, const Row& row, u64 i, int fanout, int hop, int* slots) {
+#if RULE == 1
+    if (!lab_is_hub(p, row, fanout)) return false;
+    bool listed = Group::rank() == 0 && lab_list_hub(p, 0, lab_counters(p, 0), hop, i, row);
+    listed = Group::any(listed);
+    if (listed)
+        for (int j = Group::rank(); j < row.count; j += Group::size()) slots[j] = j;
+    return listed;
+#else
+    return false;
+#endif
+}
+
+// block-bsp: one block per row.
 __device__ __forceinline__ void draw_row(const Plan& p, const ID_T* rows, int fanout, int hop, u32 batch_id,
                                          const i64* offsets, int* slots, ID_T* coo_rows, ID_T* neighbors, i64* positions,
                                          u64* trace) {
@@ -48,12 +76,9 @@ __device__ __forceinline__ void draw_row(const Plan& p, const ID_T* rows, int fa
     const u64 started = TRACE ? lab_now() : 0;
     const Row row = lab_row(p, rows[i], fanout);
     const i64 out = offsets[i];
-    lab_draw_group<BlockGroup>(p, row, fanout, batch_id, hop, slots + out, 1);
-    for (int j = threadIdx.x; j < row.count; j += blockDim.x) {
-        const i64 at = row.start + __ldcg(slots + out + j);
-        positions[out + j] = at;
-        if (coo_rows) coo_rows[out + j] = (ID_T)row.vertex;
-        neighbors[out + j] = __ldg(p.indices + at);
+    if (!leave_hub<BlockGroup>(p, row, i, fanout, hop, slots + out)) {
+        lab_draw_group<BlockGroup>(p, row, fanout, batch_id, hop, slots + out, 1);
+        write_picks<BlockGroup>(p, row, out, slots + out, coo_rows, neighbors, positions);
     }
     if (threadIdx.x == 0) stamp(trace, i, started);
 }
@@ -71,6 +96,36 @@ extern "C" __global__ void draw_blocks_coo(const __grid_constant__ Plan p, const
                                            ID_T* neighbors, i64* positions, u64* trace) {
     draw_row(p, rows, fanout, hop, batch_id, offsets, slots, coo_rows, neighbors, positions, trace);
 }
+
+#if RULE == 1
+// The hubs that block-bsp and turbo-bsp have listed. Whichever block ends last empties the list for the next launch, so
+// that a captured sequence needs nothing in front of it.
+extern "C" __global__ void __launch_bounds__(256, 4)
+    draw_hubs(const __grid_constant__ Plan p, const ID_T* rows, int fanout, int hop, u32 batch_id, const i64* offsets,
+              int* slots, ID_T* coo_rows, ID_T* neighbors, i64* positions, u64* trace) {
+    lab_follow();
+    u32* counters = lab_counters(p, 0);
+    const u32 warps = blockDim.x >> 5;
+    lab_share_hubs(
+        p, 0, counters, batch_id, hop, (u64)blockIdx.x * warps + (threadIdx.x >> 5), (u64)gridDim.x * warps,
+        [&](u32 i, int*& mine) {
+            mine = slots + offsets[i];
+            return lab_row(p, rows[i], fanout);
+        },
+        [&](u32 i, const Row& row, int* mine) {
+            write_picks<WarpGroup>(p, row, mine - slots, mine, coo_rows, neighbors, positions);
+#if TRACE
+            if (lab_lane() == 0) {
+                trace[(u64)i * 4 + 2] = lab_now();
+                trace[(u64)i * 4 + 3] = (u64)lab_sm() << 32 | blockIdx.x;
+            }
+#endif
+        });
+    __syncthreads();
+    if (threadIdx.x == 0 && atomicInc(counters + CTR_BEGUN, gridDim.x - 1) == gridDim.x - 1)
+        *lab_listed(counters, hop) = 0;
+}
+#endif
 
 // edge-bsp, step 1: a thread per pick writes its slot: the draw itself where slots are independent, else a start value.
 extern "C" __global__ void edge_begin(const __grid_constant__ Plan p, const ID_T* rows, u64 n, int fanout, int hop,
@@ -194,6 +249,10 @@ extern "C" __global__ void __launch_bounds__(TURBO_WARPS * 32)
         const u64 started = TRACE ? lab_now() : 0;
         const Row row = lab_row(p, rows[i], fanout);
         const i64 out = offsets[i];
+        if (leave_hub<WarpGroup>(p, row, i, fanout, hop, slots + out)) {
+            if (lane == 0) stamp(trace, i, started);
+            continue;
+        }
         const bool small = row.count <= TURBO_SLOTS;
         if (small) lab_draw_group<WarpGroup>(p, row, fanout, batch_id, hop, shared_slots[warp], 1);
         else lab_draw_group<WarpGroup>(p, row, fanout, batch_id, hop, slots + out, 1);
