@@ -28,6 +28,8 @@ from gnnsample_lab.sampling.walks.pinsage import WalkSpec
 TOTALS = 40
 """64-bit counters of a batch: [0] vertices, [1 + h] vertices before hop h, [17 + h] picks of hop h, last the faults."""
 MAX_AT_ONCE = 64
+_EMITTED = 8
+"""Mini-batches whose arrays one launch writes: the first eight while the host tells the places of the next."""
 _SHARED_BYTES = 48 << 10
 _BLOCKS_PER_SM = 16
 """Most blocks of the walk kernel per multiprocessor."""
@@ -305,7 +307,8 @@ class WalkEngine:
     ) -> list[MiniBatch]:
         """Allocate memory of exact size and write all mini-batches; asynchronous.
 
-        The GPU waits for what comes before the launch, so that is places alone; mini-batches are made behind it.
+        The GPU waits for what comes before a launch. That is the places of a few mini-batches alone: they are made, and
+        places of others told, behind it.
         """
         import cupy
 
@@ -316,19 +319,35 @@ class WalkEngine:
             room = power_of_two(longest, 1024)
             self._no_position = streams.leased(cupy.full(room, -1, dtype=np.int64), self._turns)
         minus_one = streams.leased(self._no_position, ready)
-        views = []
-        for i, ((distinct, inverse), found) in enumerate(zip(seeds, totals, strict=True)):
-            merged = inverse is not None and inverse.size != distinct.size
-            levels, edges = found[1 : 2 + hops], found[17 : 17 + hops]
-            view = _View(ids, levels, edges, 0 if merged else distinct.size, minus_one)
-            view.memory = streams.lease(cupy.cuda.alloc(view.num_bytes), ready)
-            view.write_places(ws.places, i, view.memory.ptr)
-            views.append(view)
-        rows = max(found[hops] for found in totals)
-        grid = self._grid(rows, _TILE, len(seeds) * hops)
-        self.k["emit"](grid, (256,), (ws.args, np.uintp(ws.places.ctypes.data)))
+        batches: list[MiniBatch] = []
+        for begin in range(0, len(seeds), _EMITTED):
+            views, rows = [], 0
+            group = range(begin, min(begin + _EMITTED, len(seeds)))
+            for i in group:
+                (distinct, inverse), found = seeds[i], totals[i]
+                merged = inverse is not None and inverse.size != distinct.size
+                levels, edges = found[1 : 2 + hops], found[17 : 17 + hops]
+                view = _View(ids, levels, edges, 0 if merged else distinct.size, minus_one)
+                view.memory = streams.lease(cupy.cuda.alloc(view.num_bytes), ready)
+                view.write_places(ws.places, i, view.memory.ptr)
+                views.append(view)
+                rows = max(rows, found[hops])
+            grid = self._grid(rows, _TILE, len(group) * hops)
+            places = np.uintp(ws.places.ctypes.data)
+            self.k["emit"](grid, (256,), (ws.args, places, np.uint32(begin * hops)))
+            batches += self._batches(group, views, seeds, first, ready)
+        return batches
+
+    def _batches(
+        self, group: range, views: Sequence[_View], seeds: Sequence[Seeds], first: int, ready: streams.Ready
+    ) -> list[MiniBatch]:
+        """The mini-batches ``group`` of a launch."""
+        import cupy
+
+        hops = self.spec.num_hops
         batches = []
-        for i, (view, (_, inverse)) in enumerate(zip(views, seeds, strict=True)):
+        for i, view in zip(group, views, strict=True):
+            inverse = seeds[i][1]
             inverted = view.inverse() if view.seeds else streams.leased(cupy.asarray(inverse), ready)
             batches.append(
                 MiniBatch(
@@ -360,7 +379,7 @@ class _View:
         self._at = list(accumulate([(size + 255) & -256 for size in sizes], initial=0))
         self.num_bytes = self._at[-1]
 
-    def write_places(self, memory: np.ndarray, number: int, begin: int) -> None:
+    def write_places(self, memory: Any, number: int, begin: int) -> None:
         """Write where the arrays lie in memory at the address ``begin``: :data:`_PLACE`, an entry a hop.
 
         Args:
