@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device import rows, streams
-from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
+from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES, WANTED_ROWS
 
 from .gpu.arena import Lazily
 from .types import Block, MiniBatch
@@ -59,13 +60,26 @@ class TorchBlock:
 
 @dataclass(frozen=True, eq=False)
 class TorchBatch:
-    """A mini-batch as tensors on the sampler's device: global ids ``int64``, blocks input-most first."""
+    """A mini-batch as tensors on the sampler's device: global ids ``int64``, blocks input-most first.
+
+    ``x``, rows of the graph's features, is made when it is first read.
+    """
 
     node_ids: Any
     seeds: Any
     seed_inverse: Any
     blocks: tuple[TorchBlock, ...]
     batch_id: int
+    graph: Any = field(default=None, repr=False)
+
+    @cached_property
+    def x(self) -> Any:
+        """``graph.feat[node_ids]``, ``[N, F]``; None where the graph has no features.
+
+        On a GPU where these lie there, too, later mini-batches bring their rows with them (see :func:`features`).
+        """
+        feat = getattr(self.graph, "feat", None)
+        return None if feat is None else features(feat, self.__dict__.get("arena"), self.node_ids)
 
 
 def _torch_block(block: Block) -> TorchBlock:
@@ -92,7 +106,8 @@ class ArenaTensors:
         import torch
 
         self.arena, self.place = arena, arena.place
-        self._words = tensor(arena.view(0, self.place.end // 8, np.int64))
+        end = arena.bytes if arena.holds_rows else self.place.end
+        self._words = tensor(arena.view(0, end // 8, np.int64))
         self._halves = self._words.view(torch.int32)
 
     def _int64(self, at: int, size: int) -> Any:
@@ -109,6 +124,12 @@ class ArenaTensors:
     @property
     def seed_inverse(self) -> Any:
         return self._int64(self.place.inverse, self.arena.num_seeds)
+
+    def rows(self, dtype: Any, columns: int) -> Any:
+        """Rows of features of all vertices, where the arena holds them."""
+        table = self._words.view(dtype)
+        begin = self.place.end // table.element_size()
+        return table.as_strided((self.arena.levels[-1], columns), (columns, 1), begin)
 
     def edge_index(self, hop: int) -> Any:
         """``int64[2, E]`` of the block of a hop; under ``expand="new"`` a row is a part of a longer one."""
@@ -187,13 +208,36 @@ def to_torch(batch: MiniBatch) -> TorchBatch:
     """See :meth:`MiniBatch.to_torch`."""
     found = _arena_of(batch)
     if found is not None:
-        made: TorchBatch = ArenaTorchBatch.of(arena=found, batch_id=batch.batch_id)
+        made: TorchBatch = ArenaTorchBatch.of(arena=found, batch_id=batch.batch_id, graph=batch.graph)
         return made
     batch.ready.order()
     return TorchBatch(
         tensor(batch.node_ids).long(), tensor(batch.seeds).long(), tensor(batch.seed_inverse),
-        tuple(_torch_block(b) for b in batch.blocks), batch.batch_id,
+        tuple(_torch_block(b) for b in batch.blocks), batch.batch_id, batch.graph,
     )  # fmt: skip
+
+
+def features(feat: Any, found: ArenaTensors | None, ids: Any) -> Any:
+    """Rows ``ids`` of a graph's features, those of a mini-batch: where the launch has brought them, a view.
+
+    Otherwise they are gathered now. Launches of later mini-batches then bring them, where the features lie on the GPU
+    in rows of 128 bytes or more and the rows of a launch take a sixteenth of its memory at most. Such rows live as long
+    as any other array of the mini-batch.
+
+    Args:
+        found: the mini-batch in its arena, or None.
+    """
+    if found is not None:
+        if found.arena.holds_rows:
+            return found.rows(_torch_type(feat), feat.shape[1])
+        found.arena.wishes.bits |= WANTED_ROWS
+    return _take(feat, ids)
+
+
+def _torch_type(array: Any) -> Any:
+    import torch
+
+    return getattr(torch, array.dtype.name)
 
 
 def to_pyg(batch: MiniBatch) -> Any:
@@ -204,24 +248,27 @@ def to_pyg(batch: MiniBatch) -> Any:
         )
     from torch_geometric.data import Data
 
-    graph, values = batch.graph, pyg_values(batch)
+    graph, found = batch.graph, _arena_of(batch)
+    values = pyg_values(batch, found=found)
     n_id, positions = values["n_id"], values["positions"]
-    for name, source, ids in (
-        ("x", graph.feat, n_id), ("y", graph.label, n_id), ("edge_weight", graph.edge_weight, positions),
-    ):  # fmt: skip
+    if graph.feat is not None:
+        values["x"] = features(graph.feat, found, n_id)
+    for name, source, ids in (("y", graph.label, n_id), ("edge_weight", graph.edge_weight, positions)):
         if source is not None:
             values[name] = _take(source, ids)
     del values["positions"]
     return filled(Data(), values)
 
 
-def pyg_values(batch: MiniBatch, edge_ids: Any = None) -> dict[str, Any]:
+def pyg_values(batch: MiniBatch, edge_ids: Any = None, found: ArenaTensors | None = None) -> dict[str, Any]:
     """The topology of a mini-batch as attributes of PyTorch Geometric's ``Data``, and ``positions`` of its edges.
 
     Args:
         edge_ids: ids of the mini-batch's edges where they are at hand.
+        found: the mini-batch in its arena where that is at hand.
     """
-    graph, sizes, found = batch.graph, batch.level_sizes, _arena_of(batch)
+    graph, sizes = batch.graph, batch.level_sizes
+    found = _arena_of(batch) if found is None else found
     if found is not None:
         last = batch.spec.num_hops - 1
         edge_index, n_id, positions = found.edge_index(last), found.node_ids, found.positions(last)

@@ -228,7 +228,7 @@ class MiniBatch:
         )  # fmt: skip
 
     def to_torch(self) -> Any:
-        """Torch tensors on the same device (shared memory), see :class:`~.export.TorchBatch`.
+        """Torch tensors on the same device (shared memory), see :class:`~.export.TorchBatch`; ``x`` are its features.
 
         The current streams of CuPy and torch wait for the batch. The tensors may be read on these; another stream of
         torch waits for :attr:`ready`, or for the one that was current here. They may be dropped at any time, as the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,7 +18,7 @@ SEEDS = [3, 50, 7, 99, 3]
 def test_tensors_hold_the_arrays_of_the_batch(graph, expand):
     batch = NeighborSampler(graph, [4, 3], expand=expand, device="cpu").sample(SEEDS, 8)
     found = batch.to_torch()
-    assert found.batch_id == 8
+    assert found.batch_id == 8 and (found.x is None) == (batch.graph.feat is None)
     assert found.node_ids.tolist() == batch.node_ids.tolist()
     assert found.seeds.tolist() == [3, 50, 7, 99]
     assert found.seeds[found.seed_inverse].tolist() == SEEDS
@@ -74,3 +76,12 @@ def test_bipartite_layers_over_the_blocks_give_the_output_of_the_full_graph(expa
     torch.testing.assert_close(hidden, full[batch.seeds])
     hidden.sum().backward()
     assert all(p.grad.abs().sum() > 0 for layer in layers for p in layer.parameters() if p.dim() == 2)
+
+
+def test_features_are_those_of_the_vertices(graph):
+    feat = np.random.default_rng(0).standard_normal((graph.num_nodes, 7)).astype(np.float32)
+    batch = NeighborSampler(replace(graph, feat=feat), [4, 3], device="cpu").sample(SEEDS)
+    found = batch.to_torch()
+    assert np.array_equal(found.x.numpy(), feat[batch.node_ids])
+    assert found.x is found.x
+    assert NeighborSampler(replace(graph, feat=None), [2], device="cpu").sample(SEEDS).to_torch().x is None

@@ -202,3 +202,18 @@ def test_gpu_waves_seeds_of_all_kinds_and_epochs():
         assert all(a.canonical() == b.canonical() for a, b in pairs)
     with pytest.raises(ValueError, match="seeds"):
         gpu.sample(cupy.asarray([120]))
+
+
+@pytest.mark.gpu
+def test_launches_that_write_a_few_mini_batches_each(graph, monkeypatch):
+    """Arrays of a call are written by several launches, of seeds that come twice, too."""
+    from gnnsample_lab.minibatch.walks import gpu
+
+    monkeypatch.setattr(gpu, "_EMITTED", 2)
+    here, there = (PinSAGESampler(graph, num_layers=2, device=device) for device in ("cpu", "cuda"))
+    seeds = [np.arange(i, i + 3 + 2 * i) % graph.num_nodes for i in range(5)]
+    for given in (seeds, [*seeds, np.array([1, 2, 1])]):
+        for _ in range(3):
+            found = there.sample_many(given)
+        for i, (batch, one) in enumerate(zip(found, given, strict=True)):
+            assert batch.canonical() == here.sample(one, i).canonical()

@@ -16,7 +16,7 @@ import numpy as np
 
 from gnnsample_lab.device import streams
 from gnnsample_lab.minibatch.types import Block, MiniBatch
-from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES
+from gnnsample_lab.sampling.neighbors.plan import WANTED_EDGES, WANTED_ROWS
 from gnnsample_lab.sampling.neighbors.spec import HopPicks
 from gnnsample_lab.sampling.neighbors.workspace import TOTALS_BYTES
 
@@ -60,6 +60,7 @@ class Place(NamedTuple):
             hops follow one another without a gap, and offsets count over all hops.
         edges: per hop, local sources and behind them destinations, ``int64``; under ``expand="new"`` destinations are
             behind the sources of all hops. None where nobody wanted them.
+        end: of all these; rows of features follow where somebody wanted them.
     """
 
     nodes: int
@@ -217,6 +218,11 @@ class Arena:
         import cupy
 
         return cupy.ndarray((size,), dtype, self.memory + at)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether the rows of the graph's features lie behind the other arrays, from ``place.end`` on."""
+        return bool(self.wanted & WANTED_ROWS)
 
     def first_of_block(self, hop: int) -> int:
         """The hop with which the arrays of the block of a hop begin."""

@@ -13,6 +13,7 @@
 // @variants ID_T=int,long TABLE_KIND=0,1,2
 #include "sampling/neighbors/hops/begin.cuh"
 #include "sampling/neighbors/hops/fresh.cuh"
+#include "place.cuh"
 #include "scan.cuh"
 
 #define IN_FLIGHT 4  // look-ups of a thread that are under way at once
@@ -23,10 +24,7 @@ struct Finish {
     int* row_map[LAB_MAX_HOPS];  // [mini-batch][row_cap] task of each row, -1 for none; null when rows are in order
     i64* totals;       // pinned host memory, [mini-batch][64]: status, levels[16], edges[15], and last the bytes of all
                        // arrays and the flag
-};
-
-struct Place {  // memory for the arrays of a mini-batch
-    u64 address, room;
+    u64 row_bytes;     // of a row of features; 0 where no mini-batch can hold any
 };
 
 struct Out {  // addresses of one mini-batch's arrays
@@ -199,6 +197,11 @@ __device__ __forceinline__ void report(const Plan& p, const u32* counters, i64* 
     }
 }
 
+// Bytes of the rows of features that a mini-batch holds behind its other arrays.
+__device__ __forceinline__ u64 rows_wanted(const Plan& p, const Finish& f, const u32* counters, const Batch& batch) {
+    return batch.wanted & WANTED_ROWS ? bytes_of_rows(lab_levels(p, counters, p.num_hops).end, f.row_bytes) : 0;
+}
+
 extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constant__ Job job) {
     const Plan& p = job.plan;
     const Finish& f = job.finish;
@@ -220,7 +223,9 @@ extern "C" __global__ void __launch_bounds__(256) scan_rows(const __grid_constan
         __syncthreads();
         if (mine == 0 && threadIdx.x < 32) {
             const Batch batch = p.batches[b];
-            report(p, counters, totals, batch.base, lay_out(p, counters, batch, rows, 0, nullptr));
+            const u64 arrays = lay_out(p, counters, batch, rows, 0, nullptr);
+            if (lab_lane() == 0) *(u64*)(counters + CTR_ARRAYS) = arrays;
+            report(p, counters, totals, batch.base, arrays + rows_wanted(p, f, counters, batch));
         }
         if ((u64)mine * SCAN_TILE >= total) return;
         const u64 r0 = (u64)mine * SCAN_TILE + threadIdx.x * 4;
@@ -346,7 +351,7 @@ __device__ __forceinline__ void emit_batch(const Plan& p, const Finish& f, Place
         load_rows(p, counters, rows);
         __syncwarp();
         const bool complete = lab_read(counters + CTR_STATUS) == 0;
-        const u64 bytes = lay_out(p, counters, batch, rows, place.address, &o);
+        const u64 bytes = lay_out(p, counters, batch, rows, place.address, &o) + rows_wanted(p, f, counters, batch);
         if (lane == 0) fits = complete && bytes <= place.room;
     }
     __syncthreads();

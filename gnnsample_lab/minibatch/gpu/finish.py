@@ -11,17 +11,22 @@ from gnnsample_lab.device import kernels, streams
 from gnnsample_lab.device.dependent import launch
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.launch import Launcher, occupancy
-from gnnsample_lab.sampling.neighbors.plan import PLACE, SCAN_TILE, as_argument
+from gnnsample_lab.sampling.neighbors.plan import PLACE, SCAN_TILE, WANTED_ROWS, as_argument
 from gnnsample_lab.sampling.neighbors.workspace import TOTALS_BYTES, Workspace
 
 from .arena import NO_ARENAS, Arena, ArenaBatch, Arenas
+from .rows import RowTable
 
 
 class Finisher:
-    """Launches the kernels of ``finish.cu``: scan, then emit."""
+    """Launches the kernels of ``finish.cu``: scan, then emit, and of ``rows.cu`` where mini-batches hold features.
 
-    def __init__(self, launcher: Launcher, queued: bool) -> None:
-        self.launcher, self.spec, self.queued = launcher, launcher.spec, queued
+    Args:
+        table: the features that they may hold.
+    """
+
+    def __init__(self, launcher: Launcher, queued: bool, table: RowTable | None = None) -> None:
+        self.launcher, self.spec, self.queued, self.table = launcher, launcher.spec, queued, table
         self._modules: dict[int, dict[str, Any]] = {}
 
     def _kernels(self, table: int) -> dict[str, Any]:
@@ -60,10 +65,20 @@ class Finisher:
             k["map_rows"](self._grid(ws, max(ws.shape.row_caps), 256), (256,), (ws.args,))
         launch(k["scan_rows"], self._grid(ws, ws.shape.row_total, SCAN_TILE), (256,), (ws.args,))
 
-    def emit(self, ws: Workspace) -> None:
-        """Fill the arenas that the records of the mini-batches name, where they are large enough; asynchronous."""
+    def emit(self, ws: Workspace, rows: bool = False) -> None:
+        """Fill the arenas that the records of the mini-batches name, where they are large enough; asynchronous.
+
+        Args:
+            rows: with rows of features, where the records want them.
+        """
         kernel = self._kernels(ws.shape.table)["emit"]
         launch(kernel, self._grid(ws, max(ws.shape.row_caps), 8, kernel), (256,), (ws.args,))
+        if rows and self.table is not None:
+            self.table.bring(ws, self._row_blocks)
+
+    @property
+    def _row_blocks(self) -> int:
+        return self.launcher.knobs.blocks_per_sm["rows"] * self.launcher.sms
 
     def prepare(
         self, seeds: Sequence[Any], first_batch_id: int, graph: Any, arenas: Arenas
@@ -116,14 +131,16 @@ class Finisher:
             memories = memories or [None] * len(seeds)
             for i in missing:
                 memories[i] = cupy.cuda.alloc(totals[i][TOTALS_BYTES])
-            self._emit_at(ws, memories, totals, missing)
+            self._emit_at(ws, memories, totals, missing, bool(arenas.wanted & WANTED_ROWS))
         ready = streams.Ready()
         return [
             self._batch(totals[i], seeds[i], first_batch_id + i, graph, arenas, memory, ready)
             for i, memory in enumerate(memories)
         ]
 
-    def _emit_at(self, ws: Workspace, memories: Sequence[Any], totals: Any, missing: Sequence[int]) -> None:
+    def _emit_at(
+        self, ws: Workspace, memories: Sequence[Any], totals: Any, missing: Sequence[int], with_rows: bool
+    ) -> None:
         import cupy
 
         count = len(memories)
@@ -135,4 +152,7 @@ class Finisher:
         kernel = self._kernels(ws.shape.table)["emit_at"]
         on_gpu = cupy.asarray(places.view(np.uint64)) if count > 1 else None
         address = np.uint64(0 if on_gpu is None else on_gpu.data.ptr)
-        kernel(self._grid(ws, rows, 8, kernel), (256,), (ws.args, as_argument(places[:1]), address))
+        into = as_argument(places[:1]), address
+        kernel(self._grid(ws, rows, 8, kernel), (256,), (ws.args, *into))
+        if with_rows and self.table is not None:
+            self.table.bring_at(ws, self._row_blocks, into)

@@ -21,6 +21,7 @@ from gnnsample_lab.sampling.neighbors.plan import (
     STATUS_BROKEN,
     STATUS_MERGE,
     STATUS_STALLED,
+    WANTED_ROWS,
 )
 from gnnsample_lab.sampling.neighbors.sizes import MAX_MARGIN, Sizer, seed_capacity
 from gnnsample_lab.sampling.neighbors.spec import SampleSpec
@@ -31,6 +32,7 @@ from gnnsample_lab.sampling.weights import IntegerWeights
 from .arena import NO_ARENAS, Arenas, Room, Wishes
 from .finish import Finisher
 from .per_hop import PER_HOP_STRATEGIES, PerHopSampler
+from .rows import RowTable
 
 _AUTO_CANDIDATES = ("captured", "grid-barrier", "bsp")
 _AUTO_RESERVOIR = ("persistent", "edge-bsp", "turbo-bsp")
@@ -155,8 +157,10 @@ class GpuEngine:
         self.waves: dict[int, Waves] = {}  # by seed capacity
         self.wishes = Wishes()
         self._rooms: dict[tuple[int, int], Room] = {}  # by seed capacity and what is wanted
+        self._table = RowTable.of(graph, "int" if graph.indices.dtype.itemsize == 4 else "long")
         reads = () if weights is None else (weights.prefix, weights.available)
-        self._turns = streams.Turns(graph.indptr, graph.indices, *reads)
+        features = None if self._table is None else self._table.table
+        self._turns = streams.Turns(graph.indptr, graph.indices, features, *reads)
         self._started: Started | None = None
         self._chosen = strategy
         if strategy == "auto":
@@ -179,7 +183,7 @@ class GpuEngine:
             self.graph, self.spec, self.scratch_limit, queued, self.traced, self.table, self.launcher.hub_limit
         )  # fmt: skip
         self.launcher.sorts_last, self.launcher.merges = strategy in ("bsp", "captured"), self._merges
-        self.finisher = Finisher(self.launcher, queued)
+        self.finisher = Finisher(self.launcher, queued, self._table)
         self.per_hop = None
         if strategy in PER_HOP_STRATEGIES:
             chosen = SAMPLER_DEFAULT if self.id_map == "auto" else self.id_map
@@ -254,6 +258,7 @@ class GpuEngine:
                 self.graph, self.spec, self.weights, shape, self.launcher.strategy in QUEUE_STRATEGIES, self.traced,
                 self.fetch_size, self.paper,
             )  # fmt: skip
+        made.job["finish"]["row_bytes"] = 0 if self._table is None else self._table.row_bytes
         self._workspaces[key] = made
         return made
 
@@ -342,9 +347,9 @@ class GpuEngine:
         ws = self.workspace(len(seeds), most_seeds)
         try:
             room = self._room(ws.shape.seed_cap)
-            arenas = self._arenas(len(seeds), room)
+            arenas = self._arenas(len(seeds), room, self._room(ws.shape.seed_cap, WANTED_ROWS))
             keep = self.stage(ws, seeds, first_batch_id, arenas)
-            timing = self.launch(ws)
+            timing = self.launch(ws, bool(arenas.memories and arenas.wanted & WANTED_ROWS))
             prepared = (
                 self.finisher.prepare(seeds, first_batch_id, self.graph, arenas) if arenas.memories else []
             )
@@ -366,8 +371,7 @@ class GpuEngine:
         for found in totals:
             status |= found[0]
         if not status:
-            for found in totals:
-                wave.room.saw(found[TOTALS_BYTES])
+            self._saw(wave, totals)
             batches = self.finisher.collect(
                 ws, totals, wave.seeds, wave.first_batch_id, self.graph, wave.arenas, wave.prepared
             )
@@ -426,22 +430,41 @@ class GpuEngine:
             self._margin = float(MAX_MARGIN)
             raise self.sizer.too_small()
 
-    def _room(self, seed_cap: int) -> Room:
-        key = (seed_cap, self.wishes.bits)
+    def _room(self, seed_cap: int, wanted: int | None = None) -> Room:
+        """Of the arrays of a mini-batch without rows of features, or with ``WANTED_ROWS`` of these rows alone."""
+        key = (seed_cap, self.wishes.bits & ~WANTED_ROWS if wanted is None else wanted)
         if key not in self._rooms:
             self._rooms[key] = Room()
         return self._rooms[key]
 
-    def _arenas(self, count: int, room: Room) -> Arenas:
+    def _saw(self, wave: _Wave, totals: Sequence[list[int]]) -> None:
+        """Note the sizes of the mini-batches of a launch."""
+        if self._table is None or not self.wishes.bits & WANTED_ROWS:
+            for found in totals:
+                wave.room.saw(found[TOTALS_BYTES])
+            return
+        room = self._room(wave.ws.shape.seed_cap, WANTED_ROWS)
+        for found in totals:
+            rows = self._table.bytes_of(found[1 + self.spec.num_hops])
+            room.saw(rows)
+            wave.room.saw(found[TOTALS_BYTES] - (rows if wave.arenas.wanted & WANTED_ROWS else 0))
+
+    def _arenas(self, count: int, room: Room, of_rows: Room) -> Arenas:
         """Memory for the arrays of ``count`` mini-batches, by the sizes of those before them."""
         import cupy
 
-        size = 0 if self.traced else room.bytes()
+        size, wanted = 0 if self.traced else room.bytes(), self.wishes.bits
+        if wanted & WANTED_ROWS:
+            rows = of_rows.bytes()
+            if self._table is None or not (size and rows and self._table.fits(count * rows)):
+                wanted &= ~WANTED_ROWS
+            else:
+                size += rows
         try:
             memories = [cupy.cuda.alloc(size) for _ in range(count)] if size else []
         except cupy.cuda.memory.OutOfMemoryError:  # what the mini-batches really need may still be there
             memories, size = [], 0
-        return Arenas(memories, size, self.wishes.bits, self.wishes)
+        return Arenas(memories, size, wanted, self.wishes)
 
     def stage(
         self, ws: Workspace, seeds: Sequence[Any], first_batch_id: int, arenas: Arenas = NO_ARENAS
@@ -465,8 +488,12 @@ class GpuEngine:
             )  # fmt: skip
         return keep
 
-    def launch(self, ws: Workspace) -> Any:
-        """Sample, scan and emit; asynchronous, :meth:`_await_totals` waits for the sizes."""
+    def launch(self, ws: Workspace, rows: bool = False) -> Any:
+        """Sample, scan and emit; asynchronous, :meth:`_await_totals` waits for the sizes.
+
+        Args:
+            rows: with rows of features, where the records of the mini-batches want them.
+        """
         import cupy
 
         stream = cupy.cuda.get_current_stream()
@@ -481,15 +508,16 @@ class GpuEngine:
                 ws.warm = True
             timing = timed_launch(self, ws)
         elif self._chosen == "captured":
-            if ws.graph_exec is None:
+            if rows not in ws.graph_execs:
                 # Several mini-batches fill the GPU by themselves: kernels that wait inside only take room from others.
-                ws.graph_exec = capture(lambda: self._work(ws), dependent=ws.shape.num_batches == 1)
+                alone = ws.shape.num_batches == 1
+                ws.graph_execs[rows] = capture(lambda: self._work(ws, rows), dependent=alone)
                 # The first run, before the capture, has used this launch's stamps, so repeat it with new ones.
                 stream.synchronize()
                 ws.host_batches["base"], ws.host_batches["tag"] = ws.stamp()
-            ws.graph_exec.launch(stream)
+            ws.graph_execs[rows].launch(stream)
         else:
-            self._work(ws)
+            self._work(ws, rows)
         return timing
 
     def _await_totals(self, ws: Workspace) -> None:
@@ -503,10 +531,10 @@ class GpuEngine:
         yield from self.launcher.phases(ws)
         yield Phase("scanned", 0, lambda: self.finisher.scan(ws))
 
-    def _work(self, ws: Workspace) -> None:
+    def _work(self, ws: Workspace, rows: bool = False) -> None:
         for phase in self.phases(ws):
             phase.launch()
-        self.finisher.emit(ws)
+        self.finisher.emit(ws, rows)
 
     def _decide(self, seeds: Sequence[Any], first_batch_id: int) -> None:
         """``strategy="auto"``: run the candidates on the given seeds and keep the fastest."""

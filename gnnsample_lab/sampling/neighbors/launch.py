@@ -49,7 +49,7 @@ class Knobs:
     blocks_per_sm: dict[str, int] = field(
         default_factory=lambda: {
             "hop": 4, "grid-barrier": 2, "persistent": 32, "persistent-tile": 4, "emit": 8, "turbo-bsp": 8,
-            "edge-bsp": 8, "fused-static": 32, "hubs": 4,
+            "edge-bsp": 8, "fused-static": 32, "hubs": 4, "rows": 8,
         }
     )  # fmt: skip
     block_threads: int = 128

@@ -26,6 +26,7 @@ typedef long long i64;
 #define CTR_OUTSTANDING 65  // queue: tasks that are published or about to be published, and not finished; the high half
                             // of a word with the tail, so that one atomic changes both
 #define CTR_ROWS 128        // [hop] queue: rows handed out
+#define CTR_ARRAYS 144      // bytes of the mini-batch's arrays before its rows of features, 64 bits
 #define CTR_SCAN 160        // tiles handed out by the row scan
 #define CTR_RANK 161        // tiles handed out by the bitmap scan
 #define CTR_HUBS 162        // [hop] hubs that are listed, 64 bits each (hops/hubs.cuh)
@@ -33,6 +34,7 @@ typedef long long i64;
 #define CTR_EDGES 224       // [hop] picks, 64 bits each
 
 #define WANTED_EDGES 1u  // edge_index, and vertex ids as 64-bit integers
+#define WANTED_ROWS 2u   // rows of features, behind all other arrays (minibatch/gpu/rows.cu)
 
 #define STATUS_OVERFLOW 1u   // a buffer was too small: rerun with larger ones
 #define STATUS_BAD_SEED 2u   // a seed is not a vertex

@@ -11,8 +11,8 @@ from .spec import MAX_HOPS
 
 COUNTERS = 256
 """Words in the block of counters of a mini-batch."""
-WANTED_EDGES = 1
-"""Bit of what a mini-batch holds besides its usual arrays: ``plan.cuh`` says what."""
+WANTED_EDGES, WANTED_ROWS = 1, 2
+"""Bits of what a mini-batch holds besides its usual arrays: ``plan.cuh`` says what."""
 STATUS_OVERFLOW, STATUS_BAD_SEED, STATUS_STALLED, STATUS_BROKEN, STATUS_MERGE = 1, 2, 4, 8, 16
 """Bits of the status word: what ``plan.cuh`` says of each."""
 CTR_TAIL, CTR_ROWS, CTR_HUBS = 64, 128, 162
@@ -71,7 +71,13 @@ PLAN = np.dtype(
     align=True,
 )  # fmt: skip
 FINISH = np.dtype(
-    [("row_offsets", _pointer), ("row_total", "u8"), ("row_map", _pointer, MAX_HOPS), ("totals", _pointer)],
+    [
+        ("row_offsets", _pointer),
+        ("row_total", "u8"),
+        ("row_map", _pointer, MAX_HOPS),
+        ("totals", _pointer),
+        ("row_bytes", "u8"),
+    ],
     align=True,
 )
 PLACE = np.dtype([("address", _pointer), ("room", "u8")], align=True)

@@ -226,13 +226,14 @@ struct Place {
     u64 num_nodes;  // 0 but for the first hop
 };
 
-// Write the arrays of all batches and hops (blockIdx.y). A block writes the picks of TILE rows.
-extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* places) {
+// Write the arrays of some batches and all their hops (blockIdx.y, from `first_place` on). A block writes the picks of TILE rows.
+extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* places, u32 first_place) {
     __shared__ u32 ends[TILE];
     __shared__ u32 warps[8];
     __shared__ u64 base;
-    const u64 b = blockIdx.y / a.num_hops, hop = blockIdx.y - b * a.num_hops;
-    const Place to = places[blockIdx.y];
+    const u32 number = first_place + blockIdx.y;
+    const u64 b = number / a.num_hops, hop = number - b * a.num_hops;
+    const Place to = places[number];
     const u64 rows = a.totals[b * TOTALS + 1 + hop], from = b * a.row_stride + a.row_begins[hop];
     const u64* keys = a.keys + b * a.slots;
     const u32* locals = a.locals + b * a.slots;
@@ -246,7 +247,7 @@ extern "C" __global__ void __launch_bounds__(256) emit(Walks a, const Place* pla
         if (threadIdx.x == 0) base = 0;
         __syncthreads();
         u64 before = 0;
-        for (u64 other = threadIdx.x; other < tile; other += 256) before += a.tiles[blockIdx.y * a.tile_stride + other];
+        for (u64 other = threadIdx.x; other < tile; other += 256) before += a.tiles[number * a.tile_stride + other];
 #pragma unroll
         for (int d = 16; d; d /= 2) before += __shfl_xor_sync(0xFFFFFFFFu, before, d);
         if (lane == 0 && before) atomicAdd(&base, before);

@@ -41,13 +41,18 @@ STAGES: dict[str, tuple[str, Stage]] = {
     "arrays of blocks": ("new", lambda batch: [(b.indptr, b.indices) for b in batch.blocks]),
     "blocks, frontier": ("frontier", lambda batch: batch.blocks),
     "to_torch": ("frontier", lambda batch: batch.to_torch()),
-    "to_torch with x": ("frontier", lambda batch: batch.to_torch()),
+    "to_torch with x": ("frontier", lambda batch: _with_x(batch.to_torch())),
+    "to_torch, extracted": ("frontier", lambda batch: batch.to_torch()),
     "to_pyg": ("new", lambda batch: batch.to_pyg()),
     "to_pyg with x": ("new", lambda batch: batch.to_pyg()),
 }
-"""Name -> the sampler's ``expand``, and what is done with a mini-batch. "with x": rows of features, too, by a cache
-that holds all of them or, in PyG's ``Data``, from the graph's."""
+"""Name -> the sampler's ``expand``, and what is done with a mini-batch. "with x": rows of the graph's features, too.
+"extracted": rows by a cache that holds all of them."""
 FEATURES = 100
+
+
+def _with_x(tensors: Any) -> Any:
+    return tensors, tensors.x
 
 
 def ready(session: Session) -> dict[str, Any]:
@@ -85,10 +90,10 @@ def ready(session: Session) -> dict[str, Any]:
 
 
 def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSampler:
-    if stage.endswith(" with x"):
+    if stage.endswith((" with x", ", extracted")):
         import cupy
 
-        x = cupy.zeros((graph.num_nodes, FEATURES), np.float32)
+        x = cupy.arange(graph.num_nodes * FEATURES, dtype=np.float32).reshape(-1, FEATURES)
         graph = replace(graph, feat=x, validate=False)
     return NeighborSampler(graph, fanouts, strategy="captured", expand=STAGES[stage][0], device="cuda")
 
@@ -106,10 +111,18 @@ def _verify(graph: Any, seeds: list[Any], fanouts: tuple[int, ...]) -> int:
             found = to_host(edges)
             if not (np.array_equal(found[0], to_host(block.indices)) and np.array_equal(found[1], rows)):
                 raise VerificationError(f"{stage}: edges differ from those of the block")
+    for stage in ("to_torch with x", "to_pyg with x"):
+        with_x = _sampler(graph, fanouts, stage)
+        for i in range(3):
+            batch = with_x.sample(seeds[i], i)
+            found = STAGES[stage][1](batch)
+            x = found[1] if stage == "to_torch with x" else found.x
+            if not np.array_equal(to_host(x), to_host(with_x.graph.feat[batch.node_ids])):
+                raise VerificationError(f"{stage}: rows are not those of the vertices")
     alone = [sampler.sample(s, i).canonical() for i, s in enumerate(seeds[:2])]
     if alone != [b.canonical() for b in sampler.sample_many(seeds[:2])]:
         raise VerificationError("mini-batches of a call differ from those sampled alone")
-    return 2 * 3 + 2
+    return 4 * 3 + 2
 
 
 def _beside_without_x(rows: list[dict[str, Any]]) -> None:
@@ -129,7 +142,7 @@ def _row(
 ) -> dict[str, Any]:
     sampler, make = _sampler(graph, fanouts, stage), STAGES[stage][1]
     cache = None
-    if stage == "to_torch with x":
+    if stage == "to_torch, extracted":
         cache = FeatureCache(sampler.graph.feat, ratio=1.0, device="cuda")
 
     def use(batch: Any) -> Any:
