@@ -73,7 +73,7 @@ def engine_of(monkeypatch):
         engine.launcher = Recorder(strategy)
         engine.launcher.calls = calls
         engine.finisher = SimpleNamespace(
-            scan=lambda ws: calls.append(("scan",)), emit=lambda ws: calls.append(("emit",))
+            scan=lambda ws: calls.append(("scan",)), emit=lambda ws, rows: calls.append(("emit",))
         )
         return engine, workspace(calls), calls
 
