@@ -83,7 +83,7 @@ class LayerSampler:
             host, and the layers' totals go between hosts as well: the batch is one.
         method: ``"csp"``, as DSP, on GPUs from GPU to GPU, drawn by kernels; or ``"direct"``: each rank reads lists
             where they lie, on GPUs by kernels over NVLink, on CPU ranks in memory-mapped files, and draws whole layers.
-            Reads are not counted. Within a host.
+            Reads are not counted. Within a host. On GPUs ``"csp"`` copies the rank's part into its GPU's memory.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.

@@ -107,9 +107,10 @@ class Walker:
             or ``"direct"``, each rank reads lists where they lie: on GPUs by one kernel over NVLink, on CPU ranks in
             memory-mapped files. Reads are not counted. Within a host.
 
-    By ``"csp"`` a step has an exchange of sizes, one of vertices and one of walks' numbers. On GPUs the host waits once
-    a step, for how many walkers go to each rank: messages have exactly their size. Only ``PPR``, whose draws end walks,
-    asks once more, all ranks together: whether any walk goes on.
+    By ``"csp"`` a step has an exchange of sizes, one of vertices and one of walks' numbers. On GPUs the rank's part is
+    copied into its GPU's memory, and the host waits once a step, for how many walkers go to each rank: messages have
+    exactly their size. (Where ranks share no host memory, a second time, for how many come.) Only ``PPR``, whose draws
+    end walks, asks once more, all ranks together: whether any walk goes on.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
@@ -200,16 +201,18 @@ class Walker:
         else:
             if self._may_end and _any_goes_on(exchange, at):
                 raise RuntimeError(f"walks did not end within {UNBOUNDED_STEPS} steps")
-        ends = np.cumsum([0] + [came.size for _, came in trail])
-        walks = xp.concatenate([xp.empty(0, np.int64), *(walks for walks, _ in trail)]).astype(np.int64)
-        vertices = xp.concatenate([xp.empty(0, ids), *(came for _, came in trail)])
-        steps = xp.searchsorted(xp.asarray(ends[1:]), xp.arange(vertices.size), side="right").astype(np.int64)
+        num_steps, ends = len(trail), np.cumsum([came.size for _, came in trail], dtype=np.int64)
+        if not trail:  # and one dtype below, which CuPy joins by one kernel
+            trail.append((walks[:0], at[:0]))
+        walks = xp.concatenate([walks for walks, _ in trail]).astype(np.int64)
+        vertices = xp.concatenate([came for _, came in trail])
+        steps = xp.searchsorted(xp.asarray(ends), xp.arange(vertices.size), side="right").astype(np.int64)
         there = xp.flatnonzero(vertices >= 0)
         if there.size:
             there = there[xp.argsort((steps * (every.size * rule.per_sample) + walks)[there])]
         self.traffic.ideal += there.size * ids.itemsize
         return Walks(
-            walks[there], steps[there], vertices[there], len(trail), mine, rule.per_sample,
+            walks[there], steps[there], vertices[there], num_steps, mine, rule.per_sample,
             np.searchsorted(exchange.members, whose), own,
         )  # fmt: skip
 
