@@ -86,10 +86,18 @@ class Exchange:
     # ---- arrays -----------------------------------------------------------------------------------------------
 
     def sizes(self, counts: Any) -> np.ndarray:
-        """Tell every member one number: ``int64[P]`` each way (8 bytes a peer)."""
-        return self.all_to_all(
-            "sizes", np.asarray(counts, dtype=np.int64), np.ones(self.size, int), np.ones(self.size, int)
-        )
+        """Tell every member one number, below ``2**32``: ``int64[P]`` each way (8 bytes a peer)."""
+        counts = np.asarray(counts, dtype=np.int64)
+        if self.mailbox is not None:
+            found = counts.copy()
+            self.mailbox.tell(counts.tolist())
+            for p in range(self.size):
+                if p != self.index:
+                    found[p] = self.mailbox.hear(p)
+            self._count("sizes", np.full(self.size, 8), np.full(self.size, 8))
+            return found
+        each = np.ones(self.size, int)
+        return np.asarray(self.all_to_all("sizes", counts, each, each))
 
     def all_to_all(
         self, kind: str, values: Any, send: Any, receive: Any, used: tuple[Any, Any] | None = None
@@ -109,6 +117,8 @@ class Exchange:
         send, receive = np.asarray(send, dtype=np.int64), np.asarray(receive, dtype=np.int64)
         if self.size == 1:  # nothing leaves the rank, and a collective of one is a copy
             return values.copy()
+        if self.nccl is not None and used is None and is_cuda_array(values):
+            return self._by_address(kind, values, send, receive)
         given, back = self._tensor(values)
         out = given.new_empty(int(receive.sum()))
         if used is None:
@@ -183,6 +193,28 @@ class Exchange:
         return int(np.searchsorted(self.members, source))
 
     # ---- by address -------------------------------------------------------------------------------------------
+
+    def _by_address(self, kind: str, values: Any, send: np.ndarray, receive: np.ndarray) -> Any:
+        """:meth:`all_to_all` of a CuPy array without torch, on CuPy's current stream; one's own entries stay here."""
+        import cupy
+
+        values, width = cupy.ascontiguousarray(values), values.dtype.itemsize
+        out = cupy.empty(int(receive.sum()), values.dtype)
+        given, taken = (np.cumsum(n) - n for n in (send, receive))
+        me = self.index
+        if send[me]:
+            out[taken[me] : taken[me] + receive[me]] = values[given[me] : given[me] + send[me]]
+        sends, receives = (
+            [
+                (p, int(array.data.ptr + begins[p] * width), int(counts[p] * width))
+                for p in range(self.size)
+                if p != me and counts[p]
+            ]
+            for array, begins, counts in ((values, given, send), (out, taken, receive))
+        )
+        self.post_messages(sends, receives, int(cupy.cuda.get_current_stream().ptr))
+        self._count(kind, send * width, receive * width)
+        return out
 
     def post_messages(self, sends: Sequence[Message], receives: Sequence[Message], stream: int) -> None:
         """As :meth:`Nccl.exchange`, where there is an :attr:`nccl`. The caller counts."""

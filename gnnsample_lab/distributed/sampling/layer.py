@@ -25,10 +25,11 @@ from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import ask_owners
 from .layout import Layout, make_layout
-from .reading import APP_METHODS, Lists, filled, lists_of, neighbors_at, total_weights
+from .own import OwnLists, own_lists
+from .reading import APP_METHODS, Lists, filled, lists_of
 from .sampler import SLICES
 from .traffic import Traffic
-from .words import key_of, layer_draws
+from .words import key_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +43,7 @@ class LayerSlice:
             layer the place in the batch's seeds.
         size: places of the layer, filled or not, on all ranks together.
 
-    With ``method="direct"`` on GPUs the arrays are CuPy.
+    On GPUs the arrays are CuPy.
     """
 
     slots: np.ndarray
@@ -80,8 +81,9 @@ class LayerSampler:
         seed: 64-bit key of the draws.
         partition, folder, hosts: as of :class:`Sampler`. Where each host holds the topology, ranks ask within their
             host, and the layers' totals go between hosts as well: the batch is one.
-        method: ``"csp"``, as DSP; or ``"direct"``: each rank reads lists where they lie, on GPUs by kernels over
-            NVLink, on CPU ranks in memory-mapped files, and draws whole layers. Reads are not counted. Within a host.
+        method: ``"csp"``, as DSP, on GPUs from GPU to GPU, drawn by kernels; or ``"direct"``: each rank reads lists
+            where they lie, on GPUs by kernels over NVLink, on CPU ranks in memory-mapped files, and draws whole layers.
+            Reads are not counted. Within a host. On GPUs ``"csp"`` copies the rank's part into its GPU's memory.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
@@ -105,15 +107,18 @@ class LayerSampler:
         checks.choice("method", method, APP_METHODS)
         self.app = Layer(final_size, step_size, weighted, replace)
         self.seed = checks.seed(seed)
-        self._key = key_of(self.seed)
         self._layout: Layout = make_layout(source, rank, partition, folder, hosts, method, method == "direct")
         self.part, self.rank = self._layout.part, rank
         # As on one GPU, a graph without weights is drawn from uniformly.
-        self._weights = self.part.weights if self.app.weighted else None
+        self._weighted = self.app.weighted and self.part.weights is not None
         self.traffic: Traffic = self._layout.exchange.new_traffic()
         self.method = method
-        is_direct, weighted = method == "direct", self._weights is not None
-        self._lists = lists_of(self._layout, weighted, self._key) if is_direct else None
+        self._lists: Lists | None = None
+        self._own: OwnLists | None = None
+        if method == "direct":
+            self._lists = lists_of(self._layout, self._weighted, key_of(self.seed))
+        else:
+            self._own = own_lists(self._layout, self._weighted, key_of(self.seed))
 
     def sample(self, seeds: Any, batch_id: int = 0, by: str = "equal") -> LayerBatch:
         """This rank's slices of a batch's layers; all ranks call it together with the same arguments.
@@ -137,18 +142,28 @@ class LayerSampler:
             if self._lists is None:
                 raise RuntimeError("the sampler was closed")
             return LayerBatch(mine, slots, self._drawn_here(self._lists, every, by, batch_id), batch_id)
+        assert self._own is not None
+        with self._own.working():
+            return LayerBatch(
+                mine, slots, self._drawn_together(self._own, slots, mine, every.size, batch_id), batch_id
+            )
+
+    def _drawn_together(
+        self, own: OwnLists, slots: np.ndarray, mine: np.ndarray, total: int, batch_id: int
+    ) -> tuple[LayerSlice, ...]:
+        """This rank's slices of layers of which each rank draws what falls on its own vertices."""
         batch: list[LayerSlice] = []
-        total, before, vertices = every.size, slots, mine
+        before, vertices = own.xp.asarray(slots), own.xp.asarray(mine)
         while total < self.app.final_size:
             if len(batch) == UNBOUNDED_STEPS:
                 raise RuntimeError(f"the sample did not end within {UNBOUNDED_STEPS} layers")
-            found = self._layer(before, vertices, batch_id, len(batch), total)
+            found = self._layer(own, before, vertices, batch_id, len(batch), total)
             if found is None:
                 break
             layer, added = found
             batch.append(layer)
             before, vertices, total = layer.slots, layer.vertices, total + added
-        return LayerBatch(mine, slots, tuple(batch), batch_id)
+        return tuple(batch)
 
     def _drawn_here(self, lists: Lists, every: np.ndarray, by: str, batch_id: int) -> tuple[LayerSlice, ...]:
         """This rank's slices of layers that it draws whole."""
@@ -160,62 +175,54 @@ class LayerSampler:
         return tuple(LayerSlice(*layer, self.app.step_size) for layer in found)
 
     def _layer(
-        self, before: np.ndarray, vertices: np.ndarray, batch_id: int, step: int, total: int
+        self, own: OwnLists, before: Any, vertices: Any, batch_id: int, step: int, total: int
     ) -> tuple[LayerSlice, int] | None:
         """One layer and how many vertices it has on all ranks; None where no rank has a vertex to go on from."""
-        world, app, dtype = self._layout.world, self.app, self.part.indices.dtype
-        amounts = ask_owners(self._layout, vertices, [], self._totals, "weights", np.dtype(np.int64))
-        told = world.all_gather("weights", np.concatenate([before.astype(np.int64), amounts]))
-        every = np.concatenate([of_rank.reshape(2, -1) for of_rank in told], axis=1)
+        xp, world, app, dtype = own.xp, self._layout.world, self.app, self.part.indices.dtype
+        amounts, _ = ask_owners(own, vertices, [], own.totals, "weights", np.dtype(np.int64))
+        told = world.all_gather("weights", xp.concatenate([before.astype(np.int64), amounts]))
+        every = xp.concatenate([of_rank.reshape(2, of_rank.size // 2) for of_rank in told], axis=1)
         if not every.size:
             return None
-        order = np.argsort(every[0])
-        places, sums = every[:, order]
-        whose = np.repeat(np.arange(len(told)), [of_rank.size // 2 for of_rank in told])[order]
+        order = xp.argsort(every[0])
+        places, sums = every[0][order], every[1][order]
+        of_entry = np.repeat(np.arange(len(told)), [of_rank.size // 2 for of_rank in told])
+        whose = xp.asarray(of_entry)[order]
         starts, is_mine = offsets_of(sums), whose == world.index
-        vertex_at = np.full(places.size, -1, dtype=dtype)
-        vertex_at[is_mine] = vertices[np.argsort(before)]
+        weight = int(starts[-1])
+        vertex_at = xp.full(places.size, -1, dtype=dtype)
+        if vertices.size:
+            vertex_at[xp.searchsorted(places, before)] = vertices
 
-        def drawn(slots: np.ndarray, attempt: int) -> tuple[np.ndarray, np.ndarray]:
+        def drawn(slots: Any, attempt: int) -> tuple[Any, Any]:
             """Draw slots; each rank finds the vertices of those that fall on its own, and tells them to find repeated
             ones. With replacement nobody has to know the others'."""
-            at = np.empty(slots.size, dtype=np.int64)
-            layer_draws(slots, int(starts[-1]), batch_id, step, app.step_size, attempt, self._key, at)
-            transit = np.searchsorted(starts, at, side="right") - 1
-            here = is_mine[transit]
+            at = own.draws(slots, weight, batch_id, step, app.step_size, attempt)
+            transit = xp.searchsorted(starts, at, side="right") - 1
+            here = xp.flatnonzero(is_mine[transit])
             inner = (at - starts[transit])[here]
-            inner = inner if self._weights is not None else inner.astype(np.int32)
+            inner = inner if self._weighted else inner.astype(np.int32)
             asked = vertex_at[transit[here]]
-            own = ask_owners(self._layout, asked, [inner], self._neighbors, "picks", dtype)
-            self.traffic.ideal += own.nbytes
-            owner = self._layout.partition.owner[asked]
-            self.traffic.ideal_remote += int((owner != self.part.rank).sum()) * own.itemsize
-            names = np.zeros(slots.size, dtype=dtype)
+            found, away = ask_owners(own, asked, [inner], own.neighbors, "picks", dtype)
+            self.traffic.ideal += found.nbytes
+            self.traffic.ideal_remote += away * dtype.itemsize
+            names = xp.zeros(slots.size, dtype=dtype)
             if app.replace:
-                names[here] = own
+                if here.size:
+                    names[here] = found
                 return names, transit
-            for index, of_rank in enumerate(world.all_gather("picks", own)):
-                names[whose[transit] == index] = of_rank
+            # Each rank's names ascend by slot.
+            by_rank = xp.argsort(whose[transit], kind="stable")
+            names[by_rank] = xp.concatenate(world.all_gather("picks", found))
             return names, transit
 
         # NextDoor's rule: a layer is cut where the sample is full.
-        wanted = min(app.step_size, app.final_size - total) if starts[-1] else 0
-        vertex, transit = filled(wanted, dtype, app, drawn)
-        slots = np.flatnonzero((vertex >= 0) & is_mine[transit])
+        wanted = min(app.step_size, app.final_size - total) if weight else 0
+        vertex, transit = filled(wanted, dtype, app, drawn, xp)
+        filled_slots = vertex >= 0
+        slots = xp.flatnonzero(filled_slots & is_mine[transit])
         layer = LayerSlice(slots, vertex[slots], places[transit[slots]], app.step_size)
-        return layer, int((vertex >= 0).sum())
-
-    # ---- at the owner -----------------------------------------------------------------------------------------
-
-    def _totals(self, vertices: np.ndarray) -> np.ndarray:
-        """Total weight of each list: its length where edges count alike."""
-        rows = self._layout.rows(vertices, self.part.rank)
-        return total_weights(self.part, rows, self._weights is not None)
-
-    def _neighbors(self, vertices: np.ndarray, inner: np.ndarray) -> np.ndarray:
-        """The neighbour of each list in whose interval of the list's weight ``inner`` lies."""
-        rows = self._layout.rows(vertices, self.part.rank)
-        return neighbors_at(self.part, rows, inner, self._weights is not None)
+        return layer, int(filled_slots.sum())
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together. May be called twice."""

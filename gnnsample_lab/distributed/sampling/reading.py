@@ -210,8 +210,8 @@ class HostLists:
 
 
 def filled(
-    size: int, dtype: Any, app: Any, draw: Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
-) -> tuple[np.ndarray, np.ndarray]:
+    size: int, dtype: Any, app: Any, draw: Callable[[Any, int], tuple[Any, Any]], xp: Any = np
+) -> tuple[Any, Any]:
     """The vertex of each slot of a layer, ids ``[size]``, and from which list it is, ``int64[size]``.
 
     Without replacement repeated vertices are drawn anew, in rounds, as by ``unique`` on one GPU: of equal vertices the
@@ -222,9 +222,10 @@ def filled(
         dtype: of ids.
         app: :class:`~gnnsample_lab.sampling.apps.layer.Layer`.
         draw: of ascending slots and the number of the round: the vertex of each, and from which list it is.
+        xp: NumPy or CuPy, whichever the arrays are of.
     """
-    vertex, transit = np.full(size, -1, dtype), np.zeros(size, np.int64)
-    slots, rounds = np.arange(size), np.zeros(size, np.int64)
+    vertex, transit = xp.full(size, -1, dtype), xp.zeros(size, np.int64)
+    slots, rounds = xp.arange(size), xp.zeros(size, np.int64)
     for attempt in range(1 if app.replace else app.max_redraws + 1):
         if not slots.size:
             break
@@ -232,10 +233,12 @@ def filled(
         vertex[slots], transit[slots] = draw(slots, attempt)
         if app.replace:
             return vertex, transit
-        order = np.lexsort((np.arange(size), rounds, vertex))
+        order = xp.argsort(rounds, kind="stable")
+        order = order[xp.argsort(vertex[order], kind="stable")]
         again = vertex[order][1:] == vertex[order][:-1]
-        slots = np.sort(order[1:][again])
-    vertex[slots] = -1
+        slots = xp.sort(order[1:][again])
+    if slots.size:
+        vertex[slots] = -1
     return vertex, transit
 
 

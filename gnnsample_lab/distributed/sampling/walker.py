@@ -21,11 +21,13 @@ from gnnsample_lab.sampling.engine.run import MAX_SAMPLE_ID
 from gnnsample_lab.sampling.engine.shape import UNBOUNDED_STEPS
 
 from .asking import Questions
+from .exchange import Exchange
 from .layout import Layout, make_layout
-from .reading import APP_METHODS, Lists, WalkRule, largest_weights, lists_of, walked
+from .own import OwnLists, own_lists
+from .reading import APP_METHODS, Lists, WalkRule, lists_of, walked
 from .sampler import SLICES
 from .traffic import Traffic
-from .words import UNIFORM, WEIGHTED, key_of, move, restarts
+from .words import key_of
 
 _APPS = (DeepWalk, PPR, PinSAGEWalk)
 
@@ -42,7 +44,7 @@ class Walks:
         mine: samples of this rank: their places in ``roots``, ``int64[m]``.
         per_sample: walks of a sample.
 
-    With ``method="direct"`` on GPUs ``walks``, ``steps`` and ``vertices`` are CuPy arrays, and so is what
+    Entries ascend by step, then by walk. On GPUs ``walks``, ``steps`` and ``vertices`` are CuPy arrays, and so is what
     :meth:`collect` returns.
     """
 
@@ -52,8 +54,8 @@ class Walks:
     num_steps: int
     mine: np.ndarray
     per_sample: int
-    _home: np.ndarray
-    _layout: Layout
+    _home: np.ndarray  # of each sample, the member of the exchange whose it is
+    _own: OwnLists | None
     _paths: Any = None  # ids [num_steps, walks of this rank] where it has drawn whole paths
 
     def collect(self) -> Any:
@@ -65,15 +67,28 @@ class Walks:
         if self._paths is not None:
             paths = self._paths.reshape(self.num_steps, self.mine.size, self.per_sample)
             return paths.transpose(1, 0, 2).copy()
-        home = Questions(self._layout.exchange, self._home[self.walks // self.per_sample])
+        assert self._own is not None
+        with self._own.working():
+            return self._brought_home(self._own)
+
+    def _brought_home(self, own: OwnLists) -> Any:
+        xp, per = own.xp, self.per_sample
+        home = Questions(own.exchange, xp.asarray(self._home)[self.walks // per], own.by_peer)
         walks, steps, vertices = (
             home.ask(column, "picks")
             for column in (self.walks.astype(np.int32), self.steps.astype(np.int32), self.vertices)
         )
-        out = np.full((self.mine.size, self.num_steps, self.per_sample), -1, dtype=self.vertices.dtype)
-        sample, k = walks // self.per_sample, walks % self.per_sample
-        out[np.searchsorted(self.mine, sample), steps, k] = vertices
-        return out
+        shape = self.mine.size, self.num_steps, per
+        out = xp.full(shape[0] * shape[1] * shape[2], -1, dtype=self.vertices.dtype)
+        if walks.size:
+            place = xp.searchsorted(xp.asarray(self.mine), walks // per)
+            out[(place * self.num_steps + steps) * per + walks % per] = vertices
+        return out.reshape(shape)
+
+
+def _any_goes_on(exchange: Exchange, at: Any) -> bool:
+    """Whether a walk of any rank stands somewhere."""
+    return bool(exchange.max("flags", np.array([int((at >= 0).sum())]))[0])
 
 
 class Walker:
@@ -88,8 +103,14 @@ class Walker:
         rank: the :class:`Rank`.
         seed: 64-bit key of the draws.
         partition, folder, hosts: as of :class:`Sampler`; where each host holds the topology, walkers stay on it.
-        method: ``"csp"``, walkers go to the owners of lists; or ``"direct"``, each rank reads lists where they lie: on
-            GPUs by one kernel over NVLink, on CPU ranks in memory-mapped files. Reads are not counted. Within a host.
+        method: ``"csp"``, walkers go to the owners of lists, on GPUs from GPU to GPU, and are drawn by kernels there;
+            or ``"direct"``, each rank reads lists where they lie: on GPUs by one kernel over NVLink, on CPU ranks in
+            memory-mapped files. Reads are not counted. Within a host.
+
+    By ``"csp"`` a step has an exchange of sizes, one of vertices and one of walks' numbers. On GPUs the rank's part is
+    copied into its GPU's memory, and the host waits once a step, for how many walkers go to each rank: messages have
+    exactly their size. (Where ranks share no host memory, a second time, for how many come.) Only ``PPR``, whose draws
+    end walks, asks once more, all ranks together: whether any walk goes on.
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
@@ -104,22 +125,28 @@ class Walker:
             names = ", ".join(kind.__name__ for kind in _APPS)
             raise TypeError(f"app must be one of lab.apps' {names} (got {checks.shown(app)})")
         self.app, self.seed = app, checks.seed(seed)
-        self._key = key_of(self.seed)
         self._layout: Layout = make_layout(source, rank, partition, folder, hosts, method, method == "direct")
         self.part, self.rank = self._layout.part, rank
         self.traffic: Traffic = self._layout.exchange.new_traffic()
-        self._per_sample = app.num_walks if isinstance(app, PinSAGEWalk) else 1
-        self._restart = app.restart if isinstance(app, PinSAGEWalk) else 0.0
-        self._termination = app.termination if isinstance(app, PPR) else -1.0
-        self._limit = UNBOUNDED_STEPS
+        limit = UNBOUNDED_STEPS
         if not isinstance(app, PPR):
-            self._limit = app.walk_length if isinstance(app, PinSAGEWalk) else app.length
-        weights = self.part.weights if isinstance(app, DeepWalk) and app.weighted else None
-        self._rule = UNIFORM if weights is None else WEIGHTED
-        self._prefix = np.zeros(1, np.uint64) if weights is None else weights.prefix
-        self._most = np.zeros(1, np.int64) if weights is None else largest_weights(self.part)
+            limit = app.walk_length if isinstance(app, PinSAGEWalk) else app.length
+        weighted = isinstance(app, DeepWalk) and app.weighted and self.part.weights is not None
+        self._rule = WalkRule(
+            app.num_walks if isinstance(app, PinSAGEWalk) else 1,
+            weighted,
+            app.termination if isinstance(app, PPR) else -1.0,
+            app.restart if isinstance(app, PinSAGEWalk) else 0.0,
+            limit,
+            key_of(self.seed),
+        )
         self.method = method
-        self._lists = lists_of(self._layout, weights is not None, self._key) if method == "direct" else None
+        self._lists: Lists | None = None
+        self._own: OwnLists | None = None
+        if method == "direct":
+            self._lists = lists_of(self._layout, weighted, self._rule.key)
+        else:
+            self._own = own_lists(self._layout, weighted, self._rule.key)
 
     def walk(self, roots: Any, first_sample: int = 0, by: str = "equal") -> Walks:
         """Walk from all roots; all ranks call it together with the same arguments.
@@ -134,7 +161,7 @@ class Walker:
             RuntimeError: another rank failed or did not come; walks did not end within 10,000 steps.
         """
         every = checks.host_integers("roots", checks.ids("roots", roots, self.part.num_nodes))
-        last = checks.whole("roots", every.size * self._per_sample, 0, 2**31 - 1)
+        last = checks.whole("roots", every.size * self._rule.per_sample, 0, 2**31 - 1)
         first = checks.whole("first_sample", first_sample, 0, MAX_SAMPLE_ID - max(last - 1, 0))
         whose = self._layout.shares(every, checks.choice("by", by, SLICES))
         mine = np.flatnonzero(whose == self.rank.index)
@@ -145,37 +172,55 @@ class Walker:
             if self._lists is None:
                 raise RuntimeError("the walker was closed")
             return self._walk_alone(self._lists, every, first, whose, mine)
-        waiting = np.empty(0, dtype=np.int32)
-        walks = (mine[:, None] * self._per_sample + np.arange(self._per_sample)).ravel().astype(np.int32)
-        at = every[walks // self._per_sample]
-        trail: list[tuple[np.ndarray, int, np.ndarray]] = []
-        for step in range(self._limit):
+        assert self._own is not None
+        with self._own.working():
+            return self._walk_together(self._own, every, first, whose, mine)
+
+    def _walk_together(
+        self, own: OwnLists, every: np.ndarray, first: int, whose: np.ndarray, mine: np.ndarray
+    ) -> Walks:
+        """Send walkers on from owner to owner. Those that have ended stay where they are; some set out again."""
+        xp, exchange, rule, ids = own.xp, own.exchange, self._rule, every.dtype
+        numbers = (mine[:, None] * rule.per_sample + np.arange(rule.per_sample)).ravel().astype(np.int32)
+        walks, at = xp.asarray(numbers), xp.asarray(every[numbers // rule.per_sample])
+        roots = xp.asarray(every)
+        trail: list[tuple[Any, Any]] = []
+        for step in range(rule.limit):
             # Where a step may end all walks, ranks stop together.
-            if self._may_end and not exchange.max("flags", np.array([walks.size]))[0]:
+            if self._may_end and not _any_goes_on(exchange, at):
                 break
-            walks, came = self._step(walks, at, first, step)
-            there = came >= 0
-            trail.append((walks[there], step, came[there]))
-            walks, at, waiting = self._next(walks, came, waiting, every, first, step + 1)
+            asked = Questions(exchange, own.owners(at), own.by_peer)
+            waiting = walks[asked.stayed] if rule.restart > 0 else None
+            at, walks = asked.ask(at), asked.ask(walks)
+            at = own.move(walks, at, first, step, rule)
+            trail.append((walks, at))
+            if waiting is not None:
+                walks = xp.concatenate([walks, waiting])
+                at = xp.concatenate([at, xp.full(waiting.size, -1, ids)])
+                own.set_out(walks, at, roots, first, step + 1, rule)
         else:
-            if self._may_end and exchange.max("flags", np.array([walks.size]))[0]:
+            if self._may_end and _any_goes_on(exchange, at):
                 raise RuntimeError(f"walks did not end within {UNBOUNDED_STEPS} steps")
-        count = sum(v.size for _, _, v in trail)
-        self.traffic.ideal += count * ids.itemsize
+        num_steps, ends = len(trail), np.cumsum([came.size for _, came in trail], dtype=np.int64)
+        if not trail:  # and one dtype below, which CuPy joins by one kernel
+            trail.append((walks[:0], at[:0]))
+        walks = xp.concatenate([walks for walks, _ in trail]).astype(np.int64)
+        vertices = xp.concatenate([came for _, came in trail])
+        steps = xp.searchsorted(xp.asarray(ends), xp.arange(vertices.size), side="right").astype(np.int64)
+        there = xp.flatnonzero(vertices >= 0)
+        if there.size:
+            there = there[xp.argsort((steps * (every.size * rule.per_sample) + walks)[there])]
+        self.traffic.ideal += there.size * ids.itemsize
         return Walks(
-            np.concatenate([np.empty(0, np.int64), *(w for w, _, _ in trail)]).astype(np.int64),
-            np.concatenate([np.empty(0, np.int64), *(np.full(v.size, s) for _, s, v in trail)]),
-            np.concatenate([np.empty(0, ids), *(v for _, _, v in trail)]),
-            len(trail), mine, self._per_sample, np.searchsorted(exchange.members, whose), self._layout,
+            walks[there], steps[there], vertices[there], num_steps, mine, rule.per_sample,
+            np.searchsorted(exchange.members, whose), own,
         )  # fmt: skip
 
     def _walk_alone(
         self, lists: Lists, every: np.ndarray, first: int, whose: np.ndarray, mine: np.ndarray
     ) -> Walks:
         """Walk from this rank's roots; ranks meet where nobody knows how many steps there were."""
-        rule = WalkRule(
-            self._per_sample, self._rule == WEIGHTED, self._termination, self._restart, self._limit, self._key
-        )
+        rule = self._rule
         on_gpu, xp, exchange = self.rank.device != "cpu", lists.xp, self._layout.exchange
         with streams.call(on_gpu), runtime.lock:
             found, longest, goes_on = walked(lists, xp.asarray(every[mine]), xp.asarray(first + mine), rule)
@@ -184,53 +229,17 @@ class Walker:
             paths = xp.full((longest, found.shape[1]), -1, found.dtype)
             paths[: found.shape[0]] = found
             steps, at = xp.nonzero(paths >= 0)
-            numbers = xp.asarray((mine[:, None] * self._per_sample + np.arange(self._per_sample)).ravel())
+            numbers = xp.asarray((mine[:, None] * rule.per_sample + np.arange(rule.per_sample)).ravel())
         if goes_on:
             raise RuntimeError(f"walks did not end within {UNBOUNDED_STEPS} steps")
         self.traffic.label = "reads were not counted"
         home = np.searchsorted(exchange.members, whose)
-        return Walks(
-            numbers[at], steps, paths[steps, at], longest, mine, self._per_sample, home, self._layout, paths
-        )
+        return Walks(numbers[at], steps, paths[steps, at], longest, mine, rule.per_sample, home, None, paths)
 
     @property
     def _may_end(self) -> bool:
         """Whether draws end walks, so that nobody knows how many steps there will be."""
-        return self._termination >= 0
-
-    def _step(
-        self, walks: np.ndarray, at: np.ndarray, first: int, step: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Send walkers to the owners of the lists at which they stand; the walks that came here, and where they go."""
-        part, owners = self.part, Questions(self._layout.exchange, self._layout.partition.owner[at])
-        stand, walks = owners.ask(at), owners.ask(walks)
-        came = np.empty(stand.size, dtype=part.indices.dtype)
-        move(
-            first + walks.astype(np.int64) // self._per_sample, walks.astype(np.int64) % self._per_sample,
-            self._layout.rows(stand, part.rank), part.indptr, part.indices, self._prefix, self._most, step,
-            self._rule, self._termination, self._key, came,
-        )  # fmt: skip
-        return walks, came
-
-    def _next(
-        self,
-        walks: np.ndarray,
-        came: np.ndarray,
-        waiting: np.ndarray,
-        roots: np.ndarray,
-        first: int,
-        step: int,
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The walkers that go on, from where, and those that have ended but may restart: these wait where they are."""
-        if self._restart > 0:
-            walks = np.concatenate([walks, waiting])
-            came = np.concatenate([came, np.full(waiting.size, -1, dtype=came.dtype)])
-            sample, again = walks.astype(np.int64) // self._per_sample, np.empty(walks.size, dtype=np.bool_)
-            k = walks.astype(np.int64) % self._per_sample
-            restarts(first + sample, k, step, self._restart, self._key, again)
-            came = np.where(again, roots[sample], came)
-            waiting = walks[came < 0]
-        return walks[came >= 0], came[came >= 0], waiting
+        return self._rule.termination >= 0
 
     def close(self) -> None:
         """Give back what other ranks may read; all ranks call it together. May be called twice."""

@@ -20,6 +20,7 @@ from gnnsample_lab.distributed.sampling.gpu import csp_kernels as packing
 from gnnsample_lab.distributed.sampling.gpu.csp import CspEngine, _Call
 from gnnsample_lab.distributed.sampling.gpu.csp_core import Moved
 from gnnsample_lab.distributed.sampling.gpu.csp_fixed import FixedCore, rows_of
+from gnnsample_lab.distributed.sampling.gpu.own import ROWS
 from gnnsample_lab.distributed.sampling.traffic import Traffic
 from gnnsample_lab.sampling.neighbors.plan import PLAN
 
@@ -36,6 +37,8 @@ def test_packed_arguments_are_as_long_as_the_kernels_structures() -> None:
     }
     assert {name: packing.Argument(*struct).size for name, struct in STRUCTS.items()} == declared
     assert f"#define MAX_PEERS {packing.MAX_PEERS}" in (folder / "csp.cuh").read_text(encoding="utf-8")
+    own = (folder / "own.cu").read_text(encoding="utf-8")
+    assert f"static_assert(sizeof(Rows) == {ROWS.itemsize}" in own
     # A launch takes 4 KiB of arguments on all architectures.
     tasks, ragged = declared["Tasks"], declared["Ragged"]
     assert PLAN.itemsize + tasks + ragged + 64 <= 4096

@@ -15,6 +15,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.sampling.capacities import WARM_UP
+from gnnsample_lab.distributed.sampling.exchange import Exchange
 from tests.conftest import num_gpus
 from tests.distributed.sampling.test_ladder import (
     BATCH,
@@ -120,6 +121,24 @@ def test_layers_and_walks_are_those_of_one(
     check_layers_and_walks(gpus.run(layers_and_walks, folders[world, how], by, method, world=world), graph)
 
 
+def by_torch(rank: Any, folder: Path, by: str) -> Any:
+    """Layers and walks whose messages and sizes torch's collectives carry, as between hosts."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Exchange, "connect", lambda exchange: None)
+    try:
+        return layers_and_walks(rank, folder, by)
+    finally:
+        patch.undo()
+
+
+@pytest.mark.parametrize(("world", "how", "by"), WORLDS[1:3])
+def test_torch_carries_layers_and_walks(
+    gpus: Any, graph: lab.Graph, folders: dict[Any, Path], world: int, how: str, by: str
+) -> None:
+    enough(world)
+    check_layers_and_walks(gpus.run(by_torch, folders[world, how], by, world=world), graph)
+
+
 def large_steps(rank: Any, folder: Path) -> Any:
     """Walks and layers of more threads than a grid has at first, and walks that go on for several launches."""
     found: dict[str, Any] = {}
@@ -132,9 +151,8 @@ def large_steps(rank: Any, folder: Path) -> Any:
         )
         drawn = layer.sample(roots[:700], 3).layers
         found[method] = (
-            np.asarray(paths.get() if hasattr(paths, "get") else paths),
-            [[a.get() if hasattr(a, "get") else a for a in (s.slots, s.vertices, s.transits)] for s in drawn],
-        )
+            paths.get(), [[a.get() for a in (s.slots, s.vertices, s.transits)] for s in drawn]
+        )  # fmt: skip
         walker.close()
         layer.close()
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.distributed.parts.part import part_of, vertex_records
 from gnnsample_lab.distributed.ranks.run import Ranks
@@ -221,21 +223,30 @@ WALKS: dict[str, Any] = {
 
 
 def layers_and_walks(rank: Any, folder: Path, by: str, method: str = "csp") -> Any:
-    """Slices of layers and walks of one rank, on the host."""
+    """Slices of layers and walks of one rank, on the host. On a GPU they are made there."""
+
+    def fetched(*arrays: Any) -> tuple[Any, ...]:
+        assert all(is_cuda_array(array) == (rank.device != "cpu") for array in arrays)
+        return tuple(map(to_host, arrays))
+
     layers, walks = {}, {}
     for name, options in LAYERS.items():
         sampler = lab.distributed.LayerSampler(folder, rank=rank, seed=5, method=method, **options)
         for seeds_name, seeds in SEEDS.items():
             layers[name, seeds_name] = tuple(
-                LayerSlice(to_host(s.slots), to_host(s.vertices), to_host(s.transits), s.size)
+                LayerSlice(*fetched(s.slots, s.vertices, s.transits), s.size)
                 for s in sampler.sample(seeds, BATCH, by).layers
             )
         sampler.close()
     for name, make in WALKS.items():
         walker = lab.distributed.Walker(folder, make(), rank=rank, seed=5, method=method)
-        found = walker.walk(SEEDS["repeated"], 100, by)
-        drawn = tuple(map(to_host, (found.walks, found.steps, found.vertices)))
-        walks[name] = found.mine, to_host(found.collect()), drawn
+        for seeds_name in ("repeated", "one"):  # the latter leaves ranks without roots
+            found = walker.walk(SEEDS[seeds_name], 100, by)
+            drawn = fetched(found.walks, found.steps, found.vertices)
+            walks[name, seeds_name] = found.mine, *fetched(found.collect()), drawn
+        none = walker.walk(SEEDS["one"][:0], 100, by)
+        empty = fetched(none.walks, none.steps, none.vertices, none.collect())
+        assert [array.size for array in empty] == [0] * 4
         walker.close()
     return layers, walks
 
@@ -277,18 +288,19 @@ def check_layers_and_walks(every: list[Any], graph: lab.Graph) -> None:
                 for part in parts:  # each vertex was picked from the list of the vertex that it says
                     for vertex, transit in zip(part.vertices.tolist(), part.transits.tolist()):
                         assert vertex in graph.indices[slice(*graph.indptr[before[transit] :][:2])]
-    for name, make in WALKS.items():
-        app, roots = make(), SEEDS["repeated"]
+    for (name, make), seeds_name in itertools.product(WALKS.items(), ("repeated", "one")):
+        app, roots = make(), SEEDS[seeds_name]
         whole = lab.run_app(graph, app, roots, device="cpu", seed=5, first_sample=100)
         stacked = np.stack(whole.steps, axis=1)
         found = np.full(stacked.shape, -2)
-        for mine, paths, _ in (walks[name] for _, walks in every):
-            found[mine] = paths
+        of_ranks = [walks[name, seeds_name] for _, walks in every]
+        for mine, paths, (numbers, steps, vertices) in of_ranks:
+            found[mine, : paths.shape[1]] = paths
+            found[mine, paths.shape[1] :] = -1  # a longer array where one device stops later than ranks
+            assert (stacked[numbers // stacked.shape[2], steps, numbers % stacked.shape[2]] == vertices).all()
+            assert (np.diff(steps * (roots.size * stacked.shape[2]) + numbers) > 0).all()
         assert (found == stacked).all()
-        assert (
-            sum(vertices.size for _, walks in every for vertices in [walks[name][2][2]])
-            == (stacked >= 0).sum()
-        )
+        assert sum(vertices.size for _, _, (_, _, vertices) in of_ranks) == (stacked >= 0).sum()
 
 
 # ---- bytes ------------------------------------------------------------------------------------------------------

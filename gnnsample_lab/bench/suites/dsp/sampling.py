@@ -22,8 +22,8 @@ BATCHES = 8
 LAYER_SIZE = 1000
 OURS = ("csp-fixed", "direct")
 METHODS = {"dsp": "csp", "direct": "direct"}
-"""Ways to draw layers and walks by all ranks. DSP's exchanges are the hosts' here; ours reads lists where they lie, on
-GPUs."""
+"""Ways to draw layers and walks by all ranks: by DSP's exchanges with the owners of lists, or from lists where they
+lie. ``by`` of a row is where the ranks' arrays were made."""
 WALK_LENGTH = 100
 """Steps of DeepWalk in NextDoor's evaluation."""
 FASTGCN_EDGES = 130_000_000

@@ -133,11 +133,12 @@ class DeviceLists:
         out = self.xp.empty((steps, at.size), at.dtype)
         self._launch(
             self._walk, at.size, roots, samples, at, attempted, out, self._most, np.int64(at.size),
-            np.int64(rule.per_sample), np.int64(begin), np.int32(steps), _below(rule.termination), _below(rule.restart),
+            np.int64(rule.per_sample), np.int64(begin), np.int32(steps), words_below(rule.termination),
+            words_below(rule.restart),
         )  # fmt: skip
         return out
 
 
-def _below(probability: float) -> Any:
+def words_below(probability: float) -> Any:
     """The words below this number have the probability; -1 for a negative one."""
     return np.int64(-1 if probability < 0 else np.floor(probability * 4294967296.0))

@@ -17,6 +17,17 @@ __device__ __forceinline__ int* reply_slots(char* reply, u64 rows, u64 stride) {
     return (int*)(reply_neighbors(reply, rows) + rows * stride);
 }
 
+// The part of a vertex by its new id: those of part p begin at bounds[p].
+__device__ __forceinline__ int part_of(const i64* bounds, int parts, i64 renumbered) {
+    int low = 0, high = parts;
+    while (high - low > 1) {
+        const int mid = (low + high) >> 1;
+        if (bounds[mid] <= renumbered) low = mid;
+        else high = mid;
+    }
+    return low;
+}
+
 // An even share of `rows` rows for each of `warps` warps, at most 32 at a time.
 __device__ __forceinline__ u32 rows_per_warp(u64 rows, u64 warps) {
     const u64 slots = warps * max((rows + warps * 32 - 1) / (warps * 32), 1ull);

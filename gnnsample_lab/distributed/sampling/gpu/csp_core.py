@@ -97,7 +97,7 @@ class DevicePart:
         self.has_records = spilled is not None
         if spilled is None:
             self.indptr, self.indices = cupy.asarray(part.indptr), cupy.asarray(part.indices)
-            if part.weights is not None:
+            if weighted and part.weights is not None:
                 self.weights = IntegerWeights(cupy.asarray(part.prefix), cupy.asarray(part.available))
         else:
             self._place(part, spilled, weighted and part.weights is not None)

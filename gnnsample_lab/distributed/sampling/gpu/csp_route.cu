@@ -79,13 +79,7 @@ extern "C" __global__ void __launch_bounds__(CSP_THREADS) bucket(const __grid_co
         for (int j = 0; j < BUCKET_ITEMS; ++j) renumbered[j] = v[j] >= 0 ? __ldg(r.new_of + v[j]) : (ID_T)0;
 #pragma unroll
         for (int j = 0; j < BUCKET_ITEMS; ++j) {
-            int low = 0, high = r.parts;
-            while (high - low > 1) {
-                const int mid = (low + high) >> 1;
-                if (bounds[mid] <= renumbered[j]) low = mid;
-                else high = mid;
-            }
-            owner[j] = v[j] >= 0 ? (u32)low : NOBODY;
+            owner[j] = v[j] >= 0 ? (u32)part_of(bounds, r.parts, renumbered[j]) : NOBODY;
             // The lanes with the same owner take their places by one addition.
             const u32 alike = __match_any_sync(0xFFFFFFFFu, owner[j]);
             const int leader = __ffs(alike) - 1;
