@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.compute.inference import infer as infer_module
 from gnnsample_lab.compute.inference import sums
 from gnnsample_lab.compute.inference.infer import Inference
 from gnnsample_lab.compute.inference.messages import columns_of
-from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, begin_sums, per_head, whole
-from gnnsample_lab.compute.layers import Fold
+from gnnsample_lab.compute.inference.sums import Scale, Sums, Topology, per_head, whole
 from gnnsample_lab.compute.models import models
 from tests.compute.test_infer import BUDGETS, CLASSES, N, assert_close, awkward_graph, made, oracle
 
@@ -120,19 +118,6 @@ def test_rows_of_host_memory_are_read_once(name, middle, middle_on_gpu, monkeypa
     assert run.layers[0].ranges == 1 and len([size for size in moved if size]) >= 2
 
 
-@pytest.mark.parametrize("name", sorted(models()))
-def test_sums_begin_before_the_last_rows_have_come(name, middle, middle_on_gpu, monkeypatch):
-    """Where shares of edges do not depend on rows that are still to come; results are those of one pass."""
-    monkeypatch.setattr(infer_module, "_LEAST_CHUNKS", 2)
-    model, found = built(name).cuda(), []
-    for early in (1.0, 0.5):
-        monkeypatch.setattr(infer_module, "EARLY", early)
-        run = Inference(model, middle_on_gpu, features=middle.feat, device="cuda", stream=True)
-        found.append(run.run())
-        assert ("cut" in run.topology.kept) == (early < 1 and name != "gat")
-    assert_close(*(logits.cpu() for logits in found))
-
-
 @pytest.mark.parametrize("kind", ["memory-mapped", "page-locked", "float16", "registered"])
 def test_features_of_every_kind(kind, middle, middle_on_gpu, tmp_path):
     from gnnsample_lab.compute.inference.tables import is_locked
@@ -226,39 +211,6 @@ def test_sums_of_every_width(dtype, sent):
                 scaled,
                 begin,
             )
-
-
-@pytest.mark.parametrize("mean", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("sent", [1, 47, 64, 130])
-def test_sums_in_two_parts(sent, weighted, mean, monkeypatch):
-    """What begins before the last sources are there reads none of their rows, and the rest is added and folded once."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    monkeypatch.setattr(
-        Topology, "on_gpu", True
-    )  # the kernels take any memory that the GPU, or its stand-in, reads
-    rng, graph = np.random.default_rng(sent), awkward_graph()
-    x = torch.from_numpy(rng.standard_normal((N, sent)).astype(np.float32)).to(device)
-    own, bias = (
-        torch.from_numpy(rng.standard_normal(shape).astype(np.float32)).to(device)
-        for shape in ((N, sent), sent)
-    )
-    topology = Topology(
-        *(torch.from_numpy(np.asarray(part)).to(device) for part in (graph.indptr, graph.indices)),
-        torch.from_numpy(graph.edge_weight).float().to(device),
-    )
-    columns, scale = columns_of(sent, 0, "cuda", 4), Scale(weighted)
-    message = columns.pad(x)
-    fold = Fold(own=own, bias=bias, relu=True)
-    wanted = whole(topology, 0, N, message, columns, scale, mean, fold)
-    for source in (0, 1, N // 2, N - 1, N):
-        there = message.clone()
-        there[source:] = float("nan")
-        begun = begin_sums(topology, source, there, columns, scale)
-        there[source:] = message[source:]
-        found = whole(topology, 0, N, there, columns, scale, mean, fold, begun)
-        assert found is begun.sums
-        assert torch.allclose(found, wanted, rtol=1e-4, atol=1e-4), source
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

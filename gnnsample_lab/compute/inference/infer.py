@@ -26,16 +26,11 @@ from gnnsample_lab.minibatch.types import Block
 
 from .messages import Columns, columns_of, messages
 from .plan import Plan, Widths, plan
-from .sums import CUT_BYTES, TURN_BYTES, Begun, Scale, Sums, Topology, begin_sums, folded, per_head, whole
+from .sums import TURN_BYTES, Scale, Sums, Topology, folded, per_head, whole
 from .tables import Rows, host_table, put
 
 _STEPS = ("message", "root", "update")
 """Methods of a layer that runs in parts (``compute.layers.Layer``)."""
-EARLY = 0.75
-"""Of rows that come in chunks, what share is there when sums begin, over the edges from it; the other edges follow when
-the last rows have come. More would leave the device idle for longer, less would leave it more to do at the end."""
-_LEAST_CHUNKS = 4
-"""Fewer are a small table, whose sums take less than the launches of two passes."""
 _topologies: weakref.WeakKeyDictionary[Graph, dict[str, Topology]] = weakref.WeakKeyDictionary()
 """Views of graphs that lie on the device of their inferences, and what is made of them once."""
 _known_widths: weakref.WeakKeyDictionary[Any, dict[Any, Widths]] = weakref.WeakKeyDictionary()
@@ -324,8 +319,7 @@ class Inference:
             return 0
         floats = max(widths.sent, widths.summed) + 2 * widths.heads
         turns = TURN_BYTES * self.graph.num_nodes * self.topology.has_turns(widths.sent * widths.itemsize)
-        cut = CUT_BYTES * self.graph.num_nodes * (not self.rows.on_device)
-        return self.topology.pieces.count * floats * widths.itemsize + turns + cut
+        return self.topology.pieces.count * floats * widths.itemsize + turns
 
     def _row_widths(self, widths: Widths) -> Widths:
         """Of a layer whose heads weigh rows themselves."""
@@ -381,9 +375,8 @@ class Inference:
         assert columns is not None
         x: Any = None
         root: Any = None
-        begun: Begun | None = None
         if chosen.passing:
-            message, root, scale, begun = self._passed(layer, chosen, widths, columns)
+            message, root, scale = self._passed(layer, chosen, widths, columns)
         else:
             x = self._load(chosen)
             attends = bool(widths.summed)
@@ -404,28 +397,20 @@ class Inference:
                 )
                 continue
             fold, after_between = self._fold(layer, own, last) if in_two else (None, False)
-            rows = whole(self.topology, begin, end, message, columns, scale, mean, fold, begun)
+            rows = whole(self.topology, begin, end, message, columns, scale, mean, fold)
             if in_two:
                 write(begin, layer.finish(rows, own, mapped), after_between)
             else:
                 lengths = self.topology.lengths(begin, end, rows, layer.weighted)
                 write(begin, layer.update(own, rows, lengths, mapped))
 
-    def _passed(
-        self, layer: Any, chosen: Plan, widths: Widths, columns: Columns
-    ) -> tuple[Any, Any, Scale, Begun | None]:
-        """Messages of all vertices, what vertices keep of themselves, and scales, of chunks of rows as they come.
-
-        Sums over the edges from the first chunks begin before the last have come, where all vertices' fit at once.
-        """
+    def _passed(self, layer: Any, chosen: Plan, widths: Widths, columns: Columns) -> tuple[Any, Any, Scale]:
+        """Messages of all vertices, what vertices keep of themselves, and scales, of chunks of rows as they come."""
         import torch
 
         n, like = self.graph.num_nodes, {"dtype": self.dtype, "device": self.device}
         message, root = torch.empty((n, widths.sent), **like), torch.empty((n, widths.root), **like)
         scores = _Scores(layer, n) if hasattr(layer, "scores") else None
-        early, begun = 0, None
-        if scores is None and self.topology.on_gpu and chosen.slice_rows >= n:
-            early = _early_rows(n, chosen.chunk_rows)
         for begin, end, chunk in self.rows.chunks(chosen.chunk_rows):
             x = chunk.to(self.dtype)
             part = columns.pad(x) if widths.summed else messages(layer, x, _narrows(layer), columns)
@@ -433,12 +418,10 @@ class Inference:
             root[begin:end] = layer.root(x, columns.cut(part))
             if scores is not None:
                 scores.add(begin, x)
-            if end == early:
-                begun = begin_sums(self.topology, end, message, columns, Scale(layer.weighted))
         if scores is None:
-            return message, root, Scale(layer.weighted), begun
+            return message, root, Scale(layer.weighted)
         source, target = scores.tables or (message.new_empty((0, widths.heads)),) * 2
-        return message, root, Scale(False, source, target, layer.slope), None
+        return message, root, Scale(False, source, target, layer.slope)
 
     def _fold(self, layer: Any, root: Any, last: bool) -> tuple[Any, bool]:
         """What happens to sums as they are written, and whether that is what happens between layers, too."""
@@ -727,12 +710,6 @@ def _attends_rows(layer: Any) -> bool:
 
 def _is_weighted(layer: Any) -> bool:
     return bool(getattr(layer, "weighted", False))
-
-
-def _early_rows(num_nodes: int, chunk_rows: int) -> int:
-    """Rows that are there when sums begin (:data:`EARLY`), the end of a chunk; 0: when all are."""
-    chunks = -(-num_nodes // max(1, chunk_rows))
-    return int(EARLY * chunks) * chunk_rows if chunks >= _LEAST_CHUNKS and EARLY < 1 else 0
 
 
 def _slices(begin: int, end: int, rows: int) -> Iterator[tuple[int, int]]:

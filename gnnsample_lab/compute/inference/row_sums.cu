@@ -6,8 +6,6 @@
 // Rows with more than `length` edges are cut into pieces of that many, which are rows of their own at first
 // (piece_sums), or a hub would hold up the launch: its row then adds the pieces' sums in their order, so results do not
 // depend on scheduling. first_piece: int[rows + 1], piece_row: int[pieces].
-// middle: u32[rows], null or how many edges of each row come first (first_edges); part: 0 all edges, 1 those, to which nothing
-// is folded, 2 the others, added to what out holds. So sums begin before the last rows of x have come.
 // order: int[rows], the rows in the order of their turns, or null; neighbouring turns with common sources find these in the L2.
 // Bound by bytes: a row of x per edge, from the L2 where it lies there, otherwise from DRAM.
 //
@@ -20,20 +18,8 @@
 // @variants SCALAR=float,double VEC=1,2,4 LANES=4,16,32 UNROLL=4,8 COEF=0,1,2 EDGE=0,1
 #include "compute/inference/row_sums.cuh"
 
-// The edges of a row that belong to `part`.
-struct Run {
-    i64 begin, stop;
-};
-
-__device__ __forceinline__ Run run_of(const i64* indptr, const u32* middle, u32 part, u64 row) {
-    Run run = {__ldg(indptr + row), __ldg(indptr + row + 1)};
-    if (part == 1) run.stop = run.begin + __ldg(middle + row);
-    if (part == 2) run.begin += __ldg(middle + row);
-    return run;
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS)
-    row_sums(const i64* indptr, const int* indices, const u32* middle, u32 part, const int* first_piece, const int* order, const SCALAR* x, const SCALAR* coef, const SCALAR* source, const SCALAR* target, SCALAR* log_sum,
+    row_sums(const i64* indptr, const int* indices, const int* first_piece, const int* order, const SCALAR* x, const SCALAR* coef, const SCALAR* source, const SCALAR* target, SCALAR* log_sum,
              const SCALAR* partial, const SCALAR* partial_scale, SCALAR* out, const SCALAR* own, const SCALAR* bias,
              u64 rows, u64 x_stride, u64 out_stride, u64 own_stride, u32 heads, u32 size, u32 padded, u32 length,
              u32 mean, u32 relu, SCALAR slope) {
@@ -41,8 +27,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     if (turn >= rows) return;  // a whole team leaves
     const u64 row = order ? (u64)(u32)__ldg(order + turn) : turn;
     const Team t = my_team(heads, padded);
-    const Run run = run_of(indptr, middle, part, row);
-    const i64 begin = run.begin, stop = run.stop;
+    const i64 begin = __ldg(indptr + row), stop = __ldg(indptr + row + 1);
     const Edges edges = {indices, x, coef, source, target + row * heads, x_stride, heads, slope};
     State s;
     if (length && stop - begin > length) {
@@ -69,19 +54,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     const u32 in_head = t.f - t.head * padded, column = t.head * size + in_head;
     SCALAR* to = out + row * out_stride + column;
-    const i64 edge_count = part ? __ldg(indptr + row + 1) - __ldg(indptr + row) : stop - begin;
+    const i64 edge_count = stop - begin;
     const SCALAR once = mean == 1 && edge_count > 1 ? (SCALAR)1 / (SCALAR)edge_count : (SCALAR)1;
     const SCALAR after = mean == 2 ? (SCALAR)1 / (SCALAR)(edge_count + 1) : (SCALAR)1;
     Vec before = zero_vec(), shift = zero_vec();
-    if (part == 2) {
-        Vec so_far = zero_vec();
-        if (!EDGE) so_far = *(const Vec*)to;
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-            if (EDGE && in_head + i < size) so_far.v[i] = to[i];
-            s.sum.v[i] += so_far.v[i];
-        }
-    }
     if (EDGE) {
 #pragma unroll
         for (int i = 0; i < VEC; ++i) {
@@ -110,7 +86,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 // Pieces of long rows: sums to partial, SCALAR[pieces, heads * padded], and with COEF 2 the highest score and the sum of
 // exponentials to partial_scale, SCALAR[pieces, heads, 2]. begin_row: the vertex of the first row; pieces of others leave.
 extern "C" __global__ void __launch_bounds__(THREADS)
-    piece_sums(const i64* indptr, const int* indices, const u32* middle, u32 part, const int* first_piece, const int* piece_row, const SCALAR* x,
+    piece_sums(const i64* indptr, const int* indices, const int* first_piece, const int* piece_row, const SCALAR* x,
                const SCALAR* coef, const SCALAR* source, const SCALAR* target, SCALAR* partial, SCALAR* partial_scale, u64 pieces, u64 begin_row, u64 rows,
                u64 x_stride, u32 heads, u32 padded, u32 length, SCALAR slope) {
     const u64 piece = (blockIdx.x * (u64)THREADS + threadIdx.x) / TEAM;
@@ -118,8 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const u64 vertex = (u64)(u32)__ldg(piece_row + piece), row = vertex - begin_row;
     if (vertex < begin_row || row >= rows) return;
     const Team t = my_team(heads, padded);
-    const Run run = run_of(indptr, middle, part, row);
-    const i64 begin = run.begin, stop = run.stop;
+    const i64 begin = __ldg(indptr + row), stop = __ldg(indptr + row + 1);
     const i64 at = begin + (i64)(piece - (u64)(u32)__ldg(first_piece + row)) * length;
     const i64 end = stop < at + length ? stop : at + length;
     const Edges edges = {indices, x, coef, source, target + row * heads, x_stride, heads, slope};
@@ -131,20 +106,4 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         partial_scale[(piece * heads + t.head) * 2] = s.highest;
         partial_scale[(piece * heads + t.head) * 2 + 1] = s.total;
     }
-}
-
-// middle: how many edges of each row come from sources below `split`; a row's edges are sorted by source.
-extern "C" __global__ void first_edges(const i64* indptr, const int* indices, u64 rows, int split, u32* middle) {
-    const u64 row = blockIdx.x * (u64)blockDim.x + threadIdx.x;
-    if (row >= rows) return;
-    const i64 begin = __ldg(indptr + row);
-    i64 at = begin, stop = __ldg(indptr + row + 1);
-    while (at < stop) {  // bounded: each round halves what is left
-        const i64 half = at + (stop - at) / 2;
-        if (__ldg(indices + half) < split)
-            at = half + 1;
-        else
-            stop = half;
-    }
-    middle[row] = (u32)(at - begin);
 }

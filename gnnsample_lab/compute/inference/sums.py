@@ -41,8 +41,6 @@ ROUNDS = 10
 """Of label propagation, for that order."""
 TURN_BYTES = 40
 """Per vertex while it is found."""
-CUT_BYTES = 40
-"""Per vertex while edges are cut into two parts (:class:`Cut`), of which 12 stay."""
 _TEAM, _UNROLL = 32, 4
 """Lanes per row, and edges in flight a lane: 16 lanes, 8 edges, and loads past the L1 were slower."""
 
@@ -66,32 +64,15 @@ class Pieces:
     @classmethod
     def of(cls, indptr: Any, num_edges: int) -> Pieces:
         """Of the rows ``indptr``, ``int64[N + 1]`` on any device."""
-        return cls.of_edges(indptr[1:] - indptr[:-1], num_edges)
-
-    @classmethod
-    def of_edges(cls, edges: Any, num_edges: int) -> Pieces:
-        """Of rows with ``edges`` each, ``[N]`` on any device."""
         import torch
 
         length = max(_LEAST_PIECE, register_tile.power_of_two(-(-num_edges // _MOST_PIECES)))
+        edges = indptr[1:] - indptr[:-1]
         counts = torch.where(edges > length, (edges + length - 1) // length, 0)
-        first = torch.zeros(len(edges) + 1, dtype=torch.int32, device=edges.device)
+        first = torch.zeros(len(indptr), dtype=torch.int32, device=indptr.device)
         first[1:] = counts.cumsum(0)
-        rows = torch.arange(len(counts), dtype=torch.int32, device=edges.device)
+        rows = torch.arange(len(counts), dtype=torch.int32, device=indptr.device)
         return cls(length, first, rows.repeat_interleave(counts))
-
-
-@dataclass(eq=False)
-class Cut:
-    """The edges of each row in two parts: those from sources below ``source``, and the others.
-
-    Attributes:
-        middle: ``int32[N]``, edges of the first part. ``pieces``: of the long rows of either.
-    """
-
-    source: int
-    middle: Any
-    pieces: tuple[Pieces, Pieces]
 
 
 def by_community(indptr: Any, indices: Any) -> Any:
@@ -143,27 +124,6 @@ class Topology:
         if "pieces" not in self.kept:
             self.kept["pieces"] = Pieces.of(self.indptr, len(self.indices))
         return self.kept["pieces"]
-
-    def cut(self, source: int) -> Cut:
-        """The edges from sources below ``source`` and the others, on a GPU; the last one asked for is kept."""
-        found = self.kept.get("cut")
-        if found is None or found.source != source:
-            import torch
-
-            middle = torch.empty(self.num_nodes, dtype=torch.int32, device=self.indices.device)
-            with stream_for(middle):
-                function("inference/row_sums.cu", "first_edges", (("SCALAR", "float"), ("VEC", 1)))(
-                    blocks_for(self.num_nodes, _THREADS), (_THREADS,),
-                    (
-                        pointer(self.indptr), pointer(self.indices), np.uint64(self.num_nodes), np.int32(source),
-                        pointer(middle),
-                    ),
-                )  # fmt: skip
-            num_edges = len(self.indices)
-            later = self.indptr[1:] - self.indptr[:-1] - middle
-            pieces = Pieces.of_edges(middle.long(), num_edges), Pieces.of_edges(later, num_edges)
-            found = self.kept["cut"] = Cut(source, middle, pieces)
-        return found
 
     def has_turns(self, row_bytes: int) -> bool:
         """Whether an order of vertices pays: messages of ``row_bytes`` exceed the L2, and many share one."""
@@ -224,29 +184,6 @@ class Scale:
     slope: float = 0.2
 
 
-@dataclass(eq=False)
-class Begun:
-    """Sums of all vertices over the edges of the first part of ``cut``, ``[N, heads * size]``."""
-
-    cut: Cut
-    sums: Any
-
-
-def begin_sums(topology: Topology, source: int, message: Any, columns: Columns, scale: Scale) -> Begun:
-    """Sums over the edges from sources below ``source``, on a GPU; :func:`whole` adds the others.
-
-    So half of the work is done while the link brings the last sources.
-
-    Args:
-        message: ``[N, columns.width]``, dense, of which rows from ``source`` on need not be there yet.
-        scale: no softmax, whose shares depend on all edges.
-    """
-    cut = topology.cut(source)
-    out = message.new_empty((topology.num_nodes, columns.heads * columns.size))
-    _RowSums(topology, 0, topology.num_nodes, message, columns, scale, cut, part=1).write(message, out)
-    return Begun(cut, out)
-
-
 def whole(
     topology: Topology,
     begin: int,
@@ -256,7 +193,6 @@ def whole(
     scale: Scale,
     mean: bool,
     fold: Any = None,
-    begun: Begun | None = None,
 ) -> Any:
     """Sums (or means) over the edges of the vertices ``begin`` to ``end``: ``[end - begin, heads * size]``.
 
@@ -264,14 +200,9 @@ def whole(
         message: of all vertices, ``[N, columns.width]``, dense.
         columns: of the messages.
         fold: what happens to the sums as they are written (:class:`~gnnsample_lab.compute.layers.Fold`), or None.
-        begun: what :func:`begin_sums` gave, of all vertices; its sums are overwritten.
     """
     import torch
 
-    if begun is not None:
-        sums = _RowSums(topology, begin, end, message, columns, scale, begun.cut, part=2)
-        sums.write(message, begun.sums, mean, fold)
-        return begun.sums
     if topology.on_gpu:
         out = message.new_empty((end - begin, columns.heads * columns.size))
         _RowSums(topology, begin, end, message, columns, scale).write(message, out, mean, fold)
@@ -344,18 +275,9 @@ class _RowSums:
     """Sums by ``row_sums.cu`` for the vertices ``begin`` to ``end`` and messages like ``like``."""
 
     def __init__(
-        self,
-        topology: Topology,
-        begin: int,
-        end: int,
-        like: Any,
-        columns: Columns,
-        scale: Scale,
-        cut: Cut | None = None,
-        part: int = 0,
+        self, topology: Topology, begin: int, end: int, like: Any, columns: Columns, scale: Scale
     ) -> None:
         self.topology, self.begin, self.rows, self.columns = topology, begin, end - begin, columns
-        self.part, self.middle = part, None if cut is None else cut.middle[begin:end]
         self.indptr, self.slope = topology.indptr[begin : end + 1], scale.slope
         self.mode, self.weight = _NONE, None
         self.source = self.target = None
@@ -364,7 +286,7 @@ class _RowSums:
             self.source, self.target = scale.source.contiguous(), scale.target[begin:end].contiguous()
         elif scale.weighted and topology.weight is not None:
             self.mode, self.weight = _WEIGHTS, topology.weight
-        pieces = self.pieces = topology.pieces if cut is None else cut.pieces[part - 1]
+        pieces = topology.pieces
         self.partial = like.new_empty((pieces.count, columns.width))
         self.scales = like.new_empty((pieces.count if self.mode == _SOFTMAX else 0, columns.heads, 2))
 
@@ -372,7 +294,7 @@ class _RowSums:
         """Sums over all edges to ``out``, ``[rows, heads * size]``, folded."""
         if fold is not None and fold.more is not None:
             raise ValueError("fold must count own rows once (got more)")
-        columns, pieces = self.columns, self.pieces
+        columns, pieces = self.columns, self.topology.pieces
         if self.rows == 0 or columns.width == 0:
             return
         own, bias, loop, relu = (None, None, False, False)
@@ -389,12 +311,7 @@ class _RowSums:
             ("SCALAR", scalar_type(x)), ("VEC", vec), ("LANES", lanes), ("UNROLL", _UNROLL), ("COEF", self.mode),
             ("EDGE", int(bool(edge))),
         )  # fmt: skip
-        run = (
-            pointer(self.indptr),
-            pointer(self.topology.indices),
-            pointer(self.middle),
-            np.uint32(self.part),
-        )
+        run = pointer(self.indptr), pointer(self.topology.indices)
         scores = pointer(x), pointer(self.weight), pointer(self.source), pointer(self.target)
         parts = pointer(self.partial), pointer(self.scales)
         order = self.topology.turns(self.begin, self.begin + self.rows, x)
