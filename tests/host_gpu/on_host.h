@@ -205,11 +205,12 @@ template <class T> T shuffled(unsigned mask, T value, int lane, bool keep = fals
     return out;
 }
 #define LANE (block_on_host->current & 31)
-template <class T> T __shfl_sync(unsigned mask, T value, int lane) { return shuffled(mask, value, lane); }
+// `width` of a shuffle is 32 wherever a kernel gives it.
+template <class T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32) { return shuffled(mask, value, lane); }
 template <class T> T __shfl_up_sync(unsigned mask, T value, int by) {
     return shuffled(mask, value, LANE - by, LANE < by);
 }
-template <class T> T __shfl_xor_sync(unsigned mask, T value, int by) { return shuffled(mask, value, LANE ^ by); }
+template <class T> T __shfl_xor_sync(unsigned mask, T value, int by, int width = 32) { return shuffled(mask, value, LANE ^ by); }
 template <class Test> unsigned lanes_where(unsigned mask, unsigned long long value, Test test) {
     unsigned found = 0;
     together(mask, value, [&](unsigned long long* all) {

@@ -12,7 +12,7 @@ import numpy as np
 from gnnsample_lab.device import kernels, runtime
 from gnnsample_lab.device.dependent import dependently, launch
 
-from .plan import DISTINCT_BLOCK, NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS, SPLIT
+from .plan import DISTINCT_BLOCK, NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
 from .sizes import power_of_two, seed_blocks
 from .spec import SampleSpec
 from .strategies import PER_HOP_STRATEGIES, QUEUE_STRATEGIES
@@ -23,6 +23,9 @@ _FETCHED_BYTES = 32
 
 _SHARING = ("block-bsp", "turbo-bsp", "bsp", "captured")
 """Strategies whose hops can share hubs among all multiprocessors."""
+_HUB = 1024
+"""Default of ``Knobs.hub_limit`` where it is not 0: of 1 024 to 8 192 the best on graphs with many hubs, and the one
+that costs least where hubs are few."""
 
 
 @dataclass
@@ -39,7 +42,7 @@ class Knobs:
         delay_ns: highest random delay that kernels insert, to test schedules (0 for none).
         hub_limit: the reservoir's work is the degree, and vertices of more candidates than this are hubs: warps of all
             multiprocessors share their candidates (``hops/hubs.cuh``). 0: never, a block or a warp draws the vertex. By
-            default 2 048 for `bsp` and `captured`, and 0 for `block-bsp` and `turbo-bsp`, which draw as they were
+            default 1 024 for `bsp` and `captured`, and 0 for `block-bsp` and `turbo-bsp`, which draw as they were
             published. Other strategies have ways of their own.
         relabel_last: also deduplicate the last hop's picks; False measures sampling without the ID map.
         self_reuse: queue strategies expand a finished vertex again at the next hop, as ``expand="frontier"`` demands.
@@ -49,7 +52,7 @@ class Knobs:
     blocks_per_sm: dict[str, int] = field(
         default_factory=lambda: {
             "hop": 4, "grid-barrier": 2, "persistent": 32, "persistent-tile": 4, "emit": 8, "turbo-bsp": 8,
-            "edge-bsp": 8, "fused-static": 32, "hubs": 4, "rows": 8,
+            "edge-bsp": 8, "fused-static": 32, "hubs": 4, "rows": 4,
         }
     )  # fmt: skip
     block_threads: int = 128
@@ -98,7 +101,7 @@ class Launcher:
         if self.spec.rule != 1 or self.strategy not in _SHARING:
             return 0
         given = self.knobs.hub_limit
-        return (0 if self.strategy in PER_HOP_STRATEGIES else SPLIT) if given is None else given
+        return (0 if self.strategy in PER_HOP_STRATEGIES else _HUB) if given is None else given
 
     def macros(self, table: int, kmax: int | None) -> dict[str, int | str]:
         """Macros of a sampling module; without ``KMAX`` the kernels for wide hops are compiled."""

@@ -254,7 +254,7 @@ def test_who_shares_and_from_which_degree():
     g = star(3000)
     spec = make_spec([5], "reservoir", False, False, "frontier", 0)
     chosen = {name: Launcher(g.to("cuda"), spec, name, False, Knobs()).hub_limit for name in SHARING}
-    assert chosen == {"block-bsp": 0, "turbo-bsp": 0, "bsp": 2048, "captured": 2048}
+    assert chosen == {"block-bsp": 0, "turbo-bsp": 0, "bsp": 1024, "captured": 1024}
     other = make_spec([5], "floyd", False, False, "frontier", 0)
     for strategy in (*SHARING, "edge-bsp", "persistent", "grid-barrier"):
         asked = Launcher(g.to("cuda"), spec, strategy, False, Knobs(hub_limit=77)).hub_limit
