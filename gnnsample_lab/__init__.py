@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 
+from gnnsample_lab.device.openmp import sleep_soon
 from gnnsample_lab.lazy import exports
 
 __version__ = "0.1.0"
 _imported_at = time.time_ns()
 """When this process began to import the package: files edited later may not be the code in memory."""
+sleep_soon()
 
 _EXPORTS = {
     "Graph": "graph",
