@@ -76,7 +76,8 @@ class TorchBatch:
     def x(self) -> Any:
         """``graph.feat[node_ids]``, ``[N, F]``; None where the graph has no features.
 
-        On a GPU where these lie there, too, later mini-batches bring their rows with them (see :func:`features`).
+        On a GPU where these lie there, too, later mini-batches bring their rows with them (see :func:`features`), as
+        they are when the mini-batch is sampled.
         """
         feat = getattr(self.graph, "feat", None)
         return None if feat is None else features(feat, self.__dict__.get("arena"), self.node_ids)
