@@ -196,8 +196,8 @@ def _planned(
         if shape is not None and per_edge < 2 and not direct:
             # Parts of a long row: as many as here, so that bits do not depend on which kernel it is.
             kernel = few_rows.kernel(shape, scalar, per_edge, own, tile.heavy, tile.threads // tile.lanes)
-            numbers = np.uint64(rows), np.uint32(features), np.uint32(mode), np.uint64(stride)
-            return kernel, few_rows.grid_for(shape, rows), (few_rows.WARP * few_rows.BLOCK_WARPS,), numbers
+            sizes = np.uint64(rows), np.uint32(features), np.uint32(mode), np.uint64(stride)
+            return kernel, few_rows.grid_for(shape, rows), (few_rows.WARP * few_rows.BLOCK_WARPS,), sizes
     if tile.vec > widest:
         tile = tile.with_(vec=widest)
     groups, tiles = tile.threads // tile.lanes, -(-features // tile.width)
