@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.compute.aggregation import few_rows, register_tile
-from gnnsample_lab.compute.aggregation.csr import csr_of
+from gnnsample_lab.compute.aggregation.csr import Csr, csr_of
 from gnnsample_lab.compute.aggregation.few_rows import Shape, shape_for
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
@@ -95,6 +95,26 @@ def test_sums_have_the_bits_of_the_register_tile_kernel(taken, hub, dtype):
         assert np.array_equal(found.view(np.uint8), other.view(np.uint8)), (features, mean, weighted)
         assert not found[::7].any()
     assert len(taken) == 4 * len(widths) and {s.lanes for s in taken} == {8, 32}
+
+
+@pytest.mark.gpu
+def test_long_rows_beside_each_other_and_signs_of_zeros(taken):
+    """Rows of 64 edges belong to a warp, longer ones to the block. A product too small for its type is -0, and stays
+    that if nothing is added."""
+    import cupy
+
+    lengths = np.array([5, 64, 65, 0, 200, 130, 1, 64, 1])
+    indptr, rng = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), np.random.default_rng(2)
+    indices, edges = rng.integers(0, 90, indptr[-1]).astype(np.int32), int(indptr[-1])
+    csr = Csr(cupy.asarray(indptr), cupy.asarray(indices), len(lengths), 90, edges)
+    coef = rng.uniform(-1, 1, edges).astype(np.float32)
+    coef[-1] = 1e-30
+    x = rng.uniform(-1, 1, (90, 32)).astype(np.float32)
+    x[indices[-1]] = -1e-30
+    found, other = both(csr, cupy.asarray(x), cupy.asarray(coef))
+    assert np.array_equal(found.view(np.uint8), other.view(np.uint8)) and taken
+    assert np.signbit(found[-1]).all() and not found[-1].any()
+    assert np.allclose(found, [coef[a:b] @ x[indices[a:b]] for a, b in itertools.pairwise(indptr)], atol=1e-5)
 
 
 @pytest.mark.gpu

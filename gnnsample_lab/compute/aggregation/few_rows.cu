@@ -59,14 +59,13 @@ __device__ __forceinline__ void add_edges(const Edges& edges, i64 first, i64 ste
             if (source >= 0 && edges.inside) values[u] = load_vec(edges.column + (u64)(u32)source * edges.features);
         }
 #pragma unroll
-        for (int k = 0; k < ROUND; ++k) {
-            if (k >= count) break;
+        for (int k = 0; k < ROUND; ++k) {  // to the end, so that nothing branches between shuffles
             const SCALAR times = COEF ? __shfl_sync(FULL, weight, k) : (SCALAR)1;
 #pragma unroll
             for (int i = 0; i < VEC; ++i) {
                 SCALAR value = values[k / SPLIT].v[i];
                 if (SPLIT > 1) value = __shfl_sync(FULL, value, k % SPLIT * LANES + lane % LANES);
-                sum.v[i] = COEF ? lab_fma(times, value, sum.v[i]) : sum.v[i] + value;
+                if (k < count) sum.v[i] = COEF ? lab_fma(times, value, sum.v[i]) : sum.v[i] + value;
             }
         }
     }
