@@ -97,30 +97,6 @@ def test_launch_shapes_give_the_same_sums(hub):
         assert all(np.array_equal(results[0], other) for other in results)
 
 
-@pytest.mark.parametrize("guess", [1, 4])
-@pytest.mark.parametrize("hub", [None, 900])
-def test_edges_fetched_before_their_bounds_are_known(hub, guess):
-    """Rows as long as expected are found in the window, after a hub all others are not."""
-    import cupy
-
-    from gnnsample_lab.compute.aggregation.csr import csr_of
-    from gnnsample_lab.compute.aggregation.register_tile import Tile, launch
-
-    block = random_block(5, num_dst=300, num_src=500, hub=hub)
-    csr = csr_of(to_gpu(block))
-    x = cupy.random.random((500, 64), dtype=cupy.float32)
-    for weight, depth in itertools.product(
-        (None, cupy.random.random(block.num_edges, dtype=cupy.float32)), (1, 8)
-    ):
-        sums = []
-        for edges in (0, guess):
-            out = cupy.full((300, 64), -1, cupy.float32)
-            launch(csr, x, out, weight, True, Tile(unroll=16, threads=64, depth=depth, guess=edges))
-            sums.append(out.get())
-        expected = dense(block, None if weight is None else weight.get(), "mean") @ x.get()
-        assert np.allclose(sums[0], expected, rtol=2e-5) and np.array_equal(*sums)
-
-
 @pytest.mark.parametrize("num_src", [1, 90, 4096, 9000])
 def test_transposed_blocks(num_src):
     import cupy
@@ -360,10 +336,8 @@ def test_attention_gradients_with_and_without_a_transposed_block(heads, size):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(
-    ("vec", "chunks", "cols"), [(1, 1, 64), (1, 4, 32), (2, 1, 32), (2, 2, 32), (4, 1, 32)]
-)
-def test_features_of_a_lane_of_memory_aware(vec, chunks, cols, dtype):
+@pytest.mark.parametrize(("chunks", "cols"), [(1, 64), (2, 32), (4, 32), (None, 32)])
+def test_tiles_that_a_warp_of_memory_aware_stages_edges_once_for(chunks, cols, dtype):
     import cupy
 
     from gnnsample_lab.compute.aggregation import ladder
@@ -371,10 +345,10 @@ def test_features_of_a_lane_of_memory_aware(vec, chunks, cols, dtype):
 
     block = random_block(5, num_dst=77, hub=200)
     csr, weight = csr_of(to_gpu(block)), np.random.default_rng(1).random(block.num_edges).astype(dtype)
-    for features in (1, 50, 64, 100, 130):
+    for features in (1, 50, 64, 100, 130, 256, 602):
         x = np.random.default_rng(0).random((block.num_src, features)).astype(dtype)
         sums = []
-        for knobs in ({"vec": 1, "chunks": 1}, {"vec": vec, "chunks": chunks, "cols": cols}):
+        for knobs in ({"chunks": 1}, {"chunks": chunks, "cols": cols}):
             out = cupy.full((77, features), -1, dtype)
             ladder.gather(
                 "memory-aware", csr, cupy.asarray(x), out, cupy.asarray(weight), True, each=4, **knobs
@@ -382,6 +356,29 @@ def test_features_of_a_lane_of_memory_aware(vec, chunks, cols, dtype):
             sums.append(out.get())
         assert np.allclose(sums[0], dense(block, weight, "mean") @ x, **tolerance(dtype))
         assert np.array_equal(*sums), features
+
+
+def test_memory_aware_stages_edges_once_for_up_to_128_features(monkeypatch):
+    """Tiles are shared out evenly: 160 features are 3 tiles and 2."""
+    import cupy
+
+    from gnnsample_lab.compute.aggregation import ladder
+    from gnnsample_lab.compute.aggregation.csr import csr_of
+
+    csr = csr_of(to_gpu(random_block(5)))
+    launched, kernel = [], ladder._kernel
+
+    def recorded(name, scalar, **shape):
+        return lambda grid, block, args: (
+            launched.append((shape["chunks"], grid[1])),
+            kernel(name, scalar, **shape)(grid, block, args),
+        )
+
+    monkeypatch.setattr(ladder, "_kernel", recorded)
+    for features in (1, 32, 33, 100, 128, 130, 160, 256, 602):
+        x, out = cupy.ones((90, features), np.float32), cupy.empty((37, features), np.float32)
+        ladder.gather("memory-aware", csr, x, out)
+    assert launched == [(1, 1), (1, 1), (2, 1), (4, 1), (4, 1), (3, 2), (3, 2), (4, 2), (4, 5)]
 
 
 @pytest.mark.parametrize("each", [1, 2, 8])

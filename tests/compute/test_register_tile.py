@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from gnnsample_lab.compute.aggregation import register_tile
 from gnnsample_lab.compute.aggregation.csr import Csr
 from gnnsample_lab.compute.aggregation.register_tile import Tile, choose, of_few
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
@@ -40,30 +39,14 @@ def test_every_width_has_a_shape(features, edges):
 def test_few_rows_have_a_shape_of_their_own(features, rows, few):
     tile = choose(Csr(None, None, rows, 1_000_000, 10 * rows), features, 4 if features % 4 == 0 else 2)
     found = of_few(tile, rows, features, 132)
-    assert found == (
-        tile
-        if not few
-        else tile.with_(unroll=16, threads=found.threads, min_blocks=4, guess=register_tile.FEW_GUESS)
-    )
+    assert found == (tile.with_(unroll=16, threads=found.threads, min_blocks=4) if few else tile)
     assert found.threads % found.lanes == 0 and (found.threads <= 64) == few
-
-
-def test_few_rows_may_have_more_lanes_and_fetch_edges_early(monkeypatch):
-    monkeypatch.setattr(register_tile, "FEW_LANES", 32)
-    monkeypatch.setattr(register_tile, "FEW_GUESS", 4)
-    for features, lanes in ((32, 8), (40, 10), (64, 16), (100, 25), (128, 32), (256, 32)):
-        tile = choose(Csr(None, None, 500, 1_000_000, 5_000), features, 4)
-        found = of_few(tile, 500, features, 132)
-        assert (found.lanes, found.guess, tile.guess) == (lanes, 4, 0) and found.threads % lanes == 0, (
-            features
-        )
-        assert of_few(tile, 50_000, features, 132) == tile
 
 
 def test_every_macro_is_one_of_the_kernel():
     text = "".join(
         (PACKAGE_ROOT / "compute" / "aggregation" / name).read_text(encoding="utf-8")
-        for name in ("register_tile.cu", "vectors.cuh")
+        for name in ("register_tile.cu", "row_end.cuh", "vectors.cuh")
     )
     for name in (*Tile().macros(), "SCALAR", "COEF", "DIRECT"):
         assert re.search(rf"^#ifndef {name}$", text, re.MULTILINE), name

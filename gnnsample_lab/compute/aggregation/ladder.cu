@@ -6,15 +6,10 @@
 // Bound by traffic: `naive` reads and writes its partial sum in global memory for every edge (FastGL, eq. 3),
 // `memory_aware` in shared memory (eq. 4), `grouped` in registers per group of neighbours, joined by atomics, `advised`
 // in shared memory per group (GNNAdvisor's kernel).
-// ROWS x COLS: rows and lanes per block of memory_aware (X and Y of FastGL, section 4.2, which has a feature a lane); COLS
-// in multiples of 32. A lane has CHUNKS vectors of VEC features, COLS vectors apart, and AHEAD edges of each under way.
-// @variants SCALAR=float,double ROWS=8,4 COLS=32,64 EACH=1,4 VEC=1,2 CHUNKS=1,2
-#ifndef VEC
+// ROWS x COLS: rows and features per block and tile of memory_aware (X and Y of FastGL, section 4.2); COLS in multiples
+// of 32. A thread has one feature of each of CHUNKS tiles, for which edges are staged once.
+// @variants SCALAR=float,double ROWS=8,4 COLS=32,64 EACH=1,4 CHUNKS=1,2
 #define VEC 1
-#endif
-#ifndef STORE
-#define STORE 0
-#endif
 #include "vectors.cuh"
 
 #ifndef ROWS
@@ -29,9 +24,7 @@
 #ifndef CHUNKS
 #define CHUNKS 1
 #endif
-#ifndef AHEAD
-#define AHEAD 4
-#endif
+#define AHEAD 4  // edges under way
 
 __device__ __forceinline__ SCALAR scale_of(i64 length, u32 mean) {
     return mean && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
@@ -54,53 +47,48 @@ extern "C" __global__ void naive(const i64* indptr, const int* indices, const vo
 }
 
 struct Columns {
-    u32 first;   // feature of the lane's first vector; vector c: c * COLS * VEC further on
-    u32 inside;  // bit c: vector c lies within the features
+    u32 first;   // the thread's feature of the first tile; of tile c: c * COLS further on
+    u32 inside;  // bit c: that of tile c lies within the features
 };
 
-__device__ __forceinline__ void read_row(Vec values[CHUNKS], const Columns& columns, const SCALAR* row) {
+__device__ __forceinline__ void read_row(SCALAR values[CHUNKS], const Columns& columns, const SCALAR* row) {
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c)
-        values[c] = columns.inside >> c & 1 ? load_vec(row + columns.first + c * COLS * VEC) : zero_vec();
+        values[c] = columns.inside >> c & 1 ? __ldg(row + columns.first + c * COLS) : (SCALAR)0;
 }
 
 // Writes a row's sums and clears them.
-__device__ __forceinline__ void end_row(volatile SCALAR sums[CHUNKS * VEC][ROWS * COLS], u32 me, const Columns& columns,
+__device__ __forceinline__ void end_row(volatile SCALAR sums[CHUNKS][ROWS * COLS], u32 me, const Columns& columns,
                                         SCALAR* out, SCALAR scale) {
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
-        Vec v;
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) {
-            v.v[i] = sums[c * VEC + i][me] * scale;
-            sums[c * VEC + i][me] = 0;
-        }
-        if (columns.inside >> c & 1) store_vec(out + columns.first + c * COLS * VEC, v);
+        if (columns.inside >> c & 1) out[columns.first + c * COLS] = sums[c][me] * scale;
+        sums[c][me] = 0;
     }
 }
 
-// Blocks of COLS x ROWS threads; blockIdx.y is the tile of features. A warp takes EACH rows by itself, so it needs no
+// Blocks of COLS x ROWS threads; blockIdx.y counts groups of CHUNKS tiles. A warp takes EACH rows by itself, so it needs no
 // barrier of the block: it stages 32 weights and source ids at a time, both in one latency. Rows of one or two edges, as
 // in backward passes, are one latency each otherwise.
 extern "C" __global__ void __launch_bounds__(ROWS* COLS)
     memory_aware(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x, SCALAR* out, u64 rows,
                  u32 features, u32 mean) {
-    __shared__ volatile SCALAR sums[CHUNKS * VEC][ROWS * COLS];
+    __shared__ volatile SCALAR sums[CHUNKS][ROWS * COLS];
     __shared__ SCALAR weights[ROWS * COLS];
     __shared__ int sources[ROWS * COLS];
     const u32 me = threadIdx.y * COLS + threadIdx.x, lane = threadIdx.x % 32, warp_first = me - lane;
     const u64 row0 = (blockIdx.x * (u64)ROWS + threadIdx.y) * EACH;
     if (row0 >= rows) return;
-    Columns columns = {(blockIdx.y * CHUNKS * COLS + threadIdx.x) * VEC, 0};
+    Columns columns = {blockIdx.y * CHUNKS * COLS + threadIdx.x, 0};
 #pragma unroll
-    for (int c = 0; c < CHUNKS; ++c) columns.inside |= (u32)(columns.first + c * COLS * VEC < features) << c;
+    for (int c = 0; c < CHUNKS; ++c) columns.inside |= (u32)(columns.first + c * COLS < features) << c;
     const int mine = (int)(rows - row0 < EACH ? rows - row0 : EACH);
     const i64 bound = indptr[row0 + (lane < (u32)mine ? lane : mine)];  // lane r: where row r begins
     const i64 end = __shfl_sync(0xFFFFFFFFu, bound, mine);
     i64 begin = __shfl_sync(0xFFFFFFFFu, bound, 0), row_end = __shfl_sync(0xFFFFFFFFu, bound, 1);
     int row = 0;
 #pragma unroll
-    for (int k = 0; k < CHUNKS * VEC; ++k) sums[k][me] = 0;
+    for (int c = 0; c < CHUNKS; ++c) sums[c][me] = 0;
     for (i64 first = begin; first < end; first += 32) {
         const int count = (int)(end - first < 32 ? end - first : 32);
         __syncwarp();
@@ -111,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
         __syncwarp();
         // show: aggregate in shared memory
         for (int j = 0; j < count; j += AHEAD) {
-            Vec values[AHEAD][CHUNKS];
+            SCALAR values[AHEAD][CHUNKS];
 #pragma unroll
             for (int k = 0; k < AHEAD; ++k)
                 if (j + k < count) read_row(values[k], columns, x + (u64)sources[warp_first + j + k] * features);
@@ -124,8 +112,7 @@ extern "C" __global__ void __launch_bounds__(ROWS* COLS)
                 }
                 const SCALAR weight = weights[warp_first + j + k];
 #pragma unroll
-                for (int i = 0; i < CHUNKS * VEC; ++i)
-                    sums[i][me] = lab_fma(weight, values[k][i / VEC].v[i % VEC], sums[i][me]);
+                for (int c = 0; c < CHUNKS; ++c) sums[c][me] = lab_fma(weight, values[k][c], sums[c][me]);
             }
         }
         // end: aggregate in shared memory

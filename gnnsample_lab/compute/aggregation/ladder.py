@@ -17,11 +17,11 @@ from .csr import Csr, blocks_for, clear, dtype_name, function, is_tensor, pointe
 
 KERNELS: dict[str, str] = {
     "naive": "a thread per (row, feature); partial sums and weights in global memory (FastGL, eq. 3)",
-    "memory-aware": "FastGL: 8 rows x 32 features per block; partial sums and weights in shared memory (eq. 4)",
+    "memory-aware": "FastGL: 8 warps a block, a row at a time each; partial sums and weights in shared memory (eq. 4)",
     "grouped": "neighbour groups alone, as GNNAdvisor makes them: a warp per group, sums in registers, then atomics",
     "gnnadvisor-style": "GNNAdvisor's groups, sums in shared memory, dimension workers; without its renumbering",
     "library": "cuSPARSE through PyTorch: the block as a sparse CSR matrix times the features",
-    "register-tile": "ours: a group of lanes per row and feature tile, 16-byte loads in flight, sums in registers",
+    "register-tile": "ours: a group of lanes per row and feature tile, many loads in flight, sums in registers",
     "auto": "register-tile, in the launch shape that suits block and feature width",
 }
 
@@ -30,12 +30,10 @@ ALIASES = {"gnnadvisor": "gnnadvisor-style"}
 once, so that neighbours lie close together. A block has other vertices in another order in every mini-batch: there is
 no order to make once, nothing here is renumbered, and the rung is not called by the system's name."""
 X_ROWS, Y_FEATURES = 8, 32
-"""Rows at a time and features per block of `memory-aware` (FastGL, section 4.2)."""
+"""Rows at a time and features per tile of a block of `memory-aware` (FastGL, section 4.2)."""
 EACH_ROWS = 8
 """Most rows that a warp of it takes one after the other."""
-LANE_FEATURES = 1
-"""Most features side by side that a lane of it has: 1 as published, 2 or 4 where a row has more than it has lanes."""
-LANE_CHUNKS = 1
+LANE_CHUNKS = 4
 """Most tiles of a row that a warp of it sums at once, so that edges are staged once for all of them."""
 GROUP_SIZE = 16
 """Neighbours per group of `grouped` and `gnnadvisor-style`."""
@@ -91,24 +89,20 @@ def _naive(csr: Csr, x: Any, out: Any, coef: Any, mean: bool, threads: int = 256
 
 def _memory_aware(
     csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES,
-    each: int | None = None, vec: int | None = None, chunks: int | None = None, **more: int,
+    each: int | None = None, chunks: int | None = None,
 ) -> None:  # fmt: skip
-    """``more``: further macros of the kernel."""
     n, features = out.shape
-    if vec is None:
-        vec = min(LANE_FEATURES, register_tile.power_of_two(-(-features // cols)))
-    vec = min(vec, register_tile.vector_width(features, features, x, out))
-    tiles = -(-features // (cols * vec))
-    if chunks is None:
-        chunks = min(LANE_CHUNKS, tiles)
-    tiles = -(-tiles // chunks)
+    tiles = -(-features // cols)
+    if chunks is None:  # as even as can be: 5 tiles are 3 and 2
+        chunks = -(-tiles // -(-tiles // LANE_CHUNKS))
+    groups = -(-tiles // chunks)
     if each is None:  # several rows a warp, so that their latencies overlap, where there are warps enough
-        each, warps = EACH_ROWS, n * tiles * (cols // 32)
+        each, warps = EACH_ROWS, n * groups * (cols // 32)
         while each > 1 and warps < each * 64 * runtime.num_sms():
             each //= 2
-    grid = (*blocks_for(n, rows * each), tiles)
+    grid = (*blocks_for(n, rows * each), groups)
     args = (*_common(csr, coef, x, out), np.uint64(n), np.uint32(features), np.uint32(mean))
-    shape = {"rows": rows, "cols": cols, "each": each, "vec": vec, "chunks": chunks, **more}
+    shape = {"rows": rows, "cols": cols, "each": each, "chunks": chunks}
     _kernel("memory_aware", scalar_type(x), **shape)(grid, (cols, rows), args)
 
 

@@ -9,16 +9,13 @@
 // Bound by bytes: few edges a row and little arithmetic, so what counts is 16-byte loads in flight and how often a source
 // row comes from the L2 rather than from DRAM. With `tile_last` set, all rows of one feature tile are done before the next
 // tile begins: the part of x in use at a time is one tile wide, and more of it fits the L2.
-// GUESS: where rows are few the chain bounds, indices, rows is what takes time. Then GUESS edges a thread are fetched together
-// with the bounds from where the block's edges lie if all rows are equally long (a sampler's nearly are).
 // Rows longer than HEAVY are shared by the block, so that a hub of a transposed block does not hold up one group.
-// OWN: before a row is written, a row of `own` is added (times 1 + *more, if given), mean == 2 divides by the edges and one more, a bias is added,
-// and with `relu` negative numbers become zeros: a pass over all rows each, otherwise.
+// OWN: as in row_end.cuh, the own row times 1 + *more, if given.
 //
 // COEF: 0 none, 1 one coefficient per edge, 2 one per edge and head (features = heads x head_size).
 // DIRECT: 1 when edge e itself is the row of x (sums over contiguous segments).
-// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 CHUNKS=1,2 UNROLL=4,8,16 COEF=0,1,2 LOAD=0,1 DIRECT=0,1 OWN=0,1 GUESS=0,2
-#include "vectors.cuh"
+// @variants SCALAR=float,double VEC=1,2,4 LANES=4,32 CHUNKS=1,2 UNROLL=4,8,16 COEF=0,1,2 LOAD=0,1 DIRECT=0,1 OWN=0,1
+#include "row_end.cuh"
 
 #ifndef LANES
 #define LANES 32
@@ -35,9 +32,6 @@
 #ifndef DIRECT
 #define DIRECT 0
 #endif
-#ifndef OWN
-#define OWN 0
-#endif
 #ifndef THREADS
 #define THREADS 256
 #endif
@@ -47,18 +41,12 @@
 #ifndef HEAVY
 #define HEAVY 192
 #endif
-#ifndef GUESS
-#define GUESS 0
-#endif
 #if THREADS % LANES
 #error "a block holds whole groups: THREADS must be a multiple of LANES"
 #endif
 #define GROUPS (THREADS / LANES)
 #define MAX_DEPTH 16
 #define STAGED 2048
-#if GUESS * THREADS > STAGED
-#error "guessed edges are staged: GUESS * THREADS must be at most STAGED"
-#endif
 
 __shared__ int ends[GROUPS * MAX_DEPTH + 1];  // where the block's rows begin and end, counted from its first edge
 __shared__ int staged_indices[STAGED];
@@ -69,14 +57,9 @@ struct Problem {
     const SCALAR* coef;  // likewise
     SCALAR* out;         // of the block's first row on
     i64 first_edge;
-    int shift;  // of the block's first edge among the staged ones
     u64 row_bytes, out_stride;
-    u32 features, heads, mean;
-#if OWN
-    const SCALAR *own, *bias;  // own: of the block's first row on
-    u32 relu;
-    SCALAR times;  // the own row
-#endif
+    u32 features, heads;
+    RowEnd end;  // own: of the block's first row on
 };
 
 // The features of one lane: chunk c begins at first + c * LANES * VEC.
@@ -103,7 +86,7 @@ __device__ __forceinline__ void fetch(const Problem& p, int at, int step, int en
     for (int u = 0; u < UNROLL; ++u) {
         const int e = at + u * step;
         sources[u] = -1;
-        if (e < end) sources[u] = DIRECT ? 0 : STAGE ? staged_indices[p.shift + e] : __ldg(p.indices + e);
+        if (e < end) sources[u] = DIRECT ? 0 : STAGE ? staged_indices[e] : __ldg(p.indices + e);
     }
 }
 
@@ -126,7 +109,7 @@ __device__ __forceinline__ void load(const Problem& p, const Lane& lane, int at,
         for (int c = 0; c < (COEF == 2 ? CHUNKS : COEF); ++c) {
             l.coef[u][c] = 0;
             if (COEF == 1 && STAGE) {
-                if (valid) l.coef[u][c] = staged_coef[p.shift + e];
+                if (valid) l.coef[u][c] = staged_coef[e];
             } else if (valid && (COEF == 1 || (lane.chunks >> c & 1)))
                 l.coef[u][c] = __ldg(p.coef + (u64)e * p.heads + lane.head[c]);
         }
@@ -143,24 +126,12 @@ __device__ __forceinline__ void add(const Loaded& l, int u, Vec sum[CHUNKS]) {
 }
 
 __device__ __forceinline__ void write_row(const Problem& p, const Lane& lane, int row, int length, Vec sum[CHUNKS]) {
-    const SCALAR scale = p.mean == 1 && length > 1 ? (SCALAR)1 / (SCALAR)length : (SCALAR)1;
 #pragma unroll
     for (int c = 0; c < CHUNKS; ++c) {
-#pragma unroll
-        for (int i = 0; i < VEC; ++i) sum[c].v[i] *= scale;
-#if OWN
-        if (lane.chunks >> c & 1) {
-            const u32 f = lane.first + c * LANES * VEC;
-            const Vec own = load_vec(p.own + (u64)row * p.features + f), bias = p.bias ? load_vec(p.bias + f) : zero_vec();
-            const SCALAR share = p.mean == 2 ? (SCALAR)1 / (SCALAR)(length + 1) : (SCALAR)1;
-#pragma unroll
-            for (int i = 0; i < VEC; ++i) {
-                const SCALAR v = (sum[c].v[i] + p.times * own.v[i]) * share + bias.v[i];
-                sum[c].v[i] = p.relu && v < 0 ? (SCALAR)0 : v;
-            }
-        }
-#endif
-        if (lane.chunks >> c & 1) store_vec(p.out + (u64)row * p.out_stride + lane.first + c * LANES * VEC, sum[c]);
+        if (!(lane.chunks >> c & 1)) continue;
+        const u32 f = lane.first + c * LANES * VEC;
+        end_vec(p.end, length, (u64)row * p.features + f, f, sum[c]);
+        store_vec(p.out + (u64)row * p.out_stride + f, sum[c]);
     }
     clear(sum);
 }
@@ -225,36 +196,10 @@ __device__ __forceinline__ void heavy_row(const Problem& p, const Lane& lane, in
     if (group == 0) write_row(p, lane, row, end - begin, sum);
 }
 
-#if GUESS
-struct Guess {
-    int indices[GUESS];
-    SCALAR coef[COEF == 1 ? GUESS : 1];
-};
-
-// Starts the loads of the block's guessed edges, from `window` on.
-__device__ __forceinline__ void start(Guess& guess, const int* indices, const SCALAR* coef, u64 window, u64 num_edges) {
-#pragma unroll
-    for (int i = 0; i < GUESS; ++i) {
-        const u64 e = window + i * THREADS + threadIdx.x;
-        guess.indices[i] = !DIRECT && e < num_edges ? __ldg(indices + e) : 0;
-        if (COEF == 1) guess.coef[i] = e < num_edges ? __ldg(coef + e) : (SCALAR)0;
-    }
-}
-
-__device__ __forceinline__ void stage(const Guess& guess) {
-#pragma unroll
-    for (int i = 0; i < GUESS; ++i) {
-        staged_indices[i * THREADS + threadIdx.x] = guess.indices[i];
-        if (COEF == 1) staged_coef[i * THREADS + threadIdx.x] = guess.coef[i];
-    }
-}
-#endif
-
-// num_edges: as many as `indices` and `coef` hold, edges_per_row: that over `rows`; both read with GUESS only.
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     register_tile(const i64* indptr, const int* indices, const SCALAR* coef, const SCALAR* x, SCALAR* out, u64 rows,
                   u32 features, u32 head_size, u32 tiles, u32 row_blocks, u32 depth, u32 mean, u32 tile_last,
-                  u64 out_stride, u64 num_edges, float edges_per_row
+                  u64 out_stride
 #if OWN
                   ,
                   const SCALAR* own, const SCALAR* bias, u32 relu, const SCALAR* more
@@ -265,28 +210,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const u32 row_block = tile_last ? blockIdx.x % row_blocks : blockIdx.x / tiles;
     const u64 first = (u64)row_block * depth * GROUPS;
     const int num_rows = (int)(rows - first < (u64)depth * GROUPS ? rows - first : (u64)depth * GROUPS);
-#if GUESS
-    const u64 middle = (u64)((first + 0.5f * num_rows) * edges_per_row);
-    const u64 window = middle > GUESS * THREADS / 2 ? middle - GUESS * THREADS / 2 : 0;
-    Guess guess;
-    start(guess, indices, coef, window, num_edges);
-#endif
     const i64 first_edge = __ldg(indptr + first), edges = __ldg(indptr + first + num_rows) - first_edge;
     const u32 heads = COEF == 2 ? features / head_size : 1;
-#if GUESS
-    const i64 shift = first_edge - (i64)window;
-    const bool guessed = shift >= 0 && shift + edges <= GUESS * THREADS;
-#else
-    const i64 shift = 0;
-    const bool guessed = false;
-#endif
     const Problem p = {indices + first_edge, coef + (COEF ? first_edge * heads : 0), out + first * out_stride, first_edge,
-                       guessed ? (int)shift : 0, (u64)features * sizeof(SCALAR), out_stride, features, heads, mean
+                       (u64)features * sizeof(SCALAR), out_stride, features, heads, {mean
 #if OWN
                        ,
                        own + first * features, bias, relu, more ? (SCALAR)1 + __ldg(more) : (SCALAR)1
 #endif
-    };
+                       }};
     Lane lane;
     lane.first = tile * (LANES * VEC * CHUNKS) + threadIdx.x % LANES * VEC;
     lane.x = (const char*)(x + lane.first);
@@ -300,10 +232,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
     const bool staged = edges <= STAGED;
     for (int i = threadIdx.x; i <= num_rows; i += THREADS) ends[i] = (int)(__ldg(indptr + first + i) - first_edge);
     for (int i = threadIdx.x; i < (GROUPS * MAX_DEPTH + 31) / 32; i += THREADS) heavy[i] = 0;
-#if GUESS
-    if (guessed) stage(guess);
-#endif
-    if (staged && !guessed) {
+    if (staged) {
         for (int i = threadIdx.x; i < (int)edges; i += THREADS) {
             if (!DIRECT) staged_indices[i] = __ldg(p.indices + i);
             if (COEF == 1) staged_coef[i] = __ldg(p.coef + i);

@@ -11,17 +11,14 @@ import numpy as np
 
 from gnnsample_lab.device import runtime
 
+from . import few_rows
 from .csr import Csr, dtype_name, function, pointer, row_stride, scalar_type
 
-_MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_blocks", "heavy", "guess")
+_MACROS = ("vec", "lanes", "chunks", "unroll", "load", "store", "threads", "min_blocks", "heavy")
 
 
 FEW_ROWS = 2
-"""Rows per group and multiprocessor below which a launch has the shape for few rows (:func:`of_few`); 0: never."""
-FEW_LANES = 16
-"""Most lanes per row of it where a row is several tiles wide otherwise."""
-FEW_GUESS = 0
-"""Its ``guess``."""
+"""Rows per group and multiprocessor below which a launch has the shape for few rows (:func:`of_few`)."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +36,6 @@ class Tile:
         threads: threads per block, a multiple of ``lanes``.
         min_blocks: resident blocks per multiprocessor that the compiler leaves registers for.
         heavy: rows with more edges are shared by the block.
-        guess: edges a thread that are fetched together with the rows' bounds, from where they lie if rows are equally
-            long; at most ``2048 // threads``.
         tile_last: finish a feature tile for all rows before the next tile begins.
     """
 
@@ -54,7 +49,6 @@ class Tile:
     threads: int = 128
     min_blocks: int = 8
     heavy: int = 64
-    guess: int = 0
     tile_last: bool = True
 
     @property
@@ -106,15 +100,13 @@ def choose(csr: Csr, features: int, vec: int) -> Tile:
 def of_few(tile: Tile, rows: int, features: int, sms: int) -> Tile:
     """``tile`` where rows are so few that no multiprocessor has many groups: a row's edges are then what takes time.
 
-    More of its source rows are in flight, and smaller blocks spread the rows over more multiprocessors.
+    More of its source rows are in flight, and smaller blocks spread the rows over more multiprocessors. Most such
+    launches have a kernel of their own (:mod:`.few_rows`), which has no coefficients per head and no ``direct`` edges.
     """
-    lanes = tile.lanes
-    if tile.width < features:
-        lanes = max(lanes, min(FEW_LANES, power_of_two(-(-features // tile.vec))))
-    tiles = -(-features // (tile.vec * lanes))
-    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * (tile.threads // lanes) * sms:
+    tiles, groups = -(-features // tile.width), tile.threads // tile.lanes
+    if tile.chunks > 1 or rows * tiles >= FEW_ROWS * groups * sms:
         return tile
-    return tile.with_(lanes=lanes, unroll=16, threads=64 // lanes * lanes, min_blocks=4, guess=FEW_GUESS)
+    return tile.with_(unroll=16, threads=64 // tile.lanes * tile.lanes, min_blocks=4)
 
 
 def _lanes(tile: Tile, vectors: int) -> Tile:
@@ -157,7 +149,7 @@ def launch(
         out: ``[csr.num_rows, F]``, written whole; its rows may lie apart.
         coef: per edge ``[num_edges]``, or per edge and head ``[num_edges, F // head_size]``, or None.
         mean: divide by the row's number of edges.
-        tile: launch shape; None chooses.
+        tile: launch shape; None chooses, and takes the kernel for few rows (:mod:`.few_rows`) where it is faster.
         head_size: features per head when ``coef`` is per head.
         direct: edge ``e`` reads row ``e`` of ``x``.
         fold: what happens to a row before it is written (:class:`~gnnsample_lab.compute.layers.Fold`), or None; its
@@ -189,7 +181,7 @@ def launch(
 def _planned(
     rows: int, sources: int, edges: int, features: int, stride: int, head: int, scalar: str, address: int,
     per_edge: int, direct: bool, own: bool, mode: int, tile: Tile | None,
-) -> tuple[Any, tuple[int], tuple[int], tuple[Any, ...]]:  # fmt: skip
+) -> tuple[Any, tuple[int, ...], tuple[int], tuple[Any, ...]]:  # fmt: skip
     """Kernel, grid, block and the numbers among its arguments. Captured steps and benchmarks ask for the same again."""
     itemsize = 4 if scalar == "float" else 8
     widest = 16 // itemsize
@@ -200,6 +192,12 @@ def _planned(
     if tile is None:
         tile = choose(Csr(None, None, rows, sources, edges), features, widest)
         tile = of_few(tile, rows, features, runtime.num_sms())
+        shape = few_rows.shape_for(rows, features, widest, runtime.num_sms())
+        if shape is not None and per_edge < 2 and not direct:
+            # Parts of a long row: as many as here, so that bits do not depend on which kernel it is.
+            kernel = few_rows.kernel(shape, scalar, per_edge, own, tile.heavy, tile.threads // tile.lanes)
+            sizes = np.uint64(rows), np.uint32(features), np.uint32(mode), np.uint64(stride)
+            return kernel, few_rows.grid_for(shape, rows), (few_rows.WARP * few_rows.BLOCK_WARPS,), sizes
     if tile.vec > widest:
         tile = tile.with_(vec=widest)
     groups, tiles = tile.threads // tile.lanes, -(-features // tile.width)
@@ -211,7 +209,7 @@ def _planned(
         raise ValueError(f"block is too large for one launch (got {rows} rows in {tiles} tiles)")
     numbers = (
         np.uint64(rows), *map(np.uint32, (features, head, tiles, row_blocks, depth, mode, tile.tile_last)),
-        np.uint64(stride), np.uint64(edges), np.float32(edges / rows),
+        np.uint64(stride),
     )  # fmt: skip
     kernel = _kernel(tile, scalar, per_edge, direct, own)
     return kernel, (row_blocks * tiles,), (tile.threads,), numbers
