@@ -69,9 +69,9 @@ template <class Work> static void launch(unsigned x, unsigned y, Work work) {
         });
     for (auto& thread : threads) thread.join();
 }
-extern "C" void run(const Walks* a, const Place* places, unsigned x, unsigned y) {
+extern "C" void run(const Walks* a, const Place* places, unsigned x, unsigned y, unsigned each) {
     launch(x, y, [=] { sum_tiles(*a); });
-    launch(x, y, [=] { emit(*a, places); });
+    for (unsigned first = 0; first < y; first += each) launch(x, each, [=] { emit(*a, places, first); });
 }
 """
 
@@ -96,8 +96,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     return ctypes.CDLL(target)
 
 
+@pytest.mark.parametrize("launches", [1, 2])
 @pytest.mark.parametrize("blocks", [1, 3])
-def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: int) -> None:
+def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: int, launches: int) -> None:
     draw = np.random.default_rng(1)
     batches, hops, keep, num_nodes = 2, 2, 3, 9000
     levels = np.array([[5, 2500, 4000], [1, 1, 1]])
@@ -144,7 +145,7 @@ def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: in
         places[b * hops : (b + 1) * hops] = view.places(memories[b].ctypes.data)
         views.append((view, edges))
     at = [ctypes.c_void_p(array.ctypes.data) for array in (plan, places)]
-    library.run(at[0], at[1], blocks, batches * hops)
+    library.run(at[0], at[1], blocks, batches * hops, batches * hops // launches)
     for b, (view, edges) in enumerate(views):
 
         def array(number: int, size: int, dtype: type, b: int = b, view: walks._View = view) -> np.ndarray:
