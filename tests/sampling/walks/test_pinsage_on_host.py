@@ -142,7 +142,7 @@ def test_arrays_are_written_where_the_host_says(library: ctypes.CDLL, blocks: in
             np.dtype(np.int32), levels[b].tolist(), edges, int(levels[b, 0]) if b == 0 else 0, None
         )
         memories.append(np.full(view.num_bytes, 0xEE, np.uint8))
-        places[b * hops : (b + 1) * hops] = view.places(memories[b].ctypes.data)
+        view.write_places(places.view(np.uint8), b, memories[b].ctypes.data)
         views.append((view, edges))
     at = [ctypes.c_void_p(array.ctypes.data) for array in (plan, places)]
     library.run(at[0], at[1], blocks, batches * hops, batches * hops // launches)
