@@ -1,4 +1,4 @@
-// Loads of VEC bytes of rows that are read once; shared by the kernels that copy rows.
+// Loads of VEC bytes of rows that are read once, and rows by their numbers; shared by the kernels that copy rows.
 #pragma once
 
 #if VEC == 16
@@ -35,4 +35,29 @@ __device__ __forceinline__ Unit load(const char* p) {
 #endif
 #endif
     return v;
+}
+
+// out[i] = table[ids[i]] for all i < n, by the warps of all blocks of gridDim.x. A warp takes ROWS_AT_ONCE rows of row_bytes,
+// a multiple of VEC, at a time: their loads are issued before the first store, so that few warps have enough under way.
+template <int ROWS_AT_ONCE, class Id>
+__device__ __forceinline__ void copy_rows(const char* table, const Id* __restrict__ ids, unsigned long long n,
+                                          unsigned row_bytes, char* __restrict__ out) {
+    const unsigned lane = threadIdx.x & 31, units = row_bytes / VEC;
+    const unsigned long long warps = (unsigned long long)gridDim.x * (blockDim.x >> 5);
+    unsigned long long first = (blockIdx.x * (unsigned long long)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS_AT_ONCE;
+    for (; first < n; first += warps * ROWS_AT_ONCE) {
+        const char* from[ROWS_AT_ONCE];
+#pragma unroll
+        for (int r = 0; r < ROWS_AT_ONCE; ++r)
+            from[r] = first + r < n ? table + (unsigned long long)ids[first + r] * row_bytes : nullptr;
+        for (unsigned at = lane; at < units; at += 32) {
+            Unit v[ROWS_AT_ONCE];
+#pragma unroll
+            for (int r = 0; r < ROWS_AT_ONCE; ++r)
+                if (from[r]) v[r] = load(from[r] + (unsigned long long)at * VEC);
+#pragma unroll
+            for (int r = 0; r < ROWS_AT_ONCE; ++r)
+                if (from[r]) *(Unit*)(out + (first + r) * row_bytes + (unsigned long long)at * VEC) = v[r];
+        }
+    }
 }

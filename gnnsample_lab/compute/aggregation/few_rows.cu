@@ -4,8 +4,8 @@
 // rows `out_stride` apart, each element written once. A warp has one row and a tile of LANES * VEC features, blockIdx.y
 // is the tile. Bound by latency: bounds, indices and source rows are read one after the other, and there are no other
 // rows behind which a multiprocessor could hide that. So all rows are under way from the start, the lanes of a warp load
-// its bounds and indices side by side and hand them on by shuffles, and no warp waits for another: no shared memory, no
-// barrier. Where a row has fewer vectors than a warp has lanes, SPLIT parts of the warp load different edges.
+// its bounds and indices side by side and hand them on by shuffles, and no warp waits for another before it has written
+// its row. Where a row has fewer vectors than a warp has lanes, SPLIT parts of the warp load different edges.
 // Sums have the bits of register_tile: edges are added in their order, whichever part has loaded them, and the edges of
 // a row of more than HEAVY go round by PARTS sums, which are added in their order; there the block's warps share them.
 //

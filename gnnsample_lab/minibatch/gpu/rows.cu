@@ -3,7 +3,7 @@
 // A part of the launch that samples: how many rows there are and where they go is read from device memory, so that nothing
 // waits for the host to know, and the host makes a mini-batch of the sizes while rows are copied.
 // Shapes: rows of row_bytes, a multiple of VEC; a warp takes ROWS of them, blockIdx.y selects the mini-batch. What bounds it:
-// bytes of device memory, each row read at random and written once. Loads of ROWS rows are issued before the first store.
+// bytes of device memory, each row read at random and written once.
 // @variants ID_T=int,long VEC=2,4,8,16
 #include "sampling/neighbors/plan.cuh"
 #define LOAD 2
@@ -13,29 +13,13 @@
 #define ROWS 2
 #endif
 
-__device__ __forceinline__ void copy_rows(const Plan& p, const char* table, u32 row_bytes, Place place) {
-    const u32 b = blockIdx.y, lane = lab_lane(), units = row_bytes / VEC;
+__device__ __forceinline__ void bring(const Plan& p, const char* table, u32 row_bytes, Place place) {
+    const u32 b = blockIdx.y;
     const u32* counters = lab_counters(p, b);
     if (place.address == 0 || !(p.batches[b].wanted & WANTED_ROWS) || lab_read(counters + CTR_STATUS)) return;
     const u64 n = lab_levels(p, counters, p.num_hops).end, begin = *(const u64*)(counters + CTR_ARRAYS);
     if (begin + bytes_of_rows(n, row_bytes) > place.room) return;
-    const ID_T* __restrict__ nodes = p.nodes + (u64)b * p.node_cap;
-    char* __restrict__ out = (char*)(place.address + begin);
-    const u64 warps = (u64)gridDim.x * (blockDim.x >> 5);
-    for (u64 first = (blockIdx.x * (u64)(blockDim.x >> 5) + (threadIdx.x >> 5)) * ROWS; first < n; first += warps * ROWS) {
-        const char* from[ROWS];
-#pragma unroll
-        for (int r = 0; r < ROWS; ++r) from[r] = first + r < n ? table + (u64)nodes[first + r] * row_bytes : nullptr;
-        for (u32 at = lane; at < units; at += 32) {
-            Unit v[ROWS];
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-                if (from[r]) v[r] = load(from[r] + (u64)at * VEC);
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r)
-                if (from[r]) *(Unit*)(out + (first + r) * row_bytes + (u64)at * VEC) = v[r];
-        }
-    }
+    copy_rows<ROWS>(table, p.nodes + (u64)b * p.node_cap, n, row_bytes, (char*)(place.address + begin));
 }
 
 // Into the memory that the record of the mini-batch names, if that is enough.
@@ -43,11 +27,11 @@ extern "C" __global__ void __launch_bounds__(256)
     rows(const __grid_constant__ Plan p, const char* table, u32 row_bytes) {
     lab_follow();
     const Batch& batch = p.batches[blockIdx.y];
-    copy_rows(p, table, row_bytes, Place{batch.arena, batch.room});
+    bring(p, table, row_bytes, Place{batch.arena, batch.room});
 }
 
 // The same where the host knows the totals: into `only`, or for several mini-batches into `places`.
 extern "C" __global__ void __launch_bounds__(256)
     rows_at(const __grid_constant__ Plan p, const char* table, u32 row_bytes, Place only, const Place* places) {
-    copy_rows(p, table, row_bytes, places ? places[blockIdx.y] : only);
+    bring(p, table, row_bytes, places ? places[blockIdx.y] : only);
 }

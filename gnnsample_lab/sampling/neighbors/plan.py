@@ -25,8 +25,7 @@ NARROW = 32
 SCAN_TILE = 1024
 """Values that a block scans at a time."""
 SPLIT = 2048
-"""Candidates of a hub that a task of the queue draws from (``queue/team.cu``); hubs have more. Hops that share their
-hubs (``hops/hubs.cuh``) begin with the same size, where nothing else is asked for."""
+"""Candidates of a hub that a task of the queue draws from (``queue/team.cu``); hubs have more."""
 MAX_TAG = 2047
 """Largest tag of a launch in the slots of the queue."""
 ONE_BLOCK_SEEDS = 1024

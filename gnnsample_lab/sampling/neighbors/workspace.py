@@ -44,9 +44,7 @@ class Workspace:
         self.shape, self.spec, self.queued, self.fetch_size = shape, spec, queued, fetch_size
         self.next_base, self.next_tag, self.last_base = 1, 1, 0
         self._keep: list[Any] = []
-        self.graph_execs: dict[
-            bool, Any
-        ] = {}  # of the strategy `captured`: with rows of features, and without
+        self.graph_execs: dict[bool, Any] = {}  # of `captured`: with rows of features, and without
         self.warm = False  # set by traced runs once the kernels are compiled
         b, ids = shape.num_batches, graph.indices.dtype
         self.job = np.zeros(1, dtype=JOB)
