@@ -117,21 +117,14 @@ def test_nextdoors_lines_show_its_own_form_and_ours_apart() -> None:
 
 
 def test_what_was_measured_elsewhere_is_compared_on_its_card_alone() -> None:
-    row = {
-        "graph": "rmat",
-        "batch_size": 1024,
-        "fanouts": [10, 10, 10],
-        "stage": "sampled",
-        "together": 1,
-        "us": 100.0,
-    }
-    record = record_of("path", [row])
+    row = {"graph": "rmat", "batch_size": 1024, "fanout": 10, "hops": 3, "alone_us": 100.0}
+    record = record_of("whole-process", [row])
     for gpu in ({"name": "NVIDIA H100 80GB HBM3"}, None):
         record["environment"]["gpu"] = gpu
-        (line,) = measured.rows({"path": record})
+        (line,) = measured.rows({"whole-process": record})
         assert line[1].endswith("; measured on an H200 only") and line[4] == "-", gpu
     record["environment"]["gpu"] = {"name": "NVIDIA H200"}
-    (line,) = measured.rows({"path": record})
+    (line,) = measured.rows({"whole-process": record})
     assert line[4] == "53.7 x" and "only" not in line[1]
 
 

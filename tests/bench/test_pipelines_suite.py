@@ -205,7 +205,7 @@ def test_targets() -> None:
         {**row, "part": "overlap", "ceiling": 1.5, "share_percent": 92.0, "miss_percent": 40.0},
         {**row, "part": "scaling", "x_one": 1.7}, {**row, "part": "scaling", "x_one": 1.9},
         {**row, "part": "trace", "traced": True, "sampler_kernels": 5, "trainer_kernels": 0},
-        {**row, "part": "systems", "system": "quiver", "model": "sage", "over_dsp": 0.8},
+        {**row, "part": "systems", "system": "quiver", "model": "sage", "step": "plain", "over_dsp": 0.8},
         {"part": "systems", "error": "it failed"},
     ]  # fmt: skip
     record = {"settings": {"device": "cuda"}, "rows": rows}

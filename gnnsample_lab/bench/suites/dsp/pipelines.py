@@ -2,11 +2,11 @@
 
 Rows of eight parts. "overlap": serial and overlapped runs of the same work, with plain steps and, on a GPU, with
 captured ones. "scaling": one GPU and all of them, as many seeds a GPU. "budget": time sharing and the factored design
-with two cache policies on smaller cards. "handover": samples that go to trainers through host memory, and such that
-stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side by side or in turns (AGL).
-"workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run has sampling kernels.
-"systems": DSP's tables 4 and 5, smaller. Epochs are of some mini-batches of the training split; times are of a step,
-medians over epochs after the first.
+with two cache policies on smaller cards, by both kinds of steps. "handover": samples that go to trainers through host
+memory, and such that stay in their sampler's. "swap": all ranks sample, then train, with topology and cache side by
+side or in turns (AGL). "workers": one sampler and loader on each rank, and two. "trace": which GPU of a factored run
+has sampling kernels. "systems": DSP's tables 4 and 5, smaller, and those that sample on GPUs by both kinds of steps.
+Epochs are of some mini-batches of the training split; times are of a step, medians over epochs after the first.
 
 A part that fails, or trains to other losses than it should, is one row with its error and no times; the others stay.
 """
@@ -56,6 +56,9 @@ SHARED_CACHE = 0.25
 BUDGET_FEATURES = 0.1
 """Part of the features that a smaller card holds beside the topology and what training needs."""
 SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
+CAPTURED_SYSTEMS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
+"""Those that are compared by captured steps, too: what their samplers and loaders make of a step that is not bound by
+launches from Python. "lab" has no others."""
 TOLERANCE = 1e-2
 """Between losses of the first epoch of two systems, on the same mini-batches in float32."""
 
@@ -91,9 +94,9 @@ def pipelines(session: Session) -> dict[str, Any]:
             "pick": "floyd for all systems",
             "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
             "of a rank's slice of a mini-batch, in the median epoch of the run itself",
-            "step": "of overlap: plain: launched kernel by kernel, aggregation by cuSPARSE; captured: replayed as a "
-            "CUDA graph, aggregation by our kernels. Where all rows are cached, serial and streams gather them into "
-            "the graph's memory; overlapped has a worker that gathers, and the step copies them once more",
+            "step": "plain: launched kernel by kernel, aggregation by cuSPARSE, as the systems do; captured: replayed "
+            "as a CUDA graph, aggregation by our kernels. Where all rows are cached, serial and streams gather them "
+            "into the graph's memory; overlapped has a worker that gathers, and the step copies them once more",
             "ceiling": "sum over longest of the serial stages (alone_ms), with steps of the same kind; share: longest "
             "serial stage over the overlapped step",
             "modelled_ms": "the schedule model fed with the stages of the same run, as they overlapped: how well the "
@@ -209,6 +212,11 @@ class _Runs:
         self.verified += 1
 
 
+def steps_as() -> tuple[str, ...]:
+    """Kinds of training steps that the device has: nothing is captured on a CPU."""
+    return tuple(STEPS_AS) if crew.on_gpu() else ("plain",)
+
+
 def measured(result: TrainResult) -> dict[str, Any]:
     """Columns of a run: milliseconds of a step, stages of the median epoch, cache, bytes of each rank."""
     steps, middle = step_ms(result), common.median_epoch(result).steady
@@ -231,11 +239,11 @@ def measured(result: TrainResult) -> dict[str, Any]:
 def _overlap(runs: _Runs) -> list[dict[str, Any]]:
     """Serial and overlapped on one device, over the share of cached vertices, by plain steps and by captured ones."""
     rows = []
-    sizes, kinds = ((1, LARGE), tuple(STEPS_AS)) if crew.on_gpu() else ((1,), ("plain",))
+    sizes = (1, LARGE) if crew.on_gpu() else (1,)
     executors = ("serial", "overlapped", "streams") if crew.on_gpu() else ("serial", "overlapped")
     for times, cached in itertools.product(sizes, CACHED):
         plain: TrainResult | None = None
-        for step in kinds:
+        for step in steps_as():
             serial: TrainResult | None = None
             for executor in executors:
                 row = {
@@ -306,16 +314,14 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
     budget_gb = (topology + BUDGET_FEATURES * (features - topology)) / 1e9
     rows: list[dict[str, Any]] = []
     executors = ("overlapped", "factored") if runs.quick else ("serial", "overlapped", "factored")
-    for policy in ("degree", "presample"):
+    cases = list(itertools.product(steps_as(), ("degree", "presample")))
+    for step, policy in cases:
         reference = None
         for executor in executors:
             row = {
-                "part": "budget",
-                "system": "gnnlab",
-                "gpus": world,
-                "executor": executor,
+                "part": "budget", "system": "gnnlab", "gpus": world, "executor": executor, "step": step,
                 "policy": policy,
-            }
+            }  # fmt: skip
             more: dict[str, Any] = {"cache_gb": budget_gb - topology / 1e9}
             if executor == "factored":
                 more = {"samplers": 1, "cache_gb": budget_gb}
@@ -323,7 +329,7 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
             found, result = runs.try_row(
                 row, functools.partial(
                     runs.run, "gnnlab", world, per_rank=executor != "factored", executor=executor, policy=policy,
-                    **more,
+                    **more, **STEPS_AS[step],
                 ),
             )  # fmt: skip
             if executor != "factored":
@@ -340,8 +346,8 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
                 found["modelled_ms"] = 1e3 * modelled.modelled_s
                 found["model_error_percent"] = 100 * (found["modelled_ms"] / found["epoch_ms"] - 1)
             rows.append(found | {"budget_gb": budget_gb})
-    for policy in ("degree", "presample"):
-        mine = [r for r in rows if r["policy"] == policy and "ms" in r]
+    for step, policy in cases:
+        mine = [r for r in rows if (r["step"], r["policy"]) == (step, policy) and "ms" in r]
         sharing = min((r["epoch_ms"] for r in mine if r["executor"] != "factored"), default=None)
         for row in mine:
             if sharing is not None and row["executor"] == "factored":
@@ -455,35 +461,45 @@ def _trace(runs: _Runs) -> list[dict[str, Any]]:
 
 
 def _systems(runs: _Runs) -> list[dict[str, Any]]:
-    """DSP's tables 4 and 5: the same model on the same mini-batches by each system."""
-    rows, world = [], runs.world
+    """DSP's tables 4 and 5: the same model on the same mini-batches by each system, with its own steps and, where it
+    samples on GPUs, with captured ones."""
+    rows = []
     for model in ("sage",) if runs.quick else ("sage", "gcn"):
         reference: TrainResult | None = None
-        mine = []
-        for system in SYSTEMS:
-            row = {"part": "systems", "system": system, "model": model, "gpus": world}
-            options: dict[str, Any] = {
-                "cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE
-            }
-            if system in ("dgl-uva", "quiver", "dsp-seq", "dsp"):
-                options["parts"] = runs.parts(world)
-            if system == "lab":
-                options["reorder"] = "none"
-            found, result = runs.try_row(
-                row, functools.partial(runs.run, system, world, model=model, **options)
-            )
-            if result is not None:
-                found["executor"] = result.settings["executor"]
-                found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
-            reference = reference or result
-            runs.verify(result, reference)
-            mine.append(found)
-        dsp = next((r["ms"] for r in mine if r["system"] == "dsp" and "ms" in r), None)
-        for found in mine:
-            if dsp is not None and "ms" in found:
-                found["over_dsp"] = found["ms"] / dsp
-        rows += mine
+        for step in steps_as():
+            mine = []
+            for system in SYSTEMS if step == "plain" else CAPTURED_SYSTEMS:
+                found, result = runs.try_row(*_system(runs, system, model, step))
+                if result is not None:
+                    found["executor"] = result.settings["executor"]
+                    found["epoch_s"] = found["ms"] * found["steps"] / 1e3 / runs.epoch_share
+                reference = reference or result
+                runs.verify(result, reference)
+                mine.append(found)
+            dsp = next((r["ms"] for r in mine if r["system"] == "dsp" and "ms" in r), None)
+            for found in mine:
+                if dsp is not None and "ms" in found:
+                    found["over_dsp"] = found["ms"] / dsp
+            rows += mine
     return rows
+
+
+def _system(
+    runs: _Runs, system: str, model: str, step: str
+) -> tuple[dict[str, Any], Callable[[], TrainResult]]:
+    """The row of a system in "systems", and its run."""
+    options: dict[str, Any] = {"cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE}
+    if system in ("dgl-uva", "quiver", "dsp-seq", "dsp"):
+        options["parts"] = runs.parts(runs.world)
+    if system == "lab":
+        options["reorder"] = "none"
+    row = {
+        "part": "systems", "system": system, "model": model, "gpus": runs.world,
+        "step": "captured" if system == "lab" and crew.on_gpu() else step,
+    }  # fmt: skip
+    return row, functools.partial(
+        runs.run, system, runs.world, model=model, **options, **(STEPS_AS[step] if system != "lab" else {})
+    )
 
 
 PARTS: tuple[Callable[[_Runs], list[dict[str, Any]]], ...] = (
