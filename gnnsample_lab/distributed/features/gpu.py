@@ -79,6 +79,12 @@ class GpuEngine:
         self._places: Any = cupy.asarray(positions if self._owned else self.placement.place_of)
         self._new_of = cupy.asarray(partition.new_of.astype(np.int32)) if self._owned else None
         self._boundaries = cupy.asarray(np.asarray(partition.boundaries))
+        peers_first = [*(p for p in range(self.num_parts) if p != me), me]
+        self._own_last = cupy.asarray(np.array(peers_first, np.int32))
+        self._host_last = cupy.asarray(np.array([*peers_first, self.num_parts, self.num_parts + 1], np.int32))
+        if setup.asks_hosts:
+            by_partner = np.append(np.argsort(setup.partners), setup.num_hosts)
+            self._hosts_by_partner = cupy.asarray(by_partner.astype(np.int32))
         bases, lists = np.zeros(self.num_parts, np.uint64), np.zeros(self.num_parts, np.uint64)
         if reads_peers:
             begins = [aligned(len(ids) * setup.row_bytes) for ids in self.placement.cached]
@@ -185,39 +191,40 @@ class GpuEngine:
         owner, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
         args = (ids, np.uint64(n), self._new_of, self._boundaries, np.int32(self.num_parts), owner, row)
         launch("owners", n, args, id_type(ids))
-        counts = self._counts(owner, n, self.num_parts)
-        sent, back, _ = self._buckets(owner, row, n, counts, self._peers_first())
-        send = counts[: self.num_parts].copy()
+        counts, sent, back, _ = self._buckets(owner, row, n, self._own_last)
+        send = counts.copy()
         peers, send[me] = n - int(send[me]), 0
         receive = exchange.sizes(send)
         asked = exchange.all_to_all("ids", sent[:peers], send, receive)
-        answers = exchange.all_to_all("positions", self._places[asked], receive, send)
-        places[back[:peers]] = answers
-        places[back[peers:]] = self._places[sent[peers:]]
-
-    def _counts(self, holder: Any, n: int, holders: int) -> np.ndarray:
-        """Rows of each holder, ``int64[holders]``: the host waits for the GPU."""
-        counts = cupy.zeros(holders, np.uint64)
-        launch("count", n, (holder, np.uint64(n), np.int32(holders), counts))
-        return np.asarray(counts.get().astype(np.int64))
-
-    def _peers_first(self, *more: int) -> list[int]:
-        """Parts of peers, one's own, and then other holders."""
-        me = self.setup.me
-        return [*(p for p in range(self.num_parts) if p != me), me, *more]
+        own = cupy.empty(asked.size, np.int32)
+        launch("look_up", int(asked.size), (self._places, asked, np.uint64(asked.size), own))
+        answers = exchange.all_to_all("positions", own, receive, send)
+        launch("settle", n, (answers, np.uint64(peers), self._places, sent, back, np.uint64(n), places))
 
     def _buckets(
-        self, holder: Any, value: Any, n: int, counts: np.ndarray, order: list[int]
-    ) -> tuple[Any, Any, Any]:
-        """``value`` by holder, holders in ``order``; with whence each came, and where each went."""
+        self, holder: Any, value: Any, n: int, order: Any, counts: Any = None
+    ) -> tuple[np.ndarray, Any, Any, Any]:
+        """Requests by holder. The host waits once, for how many each holder has, while the GPU goes on.
+
+        Args:
+            holder: of each request, ``int32[n]``.
+            value: what is sent, ``int32[n]``.
+            order: the holders as they are to follow, ``int32[H]`` on the GPU.
+            counts: how many each has, ``uint64[H]`` on the GPU, where that is known there.
+
+        Returns:
+            How many each has, ``int64[H]``; ``value`` by holder; whence each came; where each went.
+        """
         size = len(order)
-        begins = np.zeros(size, np.uint64)
-        begins[order] = np.concatenate([[0], np.cumsum(counts[order])[:-1]])
+        if counts is None:
+            counts = cupy.zeros(size, np.uint64)
+            launch("count", n, (holder, np.uint64(n), np.int32(size), counts))
+        begins = cupy.empty(size, np.uint64)
+        _kernel("begins", "int")((1,), (1,), (counts, order, np.int32(size), begins))
         with streams.leasing():  # the index is the caller's
             sent, back, index = (cupy.empty(n, np.int32) for _ in range(3))
-        args = (holder, value, np.uint64(n), np.int32(size), cupy.asarray(begins), sent, back, index)
-        launch("bucket", n, args)
-        return sent, back, index
+        launch("bucket", n, (holder, value, np.uint64(n), np.int32(size), begins, sent, back, index))
+        return np.asarray(counts.get().astype(np.int64)), sent, back, index
 
     # ---- rows -------------------------------------------------------------------------------------------------
 
@@ -267,15 +274,29 @@ class GpuEngine:
 
     def _read(self, places: Any, order: Any, out: Any) -> None:
         """What this GPU can read by itself: rows on GPUs on the current stream, the host's on another."""
+        with self._reading(places, order, out):
+            pass
+
+    @contextlib.contextmanager
+    def _reading(self, places: Any, order: Any, out: Any) -> Iterator[None]:
+        """As :meth:`_read`; the host's rows are there at the end of the block, so that exchanges in it run beside."""
         if order is None:
             self._extractor.extract_placed(places, self._table, out)
+            yield
             return
+        with self._beside(lambda: self._extractor.extract_placed(places, self._table, out, order, hot=False)):
+            self._extractor.extract_placed(places, self._table, out, order)
+            yield
+
+    @contextlib.contextmanager
+    def _beside(self, launch_reads: Callable[[], None]) -> Iterator[None]:
+        """Reads of the host's memory on a stream of their own, behind what was launched, beside what the block does."""
         main = cupy.cuda.get_current_stream()
         self._side.wait_event(main.record())
         try:
             with self._side:
-                self._extractor.extract_placed(places, self._table, out, order, hot=False)
-            self._extractor.extract_placed(places, self._table, out, order)
+                launch_reads()
+            yield
         finally:
             main.wait_event(self._side.record())
 
@@ -286,47 +307,41 @@ class GpuEngine:
         holder, row = cupy.empty(n, np.int32), cupy.empty(n, np.int32)
         shift = np.uint32(self._shift)
         launch("holders", n, (marks.places, np.uint64(n), np.int32(parts), shift, holder, row))
-        if ordered:  # the caches of peers are out of reach, and their rows are left alone
-            self._read(marks.places, marks.more[0], out)
-        found = counts[: parts + 2].get().astype(np.int64)  # the one wait for this GPU
         value = row if ordered else marks.places
-        sent, back, index = self._buckets(holder, value, n, found, self._peers_first(parts, parts + 1))
+        # Before anything is read: the host would wait for the rows, too.
+        found, sent, back, index = self._buckets(holder, value, n, self._host_last, counts[: parts + 2])
         local, peers = int(found[me]), n - int(found[[me, parts, parts + 1]].sum())
-        if not ordered:
+        if ordered:  # the caches of peers are out of reach, and their rows are left alone
+            reading = self._reading(marks.places, marks.more[0], out)
+        else:
             here = n - int(found[parts + 1])
-            self._read_grouped(sent[:here], out[:here], peers, local)
+            reading = self._reading_grouped(sent[:here], out[:here], peers, local)
             sent = sent[:peers] & ((1 << self._shift) - 1)
-        send = found[:parts].copy()
-        send[me] = 0
-        receive = exchange.sizes(send)
-        asked = exchange.all_to_all("ids", sent[:peers], send, receive)
-        answers = cupy.empty((int(receive.sum()), setup.num_features), setup.dtype)
-        if len(answers):
-            unused = cupy.zeros(2, np.uint64)
-            self._extractor.extract(asked, asked, GpuRows(cache=self.mine), answers, unused)
-        given = answers.view(np.uint8).reshape(-1)
-        if exchange.size == 1:
-            return None if ordered else index
-        import torch
-
-        arrived = cupy.empty(peers * width, np.uint8) if ordered else out[:peers].view(np.uint8).reshape(-1)
-        exchange.all_to_all_tensors(
-            "rows", torch.from_dlpack(arrived), torch.from_dlpack(given), send * width, receive * width
-        )
-        if not ordered:
-            return index
-        if peers:
-            self._extractor.place(arrived, back[:peers], peers, out)
-        return None
+        with reading:
+            send = found[:parts].copy()
+            send[me] = 0
+            receive = exchange.sizes(send)
+            asked = exchange.all_to_all("ids", sent[:peers], send, receive)
+            answers = cupy.empty((int(receive.sum()), setup.num_features), setup.dtype)
+            if len(answers):
+                unused = cupy.zeros(2, np.uint64)
+                self._extractor.extract(asked, asked, GpuRows(cache=self.mine), answers, unused)
+            if exchange.size == 1:
+                return None if ordered else index
+            arrived = (
+                cupy.empty(peers * width, np.uint8) if ordered else out[:peers].view(np.uint8).reshape(-1)
+            )
+            given = answers.view(np.uint8).reshape(-1)
+            exchange.all_to_all("rows", given, receive * width, send * width, out=arrived)
+            if ordered and peers:
+                self._extractor.place(arrived, back[:peers], peers, out)
+        return None if ordered else index
 
     def _ask_hosts(self, which: Any, row: Any, out: Any, index: Any) -> None:
         """Cold rows that other hosts keep, from this rank's partners there; what they ask for is served meanwhile."""
-        import torch
-
         setup, world, width, n = self.setup, self.setup.world, self.setup.row_bytes, int(which.size)
         hosts, partners = setup.num_hosts, setup.partners
-        counts = self._counts(which, n, hosts + 1)
-        asked, back, _ = self._buckets(which, row, n, counts, [*np.argsort(partners).tolist(), hosts])
+        counts, asked, back, _ = self._buckets(which, row, n, self._hosts_by_partner)
         away = n - int(counts[hosts])
         send = np.zeros(world.size, np.int64)
         send[partners] = counts[:hosts]
@@ -337,25 +352,21 @@ class GpuEngine:
             places = int(self.placement.cold_bounds[setup.host]) - 1 - wanted
             self._extractor.extract_placed(places, self._table, answers, hot=False)
         arrived, given = cupy.empty(away * width, np.uint8), answers.view(np.uint8).reshape(-1)
-        world.all_to_all_tensors(
-            "rows", torch.from_dlpack(arrived), torch.from_dlpack(given), send * width, receive * width
-        )
+        world.all_to_all("rows", given, receive * width, send * width, out=arrived)
         if away:
             to = back[:away] if index is None else index[back[:away]]
             self._extractor.place(arrived, to, away, out)
 
-    def _read_grouped(self, places: Any, out: Any, peers: int, local: int) -> None:
-        """Rows of one's own and of the host, which stand together behind those of the peers."""
+    @contextlib.contextmanager
+    def _reading_grouped(self, places: Any, out: Any, peers: int, local: int) -> Iterator[None]:
+        """As :meth:`_reading`, of rows of one's own and the host's, which stand together behind those of the peers."""
         middle = peers + local
-        main = cupy.cuda.get_current_stream()
-        self._side.wait_event(main.record())
-        try:
-            with self._side:
-                self._extractor.extract_placed(places[middle:], self._table, out[middle:], hot=False)
+        with self._beside(
+            lambda: self._extractor.extract_placed(places[middle:], self._table, out[middle:], hot=False)
+        ):
             table = replace(self._table, host_address=0)
             self._extractor.extract_placed(places[peers:middle], table, out[peers:middle])
-        finally:
-            main.wait_event(self._side.record())
+            yield
 
     def close(self) -> None:
         cupy.cuda.runtime.deviceSynchronize()

@@ -5,7 +5,8 @@
 //   homes       cold rows of several hosts: which are in this host's table, and who keeps the others
 //   tally       rows, sectors and lines by holder
 //   holders     holder of each row and its row there
-//   count, bucket   requests of equal peer one after another, without a sort
+//   count, begins, bucket   requests of equal peer one after another, without a sort
+//   look_up, settle         positions of one's own vertices for peers, and those that peers sent, where they are wanted
 //
 // A position is `part << shift | row`, or -1 - c for cold row c (placement.py). Holder `parts` is this host's memory, and
 // `parts + 1` another host's, whose rows `homes` gives a part that there is not.
@@ -144,6 +145,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) count(const int* bucket, u
     if ((int)threadIdx.x < buckets && found[threadIdx.x]) atomicAdd(counts + threadIdx.x, (u64)found[threadIdx.x]);
 }
 
+// order: int[buckets], the buckets as they are to follow; next: u64[buckets], where each begins. One thread.
+extern "C" __global__ void begins(const u64* counts, const int* order, int buckets, u64* next) {
+    u64 at = 0;
+    for (int k = 0; k < buckets; ++k) {
+        next[order[k]] = at;
+        at += counts[order[k]];
+    }
+}
+
 // next: u64[buckets], where each bucket begins; grows. sent[pos] = value[i], back[pos] = i, index[i] = pos.
 extern "C" __global__ void __launch_bounds__(THREADS) bucket(const int* which, const int* value, u64 n, int buckets,
                                                              u64* next, int* sent, int* back, int* index) {
@@ -184,6 +194,18 @@ extern "C" __global__ void __launch_bounds__(THREADS) bucket(const int* which, c
         }
         __syncthreads();
     }
+}
+
+// answers[i] = list[rows[i]]
+extern "C" __global__ void __launch_bounds__(THREADS) look_up(const int* list, const int* rows, u64 n, int* answers) {
+    EACH(i) answers[i] = __ldg(list + rows[i]);
+}
+
+// Of requests by owner, peers' first: the position that request i asked for goes to places[back[i]]. answers:
+// int[peers]; list: int[this part's vertices], in which sent[i] is the row of a vertex of this part.
+extern "C" __global__ void __launch_bounds__(THREADS) settle(const int* answers, u64 peers, const int* list,
+                                                             const int* sent, const int* back, u64 n, int* places) {
+    EACH(i) places[back[i]] = i < peers ? answers[i] : __ldg(list + sent[i]);
 }
 
 // What peers' memory can give at most: a copy of its bytes in order, many loads of 16 bytes in flight.

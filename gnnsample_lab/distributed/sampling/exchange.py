@@ -100,8 +100,8 @@ class Exchange:
         return np.asarray(self.all_to_all("sizes", counts, each, each))
 
     def all_to_all(
-        self, kind: str, values: Any, send: Any, receive: Any, used: tuple[Any, Any] | None = None
-    ) -> Any:
+        self, kind: str, values: Any, send: Any, receive: Any, used: tuple[Any, Any] | None = None, out: Any = None,
+    ) -> Any:  # fmt: skip
         """Send ``send[p]`` entries of ``values``, one after another, to each member p; all members call it.
 
         Args:
@@ -110,22 +110,24 @@ class Exchange:
             send, receive: entries by member, integers ``[P]``; what others send is known.
             used: for buffers of fixed size, how many of the entries sent, and a function that tells from what was
                 received how many of those, mean something, integers ``[P]``; the others are counted as padding.
+            out: where the entries received go, in order and of the dtype of ``values``, CuPy; None: to memory of
+                their own. Not with ``used``.
 
         Returns:
             The entries received, member 0's first, of the same dtype.
         """
         send, receive = np.asarray(send, dtype=np.int64), np.asarray(receive, dtype=np.int64)
         if self.size == 1:  # nothing leaves the rank, and a collective of one is a copy
-            return values.copy()
+            return _into(out, values)
         if self.nccl is not None and used is None and is_cuda_array(values):
-            return self._by_address(kind, values, send, receive)
+            return self._by_address(kind, values, send, receive, out)
         given, back = self._tensor(values)
-        out = given.new_empty(int(receive.sum()))
+        into = given.new_empty(int(receive.sum())) if out is None else self._tensor(out)[0]
         if used is None:
-            self.all_to_all_tensors(kind, out, given, receive, send)
-            return back(out)
-        self.all_to_all_tensors(None, out, given, receive, send)
-        found, width = back(out), values.dtype.itemsize
+            self.all_to_all_tensors(kind, into, given, receive, send)
+            return back(into) if out is None else out
+        self.all_to_all_tensors(None, into, given, receive, send)
+        found, width = back(into), values.dtype.itemsize
         filled = np.asarray(used[0]), np.asarray(used[1](found))
         for name, sent, got in ((kind, *filled), ("padding", send - filled[0], receive - filled[1])):
             self.traffic.send(name, self.members, sent * width, is_message=False)
@@ -194,12 +196,15 @@ class Exchange:
 
     # ---- by address -------------------------------------------------------------------------------------------
 
-    def _by_address(self, kind: str, values: Any, send: np.ndarray, receive: np.ndarray) -> Any:
+    def _by_address(
+        self, kind: str, values: Any, send: np.ndarray, receive: np.ndarray, out: Any = None
+    ) -> Any:
         """:meth:`all_to_all` of a CuPy array without torch, on CuPy's current stream; one's own entries stay here."""
         import cupy
 
         values, width = cupy.ascontiguousarray(values), values.dtype.itemsize
-        out = cupy.empty(int(receive.sum()), values.dtype)
+        if out is None:
+            out = cupy.empty(int(receive.sum()), values.dtype)
         given, taken = (np.cumsum(n) - n for n in (send, receive))
         me = self.index
         if send[me]:
@@ -305,6 +310,13 @@ class _Sent:
 
     def wait(self) -> None:
         self._work.wait()
+
+
+def _into(out: Any, values: Any) -> Any:
+    if out is None:
+        return values.copy()
+    out[...] = values
+    return out
 
 
 def _tiled(values: Any, times: int) -> Any:
