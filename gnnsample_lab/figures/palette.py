@@ -62,6 +62,7 @@ SYSTEMS = {
 KERNELS = {
     "naive": "#7F7F7F",
     "memory-aware": "#882255",
+    "memory-aware-staged": "#AA4499",
     "grouped": "#DDCC77",
     "gnnadvisor-style": "#CC6677",
     "gnnadvisor": "#CC6677",  # as records of before name it

@@ -27,7 +27,7 @@ from .step import Loss, Step
 
 STEPS_TO_CAPTURE = 3
 """Steps of a size until one is replayed: one makes the optimizer's state, one compiles what is missing."""
-CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware")
+CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware", "memory-aware-staged")
 """Aggregation kernels that a graph can hold; the others wait for the host, or allocate outside."""
 
 

@@ -25,6 +25,7 @@ from gnnsample_lab.device import runtime
 US = {
     "naive": 400.0,
     "memory-aware": 200.0,
+    "memory-aware-staged": 150.0,
     "grouped": 300.0,
     "gnnadvisor-style": 350.0,
     "library": 250.0,
@@ -91,6 +92,7 @@ def test_the_suite_divides_by_the_bound_and_by_cusparse(made_up) -> None:
         assert row["over_cusparse"] == pytest.approx(1.3) and row["cusparse_best"] == "csr-alg2"
         assert row["share"] == pytest.approx(row["bound_us"] / 100, rel=1e-3)
     assert record["rows"][0]["aware_over_naive"] == pytest.approx(2)
+    assert record["rows"][0]["staged_over_naive"] == pytest.approx(400 / 150, rel=1e-4)
     assert record["targets"] == [], "blocks of five edges do not count"
     text = report.text(record)
     assert "csr-alg2" in text and "over cuSPARSE" in text

@@ -27,6 +27,7 @@ NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
     ("dsp-accuracy", "epoch ms"),
+    ("aggregation", "staged us"),
     *(
         (suite, header)
         for suite in ("dsp-accuracy", "dsp-utilisation", "fastgl-fig14a")

@@ -16,6 +16,7 @@ def test_the_ladder_has_its_rungs() -> None:
     assert KERNELS == (
         "naive",
         "memory-aware",
+        "memory-aware-staged",
         "grouped",
         "gnnadvisor-style",
         "library",

@@ -336,7 +336,7 @@ def test_attention_gradients_with_and_without_a_transposed_block(heads, size):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("chunks", "cols"), [(1, 64), (2, 32), (4, 32), (None, 32)])
+@pytest.mark.parametrize(("chunks", "cols"), [(1, 64), (2, 32), (4, 32)])
 def test_tiles_that_a_warp_of_memory_aware_stages_edges_once_for(chunks, cols, dtype):
     import cupy
 
@@ -358,8 +358,8 @@ def test_tiles_that_a_warp_of_memory_aware_stages_edges_once_for(chunks, cols, d
         assert np.array_equal(*sums), features
 
 
-def test_memory_aware_stages_edges_once_for_up_to_128_features(monkeypatch):
-    """Tiles are shared out evenly: 160 features are 3 tiles and 2."""
+def test_as_published_a_thread_has_one_feature_and_ours_stages_edges_once_for_up_to_128(monkeypatch):
+    """Tiles are shared out evenly: 160 features are 3 tiles and 2. As published a warp has one row, too."""
     import cupy
 
     from gnnsample_lab.compute.aggregation import ladder
@@ -370,15 +370,19 @@ def test_memory_aware_stages_edges_once_for_up_to_128_features(monkeypatch):
 
     def recorded(name, scalar, **shape):
         return lambda grid, block, args: (
-            launched.append((shape["chunks"], grid[1])),
+            launched.append((shape["chunks"], grid[1], shape["each"])),
             kernel(name, scalar, **shape)(grid, block, args),
         )
 
     monkeypatch.setattr(ladder, "_kernel", recorded)
     for features in (1, 32, 33, 100, 128, 130, 160, 256, 602):
         x, out = cupy.ones((90, features), np.float32), cupy.empty((37, features), np.float32)
-        ladder.gather("memory-aware", csr, x, out)
-    assert launched == [(1, 1), (1, 1), (2, 1), (4, 1), (4, 1), (3, 2), (3, 2), (4, 2), (4, 5)]
+        for rung in ("memory-aware", "memory-aware-staged"):
+            ladder.gather(rung, csr, x, out)
+    assert [(chunks, tiles) for chunks, tiles, _ in launched[1::2]] == [
+        (1, 1), (1, 1), (2, 1), (4, 1), (4, 1), (3, 2), (3, 2), (4, 2), (4, 5),
+    ]  # fmt: skip
+    assert launched[::2] == [(1, tiles, 1) for tiles in (1, 1, 2, 4, 4, 5, 5, 8, 19)]
 
 
 @pytest.mark.parametrize("each", [1, 2, 8])

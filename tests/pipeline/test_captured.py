@@ -206,7 +206,7 @@ def test_losses_of_captured_steps(graph, name, size):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("kernel", ["auto", "register-tile", "naive", "memory-aware"])
+@pytest.mark.parametrize("kernel", ["auto", "register-tile", "naive", "memory-aware", "memory-aware-staged"])
 def test_every_kernel_that_a_graph_can_hold(graph, kernel):
     check_on_gpu(graph, "sage", 64, kernel=kernel)
 

@@ -13,7 +13,7 @@ import numpy as np
 from gnnsample_lab.checks import flag, whole
 
 from .csr import csr_of
-from .ladder import GROUP_SIZE, kernel_name
+from .ladder import GROUP_SIZE, LANE_CHUNKS, Y_FEATURES, kernel_name
 
 ELEMENT_BYTES = 4
 """Bytes of a feature, a weight or an index in the counts."""
@@ -107,6 +107,11 @@ def aggregation_cost(
     if kernel == "memory-aware":
         return AccessCounts(kernel, features + weights, sums + weights * (d - 1), 0, written, flops)
     bounds = 8 * (rows + 1)
+    if (
+        kernel == "memory-aware-staged"
+    ):  # one read of shared memory gives a staged edge to all threads of a row
+        staged = (weights + s * edges) * -(-d // (Y_FEATURES * LANE_CHUNKS))
+        return AccessCounts(kernel, features + staged + bounds, sums + staged, 0, written, flops)
     if kernel in ("grouped", "gnnadvisor-style"):
         groups = int((-(-lengths // GROUP_SIZE)).sum())
         # Each group adds its sum by an atomic, which reads and writes; before that the result is cleared.

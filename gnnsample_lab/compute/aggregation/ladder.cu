@@ -7,7 +7,8 @@
 // `memory_aware` in shared memory (eq. 4), `grouped` in registers per group of neighbours, joined by atomics, `advised`
 // in shared memory per group (GNNAdvisor's kernel).
 // ROWS x COLS: rows and features per block and tile of memory_aware (X and Y of FastGL, section 4.2); COLS in multiples
-// of 32. A thread has one feature of each of CHUNKS tiles, for which edges are staged once.
+// of 32. As published a warp has one row and a thread one feature; with EACH a warp has several rows, with CHUNKS a thread
+// one feature of each of several tiles, for which edges are staged once.
 // @variants SCALAR=float,double ROWS=8,4 COLS=32,64 EACH=1,4 CHUNKS=1,2
 #define VEC 1
 #include "vectors.cuh"

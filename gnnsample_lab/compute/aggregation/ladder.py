@@ -17,7 +17,10 @@ from .csr import Csr, blocks_for, clear, dtype_name, function, is_tensor, pointe
 
 KERNELS: dict[str, str] = {
     "naive": "a thread per (row, feature); partial sums and weights in global memory (FastGL, eq. 3)",
-    "memory-aware": "FastGL: 8 warps a block, a row at a time each; partial sums and weights in shared memory (eq. 4)",
+    "memory-aware": "FastGL as published: 8 rows x 32 features a block, one of each a thread; partial sums and weights "
+    "in shared memory (eq. 4)",
+    "memory-aware-staged": "ours, with its sums and weights in shared memory: a warp has several rows, a thread up to "
+    "four features of each, for which edges are staged once",
     "grouped": "neighbour groups alone, as GNNAdvisor makes them: a warp per group, sums in registers, then atomics",
     "gnnadvisor-style": "GNNAdvisor's groups, sums in shared memory, dimension workers; without its renumbering",
     "library": "cuSPARSE through PyTorch: the block as a sparse CSR matrix times the features",
@@ -30,9 +33,9 @@ ALIASES = {"gnnadvisor": "gnnadvisor-style"}
 once, so that neighbours lie close together. A block has other vertices in another order in every mini-batch: there is
 no order to make once, nothing here is renumbered, and the rung is not called by the system's name."""
 X_ROWS, Y_FEATURES = 8, 32
-"""Rows at a time and features per tile of a block of `memory-aware` (FastGL, section 4.2)."""
+"""Rows and features of a block of `memory-aware` (FastGL, section 4.2)."""
 EACH_ROWS = 8
-"""Most rows that a warp of it takes one after the other."""
+"""Most rows that a warp of `memory-aware-staged` takes one after the other."""
 LANE_CHUNKS = 4
 """Most tiles of a row that a warp of it sums at once, so that edges are staged once for all of them."""
 GROUP_SIZE = 16
@@ -88,22 +91,27 @@ def _naive(csr: Csr, x: Any, out: Any, coef: Any, mean: bool, threads: int = 256
 
 
 def _memory_aware(
-    csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES,
-    each: int | None = None, chunks: int | None = None,
+    csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES, each: int = 1,
+    chunks: int = 1,
 ) -> None:  # fmt: skip
     n, features = out.shape
-    tiles = -(-features // cols)
-    if chunks is None:  # as even as can be: 5 tiles are 3 and 2
-        chunks = -(-tiles // -(-tiles // LANE_CHUNKS))
-    groups = -(-tiles // chunks)
-    if each is None:  # several rows a warp, so that their latencies overlap, where there are warps enough
-        each, warps = EACH_ROWS, n * groups * (cols // 32)
-        while each > 1 and warps < each * 64 * runtime.num_sms():
-            each //= 2
-    grid = (*blocks_for(n, rows * each), groups)
+    grid = (*blocks_for(n, rows * each), -(-features // (cols * chunks)))
     args = (*_common(csr, coef, x, out), np.uint64(n), np.uint32(features), np.uint32(mean))
     shape = {"rows": rows, "cols": cols, "each": each, "chunks": chunks}
     _kernel("memory_aware", scalar_type(x), **shape)(grid, (cols, rows), args)
+
+
+def _memory_aware_staged(
+    csr: Csr, x: Any, out: Any, coef: Any, mean: bool, rows: int = X_ROWS, cols: int = Y_FEATURES
+) -> None:
+    n, features = out.shape
+    tiles = -(-features // cols)
+    chunks = -(-tiles // -(-tiles // LANE_CHUNKS))  # as even as can be: 5 tiles are 3 and 2
+    # Several rows a warp, so that their latencies overlap, where there are warps enough.
+    each, warps = EACH_ROWS, n * -(-tiles // chunks) * (cols // 32)
+    while each > 1 and warps < each * 64 * runtime.num_sms():
+        each //= 2
+    _memory_aware(csr, x, out, coef, mean, rows, cols, each, chunks)
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,6 +271,7 @@ def _register_tile(csr: Csr, x: Any, out: Any, coef: Any, mean: bool, tile: Any 
 _RUNGS: dict[str, Callable[..., None]] = {
     "naive": _naive,
     "memory-aware": _memory_aware,
+    "memory-aware-staged": _memory_aware_staged,
     "grouped": _grouped,
     "gnnadvisor-style": _gnnadvisor,
     "library": _library,

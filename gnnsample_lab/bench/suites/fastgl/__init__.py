@@ -44,7 +44,8 @@ SUITES = (
         columns={
             "batch": "batch_size", "layer": "layer", "direction": "direction", "features": "num_features",
             "rows": "rows", "edges": "edges", "naive us": with_spread("us.naive"),
-            "memory-aware us": with_spread("us.memory-aware"), "grouped us": with_spread("us.grouped"),
+            "memory-aware us": with_spread("us.memory-aware"),
+            "staged us": with_spread("us.memory-aware-staged"), "grouped us": with_spread("us.grouped"),
             "library us": with_spread("us.library"), "ours us": with_spread("ours_us"), "bound us": "bound_us",
             "of bound": "share", "cuSPARSE us": with_spread("cusparse_us"), "by": "cusparse_best",
             "over cuSPARSE": "over_cusparse",

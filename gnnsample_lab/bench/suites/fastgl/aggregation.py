@@ -54,6 +54,7 @@ def aggregation(session: Session) -> dict[str, Any]:
                 "cusparse_us": best["us"], "cusparse_best": best["best"], "cusparse_sweep": best["sweep"],
                 "over_cusparse": best["us"] / times[OURS],
                 "aware_over_naive": times["naive"] / times["memory-aware"] if "naive" in times else None,
+                "staged_over_naive": times["naive"] / times["memory-aware-staged"] if "naive" in times else None,
                 "spread": {
                     **{k: timing.around(one) for k, one in found.items()},
                     "ours_us": timing.around(found[OURS]), "cusparse_us": timing.around(best),
@@ -119,7 +120,9 @@ def table2(session: Session) -> dict[str, Any]:
     rows: list[dict[str, Any]] = []
     for name in names:
         jobs = layer_sums(session, name, 0, "forward")
-        for kernel in ("library", OURS) if session.quick else ("library", "memory-aware", OURS):
+        for kernel in (
+            ("library", OURS) if session.quick else ("library", "memory-aware", "memory-aware-staged", OURS)
+        ):
             times = kernel_times(session, name, 0, "forward", 128, kernel)
             us = times["us"]
             hits = cache_hits(jobs[0], kernel, 128)

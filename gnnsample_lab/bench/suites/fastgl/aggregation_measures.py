@@ -21,7 +21,7 @@ from gnnsample_lab.device.arrays import to_host
 from . import cusparse
 
 OURS = "auto"
-KERNELS = ("naive", "memory-aware", "grouped", "gnnadvisor-style", "library", OURS)
+KERNELS = ("naive", "memory-aware", "memory-aware-staged", "grouped", "gnnadvisor-style", "library", OURS)
 DIRECTIONS = ("forward", "backward")
 CHECKED_ROWS = 300
 """Rows of each result that are compared with sums in double precision, at most 64 columns of each."""
