@@ -478,7 +478,8 @@ def test_targets_of_aggregation() -> None:
         features: int, share: float, over: float, edges: int = 10**6, naive: float | None = 2.0
     ) -> dict[str, Any]:
         return {"graph": "g", "batch_size": 8000, "layer": 0, "direction": "forward", "num_features": features,
-                "share": share, "over_cusparse": over, "edges": edges, "aware_over_naive": naive, "staged_over_naive": naive}  # fmt: skip
+                "share": share, "over_cusparse": over, "edges": edges, "aware_over_naive": naive,
+                "staged_over_naive": naive}  # fmt: skip
 
     record = _rows(
         "aggregation", row(64, 0.8, 1.4), row(256, 0.75, 1.3, naive=None), row(512, 0.71, 1.05), row(64, 0.1, 0.5, 1000)
