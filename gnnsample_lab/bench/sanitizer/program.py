@@ -3,6 +3,9 @@
 ``python -m gnnsample_lab.bench.sanitizer.program [CASE ...]`` prints one JSON object: for each case how many results
 equalled the CPU twin's, and how often each kernel was launched. ``bench sanitize`` starts it once without and once
 under each tool.
+
+Cases of whole samplers, caches and models are here; :mod:`.pieces` has kernels that these do not reach at their sizes,
+:mod:`.ranks` those of graphs in parts.
 """
 
 from __future__ import annotations
