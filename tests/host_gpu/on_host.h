@@ -30,6 +30,7 @@ template <class A, class B> constexpr std::common_type_t<A, B> min(A a, B b) {
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __shared__ static thread_local
@@ -38,7 +39,9 @@ template <class A, class B> constexpr std::common_type_t<A, B> min(A a, B b) {
 
 struct __align__(8) uint2 { unsigned x, y; };
 struct __align__(16) uint4 { unsigned x, y, z, w; };
-struct Index { unsigned x, y, z; };
+struct Index3 { unsigned x, y, z; };
+struct __align__(16) ulonglong2 { unsigned long long x, y; };
+inline ulonglong2 make_ulonglong2(unsigned long long x, unsigned long long y) { return {x, y}; }
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (uint64_t)a * b >> 32; }
@@ -113,7 +116,7 @@ inline void begin_at(Fiber& fiber, char* stack, size_t size, void (*body)()) {
 }
 #endif
 struct BlockOnHost {
-    Index index, dims;
+    Index3 index, dims;
     int threads, current = 0, alive;
     unsigned waiting = 0, generation = 0, random;
     bool voted = false;
@@ -126,10 +129,10 @@ struct BlockOnHost {
 };
 inline thread_local BlockOnHost* block_on_host;
 alignas(16) inline thread_local unsigned dynamic_on_host[1 << 16];
-inline Index grid_on_host;
+inline Index3 grid_on_host;
 inline std::atomic<int> trapped_on_host;
-inline Index thread_on_host() {
-    const Index d = block_on_host->dims;
+inline Index3 thread_on_host() {
+    const Index3 d = block_on_host->dims;
     const unsigned i = block_on_host->current;
     return {i % d.x, i / d.x % d.y, i / (d.x * d.y)};
 }
@@ -205,11 +208,13 @@ template <class T> T shuffled(unsigned mask, T value, int lane, bool keep = fals
     return out;
 }
 #define LANE (block_on_host->current & 31)
-// `width` of a shuffle is 32 wherever a kernel gives it.
-template <class T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32) { return shuffled(mask, value, lane); }
+template <class T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+    return shuffled(mask, value, (LANE & -width) | (lane & (width - 1)));  // a lane of one's own group of `width`
+}
 template <class T> T __shfl_up_sync(unsigned mask, T value, int by) {
     return shuffled(mask, value, LANE - by, LANE < by);
 }
+// `width` is 32 wherever a kernel gives it.
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int by, int width = 32) { return shuffled(mask, value, LANE ^ by); }
 template <class Test> unsigned lanes_where(unsigned mask, unsigned long long value, Test test) {
     unsigned found = 0;
@@ -327,7 +332,7 @@ template <class T, class U> T atomicMin(T* at, U value) {
 }
 
 // The threads of one block, one after the other where nothing makes them wait for one another.
-inline void block_on_this_thread(Index index, Index dims, unsigned seed, const std::function<void()>& body) {
+inline void block_on_this_thread(Index3 index, Index3 dims, unsigned seed, const std::function<void()>& body) {
     static constexpr size_t STACK = 1 << 17, NONSENSE = 1 << 13;  // what no thread has set is no number that it expects
     static thread_local std::unique_ptr<char[]> stacks;
     static thread_local int room = 0;
@@ -351,7 +356,7 @@ inline void block_on_this_thread(Index index, Index dims, unsigned seed, const s
 }
 
 // Blocks are taken up in order. `at_once` of them run at the same time: 1 where none waits for a later one.
-inline void grid_on_this_host(Index grid, Index dims, unsigned seed, unsigned at_once, const std::function<void()>& body) {
+inline void grid_on_this_host(Index3 grid, Index3 dims, unsigned seed, unsigned at_once, const std::function<void()>& body) {
     grid_on_host = grid;
     const unsigned blocks = grid.x * grid.y * grid.z;
     std::atomic<unsigned> next{0};
@@ -392,4 +397,4 @@ int launched_on_host(void (*kernel)(A...), void** args, const unsigned* shape, u
     EXPORTED int launch_##name(void** args, const unsigned* shape, unsigned seed, unsigned at_once) {              \
         return launched_on_host(&name, args, shape, seed, at_once);                                                  \
     }                                                                                                                \
-    EXPORTED int sizes_##name(unsigned long long* sizes) { return sizes_on_host(&name, sizes); }
+    EXPORTED int sizes_##name(unsigned long long* to_host) { return sizes_on_host(&name, to_host); }

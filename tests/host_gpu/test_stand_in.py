@@ -24,6 +24,9 @@ extern "C" __global__ void sums(const u32* from, u32* to) {
     if (threadIdx.x == 0) to[blockIdx.x] = of_warps[0] + of_warps[1] + of_warps[2] + of_warps[3];
     if (__syncthreads_count(value & 1) == 1000) __trap();
 }
+extern "C" __global__ void sizes(const u32* from, u32* to, int width) {
+    to[threadIdx.x] = __shfl_sync(0xFFFFFFFFu, from[threadIdx.x], 1 + (int)threadIdx.x / 32, width);
+}
 extern "C" __global__ void refuse() {
     if (threadIdx.x == 3) __trap();
     __syncthreads();
@@ -41,6 +44,14 @@ def test_threads_warps_and_blocks(module: RawModule) -> None:
     found = ndarray(5, np.uint32)
     module.get_function("sums")((5,), (128,), (on_device(values), found))
     assert found.get().tolist() == values.reshape(5, 128).sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("width", [2, 8, 32])
+def test_a_shuffle_stays_in_its_group_of_lanes(module: RawModule, width: int) -> None:
+    values, found = np.arange(64, dtype=np.uint32) * 3, ndarray(64, np.uint32)
+    module.get_function("sizes")((1,), (64,), (on_device(values), found, np.int32(width)))
+    lane = np.arange(64)
+    assert found.get().tolist() == values[lane // width * width + (1 + lane // 32) % width].tolist()
 
 
 @pytest.mark.parametrize("past", [0, 3])

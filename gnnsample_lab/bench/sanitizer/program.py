@@ -3,118 +3,33 @@
 ``python -m gnnsample_lab.bench.sanitizer.program [CASE ...]`` prints one JSON object: for each case how many results
 equalled the CPU twin's, and how often each kernel was launched. ``bench sanitize`` starts it once without and once
 under each tool.
+
+Cases of whole samplers, caches and models are here; :mod:`.pieces` has kernels that these do not reach at their sizes,
+:mod:`.ranks` those of graphs in parts.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
-import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 import gnnsample_lab as lab
-from gnnsample_lab.bench.configurations import test_graph
-from gnnsample_lab.device import kernels
 from gnnsample_lab.device.arrays import to_host
-from gnnsample_lab.distributed.sampling.capacities import WARM_UP
 from gnnsample_lab.sampling.neighbors.plan import TABLES
 from gnnsample_lab.sampling.neighbors.strategies import QUEUE_STRATEGIES, STRATEGIES
 
+from . import pieces, ranks
+from .inputs import Pair, seeds_of, small_graph, there
+from .launches import count_launches
+
 MARK = "sanitized:"
 """Begins the line of the result, which compute-sanitizer's own lines stand around."""
-LINKED = "linked"
-"""Stands for the source of kernels that were linked with an application: their cubins name none."""
-Pair = tuple[str, Any, Any]
-"""What was computed, what it should be, what it is; arrays of either device."""
-
-_SEEDS = 60
-
-
-# ---- launches --------------------------------------------------------------------------------------------------------
-
-
-class CountedKernel:
-    """A kernel that counts its launches and is in all else the one that it stands for."""
-
-    def __init__(self, kernel: Any, name: str, counts: Counter[str]) -> None:
-        object.__setattr__(self, "_own", (kernel, name, counts))
-
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        kernel, name, counts = self._own
-        counts[name] += 1
-        return kernel(*args, **options)
-
-    @property
-    def kernel(self) -> CountedKernel:
-        kernel, name, counts = self._own
-        return CountedKernel(kernel.kernel, name, counts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._own[0], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._own[0], name, value)
-
-
-class CountedModule:
-    """A module whose kernels count their launches under ``source:name``."""
-
-    def __init__(self, module: Any, source: str, counts: Counter[str]) -> None:
-        self._module, self._source, self._counts = module, source, counts
-
-    def get_function(self, name: str) -> CountedKernel:
-        return CountedKernel(self._module.get_function(name), f"{self._source}:{name}", self._counts)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._module, name)
-
-
-def count_launches() -> Counter[str]:
-    """From now on every kernel of this package counts its launches; before any is loaded.
-
-    A launch that is captured counts once, however often it is replayed.
-    """
-    import cupy
-
-    counts: Counter[str] = Counter()
-    load, raw = kernels._load, cupy.RawModule
-
-    def loaded(path: Path, macros: Any) -> CountedModule:
-        return CountedModule(load(path, macros), path.relative_to(kernels.PACKAGE_ROOT).as_posix(), counts)
-
-    def linked(*args: Any, **options: Any) -> Any:
-        module = raw(*args, **options)
-        return CountedModule(module, LINKED, counts) if options.get("path") else module
-
-    kernels._load = loaded  # type: ignore[assignment]
-    cupy.RawModule = linked
-    return counts
-
 
 # ---- cases -----------------------------------------------------------------------------------------------------------
-
-
-def _graph(name: str = "hubs", features: int = 0) -> lab.Graph:
-    """A small graph of the verification, or with ``features`` one that has features, labels and a training set."""
-    graph = test_graph(name)
-    if not features:
-        return graph
-    rng = np.random.default_rng(3)
-    src, dst = rng.integers(0, 700, 6000), rng.integers(0, 700, 6000)
-    return lab.Graph.from_edges(
-        src, dst, 700, feat=rng.random((700, features), np.float32), label=rng.integers(0, 5, 700),
-        splits={"train": np.arange(0, 700, 3)}, edge_weight=rng.random(6000, np.float32), name="featured",
-    )  # fmt: skip
-
-
-def _seeds(graph: lab.Graph, count: int = _SEEDS) -> np.ndarray:
-    return np.random.default_rng(1).integers(0, graph.num_nodes, count)
 
 
 def neighbors(device: str) -> Iterator[Pair]:
@@ -126,9 +41,9 @@ def neighbors(device: str) -> Iterator[Pair]:
             ({"replace": True}, {"weighted": True, "replace": True}, {"pick": "floyd", "expand": "new"}),
         ),
     ):
-        graph = _graph(name)
+        graph = small_graph(name)
         for rule in rules:
-            seeds = _seeds(graph)
+            seeds = seeds_of(graph)
             options: dict[str, Any] = {"fanouts": [6, 3], "seed": 5, **rule}
             offered = ("block-bsp",) if rule.get("pick") == "fisher-yates" else tuple(STRATEGIES)
             twin = lab.NeighborSampler(graph, strategy=offered[0], device="cpu", **options)
@@ -142,20 +57,20 @@ def neighbors(device: str) -> Iterator[Pair]:
                         _force(sampler, strategy, table)
                     found = sampler.sample(seeds).canonical().sha256()
                     yield f"{strategy} {table or ''} {rule} {name}", expected, found
-    graph = _graph()
+    graph = small_graph()
     # With one hop no task comes late, so the published rule of completion loses none.
     once = [lab.NeighborSampler(graph, [4], device="cpu"),
             lab.NeighborSampler(graph, [4], strategy="persistent", completion="paper", device=device)]  # fmt: skip
-    wanted, found = (sampler.sample(_seeds(graph)).canonical().sha256() for sampler in once)
+    wanted, found = (sampler.sample(seeds_of(graph)).canonical().sha256() for sampler in once)
     yield "persistent, published completion", wanted, found
     hub: dict[str, Any] = {"fanouts": [6, 3], "pick": "reservoir"}
-    wanted = lab.NeighborSampler(graph, device="cpu", **hub).sample(_seeds(graph)).canonical().sha256()
+    wanted = lab.NeighborSampler(graph, device="cpu", **hub).sample(seeds_of(graph)).canonical().sha256()
     for strategy in ("block-bsp", "turbo-bsp", "bsp"):
         sampler = lab.NeighborSampler(graph, strategy=strategy, device=device, **hub)
         if device == "cuda":
             _force(sampler, strategy, None, hub_limit=40)
-        yield f"{strategy}, shared hubs", wanted, sampler.sample(_seeds(graph)).canonical().sha256()
-    chosen = [_seeds(graph, n) for n in (5, 40)]
+        yield f"{strategy}, shared hubs", wanted, sampler.sample(seeds_of(graph)).canonical().sha256()
+    chosen = [seeds_of(graph, n) for n in (5, 40)]
     for strategy in ("captured", "persistent-tile", "block-bsp"):
         expected = [
             lab.NeighborSampler(graph, [4, 3], device="cpu").sample(s, i) for i, s in enumerate(chosen)
@@ -199,14 +114,14 @@ def id_maps(device: str) -> Iterator[Pair]:
         [(rng.random(m) ** 2 * 5000).astype(np.int64) for m in (300, 2000)],
     )
     wanted = lab.relabel(seeds, hops, 5000, device="cpu")
-    graph = _graph()
-    sample = lab.NeighborSampler(graph, [5, 4], device="cpu").sample(_seeds(graph)).canonical().sha256()
+    graph = small_graph()
+    sample = lab.NeighborSampler(graph, [5, 4], device="cpu").sample(seeds_of(graph)).canonical().sha256()
     for method in lab.id_maps():
         if method != "in-sampler":
             found = lab.relabel(seeds, hops, 5000, method, device)
             yield f"relabel {method}", wanted.canonical(), found.canonical()
             sampler = lab.NeighborSampler(graph, [5, 4], strategy="block-bsp", device=device, id_map=method)
-            yield f"block-bsp with {method}", sample, sampler.sample(_seeds(graph)).canonical().sha256()
+            yield f"block-bsp with {method}", sample, sampler.sample(seeds_of(graph)).canonical().sha256()
     # A word for each of so many vertices exceeds any L2 cache.
     found = lab.relabel(seeds, hops, 80_000_000, "level-bitmap", device)
     yield "relabel level-bitmap, many vertices", wanted.canonical(), found.canonical()
@@ -217,16 +132,16 @@ def id_maps(device: str) -> Iterator[Pair]:
 
 def walks(device: str) -> Iterator[Pair]:
     """PinSAGE's walks, with and without restarts, and reservoir walks."""
-    graph = _graph("multi")
+    graph = small_graph("multi")
     for restart, ends in ((0.0, False), (0.5, False), (0.5, True)):
         made = {
             d: lab.PinSAGESampler(graph, 2, restart=restart, restart_ends=ends, device=d).sample(
-                _seeds(graph)
+                seeds_of(graph)
             )
             for d in ("cpu", device)
         }
         yield f"PinSAGE {restart} {ends}", made["cpu"].canonical().sha256(), made[device].canonical().sha256()
-    graph = _graph("hubs")
+    graph = small_graph("hubs")
     for q in (1.0, 0.25):  # the edges' own weights, and weights that depend on the vertex before
         found = {d: lab.flow_walks(graph, np.arange(60), 6, q=q, device=d, seed=5) for d in ("cpu", device)}
         yield f"reservoir walks, q {q}", found["cpu"], found[device]
@@ -234,7 +149,7 @@ def walks(device: str) -> Iterator[Pair]:
 
 def ranking(device: str) -> Iterator[Pair]:
     """Hotness by every policy, footprints."""
-    graph = _graph(features=8)
+    graph = small_graph(features=8)
     on = {d: graph if d == "cpu" else graph.to(d) for d in ("cpu", device)}
     samplers = {d: lab.NeighborSampler(on[d], [4, 3], device=d) for d in on}
     for policy in ("random", "degree", "presample", "presample-shrunk", "reverse-pagerank"):
@@ -249,37 +164,30 @@ def extraction(device: str) -> Iterator[Pair]:
     """The feature cache by every way of transfer, Match with and without a cache."""
     from gnnsample_lab.features.caching.gather import ExtractKnobs
 
-    graph = _graph(features=20)
+    graph = small_graph(features=20)
     hot = lab.hotness(graph, "degree")
-    batches = [np.unique(_seeds(graph, n)) for n in (300, 200, 250)]
+    batches = [np.unique(seeds_of(graph, n)) for n in (300, 200, 250)]
     for transfer in ("uva", "staged"):
         for ratio in (0.0, 0.3, 1.0):
             cache = lab.FeatureCache(
                 graph.feat, hot, ratio, device=device, transfer=transfer, knobs=ExtractKnobs()
             )
             for ids in batches:
-                yield f"extract {transfer} {ratio}", graph.feat[ids], cache.extract(_there(ids, device))[0]
-            many = cache.extract_each([_there(ids, device) for ids in batches])
+                yield f"extract {transfer} {ratio}", graph.feat[ids], cache.extract(there(ids, device))[0]
+            many = cache.extract_each([there(ids, device) for ids in batches])
             for ids, (x, _) in zip(batches, many, strict=True):
                 yield f"extract many {transfer} {ratio}", graph.feat[ids], x
             matched = lab.MatchedFeatures(cache)
             for ids in batches:
-                yield f"match {transfer} {ratio}", graph.feat[ids], matched.extract(_there(ids, device))[0]
+                yield f"match {transfer} {ratio}", graph.feat[ids], matched.extract(there(ids, device))[0]
     wide = np.random.default_rng(3).standard_normal((graph.num_nodes, 36)).astype(np.float32)
     split = ExtractKnobs(pinning="copy", tail_bytes=32)  # the last 16 bytes of 144 lie in device memory
     cache = lab.FeatureCache(wide, hot, 0.3, device=device, transfer="uva", knobs=split)
     for ids in batches:
-        yield "extract rows in two parts", wide[ids], cache.extract(_there(ids, device))[0]
-    shared = {d: lab.overlaps([_there(ids, d) for ids in batches]) for d in ("cpu", device)}
+        yield "extract rows in two parts", wide[ids], cache.extract(there(ids, device))[0]
+    yield from pieces.reuse(device)
+    shared = {d: lab.overlaps([there(ids, d) for ids in batches]) for d in ("cpu", device)}
     yield "overlaps", shared["cpu"], shared[device]
-
-
-def _there(array: Any, device: str) -> Any:
-    if device == "cpu":
-        return array
-    import cupy
-
-    return cupy.asarray(array)
 
 
 def compute(device: str) -> Iterator[Pair]:
@@ -288,14 +196,14 @@ def compute(device: str) -> Iterator[Pair]:
 
     from gnnsample_lab.compute.inference.infer import Inference
 
-    graph = _graph(features=24)
+    graph = small_graph(features=24)
     samplers = {d: lab.NeighborSampler(graph, [5, 4], device=d) for d in ("cpu", device)}
     rng = np.random.default_rng(4)
     yield from _grown_sums(graph, device)
     # One block for both: local ids of two devices name the same vertices in another order.
     block = samplers["cpu"].sample(graph.splits["train"][:64]).blocks[0]
     arrays = (block.src, block.dst, block.indptr, block.indices, block.edge_positions)
-    blocks = {d: lab.Block(*(_there(array, d) for array in arrays)) for d in samplers}
+    blocks = {d: lab.Block(*(there(array, d) for array in arrays)) for d in samplers}
     x, weight = rng.random((block.num_src, 24), np.float32), rng.random(block.num_edges, np.float32)
 
     def sums(d: str, kernel: str, reduce: str) -> list[Any]:
@@ -360,7 +268,7 @@ def applications(device: str) -> Iterator[Pair]:
     """NextDoor's applications in every way of sharing the GPU, and out of memory."""
     from gnnsample_lab.sampling.engine.run import PARALLELISMS
 
-    graph = _graph("hubs")
+    graph = small_graph("hubs")
     apps = lab.apps
     chosen: dict[str, Any] = {
         "DeepWalk": apps.DeepWalk(6), "DeepWalk, uniform": apps.DeepWalk(6, weighted=False), "PPR": apps.PPR(),
@@ -395,63 +303,6 @@ def applications(device: str) -> Iterator[Pair]:
     yield "mini-batches of samples", made["cpu"], made[device]
 
 
-def parts(device: str) -> Iterator[Pair]:
-    """Lists of a graph in parts, read where they lie by a rank alone: every method, layers and walks."""
-    yield from _drawn_by_one(device, ("uva", "direct", "direct-cached"))
-    whole, seeds = test_graph("hubs"), np.arange(50)
-    with _one_part(device) as options:
-        for weighted, replace in ((False, True), (False, False), (True, False)):
-            app = lab.apps.Layer(1500, 600, weighted, replace)
-            one = lab.run_app(whole, app, seeds[None], device="cpu", seed=5, first_sample=3)
-            sampler = lab.distributed.LayerSampler(
-                final_size=1500, step_size=600, weighted=weighted, replace=replace, method="direct", **options
-            )
-            for step, layer in zip(one.steps, sampler.sample(seeds, 3).layers, strict=True):
-                yield f"layer, weighted {weighted}, replace {replace}", step[0][step[0] >= 0], layer.vertices
-            sampler.close()
-        for weighted in (False, True):
-            app = lab.apps.PPR(0.1, weighted)
-            one = lab.run_app(whole, app, seeds, device="cpu", seed=5, first_sample=3)
-            walker = lab.distributed.Walker(app=app, method="direct", **options)
-            yield f"walks, weighted {weighted}", np.stack(one.steps, 1), walker.walk(seeds, 3).collect()
-            walker.close()
-
-
-def exchanges(device: str) -> Iterator[Pair]:
-    """Collective sampling by a rank alone, who asks and answers itself."""
-    yield from _drawn_by_one(device, ("pull", "csp", "csp-async", "csp-fixed"))
-
-
-def _drawn_by_one(device: str, methods: Sequence[str]) -> Iterator[Pair]:
-    whole, seeds = test_graph("hubs"), np.arange(50)
-    with _one_part(device) as given:
-        for weighted, replace in ((False, False), (True, False), (True, True)):
-            options = {"weighted": weighted, "replace": replace, "seed": 5}
-            sample = lab.NeighborSampler(whole, [5, 4], device="cpu", **options).sample(seeds, 3)
-            wanted = lab.distributed.edges_of(sample, whole.indptr)
-            for method in methods:
-                sampler = lab.distributed.Sampler(
-                    fanouts=[5, 4], method=method, scratch_bytes=1 << 24, cache_bytes=4096, **options | given
-                )
-                for i in range(WARM_UP if method == "csp-fixed" else 0):
-                    sampler.sample(seeds, 100 + i)
-                found = lab.distributed.edges_of(sampler.sample(seeds, 3))
-                for hop, (there, here) in enumerate(zip(wanted, found, strict=True)):
-                    yield f"{method}, weighted {weighted}, replace {replace}, hop {hop}", there, here
-                sampler.close()
-
-
-@contextlib.contextmanager
-def _one_part(device: str) -> Iterator[dict[str, Any]]:
-    """A graph as one part in files, and a rank alone, as samplers from parts take them."""
-    from gnnsample_lab.distributed.ranks.alone import Alone
-
-    whole = test_graph("hubs")
-    with tempfile.TemporaryDirectory() as folder:
-        lab.distributed.save_parts(whole, lab.distributed.partition(whole, 1, "random"), folder)
-        yield {"source": folder, "rank": Alone(device), "seed": 5}
-
-
 def graphs(device: str) -> Iterator[Pair]:
     """Generated graphs, and a graph from an edge list, on both devices."""
     made = {
@@ -460,6 +311,7 @@ def graphs(device: str) -> Iterator[Pair]:
     yield "arxiv-like version 2", made["cpu"].indices, made[device].indices
     made = {d: lab.rmat(10, 8, device=d) for d in ("cpu", device)}
     yield "rmat", made["cpu"].indices, made[device].indices
+    yield from pieces.drawn_graphs(device)
 
 
 CASES: dict[str, Callable[[str], Iterator[Pair]]] = {
@@ -472,9 +324,9 @@ CASES: dict[str, Callable[[str], Iterator[Pair]]] = {
         extraction,
         compute,
         applications,
-        parts,
-        exchanges,
         graphs,
+        *pieces.CASES,
+        *ranks.CASES,
     )
 }
 

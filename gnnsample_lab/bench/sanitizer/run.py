@@ -27,6 +27,7 @@ from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.device import kernels
 
 from . import TOOLS, program
+from .launches import LINKED
 
 NO_KERNEL = "outside of kernels"
 """Where a tool names no kernel: copies, and calls of the CUDA API."""
@@ -102,7 +103,7 @@ def _kernel_of(block: list[str]) -> str:
 def by_source(launches: Mapping[str, int]) -> dict[str, int]:
     """Launches of every kernel of the package, 0 for those that were not launched. Linked kernels, whose modules name
     no source, are those of the sources that are linked."""
-    linked = {key.partition(":")[2]: n for key, n in launches.items() if key.startswith(f"{program.LINKED}:")}
+    linked = {key.partition(":")[2]: n for key, n in launches.items() if key.startswith(f"{LINKED}:")}
     found = {}
     for key in all_kernels():
         source, _, name = key.partition(":")
@@ -176,7 +177,7 @@ def _of_sources(errors: Mapping[str, int], launches: Mapping[str, int]) -> dict[
     """Errors by ``source:name`` where the process launched one kernel of that name, else by what the tool calls it."""
     named: dict[str, list[str]] = {}
     for key in launches:
-        if not key.startswith(f"{program.LINKED}:"):
+        if not key.startswith(f"{LINKED}:"):
             named.setdefault(key.partition(":")[2], []).append(key)
     return {named[name][0] if len(named.get(name, ())) == 1 else name: n for name, n in errors.items()}
 
