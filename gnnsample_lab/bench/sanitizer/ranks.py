@@ -113,6 +113,9 @@ def cached_rows(device: str) -> Iterator[Pair]:
             cache.close()
     for what, wanted, got in _homes(device):
         yield f"rows of several hosts, {what}", wanted, got
+    places = np.random.default_rng(5).integers(-99, 99, 700).astype(np.int32)
+    asked = np.random.default_rng(6).integers(0, 700, 500).astype(np.int32)
+    yield "positions that peers ask for", places[asked], _looked_up(places, asked, device)
     many = np.arange(4 * 1111, dtype=np.uint32)
     yield "a copy of a peer's memory", many, _copied(many, device)
 
@@ -150,6 +153,20 @@ def _homes(device: str) -> Iterator[Pair]:
         )  # fmt: skip
     for name, array in wanted.items():
         yield name, array, found[name]
+
+
+def _looked_up(places: np.ndarray, rows: np.ndarray, device: str) -> Any:
+    if device == "cpu":
+        return places[rows]
+    import cupy
+
+    from gnnsample_lab.distributed.features import gpu
+
+    found = cupy.zeros(rows.size, np.int32)
+    gpu.launch(
+        "look_up", rows.size, (there(places, device), there(rows, device), np.uint64(rows.size), found)
+    )
+    return found
 
 
 def _copied(array: np.ndarray, device: str) -> Any:
