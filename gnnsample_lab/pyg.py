@@ -614,9 +614,11 @@ def _slim(data: Data, device: str, own: list[str], without_x: bool) -> Data:
     for name in own:
         slim[_aside(name)] = slim[name]
         del slim[name]
-    if [name for name in data.edge_attrs() if name != "edge_index"] == []:
-        # PyG replaces it by the sample's, and asks it for nothing but its device.
-        slim.edge_index = data.edge_index[:, :0]
+    cut = copy.copy(slim)
+    cut.edge_index = data.edge_index[:, :0]
+    if {*data.edge_attrs(), *cut.edge_attrs()} <= {"edge_index"}:
+        # PyG replaces it by the sample's, and asks it for its device and for which columns have a row per edge.
+        slim = cut
     return slim if device == "cpu" else slim.to(device)
 
 

@@ -403,6 +403,13 @@ def test_data_with_ids_of_its_own_keeps_them_and_its_rows(data, device, repeated
         assert batch.batch is None
 
 
+def test_a_column_without_rows_is_kept_as_it_is(data):
+    given = Data(edge_index=data.edge_index, x=data.x, nothing=torch.empty(0, 3))
+    assert all(
+        batch.nothing.shape == (0, 3) for batch in NeighborLoader(given, [2], batch_size=200, device="cpu")
+    )
+
+
 def test_an_epoch_that_is_left_early_has_used_its_own_draws_only(data):
     loader = NeighborLoader(data, [4, 3], input_nodes=data.train_mask, batch_size=10, device="cpu")
     for i, _ in enumerate(loader):
