@@ -485,6 +485,13 @@ def test_marks_of_another_batch_are_refused():
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu")
     with pytest.raises(ValueError, match=r"marks must be of the same batch, 2 rows \(got 3\)"):
         cache.extract([1, 2], cache.mark([1, 2, 3]))
+    with pytest.raises(ValueError, match="marks must be of the same batch"):
+        cache.extract([3, 2], cache.mark([1, 2]))
+    given = np.array([1, 2])
+    marks = cache.mark(given)
+    given[0] = 3  # the marks are still those of 1 and 2
+    with pytest.raises(ValueError, match="marks must be of the same batch"):
+        cache.extract(given, marks)
 
 
 def test_stats_can_be_read_as_text():
