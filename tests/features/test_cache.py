@@ -494,6 +494,13 @@ def test_marks_of_another_batch_are_refused():
         cache.extract(given, marks)
 
 
+def test_an_output_that_is_read_only_is_refused():
+    out = np.zeros((2, 7), np.float32)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be"):
+        lab.FeatureCache(table(7, np.float32), ratio=0.0, device="cpu").extract([1, 2], out=out)
+
+
 def test_stats_can_be_read_as_text():
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu")
     assert "misses=1" in repr(cache.extract(np.setdiff1d(np.arange(N), cache.cached_ids)[:1])[1])

@@ -362,6 +362,8 @@ class FeatureCache:
             raise ValueError(
                 f"out must be row-major {self.dtype}{list(shape)} (got {out.dtype}{list(out.shape)})"
             )
+        if xp is np and not out.flags.writeable:
+            raise ValueError("out must be an array that can be written to (got a read-only one)")
         return out
 
     def _mark(self, ids: Any, previous: Previous | None) -> Marks:
