@@ -494,6 +494,14 @@ def test_marks_of_another_batch_are_refused():
         cache.extract(given, marks)
 
 
+@pytest.mark.parametrize("first", [2**60, -(2**63), 2**64 - N])
+def test_whole_scores_rank_exactly(first):
+    """Scores such as times in nanoseconds differ by less than a float of their size tells."""
+    hotness = np.array([first + i for i in range(N)], np.uint64 if first + N > 2**63 else np.int64)
+    cache = lab.FeatureCache(table(7, np.float32), hotness, ratio=10 / N, device="cpu")
+    assert cache.cached_ids.tolist() == [*range(N - 1, N - 11, -1)]
+
+
 def test_an_output_that_is_read_only_is_refused():
     out = np.zeros((2, 7), np.float32)
     out.flags.writeable = False
