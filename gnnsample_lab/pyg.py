@@ -153,7 +153,9 @@ class GPUSampler(BaseSampler):
 class CachedFeatures:
     """A transform for PyG loaders: ``data.x`` becomes the rows of ``data.n_id`` from a feature cache.
 
-    Leave ``x`` out of the data that the loader filters, or PyG gathers the rows on the host before this does.
+    Leave ``x`` out of the data that the loader filters, or PyG gathers the rows on the host before this does. The data
+    must have no ``n_id`` of its own, a sub-graph's for example, or PyG hands out that (:class:`NeighborLoader` sees to
+    it).
 
     Args:
         cache: a :class:`~gnnsample_lab.features.caching.cache.FeatureCache`, or anything with its ``extract``.
