@@ -153,7 +153,9 @@ class GPUSampler(BaseSampler):
 class CachedFeatures:
     """A transform for PyG loaders: ``data.x`` becomes the rows of ``data.n_id`` from a feature cache.
 
-    Leave ``x`` out of the data that the loader filters, or PyG gathers the rows on the host before this does.
+    Leave ``x`` out of the data that the loader filters, or PyG gathers the rows on the host before this does. The data
+    must have no ``n_id`` of its own, a sub-graph's for example, or PyG hands out that (:class:`NeighborLoader` sees to
+    it).
 
     Args:
         cache: a :class:`~gnnsample_lab.features.caching.cache.FeatureCache`, or anything with its ``extract``.
@@ -325,7 +327,10 @@ class NeighborLoader(NodeLoader):
                 raise ValueError(
                     f"neighbor_sampler must sample from data, {data.num_nodes} vertices (got {sampler.num_nodes})"
                 )
-        steps = [] if transform is None else [transform]
+        steps: list[Callable] = [] if transform is None else [transform]
+        own = [name for name in _SAMPLED_IDS if name in data]
+        if own:
+            steps.insert(0, _Restored(own))
         self.features: CachedFeatures | None = None
         sized = cache_ratio is not None or capacity_bytes is not None
         if getattr(data, "x", None) is not None and (sized or sampler.device == "cuda"):
@@ -333,7 +338,7 @@ class NeighborLoader(NodeLoader):
             self.features = CachedFeatures(cache)
             steps.insert(0, self.features)
         super().__init__(
-            _slim(data, sampler.device, without_x=len(steps) > (transform is not None)), node_sampler=sampler,
+            _slim(data, sampler.device, own, without_x=self.features is not None), node_sampler=sampler,
             input_nodes=input_nodes, transform=_Chain(steps) if steps else None,
             transform_sampler_output=transform_sampler_output, filter_per_worker=filter_per_worker, **kwargs,
         )  # fmt: skip
@@ -520,7 +525,7 @@ def _fields_of(data: Any) -> _Fields | None:
     by_edge: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in data.to_dict().items():
-        if name in ("edge_index", "num_nodes"):
+        if name in ("edge_index", "num_nodes", "batch", "seed_time"):  # PyG leaves the last two empty
             continue
         rows = by_node if data.is_node_attr(name) else by_edge if data.is_edge_attr(name) else rest
         if rows is not rest and (type(value) is not torch.Tensor or data.__cat_dim__(name, value) != 0):
@@ -557,6 +562,32 @@ class _Chain:
         return data
 
 
+_SAMPLED_IDS = ("n_id", "e_id")
+"""Ids of a sample, by which rows are found. Of data that has columns of these names PyG gives their rows instead."""
+
+
+def _aside(name: str) -> str:
+    """What the column ``name`` of the data is called until the ids of the sample have been used."""
+    return f"{name} of data"
+
+
+class _Restored:
+    """A transform that gives a mini-batch the data's own ``n_id`` and ``e_id`` in place of the sample's, as PyG does.
+
+    Args:
+        names: which of the two the data has.
+    """
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def __call__(self, data: Any) -> Any:
+        for name in self.names:
+            data[name] = data[_aside(name)]
+            del data[_aside(name)]
+        return data
+
+
 def _topology(data: Any, weight_attr: str | None) -> Graph:
     """The graph of a ``Data`` without its features and labels; edge ids are columns of ``edge_index``."""
     _check_data("graph", data)
@@ -576,15 +607,20 @@ def _cache(x: Any, sampler: GPUSampler, ratio: float | None, capacity_bytes: int
     return FeatureCache(x, degrees, ratio=ratio, capacity_bytes=capacity_bytes, device=sampler.device)
 
 
-def _slim(data: Data, device: str, without_x: bool) -> Data:
-    """``data`` as the loader filters it: on the device, and without what others provide."""
+def _slim(data: Data, device: str, own: list[str], without_x: bool) -> Data:
+    """``data`` as the loader filters it: on the device, columns ``own`` aside, and without what others provide."""
     slim = copy.copy(data)
     slim.num_nodes = data.num_nodes
     if without_x:
         del slim.x
-    if [name for name in data.edge_attrs() if name != "edge_index"] == []:
-        # PyG replaces it by the sample's, and asks it for nothing but its device.
-        slim.edge_index = data.edge_index[:, :0]
+    for name in own:
+        slim[_aside(name)] = slim[name]
+        del slim[name]
+    cut = copy.copy(slim)
+    cut.edge_index = data.edge_index[:, :0]
+    if {*data.edge_attrs(), *cut.edge_attrs()} <= {"edge_index"}:
+        # PyG replaces it by the sample's, and asks it for its device and for which columns have a row per edge.
+        slim = cut
     return slim if device == "cpu" else slim.to(device)
 
 

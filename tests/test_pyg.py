@@ -382,6 +382,34 @@ def test_mini_batches_sampled_ahead_are_those_of_pygs_way(data, device, repeated
                 assert value == pygs[name], name
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("ahead", [True, False])
+def test_data_with_ids_of_its_own_keeps_them_and_its_rows(data, device, repeated, ahead):
+    """A sub-graph has ``n_id`` and ``e_id``: PyG hands out their rows, and neither says where rows of x lie."""
+    given = data.clone()
+    given.n_id = torch.arange(1000, 1000 + data.num_nodes)
+    given.e_id = torch.arange(data.num_edges) + 5000
+    given.batch = torch.zeros(data.num_nodes, dtype=torch.int64)
+    loader = NeighborLoader(
+        given, [4, 3], input_nodes=torch.arange(90).repeat(1 + repeated), batch_size=32, shuffle=True,
+        device=device, cache_ratio=0.3, transform_sampler_output=None if ahead else lambda output: output,
+    )  # fmt: skip
+    for batch in loader:
+        nodes, edges = batch.n_id.cpu() - 1000, batch.e_id.cpu() - 5000
+        assert torch.equal(batch.x.cpu(), data.x[nodes])
+        assert torch.equal(batch.y.cpu(), data.y[nodes])
+        assert torch.equal(data.edge_index[:, edges], nodes[batch.edge_index.cpu()])
+        assert batch.batch is None
+
+
+def test_a_column_without_rows_is_kept_as_it_is(data):
+    given = Data(edge_index=data.edge_index, x=data.x, nothing=torch.empty(0, 3))
+    assert all(
+        batch.nothing.shape == (0, 3) for batch in NeighborLoader(given, [2], batch_size=200, device="cpu")
+    )
+
+
 def test_an_epoch_that_is_left_early_has_used_its_own_draws_only(data):
     loader = NeighborLoader(data, [4, 3], input_nodes=data.train_mask, batch_size=10, device="cpu")
     for i, _ in enumerate(loader):

@@ -414,7 +414,10 @@ class PinSAGEConv(Layer):
         return torch.relu(linear(self.neighbour, x))
 
     def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
-        out = self.linear(torch.cat([root, total / lengths.clamp(min=1)], 1))
+        pooled = total / torch.where(
+            lengths > 0, lengths, 1
+        )  # sums of weights may be below 1, visits are not
+        out = self.linear(torch.cat([root, pooled], 1))
         return out if self.last else nn.functional.normalize(torch.relu(out), dim=1)
 
     def forward(self, block: Any, x: Any) -> Any:

@@ -47,12 +47,12 @@ def weights(value: Any, num_edges: int) -> Any:
                 f"edge_weight must be 0 or at least {np.finfo(np.float32).smallest_subnormal:.1e}, the least that 32 "
                 f"bits hold (got {float(given[given > 0].min())})"
             )
-        bad = ~(xp.isfinite(array) & (array >= 0))
+        bad = ~(xp.isfinite(array) & (given >= 0))  # what is negative may be -0 in 32 bits
         if bool(bad.any()):
             position = int(xp.flatnonzero(bad)[0])
             raise ValueError(
                 f"edge_weight must be finite and not negative "
-                f"(got {float(array[position])} at position {position})"
+                f"(got {float(array[position]) or float(given[position])} at position {position})"
             )
     return array
 

@@ -80,7 +80,8 @@ def oracle(model: Any, graph: Any, x: np.ndarray | None = None) -> np.ndarray:
             x = out + x @ p["own.weight"].T + p["own.bias"]
         else:
             values = np.maximum(x @ p["neighbour.weight"].T + p["neighbour.bias"], 0)
-            pooled = weight @ values / np.maximum(weight.sum(1, keepdims=True), 1)
+            total = weight.sum(1, keepdims=True)
+            pooled = weight @ values / np.where(total > 0, total, 1)
             x = np.concatenate([x, pooled], 1) @ p["linear.weight"].T + p["linear.bias"]
             if not layer.last:
                 x = np.maximum(x, 0)
@@ -125,6 +126,15 @@ def test_rows_that_are_mapped_first_and_rows_that_are_not(name, widths):
         assert_close(
             lab.infer(model, graph, features=x, device="cpu", budget_gb=budget), oracle(model, graph, x)
         )
+
+
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_scale_of_weights_does_not_count(budget):
+    """Shares of neighbours are weights over their sum, also where that is below 1."""
+    graph, model = awkward_graph(), made("pinsage")
+    scaled = dataclasses.replace(graph, edge_weight=graph.edge_weight / 1024)
+    found = lab.infer(model, scaled, device="cpu", budget_gb=budget)
+    assert_close(found, lab.infer(model, graph, device="cpu", budget_gb=budget))
 
 
 @pytest.mark.parametrize(("hidden", "classes", "features"), [(15, 5, 7), (52, 47, 12), (4, 3, 30)])

@@ -485,6 +485,28 @@ def test_marks_of_another_batch_are_refused():
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu")
     with pytest.raises(ValueError, match=r"marks must be of the same batch, 2 rows \(got 3\)"):
         cache.extract([1, 2], cache.mark([1, 2, 3]))
+    with pytest.raises(ValueError, match="marks must be of the same batch"):
+        cache.extract([3, 2], cache.mark([1, 2]))
+    given = np.array([1, 2])
+    marks = cache.mark(given)
+    given[0] = 3  # the marks are still those of 1 and 2
+    with pytest.raises(ValueError, match="marks must be of the same batch"):
+        cache.extract(given, marks)
+
+
+@pytest.mark.parametrize("first", [2**60, -(2**63), 2**64 - N])
+def test_whole_scores_rank_exactly(first):
+    """Scores such as times in nanoseconds differ by less than a float of their size tells."""
+    hotness = np.array([first + i for i in range(N)], np.uint64 if first + N > 2**63 else np.int64)
+    cache = lab.FeatureCache(table(7, np.float32), hotness, ratio=10 / N, device="cpu")
+    assert cache.cached_ids.tolist() == [*range(N - 1, N - 11, -1)]
+
+
+def test_an_output_that_is_read_only_is_refused():
+    out = np.zeros((2, 7), np.float32)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out must be"):
+        lab.FeatureCache(table(7, np.float32), ratio=0.0, device="cpu").extract([1, 2], out=out)
 
 
 def test_stats_can_be_read_as_text():

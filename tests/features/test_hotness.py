@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -153,6 +154,16 @@ def test_random_is_a_permutation_of_its_seed(graph):
 def test_ties_go_by_degree_then_id():
     order = hottest_first(np.array([1.0, 2.0, 1.0, 1.0, 2.0]), np.array([5, 0, 9, 5, 0]))
     assert order.tolist() == [1, 4, 2, 0, 3]
+
+
+def test_degrees_are_this_graphs_wherever_the_sampler_has_another(graph):
+    """Another graph of as many vertices and edges is another graph."""
+    other = SimpleNamespace(
+        device="cuda", num_nodes=graph.num_nodes, num_edges=graph.num_edges,
+        out_degrees=lambda: pytest.fail("these are another graph's"),
+    )  # fmt: skip
+    found = lab.hotness(graph, "degree", sampler=SimpleNamespace(graph=other))
+    assert np.array_equal(found.score, graph.out_degrees())
 
 
 @pytest.mark.parametrize("highest", [1, 9, 70_000, 2**40])

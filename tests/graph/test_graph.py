@@ -118,6 +118,7 @@ def test_node_data_is_converted_and_masks_become_ids():
         ({"edge_weight": np.array([1, 1, np.nan, 1, 1])}, ValueError, "edge_weight must be finite.*nan at pos.* 2"),
         ({"edge_weight": np.array([1, 1, 1, np.inf, 1])}, ValueError, "edge_weight must be finite.*pos.* 3"),
         ({"edge_weight": np.array([1, -1.0, 1, 1, 1])}, ValueError, "edge_weight.*negative.*-1.0 at position 1"),
+        ({"edge_weight": np.array([1, -1e-300, 1, 1, 1])}, ValueError, "edge_weight.*negative.*-1e-300 at position 1"),
         ({"edge_weight": np.array([1, 1e300, 1, 1, 1])}, ValueError, "edge_weight must be finite"),
         ({"edge_weight": np.array(["a"] * 5)}, TypeError, "edge_weight must hold numbers"),
         ({"feat": np.ones(4)}, ValueError, r"feat must have shape \(4, features\)"),

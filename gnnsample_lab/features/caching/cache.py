@@ -226,7 +226,9 @@ class FeatureCache:
             TypeError, ValueError: no integers, not one-dimensional, or host ids outside the table.
         """
         with streams.call(self.device == "cuda"):
-            return self._mark(self._ids(node_ids), None)
+            ids = self._ids(node_ids)
+            # The caller may change the ids before extraction compares them.
+            return self._mark(ids.copy() if self.device == "cpu" else ids, None)
 
     def extract(self, node_ids: Any, marks: Marks | None = None, out: Any = None) -> tuple[Any, ExtractStats]:
         """Rows of a batch: ``x[i]`` is ``feat[node_ids[i]]``, bit for bit.
@@ -239,7 +241,8 @@ class FeatureCache:
 
         Args:
             node_ids: global ids ``[n]``, duplicates allowed; NumPy, CuPy, torch or a list.
-            marks: from :meth:`mark` of the same ids.
+            marks: from :meth:`mark` of the same ids, by this cache or one of the same rows. On a GPU only their number
+                is checked.
             out: array ``[n, F]`` of the table's type to write to, row-major, on the cache's device.
 
         Returns:
@@ -254,6 +257,8 @@ class FeatureCache:
                 instance("marks", marks, Marks, "what mark() returned")
             if marks is not None and marks.rows != ids.size:
                 raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
+            if marks is not None and marks.ids is not None and not np.array_equal(marks.ids, ids):
+                raise ValueError("marks must be of the same batch (got marks of other vertices)")
             return self._extract(ids, marks, None, self._output(out, int(ids.size)))
 
     def extract_each(self, node_ids: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:
@@ -357,6 +362,8 @@ class FeatureCache:
             raise ValueError(
                 f"out must be row-major {self.dtype}{list(shape)} (got {out.dtype}{list(out.shape)})"
             )
+        if xp is np and not out.flags.writeable:
+            raise ValueError("out must be an array that can be written to (got a read-only one)")
         return out
 
     def _mark(self, ids: Any, previous: Previous | None) -> Marks:
@@ -368,7 +375,7 @@ class FeatureCache:
             cached = self.all_cached and self.num_cached > 0
             counts = host.locate_rows(ids, row_of, cached, last.where, last.base, last.rows, locations)
             misses = np.flatnonzero(locations == -1).astype(np.int32)
-            return Marks(n, locations, misses, ids[misses], np.array(counts, np.uint64))
+            return Marks(n, locations, misses, ids[misses], np.array(counts, np.uint64), ids=ids)
         import cupy
 
         streams.order(self._row_of)

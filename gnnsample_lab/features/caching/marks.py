@@ -21,6 +21,8 @@ class Marks:
         missing: their vertices, global ids, in the order of ``misses``.
         counts: ``uint64[2]``: misses, rows reused from the previous batch.
         ready: an event behind the marking (:class:`~gnnsample_lab.device.streams.Ready`).
+        ids: the vertices of the batch, global ids in host memory, to tell it from another; None where nobody can look
+            at them without waiting for a GPU.
     """
 
     rows: int
@@ -29,6 +31,7 @@ class Marks:
     missing: Any
     counts: Any
     ready: Any = field(default=streams.DONE, repr=False)
+    ids: Any = field(default=None, repr=False)
 
     @property
     def num_misses(self) -> int:

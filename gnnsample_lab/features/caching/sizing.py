@@ -111,6 +111,8 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
         raise ValueError(f"hotness must have one score per vertex, {num_nodes} (got shape {score.shape})")
     if order is not None:
         return score.astype(np.int64, copy=False)
+    if score.dtype.kind in "iu":  # times in nanoseconds are alike as floats
+        return np.argsort(~score, kind="stable")
     score = score.astype(np.float64)
     if np.isnan(score).any():
         raise ValueError(f"hotness must be numbers (got NaN for vertex {int(np.isnan(score).argmax())})")

@@ -145,8 +145,9 @@ def to_pyg(graph: Graph) -> Any:
     src, dst = g.edges()
 
     def tensor(array: Any) -> Any:
-        # torch warns about read-only memory (a memory-mapped cache), so those are copied.
-        return torch.from_numpy(array if array.flags.writeable else np.array(array))
+        # torch warns about read-only memory (a memory-mapped cache) and takes no reversed arrays, so those are copied.
+        shared = array.flags.writeable and min(array.strides) >= 0
+        return torch.from_numpy(array if shared else np.array(array))
 
     data = Data(edge_index=tensor(np.stack([src, dst]).astype(np.int64)), num_nodes=g.num_nodes)
     if g.edge_weight is not None:

@@ -36,7 +36,7 @@ APP_PLAN = np.dtype([
 CLEAR = 2**64 - 1
 """The status word while nothing has failed."""
 _READS_WEIGHT = frozenset({"lab_edge_weight", "lab_neighbor_weight"})
-_kept: dict[int, tuple[Any, Any, dict[str, Any]]] = {}
+_kept: dict[int, tuple[Any, Any, dict[str, Any], Any]] = {}
 
 
 class AppPlan:
@@ -169,10 +169,18 @@ def weights(engine: GpuEngine, edge_weight: Any) -> tuple[Any, Any, Any]:
 
 
 def kept_with(graph: Any, edge_weight: Any) -> dict[str, Any]:
-    key = id(graph)
+    """What is kept of a graph with these weights; a new, empty dictionary where nothing is."""
+    key, own = id(graph), edge_weight is graph.edge_weight
     held = _kept.get(key)
-    if held is None or held[0]() is not graph or held[1] is not edge_weight:
-        held = _kept[key] = (weakref.ref(graph, lambda _: _kept.pop(key, None)), edge_weight, {})
+    if not own:
+        streams.order(edge_weight)
+    if (
+        held is None or held[0]() is not graph or held[1] is not edge_weight
+        or (held[3] is not None and not bool((held[3] == edge_weight).all()))
+    ):  # fmt: skip
+        # An application may change its array between two runs; the graph's stays as it is.
+        copy = None if own else edge_weight.copy()
+        held = _kept[key] = (weakref.ref(graph, lambda _: _kept.pop(key, None)), edge_weight, {}, copy)
     return held[2]
 
 

@@ -118,6 +118,12 @@ def test_read_only_arrays_reach_torch_as_copies(recwarn):
     assert g.feat.any() and not [w for w in recwarn if "writable" in str(w.message)]
 
 
+def test_reversed_arrays_reach_torch_as_copies():
+    feat, label = np.arange(6, dtype=np.float32).reshape(3, 2)[::-1], np.arange(3)[::-1]
+    data = Graph.from_edges([0], [1], 3, feat=feat, label=label).to_pyg()
+    assert np.array_equal(data.x.numpy(), feat) and np.array_equal(data.y.numpy(), label)
+
+
 def test_pyg_edge_attr_of_one_column_is_the_weight_and_others_are_not():
     torch = pytest.importorskip("torch")
     Data = pytest.importorskip("torch_geometric.data").Data

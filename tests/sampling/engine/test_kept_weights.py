@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.sampling.engine import plan
 from gnnsample_lab.sampling.engine.cpu import walker
 
 
@@ -93,3 +94,26 @@ def test_a_list_of_weights_works_as_an_array_does() -> None:
     graph = weighted()
     weights = graph.edge_weight.tolist()
     assert walk(graph, OwnWeights(weights)) == walk(graph)
+
+
+def test_weights_changed_where_they_lie_are_summed_anew(summed) -> None:
+    """An application that learns may write its weights into one array."""
+    graph, weights = weighted(), np.ones(400, np.float32)
+    app = OwnWeights(weights)
+    before = walk(graph, app)
+    weights[:] = graph.edge_weight**4
+    changed = walk(graph, app)
+    assert changed == walk(graph, OwnWeights(weights.copy())) != before
+    weights[:] = 1
+    assert walk(graph, app) == before
+    assert len(walker._sums[graph]) == 1, "the copy is gone, and one entry is left of the array"
+
+
+def test_what_the_gpu_keeps_goes_with_the_numbers() -> None:
+    graph, weights = weighted(), np.ones(400, np.float32)
+    kept = plan.kept_with(graph, weights)
+    assert plan.kept_with(graph, weights) is kept
+    weights[3] = 2
+    assert plan.kept_with(graph, weights) is not kept
+    own = plan.kept_with(graph, graph.edge_weight)
+    assert plan.kept_with(graph, graph.edge_weight) is own

@@ -151,12 +151,18 @@ class _Sums:
     """Prefix sums of one array of edge weights, and the largest weight of every vertex (``uint32[N]``)."""
 
     def __init__(self, graph: Any, edge_weight: Any) -> None:
+        # An application may change its array between two runs; the graph's stays as it is.
+        self._of = None if edge_weight is getattr(graph, "edge_weight", None) else np.array(edge_weight)
         self.weights = integer_weights(graph.indptr, edge_weight)
         each = np.diff(self.weights.prefix.view(np.int64))
         filled = np.diff(graph.indptr) > 0
         self.most = np.zeros(graph.num_nodes, dtype=np.uint32)
         if each.size:
             self.most[filled] = np.maximum.reduceat(each, graph.indptr[:-1][filled]).astype(np.uint32)
+
+    def are_of(self, edge_weight: Any) -> bool:
+        """Whether the array that was summed still holds what was summed."""
+        return self._of is None or np.array_equal(self._of, edge_weight)
 
 
 _sums: weakref.WeakKeyDictionary[Any, list[tuple[weakref.ref[Any], _Sums]]] = weakref.WeakKeyDictionary()
@@ -170,9 +176,12 @@ def _sums_of(graph: Any, edge_weight: Any) -> _Sums:
     """The sums of ``edge_weight``; kept ones if the same array was summed for the same graph before."""
     try:
         live = [(source, sums) for source, sums in _sums.get(graph, ()) if source() is not None]
-        for source, sums in live:
+        for i, (source, sums) in enumerate(live):
             if source() is edge_weight:
-                return sums
+                if sums.are_of(edge_weight):
+                    return sums
+                del live[i]
+                break
         made = _Sums(graph, edge_weight)
         _sums[graph] = [*live, (weakref.ref(edge_weight), made)][-_MAX_SUMS:]
     except TypeError:  # weights in a list, or a test's substitute for a graph: no weak references
