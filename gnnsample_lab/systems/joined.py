@@ -110,12 +110,14 @@ def _plain(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def parts_of_host(rank: Rank, graph: Graph, system: System, parts: Any) -> Iterator[Path]:
+def parts_of_host(
+    rank: Rank, graph: Graph, system: System, parts: Any, weighted: bool = False
+) -> Iterator[Path]:
     """The folder of the parts on this rank's host, which the host's first rank has saved.
 
     Args:
         rank: this rank; all of them call it together.
-        graph, system, parts: as of :func:`~.parts.saved_parts`.
+        graph, system, parts, weighted: as of :func:`~.parts.saved_parts`.
 
     Raises:
         ValueError: as of ``saved_parts``.
@@ -128,7 +130,7 @@ def parts_of_host(rank: Rank, graph: Graph, system: System, parts: Any) -> Itera
             try:
                 if isinstance(parts, Path) and open_partition(parts).num_parts == rank.world_size:
                     count = rank.world_size  # spread over the hosts
-                folder = os.fspath(stack.enter_context(saved_parts(graph, system, count, parts)))
+                folder = os.fspath(stack.enter_context(saved_parts(graph, system, count, parts, weighted)))
             except Exception as error:  # told to the others first: they would wait
                 problem = error
         told = _gathered(rank, {"host": rank.host, "folder": folder, "problem": repr(problem)})

@@ -504,7 +504,7 @@ def train(
     device = runtime.resolve_device(device)
     with contextlib.ExitStack() as stack:
         if chosen.has_parts:
-            job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
+            job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts, bool(weighted)))
             job["notes"] += balance_notes(job["parts"])
         job["device"] = device
         if device == "cpu" and job["kernels"]:
@@ -621,7 +621,8 @@ def _train_on_ranks(
             ]
         else:
             if chosen.has_parts:
-                job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts))
+                weighted = bool(given["weighted"])
+                job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts, weighted))
                 job["notes"] += balance_notes(job["parts"])
             found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
             first, records = found[0], several.merged_epochs(found)
@@ -645,7 +646,9 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
         joined.share_weights(rank, given["model"])
         with contextlib.ExitStack() as stack:
             if chosen.has_parts:
-                job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
+                job["parts"] = stack.enter_context(
+                    joined.parts_of_host(rank, graph, chosen, parts, bool(given["weighted"]))
+                )
                 job["notes"] += balance_notes(job["parts"])
             first, network = several.train_rank(rank, graph, job)
             found = joined.told_by_all(rank, first)

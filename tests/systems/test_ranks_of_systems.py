@@ -273,6 +273,31 @@ def test_parts_of_another_graph_are_refused(graph, tmp_path):
         lab.train(graph, system="quiver", parts=bare, **QUICK)
 
 
+@pytest.mark.parametrize("name", ["dgl-uva", "dsp"])
+def test_parts_of_other_weights_are_refused_where_weights_draw(graph, tmp_path, name):
+    """Topology and features are the same, and so would be the numbers of vertices and edges: other samples come."""
+    weight = graph.edge_weight[::-1].copy()
+    for folder, given in (("old", graph), ("none", replace(graph, edge_weight=None))):
+        lab.distributed.save_parts(
+            given, lab.distributed.partition(given, 1, "range", use_cache=False), tmp_path / folder
+        )
+        with pytest.raises(ValueError, match="parts must have the edge weights of the graph"):
+            lab.train(
+                replace(graph, edge_weight=weight),
+                system=name,
+                weighted=True,
+                parts=tmp_path / folder,
+                **QUICK,
+            )
+    with pytest.raises(ValueError, match="needs a graph with edge_weight"):
+        lab.train(
+            replace(graph, edge_weight=None), system=name, weighted=True, parts=tmp_path / "old", **QUICK
+        )
+    options = {**QUICK, "system": name, "epochs": 1, "evaluate": False}
+    assert lab.train(graph, weighted=True, parts=tmp_path / "old", **options).losses
+    assert lab.train(graph, parts=tmp_path / "none", **options).losses, "no weight is read"
+
+
 def test_ranks_train_on_the_graph_that_is_given(pair, tmp_path, monkeypatch):
     """A graph of mapped arrays with another split, and one that was written to, are not what the files hold."""
     monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
