@@ -401,7 +401,8 @@ def train(
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch; rank 0 does.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
-            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all.
+            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all. Each host of joined ranks
+            needs the same file, which the first one has written.
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
             for its speed, and ``TrainResult.origin`` says so.
