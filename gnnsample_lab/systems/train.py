@@ -235,6 +235,7 @@ def prepare(
     order = chosen.reorder if sources.matched else None
     if reorder is not None:
         order = None if reorder == "none" else reorder
+    given_coordinated = coordinated
     if coordinated is None:  # on GPUs there is no other way: see overlap_problem
         on_gpus = rank is not None and rank.backend == "nccl" and has_collectives(chosen)
         coordinated = chosen.coordinated or on_gpus
@@ -247,7 +248,11 @@ def prepare(
     in_turn = False
     if coordinated and trainer.rank is not None and trainer.executor == "overlapped":
         in_turn = coordinate(trainer.rank, trainer)
+    if given_coordinated and trainer.executor == "overlapped" and not in_turn:
+        notes.append("the trainer alone has collectives, or none: coordinated=True was not used")
     notes += _order_notes(chosen, trainer, order)
+    if order is None and window != _DEFAULTS["window"].default:
+        notes.append(f"mini-batches are not put in order: window={window} was not used")
     if workers > trainer.workers:
         notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
     if merged > trainer.merged == 1 and trainer.executor == "overlapped":
@@ -481,6 +486,8 @@ def train(
     )  # fmt: skip
     if policy is not None and chosen.cache is None:
         job["notes"] += (f"{chosen.name!r} has no cache: policy={policy!r} was not used",)
+    if not isinstance(model, str) and hidden != _DEFAULTS["hidden"].default:
+        job["notes"] += (f"the width of a module is its own: hidden={hidden} was not used",)
     if parts is not None and not chosen.has_parts:
         job["notes"] += (f"{chosen.name!r} samples and caches without parts: parts was not used",)
     if samplers is not None and samplers > count - (switching is False and count > 1):
@@ -513,8 +520,7 @@ def train(
             job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts, bool(weighted)))
             job["notes"] += balance_notes(job["parts"])
         job["device"] = device
-        if device == "cpu" and job["kernels"]:
-            job["notes"] += ("kernels are recorded on GPUs: there are none on the CPU",)
+        job["notes"] += _of_gpus(job) if device == "cpu" else ()
         place = runtime.device_name() if device == "cuda" else "the CPU"
         origin = label(f"measured on {place}", budget_gb, cache_gb if chosen.cache else None)
 
@@ -533,6 +539,9 @@ def train(
         ready.close()
     memory = [several.memory_of(ready.trainer, 0, "all stages", records)]
     return result(ready, records, accuracy, memory=memory, kernels=[job["ran"]] if "ran" in job else [])
+
+
+_DEFAULTS = inspect.signature(train).parameters
 
 
 def run_epochs(
@@ -676,6 +685,7 @@ def _result_of_ranks(
     given, count = job["given"], len(found)
     chosen = with_policy(find(given["system"]), given["policy"])
     place = "cpu" if backend == "gloo" else "cuda"
+    job["notes"] += _of_gpus(job) if place == "cpu" else ()
     where = f"{count} CPU processes" if place == "cpu" else f"{count} x {runtime.device_name()}"
     where += f" of {hosts} hosts" if hosts > 1 else ""
     return TrainResult(
@@ -768,10 +778,18 @@ def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:
     names = [name for name, is_given in given.items() if is_given and executor not in of.get(name, usual)]
     notes = [f"not used with executor={executor!r}: {', '.join(names)}"] if names else []
     if alone and executor == "factored":
-        shared = ("capacity", "workers", "coordinated", "merged")
+        shared = ("workers", "coordinated", "merged")
         names = [name for name, is_given in given.items() if is_given and name not in shared]
         notes += [f"not used on one device: {', '.join(names)}"] if names else []
     return tuple(notes)
+
+
+def _of_gpus(job: dict[str, Any]) -> tuple[str, ...]:
+    """Notes of what was asked for and only GPUs do, for a run on CPUs."""
+    notes = ("kernels are recorded on GPUs: there are none on the CPU",) if job["kernels"] else ()
+    if job["given"]["captured"]:
+        notes += ("steps are captured on GPUs: there are none on the CPU",)
+    return notes
 
 
 def _cpu_note(executor: str | None) -> str:

@@ -421,6 +421,39 @@ def test_what_another_executor_would_use_is_noted(graph):
     assert any("threads share the cores" in note for note in notes), "what it does, not what was asked for"
 
 
+def test_what_a_run_has_no_use_for_is_noted(graph, pair):
+    """Whatever the executor, on one device and on ranks."""
+    options = {**QUICK, "epochs": 1, "evaluate": False}
+
+    def notes(**given: Any) -> tuple[str, ...]:
+        return lab.train(graph, **{**options, **given}).notes
+
+    of_gpus = ("kernels are recorded on GPUs: there are none", "steps are captured on GPUs: there are none")
+    module = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
+    budget, alone = "on the CPU budget_gb sizes the cache", "budget_gb is held against the topology alone"
+    for given, words in (
+        ({"system": "dgl", "executor": "factored", "capacity": 2}, ("not used on one device: capacity",)),
+        ({"system": "dgl", "kernels": True, "captured": True}, of_gpus),
+        ({"system": "dgl", "kernels": True, "captured": True, "ranks": pair}, of_gpus),
+        ({"system": "dgl", "window": 8}, ("window=8 was not used",)),
+        ({"model": module, "system": "dgl"}, ("hidden=16 was not used",)),
+        (
+            {"system": "dgl", "executor": "overlapped", "coordinated": True, "ranks": pair},
+            ("coordinated=True was not used",),
+        ),
+        ({"system": "dgl", "budget_gb": 1}, (alone,)),
+        ({"system": "dsp-seq", "budget_gb": 1, "ranks": pair}, (budget,)),
+        ({"system": "gnnlab", "budget_gb": 1, "ranks": pair, "executor": "factored"}, (budget,)),
+        ({"system": "dgl", "budget_gb": 1, "ranks": pair, "executor": "factored"}, (alone,)),
+    ):
+        found = notes(**given)
+        assert all(any(word in note for note in found) for word in words), (given, found)
+    plain = notes(system="dgl", executor="overlapped", ranks=pair)
+    assert not any("not used" in note or "budget" in note or "captured" in note for note in plain)
+    with pytest.raises(RankError, match="budget_gb=1e-06 is less than the topology"):
+        lab.train(graph, system="dgl", executor="factored", samplers=1, ranks=pair, budget_gb=1e-6, **options)
+
+
 def test_evaluation_draws_other_trees_than_training(graph):
     """Its batch ids, 2**31 on, would come to sample ids of training, which have 40 bits."""
     sampler = TreeSampler(graph, (3, 2), 1024, "cpu", 5)
