@@ -786,7 +786,9 @@ def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:
 
 def _of_gpus(job: dict[str, Any]) -> tuple[str, ...]:
     """Notes of what was asked for and only GPUs do, for a run on CPUs."""
-    notes = ("kernels are recorded on GPUs: there are none on the CPU",) if job["kernels"] else ()
+    notes: tuple[str, ...] = ()
+    if job["kernels"]:
+        notes += ("kernels are recorded on GPUs: there are none on the CPU",)
     if job["given"]["captured"]:
         notes += ("steps are captured on GPUs: there are none on the CPU",)
     return notes
