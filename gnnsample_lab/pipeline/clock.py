@@ -68,7 +68,7 @@ class StageClock:
         first = self._mark()
         try:
             yield noted
-        except Exception as error:
+        except BaseException as error:  # an exit and an interrupt, too
             if not hasattr(error, "_rank_stage"):
                 with contextlib.suppress(AttributeError):  # a class with slots
                     error._rank_stage = name  # type: ignore[attr-defined]

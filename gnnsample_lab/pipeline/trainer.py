@@ -380,8 +380,11 @@ class Trainer:
         import torch
 
         state = checkpoint.load(path, self.settings)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (RuntimeError, ValueError) as error:  # of PyTorch: a module of that name with other weights
+            raise ValueError(f"resume: {path} has not the weights of this model ({error})") from error
         self.batch_ids, self.losses = state["batch_ids"].tolist(), state["losses"].tolist()
         self.resumed = len(self.batch_ids)
         if self.follows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,14 +73,14 @@ class Comparison:
 
 
 def compare(
-    graph: Any, systems: Sequence[str | System] = ("dgl", "gnnlab", "fastgl", "lab"), model: str = "gcn", **options: Any
+    graph: Any, systems: Sequence[str | System] = ("dgl", "gnnlab", "fastgl", "lab"), model: Any = "gcn", **options: Any
 ) -> Comparison:  # fmt: skip
     """Train the same model with several systems, one after the other.
 
     Args:
         graph: as for :func:`~gnnsample_lab.systems.train.train`.
         systems: names of ``lab.systems()``; the first is the baseline of the table.
-        model: name of the model.
+        model: as of ``lab.train``; a module of one's own stays as it is, and each system trains a copy.
         options: arguments of ``lab.train``. Give ``epochs`` above 1 to compare times: the table shows each system's
             fastest epoch, and the first one compiles kernels and fills memory pools.
 
@@ -94,4 +95,4 @@ def compare(
     ]  # before the first is trained
     if not chosen:
         raise ValueError("systems must name at least one system (got an empty list)")
-    return Comparison(tuple(train(graph, model, system, **options) for system in chosen))
+    return Comparison(tuple(train(graph, copy.deepcopy(model), system, **options) for system in chosen))

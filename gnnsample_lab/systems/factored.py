@@ -32,6 +32,7 @@ from gnnsample_lab.pipeline.trainer import Trainer
 from .budget import bytes_of, cache_bytes, kept_to, within_budget
 from .features import (
     CPU_RATIO,
+    NO_BUDGET_NOTE,
     TRIAL_BATCHES,
     Sizing,
     _sized,
@@ -233,6 +234,16 @@ def _member(
         notes.append("mini-batches keep their order: trainers take them as they come")
     if chosen.cache is None and (given["cache_ratio"] or given["capacity_bytes"] or given["cache_gb"]):
         notes.append(no_cache_note(chosen))
+    if device == "cpu" and given["budget_gb"] is not None:
+        sized = (
+            given["cache_ratio"] is not None
+            or given["capacity_bytes"] is not None
+            or given["cache_gb"] is not None
+        )
+        if chosen.cache is None:
+            notes.append(NO_BUDGET_NOTE)
+        elif not sized:
+            notes.append("on the CPU budget_gb sizes the caches; what training needs is not counted")
     torch.manual_seed(seed)
     kernel = None
     if isinstance(model, str):
@@ -322,13 +333,13 @@ def _ratios(
     import torch
     import torch.distributed as dist
 
-    if chosen.cache is None:
-        return 0.0, 0.0, 0
     row_bytes, n = table.shape[1] * table.itemsize, len(table)
     topology, samples = topology_bytes(graph), rank.index < split.samplers
     budget = bytes_of(given["budget_gb"])
     if budget is not None and samples:
         within_budget("the topology", topology, budget)
+    if chosen.cache is None:
+        return 0.0, 0.0, 0
     size = cache_bytes(given["cache_gb"], given["cache_ratio"], given["capacity_bytes"])
     is_sized = given["cache_ratio"] is not None or size is not None
     mine, working = 1.0, 0  # of a rank without a model: the others decide

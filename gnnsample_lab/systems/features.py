@@ -126,6 +126,17 @@ def no_cache_note(system: System) -> str:
     return f"{system.name!r} has no cache: its size was not used"
 
 
+NO_BUDGET_NOTE = "on the CPU budget_gb is held against the topology alone: there is no cache to size"
+
+
+def budget_note(ratio: float) -> str:
+    """The note of a run on a CPU whose cache has the share ``ratio`` of the vertices by its budget."""
+    return (
+        f"on the CPU budget_gb sizes the cache: {ratio:.0%} of the vertices fit beside the topology; "
+        "what training needs is not counted"
+    )
+
+
 def feature_sources(
     system: System, graph: Any, sampler: Any, model: Any, batch_size: int, window: int, sizing: Sizing, seed: int,
     device: str, rank: Any = None, folder: Path | None = None,
@@ -153,6 +164,8 @@ def feature_sources(
     if system.cache is None:
         if sizing.ratio or sizing.capacity_bytes:
             notes.append(no_cache_note(system))
+        if device == "cpu" and sizing.budget_bytes is not None:
+            notes.append(NO_BUDGET_NOTE)
         cache = FeatureCache(table, ratio=0.0, device=device, transfer=transfer)
     else:
         size = batch_size if rank is None else -(-batch_size // rank.world_size)
@@ -167,10 +180,7 @@ def feature_sources(
         if sizing.budget_bytes is not None:
             within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)
         if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
-            notes.append(
-                f"on the CPU budget_gb sizes the cache: {cache.ratio:.0%} of the vertices fit beside the topology; "
-                "what training needs is not counted"
-            )
+            notes.append(budget_note(cache.ratio))
         if sizing == Sizing() and device == "cpu":
             notes.append(
                 f"on the CPU the cache holds {CPU_RATIO:.0%} of the vertices: no device memory is left over"
@@ -294,6 +304,8 @@ def _shared_source(
             if rank.world_size == 1:
                 cache.close()
             raise
+    if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
+        notes.append(budget_note(cache.ratio))
     if sizing == Sizing() and device == "cpu":
         notes.append(
             f"on the CPU each rank caches up to {CPU_RATIO:.0%} of the vertices: no device memory is left over"

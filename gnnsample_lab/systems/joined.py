@@ -11,6 +11,7 @@ import contextlib
 import json
 import numbers
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -86,11 +87,19 @@ def _arguments(rank: Rank, graph: Graph, chosen: System, job: dict[str, Any]) ->
     options = _model_options(job["given"])
     given = {name: value for name, value in job["given"].items() if name not in options}
     given |= {"system": repr(chosen), "epochs": job["epochs"], "evaluate": job["split"]}
+    given |= {"resume": _contents(job["resume"])}
     given |= {"options": [f"{name}={_plain(value)}" for name, value in sorted(options.items())]}
     given |= {"ranks": f"{rank.world_size} ranks, {rank.local_size} a host", "splits": _splits(graph)}
     given |= contents_of(graph)
     del given["progress"]  # a matter of each rank
     return {name: _plain(value) for name, value in given.items()}
+
+
+def _contents(file: Path | None) -> str | None:
+    """What tells a checkpoint from others of its name: on another host there may be one of another run, or none."""
+    if file is None:
+        return None
+    return f"a file with checksum {zlib.crc32(file.read_bytes()):08x}" if file.is_file() else "no such file"
 
 
 def _splits(graph: Graph) -> str:
@@ -110,12 +119,14 @@ def _plain(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def parts_of_host(rank: Rank, graph: Graph, system: System, parts: Any) -> Iterator[Path]:
+def parts_of_host(
+    rank: Rank, graph: Graph, system: System, parts: Any, weighted: bool = False
+) -> Iterator[Path]:
     """The folder of the parts on this rank's host, which the host's first rank has saved.
 
     Args:
         rank: this rank; all of them call it together.
-        graph, system, parts: as of :func:`~.parts.saved_parts`.
+        graph, system, parts, weighted: as of :func:`~.parts.saved_parts`.
 
     Raises:
         ValueError: as of ``saved_parts``.
@@ -128,7 +139,7 @@ def parts_of_host(rank: Rank, graph: Graph, system: System, parts: Any) -> Itera
             try:
                 if isinstance(parts, Path) and open_partition(parts).num_parts == rank.world_size:
                     count = rank.world_size  # spread over the hosts
-                folder = os.fspath(stack.enter_context(saved_parts(graph, system, count, parts)))
+                folder = os.fspath(stack.enter_context(saved_parts(graph, system, count, parts, weighted)))
             except Exception as error:  # told to the others first: they would wait
                 problem = error
         told = _gathered(rank, {"host": rank.host, "folder": folder, "problem": repr(problem)})

@@ -16,6 +16,7 @@ from gnnsample_lab.device.arrays import merge_duplicates, to_host
 from gnnsample_lab.distributed.features.cache import FeatureCache
 from gnnsample_lab.distributed.features.ranking import DEGREES, by_degree, presample
 from gnnsample_lab.distributed.parts.methods import METHODS as DIVISIONS
+from gnnsample_lab.distributed.parts.part import gather_lists
 from gnnsample_lab.distributed.parts.partition import TOLERANCES, Partition, check_partition, evenest
 from gnnsample_lab.distributed.parts.storage import open_part, open_partition, save_parts
 from gnnsample_lab.distributed.sampling.exchange import Exchange
@@ -79,7 +80,9 @@ def checked_spill(system: System, topology_bytes: Any) -> int | None:
 
 
 @contextlib.contextmanager
-def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> Iterator[Path]:
+def saved_parts(
+    graph: Graph, system: System, count: int, parts: Any = None, weighted: bool = False
+) -> Iterator[Path]:
     """The folder of a graph's parts: ``parts`` itself, the cache folder of a cached graph, else one for the while.
 
     Args:
@@ -87,6 +90,7 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
         system: says by which method, unless ``parts`` does.
         count: parts.
         parts: as :func:`checked_parts` takes it.
+        weighted: whether neighbours will be drawn by the weights of edges, which ranks take from the parts.
 
     Raises:
         UnevenPartsError: the method divides the graph with one part that has nearly everything.
@@ -98,7 +102,7 @@ def saved_parts(graph: Graph, system: System, count: int, parts: Any = None) -> 
             raise ValueError(
                 f"parts must be as many as ranks, {count} (got {found.num_parts} in {str(parts)!r})"
             )
-        _check_saved(graph, system, found, parts)
+        _check_saved(graph, system, found, parts, weighted)
         yield parts
         return
     divided = parts
@@ -127,13 +131,16 @@ def balance_notes(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _check_saved(graph: Graph, system: System, divided: Partition, folder: Path) -> None:
-    """Parts in files are of this graph: the same topology, and the same features where ranks take them from there.
+def _check_saved(graph: Graph, system: System, divided: Partition, folder: Path, weighted: bool) -> None:
+    """Parts in files are of this graph: the same topology, and the same features and weights where ranks take them
+    from there.
 
     Raises:
         ValueError: they are not.
     """
     check_partition(divided, graph, "parts")
+    if weighted:
+        _check_weights(graph, divided, folder)
     if system.placement != "partitioned":
         return
     for rank in range(divided.num_parts):
@@ -148,6 +155,18 @@ def _check_saved(graph: Graph, system: System, divided: Partition, folder: Path)
             own = to_host(graph.feat[part.vertices[begin : begin + step]])
             if rows.shape != own.shape or rows.tobytes() != own.astype(rows.dtype, copy=False).tobytes():
                 raise ValueError(f"parts must have the features of the graph (got others in {str(folder)!r})")
+
+
+def _check_weights(graph: Graph, divided: Partition, folder: Path) -> None:
+    """Raises ValueError where edges of parts in files have other weights than those of the graph, or it has none."""
+    if graph.edge_weight is None:
+        raise ValueError("weighted=True needs a graph with edge_weight")
+    whole, weight = to_host(graph.indptr), to_host(graph.edge_weight)
+    for rank in range(divided.num_parts):
+        part = open_part(folder, rank)
+        own = gather_lists(whole[part.vertices], to_host(part.indptr), weight)
+        if part.edge_weight is None or not np.array_equal(part.edge_weight, own):
+            raise ValueError(f"parts must have the edge weights of the graph (got others in {str(folder)!r})")
 
 
 class PartsSampler:

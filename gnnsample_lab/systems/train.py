@@ -183,6 +183,11 @@ def prepare(
         callable(getattr(sampler, "epoch", None)) and isinstance(getattr(sampler, "graph", None), Graph)
     ):
         raise TypeError(f"sampler must be a NeighborSampler or PinSAGESampler (got {shown(sampler)})")
+    if sampler is not None and sampler.graph.num_nodes != graph.num_nodes:
+        raise ValueError(
+            f"sampler must be of a graph with the {graph.num_nodes} vertices that are trained on (got one of "
+            f"{sampler.graph.num_nodes})"
+        )
     others = NOTHING
     if device == "cuda":
         reset_pools()
@@ -230,6 +235,7 @@ def prepare(
     order = chosen.reorder if sources.matched else None
     if reorder is not None:
         order = None if reorder == "none" else reorder
+    given_coordinated = coordinated
     if coordinated is None:  # on GPUs there is no other way: see overlap_problem
         on_gpus = rank is not None and rank.backend == "nccl" and has_collectives(chosen)
         coordinated = chosen.coordinated or on_gpus
@@ -242,7 +248,11 @@ def prepare(
     in_turn = False
     if coordinated and trainer.rank is not None and trainer.executor == "overlapped":
         in_turn = coordinate(trainer.rank, trainer)
+    if given_coordinated and trainer.executor == "overlapped" and not in_turn:
+        notes.append("the trainer alone has collectives, or none: coordinated=True was not used")
     notes += _order_notes(chosen, trainer, order)
+    if order is None and window != _DEFAULTS["window"].default:
+        notes.append(f"mini-batches are not put in order: window={window} was not used")
     if workers > trainer.workers:
         notes.append("one loader: rows of the mini-batch before are reused, or mini-batches are reordered")
     if merged > trainer.merged == 1 and trainer.executor == "overlapped":
@@ -345,7 +355,7 @@ def train(
         evaluate: accuracy after every epoch: True takes the split "valid", or "test" where there is none; or a name.
         progress: show progress bars.
         weighted: draw neighbours in proportion to ``graph.edge_weight``.
-        sampler: a sampler of one's own; its seed and fanouts count then.
+        sampler: a sampler of one's own, of these vertices; its seed and fanouts count then.
         executor: how stages overlap; None for what the system does. ``"serial"``; ``"thread"`` (one that prepares) and
             ``"streams"``, on a GPU; ``"overlapped"``: a worker a stage and queues between them (DSP, section 5), on a
             CPU too; ``"factored"``: ranks that sample and ranks that train (GNNLab, section 5), on one device first the
@@ -396,7 +406,8 @@ def train(
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch; rank 0 does.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
-            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all.
+            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all. Each host of joined ranks
+            needs the same file, which the first one has written.
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
             for its speed, and ``TrainResult.origin`` says so.
@@ -475,6 +486,8 @@ def train(
     )  # fmt: skip
     if policy is not None and chosen.cache is None:
         job["notes"] += (f"{chosen.name!r} has no cache: policy={policy!r} was not used",)
+    if not isinstance(model, str) and hidden != _DEFAULTS["hidden"].default:
+        job["notes"] += (f"the width of a module is its own: hidden={hidden} was not used",)
     if parts is not None and not chosen.has_parts:
         job["notes"] += (f"{chosen.name!r} samples and caches without parts: parts was not used",)
     if samplers is not None and samplers > count - (switching is False and count > 1):
@@ -504,11 +517,10 @@ def train(
     device = runtime.resolve_device(device)
     with contextlib.ExitStack() as stack:
         if chosen.has_parts:
-            job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts))
+            job["parts"] = stack.enter_context(saved_parts(graph, chosen, 1, parts, bool(weighted)))
             job["notes"] += balance_notes(job["parts"])
         job["device"] = device
-        if device == "cpu" and job["kernels"]:
-            job["notes"] += ("kernels are recorded on GPUs: there are none on the CPU",)
+        job["notes"] += _of_gpus(job) if device == "cpu" else ()
         place = runtime.device_name() if device == "cuda" else "the CPU"
         origin = label(f"measured on {place}", budget_gb, cache_gb if chosen.cache else None)
 
@@ -527,6 +539,9 @@ def train(
         ready.close()
     memory = [several.memory_of(ready.trainer, 0, "all stages", records)]
     return result(ready, records, accuracy, memory=memory, kernels=[job["ran"]] if "ran" in job else [])
+
+
+_DEFAULTS = inspect.signature(train).parameters
 
 
 def run_epochs(
@@ -621,7 +636,8 @@ def _train_on_ranks(
             ]
         else:
             if chosen.has_parts:
-                job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts))
+                weighted = bool(given["weighted"])
+                job["parts"] = stack.enter_context(saved_parts(graph, chosen, crew.ranks, parts, weighted))
                 job["notes"] += balance_notes(job["parts"])
             found = crew.run(several.train_slices, folder, job, timeout_s=RUN_S)
             first, records = found[0], several.merged_epochs(found)
@@ -645,7 +661,9 @@ def _train_joined(graph: Graph, job: dict[str, Any], rank: Rank, device: str, pa
         joined.share_weights(rank, given["model"])
         with contextlib.ExitStack() as stack:
             if chosen.has_parts:
-                job["parts"] = stack.enter_context(joined.parts_of_host(rank, graph, chosen, parts))
+                job["parts"] = stack.enter_context(
+                    joined.parts_of_host(rank, graph, chosen, parts, bool(given["weighted"]))
+                )
                 job["notes"] += balance_notes(job["parts"])
             first, network = several.train_rank(rank, graph, job)
             found = joined.told_by_all(rank, first)
@@ -667,6 +685,7 @@ def _result_of_ranks(
     given, count = job["given"], len(found)
     chosen = with_policy(find(given["system"]), given["policy"])
     place = "cpu" if backend == "gloo" else "cuda"
+    job["notes"] += _of_gpus(job) if place == "cpu" else ()
     where = f"{count} CPU processes" if place == "cpu" else f"{count} x {runtime.device_name()}"
     where += f" of {hosts} hosts" if hosts > 1 else ""
     return TrainResult(
@@ -759,10 +778,20 @@ def _unused(executor: str, alone: bool, **given: bool) -> tuple[str, ...]:
     names = [name for name, is_given in given.items() if is_given and executor not in of.get(name, usual)]
     notes = [f"not used with executor={executor!r}: {', '.join(names)}"] if names else []
     if alone and executor == "factored":
-        shared = ("capacity", "workers", "coordinated", "merged")
+        shared = ("workers", "coordinated", "merged")
         names = [name for name, is_given in given.items() if is_given and name not in shared]
         notes += [f"not used on one device: {', '.join(names)}"] if names else []
     return tuple(notes)
+
+
+def _of_gpus(job: dict[str, Any]) -> tuple[str, ...]:
+    """Notes of what was asked for and only GPUs do, for a run on CPUs."""
+    notes: tuple[str, ...] = ()
+    if job["kernels"]:
+        notes += ("kernels are recorded on GPUs: there are none on the CPU",)
+    if job["given"]["captured"]:
+        notes += ("steps are captured on GPUs: there are none on the CPU",)
+    return notes
 
 
 def _cpu_note(executor: str | None) -> str:

@@ -247,6 +247,17 @@ def test_a_run_that_draws_otherwise_does_not_go_on_from_it(graph, tmp_path: Path
     assert found.resumed == 5 and found.to_frame()["epoch"].tolist() == [1]
 
 
+def test_a_module_of_another_shape_does_not_go_on_from_it(graph, tmp_path: Path):
+    file = tmp_path / "checkpoint.pt"
+
+    def module(hidden: int) -> Any:
+        return lab.make_model("sage", graph.num_features, hidden, graph.num_classes, num_layers=2)
+
+    lab.train(graph, module(8), checkpoint=file, evaluate=False, **QUICK)
+    with pytest.raises(ValueError, match="resume: .* has not the weights of this model"):
+        lab.train(graph, module(9), epochs=2, resume=file, evaluate=False, **QUICK)
+
+
 def test_where_no_checkpoint_can_be_written_is_said_at_once(graph, tmp_path: Path):
     with pytest.raises(ValueError, match="checkpoint must be a file"):
         lab.train(graph, checkpoint=tmp_path, **QUICK)

@@ -119,3 +119,12 @@ def test_windows_in_two_halves_are_whole_windows(graph: Any, most: int, ordered:
     ]
     assert sizes == ([4, 4, 2] if ordered else [most or 3] * (10 // (most or 3)) + ([1] if most != 1 else []))
     assert [e for e, _, _ in halves.clock._notes if e.name == "sample"]
+
+
+@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
+def test_what_ends_a_stage_names_it(kind: type[BaseException]) -> None:
+    """In a thread there is no ``rank.stage`` around it: the error of a rank would name the function that it ran."""
+    clock = StageClock("cpu")
+    with pytest.raises(kind) as caught, clock.stage("train", 3):
+        raise kind
+    assert caught.value._rank_stage == "train"  # type: ignore[attr-defined]

@@ -169,6 +169,23 @@ def test_arguments_that_differ_are_named_on_all_ranks(graph, pair):
             assert named in message and message.endswith(f"on rank {index} of 2, host 0"), message
 
 
+def test_ranks_that_would_go_on_from_different_places_are_refused(graph, pair, tmp_path):
+    """Hosts have files of their own: a checkpoint of an earlier run, or none, where rank 0 has today's."""
+    options = {**QUICK, "system": "gnnlab", "device": "cpu", "evaluate": False}
+    for name, epochs in (("old", 1), ("new", 2)):
+        lab.train(graph, checkpoint=tmp_path / name, **{**options, "epochs": epochs})
+    more = {**options, "epochs": 3}
+    for names in (("new", "old"), ("new", "none"), ("new", None)):
+        of_rank = [{"resume": None if name is None else tmp_path / name} for name in names]
+        for message in pair.run(refused, graph, False, more, of_rank):
+            assert "resume must be the same on all ranks (got a file with checksum" in message
+    (tmp_path / "copy").write_bytes((tmp_path / "new").read_bytes())
+    found = pair.run(
+        lambda rank: trained(rank, graph, True, {**more, "resume": tmp_path / ("new", "copy")[rank.index]})
+    )
+    assert found[0].losses == found[1].losses and found[0].resumed == 10
+
+
 def test_the_line_of_the_notebook_names_a_script_that_is_there():
     notebook = json.loads((SCRIPT.parents[1] / "10_many_gpus.ipynb").read_text())
     [code] = ["".join(cell["source"]) for cell in notebook["cells"] if cell["id"] == "hosts"]

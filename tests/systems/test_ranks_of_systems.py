@@ -273,6 +273,31 @@ def test_parts_of_another_graph_are_refused(graph, tmp_path):
         lab.train(graph, system="quiver", parts=bare, **QUICK)
 
 
+@pytest.mark.parametrize("name", ["dgl-uva", "dsp"])
+def test_parts_of_other_weights_are_refused_where_weights_draw(graph, tmp_path, name):
+    """Topology and features are the same, and so would be the numbers of vertices and edges: other samples come."""
+    weight = graph.edge_weight[::-1].copy()
+    for folder, given in (("old", graph), ("none", replace(graph, edge_weight=None))):
+        lab.distributed.save_parts(
+            given, lab.distributed.partition(given, 1, "range", use_cache=False), tmp_path / folder
+        )
+        with pytest.raises(ValueError, match="parts must have the edge weights of the graph"):
+            lab.train(
+                replace(graph, edge_weight=weight),
+                system=name,
+                weighted=True,
+                parts=tmp_path / folder,
+                **QUICK,
+            )
+    with pytest.raises(ValueError, match="needs a graph with edge_weight"):
+        lab.train(
+            replace(graph, edge_weight=None), system=name, weighted=True, parts=tmp_path / "old", **QUICK
+        )
+    options = {**QUICK, "system": name, "epochs": 1, "evaluate": False}
+    assert lab.train(graph, weighted=True, parts=tmp_path / "old", **options).losses
+    assert lab.train(graph, parts=tmp_path / "none", **options).losses, "no weight is read"
+
+
 def test_ranks_train_on_the_graph_that_is_given(pair, tmp_path, monkeypatch):
     """A graph of mapped arrays with another split, and one that was written to, are not what the files hold."""
     monkeypatch.setenv("LAB_DATA_ROOT", str(tmp_path))
@@ -394,6 +419,39 @@ def test_what_another_executor_would_use_is_noted(graph):
         lab.train(graph, "pinsage", pick="reservoir", **options)
     notes = lab.train(graph, **{**options, "system": "dsp", "executor": None}).notes
     assert any("threads share the cores" in note for note in notes), "what it does, not what was asked for"
+
+
+def test_what_a_run_has_no_use_for_is_noted(graph, pair):
+    """Whatever the executor, on one device and on ranks."""
+    options = {**QUICK, "epochs": 1, "evaluate": False}
+
+    def notes(**given: Any) -> tuple[str, ...]:
+        return lab.train(graph, **{**options, **given}).notes
+
+    of_gpus = ("kernels are recorded on GPUs: there are none", "steps are captured on GPUs: there are none")
+    module = lab.make_model("sage", graph.num_features, 8, graph.num_classes, num_layers=2)
+    budget, alone = "on the CPU budget_gb sizes the cache", "budget_gb is held against the topology alone"
+    for given, words in (
+        ({"system": "dgl", "executor": "factored", "capacity": 2}, ("not used on one device: capacity",)),
+        ({"system": "dgl", "kernels": True, "captured": True}, of_gpus),
+        ({"system": "dgl", "kernels": True, "captured": True, "ranks": pair}, of_gpus),
+        ({"system": "dgl", "window": 8}, ("window=8 was not used",)),
+        ({"model": module, "system": "dgl"}, ("hidden=16 was not used",)),
+        (
+            {"system": "dgl", "executor": "overlapped", "coordinated": True, "ranks": pair},
+            ("coordinated=True was not used",),
+        ),
+        ({"system": "dgl", "budget_gb": 1}, (alone,)),
+        ({"system": "dsp-seq", "budget_gb": 1, "ranks": pair}, (budget,)),
+        ({"system": "gnnlab", "budget_gb": 1, "ranks": pair, "executor": "factored"}, (budget,)),
+        ({"system": "dgl", "budget_gb": 1, "ranks": pair, "executor": "factored"}, (alone,)),
+    ):
+        found = notes(**given)
+        assert all(any(word in note for note in found) for word in words), (given, found)
+    plain = notes(system="dgl", executor="overlapped", ranks=pair)
+    assert not any("not used" in note or "budget" in note or "captured" in note for note in plain)
+    with pytest.raises(RankError, match="budget_gb=1e-06 is less than the topology"):
+        lab.train(graph, system="dgl", executor="factored", samplers=1, ranks=pair, budget_gb=1e-6, **options)
 
 
 def test_evaluation_draws_other_trees_than_training(graph):

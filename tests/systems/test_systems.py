@@ -273,6 +273,24 @@ def test_what_a_graph_must_have(graph):
         lab.train(graph, torch.nn.Linear(1, 1), dropot=1, **QUICK)
 
 
+def test_a_sampler_of_other_vertices_is_refused(graph):
+    """Its ids would be taken for vertices of this graph, whose rows are others."""
+    few = lab.Graph.from_edges([0, 1], [1, 2], 300, name="few")
+    given = replace(graph, splits={"train": np.arange(200)})
+    with pytest.raises(ValueError, match="sampler must be of a graph with the 600 vertices .*got one of 300"):
+        lab.train(given, system="dgl", sampler=lab.NeighborSampler(few, [3, 4], device="cpu"), **QUICK)
+
+
+def test_systems_that_are_compared_begin_with_the_same_weights(graph):
+    """One after the other they would go on with what the one before has trained."""
+    torch.manual_seed(3)
+    model = lab.make_model("sage", graph.num_features, 16, graph.num_classes, num_layers=2)
+    before = [p.detach().clone() for p in model.parameters()]
+    first, second = lab.compare(graph, ["dgl", "pyg-cpu"], model, pick="floyd", epochs=1, **QUICK)
+    np.testing.assert_allclose(first.losses, second.losses, atol=1e-5)
+    assert all(torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True))
+
+
 def test_comparison(graph):
     found = lab.compare(graph, systems=["dgl", "gnnlab", "lab"], epochs=2, **QUICK)
     table = found.table

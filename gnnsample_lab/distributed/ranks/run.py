@@ -237,7 +237,7 @@ class _Watch:
                 deadline_of_cause = time.monotonic() + CAUSE_S
             if deadline_of_cause is not None and time.monotonic() > deadline_of_cause:
                 break
-            if time.monotonic() > until and not self._failures:
+            if time.monotonic() > until and self._waiting and not self._failures:
                 raise self._late()
         if self._failures:
             raise self._failed()
@@ -339,9 +339,9 @@ class _Watch:
         )
 
     def _late(self) -> RankError:
-        self._stacks()
         stages = {i: self._crew.members[i].stage for i in self._waiting}
         rank = min(stages)
+        self._stacks()  # while they are printed, results may come: they are late
         return RankError(
             f"no result in time: {', '.join(f'rank {i} is in stage {stage!r}' for i, stage in stages.items())}. "
             "All ranks have been ended; their stacks are printed above.",

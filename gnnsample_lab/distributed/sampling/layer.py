@@ -86,7 +86,8 @@ class LayerSampler:
             Reads are not counted. Within a host. On GPUs ``"csp"`` copies the rank's part into its GPU's memory.
 
     Raises:
-        TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
+        TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it. Ranks that were given
+            different ones all raise.
     """
 
     def __init__(
@@ -111,6 +112,10 @@ class LayerSampler:
         self.part, self.rank = self._layout.part, rank
         # As on one GPU, a graph without weights is drawn from uniformly.
         self._weighted = self.app.weighted and self.part.weights is not None
+        self._layout.check_alike({
+            "final_size": self.app.final_size, "step_size": self.app.step_size, "weighted": self._weighted,
+            "replace": self.app.replace, "seed": self.seed, "method": method,
+        })  # fmt: skip
         self.traffic: Traffic = self._layout.exchange.new_traffic()
         self.method = method
         self._lists: Lists | None = None

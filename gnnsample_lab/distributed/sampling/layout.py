@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,23 @@ class Layout:
     def spans_hosts(self) -> bool:
         """Whether the ranks that hold the parts are on more than one host."""
         return len(np.unique(self.hosts[self.exchange.members])) > 1
+
+    def check_alike(self, given: Mapping[str, Any]) -> None:
+        """Refuse what ranks were not given alike, name -> value, on all of them; all ranks call it together.
+
+        Who owns a list draws from it for the others: with a key or a rule of another rank nobody would notice.
+
+        Raises:
+            ValueError: a value is another one on another rank.
+        """
+        mine = np.array([zlib.crc32(repr(value).encode()) for value in given.values()], dtype=np.int64)
+        most = self.world.max("flags", np.concatenate([mine, -mine]))
+        differ = most[: len(mine)] != -most[len(mine) :]
+        for (name, value), is_other in zip(given.items(), differ.tolist(), strict=True):
+            if is_other:
+                raise ValueError(
+                    f"{name} must be the same on all ranks (got {value!r} on rank {self.rank.index}, others elsewhere)"
+                )
 
     def rows(self, vertices: np.ndarray, part: int) -> np.ndarray:
         """Where vertices stand in the part that owns them, ``int64[n]``."""

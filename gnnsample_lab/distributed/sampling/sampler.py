@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class Sampler:
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it. ``method`` is named
-            where it reads memory of other hosts.
+            where it reads memory of other hosts. Ranks that were given different draws or methods all raise.
         RuntimeError: the method does not run on this kind of device.
     """
 
@@ -130,6 +130,7 @@ class Sampler:
         layout = make_layout(
             source, rank, partition, folder, hosts, method, not METHODS[method].between_hosts
         )
+        layout.check_alike({"method": method, **asdict(spec)})
         if spec.weighted and layout.part.weights is None:
             raise ValueError("weighted=True needs a graph with edge_weight")
         most = int(np.diff(layout.part.indptr).max(initial=0))

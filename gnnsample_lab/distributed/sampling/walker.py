@@ -113,7 +113,8 @@ class Walker:
     end walks, asks once more, all ranks together: whether any walk goes on.
 
     Raises:
-        TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it.
+        TypeError, ValueError: an argument of the wrong kind or not allowed; the message names it. Ranks that were given
+            different ones all raise.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Walker:
             limit,
             key_of(self.seed),
         )
+        self._layout.check_alike({"app": (app.name, *self._rule[:-1]), "seed": self.seed, "method": method})
         self.method = method
         self._lists: Lists | None = None
         self._own: OwnLists | None = None

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
 
 from gnnsample_lab import checks
 
@@ -14,6 +17,8 @@ from .times import Costs, StageTimes
 
 _SHARED = ("timeshared", "serial", "thread", "streams", "overlapped")
 """Executors of time sharing."""
+_HALVINGS = 50
+"""Steps by which a break-even is narrowed down: a double has no more digits."""
 
 
 def best_split(
@@ -52,7 +57,7 @@ def break_even(
     times: StageTimes, *, gpus: int, staleness: int | None = 0, costs: Costs | None = None,
     shared_costs: Costs | None = None,
 ) -> float:  # fmt: skip
-    """Extraction that makes both designs equally fast: seconds a mini-batch takes where GPUs are shared in time.
+    """Extraction that makes both designs equally fast: seconds every mini-batch takes where GPUs are shared in time.
 
     Sampling and training take the same in both designs; extraction does not, since a GPU that keeps the topology has
     a smaller cache. Time sharing is slower wherever its extraction takes longer than this; with two GPUs and hidden
@@ -61,7 +66,7 @@ def break_even(
     Args:
         times: of the factored design, at its best split, see :func:`best_split`.
         gpus, staleness, costs: as there.
-        shared_costs: of time sharing, whose GPUs exchange gradients, too.
+        shared_costs: of time sharing, whose GPUs exchange gradients, too, and whose stages may slow each other down.
 
     Returns:
         Seconds; 0 where the factored design is the faster one even if time sharing extracts for nothing.
@@ -74,7 +79,23 @@ def break_even(
     factored_s = best_split(times, gpus=gpus, staleness=staleness, costs=costs).epoch_s
     rounds = math.ceil(times.batches / gpus)
     update_s = 0.0 if shared_costs is None else shared_costs.update_s
-    return max(0.0, factored_s / rounds - times.mean("sample") - times.mean("train") - update_s)
+
+    def shared_s(extract_s: float) -> float:
+        extracts = np.full(times.batches, extract_s)
+        given = replace(times, extract_s=extracts)
+        return simulate(given, "timeshared", gpus=gpus, staleness=staleness, costs=shared_costs).epoch_s
+
+    # Rounds of mini-batches that are all alike, whose stages do not slow each other down, add up.
+    found = max(0.0, factored_s / rounds - times.mean("sample") - times.mean("train") - update_s)
+    if math.isclose(shared_s(found), factored_s, rel_tol=1e-9):
+        return found
+    low, high = 0.0, factored_s
+    if shared_s(low) >= factored_s:
+        return low
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shared_s(middle) < factored_s else (low, middle)
+    return low
 
 
 def designs(
@@ -124,4 +145,11 @@ def designs(
                 "favours": "factored" if best.epoch_s < other_s else "time sharing",
             }
         )
-    return Sweep("designs", tuple(rows), _origin([times, shared]), _cost_notes(costs))
+    return Sweep("designs", tuple(rows), _origin([times, shared]), _notes(costs, shared_costs))
+
+
+def _notes(*costs: Costs | None) -> tuple[str, ...]:
+    """Notes of both designs' costs; without contention is what neither of them has any in."""
+    found = tuple(dict.fromkeys(note for each in costs for note in _cost_notes(each)))
+    has_some = any(each is not None and (each.host_share or each.demand) for each in costs)
+    return tuple(note for note in found if not (has_some and note == "no contention"))

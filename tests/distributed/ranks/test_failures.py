@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
-from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.distributed.ranks.run import Ranks, _Watch
 from gnnsample_lab.distributed.ranks.worker import _Worker
 from tests.distributed.conftest import left_after, runs
 
@@ -111,6 +112,36 @@ def test_a_hang_prints_all_stacks_and_ends(pair: Ranks, capfd: pytest.CaptureFix
             if line.startswith(f"rank {rank}: ") and "in hang_here" in line
         ]
     assert not left_after(pids)
+
+
+def test_a_result_that_comes_while_stacks_are_printed_is_late(pair: Ranks) -> None:
+    pids = started(pair)
+
+    def come_late(rank: Any) -> None:
+        with rank.stage("dawdling"):
+            time.sleep(1.3)
+
+    with pytest.raises(RankError, match="no result in time: rank 0 is in stage 'dawdling'") as caught:
+        pair.run(come_late, timeout_s=1)
+    assert (caught.value.rank, caught.value.stage) == (0, "dawdling")
+    assert not left_after(pids)
+
+
+def test_the_last_result_counts_although_time_is_up() -> None:
+    """It is taken in by the very look at which the time is found to be up."""
+    said: list[tuple[int, str, dict[str, Any], bytes]] = [
+        (0, "said all", {}, b""), (0, "result", {"number": 1}, pickle.dumps("found"))
+    ]  # fmt: skip
+
+    def get(timeout: float) -> tuple[int, str, dict[str, Any], bytes]:
+        if len(said) == 1:
+            time.sleep(0.6)
+        return said.pop(0)
+
+    process = types.SimpleNamespace(poll=lambda: None)
+    member = types.SimpleNamespace(index=0, process=process, readers=[], stage="", heard=0, has_started=True)
+    crew: Any = types.SimpleNamespace(events=types.SimpleNamespace(get=get), members=[member])
+    assert _Watch(crew, {0: None}).results(1, "work", time.monotonic() + 0.5) == ["found"]
 
 
 def test_a_late_collective_prints_all_stacks_and_says_who_was_missing(

@@ -817,6 +817,40 @@ def other_ways(
     return both, total, (len(epoch), epoch.first_batch_id, batches), wides, errors
 
 
+def built_differently(rank: Any, folder: Path) -> dict[str, str]:
+    """What ranks say that are given other arguments than each other."""
+    errors = {}
+    makers: dict[str, Any] = {
+        "fanouts": lambda: lab.distributed.Sampler(folder, [3, 2 + rank.index], rank=rank),
+        "seed": lambda: lab.distributed.Sampler(folder, [3, 2], rank=rank, seed=rank.index),
+        "pick": lambda: lab.distributed.Sampler(
+            folder, [3], rank=rank, pick=["floyd", "reservoir"][rank.index]
+        ),
+        "method": lambda: lab.distributed.Sampler(folder, [3], ["csp", "pull"][rank.index], rank=rank),
+        "walker": lambda: lab.distributed.Walker(folder, lab.apps.DeepWalk(5), rank=rank, seed=rank.index),
+        "app": lambda: lab.distributed.Walker(folder, lab.apps.DeepWalk(5 + rank.index), rank=rank),
+        "layers": lambda: lab.distributed.LayerSampler(folder, rank=rank, seed=rank.index),
+        "step_size": lambda: lab.distributed.LayerSampler(folder, 60, 17 + rank.index, rank=rank),
+    }
+    for name, make in makers.items():
+        try:
+            make()
+            errors[name] = "nothing was refused"
+        except ValueError as error:
+            errors[name] = str(error)
+    return errors
+
+
+def test_ranks_that_are_built_differently_are_refused(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
+    """Owners draw for others: under another key, or by another rule, a sample would be nobody's."""
+    for index, errors in enumerate(four_ranks.run(built_differently, folders[2, "random"], world=2)):
+        assert "seed must be the same on all ranks (got " in errors.pop("walker")
+        assert "seed must be the same on all ranks" in errors.pop("layers")
+        for name, message in errors.items():
+            assert message.startswith(f"{name} must be the same on all ranks (got "), message
+            assert f"on rank {index}" in message
+
+
 def test_sources_epochs_and_refusals(four_ranks: Ranks, graph: lab.Graph, tmp_path: Path) -> None:
     wide = with_wide_ids(graph)
     partition, wide_partition = (

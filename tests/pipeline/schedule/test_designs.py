@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from gnnsample_lab import schedule as S
@@ -47,6 +50,31 @@ def test_the_break_even_counts_the_exchange_of_gradients_on_both_sides(gpus: int
         shared = S.stage_times(4.0, factor * even, 8.0, batches=24 * gpus)
         (row,) = S.designs(times, shared, gpus=[gpus], costs=costs, shared_costs=costs).rows
         assert row["favours"] == wanted and row["break_even_s"] == pytest.approx(even)
+
+
+@pytest.mark.parametrize(
+    ("spread", "shared"),
+    [(0.0, S.Costs(host_share=0.5)), (0.4, None), (0.4, S.Costs(host_share=0.4, update_s=0.1))],
+)
+def test_the_break_even_is_one_where_rounds_do_not_simply_add_up(
+    spread: float, shared: S.Costs | None
+) -> None:
+    """Extractions that share a link, and mini-batches that differ: a round lasts as long as its slowest."""
+    times = S.stage_times(0.5, 0.5, 3.0, batches=40, spread=spread)
+    even = S.break_even(times, gpus=4, shared_costs=shared)
+    best = S.best_split(times, gpus=4)
+    others = replace(times, extract_s=np.full(40, even))
+    assert even > 0 and S.simulate(others, "timeshared", gpus=4, costs=shared).epoch_s == pytest.approx(
+        best.epoch_s
+    )
+
+
+def test_contention_of_either_design_is_told() -> None:
+    times = S.stage_times(1.0, 0.5, 4.0, batches=8)
+    assert S.designs(times, times, gpus=[2]).notes == ("no contention",)
+    for name in ("costs", "shared_costs"):
+        notes = S.designs(times, times, gpus=[2], **{name: S.Costs(host_share=0.5)}).notes
+        assert notes == ("host link full at 2 extractions",)
 
 
 def test_updates_of_time_sharing_count() -> None:
