@@ -414,9 +414,8 @@ class PinSAGEConv(Layer):
         return torch.relu(linear(self.neighbour, x))
 
     def update(self, root: Any, total: Any, lengths: Any, mapped: bool) -> Any:
-        pooled = total / torch.where(
-            lengths > 0, lengths, 1
-        )  # sums of weights may be below 1, visits are not
+        # Sums of weights may be below 1; sums of visits are not.
+        pooled = total / torch.where(lengths > 0, lengths, 1)
         out = self.linear(torch.cat([root, pooled], 1))
         return out if self.last else nn.functional.normalize(torch.relu(out), dim=1)
 

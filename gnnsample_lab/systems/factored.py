@@ -235,14 +235,9 @@ def _member(
     if chosen.cache is None and (given["cache_ratio"] or given["capacity_bytes"] or given["cache_gb"]):
         notes.append(no_cache_note(chosen))
     if device == "cpu" and given["budget_gb"] is not None:
-        sized = (
-            given["cache_ratio"] is not None
-            or given["capacity_bytes"] is not None
-            or given["cache_gb"] is not None
-        )
         if chosen.cache is None:
             notes.append(NO_BUDGET_NOTE)
-        elif not sized:
+        elif all(given[name] is None for name in ("cache_ratio", "capacity_bytes", "cache_gb")):
             notes.append("on the CPU budget_gb sizes the caches; what training needs is not counted")
     torch.manual_seed(seed)
     kernel = None

@@ -60,6 +60,11 @@ class Sizing:
         if self.ratio is not None and not 0 <= self.ratio <= 1:
             raise ValueError(f"cache_ratio must be between 0 and 1 (got {self.ratio!r})")
 
+    @property
+    def by_budget(self) -> bool:
+        """Whether the budget alone says how large the cache is."""
+        return self.ratio is None and self.capacity_bytes is None and self.budget_bytes is not None
+
 
 @dataclass(frozen=True)
 class Sources:
@@ -179,7 +184,7 @@ def feature_sources(
         cache = FeatureCache(table, hot, ratio=ratio, device=device, transfer=transfer)
         if sizing.budget_bytes is not None:
             within_budget("the topology and the cache", _beside(cache, sampler, device), sizing.budget_bytes)
-        if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
+        if device == "cpu" and sizing.by_budget:
             notes.append(budget_note(cache.ratio))
         if sizing == Sizing() and device == "cpu":
             notes.append(
@@ -304,7 +309,7 @@ def _shared_source(
             if rank.world_size == 1:
                 cache.close()
             raise
-    if device == "cpu" and sizing == Sizing(budget_bytes=sizing.budget_bytes) != Sizing():
+    if device == "cpu" and sizing.by_budget:
         notes.append(budget_note(cache.ratio))
     if sizing == Sizing() and device == "cpu":
         notes.append(

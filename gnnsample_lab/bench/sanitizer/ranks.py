@@ -19,23 +19,28 @@ def parts(device: str) -> Iterator[Pair]:
     """Lists of a graph in parts, read where they lie by a rank alone: every method, layers and walks."""
     yield from _drawn_by_one(device, ("uva", "direct", "direct-cached"))
     yield from _copied_lists(device)
+    yield from _applications(device, "direct", [lab.apps.PPR(0.1, weighted) for weighted in (False, True)])
+
+
+def _applications(device: str, method: str, walks: Sequence[Any]) -> Iterator[Pair]:
+    """Walks, and layers of all three rules."""
     whole, seeds = test_graph("hubs"), np.arange(50)
     with one_part(device) as options:
-        for weighted, replace in ((False, True), (False, False), (True, False)):
-            app = lab.apps.Layer(1500, 600, weighted, replace)
-            one = lab.run_app(whole, app, seeds[None], device="cpu", seed=5, first_sample=3)
-            sampler = lab.distributed.LayerSampler(
-                final_size=1500, step_size=600, weighted=weighted, replace=replace, method="direct", **options
-            )
-            for step, layer in zip(one.steps, sampler.sample(seeds, 3).layers, strict=True):
-                yield f"layer, weighted {weighted}, replace {replace}", step[0][step[0] >= 0], layer.vertices
-            sampler.close()
-        for weighted in (False, True):
-            app = lab.apps.PPR(0.1, weighted)
+        for app in walks:
             one = lab.run_app(whole, app, seeds, device="cpu", seed=5, first_sample=3)
-            walker = lab.distributed.Walker(app=app, method="direct", **options)
-            yield f"walks, weighted {weighted}", np.stack(one.steps, 1), walker.walk(seeds, 3).collect()
+            walker = lab.distributed.Walker(app=app, method=method, **options)
+            yield f"walks by {method}, {app!r}", np.stack(one.steps, 1), walker.walk(seeds, 3).collect()
             walker.close()
+        for weighted, replace in ((False, True), (False, False), (True, False)):
+            layer = lab.apps.Layer(1500, 600, weighted, replace)
+            one = lab.run_app(whole, layer, seeds[None], device="cpu", seed=5, first_sample=3)
+            sampler = lab.distributed.LayerSampler(
+                final_size=1500, step_size=600, weighted=weighted, replace=replace, method=method, **options
+            )
+            for step, found in zip(one.steps, sampler.sample(seeds, 3).layers, strict=True):
+                what = f"layer by {method}, weighted {weighted}, replace {replace}"
+                yield what, step[0][step[0] >= 0], found.vertices
+            sampler.close()
 
 
 def exchanges(device: str) -> Iterator[Pair]:
@@ -70,23 +75,8 @@ def _drawn_by_one(device: str, methods: Sequence[str], fanouts: Sequence[int] = 
 
 def walkers(device: str) -> Iterator[Pair]:
     """Walks and layers by exchanges: each vertex goes to its owner, who draws."""
-    whole, seeds = test_graph("hubs"), np.arange(50)
-    with one_part(device) as options:
-        for app in (lab.apps.PPR(0.1, True), lab.apps.PPR(0.1, False), lab.apps.PinSAGEWalk(2, 4, 0.5)):
-            one = lab.run_app(whole, app, seeds, device="cpu", seed=5, first_sample=3)
-            walker = lab.distributed.Walker(app=app, **options)
-            yield f"walks by exchanges, {app!r}", np.stack(one.steps, 1), walker.walk(seeds, 3).collect()
-            walker.close()
-        for weighted, replace in ((False, True), (False, False), (True, False)):
-            layer = lab.apps.Layer(1500, 600, weighted, replace)
-            one = lab.run_app(whole, layer, seeds[None], device="cpu", seed=5, first_sample=3)
-            sampler = lab.distributed.LayerSampler(
-                final_size=1500, step_size=600, weighted=weighted, replace=replace, **options
-            )
-            for step, found in zip(one.steps, sampler.sample(seeds, 3).layers, strict=True):
-                what = f"layer by exchanges, weighted {weighted}, replace {replace}"
-                yield what, step[0][step[0] >= 0], found.vertices
-            sampler.close()
+    apps = (lab.apps.PPR(0.1, True), lab.apps.PPR(0.1, False), lab.apps.PinSAGEWalk(2, 4, 0.5))
+    yield from _applications(device, "csp", apps)
 
 
 def cached_rows(device: str) -> Iterator[Pair]:

@@ -107,9 +107,8 @@ def aggregation_cost(
     if kernel == "memory-aware":
         return AccessCounts(kernel, features + weights, sums + weights * (d - 1), 0, written, flops)
     bounds = 8 * (rows + 1)
-    if (
-        kernel == "memory-aware-staged"
-    ):  # one read of shared memory gives a staged edge to all threads of a row
+    if kernel == "memory-aware-staged":
+        # One read of shared memory gives a staged edge to all threads of a row.
         staged = (weights + s * edges) * -(-d // (Y_FEATURES * LANE_CHUNKS))
         return AccessCounts(kernel, features + staged + bounds, sums + staged, 0, written, flops)
     if kernel in ("grouped", "gnnadvisor-style"):

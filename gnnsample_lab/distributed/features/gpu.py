@@ -79,9 +79,10 @@ class GpuEngine:
         self._places: Any = cupy.asarray(positions if self._owned else self.placement.place_of)
         self._new_of = cupy.asarray(partition.new_of.astype(np.int32)) if self._owned else None
         self._boundaries = cupy.asarray(np.asarray(partition.boundaries))
+        # Orders of holders: one's own rows behind those of peers, and behind these what no part has.
         peers_first = [*(p for p in range(self.num_parts) if p != me), me]
-        self._own_last = cupy.asarray(np.array(peers_first, np.int32))
         self._host_last = cupy.asarray(np.array([*peers_first, self.num_parts, self.num_parts + 1], np.int32))
+        self._own_last = self._host_last[: self.num_parts]
         if setup.asks_hosts:
             by_partner = np.append(np.argsort(setup.partners), setup.num_hosts)
             self._hosts_by_partner = cupy.asarray(by_partner.astype(np.int32))
@@ -326,8 +327,6 @@ class GpuEngine:
             if len(answers):
                 unused = cupy.zeros(2, np.uint64)
                 self._extractor.extract(asked, asked, GpuRows(cache=self.mine), answers, unused)
-            if exchange.size == 1:
-                return None if ordered else index
             arrived = (
                 cupy.empty(peers * width, np.uint8) if ordered else out[:peers].view(np.uint8).reshape(-1)
             )

@@ -56,9 +56,9 @@ SHARED_CACHE = 0.25
 BUDGET_FEATURES = 0.1
 """Part of the features that a smaller card holds beside the topology and what training needs."""
 SYSTEMS = ("pyg-cpu", "dgl-uva", "quiver", "dsp-seq", "dsp", "lab")
-CAPTURED_SYSTEMS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
-"""Those that are compared by captured steps, too: what their samplers and loaders make of a step that is not bound by
-launches from Python. "lab" has no others."""
+FROM_PARTS = ("dgl-uva", "quiver", "dsp-seq", "dsp")
+"""Those that sample on GPUs from parts. They are compared by captured steps, too: what their samplers and loaders make
+of a step that is not bound by launches from Python. "lab" has no others."""
 TOLERANCE = 1e-2
 """Between losses of the first epoch of two systems, on the same mini-batches in float32."""
 
@@ -468,7 +468,7 @@ def _systems(runs: _Runs) -> list[dict[str, Any]]:
         reference: TrainResult | None = None
         for step in steps_as():
             mine = []
-            for system in SYSTEMS if step == "plain" else CAPTURED_SYSTEMS:
+            for system in SYSTEMS if step == "plain" else FROM_PARTS:
                 found, result = runs.try_row(*_system(runs, system, model, step))
                 if result is not None:
                     found["executor"] = result.settings["executor"]
@@ -489,7 +489,7 @@ def _system(
 ) -> tuple[dict[str, Any], Callable[[], TrainResult]]:
     """The row of a system in "systems", and its run."""
     options: dict[str, Any] = {"cache_ratio": None if system in ("pyg-cpu", "dgl-uva") else SHARED_CACHE}
-    if system in ("dgl-uva", "quiver", "dsp-seq", "dsp"):
+    if system in FROM_PARTS:
         options["parts"] = runs.parts(runs.world)
     if system == "lab":
         options["reorder"] = "none"

@@ -43,40 +43,21 @@ def match(record: Record) -> list[Target]:
 def aggregation(record: Record) -> list[Target]:
     """Against the bound, cuSPARSE and the naive kernel."""
     where = ("graph", "batch_size", "layer", "direction", "num_features")
-    found = []
+    found: list[Target] = []
     for direction in ("forward", "backward"):
         rows = [r for r in record["rows"] if r["edges"] >= SMALL_EDGES and r["direction"] == direction]
         narrow = [row for row in rows if row["num_features"] <= 256]
         wide = [row for row in rows if row["num_features"] >= 512]
         note = f"{direction}, blocks of {SMALL_EDGES // 1000} thousand edges or more"
         cusparse = "ours over the best cuSPARSE"
-        found += [
-            *at_least(f"ours, share of the bound, {note}", 0.7, "x", points_of(rows, "share", *where)),
-            *at_least(
-                f"{cusparse}, 64 to 256 features, {note}",
-                1.2,
-                "x",
-                points_of(narrow, "over_cusparse", *where),
-            ),
-            *at_least(
-                f"{cusparse}, 512 to 1024 features, {note}",
-                1.0,
-                "x",
-                points_of(wide, "over_cusparse", *where),
-            ),
-            *at_least(
-                f"memory-aware as published over naive, {note}",
-                1.0,
-                "x",
-                points_of(rows, "aware_over_naive", *where),
-            ),
-            *at_least(
-                f"its sums and weights, edges staged once, over naive, {note}",
-                1.0,
-                "x",
-                points_of(rows, "staged_over_naive", *where),
-            ),
-        ]
+        for what, least, chosen, value in (
+            ("ours, share of the bound", 0.7, rows, "share"),
+            (f"{cusparse}, 64 to 256 features", 1.2, narrow, "over_cusparse"),
+            (f"{cusparse}, 512 to 1024 features", 1.0, wide, "over_cusparse"),
+            ("memory-aware as published over naive", 1.0, rows, "aware_over_naive"),
+            ("its sums and weights, edges staged once, over naive", 1.0, rows, "staged_over_naive"),
+        ):
+            found += at_least(f"{what}, {note}", least, "x", points_of(chosen, value, *where))
     return found
 
 
