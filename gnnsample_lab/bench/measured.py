@@ -406,7 +406,7 @@ LINES: tuple[Line, ...] = (
 )  # fmt: skip
 
 
-UNRECORDED = frozenset({_STORES, _STREAMED, _END_TO_END, _STREAMED_OURS, _KHOP, _CAPTURED, _STAGED})
+UNRECORDED = frozenset({_STORES, _STREAMED, _END_TO_END, _STREAMED_OURS})
 """Lines of which the shipped records may not know yet; whoever renews these records takes them off this list."""
 
 

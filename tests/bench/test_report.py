@@ -27,10 +27,9 @@ NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
     ("dsp-accuracy", "epoch ms"),
-    ("aggregation", "staged us"),
     *(
         (suite, header)
-        for suite in ("dsp-accuracy", "dsp-utilisation", "fastgl-fig14a")
+        for suite in ("dsp-accuracy", "fastgl-fig14a")
         for header in ("p10", "p90")
     ),
     *(
@@ -47,8 +46,6 @@ NOT_YET = {
     ("gnnlab-designs", "shared: picks a batch"),
     *(("dsp-volume", header) for header in ("balance", "rows a batch", "picks a batch")),
     ("ladder", "balance"),
-    *(("pipelines", header) for header in ("way", "misses by", "x first way")),
-    ("rank-features", "picks a batch"),
     *(("gnnlab-table6", header) for header in ("rows a batch", "picks a batch")),
     ("nextdoor-floor", "FlowWalker ms"),
     ("nextdoor-floor", "of ours"),

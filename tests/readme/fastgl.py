@@ -1,0 +1,1 @@
+"""What the rows of FastGL say of their records."""

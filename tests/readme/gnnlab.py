@@ -1,0 +1,1 @@
+"""What the rows of GNNLab say of their records."""

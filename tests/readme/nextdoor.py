@@ -1,0 +1,1 @@
+"""What the rows of NextDoor say of their records."""

@@ -1,0 +1,1 @@
+"""What the rows of PGSampler say of their records."""
