@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from tests.notebooks.recorded import Record, Said, rows, short, whole
-from tests.readme.rows import Phrases, cards, row
+import statistics
+from collections.abc import Sequence
+
+from tests.notebooks.recorded import Record, Row, Said, counted, rows, short, span, thousands, whole
+from tests.readme.rows import Phrases, cards, row, two
 
 
 @row(
@@ -29,4 +32,147 @@ def pipeline(busy: Record, accuracy: Record) -> Phrases:
         f"as they overlapped it is within {short(max(overlapped))} %",
         f"figure 9, {cards(accuracy, 2)}",
         Said("the same losses", differs < 1e-3),
+    ]
+
+
+@row("DSP", "collective sampling", "ladder", given=["on two and four GPUs", "on 1, 2 and 4 GPUs"])
+def methods(ladder: Record) -> Phrases:
+    found = {each["method"] for each in rows(ladder) if "," not in each["method"]}
+    return [f"{counted(len(found))} methods"]
+
+
+@row(
+    "DSP", "layer-wise sampling", "dsp-sampling",
+    given=["100 steps", "a step waits for the host once"],
+)  # fmt: skip
+def layers_and_walks(sampling: Record) -> Phrases:
+    def ms(part: str, system: str) -> str:
+        return span((each["us"] / 1e3 for each in rows(sampling, part=part, system=system)), "ms", two)
+
+    (seeds,) = {each["batch_size"] for each in rows(sampling, part="walks", system="dsp")}
+    return [
+        f"{thousands(seeds)} roots a rank, {cards(sampling, 2)}",
+        f"walks take {ms('walks', 'dsp')}, by `direct` {ms('walks', 'direct')}",
+        f"layers {ms('table 7', 'dsp')}, by `direct` {ms('table 7', 'direct')}",
+    ]
+
+
+@row(
+    "DSP", "queue pipeline", "pipelines", "dsp-deadlock",
+    given=["two loaders waited for each other for ever on two H100"],
+)  # fmt: skip
+def queues(pipelines: Record, deadlock: Record) -> Phrases:
+    stopped = {each["order"]: each["passed"] for each in rows(deadlock)}
+    (several,) = [each for each in rows(pipelines, part="workers") if each["way"] != "1"]
+    return [
+        Said("the deadlock without it is reproduced", not stopped["arrival"] and stopped["central"]),
+        f"on {cards(pipelines, 2)} {counted(int(several['way']))} of each were {short(several['x_first'])} x as fast",
+    ]
+
+
+@row(
+    "DSP", "figure 1", "dsp-volume", "dsp-pull",
+    given=["Products in full size, papers100M x 0.1, Friendster x 0.05", "at most 64 %, 4 GPUs"],
+)  # fmt: skip
+def volumes(volume: Record, pull: Record) -> Phrases:
+    uniform = [each for each in rows(volume, draws="uniform", partition="random") if each["ranks"] > 1]
+    weighted = rows(volume, draws="weighted")
+
+    def of(found: Sequence[Row], method: str) -> str:
+        return span((each["over_ideal"][method] for each in found), "x", two)
+
+    most = [each for each in uniform if each["ranks"] == 8]
+    (biased,) = rows(pull, part="biased", system="pull")
+    (barriers,) = [each for each in rows(pull, part="stages") if each["system"] == "csp-async"]
+    times = [each["x_time"] for each in rows(pull, part="fanout", system="pull")]
+    widest = max(each["fanout"] for each in rows(pull, part="fanout"))
+    (same,) = [round(at["bytes"]) for at in pull["crossings"]]
+    return [
+        f"UVA moves {of(uniform, 'uva')} of ideal, CSP {of(uniform, 'csp')}, pulled lists {of(uniform, 'pull')}",
+        f"with weights CSP {of(weighted, 'csp')}",
+        Said("UVA the most of the two, as published: reproduced",
+             all(each["over_ideal"]["uva"] > each["over_ideal"]["csp"] for each in most)),
+        Said("CSP below ideal on 2 ranks, a little above on 8",
+             all((each["over_ideal"]["csp"] < 1) == (each["ranks"] < 4) for each in uniform if each["ranks"] != 4)),
+        f"{cards(pull, 2)}: CSP takes {whole(biased['less_percent'])} % off pull's time, biased",
+        Said("(paper: below): smaller", any(each["over_ideal"]["csp"] >= 1 for each in most)),
+        Said("reproduced, larger", biased["less_percent"] > 64),
+        f"without barriers csp takes {whole(100 * barriers['x_time'] - 100)} % longer",
+        f"as many bytes at a fanout of {same}",
+        Said(f"a longer time at none up to {widest}", min(times) > 1),
+    ]  # fmt: skip
+
+
+@row("DSP", "table 1", "dsp-bandwidth", "dsp-threads", "dsp-memory", given=["Products in full size"])
+def links(bandwidth: Record, threads: Record, memory: Record) -> Phrases:
+    (nvlink,), (pcie,) = rows(bandwidth, link="nvlink", gpus=2), rows(bandwidth, link="pcie", gpus=1)
+    every = threads["settings"]["threads_of_gpu"]
+    enough = {each["memory"]: 0 for each in rows(threads)}
+    for each in rows(threads):
+        enough[each["memory"]] = max(enough[each["memory"]], each["enough"])
+    best = min(rows(memory), key=lambda each: float(each["us"]))
+    bytes_say = min(rows(memory), key=lambda each: float(each["modelled_us"]))
+    return [
+        f"in full, {cards(bandwidth, 2)}",
+        f"NVLink {whole(nvlink['least_of_a_gpu'])} GB/s a GPU against {whole(pcie['gbps'])} of PCIe",
+        Said("reproduced; nine tenths", nvlink["least_of_a_gpu"] > 2 * pcie["gbps"]),
+        f"nine tenths of host memory's speed need 1/{every // enough['host']} of the GPU's threads or fewer",
+        f"of its own memory's 1/{every // enough['GPU']}",
+        f"{whole(100 * best['feature_share'])} % of the budget for features is best",
+        Said("as the bytes say", best["feature_share"] == bytes_say["feature_share"]),
+        f"with {whole(best['spilled_percent'])} % of the lists in host memory",
+        Said("the topology first): reversed", best["spilled_percent"] > 0),
+    ]
+
+
+@row(
+    "DSP", "table 6", "dsp-sampling",
+    given=[
+        "Products in full size, papers100M x 0.1", "four H200 in", "paper 300 x, 8 GPUs", "one read of PCIe",
+        "three collectives",
+    ],
+)  # fmt: skip
+def systems(sampling: Record) -> Phrases:
+    def over(
+        *systems: str, graph: str | tuple[str, ...] = ("products-like", "papers100M-like@0.1")
+    ) -> list[float]:
+        return [each["over_dsp"] for each in rows(sampling, part="table 6", system=systems, graph=graph)]
+
+    near, far = "products-like", "papers100M-like@0.1"
+    ((fastgcn,), (direct,)) = (
+        rows(sampling, part="table 7", graph=near, system=name) for name in ("fastgcn-cpu", "direct")
+    )
+    return [
+        f"in full, {cards(sampling, 2)}",
+        f"PyG and DGL on CPUs take {span(over('pyg-cpu', 'dgl-cpu'), 'x', two)} of DSP's time",
+        f"Quiver {span(over('quiver', graph=near), 'x', two)}",
+        f"DGL-UVA {span(over('dgl-uva', graph=near), 'x', two)} on Products",
+        Said("on Products: reproduced", min(over("pyg-cpu", "dgl-cpu", "quiver", "dgl-uva", graph=near)) > 1),
+        f"{span(over('quiver', graph=far), 'x', two)} and {span(over('dgl-uva', graph=far), 'x', two)} on papers100M",
+        Said("reversed there", statistics.median(over("quiver", "dgl-uva", graph=far)) < 1),
+        f"FastGCN {two(fastgcn['over_dsp'])} x",
+        Said("paper 300 x, 8 GPUs): smaller", 1 < fastgcn["over_dsp"] < 300),
+        f"{whole(fastgcn['us'] / direct['us'])} x by kernels that read lists where they lie",
+    ]
+
+
+@row(
+    "DSP", "tables 4 and 5", "pipelines",
+    given=["four in", "three threads launch from one interpreter"],
+)  # fmt: skip
+def epochs(pipelines: Record) -> Phrases:
+    def over(step: str, *systems: str) -> list[float]:
+        return [each["over_dsp"] for each in rows(pipelines, part="systems", system=systems, step=step)]
+
+    pyg, others, replayed = (
+        over("plain", "pyg-cpu"), over("plain", "quiver", "dgl-uva"), over("captured", "quiver", "dgl-uva"),
+    )  # fmt: skip
+    return [
+        f"`products-like`, {cards(pipelines, 2)}",
+        f"{' and '.join(map(two, pyg))} x PyG on the CPU",
+        Said("PyG on the CPU: reproduced", min(pyg) > 1),
+        f"{span(others, 'x', two)} Quiver and DGL-UVA",
+        Said("Quiver and DGL-UVA: reversed", statistics.median(others) < 1),
+        f"replayed as CUDA graphs {span(replayed, 'x', two)}",
+        Said("which changes nothing", statistics.median(replayed) < 1),
     ]

@@ -1,9 +1,9 @@
 """What the coverage tables of the README say of records, worked out from the records.
 
-A row of a table or figure tells what was found, in prose. So each row that names a suite with a record has an entry: a
-function from records to the phrases that must stand in the row's state. ``test_coverage.py`` finds rows without an entry,
-phrases that are missing, verdicts that a record no longer bears out, and numbers that come from no record. After a new
-record it prints the phrases; they are written into the row by hand, since a verdict may need other words.
+A row of a table or figure tells what was found, in prose. So each row that names a suite with a record has an entry:
+a function from records to the phrases that must stand in the row's state. ``test_coverage.py`` finds rows without an
+entry, phrases that are missing, verdicts that a record no longer bears out, and numbers that come from no record. After
+a new record it prints the phrases; they are written into the row by hand, since a verdict may need other words.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Row:
 
     @property
     def records(self) -> set[str]:
-        """The suites that the row names as ``bench NAME``, or by the end of a name behind one, and that are recorded."""
+        """Recorded suites that the row names as ``bench NAME``, or by the end of a name behind one."""
         found, before = set(), ""
         for code in re.findall(r"`([^`]+)`", self.state):
             name = code.removeprefix("bench ")
@@ -56,20 +56,17 @@ class Row:
 
     @property
     def found(self) -> str:
-        """The state without what is code: commands and names of arguments hold no measurement."""
-        return re.sub(r"`[^`]*`", " ` ", self.state)
+        """The state without code: commands and names of arguments hold no measurement."""
+        return without_code(self.state)
 
 
-def coverage(text: str) -> list[Row]:
-    """The rows of all coverage tables of a README."""
-    rows = []
-    for paper in PAPERS:
-        section = text.partition(f"\n### {paper}\n")[2].partition("\n#")[0]
-        for line in section.splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-            if line.startswith("| ") and len(cells) > 1 and cells[1] != "state":
-                rows.append(Row(paper, cells[0], " | ".join(cells[1:]).strip(" |")))
-    return rows
+NAMED = r"(?:notebook|figure|table|section|equation|algorithm)s?"
+NO_MEASUREMENT = re.compile(rf"`[^`]*`|(?i:\b{NAMED}) [\d.]+[ab]?\b(?:(?:,| and| to) \d+\b(?! x| %))*")
+
+
+def without_code(text: str) -> str:
+    """The text with a mark for each piece of code, and for numbers of notebooks, figures and the like."""
+    return NO_MEASUREMENT.sub(" ` ", text)
 
 
 ENTRIES: dict[tuple[str, str], Passage] = {}
@@ -93,9 +90,15 @@ def wrong(of: Row, entry: Passage) -> list[str]:
     """What is wrong with a row, a line for each."""
     names = set(entry.records) ^ of.records
     found = [f"its entry and its text do not name the same records: {name}" for name in sorted(names)]
-    return found + problems(of.found, entry.phrases(), entry.given)
+    said = [Said(without_code(each.text), each.holds) for each in entry.phrases()]
+    return found + problems(of.found, said, [without_code(phrase) for phrase in entry.given])
 
 
 def cards(of: Record, count: int = 1) -> str:
     """ "one H200", "two H200": on what a record was made."""
     return f"{counted(count)} {card_of(of)}"
+
+
+def two(value: float) -> str:
+    """Two digits, as the rows have them."""
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
