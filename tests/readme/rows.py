@@ -69,6 +69,18 @@ def without_code(text: str) -> str:
     return NO_MEASUREMENT.sub(" ` ", text)
 
 
+def coverage(text: str) -> list[Row]:
+    """The rows of all coverage tables of a README."""
+    rows = []
+    for paper in PAPERS:
+        section = text.partition(f"\n### {paper}\n")[2].partition("\n#")[0]
+        for line in section.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            if line.startswith("| ") and len(cells) > 1 and cells[1] != "state":
+                rows.append(Row(paper, cells[0], " | ".join(cells[1:]).strip(" |")))
+    return rows
+
+
 ENTRIES: dict[tuple[str, str], Passage] = {}
 """Paper and how the row's first cell begins -> what its state must say."""
 
