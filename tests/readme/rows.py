@@ -66,7 +66,7 @@ NO_MEASUREMENT = re.compile(rf"`[^`]*`|(?i:\b{NAMED}) [\d.]+[ab]?\b(?:(?:,| and|
 
 def without_code(text: str) -> str:
     """The text with a mark for each piece of code, and for numbers of notebooks, figures and the like."""
-    return NO_MEASUREMENT.sub(" ` ", text)
+    return NO_MEASUREMENT.sub(" ; ", text)
 
 
 def coverage(text: str) -> list[Row]:

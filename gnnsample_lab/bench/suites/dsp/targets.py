@@ -192,7 +192,7 @@ def pipelines(record: dict[str, Any]) -> list[Target]:
     for executor, what in (("overlapped", "a thread each"), ("streams", "one thread that runs ahead")):
         overlap = [
             row for row in rows
-            if row["part"] == "overlap" and row["executor"] == executor and row.get("ceiling", 0) >= 1.1
+            if row["part"] == "overlap" and row["executor"] == executor and 1.1 <= row.get("ceiling", 0) <= 2
         ]  # fmt: skip
         found += at_least(
             f"overlapped stages, {what}, of the ceiling that the serial stages set", 90.0, "%",
