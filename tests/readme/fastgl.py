@@ -86,7 +86,7 @@ def ranges(*ends: float) -> str:
 # ---- numbers ---------------------------------------------------------------------------------------------------------
 
 
-def values(of: Record, field: str, **wanted: Any) -> list[float]:
+def values(of: Record, field: str, **wanted: Any) -> list[Any]:
     return [each[field] for each in rows(of, **wanted)]
 
 
@@ -104,9 +104,9 @@ def stated(of: Record, pattern: str) -> list[float]:
     return [float(number) for number in found.groups()]
 
 
-def became(found: Iterable[float], **claim: float) -> str:
+def became(found: Iterable[float], **claim: Any) -> str:
     """What became of a claim, by the rule of the table "Measured", in the words of these rows."""
-    says = verdict(list(found), Claim("", **claim))  # type: ignore[arg-type]
+    says = verdict(list(found), Claim("", **claim))
     return says if says == REPRODUCED else "smaller" if says.startswith(MISSED) else "reversed"
 
 
@@ -164,7 +164,7 @@ def roofline(table2: Record, table3: Record, fig12: Record) -> Phrases:
             max(l1) < 10 and max(l2) < 50,
         ),
         Said(
-            f"{listed(map(str, levels))} give {series(rates)} TB/s (paper {listed(theirs)}): reproduced in order",
+            f"{listed(levels)} give {series(rates)} TB/s (paper {listed(theirs)}): reproduced in order",
             all(a > b for a, b in pairwise(rates)),
         ),
         f"{x(aware)} of cuSPARSE, {x(over_style)} of GNNAdvisor's style "
