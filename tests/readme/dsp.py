@@ -43,7 +43,7 @@ def methods(ladder: Record) -> Phrases:
 
 @row(
     "DSP", "layer-wise sampling", "dsp-sampling",
-    given=["100 steps", "a step waits for the host once"],
+    given=["100 steps", "a step waits for the host once", "checked on two GPUs"],
 )  # fmt: skip
 def layers_and_walks(sampling: Record) -> Phrases:
     def ms(part: str, system: str) -> str:

@@ -425,7 +425,7 @@ def scaling(fig14: Record) -> Phrases:
     ]
 
 
-@row("FastGL", "figure 14a", "fastgl-fig14a", given=["(paper 1 to 8)", "(paper, 8 GPUs:"])
+@row("FastGL", "figure 14a", "fastgl-fig14a", given=["(paper 1 to 8)", "(paper, 8 GPUs:", "the two GPUs share"])
 def gpus(fig14a: Record) -> Phrases:
     most = max(values(fig14a, "gpus"))
     gained = {each["system"]: each["over_one"] for each in rows(fig14a, gpus=most)}
