@@ -4,6 +4,9 @@
 # Numba infers the types of its functions.
 from __future__ import annotations
 
+import operator
+import os
+
 import numba
 from numba import types
 from numba.core import cgutils
@@ -13,27 +16,30 @@ from .jit import njit
 
 _YIELD_AFTER = 1024
 
-if numba.config.DISABLE_JIT:  # the function below is then Python
+if hasattr(os, "sched_yield"):
+    _let_others_run = types.ExternalFunction("sched_yield", types.int32())
+else:  # Windows
 
-    def _look(words, at):
-        return words[at]
-
+    @njit(nogil=True)
     def _let_others_run():
         return 0
-else:
-    _let_others_run = types.ExternalFunction("sched_yield", types.int32())
 
-    @intrinsic
-    def _look(_context, words, at):
-        """``words[at]`` from memory, by an atomic load."""
 
-        def generate(context, builder, signature, arguments):
-            kind = signature.args[0]
-            array = context.make_array(kind)(context, builder, arguments[0])
-            place = cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]], wraparound=False)
-            return builder.load_atomic(place, "acquire", 8)
+@intrinsic
+def _look(_context, words, at):
+    """``words[at]`` from memory, by an atomic load."""
 
-        return types.int64(words, types.intp), generate
+    def generate(context, builder, signature, arguments):
+        kind = signature.args[0]
+        array = context.make_array(kind)(context, builder, arguments[0])
+        place = cgutils.get_item_pointer(context, builder, kind, array, [arguments[1]], wraparound=False)
+        return builder.load_atomic(place, "acquire", 8)
+
+    return types.int64(words, types.intp), generate
+
+
+if numba.config.DISABLE_JIT:  # the function below is then Python
+    _look, _let_others_run = operator.getitem, int
 
 
 @njit(nogil=True, cache=True)
