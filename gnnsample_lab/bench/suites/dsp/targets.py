@@ -112,7 +112,9 @@ def features(record: dict[str, Any]) -> list[Target]:
     for (ranks, what, transport, row_bytes), row in remote.items():
         if transport != "direct":
             continue
-        here = f"{ranks} GPUs, {record['settings']['rows']} rows a GPU, {row_bytes} bytes each"
+        # Records of before their rows said how many were asked for have the number in their settings.
+        asked = row.get("asked", record["settings"]["rows"])
+        here = f"{ranks} GPUs, {asked} rows a GPU, {row_bytes} bytes each"
         if what == "remote, marked" and row_bytes == 512:
             shares.append((row["of_copy"], here))
         if what == "remote":
