@@ -216,8 +216,8 @@ def maps(table8: Record) -> Phrases:
         f"`level-bitmap` {span(speed['level-bitmap'])}",
         f"fastest on {names([graph for graph, name in best.items() if name == 'level-bitmap'])}",
         f"`sort` {span(speed['sort'])}",
-        f"which has {whole(table8['graphs']['papers100M-like']['num_nodes'] / 1e6)} million, its kernels take {large['level-bitmap']:.0f} µs for the "
-        f"{large['direct-address']:.0f} of `direct-address`",
+        f"which has {whole(table8['graphs']['papers100M-like']['num_nodes'] / 1e6)} million, its kernels take "
+        f"{large['level-bitmap']:.0f} µs for the {large['direct-address']:.0f} of `direct-address`",
     ]
 
 

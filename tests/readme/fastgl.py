@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from gnnsample_lab.bench.measured import MISSED, NEAR, REPRODUCED, Claim, verdict
+from gnnsample_lab.bench.measured import NEAR
 from gnnsample_lab.bench.noise import over_noise
 from tests.notebooks.recorded import (
     Record,
     Said,
     counted,
     graphs_of,
+    listed,
     rows,
     short,
     span,
@@ -22,72 +23,20 @@ from tests.notebooks.recorded import (
     whole,
 )
 from tests.readme.rows import Phrases, cards, row
+from tests.readme.words import became, exact, in_full, labels, ran, series, sizes, values
 
 LARGE = REDDIT, PRODUCTS, MAG = "reddit-like", "products-like", "mag-like"
 """Twins in full size with the largest mini-batches."""
-LABELS = {
-    REDDIT: "Reddit",
-    PRODUCTS: "Products",
-    MAG: "MAG",
-    "igb-like": "IGB",
-    "papers100M-like": "papers100M",
-}
 
 
-# ---- words -----------------------------------------------------------------------------------------------------------
-
-
-def listed(words: Iterable[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last
-
-
-def labels(graphs: Iterable[str]) -> str:
-    return listed(LABELS[name.partition("@")[0]] for name in graphs)
-
-
-def scales(graphs: Iterable[str]) -> str:
+def smaller(graphs: Iterable[str]) -> str:
     """The graphs that are smaller than the paper's, with their scales."""
-    return ", ".join(f"{labels([name])} x {name.partition('@')[2]}" for name in graphs if "@" in name)
-
-
-def sizes(graphs: Sequence[str]) -> str:
-    return f"{labels(name for name in graphs if '@' not in name)} in full size, {scales(graphs)}"
-
-
-def full(*records: Record) -> Said:
-    """On what the records were made, all of them in full."""
-    (card,) = {cards(each) for each in records}
-    return Said(f"in full on {card}", not any(each["settings"]["quick"] for each in records))
-
-
-def series(values: Iterable[float], form: Callable[[float], str] = short) -> str:
-    return listed(map(form, values))
-
-
-def x(values: Iterable[float]) -> str:
-    return span(values, "x")
-
-
-def per_cent(values: Iterable[float]) -> str:
-    return span(values, "%", whole)
-
-
-def exact(value: float) -> str:
-    """A paper's number, as it stands there."""
-    return f"{value:.1f}" if value < 10 and round(value, 1) == value else f"{value:g}"
+    return sizes(name for name in graphs if "@" in name)
 
 
 def ranges(*ends: float) -> str:
     """From least to most, of one thing or of several."""
-    return listed(f"{exact(a)} to {exact(b)}" for a, b in zip(ends[::2], ends[1::2]))
-
-
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def values(of: Record, field: str, **wanted: Any) -> list[Any]:
-    return [each[field] for each in rows(of, **wanted)]
+    return listed(f"{exact(low)} to {exact(high)}" for low, high in zip(ends[::2], ends[1::2]))
 
 
 def by_graph(of: Record, field: str, **wanted: Any) -> dict[str, float]:
@@ -104,15 +53,6 @@ def stated(of: Record, pattern: str) -> list[float]:
     return [float(number) for number in found.groups()]
 
 
-def became(found: Iterable[float], **claim: Any) -> str:
-    """What became of a claim, by the rule of the table "Measured", in the words of these rows."""
-    says = verdict(list(found), Claim("", **claim))
-    return says if says == REPRODUCED else "smaller" if says.startswith(MISSED) else "reversed"
-
-
-# ---- rows ------------------------------------------------------------------------------------------------------------
-
-
 @row("FastGL", "table 1", "fastgl-table1", "fastgl-table9", given=["Left of 24 GB on the first three"])
 def memory(table1: Record, table9: Record) -> Phrases:
     left, published = by_graph(table1, "left_of_24_gb"), by_graph(table1["paper"], "left_gb")
@@ -120,8 +60,8 @@ def memory(table1: Record, table9: Record) -> Phrases:
     held, dgl = (values(table9["paper"], "mb", system=name) for name in ("fastgl", "dgl"))
     share, paper = by_graph(table9, "over_dgl", system="fastgl"), [a / b for a, b in zip(held, dgl)]
     return [
-        full(table1, table9),
-        Said(sizes(list(left)), list(left) == list(share) and list(left)[:3] == list(LARGE)),
+        ran(table1, table9),
+        Said(sizes(left), list(left) == list(share) and list(left)[:3] == list(LARGE)),
         Said(
             f"{series(ours)} (paper {series(theirs, exact)}): reproduced in order",
             all(a > b for found in (ours, theirs) for a, b in pairwise(found)),
@@ -139,9 +79,9 @@ def memory(table1: Record, table9: Record) -> Phrases:
 )  # fmt: skip
 def roofline(table2: Record, table3: Record, fig12: Record) -> Phrases:
     l1, l2 = (values(table2, f"{level}_percent", kernel="library") for level in ("l1", "l2"))
-    paper = [per_cent(values(table2["paper"], f"{level}_percent")) for level in ("l1", "l2")]
+    paper = [span(values(table2["paper"], f"{level}_percent"), "%", whole) for level in ("l1", "l2")]
     rates, levels = [value / 1000 for value in values(table3, "gbps")], values(table3, "level")
-    gbps = [each["gbps"] for each in rows(table3["paper"], level=tuple(levels))]
+    gbps = values(table3["paper"], "gbps", level=tuple(levels))
     theirs = [re.sub(r"\d+", lambda number: exact(int(number[0]) / 1000), each) for each in gbps]
     times = {name: values(fig12, "us", kernel=name) for name in ("memory-aware", "naive", "gnnadvisor-style")}
     over_naive, over_style = (
@@ -156,10 +96,10 @@ def roofline(table2: Record, table3: Record, fig12: Record) -> Phrases:
         values(table2, "us", graph=PRODUCTS, kernel=name) for name in ("library", "memory-aware")
     )
     return [
-        full(table2, table3, fig12),
+        ran(table2, table3, fig12),
         f"table 2 on {sizes(graphs_of(rows(table2)))}, figure 12 on {labels(graphs_of(rows(fig12)))}",
         Said(
-            f"hits {per_cent(l1)} in the L1 and {per_cent(l2)} in the L2 "
+            f"hits {span(l1, '%', whole)} in the L1 and {span(l2, '%', whole)} in the L2 "
             f"(paper {paper[0].removesuffix(' %')} and {paper[1]}): reproduced",
             max(l1) < 10 and max(l2) < 50,
         ),
@@ -167,10 +107,10 @@ def roofline(table2: Record, table3: Record, fig12: Record) -> Phrases:
             f"{listed(levels)} give {series(rates)} TB/s (paper {listed(theirs)}): reproduced in order",
             all(a > b for a, b in pairwise(rates)),
         ),
-        f"{x(aware)} of cuSPARSE, {x(over_style)} of GNNAdvisor's style "
+        f"{span(aware, 'x')} of cuSPARSE, {span(over_style, 'x')} of GNNAdvisor's style "
         f"(paper up to {exact(best)} x of DGL and GNNAdvisor): {became([*aware, *over_style], best=best)}",
-        Said(f"{x(over_naive)} of our naive kernel", max(over_naive) < 1),
-        Said(f"staged once (ours) {x(staged)} of cuSPARSE", min(staged) > 1),
+        Said(f"{span(over_naive, 'x')} of our naive kernel", max(over_naive) < 1),
+        Said(f"staged once (ours) {span(staged, 'x')} of cuSPARSE", min(staged) > 1),
         Said("table 2 has an older, better kernel by that name", library / older > max(aware)),
     ]
 
@@ -194,8 +134,8 @@ def matching(table4: Record, fig10: Record, table7: Record) -> Phrases:
     few = [beside[cached] for cached in beside if cached <= 30]
     (most,) = stated(fig10, "up to # %")
     return [
-        full(table4, fig10, table7),
-        f"{labels(degree)} in full size, {scales(walks)} in figure 10 and table 7",
+        ran(table4, fig10, table7),
+        f"{labels(degree)} in full size, {smaller(walks)} in figure 10 and table 7",
         Said(
             f"{series(degree.values(), whole)} % (paper {series(paper, whole)} %): reproduced",
             all(abs(a - b) < 5 for a, b in zip(degree.values(), paper, strict=True)),
@@ -208,10 +148,10 @@ def matching(table4: Record, fig10: Record, table7: Record) -> Phrases:
             f"with the reorder {series(ordered.values())} x (paper {series(reordered, exact)} x): smaller",
             all(1 < a < b for a, b in zip(ordered.values(), reordered, strict=True)),
         ),
-        f"Match takes {per_cent(off)} off",
+        f"Match takes {span(off, '%', whole)} off",
         Said(
-            f"on {labels(graphs_of(rows(fig10, part='a')))} Match-Reorder takes {per_cent(few)} off beside caches of "
-            f"up to 30 % of the rows, {beside[50.0]:.0f} % at 50 %, and adds {-beside[80.0]:.0f} and "
+            f"on {labels(graphs_of(rows(fig10, part='a')))} Match-Reorder takes {span(few, '%', whole)} off beside "
+            f"caches of up to 30 % of the rows, {beside[50.0]:.0f} % at 50 %, and adds {-beside[80.0]:.0f} and "
             f"{-beside[100.0]:.0f} % at 80 and 100 % (paper: most below 50 %): reproduced",
             min(few) > beside[50.0] > 0 > beside[80.0] > beside[100.0],
         ),
@@ -242,10 +182,10 @@ def sampling(table8: Record, fig13: Record) -> Phrases:
     best, least, most = stated(fig13, "# x faster.* # x to # x")
     igb = next(name for name in over if name.startswith("igb"))
     return [
-        full(table8, fig13),
+        ran(table8, fig13),
         f"Table 8, {counted(len(wall))} graphs in full size",
         Said(
-            f"Algorithm 2 as published {x(wall.values())}, by the GPU's time {x(gpu.values())} "
+            f"Algorithm 2 as published {span(wall.values(), 'x')}, by the GPU's time {span(gpu.values(), 'x')} "
             f"(paper {ranges(min(paper), max(paper))} x): {became(wall.values(), least=min(paper))}",
             became(wall.values(), least=min(paper)) == became(gpu.values(), least=min(paper)),
         ),
@@ -254,16 +194,16 @@ def sampling(table8: Record, fig13: Record) -> Phrases:
             slower == [max(new, key=lambda name: new[name])]
             and slower == [max(us, key=lambda name: us[name] - block[name])],
         ),
-        f"with one addition a block (ours) {x(ours[0])}, by the GPU's time {x(ours[1])}",
-        f"Figure 13, {counted(len(over))} graphs ({scales(over)})",
-        f"FastGL {x(over.values())} of DGL's configuration (paper {ranges(least, most)} x): "
+        f"with one addition a block (ours) {span(ours[0], 'x')}, by the GPU's time {span(ours[1], 'x')}",
+        f"Figure 13, {counted(len(over))} graphs ({smaller(over)})",
+        f"FastGL {span(over.values(), 'x')} of DGL's configuration (paper {ranges(least, most)} x): "
         f"{became(over.values(), least=least)} but on {labels(name for name in over if over[name] > 1)}",
         Said(
             f"{rows(fig13, graph=igb)[0]['batch_size']} seeds of {labels([igb])} take {short(dgl[igb])} ms with DGL's "
             f"map, {short(fastgl[igb])} with Fused-Map, {short(lab[igb])} in one launch",
             fastgl[igb] > dgl[igb] > 10 * lab[igb],
         ),
-        f"over PyG {x(pyg)} (paper up to {exact(best)} x): {became(pyg, best=best)}",
+        f"over PyG {span(pyg, 'x')} (paper up to {exact(best)} x): {became(pyg, best=best)}",
     ]
 
 
@@ -286,11 +226,11 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
     (gain,) = stated(fig15, "Memory-Aware # x")
     sums = by_graph(fig11, "aggregate_speedup", system="fastgl")
     return [
-        full(fig1, fig3, fig15, fig11),
-        f"{counted(len(match))} graphs ({scales(match)})",
+        ran(fig1, fig3, fig15, fig11),
+        f"{counted(len(match))} graphs ({smaller(match)})",
         Said(
-            f"Memory IO is {per_cent(extract)} of DGL's epoch (paper up to {exact(most_extract)} %), sampling "
-            f"{per_cent(cpu)} of PyG's (up to {exact(most_cpu)} %), {per_cent(gpu)} of DGL's "
+            f"Memory IO is {span(extract, '%', whole)} of DGL's epoch (paper up to {exact(most_extract)} %), sampling "
+            f"{span(cpu, '%', whole)} of PyG's (up to {exact(most_cpu)} %), {span(gpu, '%', whole)} of DGL's "
             f"(up to {exact(most_gpu)} %): reproduced, less of it",
             max(extract) < most_extract
             and max(cpu) < most_cpu
@@ -306,12 +246,13 @@ def ablation(fig1: Record, fig3: Record, fig15: Record, fig11: Record) -> Phrase
             f"Match-Reorder gains most, {series(match.values())} x on {labels(match)}: reproduced",
             statistics.mean(match.values()) > max(statistics.mean(each.values()) for each in (aware, fused)),
         ),
-        f"Memory-Aware as published {x(aware.values())} (paper {exact(gain)} x): {became(aware.values(), least=gain)}",
+        f"Memory-Aware as published {span(aware.values(), 'x')} (paper {exact(gain)} x): "
+        f"{became(aware.values(), least=gain)}",
         Said(
             f"its sums alone are slower on {labels(LARGE)} (figure 11)",
             [name for name in sums if sums[name] < 1] == list(LARGE),
         ),
-        f"Fused-Map {x(fused.values())}",
+        f"Fused-Map {span(fused.values(), 'x')}",
         *dict.fromkeys(f"of {each['environment']['date'][:10]}" for each in (fig1, fig3)),
     ]
 
@@ -325,7 +266,7 @@ def epochs(fig9: Record, fig11: Record, fig14: Record) -> Phrases:
         return values(of, "step_ms", graph=MAG, system="fastgl", model="gcn")[0]
 
     return [
-        full(fig9, fig11, fig14),
+        ran(fig9, fig11, fig14),
         *compute(fig11),
         *over_systems(fig9),
         *scaling(fig14),
@@ -344,8 +285,8 @@ def compute(fig11: Record) -> Phrases:
     prepared = values(fig11, "preprocess_percent", system="gnnadvisor-style")
     least, most, share = stated(fig11, "# x to # x.*up to # %")
     return [
-        f"Figure 11, {counted(len(sums))} graphs ({scales(sums)})",
-        f"by the kernel as published {x(large)} of DGL's on {labels(LARGE)} "
+        f"Figure 11, {counted(len(sums))} graphs ({smaller(sums)})",
+        f"by the kernel as published {span(large, 'x')} of DGL's on {labels(LARGE)} "
         f"(paper {ranges(least, most)} x): {became(large, least=least)}",
         Said(
             f"{series(sums[name] for name in small)} x on the small mini-batches of {labels(small)} "
@@ -353,11 +294,11 @@ def compute(fig11: Record) -> Phrases:
             all(sums[name] > least for name in small),
         ),
         Said(
-            f"the whole stage {x(stage.values())}, where DGL's trains beside a thread that gathers",
+            f"the whole stage {span(stage.values(), 'x')}, where DGL's trains beside a thread that gathers",
             {*values(fig11, "executor", system="dgl")} == {"thread"}
             and {*values(fig11, "executor", system="fastgl")} == {"serial"},
         ),
-        f"preparing is {per_cent(prepared)} of the sums in GNNAdvisor's style (paper up to {exact(share)} %): "
+        f"preparing is {span(prepared, '%', whole)} of the sums in GNNAdvisor's style (paper up to {exact(share)} %): "
         f"{became(prepared, best=share, neutral=0)}",
     ]
 
@@ -375,13 +316,15 @@ def over_systems(fig9: Record) -> Phrases:
     held = values(fig9, "cache_percent", system="fastgl", graph=tuple(rest))
     least = ends["dgl"][0]
     return [
-        f"over DGL's configuration {x(cached)} on {labels((REDDIT, PRODUCTS))} (paper {ranges(*ends['dgl'])} x): "
-        f"{became(cached, least=least)}, {x(less)} on {labels(rest)}: {became(less, least=least)}",
+        f"over DGL's configuration {span(cached, 'x')} on {labels((REDDIT, PRODUCTS))} "
+        f"(paper {ranges(*ends['dgl'])} x): "
+        f"{became(cached, least=least)}, {span(less, 'x')} on {labels(rest)}: {became(less, least=least)}",
         Said(f"caches hold {span(held, '%')} of the rows there", max(held) < 20),
-        f"over GNNLab's {x(gnnlab)} (paper {ranges(*ends['gnnlab'])} x): {became(gnnlab, least=ends['gnnlab'][0])}, "
+        f"over GNNLab's {span(gnnlab, 'x')} (paper {ranges(*ends['gnnlab'])} x): "
+        f"{became(gnnlab, least=ends['gnnlab'][0])}, "
         f"reversed in {sum(each < 1 for each in gnnlab)} of {len(gnnlab)} cases",
         Said(
-            f"over PyG's {x(pyg)}, over GNNAdvisor's style {x(style)} "
+            f"over PyG's {span(pyg, 'x')}, over GNNAdvisor's style {span(style, 'x')} "
             f"(paper {ranges(*ends['pyg-cpu'], *ends['gnnadvisor'])} x): smaller",
             all(
                 min(found) < low and max(found) < high
@@ -406,26 +349,29 @@ def scaling(fig14: Record) -> Phrases:
     return [
         f"Figure 14, {labels(graphs_of(rows(fig14)))} in full size",
         Said(
-            f"{x(swept[0])} by batch size, {x(swept[1])} by features, {x(swept[2])} by depth on {labels([PRODUCTS])} "
+            f"{span(swept[0], 'x')} by batch size, {span(swept[1], 'x')} by features, "
+            f"{span(swept[2], 'x')} by depth on {labels([PRODUCTS])} "
             f"(paper, over all baselines, {ranges(*paper)} x): reproduced",
             all(
-                became(found, least=least) == REPRODUCED
+                became(found, least=least) == "reproduced"
                 for found, least in zip(swept, paper[::2], strict=True)
             ),
         ),
         Said(
-            f"{x(mag)} on {labels([MAG])}, which the paper has not: less",
+            f"{span(mag, 'x')} on {labels([MAG])}, which the paper has not: less",
             min(mag) > 1 and max(mag) < min(map(min, swept)),
         ),
         Said(
-            f"over GNNLab's, where both caches hold every row, {x(over)}, below 1 in {sum(each < 1 for each in over)} "
-            f"of {len(over)} cases: reversed, GNNLab sums by cuSPARSE",
+            f"over GNNLab's, where both caches hold every row, {span(over, 'x')}, below 1 in "
+            f"{sum(each < 1 for each in over)} of {len(over)} cases: reversed, GNNLab sums by cuSPARSE",
             statistics.median(over) < 1 and len(over) == len({*gnnlab, *fastgl}),
         ),
     ]
 
 
-@row("FastGL", "figure 14a", "fastgl-fig14a", given=["(paper 1 to 8)", "(paper, 8 GPUs:", "the two GPUs share"])
+@row(
+    "FastGL", "figure 14a", "fastgl-fig14a", given=["(paper 1 to 8)", "(paper, 8 GPUs:", "the two GPUs share"]
+)
 def gpus(fig14a: Record) -> Phrases:
     most = max(values(fig14a, "gpus"))
     gained = {each["system"]: each["over_one"] for each in rows(fig14a, gpus=most)}
@@ -446,7 +392,7 @@ def loss(fig16: Record) -> Phrases:
     over = [each["over_noise"] for each in over_noise(fig16["rows"], "final_loss")]
     settings, models = fig16["settings"], {each["model"].upper() for each in rows(fig16)}
     return [
-        Said(f"quick, on {cards(fig16)}", settings["quick"]),
+        Said(f"quick, on {cards(fig16)}", not in_full(fig16)),
         f"{counted(settings['epochs'])} epochs of {listed(sorted(models))} on {labels(graphs_of(rows(fig16)))}, "
         f"{counted(len(settings['seeds']))} seeds",
         Said(f"losses differ by {span(over, 'of what seeds differ by')}: reproduced", max(over) <= 1),

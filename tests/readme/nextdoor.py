@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gnnsample_lab.bench.measured import REPRODUCED, most
+from gnnsample_lab.bench.measured import MISSED, most, verdict
 from tests.notebooks.recorded import (
     Record,
     Said,
@@ -18,30 +18,28 @@ from tests.notebooks.recorded import (
     thousands,
     whole,
 )
-from tests.readme.pgsampler import beside_dgl, full, listed, verdicts
 from tests.readme.rows import Phrases, cards, row
+from tests.readme.words import became, beside_dgl, exact, full_size, in_full, line, ran, series, sizes, values
 
 WALKS = ("DeepWalk", "PPR", "node2vec")
 """The paper's walks of one walker, k-hop apart."""
 
 
 def over_one(fig10: Record, index: str, graph: str, *apps: str) -> list[float]:
-    return [
-        each["over_one"] for each in rows(fig10, index=index, graph=graph, app=apps, gpus=most(fig10, "gpus"))
-    ]
+    return values(fig10, "over_one", index=index, graph=graph, app=apps, gpus=most(fig10, "gpus"))
 
 
 def is_old(of: Record) -> bool:
     """Whether a record is a quick one, of a twin from before version 3, without the published kernels."""
     return (
-        of["settings"]["quick"]
+        not in_full(of)
         and not any("version" in graph for graph in of["graphs"].values())
         and not any(each.get("index") == "published" for each in rows(of))
     )
 
 
-def many(values: Iterable[float]) -> str:
-    return span(values, "x", lambda value: thousands(round(value)) if value >= 1000 else short(value))
+def many(found: Iterable[float]) -> str:
+    return span(found, "x", lambda value: thousands(round(value)) if value >= 1000 else short(value))
 
 
 @row("NextDoor", "several GPUs", "nextdoor-fig10", given=["paper 4 GPUs, five graphs"])
@@ -54,10 +52,12 @@ def gpus(fig10: Record) -> Phrases:
         return value
 
     ppi, orkut = "ppi-like", "orkut-like"
-    one, two = (rows(fig10, index="published", graph=ppi, app="k-hop", gpus=n)[0]["ms"] for n in (1, 2))
+    all_of_them, half = (
+        values(fig10, "ms", index="published", graph=ppi, app="k-hop", gpus=count)[0] for count in (1, 2)
+    )
     return [
-        f"in full on {cards(fig10, int(most(fig10, 'gpus')))}",
-        Said("PPI and Orkut in full size", full(fig10, 2) and list(fig10["graphs"]) == [ppi, orkut]),
+        ran(fig10, gpus=most(fig10, "gpus")),
+        sizes(fig10["graphs"]),
         Said(
             f"walks {walks('published', orkut)} on Orkut and {walks('published', ppi)} on PPI "
             "(paper: they scale on all graphs but PPI): reproduced",
@@ -68,10 +68,11 @@ def gpus(fig10: Record) -> Phrases:
         Said(
             f"k-hop {short(k_hop('published', orkut))} x on Orkut and {short(k_hop('published', ppi))} x on PPI "
             "(paper nearly linear): missed",
-            verdicts(fig10)[0].startswith("missed"),
+            verdict(*line(fig10)).startswith(MISSED),
         ),
         Said(
-            f"half of PPI's samples take as long as all of them, {tenths(two)} ms", abs(two / one - 1) < 0.03
+            f"half of PPI's samples take as long as all of them, {tenths(half)} ms",
+            abs(half / all_of_them - 1) < 0.03,
         ),
         f"walks {walks('auto', orkut)} and {walks('auto', ppi)}",
         f"k-hop {short(k_hop('auto', orkut))} and {short(k_hop('auto', ppi))} x",
@@ -82,40 +83,41 @@ def gpus(fig10: Record) -> Phrases:
     "NextDoor", "table 1:", "nextdoor-table1", "nextdoor-table5", given=["Table 5 in full", "table 1 in full"]
 )
 def training(table1: Record, table5: Record) -> Phrases:
-    shares = {
-        sampler: [each["sample_percent"] / 100 for each in rows(table1, sampler=sampler)]
-        for sampler in ("numpy", "engine")
-    }
-    told = [each["sample_percent"] / 100 for each in table1["paper"]["rows"]]
-    by = {
-        reference: [each["speedup"] for each in rows(table5, reference=reference)]
-        for reference in ("numpy", "walker")
-    }
-    paper = {(each["graph"], each["method"]): each["speedup"] for each in table5["paper"]["rows"]}
-    own = {(each["graph"], each["method"]): each["speedup"] for each in rows(table5, reference="numpy")}
+    numpy, engine = (
+        [share / 100 for share in values(table1, "sample_percent", sampler=name)]
+        for name in ("numpy", "engine")
+    )
+    told = [share / 100 for share in values(table1["paper"], "sample_percent")]
+    own, walker = (values(table5, "speedup", reference=name) for name in ("numpy", "walker"))
+    every = values(table5, "speedup")
+    paper, ours = (
+        {(each["graph"], each["method"]): each["speedup"] for each in found}
+        for found in (rows(table5["paper"]), rows(table5, reference="numpy"))
+    )
     far = {each["method"] for each in rows(table5) if each["speedup"] > 5}
-    lost = sum(value < 1 for value in by["walker"])
+    lost = sum(value < 1 for value in walker)
     return [
-        Said("PPI and Reddit", list(table1["graphs"]) == ["ppi-like", "reddit-like"] and full(table1, 2)),
         Said(
-            f"take {percent(shares['numpy'])} of a step (paper {percent(told)}): reproduced, more",
-            min(shares["numpy"]) > min(told) and max(shares["numpy"]) > max(told),
+            "PPI and Reddit", list(table1["graphs"]) == ["ppi-like", "reddit-like"] and full_size(table1, 2)
         ),
-        f"ours {percent(shares['engine'])}",
-        Said(f"{counted(len(table5['graphs']))} graphs", full(table5, len(table5["graphs"]))),
-        f"{len(rows(table5))} cases",
+        Said(
+            f"take {percent(numpy)} of a step (paper {percent(told)}): reproduced, more",
+            min(numpy) > min(told) and max(numpy) > max(told),
+        ),
+        f"ours {percent(engine)}",
+        Said(f"{counted(len(table5['graphs']))} graphs", full_size(table5, len(table5["graphs"]))),
+        f"{len(every)} cases",
         Said(
             "the published form has no record yet",
             not any("published_speedup" in each for each in rows(table5)),
         ),
-        f"{span((each['speedup'] for each in rows(table5)), 'x')} end to end, "
-        f"{median(each['speedup'] for each in rows(table5))}",
+        f"{span(every, 'x')} end to end, {median(every)}",
         Said(
-            f"over the methods' own samplers {span(by['numpy'], 'x')} (paper {span(paper.values(), 'x')}): "
+            f"over the methods' own samplers {span(own, 'x')} (paper {span(paper.values(), 'x')}): "
             f"reproduced, more in all {len(paper)} cases of the paper",
-            all(own[case] > value for case, value in paper.items()),
+            all(ours[case] > value for case, value in paper.items()),
         ),
-        f"over our CPU walker {span(by['walker'], 'x')}: slower in {lost} of {len(by['walker'])} cases",
+        f"over our CPU walker {span(walker, 'x')}: slower in {lost} of {len(walker)} cases",
         Said(
             "where a CPU sampler passes over the whole graph",
             far <= {"FastGCN", "LADIES", "MVS", "ClusterGCN"},
@@ -126,25 +128,25 @@ def training(table1: Record, table5: Record) -> Phrases:
 @row("NextDoor", "transit-parallel sampling of many", "systems")
 def trees(systems: Record) -> Phrases:
     pairs = beside_dgl(systems, "nextdoor")
-    ours, theirs = ([row["sample_ms"] for row in each] for each in zip(*pairs, strict=True))
-    more = [row["rows_per_batch"] / dgl["rows_per_batch"] for row, dgl in pairs]
+    ours, theirs = ([each["sample_ms"] for each in of] for of in zip(*pairs, strict=True))
+    more = [each["rows_per_batch"] / dgl["rows_per_batch"] for each, dgl in pairs]
     return [
-        Said("in full size, GraphSAGE", full(systems, 2)),
+        Said("in full size, GraphSAGE", full_size(systems, 2)),
         f"batches of {thousands(systems['settings']['batch_size'])}",
         cards(systems),
-        f"steps {listed([short(row['speedup']) for row, _ in pairs])} x as fast as in DGL's configuration",
+        f"steps {series(each['speedup'] for each, _ in pairs)} x as fast as in DGL's configuration",
         Said(
             "with the index as published",
             all(
-                any("'published'" in note for note in row["notes"])
-                for row in rows(systems, system="nextdoor")
+                any("'published'" in note for note in each["notes"])
+                for each in rows(systems, system="nextdoor")
             ),
         ),
-        f"sampling takes {listed([short(ms) for ms in ours])} ms instead of {listed([short(ms) for ms in theirs])}",
+        f"sampling takes {series(ours)} ms instead of {series(theirs)}",
         f"a tree for each seed: {tenths(more[0])} and {whole(more[1])} x as many rows as merged ones",
         Said(
             "a quarter of the graph's rows cached, of which DGL's configuration caches none",
-            all(round(row["cache_percent"]) == 25 and dgl["cache_percent"] == 0 for row, dgl in pairs),
+            all(round(each["cache_percent"]) == 25 and dgl["cache_percent"] == 0 for each, dgl in pairs),
         ),
     ]
 
@@ -155,7 +157,7 @@ def trees(systems: Record) -> Phrases:
 )  # fmt: skip
 def index(table2: Record, table3: Record, fig6: Record) -> Phrases:
     built = [each["index_percent"] for each in rows(fig6, index="published") if each["builds"]]
-    told = [each["index_percent"] for each in fig6["paper"]["rows"]]
+    told = values(fig6["paper"], "index_percent")
     small = rows(table2, paper_kernel="sub-warp")
     large = [
         (each["kernel_ms"], each["paper_kernel"]) for each in rows(table2, paper_kernel=("block", "grid"))
@@ -165,7 +167,7 @@ def index(table2: Record, table3: Record, fig6: Record) -> Phrases:
     twins = [each for each in rows(table3) if each["graph"].partition("@")[0].endswith("-like")]
     (shrunk,) = [each for each in twins if each["scale"] < 1]
     return [
-        Said(f"{counted(len(fig6['graphs']))} graphs in full size", full(fig6, len(fig6["graphs"]) - 1)),
+        Said(f"{counted(len(fig6['graphs']))} graphs in full size", full_size(fig6, len(fig6["graphs"]) - 1)),
         Said(
             f"spend {span(built, '%', whole)} on their index, {median(built)} "
             f"(paper {span(told, '%', whole)}): reproduced",
@@ -178,54 +180,43 @@ def index(table2: Record, table3: Record, fig6: Record) -> Phrases:
         ),
         Said(f"these take {span(taken, 'x')} of its time: smaller", behind < 1.1),
         f"{counted(len(twins) - 1)} twins in full size",
-        f"Friendster x {shrunk['scale']}",
+        sizes([shrunk["graph"]]),
     ]
 
 
-@row(
-    "NextDoor", "figure 7:", "nextdoor-fig7", "nextdoor-fig9",
-    given=["in table 5 alone"],
-)  # fmt: skip
+@row("NextDoor", "figure 7:", "nextdoor-fig7", "nextdoor-fig9", given=["in table 5 alone"])
 def speedups(fig7: Record, fig9: Record) -> Phrases:
-    def of(record: Record, field: str, **wanted: object) -> list[float]:
-        return [each[field] for each in rows(record, **wanted)]
-
-    walks = of(fig7, "published_over_cpu_all", app=(*WALKS, "PinSAGE"))
-    over = of(fig7, "published_over_sample")
+    walks = values(fig7, "published_over_cpu_all", app=(*WALKS, "PinSAGE"))
+    over = values(fig7, "published_over_sample")
     sample, cores = fig7["paper"]["range"]["sample"], fig7["paper"]["range"]["knightking"]
-    ours = {
-        app: rows(fig7, graph="orkut-like", app=app)[0]["published_ms"]
-        / rows(fig7, graph="orkut-like", app=app)[0]["ms"]["transit"]
-        for app in (*WALKS, "k-hop")
-    }
-    found = {record["suite"]: verdicts(record) for record in (fig7, fig9)}
+    published, ours = (
+        {app: values(fig7, field, graph="orkut-like", app=app)[0] for app in (*WALKS, "k-hop")}
+        for field in ("published_ms", "ms.transit")
+    )
+    longer = {app: published[app] / ours[app] for app in ours}
+    walks_longer = [longer[app] for app in WALKS]
+    frontier, message = (values(fig9, f"published_over_{way}") for way in ("frontier", "message"))
     return [
         *(
             Said(
                 f"{figure} in full, {counted(len(each['graphs']))} graphs",
-                full(each, len(each["graphs"]) - 1),
+                full_size(each, len(each["graphs"]) - 1),
             )
             for figure, each in (("Figure 7", fig7), ("figure 9", fig9))
         ),
         Said(
-            f"as published {span(of(fig9, 'published_over_frontier'), 'x')} of Gunrock's formulation, "
-            f"{span(of(fig9, 'published_over_message'), 'x')} of Tigr's (paper: faster, no number): reproduced",
-            found["nextdoor-fig9"] == [REPRODUCED, REPRODUCED],
+            f"as published {span(frontier, 'x')} of Gunrock's formulation, {span(message, 'x')} of Tigr's "
+            f"(paper: faster, no number): {became(*line(fig9, 'walks'))}",
+            became(*line(fig9, "walks")) == became(*line(fig9, "the same")),
         ),
-        f"ours {span(of(fig9, 'over_frontier'), 'x')} and {span(of(fig9, 'over_message'), 'x')}",
-        Said(
-            f"{span(over, 'x')} of sample-parallel, {median(over)} "
-            f"(paper {sample[0]} to {whole(sample[1])} x): reversed",
-            "reversed" in found["nextdoor-fig7"][0],
-        ),
-        Said(
-            f"walks {many(walks)} of our CPU walker on {fig7['settings']['cpu_threads']} cores, {median(walks)} "
-            f"(paper {span(cores, 'x', whole)} of KnightKing on 32): reproduced",
-            found["nextdoor-fig7"][1] == REPRODUCED,
-        ),
-        f"but for MultiRW, {span(of(fig7, 'published_over_cpu_all', app='MultiRW'), 'x')}",
-        f"the published kernels take {span([ours[app] for app in WALKS], 'x')} our time for DeepWalk, PPR and node2vec",
-        f"{tenths(ours['k-hop'])} x for k-hop",
+        f"ours {span(values(fig9, 'over_frontier'), 'x')} and {span(values(fig9, 'over_message'), 'x')}",
+        f"{span(over, 'x')} of sample-parallel, {median(over)} "
+        f"(paper {sample[0]} to {whole(sample[1])} x): {became(*line(fig7, 'transit'))}",
+        f"walks {many(walks)} of our CPU walker on {fig7['settings']['cpu_threads']} cores, {median(walks)} "
+        f"(paper {span(cores, 'x', whole)} of KnightKing on 32): {became(*line(fig7, 'walks'))}",
+        f"but for MultiRW, {span(values(fig7, 'published_over_cpu_all', app='MultiRW'), 'x')}",
+        f"the published kernels take {span(walks_longer, 'x')} our time for DeepWalk, PPR and node2vec",
+        f"{tenths(longer['k-hop'])} x for k-hop",
     ]
 
 
@@ -236,9 +227,7 @@ def speedups(fig7: Record, fig9: Record) -> Phrases:
 def counters(fig8: Record, table4: Record) -> Phrases:
     reads = {each["app"]: each["ratio"] for each in rows(fig8, index="always")}
     (stores,) = rows(table4, app="k-hop", index="auto")
-    told = next(
-        each for each in table4["paper"]["rows"] if (each["graph"], each["app"]) == ("ppi-like", "k-hop")
-    )
+    told = rows(table4["paper"], graph="ppi-like", app="k-hop")[0]
     return [
         Said("a quick run", is_old(fig8) and is_old(table4)),
         *{cards(each) for each in (fig8, table4)},
@@ -248,21 +237,21 @@ def counters(fig8: Record, table4: Record) -> Phrases:
         f"DeepWalk {short(reads['DeepWalk'])} x (paper: a fraction)",
         f"stores of k-hop are {short(stores['store_percent'])} % efficient",
         f"the multiprocessors {whole(stores['sm_percent'])} % active "
-        f"(paper {told['store_percent']} and {whole(told['sm_percent'])} %",
+        f"(paper {exact(told['store_percent'])} and {whole(told['sm_percent'])} %",
     ]
 
 
 @row("NextDoor", "section 8.4:", "nextdoor-section84", given=["a quarter of its lists"])
 def streamed(record: Record) -> Phrases:
-    over = {each["app"]: short(each["over_cpu"]) for each in rows(record, fraction=0.25)}
-    told = [each["over_cpu"] for each in record["paper"]["rows"] if each["over_cpu"]]
+    over = {each["app"]: each["over_cpu"] for each in rows(record, fraction=0.25)}
+    told = [value for value in values(record["paper"], "over_cpu") if value]
     return [
         Said("quick", is_old(record)),
         cards(record),
         "an older twin",
         "before the published kernels",
-        f"k-hop {over['k-hop']} and layer {over['Layer']} x of our CPU walker",
+        f"k-hop {short(over['k-hop'])} and layer {short(over['Layer'])} x of our CPU walker",
         f"on {record['settings']['cpu_threads']} cores",
-        f"DeepWalk, PPR and node2vec {listed([over[app] for app in WALKS])} x",
-        f"(paper {listed([str(value) for value in told])} x of KnightKing",
+        f"DeepWalk, PPR and node2vec {series(over[app] for app in WALKS)} x",
+        f"(paper {series(told, exact)} x of KnightKing",
     ]

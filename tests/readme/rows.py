@@ -109,8 +109,3 @@ def wrong(of: Row, entry: Passage) -> list[str]:
 def cards(of: Record, count: int = 1) -> str:
     """ "one H200", "two H200": on what a record was made."""
     return f"{counted(count)} {card_of(of)}"
-
-
-def two(value: float) -> str:
-    """Two digits, as the rows have them."""
-    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
+from gnnsample_lab.bench.measured import Claim
+from tests.notebooks.recorded import record
 from tests.readme import dsp, fastgl, gnnlab, nextdoor, pgsampler  # noqa: F401 - each enters its rows
 from tests.readme.rows import ENTRIES, README, Row, coverage, wrong
+from tests.readme.words import became, exact, full_size, in_full, line, ran, series, sizes, values
 
 ROWS = coverage(README.read_text(encoding="utf-8"))
 
@@ -31,9 +32,7 @@ def test_every_row_that_tells_of_a_record_has_an_entry() -> None:
 
 @pytest.mark.parametrize("where", ENTRIES, ids=lambda where: "-".join(where).replace(" ", "-"))
 def test_a_phrase_is_more_than_a_number(where: tuple[str, str]) -> None:
-    """A bare number could stand anywhere, and would hide others like it."""
-    for phrase in (*(each.text for each in ENTRIES[where].phrases()), *ENTRIES[where].given):
-        assert re.search(r"[^\W\d]{2,}|\d+ ?%|\d (?:MB|GB)", phrase), phrase
+    assert not ENTRIES[where].bare()
 
 
 TABLE = """
@@ -52,3 +51,57 @@ def test_rows_are_read_with_the_records_that_they_name() -> None:
     assert first.records == {"dsp-utilisation", "dsp-pull"} and second.records == set()
     assert first.tells and not second.tells
     assert "0.84 x: reversed" in first.found and "dsp" not in first.found
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+RUN = {
+    "settings": {"quick": False},
+    "environment": {"gpu": {"name": "NVIDIA H200"}},
+    "rows": [
+        {"graph": "reddit-like", "speedup": {"queue": 2.0}, "gpus": 1},
+        {"graph": "rmat", "speedup": {"queue": 3.0}, "gpus": 2},
+        {"graph": "reddit-like", "speedup": {"queue": 4.0}, "gpus": 4, "origin": "modelled"},
+    ],
+}
+QUICK = RUN | {"settings": {"quick": True}}
+
+
+def test_a_field_is_read_from_the_measured_rows() -> None:
+    assert values(RUN, "speedup.queue") == [2.0, 3.0]
+    assert values(RUN, "gpus", graph="rmat") == [2]
+
+
+def test_graphs_are_named_with_their_sizes() -> None:
+    some = ["uk-like@0.03", "papers100M-like@0.03", "arxiv-like", "products-like"]
+    assert sizes(some) == "Products and arXiv in full size, papers100M and UK x 0.03"
+    assert sizes(["papers100M-like@0.25", "igb-like@0.02"]) == "IGB x 0.02, papers100M x 0.25"
+    with pytest.raises(ValueError, match="karate"):
+        sizes(["karate"])
+
+
+def test_a_quick_run_and_a_smaller_twin_are_not_full() -> None:
+    assert in_full(RUN) and not in_full(RUN, QUICK)
+    assert full_size(RUN, 1) and not full_size(RUN, 2) and not full_size(QUICK, 1)
+    assert not full_size(RUN | {"rows": [{"graph": "reddit-like"}, {"graph": "uk-like@0.1"}]}, 1)
+    said = ran(RUN, QUICK, gpus=2)
+    assert (said.text, said.holds, ran(RUN).holds) == ("in full on two H200", False, True)
+
+
+def test_a_verdict_follows_the_rule_of_the_table_measured() -> None:
+    assert [became(found, least=2) for found in ([2, 3], [1.1, 3, 1.2], [0.9, 0.8, 3])] == [
+        "reproduced", "smaller", "reversed",
+    ]  # fmt: skip
+    assert became([1.1]) == "reproduced" and became([0.5, 0.6], neutral=0) == "reproduced"
+    assert became([1.1], Claim("", best=3)) == "smaller"
+
+
+def test_the_claim_of_a_record_is_the_one_that_is_named() -> None:
+    _, claim = line(record("gnnlab-fig10"), "PreSC", "optimal")
+    assert claim.text == "90 to 99 %"
+    with pytest.raises(ValueError, match="too many values"):
+        line(record("gnnlab-fig10"), "PreSC")
+
+
+def test_a_papers_number_stands_as_in_the_paper() -> None:
+    assert series([0.938, 2, 28, 4.75, 100], exact) == "0.938, 2.0, 28, 4.75 and 100"
