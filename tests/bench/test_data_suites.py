@@ -16,6 +16,7 @@ from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites import SUITES, fastgl, gnnlab, targets_of
 from gnnsample_lab.bench.suites.fastgl import id_map, memory_io, training, training_scale
 from gnnsample_lab.bench.suites.gnnlab import caching, extraction
+from gnnsample_lab.bench.suites.gnnlab.targets import TAILS
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.systems.table import SYSTEMS, find
@@ -145,15 +146,28 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
 def test_extraction_divides_missed_bytes_by_the_pinned_copy(session, monkeypatch) -> None:
     from gnnsample_lab.features.caching import host
 
-    real = extraction.FeatureCache
-    monkeypatch.setattr(extraction, "FeatureCache", lambda *a, **k: real(*a, **{**k, "device": "cpu"}))
+    real, given = extraction.FeatureCache, list[Any]()
+
+    def on_cpu(*args: Any, **options: Any) -> Any:
+        given.append(options["knobs"])
+        return real(*args, **{**options, "device": "cpu"})
+
+    monkeypatch.setattr(extraction, "FeatureCache", on_cpu)
     monkeypatch.setattr(extraction, "_plain_times", lambda *_: [1000.0] * 5)
     monkeypatch.setattr(host, "pinned_copy_gbps", lambda: 50.0)
     record = runner.run("extraction", session=session)
     rows = record["rows"]
     assert {r["transfer"] for r in rows if r["num_features"] == extraction.DISK_FEATURES} == {
-        "plain", "staged", "uva", "disk", "auto",
+        "plain", "staged", "uva", "disk", TAILS, "auto",
     }  # fmt: skip
+    tails = [r for r in rows if r["transfer"] == TAILS]
+    assert {(r["num_features"], r["tail_bytes"]) for r in tails} == {(100, 16)}, "others are whole lines"
+    assert {r["cache_percent"] for r in tails} == {0, 10} and not any(
+        r["tail_bytes"] for r in rows if r not in tails
+    )
+    assert {knobs.tail_bytes for knobs in given if knobs} == {32} and len([k for k in given if k]) == len(
+        tails
+    )
     assert {r["resolved"] for r in rows if r["transfer"] == "disk"} == {"disk"}
     plain = next(r for r in rows if r["transfer"] == "plain")
     assert plain["misses"] == plain["rows"] and plain["miss_gbps"] == pytest.approx(
@@ -463,11 +477,16 @@ def test_targets_of_hit_rates() -> None:
 
 def test_targets_of_extraction_and_match() -> None:
     row = {"graph": "g", "num_features": 100, "cache_percent": 0.0, "resolved": "uva"}
-    record = _rows(
-        "extraction", {**row, "transfer": "auto", "share": 0.9}, {**row, "transfer": "auto", "share": 0.84},
-        {**row, "transfer": "staged", "share": 0.2},
-    )  # fmt: skip
+    auto = {**row, "transfer": "auto"}
+    wide = {**auto, "num_features": 128, "share": 0.9}
+    rows = [{**auto, "share": 0.84}, wide, {**row, "transfer": "staged", "share": 0.2}]
+    record = _rows("extraction", *rows)
     assert (record["targets"][0]["measured"], record["targets"][0]["met"]) == (0.84, False)
+    record = _rows("extraction", *rows, {**row, "transfer": TAILS, "share": 0.95})
+    assert (record["targets"][0]["measured"], record["targets"][0]["met"]) == (0.9, True), (
+        "of a size our best"
+    )
+    assert record["targets"][1]["measured"] == 0.84, "what is chosen, everywhere"
     io = {"graph": "g", "system": "match", "cache_percent": 10.0, "mb_per_batch": 3.5}
     assert _rows("fastgl-table7", {**io, "expected_mb": 3.5})["targets"][0]["met"]
     assert not _rows("fastgl-fig10", {**io, "expected_mb": 3.4})["targets"][0]["met"]
