@@ -228,7 +228,7 @@ def made_up_training(monkeypatch) -> list[dict[str, Any]]:
         us = MADE_UP_MS[system.name] * 1e3 * steps * (0.5 if options.get("executor") == "factored" else 1)
         epochs = [
             EpochRecord(us * 0.3, us * 0.5, us * 0.2, us * slow, bytes_moved=8_000_000 * steps, num_batches=steps,
-                        rows=1000 * steps, reused_rows=250 * steps, hit_rate=0.5, peak_bytes=0)
+                        rows=1000 * steps, num_edges=3000 * steps, reused_rows=250 * steps, hit_rate=0.5, peak_bytes=0)
             for slow in (3.0, 1.0)
         ]  # fmt: skip
         losses = [1.0 / (i + 1) for i in range(steps * options["epochs"])]
@@ -256,6 +256,7 @@ def test_a_run_takes_the_fastest_epoch_and_counts_a_whole_one(fresh, made_up_tra
     assert (row["sample_percent"], row["extract_percent"], row["train_percent"]) == pytest.approx(
         (30, 50, 20)
     )
+    assert (row["rows_per_batch"], row["picks_per_batch"]) == (1000, 3000)
     assert row["mb_per_batch"] == pytest.approx(8) and row["reused_percent"] == pytest.approx(25)
     training.run(fresh, "arxiv-like@0.05", "dgl")
     assert len(made_up_training) == 1, "measured once"
