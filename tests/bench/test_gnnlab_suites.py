@@ -119,6 +119,7 @@ def test_optimisations_share_one_budget(session) -> None:
     assert list(rows) == [row["system"] for row in papers.TABLE1]
     assert rows["T_SOTA, cache"]["cache_percent"] > rows["T_SOTA, both"]["cache_percent"] > 0
     assert rows["T_SOTA, cache"]["mb_moved"] < rows["T_SOTA, both"]["mb_moved"] < rows["T_SOTA"]["mb_moved"]
+    assert all(row["p10_s"] <= row["total_s"] <= row["p90_s"] for row in rows.values())
     assert rows["DGL"]["hit_percent"] is None and rows["T_SOTA, GPU sampling"]["cache_percent"] == 0
     systems = breakdown.optimisations(0.07, 0.21)
     assert {s.executor for s, _ in systems.values()} == {"serial"}
