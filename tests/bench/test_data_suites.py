@@ -128,6 +128,7 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
     assert set(rows) == set(id_map.rungs()) and "in-sampler" not in rows
     forms = {name: row["form"] for name, row in rows.items()}
     assert forms["fused-map"] == "published" and forms["fused-map-block"] == forms["direct-address"] == "ours"
+    assert not any("l2" in row for row in rows.values()) and "flushed" in record["settings"]["l2"]
     base = rows["insert-count-compact"]["map_us"]
     assert rows["fused-map"]["speedup"] == pytest.approx(base / rows["fused-map"]["map_us"], rel=1e-4)
     real = id_map.IdMap.map_hops
@@ -141,6 +142,16 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
     monkeypatch.setattr(id_map.IdMap, "map_hops", wrong)
     with pytest.raises(VerificationError, match="fused-map"):
         runner.run("fastgl-table8", session=session)
+
+
+def test_the_id_map_suite_says_where_mini_batches_that_take_turns_are_found(session, monkeypatch) -> None:
+    work = [(np.zeros(100, np.int32), [np.zeros(400, np.int32), np.zeros(500, np.int32)])] * 3
+    monkeypatch.setattr(id_map.common, "device", lambda: "cuda")
+    for l2_bytes, state in ((24_000, "warm"), (23_999, "partly warm"), (5_999, "cold")):
+        monkeypatch.setattr(session, "l2_bytes", lambda found=l2_bytes: found, raising=False)
+        assert id_map._l2(session, work) == {"l2": state}, (
+            "3 x 1 000 picks and as many local ids, 4 bytes each"
+        )
 
 
 def test_extraction_divides_missed_bytes_by_the_pinned_copy(session, monkeypatch) -> None:
@@ -299,6 +310,7 @@ def test_systems_that_cache_are_kept_to_the_papers_capacity(
     caching = [asked for asked in made_up_training if SYSTEMS[asked["system"]].cache]
     assert caching and all(asked["cache_gb"] == wanted and "cache_ratio" not in asked for asked in caching)
     assert all("cache_gb" not in asked for asked in made_up_training if not SYSTEMS[asked["system"]].cache)
+    assert ("l2" in record["settings"]) == (figure == "fastgl-fig11")
     table = report.tables(record)[0]
     assert (
         table.title.endswith("(capacity of an RTX 3090 24 GB, speed of the CPU)")

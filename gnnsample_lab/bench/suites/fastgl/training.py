@@ -318,6 +318,8 @@ def figure11(session: Session) -> dict[str, Any]:
         session, names, rows, checked, speedup="of train_ms, the whole stage",
         aggregate_ms="the weighted sums of a mini-batch alone, three layers of 128, 64 and 64 features, forward and "
         "backward, preprocessing included",
+        l2="train_ms: never flushed, as training leaves it; sums: cold, flushed before each pass, of whose "
+        "mini-batches each has arrays of its own; preprocessing: not flushed, mini-batches take turns",
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ SUITES: tuple[Suite, ...] = (
         "us from seeds to blocks, tensors and PyG's Data, alone and several in a call; batches of pyg.NeighborLoader",
         columns={
             "part": "part", "seeds": "batch_size", "fanouts": "fanouts", "made": "stage", "in a call": "together",
-            "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
+            "L2": "l2", "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
             "bound us": "bound_us", "x over its bytes": "x_over_bound",
         },
         targets=targets.ready,
