@@ -6,6 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -158,6 +159,26 @@ def test_preprocessing(session) -> None:
     )
     assert row["rows_per_batch"] > 0 < row["picks_per_batch"]
     assert row["presample_over_epoch"] == pytest.approx(row["presample_s"] / row["epoch_s"], rel=1e-3)
+
+
+def test_full_runs_give_metis_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """``partition`` promises METIS up to 150 million entries of the symmetric adjacency."""
+    asked: list[Any] = []
+
+    def partition(graph: Any, parts: int, method: str, **options: Any) -> Any:
+        asked.append((graph.num_edges, parts, method))
+        if graph.num_edges == 90_000_000:
+            raise ValueError("more entries than edges")
+        return SimpleNamespace(seconds=7.0)
+
+    monkeypatch.setattr("gnnsample_lab.distributed.partition", partition)
+    sizes = {"small": 12_000_000, "products": 124_000_000, "uk": 90_000_000, "larger": 150_000_001}
+    monkeypatch.setattr(runs, "loaded", lambda session, name: SimpleNamespace(num_edges=sizes[name]))
+    quick, full = (
+        [preprocessing.metis_s(Session(is_quick), name) for name in sizes] for is_quick in (True, False)
+    )
+    assert quick == [7.0, None, None, None] and full == [7.0, 7.0, None, None]
+    assert asked == [(sizes[name], 2, "metis") for name in ("small", "small", "products", "uk")]
 
 
 @pytest.mark.slow
