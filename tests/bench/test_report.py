@@ -27,6 +27,7 @@ NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
     ("dsp-accuracy", "epoch ms"),
+    ("fused-step", "model"),
     *((suite, header) for suite in ("dsp-accuracy", "fastgl-fig14a") for header in ("p10", "p90")),
     *(
         (suite, header)
