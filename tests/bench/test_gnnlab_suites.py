@@ -98,6 +98,7 @@ def test_every_epoch_is_measured_with_the_model_s_error_or_modelled(session) -> 
     assert (by["tsota", 2]["steps"], by["gnnlab", 2]["steps"]) == (STEPS // 2, STEPS)
     errors = [abs(row["error_percent"]) for row in rows if "error_percent" in row]
     record = session.kept(("record", "gnnlab-table4"), dict)
+    assert "training take besides is not limited" in report.text(record), "a budget is no peak of memory"
     assert any(f"{np.mean(errors):.1f} % on average over 7 measured rows" in note for note in record["notes"])
 
 

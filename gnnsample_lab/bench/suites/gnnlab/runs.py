@@ -51,6 +51,8 @@ CAPACITY = {
     "capacity_of": "a V100 16 GB",
     "caches": "as large a share of the features as in GNNLab's table 5 (of a graph that it lacks: as papers100M's), "
     "smaller where the topology lies beside them",
+    "budget": "of topology and cache alone, by which caches are sized; what sampling and training take besides is not "
+    "limited, so that it is no peak of memory",
 }
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
