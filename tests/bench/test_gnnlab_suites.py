@@ -320,10 +320,15 @@ def test_full_runs_have_the_papers_graphs(monkeypatch: pytest.MonkeyPatch) -> No
     full = Session(False)
     assert {name.partition("@")[0] for name in runs.graphs(full)} == {row["graph"] for row in papers.TABLE5}
     assert runs.models(full, runs.graphs(full)[0]) == ("gcn", "sage", "pinsage")
-    (note,) = runs.reduced_notes(full, [{"model": "gcn"}, {"model": "sage"}])
-    assert note.startswith("The paper has three models on every graph") and "twitter-like" in note
+    first, twitter, *_ = runs.graphs(full)
+    rows = [{"graph": first, "model": model} for model in ("gcn", "sage", "gcn")]
+    assert runs.reduced_notes(full, rows) == [], "of the graphs that are shown"
+    rows += [{"graph": twitter, "model": "gcn"}, {"graph": "any", "model": "-"}]
+    (note,) = runs.reduced_notes(full, rows)
+    assert note == "The paper has three models on every graph; here twitter-like@0.03 with GCN alone."
+    assert runs.models_by_graph(rows) == {first: ["gcn", "sage"], twitter: ["gcn"]}
     assert "one graph of the paper's four" in runs.reduced_notes(Session(True), [])[0]
-    assert runs.reduced_notes(Session(False, [NAME]), [{"model": "gcn"}]) == []
+    assert runs.reduced_notes(Session(False, [NAME]), [{"graph": NAME, "model": "gcn"}]) == []
 
 
 def test_curves_are_judged_by_what_all_reach() -> None:
