@@ -182,6 +182,9 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(graph, tmp_path, mon
     assert found.accuracy == expected.accuracy[1:]
     assert found.to_frame()["loss"].iloc[-1] == pytest.approx(expected.to_frame()["loss"].iloc[-1])
     assert found.to_frame()["epoch"].tolist() == [1, 2]
+    # The last step of an epoch is no epoch, however fast.
+    assert [epoch.num_batches for epoch in found.epochs] == [1, 5] and found.steady.num_batches == 5
+    assert "(5 steps)" in str(found) and found.row()["steps_of_an_epoch"] == 5
     more = lab.train(graph, resume=file, **{**options, "epochs": 4})
     assert more.resumed == 15 and more.batch_ids == list(range(20))
     with pytest.raises(ValueError, match="epochs must be more"):
