@@ -204,8 +204,10 @@ def test_ranks_resume_too(graph, tmp_path, three_ranks):
 
 def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
     file = tmp_path / "checkpoint.pt"
-    with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        lab.train(graph, resume=file, **QUICK)
+    # Whoever starts ranks looks first.
+    for options in ({}, {"ranks": 2}, {"ranks": 2, "executor": "factored"}):
+        with pytest.raises(FileNotFoundError, match="no checkpoint"):
+            lab.train(graph, resume=file, **{**QUICK, **options})
     lab.train(graph, checkpoint=file, evaluate=False, **QUICK)
     with pytest.raises(ValueError, match="was written with lr=0.01, and this run has lr=0.02"):
         lab.train(graph, epochs=2, resume=file, **{**QUICK, "lr": 0.02})
@@ -216,6 +218,8 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
         file.write_bytes(content)
         with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
             lab.train(graph, resume=file, **QUICK)
+        with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
+            lab.train(graph, resume=file, ranks=2, **QUICK)
     torch.save({"format": print}, file)  # nothing but data is unpickled
     with pytest.raises(CorruptDataError):
         lab.train(graph, resume=file, **QUICK)
