@@ -211,8 +211,12 @@ class TrainResult:
 
     @property
     def steady(self) -> EpochRecord:
-        """The fastest epoch: the first one compiles kernels, captures graphs and fills memory pools."""
-        return min(self.epochs, key=lambda epoch: epoch.total_us)
+        """The fastest whole epoch: the first one compiles kernels, captures graphs and fills memory pools.
+
+        Of the epoch in which a run was resumed only the rest is there; it counts where there is no other.
+        """
+        most = max(epoch.num_batches for epoch in self.epochs)
+        return min((e for e in self.epochs if e.num_batches == most), key=lambda epoch: epoch.total_us)
 
     def row(self) -> dict[str, Any]:
         """The fastest epoch as a row of a benchmark record, as ``lab.schedule.recorded_runs`` reads it."""
@@ -270,6 +274,9 @@ class TrainResult:
         return pd.DataFrame(rows)
 
     def __str__(self) -> str:
+        if not self.epochs:  # what ``on_progress`` of ``lab.train`` gets in the first one
+            steps = f"{len(self.losses)} step{'s' * (len(self.losses) != 1)}"
+            return f"{self.system}: {self.model} on {self.graph}, {steps}, loss {self.losses[-1]:.3f}, {self.origin}"
         best = self.steady
         accuracy = f", {self.accuracy_split} accuracy {self.accuracy[-1]:.3f}" if self.accuracy else ""
         return (

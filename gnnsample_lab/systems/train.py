@@ -40,6 +40,7 @@ from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph.graph import Graph, check_graph
 from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.checkpoint import check_place
+from gnnsample_lab.pipeline.checkpoint import load as load_checkpoint
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.factored.service import QueueService
@@ -612,6 +613,8 @@ def _train_on_ranks(
     chosen = with_policy(find(given["system"]), given["policy"])
     model = given["model"]
     _check_for_ranks(graph, given)
+    if job["resume"] is not None:  # the ranks find out whether it is of this run
+        load_checkpoint(job["resume"], {})
     with contextlib.ExitStack() as stack:
         if isinstance(ranks, Ranks):
             crew = ranks

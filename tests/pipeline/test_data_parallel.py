@@ -182,6 +182,9 @@ def test_a_resumed_run_ends_as_one_that_was_not_interrupted(graph, tmp_path, mon
     assert found.accuracy == expected.accuracy[1:]
     assert found.to_frame()["loss"].iloc[-1] == pytest.approx(expected.to_frame()["loss"].iloc[-1])
     assert found.to_frame()["epoch"].tolist() == [1, 2]
+    # The last step of an epoch is no epoch, however fast.
+    assert [epoch.num_batches for epoch in found.epochs] == [1, 5] and found.steady.num_batches == 5
+    assert "(5 steps)" in str(found) and found.row()["steps_of_an_epoch"] == 5
     more = lab.train(graph, resume=file, **{**options, "epochs": 4})
     assert more.resumed == 15 and more.batch_ids == list(range(20))
     with pytest.raises(ValueError, match="epochs must be more"):
@@ -201,8 +204,10 @@ def test_ranks_resume_too(graph, tmp_path, three_ranks):
 
 def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
     file = tmp_path / "checkpoint.pt"
-    with pytest.raises(FileNotFoundError, match="no checkpoint"):
-        lab.train(graph, resume=file, **QUICK)
+    # Whoever starts ranks looks first.
+    for options in ({}, {"ranks": 2}, {"ranks": 2, "executor": "factored"}):
+        with pytest.raises(FileNotFoundError, match="no checkpoint"):
+            lab.train(graph, resume=file, **{**QUICK, **options})
     lab.train(graph, checkpoint=file, evaluate=False, **QUICK)
     with pytest.raises(ValueError, match="was written with lr=0.01, and this run has lr=0.02"):
         lab.train(graph, epochs=2, resume=file, **{**QUICK, "lr": 0.02})
@@ -213,6 +218,8 @@ def test_what_is_no_checkpoint_of_this_run_is_refused(graph, tmp_path: Path):
         file.write_bytes(content)
         with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
             lab.train(graph, resume=file, **QUICK)
+        with pytest.raises(CorruptDataError, match="no checkpoint of this library"):
+            lab.train(graph, resume=file, ranks=2, **QUICK)
     torch.save({"format": print}, file)  # nothing but data is unpickled
     with pytest.raises(CorruptDataError):
         lab.train(graph, resume=file, **QUICK)

@@ -74,6 +74,7 @@ def test_a_run_tells_how_it_goes(graph, monkeypatch):
         assert part.losses == found.losses[: len(part.losses)] and part.origin == found.origin
         assert part.batch_ids == found.batch_ids[: len(part.losses)]
         assert len(part.epochs) == (len(part.losses) - 1) // 5
+        assert f"loss {part.losses[-1]:.3f}, " in str(part)  # on_progress=print
         assert part.accuracy == found.accuracy[: len(part.epochs)]
     alone = lab.train(graph, system="dgl", pick="floyd", epochs=3, **QUICK)
     assert alone.losses == found.losses

@@ -98,6 +98,10 @@ class FeatureCache:
         checks.choice("kind", kind, KINDS)
         checks.choice("transport", transport, ("auto", *TRANSPORTS))
         checks.choice("positions", positions, ("auto", *POSITIONS))
+        if (ratio is None) == (capacity_bytes is None):
+            raise ValueError(
+                f"give exactly one of ratio and capacity_bytes (got {'none' if ratio is None else 'both'})"
+            )
         sizing.check_sizing(ratio, capacity_bytes, None, None)
         if isinstance(hotness, str):
             checks.choice("hotness", hotness, ranking.DEGREES)

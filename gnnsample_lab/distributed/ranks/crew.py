@@ -56,8 +56,10 @@ class Crew:
             for index in range(ranks):
                 self.members.append(self._start(index, backend, ranks))
             for member in self.members:
+                # An empty entry is the folder of a notebook, where the ranks start too; Python ignores what is no text.
+                path = [entry for entry in sys.path if isinstance(entry, str)]
                 member.wire.send(
-                    "setup", index=member.index, ranks=ranks, backend=backend, path=[p for p in sys.path if p],
+                    "setup", index=member.index, ranks=ranks, backend=backend, path=path,
                     rendezvous=(self._folder / "meet").as_uri(), collective_timeout_s=collective_timeout_s,
                     limit_bytes=limit_bytes,
                 )  # fmt: skip

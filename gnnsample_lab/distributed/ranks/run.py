@@ -176,8 +176,10 @@ class Ranks:
         return self._run(call, size, self._timeout_s if given is None else given)
 
     def _run(self, call: _Call, size: int, timeout_s: float) -> list[Any]:
-        until = time.monotonic() + timeout_s
-        with self._lock:  # a slider's callback may come while a cell runs
+        with (
+            self._lock
+        ):  # a slider's callback may come while a cell runs: its time begins when that has ended
+            until = time.monotonic() + timeout_s
             crew = self._crew or self._start()
             self._number += 1
             watch = _Watch(crew, dict.fromkeys(range(size)), self._heartbeat_s)

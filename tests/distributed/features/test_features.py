@@ -327,8 +327,9 @@ def test_sources_and_refusals(
         assert (found[-1].view(np.uint8) == graph.feat[::3, :3].astype(np.float16).view(np.uint8)).all()
         words = (
             "folder must", "source must", "hotness and the size", "hotness must", "hotness", "hotness must",
-            "positions must", "give exactly one of ratio", "give exactly one of ratio", "kind must", "transport must",
-            "positions must", "knobs must", "node_ids must", "node_ids must", "node_ids must", "marks must",
+            "positions must", "give exactly one of ratio and capacity_bytes (got both)",
+            "give exactly one of ratio and capacity_bytes (got none)", "kind must", "transport must", "positions must",
+            "knobs must", "node_ids must", "node_ids must", "node_ids must", "marks must",
             "marks must", "out must", "out must", "node_ids must", "the cache was closed",
         )  # fmt: skip
         assert [word for word, problem in zip(words, problems) if word not in problem] == []

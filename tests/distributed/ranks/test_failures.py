@@ -144,6 +144,24 @@ def test_the_last_result_counts_although_time_is_up() -> None:
     assert _Watch(crew, {0: None}).results(1, "work", time.monotonic() + 0.5) == ["found"]
 
 
+def test_time_begins_when_the_call_before_has_ended(pair: Ranks) -> None:
+    """A slider's callback that comes while a cell's function runs waits for it, and has all of its own time then."""
+    pair.run(lambda rank: None)
+    pids, begun = pair.pids, threading.Event()
+
+    def cell() -> None:
+        begun.set()
+        pair.run(lambda rank: time.sleep(3))
+
+    first = threading.Thread(target=cell)
+    first.start()
+    begun.wait()
+    time.sleep(0.5)
+    assert pair.run(lambda rank: time.sleep(0.5) or rank.index, timeout_s=2) == [0, 1]
+    first.join()
+    assert pair.pids == pids
+
+
 def test_a_late_collective_prints_all_stacks_and_says_who_was_missing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

@@ -87,6 +87,21 @@ def test_the_line_for_several_hosts(capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
 
 
+def test_ranks_import_what_lies_beside_a_notebook(tmp_path: Path) -> None:
+    """A kernel has its folder as an empty entry of ``sys.path``; an entry that is no text is ignored by Python."""
+    (tmp_path / "beside.py").write_text("def index(rank):\n    return rank.index + 7\n")
+    code = (
+        "import sys, pathlib\nassert '' in sys.path\nsys.path.append(pathlib.Path('elsewhere'))\n"
+        "import beside, gnnsample_lab as lab\nprint(lab.distributed.run(beside.index, ranks=1, device='cpu'))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert ended.stdout == "[7]\n", ended.stderr
+
+
 def test_a_script_of_torchrun_gets_the_same_rank(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(
