@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from torch_geometric.data import Data
-from torch_geometric.loader import NodeLoader
+from torch_geometric.loader import NeighborLoader as PygLoader
 from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from gnnsample_lab import checks
@@ -239,7 +239,7 @@ def _repeat_seeds(data: Data, inverse: Any) -> None:
     data.num_sampled_edges = [total, *data.num_sampled_edges[1:]]
 
 
-class NeighborLoader(NodeLoader):
+class NeighborLoader(PygLoader):
     """``torch_geometric.loader.NeighborLoader`` with sampling, features and labels on the GPU.
 
     A script changes its import and nothing else; ``batch.to(device)`` in it then has nothing to move. On a CPU it
@@ -248,6 +248,8 @@ class NeighborLoader(NodeLoader):
     Mini-batches are sampled several at a time, and PyG's lists of Python integers are left out, where the arguments
     allow it: shuffled or in order, without a sampler, a ``batch_sampler`` or a ``transform_sampler_output`` of one's
     own. Mini-batches and their order are those of PyG's way.
+
+    It is a loader of PyG's class, which ``inference`` of PyG's models asks for.
 
     Args:
         data: a homogeneous ``torch_geometric.data.Data``; it is not changed.
@@ -273,6 +275,8 @@ class NeighborLoader(NodeLoader):
             or of the wrong kind; the message names it.
         RuntimeError: as :class:`GPUSampler`.
     """
+
+    data: Any
 
     def __init__(
         self,
@@ -338,13 +342,31 @@ class NeighborLoader(NodeLoader):
             self.features = CachedFeatures(cache)
             steps.insert(0, self.features)
         super().__init__(
-            _slim(data, sampler.device, own, without_x=self.features is not None), node_sampler=sampler,
-            input_nodes=input_nodes, transform=_Chain(steps) if steps else None,
+            _slim(data, sampler.device, own, without_x=self.features is not None), sampler.num_neighbors,
+            neighbor_sampler=sampler, input_nodes=input_nodes, transform=_Chain(steps) if steps else None,
             transform_sampler_output=transform_sampler_output, filter_per_worker=filter_per_worker, **kwargs,
         )  # fmt: skip
+        if self.features is not None:
+            self.data.x = data.x  # for who reads the loader's data; mini-batches have the cache's rows
+
+    def _filtered(self) -> Any:
+        """What mini-batches take rows of: the loader's data, without features that come from the cache."""
+        if self.features is None:
+            return self.data
+        data = copy.copy(self.data)
+        del data.x
+        return data
+
+    def filter_fn(self, out: Any) -> Any:
+        """As PyG's, which would gather features that the cache has."""
+        whole, self.data = self.data, self._filtered()
+        try:
+            return super().filter_fn(out)
+        finally:
+            self.data = whole
 
     def __iter__(self) -> Iterator[Any]:
-        order, fields = _order_of(self.sampler), _fields_of(self.data)
+        order, fields = _order_of(self.sampler), _fields_of(self._filtered())
         usual = (
             type(self.batch_sampler) is torch.utils.data.BatchSampler and type(self.node_sampler) is GPUSampler
             and self.transform_sampler_output is None and not self.filter_per_worker and not self.pin_memory

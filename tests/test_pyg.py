@@ -310,6 +310,24 @@ def test_a_pyg_model_learns_from_it(data, device):
     assert np.mean(losses[-3:]) < 0.5 * losses[0]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "options", [{}, {"cache_ratio": 0.3}, {"cache_ratio": 0.3, "filter_per_worker": True}]
+)
+def test_models_of_pyg_infer_over_it(data, options, device):
+    """Their ``inference`` takes PyG's class of loader alone, and reads ``loader.data.x``."""
+    torch.manual_seed(0)
+    model = GraphSAGE(6, 16, num_layers=2, out_channels=3).to(device).eval()
+    loader = NeighborLoader(data, [-1], batch_size=64, device=device, **options)
+    with torch.no_grad():
+        found = model.inference(loader, device=device, embedding_device=device)
+        expected = model(data.x.to(device), data.edge_index.to(device))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    for batch in loader:  # its features come from the cache all the same
+        assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])
+    assert not options or loader.features.stats.rows == batch.num_nodes
+
+
 def test_the_example_script_trains(capsys):
     script = Path(__file__).resolve().parents[1] / "notebooks" / "scripts" / "pyg_example.py"
     accuracy = runpy.run_path(str(script))["main"](epochs=2, scale=0.03)
