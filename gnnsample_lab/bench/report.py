@@ -214,10 +214,17 @@ def _cells(t: Target) -> tuple[str, ...]:
     return (
         t.what,
         f"{t.target} {t.unit}",
-        f"{_number(t.measured)} {t.unit}",
+        f"{_measured(t)} {t.unit}",
         _met(t),
         t.where,
     )
+
+
+def _measured(t: Target) -> str:
+    """The measured value, with more digits where it would read as the limit that it missed."""
+    shown = _number(t.measured)
+    limit = _number(float(t.target.rpartition(" ")[2]))
+    return shown if t.met or shown != limit else f"{t.measured:.6g}"
 
 
 def _met(t: Target) -> str:

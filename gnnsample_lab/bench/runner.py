@@ -297,6 +297,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="with report: write the tables of results and of twins between their marks in FILE",
     )
+    parser.add_argument(
+        "--targets",
+        type=Path,
+        metavar="FILE",
+        help="with report: write every target, what was measured for it and whether it is met, as Markdown to FILE",
+    )
     return parser
 
 
@@ -317,6 +323,24 @@ def _write_readme(
         print(f"{path} is not written: {error}")
         return 1
     print(f"written: {replace_file(path, text.encode())}")
+    return 0
+
+
+def _write_targets(
+    path: Path, loaded: dict[str, dict[str, Any]], apart: dict[str, dict[str, dict[str, Any]]]
+) -> int:
+    """Write the list of targets; returns the exit code."""
+    from . import target_list
+
+    if not loaded:
+        print("nothing is recorded yet")
+        return 1
+    try:
+        replace_file(path, target_list.markdown(loaded, apart).encode())
+    except OSError as error:
+        print(f"{path} is not written: {error}")
+        return 1
+    print(f"written: {path}")
     return 0
 
 
@@ -350,10 +374,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.out is not None and not options.out.is_dir():
             parser.error(f"--out must be a folder of records with report (got {options.out})")
         loaded = report.load(options.out)
-        if options.readme is not None:
-            return _write_readme(options.readme, loaded, report.load_apart(options.out))
-        print(report.markdown(loaded, apart=report.load_apart(options.out)))
-        return 0
+        apart = report.load_apart(options.out)
+        if options.readme is None and options.targets is None:
+            print(report.markdown(loaded, apart=apart))
+            return 0
+        codes = [
+            write(path, loaded, apart)
+            for path, write in ((options.readme, _write_readme), (options.targets, _write_targets))
+            if path is not None
+        ]
+        return max(codes)
+    if options.targets is not None:
+        parser.error("--targets goes with report")
     if (chosen == ["all"] or len(chosen) > 1) and options.out is not None and options.out.suffix == ".json":
         parser.error("--out must be a folder with several suites")
     names = chosen

@@ -44,7 +44,11 @@ def usual_notes(record: Record) -> list[str]:
     if any(few < all_ for few, all_ in steps):
         found.append("Epoch seconds: of few steps, times the steps of an epoch.")
     if capacity(record):
-        found.append(f"Caches are {record['settings']['caches']}: {capacity(record)}.")
+        budget = record["settings"].get("budget")
+        found.append(
+            f"Caches are {record['settings']['caches']}: {capacity(record)}."
+            + f" Budget: {budget}." * bool(budget)
+        )
     paper = record.get("paper", {})
     if paper.get("source"):
         finding = f"{paper['finding']} " if paper.get("finding") else ""

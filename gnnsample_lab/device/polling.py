@@ -1,7 +1,9 @@
-"""Waiting for a word that a kernel writes to host memory: quicker than an event where nothing else wants the host.
+"""Waiting for a word that somebody else writes to host memory: a kernel, or another process.
 
-A thread that polls holds the interpreter's lock, and gets it back each time another thread lets go of it for a moment,
-as one that launches kernels does with every launch. Beside such a thread a poll has to sleep (:func:`beside_others`).
+A thread that looks again and again in Python holds the interpreter's lock, and gets it back each time another thread
+lets go of it for a moment, as one that launches kernels does with every launch. That is quickest where nothing else
+wants the interpreter. Beside other threads (:func:`beside_others`) the looks are compiled and hold no lock: a thread
+that sleeps between looks instead is told some 70 microseconds late, and has to ask for the lock for each look.
 """
 
 from __future__ import annotations
@@ -12,34 +14,51 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 _SPINS = 2_000_000
-_NAP_S, _NAPS = 2e-5, 200_000
+_WAIT_S = 4.0
+_LOOKS = 100_000
+"""In one compiled call, a tenth of a millisecond or more: between calls the thread can be interrupted."""
 _thread = threading.local()
 
 
 @contextmanager
 def beside_others() -> Iterator[None]:
-    """Inside, this thread sleeps between its looks: others launch kernels meanwhile, and it can wait."""
-    before = getattr(_thread, "naps", False)
-    _thread.naps = True
+    """Inside, this thread waits without the interpreter's lock: others launch kernels meanwhile."""
+    before = getattr(_thread, "beside", False)
+    _thread.beside = True
     try:
         yield
     finally:
-        _thread.naps = before
+        _thread.beside = before
 
 
 def arrives(view: Any, at: int, word: int) -> bool:
     """Whether ``view[at]`` becomes ``word`` within a second or a few; after that the stream should be waited for."""
-    if getattr(_thread, "naps", False):
-        for _ in range(_NAPS):
-            if view[at] == word:
-                return True
-            time.sleep(_NAP_S)
-        return False
+    if view[at] == word:
+        return True
+    if getattr(_thread, "beside", False):
+        return comes(np.asarray(view), at, word, _WAIT_S)
     for _ in range(_SPINS):  # noqa: SIM110 (a generator costs more than the look)
         if view[at] == word:
             return True
     return False
+
+
+def comes(words: np.ndarray, at: int, word: int, seconds: float, shift: int = 0) -> bool:
+    """Whether ``words[at] >> shift`` becomes ``word`` in that time, seen without the interpreter's lock.
+
+    Args:
+        words: ``int64[n]``, contiguous; whoever writes them, another process or a GPU, writes whole words.
+    """
+    from .watching import look_often
+
+    until = time.monotonic() + seconds
+    while not look_often(words, at, word, shift, _LOOKS):
+        if time.monotonic() > until:
+            return False
+    return True
 
 
 def await_word(view: Any, at: int, word: int, silence: str) -> None:

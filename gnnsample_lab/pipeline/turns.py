@@ -38,6 +38,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.polling import comes
 from gnnsample_lab.distributed.sampling.exchange import Exchange
 from gnnsample_lab.distributed.shared_memory import shared_memory
 
@@ -101,7 +102,10 @@ class Turns:
                 finally:
                     self._next()
             return
-        self._wait(lambda: self._ring[self.started % _RING] == (self.started + 1) * size + me, worker)
+        # Other workers of this rank move `started` on.
+        self._wait(
+            lambda: comes(self._ring, self.started % _RING, (self.started + 1) * size + me, 0.0), worker
+        )
         try:
             yield
         finally:

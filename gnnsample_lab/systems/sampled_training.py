@@ -64,7 +64,8 @@ class SampledRun:
     """Times of one training run, and its losses.
 
     ``sample_ms`` holds everything until samples lie on the device as blocks, ``train_ms`` reading features, forward,
-    loss, backward and optimizer; both per step.
+    loss, backward and optimizer; both per step. ``groups`` has both of each group of mini-batches that was sampled
+    before it was trained on, per step of that group.
     """
 
     method: str
@@ -74,6 +75,7 @@ class SampledRun:
     train_ms: float
     epoch_steps: int
     losses: list[float] = field(repr=False)
+    groups: list[tuple[float, float]] = field(default_factory=list, repr=False)
 
     @property
     def step_ms(self) -> float:
@@ -134,7 +136,7 @@ def train_sampled(
         labels = tensor(graph.label).to(device)
         model = _model(METHODS[method], x.shape[1], hidden, graph.num_classes).to(device)
         optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=device == "cuda")
-        spent, losses = np.zeros(2), list[Any]()
+        spent, losses, each = np.zeros(2), list[Any](), list[tuple[float, float]]()
         groups = warm_up + -(-steps // together)
         for group in range(groups):
             timed = group >= warm_up
@@ -153,10 +155,12 @@ def train_sampled(
                     losses.append(loss.detach())
             times.append(_now(device))
             if timed:
-                spent += np.diff(times)
+                took = np.diff(times)
+                spent += took
+                each.append((float(took[0]) * 1e3 / count, float(took[1]) * 1e3 / count))
         values = torch.stack(losses).tolist()
     sample_ms, train_ms = (float(s) * 1e3 / steps for s in spent)
-    return SampledRun(method, sampler, steps, sample_ms, train_ms, source.epoch_steps, values)
+    return SampledRun(method, sampler, steps, sample_ms, train_ms, source.epoch_steps, values, each)
 
 
 class _Source:

@@ -16,6 +16,7 @@ from gnnsample_lab.bench.suite import Unavailable, VerificationError
 from gnnsample_lab.bench.suites import SUITES, fastgl, gnnlab, targets_of
 from gnnsample_lab.bench.suites.fastgl import id_map, memory_io, training, training_scale
 from gnnsample_lab.bench.suites.gnnlab import caching, extraction
+from gnnsample_lab.bench.suites.gnnlab.targets import TAILS
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.systems.table import SYSTEMS, find
@@ -127,6 +128,7 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
     assert set(rows) == set(id_map.rungs()) and "in-sampler" not in rows
     forms = {name: row["form"] for name, row in rows.items()}
     assert forms["fused-map"] == "published" and forms["fused-map-block"] == forms["direct-address"] == "ours"
+    assert not any("l2" in row for row in rows.values()) and "flushed" in record["settings"]["l2"]
     base = rows["insert-count-compact"]["map_us"]
     assert rows["fused-map"]["speedup"] == pytest.approx(base / rows["fused-map"]["map_us"], rel=1e-4)
     real = id_map.IdMap.map_hops
@@ -142,18 +144,41 @@ def test_the_id_map_suite_checks_every_rung_before_it_times(session, monkeypatch
         runner.run("fastgl-table8", session=session)
 
 
+def test_the_id_map_suite_says_where_mini_batches_that_take_turns_are_found(session, monkeypatch) -> None:
+    work = [(np.zeros(100, np.int32), [np.zeros(400, np.int32), np.zeros(500, np.int32)])] * 3
+    monkeypatch.setattr(id_map.common, "device", lambda: "cuda")
+    for l2_bytes, state in ((24_000, "warm"), (23_999, "partly warm"), (5_999, "cold")):
+        monkeypatch.setattr(session, "l2_bytes", lambda found=l2_bytes: found, raising=False)
+        assert id_map._l2(session, work) == {"l2": state}, (
+            "3 x 1 000 picks and as many local ids, 4 bytes each"
+        )
+
+
 def test_extraction_divides_missed_bytes_by_the_pinned_copy(session, monkeypatch) -> None:
     from gnnsample_lab.features.caching import host
 
-    real = extraction.FeatureCache
-    monkeypatch.setattr(extraction, "FeatureCache", lambda *a, **k: real(*a, **{**k, "device": "cpu"}))
+    real, given = extraction.FeatureCache, list[Any]()
+
+    def on_cpu(*args: Any, **options: Any) -> Any:
+        given.append(options["knobs"])
+        return real(*args, **{**options, "device": "cpu"})
+
+    monkeypatch.setattr(extraction, "FeatureCache", on_cpu)
     monkeypatch.setattr(extraction, "_plain_times", lambda *_: [1000.0] * 5)
     monkeypatch.setattr(host, "pinned_copy_gbps", lambda: 50.0)
     record = runner.run("extraction", session=session)
     rows = record["rows"]
     assert {r["transfer"] for r in rows if r["num_features"] == extraction.DISK_FEATURES} == {
-        "plain", "staged", "uva", "disk", "auto",
+        "plain", "staged", "uva", "disk", TAILS, "auto",
     }  # fmt: skip
+    tails = [r for r in rows if r["transfer"] == TAILS]
+    assert {(r["num_features"], r["tail_bytes"]) for r in tails} == {(100, 16)}, "others are whole lines"
+    assert {r["cache_percent"] for r in tails} == {0, 10} and not any(
+        r["tail_bytes"] for r in rows if r not in tails
+    )
+    assert {knobs.tail_bytes for knobs in given if knobs} == {32} and len([k for k in given if k]) == len(
+        tails
+    )
     assert {r["resolved"] for r in rows if r["transfer"] == "disk"} == {"disk"}
     plain = next(r for r in rows if r["transfer"] == "plain")
     assert plain["misses"] == plain["rows"] and plain["miss_gbps"] == pytest.approx(
@@ -214,7 +239,7 @@ def made_up_training(monkeypatch) -> list[dict[str, Any]]:
         us = MADE_UP_MS[system.name] * 1e3 * steps * (0.5 if options.get("executor") == "factored" else 1)
         epochs = [
             EpochRecord(us * 0.3, us * 0.5, us * 0.2, us * slow, bytes_moved=8_000_000 * steps, num_batches=steps,
-                        rows=1000 * steps, reused_rows=250 * steps, hit_rate=0.5, peak_bytes=0)
+                        rows=1000 * steps, num_edges=3000 * steps, reused_rows=250 * steps, hit_rate=0.5, peak_bytes=0)
             for slow in (3.0, 1.0)
         ]  # fmt: skip
         losses = [1.0 / (i + 1) for i in range(steps * options["epochs"])]
@@ -242,6 +267,7 @@ def test_a_run_takes_the_fastest_epoch_and_counts_a_whole_one(fresh, made_up_tra
     assert (row["sample_percent"], row["extract_percent"], row["train_percent"]) == pytest.approx(
         (30, 50, 20)
     )
+    assert (row["rows_per_batch"], row["picks_per_batch"]) == (1000, 3000)
     assert row["mb_per_batch"] == pytest.approx(8) and row["reused_percent"] == pytest.approx(25)
     training.run(fresh, "arxiv-like@0.05", "dgl")
     assert len(made_up_training) == 1, "measured once"
@@ -284,6 +310,7 @@ def test_systems_that_cache_are_kept_to_the_papers_capacity(
     caching = [asked for asked in made_up_training if SYSTEMS[asked["system"]].cache]
     assert caching and all(asked["cache_gb"] == wanted and "cache_ratio" not in asked for asked in caching)
     assert all("cache_gb" not in asked for asked in made_up_training if not SYSTEMS[asked["system"]].cache)
+    assert ("l2" in record["settings"]) == (figure == "fastgl-fig11")
     table = report.tables(record)[0]
     assert (
         table.title.endswith("(capacity of an RTX 3090 24 GB, speed of the CPU)")
@@ -463,11 +490,16 @@ def test_targets_of_hit_rates() -> None:
 
 def test_targets_of_extraction_and_match() -> None:
     row = {"graph": "g", "num_features": 100, "cache_percent": 0.0, "resolved": "uva"}
-    record = _rows(
-        "extraction", {**row, "transfer": "auto", "share": 0.9}, {**row, "transfer": "auto", "share": 0.84},
-        {**row, "transfer": "staged", "share": 0.2},
-    )  # fmt: skip
+    auto = {**row, "transfer": "auto"}
+    wide = {**auto, "num_features": 128, "share": 0.9}
+    rows = [{**auto, "share": 0.84}, wide, {**row, "transfer": "staged", "share": 0.2}]
+    record = _rows("extraction", *rows)
     assert (record["targets"][0]["measured"], record["targets"][0]["met"]) == (0.84, False)
+    record = _rows("extraction", *rows, {**row, "transfer": TAILS, "share": 0.95})
+    assert (record["targets"][0]["measured"], record["targets"][0]["met"]) == (0.9, True), (
+        "of a size our best"
+    )
+    assert record["targets"][1]["measured"] == 0.84, "what is chosen, everywhere"
     io = {"graph": "g", "system": "match", "cache_percent": 10.0, "mb_per_batch": 3.5}
     assert _rows("fastgl-table7", {**io, "expected_mb": 3.5})["targets"][0]["met"]
     assert not _rows("fastgl-fig10", {**io, "expected_mb": 3.4})["targets"][0]["met"]

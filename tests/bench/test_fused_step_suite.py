@@ -26,20 +26,27 @@ def test_a_run_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "SEEDS", 64)
     record = runner.run("fused-step", session=Session(True, ["arxiv-like@0.01"]))
     rows = record["rows"]
-    assert [(row["part"], row["way"]) for row in rows] == [
-        ("stages", fused.APART), ("stages", fused.FUSED),
-        ("step", fused.APART), ("step", fused.FUSED), ("step", fused.REMOVED),
+    assert [(row["model"], row["part"], row["way"]) for row in rows] == [
+        (model, *rest) for model in ("sage", "gin") for rest in (
+            ("stages", fused.APART), ("stages", fused.FUSED),
+            ("step", fused.APART), ("step", fused.FUSED), ("step", fused.REMOVED),
+        )
     ]  # fmt: skip
     assert rows[1]["x_apart"] == pytest.approx(rows[0]["us"] / rows[1]["us"], rel=1e-3)
     assert rows[3]["of_allowed"] == pytest.approx(rows[4]["ms"] / rows[3]["ms"], rel=1e-3)
-    assert record["verification"] == {"means_equal": 2, "first_losses_equal": fused.COMPARED}
+    assert rows[8]["of_allowed"] == pytest.approx(rows[9]["ms"] / rows[8]["ms"], rel=1e-3)
+    assert record["verification"] == {
+        "means_equal": 2, "sums_equal": 2, "first_losses_equal": 2 * fused.COMPARED,
+    }  # fmt: skip
     json.dumps(record, allow_nan=False)
     assert SUITES["fused-step"].about in report.text(record)
     assert wanted.fused_step(record) == []
 
 
-def test_wrong_means_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("model", fused.MODELS)
+def test_wrong_means_and_sums_are_not_timed(monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     monkeypatch.setenv("LAB_DEVICE", "cpu")
+    monkeypatch.setattr(fused, "MODELS", {model: fused.MODELS[model]})
     gather = fused.FusedSampler._gather
 
     def wrong(*args: Any) -> Any:
@@ -47,12 +54,12 @@ def test_wrong_means_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         return table * np.float32(1.001), lengths, stats
 
     monkeypatch.setattr(fused.FusedSampler, "_gather", wrong)
-    with pytest.raises(VerificationError, match="fused"):
+    with pytest.raises(VerificationError, match=f"fused: (vertices|{fused.MODELS[model]}s) "):
         fused.fused_step(Session(True, ["arxiv-like@0.01"]))
 
 
 def test_targets() -> None:
-    base = {"graph": "g", "fanouts": [15, 10], "way": "fused"}
+    base = {"graph": "g", "model": "gin", "fanouts": [15, 10], "way": "fused"}
     rows = [
         {**base, "part": "stages", "x_apart": 2.6, "memory_share": 0.2},
         {**base, "part": "stages", "fanouts": [15, 10, 5], "x_apart": 3.0, "memory_share": 0.4},
@@ -60,4 +67,7 @@ def test_targets() -> None:
         {**base, "part": "step", "way": fused.APART},
     ]
     found = wanted.fused_step({"settings": {"device": "cuda"}, "rows": rows})
-    assert [t.met for t in found] == [True, True, True, False, True]
+    assert [t.met for t in found] == [True, True, True, False, True] and "gin" in found[0].where
+    old = [{key: value for key, value in row.items() if key != "model"} for row in rows]
+    found = wanted.fused_step({"settings": {"device": "cuda"}, "rows": old})
+    assert "sage" in found[0].where, "records from before there were two models"

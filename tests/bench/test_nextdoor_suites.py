@@ -484,6 +484,13 @@ def test_without_a_profiler_sectors_are_counted_and_said_to_be(session, monkeypa
     assert table4["verification"]["profiled_runs"] == 0
 
 
+def test_what_takes_long_is_timed_five_times_too(session) -> None:
+    """The fixture leaves no time for repetitions."""
+    assert runs.gpu_ms(lambda: lambda: None)["passes"] == 5 < runs._PASSES
+    record = runner.run("nextdoor-fig7", session=session)
+    assert {row["passes"] for row in record["rows"]} == {5}
+
+
 # ---- what a GPU times, on made-up times ---------------------------------------------------------------------------
 
 
@@ -571,7 +578,7 @@ def test_the_floor_stands_beside_uniform_and_weighted_walks(session, monkeypatch
 
 
 def test_tables_1_and_5_share_their_runs(session, monkeypatch) -> None:
-    monkeypatch.setattr(nextdoor_training, "_QUICK_STEPS", 2)
+    monkeypatch.setattr(nextdoor_training, "QUICK_TOGETHER", 1)
     monkeypatch.setattr(nextdoor_training, "_methods", lambda _: ("LADIES", "ClusterGCN"))
     first = runner.run("nextdoor-table1", session=session)
     assert [(r["method"], r["sampler"]) for r in first["rows"]] == [
@@ -581,7 +588,14 @@ def test_tables_1_and_5_share_their_runs(session, monkeypatch) -> None:
         assert row["sample_percent"] == pytest.approx(
             100 * row["sample_ms"] / (row["sample_ms"] + row["train_ms"]), rel=1e-3
         )
-    assert first["verification"]["losses_equal_to_cpu_walkers"] == 2 * 4
+        assert row["steps"] == nextdoor_training.PASSES * (2 if row["sampler"] == "numpy" else 1)
+        for key, unit in (("sample_ms", "ms"), ("train_ms", "ms"), ("epoch_s", "s")):
+            around = row["spread"][key]
+            assert around["passes"] == nextdoor_training.PASSES
+            assert 0 < around[f"p10_{unit}"] < around[f"p90_{unit}"]
+        sample = row["spread"]["sample_ms"]
+        assert sample["p10_ms"] <= row["sample_ms"] <= sample["p90_ms"]
+    assert first["verification"]["losses_equal_to_cpu_walkers"] == 2 * 2 * nextdoor_training.PASSES
     second = runner.run("nextdoor-table5", session=session)
     row = next(r for r in second["rows"] if (r["method"], r["reference"]) == ("LADIES", "numpy"))
     own, published, ours = (first["rows"][i] for i in (0, 2, 3))
@@ -591,6 +605,9 @@ def test_tables_1_and_5_share_their_runs(session, monkeypatch) -> None:
     after = published["sample_ms"] + published["train_ms"]
     assert row["published_speedup"] == pytest.approx(before / after, rel=1e-3)
     assert row["published_epoch_s"] == published["epoch_s"]
+    assert row["spread"]["reference_sample_ms"] == own["spread"]["sample_ms"]
+    assert row["spread"]["published_epoch_s"] == published["spread"]["epoch_s"]
+    assert row["spread"]["train_ms"] == ours["spread"]["train_ms"]
     assert "published x" in report.text(second) and "ours x" in report.text(second)
     assert row["most_possible"] == pytest.approx(before / own["train_ms"], rel=1e-3)
     shown = report.text(first)
@@ -599,7 +616,7 @@ def test_tables_1_and_5_share_their_runs(session, monkeypatch) -> None:
 
 @pytest.mark.parametrize("which", ["published", "engine"])
 def test_other_losses_are_not_recorded(session, monkeypatch, which) -> None:
-    monkeypatch.setattr(nextdoor_training, "_QUICK_STEPS", 2)
+    monkeypatch.setattr(nextdoor_training, "QUICK_TOGETHER", 1)
     real = nextdoor_training.train_sampled
 
     def drifting(graph: Any, method: str, sampler: str, **options: Any) -> Any:

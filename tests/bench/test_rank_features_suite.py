@@ -77,3 +77,13 @@ def test_targets() -> None:
     record = {"settings": {"device": "cuda", "ranks": 2, "rows": 10}, "rows": rows}
     assert [(t.measured, t.met) for t in targets.features(record)] == [(0.875, True), (1.625, False)]
     assert targets.features(record | {"settings": {"device": "CPU: no NVLink"}}) == []
+
+
+def test_targets_name_the_rows_that_a_rank_asked_for() -> None:
+    """Records hold them in each row; their settings say with the same name what rows are."""
+    rows = [{**made_up("remote, marked", "direct", 350.0), "asked": 300}]
+    (found,) = targets.features({"settings": {"device": "cuda", "rows": "the same: in words"}, "rows": rows})
+    assert found.where == "2 GPUs, 300 rows a GPU, 512 bytes each"
+    del rows[0]["asked"]
+    (found,) = targets.features({"settings": {"device": "cuda", "rows": 200}, "rows": rows})
+    assert found.where == "2 GPUs, 200 rows a GPU, 512 bytes each", "a record of before"

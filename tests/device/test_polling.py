@@ -20,7 +20,7 @@ def test_a_word_that_is_there() -> None:
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_word_that_never_comes(monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
     monkeypatch.setattr(polling, "_SPINS", 10)
-    monkeypatch.setattr(polling, "_NAPS", 10)
+    monkeypatch.setattr(polling, "_WAIT_S", 0.01)
     view = memoryview(np.zeros(2, np.int64))
     if alone:
         assert not polling.arrives(view, 0, 1)
@@ -52,19 +52,28 @@ def test_a_word_that_comes_late_or_never(monkeypatch: pytest.MonkeyPatch) -> Non
         polling.await_word(memoryview(word), 0, 7, "silent")
 
 
-def test_others_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    slept = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    word = np.zeros(1, np.int64)
-    view = memoryview(word)
-    assert polling.arrives(view, 0, 0) and not slept
-    with polling.beside_others():
-        monkeypatch.setattr(time, "sleep", lambda s: (slept.append(s), word.__setitem__(0, 1)))
-        assert polling.arrives(view, 0, 1)
-    assert len(slept) == 1
+def test_others_run_meanwhile() -> None:
+    """A thread that waits beside others holds no lock of the interpreter: these write what it waits for."""
+    word = np.zeros(3, np.int64)
+    polling.comes(word, 0, 1, 0.0)  # compiles
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(30)  # whoever holds the lock keeps it
+    try:
+        thread = threading.Thread(target=lambda: (time.sleep(0.01), word.__setitem__(1, 7 << 32 | 3)))
+        thread.start()
+        with polling.beside_others():
+            assert polling.arrives(memoryview(word), 1, 7 << 32 | 3)
+        assert polling.comes(word, 1, 7, 0.0, shift=32) and not polling.comes(word, 1, 8, 0.0, shift=32)
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_beside_others_is_of_this_thread_alone() -> None:
     with polling.beside_others():
         found = []
-        thread = threading.Thread(target=lambda: found.append(getattr(polling._thread, "naps", False)))
+        thread = threading.Thread(target=lambda: found.append(getattr(polling._thread, "beside", False)))
         thread.start()
         thread.join()
-    assert found == [False]  # of this thread alone
+        assert polling._thread.beside
+    assert found == [False] and not polling._thread.beside

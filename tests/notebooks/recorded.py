@@ -65,6 +65,11 @@ class Passage:
         said = self.says(*(record(name) for name in self.records))
         return [Said(each) if isinstance(each, str) else each for each in said]
 
+    def bare(self) -> list[str]:
+        """Phrases that are no more than a number: it could stand anywhere, and would hide others like it."""
+        every = (*(each.text for each in self.phrases()), *self.given)
+        return [phrase for phrase in every if not re.search(r"[^\W\d]{2,}|\d+ ?%|\d (?:MB|GB)", phrase)]
+
 
 PASSAGES: dict[tuple[str, str], Passage] = {}
 """Number of the notebook and id of the cell, or name of the page and "" -> its passage."""
@@ -233,7 +238,12 @@ def graphs_of(found: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(row["graph"] for row in found))
 
 
+def listed(words: Iterable[str]) -> str:
+    """ "a, b and c"."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def names(graphs: Sequence[str]) -> str:
     """`a`, `b` and `c`."""
-    quoted = [f"`{graph.partition('@')[0]}`" for graph in graphs]
-    return " and ".join([", ".join(quoted[:-1]), quoted[-1]] if len(quoted) > 1 else quoted)
+    return listed(f"`{graph.partition('@')[0]}`" for graph in graphs)

@@ -176,6 +176,8 @@ def test_a_run_says_how_long_what_took(graph, method) -> None:
     for run in runs.values():
         assert len(run.losses) == run.steps == 4 and np.isfinite(run.losses).all()
         assert run.sample_ms > 0 and run.train_ms > 0
+        assert len(run.groups) == 2
+        assert np.mean(run.groups, axis=0) == pytest.approx([run.sample_ms, run.train_ms])
         assert run.sample_percent == pytest.approx(100 * run.sample_ms / run.step_ms)
         assert run.epoch_s == pytest.approx(run.step_ms * run.epoch_steps / 1e3)
     assert len({run.epoch_steps for run in runs.values()}) == 1, "all samplers make the same epoch"

@@ -70,6 +70,7 @@ class GpuEngine:
         self.parts = PartRows(setup.layout)
         self._extractor = GpuExtractor(setup.row_bytes, setup.knobs)
         self._side, self._is_first = cupy.cuda.Stream(non_blocking=True), True
+        self._connect()
         partition, me = self.layout.partition, setup.me
         positions = self.placement.place_of[self.layout.part.vertices]
         self._owned = setup.positions == "owner"
@@ -114,6 +115,15 @@ class GpuEngine:
         if self._peers is not None:
             self._peers.barrier()
 
+    def _connect(self) -> None:
+        """Find ways that are quicker than torch's calls, for those who get messages; all of them call it."""
+        setup = self.setup
+        with _on_torch_stream():
+            if setup.transport != "direct" and setup.placement.kind == "partitioned":
+                setup.exchange.connect()
+            if setup.asks_hosts:
+                setup.world.connect()
+
     def _narrowed(self) -> int:
         """Bits of a row in a position: one less where a part more stands for other hosts' rows."""
         shift, most = self.placement.shift, max(map(len, self.placement.cached), default=0)
@@ -139,6 +149,7 @@ class GpuEngine:
         """The same rows with the collectives of ``setup`` and a stream of its own; closed before this one."""
         found = copy.copy(self)
         found.setup, found._side, found._is_first = setup, cupy.cuda.Stream(non_blocking=True), False
+        found._connect()
         return found
 
     @property

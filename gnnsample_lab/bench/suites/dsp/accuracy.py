@@ -47,7 +47,7 @@ def accuracy(session: Session) -> dict[str, Any]:
                 f"{last['seconds'][-1]:.1f} s"
             )
     return {
-        "settings": utilisation.settings() | convergence.SETTINGS | {
+        "settings": utilisation.settings(session, names) | convergence.SETTINGS | {
             "ranks": world, "epochs": epochs,
             "compared": "losses, step by step over the first epoch; sums in another order drift apart later",
             "epoch_s": "median epoch of the run after the first, with p10 and p90; rows and picks: of each epoch",

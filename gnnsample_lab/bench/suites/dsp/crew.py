@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import tempfile
 import time
@@ -21,6 +22,8 @@ FANOUTS = (15, 10, 5)
 BATCH = 1024
 """Seeds of a rank's mini-batch."""
 CPU = "CPU: no NVLink"
+METIS = ("products-like", "papers100M-like")
+"""Graphs with communities: METIS leaves 6 % of the edges of ``products-like`` between two parts, chance a half."""
 PASS_S, PASSES = 0.02, 15
 """Seconds of a pass, and the most passes of a row."""
 FULL_S, QUICK_S = 0.6, 0.3
@@ -105,12 +108,14 @@ def parts(
     session: Session,
     name: str,
     world: int,
-    how: str = "random",
+    how: str | None = None,
     weighted: bool = False,
     features: bool = False,
 ) -> str:
-    """Folder of the graph's parts; written once a run."""
+    """Folder of the graph's parts, by :func:`division` unless ``how`` is given; written once a run."""
     from gnnsample_lab.distributed import save_parts
+
+    how = how or division(session, name, world)
 
     def make() -> str:
         graph, cut = host_graph(session, name, weighted, features), cut_of(session, name, world, how)
@@ -124,9 +129,26 @@ def parts(
     return str(session.kept(("dsp", "parts", name, world, how, weighted, features), make))
 
 
-def cut_of(session: Session, name: str, world: int, how: str = "random") -> Any:
-    """Who owns which vertex: parts by chance or by ranges as they come, else as even as the method gets."""
+def division(session: Session, name: str, world: int) -> str:
+    """How a graph is divided: by METIS, as DSP does, where it has communities that METIS finds.
+
+    At random where there is nothing to divide or nothing to find, in quick runs, and without pymetis.
+    """
+    divided = name.partition("@")[0] in METIS and world > 1 and not session.quick
+    return "metis" if divided and importlib.util.find_spec("pymetis") else "random"
+
+
+def divisions(session: Session, names: Iterable[str], world: int) -> str:
+    """For a record's settings: :func:`division` of each graph."""
+    return ", ".join(f"{name}: {division(session, name, world)}" for name in names)
+
+
+def cut_of(session: Session, name: str, world: int, how: str | None = None) -> Any:
+    """Who owns which vertex, by :func:`division` or ``how``: by chance or by ranges as they come, else as even as the
+    method gets."""
     from gnnsample_lab.distributed.parts.partition import evenest
+
+    how = how or division(session, name, world)
 
     def make() -> Any:
         graph = host_graph(session, name)

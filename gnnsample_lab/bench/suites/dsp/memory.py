@@ -66,7 +66,8 @@ def memory(session: Session) -> dict[str, Any]:
             })  # fmt: skip
     return {
         "settings": {
-            "device": crew.device(), "ranks": world, "fanouts": crew.FANOUTS, "partition": "random", "of_all": OF_ALL,
+            "device": crew.device(), "ranks": world, "fanouts": crew.FANOUTS, "of_all": OF_ALL,
+            "partition": crew.divisions(session, names, world),
             "cache": "partitioned, rows and lists ranked by visits of other mini-batches; rows over NVLink by reads",
             "us": "wall time of sampling a mini-batch plus that of loading its rows, each stage by itself, all ranks "
             "at once; medians of the slowest rank. Stages are timed apart: their sum has no percentiles of its own",

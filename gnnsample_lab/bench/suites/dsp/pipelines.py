@@ -42,8 +42,9 @@ from . import crew
 HIDDEN = 256
 STEPS, QUICK_STEPS = 24, 12
 """Mini-batches of an epoch, of as many seeds as all ranks have together."""
-EPOCHS, FEW_EPOCHS = 4, 3
-"""Of a run; of runs that compare two ways of one part."""
+EPOCHS, FEW_EPOCHS, SCALING_EPOCHS = 4, 3, 12
+"""Of a run; of runs that compare two ways of one part; of those whose steps take two milliseconds, and differ by little
+from one number of GPUs to the next."""
 CACHED = (1.0, 0.3, 0.0)
 """Cached shares of the vertices over which stages are overlapped."""
 STEPS_AS: dict[str, dict[str, Any]] = {"plain": {}, "captured": {"captured": True, "kernel": "auto"}}
@@ -90,8 +91,9 @@ def pipelines(session: Session) -> dict[str, Any]:
     return {
         "settings": {
             "device": crew.device(), "ranks": crew.most_ranks(), "fanouts": list(crew.FANOUTS), "hidden": HIDDEN,
-            "epochs": EPOCHS, "epochs_of_ways": min(EPOCHS, FEW_EPOCHS), "model": "sage, and gcn",
-            "pick": "floyd for all systems",
+            "epochs": EPOCHS, "epochs_of_ways": min(EPOCHS, FEW_EPOCHS), "epochs_of_scaling": SCALING_EPOCHS,
+            "model": "sage, and gcn", "pick": "floyd for all systems",
+            "partition": f"of systems that have parts; {crew.divisions(session, graphs(session), crew.most_ranks())}",
             "ms": "wall time of a step of all ranks: median, p10 and p90 of the epochs after the first; stages: mean "
             "of a rank's slice of a mini-batch, in the median epoch of the run itself",
             "step": "plain: launched kernel by kernel, aggregation by cuSPARSE, as the systems do; captured: replayed "
@@ -160,7 +162,7 @@ class _Runs:
         return train(graph, model, system, **{**given, **options})
 
     def parts(self, world: int) -> Path:
-        return Path(crew.parts(self.session, self.name, world, "random", features=True))
+        return Path(crew.parts(self.session, self.name, world, features=True))
 
     def try_row(
         self, row: dict[str, Any], run: Callable[[], TrainResult]
@@ -282,7 +284,10 @@ def _scaling(runs: _Runs) -> list[dict[str, Any]]:
         for executor in ("streams", "overlapped"):
             row = {"part": "scaling", "system": "lab", "gpus": world, "executor": executor}
             found, _ = runs.try_row(
-                row, functools.partial(runs.run, "lab", world, executor=executor, cache_ratio=1.0)
+                row,
+                functools.partial(
+                    runs.run, "lab", world, executor=executor, cache_ratio=1.0, epochs=SCALING_EPOCHS
+                ),
             )
             rows.append(found)
         times = [r["ms"] for r in rows if r["gpus"] == world and "ms" in r]

@@ -65,7 +65,8 @@ def pulling(session: Session) -> dict[str, Any]:
             rows += of_point
     return {
         "settings": {
-            "device": crew.device(), "ranks": world, "partition": "random", "batches": BATCHES,
+            "device": crew.device(), "ranks": world, "batches": BATCHES,
+            "partition": crew.divisions(session, names, world),
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank",
             "work": crew.WORK,
             "mb": "bytes of all ranks for a mini-batch of each, as engines count",

@@ -72,7 +72,8 @@ def sampling(session: Session) -> dict[str, Any]:
         session.say(f"{name}, walks: " + ", ".join(map(_time, walks)))
     return {
         "settings": {
-            "device": crew.device(), "fanouts": crew.FANOUTS, "partition": "random", "systems": running.SYSTEMS,
+            "device": crew.device(), "fanouts": crew.FANOUTS, "systems": running.SYSTEMS,
+            "partition": crew.divisions(session, names, crew.most_ranks()),
             "layers": f"two of {LAYER_SIZE} vertices, without replacement, drawn for the whole mini-batch by all ranks",
             "walks": f"DeepWalk, {WALK_LENGTH} steps, uniform, from as many roots as all ranks have seeds; rows: roots "
             "of a rank, edges: the steps from them",

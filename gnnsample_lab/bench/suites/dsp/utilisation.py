@@ -8,7 +8,7 @@ within DSP's own run it predicts nothing, but says how well the schedule explain
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def utilisation(session: Session) -> dict[str, Any]:
                 )
         rows += modelled(name, pairs)
     return {
-        "settings": settings() | {
+        "settings": settings(session, names) | {
             "busy_percent": "of an epoch's wall time, how long at least one stage's worker has work, mean over ranks; "
             "stage by stage beside it. Executors' records, not the occupancy of multiprocessors",
             "epoch_s": "the median epoch after the first, with the 10th and 90th percentile of all after the first; "
@@ -86,11 +86,11 @@ def worst_error(rows: Iterable[dict[str, Any]], stages: str) -> float | None:
     return max((abs(error) for error in errors if error is not None), default=None)
 
 
-def settings() -> dict[str, Any]:
+def settings(session: Session, names: Sequence[str]) -> dict[str, Any]:
     return {
         "device": crew.device(), "model": MODEL, "hidden": HIDDEN, "fanouts": crew.FANOUTS,
         "batch_size": f"{crew.BATCH} seeds a rank, fewer on a small graph", "cache_ratio": CACHE_RATIO,
-        "partition": "random",
+        "partition": crew.divisions(session, names, crew.most_ranks()),
     }  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def trained_worlds(session: Session) -> list[int]:
 def trained(
     session: Session, name: str, system: str, world: int, epochs: int, size: int, evaluate: bool = False
 ) -> Any:
-    """A training run of a system in steps of ``size`` seeds; parts at random, so that nobody waits for METIS."""
+    """A training run of a system in steps of ``size`` seeds."""
     from dataclasses import replace
 
     from gnnsample_lab.systems.table import find
@@ -115,8 +115,8 @@ def trained(
     def make() -> Any:
         graph = common.graph(session, name, features=True)
         return train(
-            graph, MODEL, replace(find(system), partition="random"), epochs=epochs, hidden=HIDDEN,
-            batch_size=size, fanouts=crew.FANOUTS, evaluate=evaluate, progress=False,
+            graph, MODEL, replace(find(system), partition=crew.division(session, name, world)), epochs=epochs,
+            hidden=HIDDEN, batch_size=size, fanouts=crew.FANOUTS, evaluate=evaluate, progress=False,
             dropout=0.0, pick="floyd", cache_ratio=CACHE_RATIO if find(system).cache else None,
             ranks=crew.ranks(session) if world == crew.most_ranks() > 1 else world, device=common.device(),
         )  # fmt: skip

@@ -30,8 +30,9 @@ SUITES = (
     Suite(
         "fastgl-table8", "suites.fastgl.id_map.table8", "ID map of the same picks by every rung",
         columns=as_recorded({
-            "ID map": "id_map", "whose": "form", "picks": "picks", "nodes": "nodes", "us": with_spread("map_us"),
-            "epoch s": "epoch_s", "x": "speedup", "GPU us": with_spread("gpu_us"), "GPU x": "gpu_speedup",
+            "ID map": "id_map", "whose": "form", "picks": "picks", "nodes": "nodes", "L2": "l2",
+            "us": with_spread("map_us"), "epoch s": "epoch_s", "x": "speedup",
+            "GPU us": with_spread("gpu_us"), "GPU x": "gpu_speedup",
         }),
         paper=_part(
             "table 8", papers.TABLE8, ("graph", "id_map"), {"paper s": "epoch_s", "paper x": "speedup"}

@@ -82,7 +82,9 @@ def _record(session: Session, names: Any, rows: list[dict[str, Any]], **settings
         "settings": {
             "batch_size": common.BATCH, "fanouts": common.FANOUTS, "weights": "float32 per edge", "dtype": "float32",
             "us": "GPU time of one block's sums between two events, over rotating mini-batches, L2 flushed before, "
-            "median of passes; groups, transposed blocks and cuSPARSE's preprocessing made beforehand", **settings,
+            "median of passes; groups, transposed blocks and cuSPARSE's preprocessing made beforehand",
+            "l2": "cold: flushed before each pass, of whose mini-batches each has arrays of its own, read once",
+            **settings,
         },
         "verification": {"rows_equal_to_double_precision": CHECKED_ROWS * checked},
         "graphs": common.facts(session, names), "rows": rows,

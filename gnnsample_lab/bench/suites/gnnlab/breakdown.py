@@ -53,10 +53,8 @@ def table1(session: Session) -> dict[str, Any]:
     placed, size = runs.placed(session, name), runs.batch_size(session, name)
     rows: list[dict[str, Any]] = []
     for label, (system, ratio) in optimisations(*runs.ratios(session, name, MODEL)).items():
-        # The CPU's samples take long, and vary little.
-        epochs = 2 if system.sample_device == "cpu" else runs.EPOCHS
         run = runs.trained(
-            placed, MODEL, system, epochs=epochs, batch_size=size, fanouts=MODELS[MODEL][1], hidden=runs.HIDDEN,
+            placed, MODEL, system, epochs=runs.EPOCHS, batch_size=size, fanouts=MODELS[MODEL][1], hidden=runs.HIDDEN,
             cache_ratio=ratio if system.cache else None, evaluate=False, progress=False, device=common.device(),
         )  # fmt: skip
         result, seconds = common.median_epoch(run), common.epoch_seconds(run)

@@ -14,14 +14,19 @@ from gnnsample_lab.bench.record import scaled
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.features.caching import host
 from gnnsample_lab.features.caching.cache import FeatureCache
+from gnnsample_lab.features.caching.gather import ExtractKnobs
 
 from . import caching, papers
+from .targets import TAILS
 
 TABLE_LIMIT_BYTES = 24 << 30
 """Largest made-up feature table: it lies in host memory, page-locked."""
 _LINE = 128
 TRANSFERS = ("staged", "uva")
+TAIL_KNOBS = ExtractKnobs(pinning="copy", tail_bytes=32)
+"""Of the rung :data:`.targets.TAILS`, for the row sizes of which they put some bytes into device memory."""
 DISK_FEATURES = 100
 """Feature dimension at which the table is read from a memory-mapped file as well."""
 MODELS: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -101,10 +106,8 @@ def extract_times(cache: Any, ids: list[Any]) -> tuple[list[float], list[Any]]:
 
 def extraction(session: Session) -> dict[str, Any]:
     """Miss bandwidth of every transfer against a pinned copy."""
-    from gnnsample_lab.features.caching.host import pinned_copy_gbps
-
     names = common.names(session, "products-like")
-    gbps, checked = pinned_copy_gbps(), 0
+    gbps, checked = host.pinned_copy_gbps(), 0
     rows: list[dict[str, Any]] = []
     for name in names:
         ids = [batch.node_ids for batch in common.batches(session, name, 4)]
@@ -114,6 +117,10 @@ def extraction(session: Session) -> dict[str, Any]:
             feat = feature_table(session, num_nodes, dimension)
             if feat is None:
                 continue
+            tail = host.tail_of(feat, TAIL_KNOBS.pinning, TAIL_KNOBS.tail_bytes)
+            ways = (
+                *TRANSFERS, *(("disk",) if dimension == DISK_FEATURES else ()), *((TAILS,) if tail else ()), "auto",
+            )  # fmt: skip
             for ratio in (0.0, 0.1) if session.quick else (0.0, 0.05, 0.1, 0.3):
                 found = (
                     []
@@ -121,9 +128,13 @@ def extraction(session: Session) -> dict[str, Any]:
                     else [("plain", "NumPy gather, pageable copy", _plain_times(feat, ids), ids_sizes(ids))]
                 )
                 with tempfile.TemporaryDirectory() as folder:
-                    for transfer in (*TRANSFERS, *(("disk",) if dimension == DISK_FEATURES else ()), "auto"):
+                    for transfer in ways:
                         table = _mapped(feat, Path(folder)) if transfer == "disk" else feat
-                        cache = FeatureCache(table, score, ratio=ratio, device="cuda", transfer=transfer)
+                        cache = FeatureCache(
+                            table, score, ratio=ratio, device="cuda",
+                            transfer="uva" if transfer == TAILS else transfer,
+                            knobs=TAIL_KNOBS if transfer == TAILS else None,
+                        )  # fmt: skip
                         check(cache, feat, ids[0], f"{transfer}, ratio {ratio}")
                         checked += 1
                         times, stats = extract_times(cache, ids)
@@ -137,7 +148,8 @@ def extraction(session: Session) -> dict[str, Any]:
                         "graph": name, "num_features": dimension, "cache_percent": 100 * ratio, "transfer": transfer,
                         "resolved": resolved, "rows": round(float(np.mean(ids_sizes(ids)))),
                         "misses": round(float(np.mean(missed))), "extract_us": us, "miss_gbps": moved / us / 1e3,
-                        "share": moved / us / 1e3 / gbps, "spread": {"extract_us": timing.around(wall)},
+                        "share": moved / us / 1e3 / gbps, "tail_bytes": tail if transfer == TAILS else 0,
+                        "spread": {"extract_us": timing.around(wall)},
                     })  # fmt: skip
                 last = ", ".join(f"{r['transfer']} {r['miss_gbps']:.1f} GB/s" for r in rows[-len(found) :])
                 session.say(f"{dimension} features, {100 * ratio:.0f} % cached: {last}")
@@ -146,7 +158,10 @@ def extraction(session: Session) -> dict[str, Any]:
             "batch_size": common.BATCH, "fanouts": common.FANOUTS, "policy": "degree", "pinned_copy_gbps": gbps,
             "extract_us": "median wall time of FeatureCache.extract of a mini-batch, the GPU idle before and "
             "finished after",
-            "miss_gbps": "bytes of missed rows over the time of the whole extraction, hits included",
+            "miss_gbps": "bytes of missed rows over the time of the whole extraction, hits included; of rows whose "
+            "tails lie on the GPU all bytes, though tail_bytes of each do not cross the bus",
+            TAILS: "what rows have over whole lines of 128 bytes, 32 bytes at most, lies in device memory for all "
+            "vertices; row sizes with none or more have no such row",
         },
         "verification": {"extractions_equal_to_plain_gather": checked},
         "graphs": common.facts(session, names), "rows": rows, "notes": [f"Pinned copy: {gbps:.1f} GB/s."],

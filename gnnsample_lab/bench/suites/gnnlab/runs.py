@@ -51,6 +51,8 @@ CAPACITY = {
     "capacity_of": "a V100 16 GB",
     "caches": "as large a share of the features as in GNNLab's table 5 (of a graph that it lacks: as papers100M's), "
     "smaller where the topology lies beside them",
+    "budget": "of topology and cache alone, by which caches are sized; what sampling and training take besides is not "
+    "limited, so that it is no peak of memory",
 }
 SETTING = (
     f"an epoch has {STEPS} mini-batches of batch_size seeds, on any number of GPUs: a GPU trains on one at a time; "
@@ -455,11 +457,22 @@ def reduced_notes(session: Session, rows: Sequence[dict[str, Any]]) -> list[str]
     """What the paper has beside these rows, where some of it was left out."""
     if session.chosen or common.device() == "cpu":
         return []
-    have = {row["model"] for row in rows if row.get("model")}
-    few = [] if session.quick else [f"{name} with GCN alone" for name in graphs(session)[1:]]
     if session.quick:
         return ["Quick: one graph of the paper's four, and its models GCN or GraphSAGE alone."]
-    return [f"The paper has three models on every graph; here {', '.join(few)}."] if len(have) > 1 else []
+    ran = models_by_graph(rows)
+    if len({model for models in ran.values() for model in models}) < 2:
+        return []
+    few = [f"{name} with GCN alone" for name, models in ran.items() if models == ["gcn"]]
+    return [f"The paper has three models on every graph; here {', '.join(few)}."] if few else []
+
+
+def models_by_graph(rows: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """The models that ran, or were modelled, on each graph."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("model") in MODELS and row["model"] not in found.setdefault(row["graph"], []):
+            found[row["graph"]].append(row["model"])
+    return found
 
 
 def error_notes(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -535,7 +548,7 @@ def record(
         "settings": {
             "device": "cuda" if on_gpu else "CPU: no NVLink", "gpus": max(available(session)), "steps": STEPS,
             "hidden": HIDDEN, "models": {model: MODELS[model] for model in ("gcn", "sage", "pinsage")},
-            "what": SETTING, "model": MODELLED, **CAPACITY, **settings,
+            "models_by_graph": models_by_graph(rows), "what": SETTING, "model": MODELLED, **CAPACITY, **settings,
         },
         "verification": verify(session), "graphs": common.facts(session, names), "rows": rows,
         "notes": [*notes, *reduced_notes(session, rows), *error_notes(rows)],

@@ -30,7 +30,8 @@ from . import cases as settings
 _BUDGET_S = 1.0
 """Time for the repetitions of one measurement; slow variants run less often."""
 _WARM_S = 0.1
-_PASSES = 15
+_PASSES, _LEAST = 15, 5
+"""Timed repetitions: the most, and how many there are however long they take."""
 _CHECKED = 256
 """Samples that are compared with the CPU walker's."""
 _CPU_LEAST_S = 0.4
@@ -45,7 +46,7 @@ def gpu_ms(ready: Callable[[], Callable[[], Any]], passes: int = _PASSES) -> dic
     """
     times: list[float] = []
     warm, began = 0, time.perf_counter()
-    while len(times) < passes and (not times or time.perf_counter() - began < _BUDGET_S):
+    while len(times) < passes and (len(times) < _LEAST or time.perf_counter() - began < _BUDGET_S):
         work = ready()
         timing.synchronize()
         if common.device() == "cpu":

@@ -12,7 +12,7 @@ SUITES: tuple[Suite, ...] = (
         "us from seeds to blocks, tensors and PyG's Data, alone and several in a call; batches of pyg.NeighborLoader",
         columns={
             "part": "part", "seeds": "batch_size", "fanouts": "fanouts", "made": "stage", "in a call": "together",
-            "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
+            "L2": "l2", "vertices": "nodes", "edges": "edges", "us": with_spread("us"), "GPU busy us": "busy_us",
             "bound us": "bound_us", "x over its bytes": "x_over_bound",
         },
         targets=targets.ready,
@@ -30,11 +30,11 @@ SUITES: tuple[Suite, ...] = (
     ),
     Suite(
         "fused-step", "suites.path.fused.fused_step",
-        "the last hop, its rows and the first mean in one pass, and steps on top, beside one after the other",
+        "the last hop, its rows and the first mean or sum in one pass, and steps on top, beside one after the other",
         columns={
-            "part": "part", "seeds": "batch_size", "fanouts": "fanouts", "way": "way", "us": with_spread("us"),
-            "GPU busy us": "busy_us", "kept MB": "kept_mb", "ms": "ms", "p10": "p10_ms", "p90": "p90_ms",
-            "x": "x_apart", "x GPU": "x_busy", "memory": "memory_share", "of allowed": "of_allowed",
+            "part": "part", "model": "model", "seeds": "batch_size", "fanouts": "fanouts", "way": "way",
+            "us": with_spread("us"), "GPU busy us": "busy_us", "kept MB": "kept_mb", "ms": "ms", "p10": "p10_ms",
+            "p90": "p90_ms", "x": "x_apart", "x GPU": "x_busy", "memory": "memory_share", "of allowed": "of_allowed",
         },
         targets=targets.fused_step, needs_gpu=False,
     ),

@@ -60,6 +60,8 @@ def inference(session: Session) -> dict[str, Any]:
             "dtype": "float32, TF32 off", "epochs": QUICK_EPOCHS if session.quick else EPOCHS,
             "us": "a layer between two events, launches included; the whole call by the wall, the device idle before "
             "and finished after; median of passes after a warm one, which finds the order of vertices, once per graph",
+            "l2": "never flushed: a layer finds what the one before has written, as far as the L2 holds it, and a call "
+            "what the one before left",
             "bound_us": "rows read once, edges, row bounds and results once, over the measured DRAM bandwidth",
             "l2_bound_us": "a message per edge, over the measured bandwidth of reads that hit the L2",
             "flops_us": "the linear maps' multiplications and additions, over the FP32 peak: with TF32 off no tensor "

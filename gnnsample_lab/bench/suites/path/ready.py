@@ -29,7 +29,7 @@ CASES = ((1024, (10, 10, 10), 32), (256, (10, 10, 10), 32), (8192, (15, 15, 15),
 """Seeds, fanouts, and mini-batches of a call with several."""
 SETTLING = 16
 """Calls until the sampler has chosen how many mini-batches share a launch, and how much memory each gets."""
-SECTOR = 32
+SECTOR, PICK = 32, "floyd"
 LOADER_SEEDS, LOADER_BATCHES, LOADER_EPOCHS = 1024, 160, 7
 LOADER_SETTLING = 6
 """Epochs in which the sampler measures how many mini-batches share a launch, and starts none ahead until it knows."""
@@ -64,10 +64,11 @@ def ready(session: Session) -> dict[str, Any]:
     for size, fanouts, together in CASES[:1] if session.quick else CASES:
         graph = session.graph(GRAPH)
         seeds = session.batches(GRAPH, size, 8 if session.quick else 64)
+        l2 = session.l2_state(GRAPH, size, fanouts, PICK, len(seeds))
         checked += _verify(graph, seeds, fanouts)
         for stage in STAGES:
             for count in (1, together):
-                rows.append(_row(session, graph, seeds, fanouts, stage, count))
+                rows.append(_row(session, graph, seeds, fanouts, stage, count) | {"l2": l2})
                 if stage.endswith(" with x"):
                     _beside_without_x(rows)
     names = LOADED[:1] if session.quick else LOADED
@@ -82,6 +83,9 @@ def ready(session: Session) -> dict[str, Any]:
             "of a copy on the device",
             "x_over_bound": f"what {FEATURES} features take beyond the row without them, over reading and writing "
             "their rows at the speed of a copy",
+            "l2": "never flushed: a call finds what the one before left. Of mini-batches, which take turns: what all "
+            "of them read of the graph, counted once, fits the L2 (warm), is up to 4 times as much (partly warm) or "
+            "more (cold); what is written, and features, are not counted. Loader: as the epoch leaves it",
             "loader": f"fanouts {list(common.FANOUTS)}, {LOADER_SEEDS} seeds, shuffled, all features cached",
         },
         "verification": {"exports_equal_to_blocks": checked},
@@ -95,7 +99,9 @@ def _sampler(graph: Any, fanouts: tuple[int, ...], stage: str) -> NeighborSample
 
         x = cupy.arange(graph.num_nodes * FEATURES, dtype=np.float32).reshape(-1, FEATURES)
         graph = replace(graph, feat=x, validate=False)
-    return NeighborSampler(graph, fanouts, strategy="captured", expand=STAGES[stage][0], device="cuda")
+    return NeighborSampler(
+        graph, fanouts, strategy="captured", pick=PICK, expand=STAGES[stage][0], device="cuda"
+    )
 
 
 def _verify(graph: Any, seeds: list[Any], fanouts: tuple[int, ...]) -> int:

@@ -53,6 +53,7 @@ def step(session: Session) -> dict[str, Any]:
             "ms": f"wall time of an epoch over its steps, median over epochs after the first of {ROUNDS} runs, all "
             "other cases between them",
             "kernel_ms": "sum of the kernels' own times, by the profiler, in an epoch of its own",
+            "l2": "never flushed: a step finds what the one before left, as in training",
         },
         "verification": {"first_losses_equal_to_plain_steps": verified}, "graphs": common.facts(session, names),
         "rows": rows,

@@ -100,25 +100,25 @@ def fused_step(record: dict[str, Any]) -> list[Target]:
     """Fused stages over those one after the other, the step on top, and device memory of what the stages leave."""
     if record["settings"]["device"] == "cpu":
         return []
-    fused = [row for row in record["rows"] if row["way"] == "fused"]
+    fused = [{"model": "sage", **row} for row in record["rows"] if row["way"] == "fused"]
     stages, steps = ([row for row in fused if row["part"] == part] for part in ("stages", "step"))
-    found = at_least("from seeds to means, over one after the other", FUSED_STAGES, "x",
-                     points_of(stages, "x_apart", "graph", "fanouts"))  # fmt: skip
+    found = at_least("from seeds to means or sums, over one after the other", FUSED_STAGES, "x",
+                     points_of(stages, "x_apart", "graph", "model", "fanouts"))  # fmt: skip
     found += at_least(
         "captured step, over one after the other",
         FUSED_STEP,
         "x",
-        points_of(steps, "x_apart", "graph", "fanouts"),
+        points_of(steps, "x_apart", "graph", "model", "fanouts"),
     )
     found += at_least(
         "of what removing the stages allows",
         OF_ALLOWED,
         "x",
-        points_of(steps, "of_allowed", "graph", "fanouts"),
+        points_of(steps, "of_allowed", "graph", "model", "fanouts"),
     )
     for hops, limit in FUSED_MEMORY.items():
         points = points_of(
-            [r for r in stages if len(r["fanouts"]) == hops], "memory_share", "graph", "fanouts"
+            [r for r in stages if len(r["fanouts"]) == hops], "memory_share", "graph", "model", "fanouts"
         )
         found += at_most(f"memory of what the stages leave, {hops} hops", limit, "x", points)
     return found

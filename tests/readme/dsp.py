@@ -1,0 +1,188 @@
+"""What the rows of DSP say of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tests.notebooks.recorded import Record, Row, Said, counted, rows, short, span, thousands, whole
+from tests.readme.rows import Phrases, cards, row
+from tests.readme.words import became, in_full, line, series, sizes, values
+
+NEAR, FAR = "products-like", "papers100M-like@0.1"
+"""Graphs of table 6."""
+
+
+def two(value: float) -> str:
+    """Two digits, as the rows of DSP have them."""
+    return f"{value:.0f}" if abs(value) >= 10 else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+
+
+@row(
+    "DSP", "figures 6 and 12", "dsp-utilisation", "dsp-accuracy",
+    given=["4 and 8 modelled", "paper over 1.5 x with 8", "papers100M x 0.02"],
+)  # fmt: skip
+def pipeline(busy: Record, accuracy: Record) -> Phrases:
+    gained = values(busy, "speedup", system="dsp")
+    alone, overlapped = (
+        [
+            abs(each["error_percent"])
+            for each in busy["rows"]
+            if each.get("stages") == fed and each["error_percent"]
+        ]
+        for fed in ("stages alone", "stages as they overlapped")
+    )
+    differs = accuracy["settings"]["largest_difference_of_a_loss"]
+    return [
+        f"figure 12, {sizes(busy['graphs'])}",
+        Said(f"in full, 1 and {cards(busy, 2)}", in_full(busy)),
+        f"{series(gained)} x",
+        Said(f"{became(*line(busy))}, three stages that launch from Python", max(gained) < 1.05),
+        f"the schedule model is {series(alone, whole)} % too fast",
+        f"as they overlapped it is within {short(max(overlapped))} %",
+        f"figure 9, {cards(accuracy, 2)}",
+        Said("the same losses", differs < 1e-3),
+    ]
+
+
+@row("DSP", "collective sampling", "ladder", given=["on two and four GPUs", "on 1, 2 and 4 GPUs"])
+def methods(ladder: Record) -> Phrases:
+    found = {name for name in values(ladder, "method") if "," not in name}
+    return [f"{counted(len(found))} methods"]
+
+
+@row(
+    "DSP", "layer-wise sampling", "dsp-sampling",
+    given=["100 steps", "a step waits for the host once", "checked on two GPUs"],
+)  # fmt: skip
+def layers_and_walks(sampling: Record) -> Phrases:
+    def ms(part: str, system: str) -> str:
+        return span((us / 1e3 for us in values(sampling, "us", part=part, system=system)), "ms", two)
+
+    (seeds,) = {*values(sampling, "batch_size", part="walks", system="dsp")}
+    return [
+        f"{thousands(seeds)} roots a rank, {cards(sampling, 2)}",
+        f"walks take {ms('walks', 'dsp')}, by `direct` {ms('walks', 'direct')}",
+        f"layers {ms('table 7', 'dsp')}, by `direct` {ms('table 7', 'direct')}",
+    ]
+
+
+@row(
+    "DSP", "queue pipeline", "pipelines", "dsp-deadlock",
+    given=["two loaders waited for each other for ever on two H100"],
+)  # fmt: skip
+def queues(pipelines: Record, deadlock: Record) -> Phrases:
+    stopped = {each["order"]: each["passed"] for each in rows(deadlock)}
+    (several,) = [each for each in rows(pipelines, part="workers") if each["way"] != "1"]
+    return [
+        Said("the deadlock without it is reproduced", not stopped["arrival"] and stopped["central"]),
+        f"on {cards(pipelines, 2)} {counted(int(several['way']))} of each were {short(several['x_first'])} x as fast",
+    ]
+
+
+@row("DSP", "figure 1", "dsp-volume", "dsp-pull", given=["at most 64 %, 4 GPUs"])
+def volumes(volume: Record, pull: Record) -> Phrases:
+    uniform = [each for each in rows(volume, draws="uniform", partition="random") if each["ranks"] > 1]
+    weighted = rows(volume, draws="weighted")
+
+    def of(found: Sequence[Row], method: str) -> str:
+        return span((each["over_ideal"][method] for each in found), "x", two)
+
+    most = [each for each in uniform if each["ranks"] == 8]
+    (biased,) = rows(pull, part="biased", system="pull")
+    (barriers,) = [each for each in rows(pull, part="stages") if each["system"] == "csp-async"]
+    times = values(pull, "x_time", part="fanout", system="pull")
+    widest = max(values(pull, "fanout", part="fanout"))
+    (same,) = [round(at["bytes"]) for at in pull["crossings"]]
+    return [
+        sizes(name for name in volume["graphs"] if name != "rmat"),
+        f"UVA moves {of(uniform, 'uva')} of ideal, CSP {of(uniform, 'csp')}, pulled lists {of(uniform, 'pull')}",
+        f"with weights CSP {of(weighted, 'csp')}",
+        Said(
+            "UVA the most of the two, as published: reproduced",
+            all(each["over_ideal"]["uva"] > each["over_ideal"]["csp"] for each in most),
+        ),
+        Said(
+            "CSP below ideal on 2 ranks, a little above on 8",
+            all(
+                (each["over_ideal"]["csp"] < 1) == (each["ranks"] < 4)
+                for each in uniform
+                if each["ranks"] != 4
+            ),
+        ),
+        f"{cards(pull, 2)}: CSP takes {whole(biased['less_percent'])} % off pull's time, biased",
+        Said("(paper: below): smaller", any(each["over_ideal"]["csp"] >= 1 for each in most)),
+        Said(f"{became(*line(pull))}, larger", biased["less_percent"] > 64),
+        f"without barriers csp takes {whole(100 * barriers['x_time'] - 100)} % longer",
+        f"as many bytes at a fanout of {same}",
+        Said(f"a longer time at none up to {widest}", min(times) > 1),
+    ]
+
+
+@row("DSP", "table 1", "dsp-bandwidth", "dsp-threads", "dsp-memory")
+def links(bandwidth: Record, threads: Record, memory: Record) -> Phrases:
+    (nvlink,), (pcie,) = rows(bandwidth, link="nvlink", gpus=2), rows(bandwidth, link="pcie", gpus=1)
+    every = threads["settings"]["threads_of_gpu"]
+    enough = {each["memory"]: 0 for each in rows(threads)}
+    for each in rows(threads):
+        enough[each["memory"]] = max(enough[each["memory"]], each["enough"])
+    best = min(rows(memory), key=lambda each: float(each["us"]))
+    bytes_say = min(rows(memory), key=lambda each: float(each["modelled_us"]))
+    return [
+        Said(f"in full, {cards(bandwidth, 2)}", in_full(bandwidth, threads, memory)),
+        Said(sizes(memory["graphs"]), list(memory["graphs"]) == list(threads["graphs"])),
+        f"NVLink {whole(nvlink['least_of_a_gpu'])} GB/s a GPU against {whole(pcie['gbps'])} of PCIe",
+        Said("reproduced; nine tenths", nvlink["least_of_a_gpu"] > 2 * pcie["gbps"]),
+        f"nine tenths of host memory's speed need 1/{every // enough['host']} of the GPU's threads or fewer",
+        f"of its own memory's 1/{every // enough['GPU']}",
+        f"{whole(100 * best['feature_share'])} % of the budget for features is best",
+        Said("as the bytes say", best["feature_share"] == bytes_say["feature_share"]),
+        f"with {whole(best['spilled_percent'])} % of the lists in host memory",
+        Said("the topology first): reversed", best["spilled_percent"] > 0),
+    ]
+
+
+@row(
+    "DSP", "table 6", "dsp-sampling",
+    given=["four H200 in", "paper 300 x, 8 GPUs", "one read of PCIe", "three collectives"],
+)  # fmt: skip
+def systems(sampling: Record) -> Phrases:
+    def over(*systems: str, graph: str | tuple[str, ...] = (NEAR, FAR)) -> list[float]:
+        return values(sampling, "over_dsp", part="table 6", system=systems, graph=graph)
+
+    (fastgcn,), (direct,) = (
+        rows(sampling, part="table 7", graph=NEAR, system=name) for name in ("fastgcn-cpu", "direct")
+    )
+    return [
+        Said(f"in full, {cards(sampling, 2)}", in_full(sampling)),
+        sizes(sampling["graphs"]),
+        f"PyG and DGL on CPUs take {span(over('pyg-cpu', 'dgl-cpu'), 'x', two)} of DSP's time",
+        f"Quiver {span(over('quiver', graph=NEAR), 'x', two)}",
+        f"DGL-UVA {span(over('dgl-uva', graph=NEAR), 'x', two)} on Products",
+        f"on Products: {became(over('pyg-cpu', 'dgl-cpu', 'quiver', 'dgl-uva', graph=NEAR))}",
+        f"{span(over('quiver', graph=FAR), 'x', two)} and {span(over('dgl-uva', graph=FAR), 'x', two)} on papers100M",
+        f"{became(over('quiver', 'dgl-uva', graph=FAR))} there",
+        f"FastGCN {two(fastgcn['over_dsp'])} x",
+        f"paper 300 x, 8 GPUs): {became([fastgcn['over_dsp']], best=300)}",
+        f"{whole(fastgcn['us'] / direct['us'])} x by kernels that read lists where they lie",
+    ]
+
+
+@row(
+    "DSP", "tables 4 and 5", "pipelines",
+    given=["four in", "three threads launch from one interpreter"],
+)  # fmt: skip
+def epochs(pipelines: Record) -> Phrases:
+    def over(step: str, *systems: str) -> list[float]:
+        return values(pipelines, "over_dsp", part="systems", system=systems, step=step)
+
+    pyg, others = over("plain", "pyg-cpu"), over("plain", "quiver", "dgl-uva")
+    replayed = over("captured", "quiver", "dgl-uva")
+    return [
+        f"`products-like`, {cards(pipelines, 2)}",
+        f"{series(pyg, two)} x PyG on the CPU",
+        f"PyG on the CPU: {became(pyg)}",
+        f"{span(others, 'x', two)} Quiver and DGL-UVA",
+        f"Quiver and DGL-UVA: {became(others)}",
+        f"replayed as CUDA graphs {span(replayed, 'x', two)}",
+        Said("which changes nothing", became(replayed) == became(others)),
+    ]

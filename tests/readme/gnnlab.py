@@ -1,0 +1,396 @@
+"""What the rows of GNNLab say of their records.
+
+A verdict follows the rule of the table "Measured", and where that table has a line for it, the line's values and claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import Any
+
+from gnnsample_lab.bench.measured import most, scaled
+from gnnsample_lab.bench.report import title_of
+from tests.notebooks.recorded import Record, Row, Said, counted, percent, rows, short, span, tenths, whole
+from tests.readme.rows import Phrases, cards, row
+from tests.readme.words import became, in_full, labels, line, series, sizes, values
+
+
+def averaged(found: Sequence[float], paper: float, unit: str = "%") -> str:
+    """What became of a claim on an average."""
+    form, neutral = (whole, 0.0) if unit == "%" else (tenths, 1.0)
+    return (
+        f"{form(mean(found))} {unit} on average (paper {form(paper)} {unit}): "
+        f"{became([mean(found)], least=paper, neutral=neutral)}"
+    )
+
+
+def gpus(of: Record) -> str:
+    """On how many GPUs an epoch was measured."""
+    return f"1 GPU and {cards(of, most(of, 'gpus'))}"
+
+
+def far(of: Record) -> tuple[str, ...]:
+    """Graphs of which no system caches all rows."""
+    return tuple(name for name in of["graphs"] if scaled(name)[0] != "products-like")
+
+
+def is_unlike(of: Record, graph: str) -> bool:
+    """Whether the twin is not like its original in what the record rests on."""
+    return title_of(of, graph).endswith("not comparable with the original")
+
+
+def unlike(*records: Record) -> Said:
+    return Said(
+        "on twins that are not comparable in hit rates",
+        all(is_unlike(of, graph) for of in records for graph in of["graphs"]),
+    )
+
+
+def less(percents: Sequence[float]) -> str:
+    """From the most that is added to the most that is taken off."""
+    return f"{-min(percents):.0f} % more to {max(percents):.0f} % less"
+
+
+def errors(of: Record) -> list[float]:
+    """How far the schedule model is off each measured run, in percent."""
+    return [abs(each["error_percent"]) for each in rows(of) if each.get("error_percent") is not None]
+
+
+@row("GNNLab", "figure 10", "gnnlab-fig10")
+def hit_rates(fig10: Record) -> Phrases:
+    optimal, near = line(fig10, "PreSC", "optimal")
+    degree, more = line(fig10, "PreSC", "degree")
+    return [
+        Said("done", in_full(fig10)),
+        f"{sizes(fig10['graphs'])}, {percent([fig10['settings']['ratio']])} cached",
+        f"{span(optimal, '%', whole)} of the optimal hit rate (paper {near.text}): {became(optimal, near)}",
+        f"{span(degree, 'x')} of Degree's, {short(mean(degree))} x on average (paper {more.text}): "
+        f"{became(degree, more)}",
+        unlike(fig10),
+    ]
+
+
+@row("GNNLab", "table 2", "gnnlab-table2", "gnnlab-fig11")
+def footprints(table2: Record, fig11: Record) -> Phrases:
+    alike, paper = (values(of, "similarity_percent") for of in (table2, table2["paper"]))
+    second, third = (
+        values(fig11, "hit_percent", part="a", policy=f"presample#{epochs}") for epochs in (2, 3)
+    )
+    gained = max(b - a for a, b in zip(second, third, strict=True))
+    (ours,), (degree,) = (
+        values(fig11, "hit_percent", part="b", cache_percent=5.0, policy=name)
+        for name in ("presample", "degree")
+    )
+    (moved,), (more,) = (
+        values(fig11, "mb_per_batch", part="c", num_features=900, policy=name)
+        for name in ("presample", "degree")
+    )
+    published = {each["policy"]: each["hit_percent"] for each in rows(fig11["paper"])}
+    there = published["presample"] / published["degree"]
+    return [
+        Said("done", in_full(table2, fig11)),
+        sizes(table2["graphs"]),
+        f"two epochs are {span(alike, '%', whole)} alike",
+        averaged(alike, mean(paper)),
+        Said(
+            "papers100M's twin alone is comparable in this",
+            [name for name in table2["graphs"] if not is_unlike(table2, name)] == ["papers100M-like"],
+        ),
+        Said(
+            f"Two epochs of pre-sampling are enough, a third adds at most {short(gained)} points: reproduced",
+            gained < 1,
+        ),
+        f"with 5 % of papers100M cached PreSC hits {short(ours / degree)} x as often as Degree "
+        f"(paper {short(there)} x): {became([ours / degree], least=there)}",
+        f"with 900 columns Degree moves {short(more / moved)} x its bytes (paper about 4 x): "
+        f"{became([more / moved], least=4)}",
+        unlike(fig11),
+    ]
+
+
+@row("GNNLab", "figure 4", "gnnlab-fig4", "gnnlab-fig5", "gnnlab-fig12")
+def extraction(fig4: Record, fig5: Record, fig12: Record) -> Phrases:
+    def at(share: float, of: Sequence[Row]) -> Row:
+        (found,) = (each for each in of if each["cache_percent"] == share and each.get("part", "a") == "a")
+        return found
+
+    few, many = at(7, rows(fig4)), at(21, rows(fig4))
+    paper_few, paper_many = at(7, rows(fig4["paper"])), at(21, rows(fig4["paper"]))
+    longer, there = few["extract_ms"] / many["extract_ms"], paper_few["extract_ms"] / paper_many["extract_ms"]
+    uniform, weighted = (
+        at(7, rows(fig5, sampler=name))["degree_over_optimal"] for name in ("k-hop", "weighted")
+    )
+    (published,) = rows(fig5["paper"])
+    theirs = published["degree_mb"] / published["optimal_mb"]
+    random, degree = (
+        [100 * share for share in values(fig12, f"less_than_{name}", policy="presample")]
+        for name in ("random", "degree")
+    )
+    return [
+        f"partly, {cards(fig4)}",
+        f"Figure 4, {sizes(fig4['graphs'])}",
+        f"from 21 to 7 % cached extraction takes {short(longer)} x as long",
+        f"by UVA {short(few['uva_ms'] / many['uva_ms'])} x (paper {short(there)} x): {became([longer], least=there)}",
+        Said(
+            f"with 7 % more is hit ({whole(few['hit_percent'])} %, paper {whole(paper_few['hit_percent'])} %)",
+            few["hit_percent"] > paper_few["hit_percent"],
+        ),
+        Said(
+            "rows of more than 128 columns were not timed",
+            all((each["num_features"] > 128) == ("extract_ms" not in each) for each in rows(fig4)),
+        ),
+        f"Figure 5, {sizes(fig5['graphs'])}",
+        f"with 7 % cached Degree moves {whole(uniform)} x the optimal's bytes (paper {whole(theirs)} x): "
+        f"{became([uniform], least=theirs)}",
+        f"on Twitter with weights {short(weighted)} x",
+        f"Figure 12, {sizes(fig12['graphs'])}",
+        f"PreSC takes {span(random, '%', whole)} less than Random",
+        averaged(random, 73),
+        f"{less(degree)} than Degree",
+        averaged(degree, 39),
+        unlike(fig4, fig5, fig12),
+    ]
+
+
+@row("GNNLab", "factored design", "pipelines", given=["on CPU ranks, two and four GPUs"])
+def handed_over(pipelines: Record) -> Phrases:
+    (peer,) = rows(pipelines, part="handover", way="peer")
+    return [f"an epoch {short(peer['x_first'])} x as fast, {cards(pipelines, peer['gpus'])}"]
+
+
+@row("GNNLab", "AGL's batch mode", "pipelines")
+def in_turns(pipelines: Record) -> Phrases:
+    (turns,) = rows(pipelines, part="swap", way="in turns")
+    return [
+        Said("done", in_full(pipelines)),
+        f"{cards(pipelines, turns['gpus'])}, {sizes(pipelines['graphs'])}",
+        f"an epoch in turns takes {short(1 / turns['x_first'])} x as long as with both side by side",
+    ]
+
+
+@row("GNNLab", "{time sharing, factored}", "pipelines")
+def one_budget(pipelines: Record) -> Phrases:
+    def of(field: str, executor: str, **wanted: object) -> list[Any]:
+        return values(pipelines, field, part="budget", executor=executor, **wanted)
+
+    plain, claim = line(pipelines, "factored")
+    captured, replayed = line(pipelines, "the same", "time sharing")
+    (degree,), (presample,) = (
+        of("x_sharing", "factored", step="plain", policy=name) for name in ("degree", "presample")
+    )
+    launches = of("train_ms", "factored", step="plain")
+    others = [each for stage in ("sample_ms", "extract_ms") for each in of(stage, "factored", step="plain")]
+    ours, theirs = (of("extract_ms", name, step="captured") for name in ("factored", "serial"))
+    return [
+        Said("done", in_full(pipelines)),
+        f"{sizes(pipelines['graphs'])}, {cards(pipelines, max(of('gpus', 'factored')))}",
+        f"{span(of('cached_percent', 'serial'), '%', whole)} of the rows beside the topology",
+        f"{span(of('cached_percent', 'factored'), '%', whole)} without it",
+        f"factored is {short(degree)} (Degree) and {short(presample)} x (PreSC) of the better way of time "
+        f"sharing (paper {claim.text}): {became(plain, claim)}",
+        Said(
+            f"its one trainer takes {span(launches, 'ms', tenths)} for a step, longer than all else",
+            min(launches) > max(others),
+        ),
+        f"a step takes {span(of('train_ms', 'factored', step='captured'), 'ms', tenths)}",
+        f"factored is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
+        Said(f"brings a mini-batch's rows in {span(ours, 'ms', tenths)}", max(ours) < min(theirs)),
+        f"time sharing's in {span(theirs, 'ms', tenths)}",
+    ]
+
+
+@row("GNNLab", "table 1", "gnnlab-table1", "gnnlab-fig3")
+def stages(table1: Record, fig3: Record) -> Phrases:
+    (speed,), claim = line(table1, "sampling and caching")
+    dgl, paper = (
+        next(each["extract_s"] / each["total_s"] for each in of if each["system"] == "DGL")
+        for of in (rows(table1), rows(table1["paper"]))
+    )
+    alike = [each["similarity_percent"] for each in rows(fig3) if "similarity_percent" in each]
+    return [
+        f"partly, {cards(table1)}",
+        f"Table 1, {sizes(table1['graphs'])}",
+        f"both optimisations are {short(speed)} x of DGL (paper {claim.text}): {became([speed], claim)}",
+        Said(f"extraction is {percent([dgl])} of DGL's epoch (paper {percent([paper])})", dgl < paper),
+        f"Figure 3, {sizes(fig3['graphs'])}",
+        f"what a stage needs is {span(alike, '%', whole)} alike in two epochs",
+        Said(
+            "what sampling takes for a while is missing in the record",
+            not any(each["gb"] for each in rows(fig3, stage="sample, scratch")),
+        ),
+        unlike(table1),
+    ]
+
+
+@row("GNNLab", "table 4", "gnnlab-table4", "gnnlab-table5", given=["8 modelled", "quick run on four GPUs"])
+def epochs(table4: Record, table5: Record) -> Phrases:
+    def speed(system: str, graph: str | tuple[str, ...], **wanted: object) -> list[float]:
+        return values(table4, "speedup", system=system, graph=graph, **wanted)
+
+    others = far(table4)
+    shared, factored = speed("tsota", others), speed("gnnlab", others, gpus=2)
+    all_cached = speed("tsota", "products-like"), speed("gnnlab", "products-like")
+    _, claim = line(table4, "an epoch")
+    here = {(scaled(each["graph"])[0], each["model"]) for each in rows(table4, graph=others)}
+    paper = [
+        each["speedup"]
+        for each in rows(table4["paper"], system="tsota")
+        if (each["graph"], each["model"]) in here and each["speedup"]
+    ]
+    training = [
+        each["train_s"] / each["epoch_s"] for each in rows(table4, system="gnnlab", graph=others, gpus=2)
+    ]
+    pairs = list(zip(*(rows(table5, system=name) for name in ("tsota", "gnnlab")), strict=True))
+    extracts = [theirs["extract_s"] / ours["extract_s"] for theirs, ours in pairs]
+    published = {
+        (each["graph"], each["model"]): each["hit_percent"] for each in rows(table5["paper"], system="gnnlab")
+    }
+
+    def hits(*graphs: str) -> list[list[float]]:
+        """T_SOTA's, GNNLab's, and what the paper has for GNNLab."""
+        found = [
+            (theirs["hit_percent"], ours["hit_percent"], published[scaled(ours["graph"])[0], ours["model"]])
+            for theirs, ours in pairs
+            if scaled(ours["graph"])[0] in graphs
+        ]
+        return [list(each) for each in zip(*found, strict=True)]
+
+    low, high, there = hits("papers100M-like", "twitter-like")
+    (none,), (some,), (more,) = hits("uk-like")
+    return [
+        Said("done", in_full(table4, table5)),
+        f"{sizes(table4['graphs'])}; {gpus(table4)}",
+        f"off by {whole(mean(errors(table4)))} % on average over the runs",
+        f"T_SOTA is {span(shared, 'x')} of DGL (paper {span(paper, 'x')}, 8 GPUs): "
+        f"{became(shared, least=min(paper))}",
+        f"on Products, where all is cached, {series(all_cached[0])} x, ahead of GNNLab's {series(all_cached[1])}: "
+        f"{became([a / b for a, b in zip(*all_cached, strict=True)])}",
+        f"GNNLab on two GPUs is {span(factored, 'x')} of DGL (paper {claim.text}): {became(factored, claim)}",
+        f"only one of them trains, {percent(training)} of the epoch",
+        f"it extracts {span(extracts, 'x')} as fast as T_SOTA",
+        averaged(extracts, 4.2, "x"),
+        f"on papers100M and Twitter it hits {span(high, '%', whole)} for T_SOTA's {span(low, '%', whole)}: "
+        f"{became([a / b for a, b in zip(high, there, strict=True)], least=1, neutral=0)}",
+        f"{whole(some)} % for {f'{whole(none)} %' if none else 'none'} on UK (paper {whole(more)} %): "
+        f"{became([some], least=more, neutral=0)}",
+        unlike(table4, table5),
+    ]
+
+
+@row("GNNLab", "table 6", "gnnlab-table6")
+def preprocessing(table6: Record) -> Phrases:
+    found = rows(table6)
+    presampling = values(table6, "presample_over_epoch")
+    loading = [(each["topology_s"] + each["cache_s"]) / each["epoch_s"] for each in found]
+    (small,) = (each["graph"] for each in found if each["metis_s"] is not None)
+    return [
+        f"partly, {cards(table6)}",
+        sizes(table6["graphs"]),
+        f"pre-sampling takes {span(presampling, 'epochs')} of one GPU (paper 1.4 of 8 GPUs): "
+        f"{became(presampling, least=1.4, neutral=0)}",
+        f"topology and cache {span(loading, 'epochs')} (paper 13.9): {became(loading, least=13.9, neutral=0)}",
+        Said("the disk was not timed", not any(each["disk_s"] for each in found)),
+        f"METIS on {labels([small])} alone",
+    ]
+
+
+@row("GNNLab", "figure 13", "gnnlab-fig13", "gnnlab-fig14", "gnnlab-fig15", given=["quick runs on 4 GPUs"])
+def scaling(fig13: Record, fig14: Record, fig15: Record) -> Phrases:
+    records = (fig13, fig14, fig15)
+    off = [whole(mean(errors(of))) for of in records]
+    taken, claim = line(fig13, "time that PreSC#1 takes off")
+    splits: dict[tuple[str, str], list[Row]] = {}
+    for of in (fig14, fig15):
+        for each in of["rows"]:
+            if each["gpus"] == 8 and each["split"]:
+                splits.setdefault((of["suite"], each["graph"]), []).append(each)
+    best = {min(several, key=lambda each: float(each["epoch_s"]))["split"] for several in splits.values()}
+    ours, theirs = (
+        {each["split"]: each["epoch_s"] for each in of} for of in (fig15["rows"], rows(fig15["paper"]))
+    )
+    longer, there = (of["3S2T"] / of["2S3T"] for of in (ours, theirs))
+    return [
+        Said("done", in_full(*records)),
+        f"{sizes(fig13['graphs'])}; {gpus(fig14)}",
+        f"figure 14 on {sizes(fig14['graphs'])}, figure 15 on {sizes(fig15['graphs'])}, "
+        f"{cards(fig15, most(fig15, 'gpus'))}",
+        f"off by {off[0]}, {off[1]} and {off[2]} % on average over the runs of figures 13, 14 and 15",
+        f"{whole(max(each for of in records for each in errors(of)))} % at worst",
+        f"PreSC takes {less(taken)} than Degree (paper {claim.text} less): {became(taken, claim)}",
+        Said(
+            "training takes longer than extraction by either",
+            all(each["train_s"] > each["extract_s"] for each in rows(fig13, policy=("degree", "presample"))),
+        ),
+        Said("two samplers for six trainers are best on 8 GPUs", best == {"2S6T"}),
+        f"3S2T takes {short(longer)} x as long as 2S3T (paper {short(there)} x): {became([longer], least=there)}",
+        unlike(*records),
+    ]
+
+
+@row("GNNLab", "figure 16", "gnnlab-fig16")
+def convergence(fig16: Record) -> Phrases:
+    speed, claim = line(fig16, "time to the same accuracy")
+    pairs = list(zip(rows(fig16, system="gnnlab"), rows(fig16, system="dgl"), strict=True))
+    paper = {each["system"]: each["epochs_to_target"] for each in rows(fig16["paper"])}
+    needed = [(ours["epochs_to_target"], theirs["epochs_to_target"]) for ours, theirs in pairs]
+    longer = [ours["epoch_s"] / theirs["epoch_s"] for ours, theirs in pairs]
+    best, original = next(
+        (ours["best_accuracy"], ours["original"]) for ours, _ in pairs if "original" in ours
+    )
+    return [
+        Said("done", in_full(fig16)),
+        f"{cards(fig16, most(fig16, 'gpus'))} (paper 8 GPUs), {sizes(fig16['graphs'])}",
+        f"Fewer epochs than DGL's ({', '.join(f'{a} for {b}' for a, b in needed)}; paper {paper['gnnlab']} "
+        f"for {paper['dgl']}): {became([b / a for a, b in needed])}",
+        f"at the same accuracy it is {series(speed)} x as fast as DGL (paper 10.2 x): {became(speed, claim)}",
+        Said(
+            "its one trainer makes twice the updates an epoch",
+            all(ours["updates"] == 2 * theirs["updates"] for ours, theirs in pairs),
+        ),
+        Said(f"which takes {series(longer)} x as long", min(longer) > 1),
+        Said(
+            f"not learnt as far as the original's ({whole(100 * best)} for {percent([original])})",
+            best < original,
+        ),
+    ]
+
+
+@row("GNNLab", "figure 17", "gnnlab-fig17")
+def switching(fig17: Record) -> Phrases:
+    (taken,), claim = line(fig17, "what switching takes off")
+    gains = {each["gpus"] - 1: 100 * each["gain"] for each in fig17["rows"] if each.get("gain") is not None}
+    alone = rows(fig17, part="b", system="gnnlab", graph=far(fig17))
+    over_dgl, over_tsota = ([each[field] for each in alone] for field in ("speedup", "over_tsota"))
+    spent = [
+        each["copy_s"] + each["get_s"] - (other["extract_s"] - each["extract_s"])
+        for each, other in zip(alone, rows(fig17, part="b", system="tsota", graph=far(fig17)), strict=True)
+    ]
+    return [
+        Said("done", in_full(fig17)),
+        f"{sizes(fig17['graphs'])}; {gpus(fig17)}",
+        f"off by {whole(mean(errors(fig17)))} % on average",
+        f"Switching takes {whole(taken)} % off with one trainer",
+        Said("less with each more", list(gains.values()) == sorted(gains.values(), reverse=True)),
+        f"{whole(gains[2])} % modelled with two: {became([taken, gains[2]], claim)}",
+        f"{span(over_dgl, 'x')} of DGL (paper 1.9 to 7.7 x): {became(over_dgl, least=1.9)}",
+        f"{span(over_tsota, 'x')} of T_SOTA (paper 1.2 to 2.0 x): {became(over_tsota, least=1.2)}",
+        Said("handing samples over through host memory takes longer than its cache saves", min(spent) > 0),
+        unlike(fig17),
+    ]
+
+
+@row("GNNLab", "where the factored design beats", "gnnlab-designs")
+def designs(found: Record) -> Phrases:
+    ran = [each for each in rows(found, part="graphs") if each.get("ran_factored_s")]
+    won = [each["ran_factored_s"] / each["ran_timeshared_s"] for each in ran]
+    models = counted(len({each["model"] for each in ran}))
+    return [
+        Said("done", in_full(found)),
+        Said("the model's claim held", all(each["agrees"] == "yes" for each in ran)),
+        f"{cards(found, most(found, 'gpus'))}, {sizes(found['graphs'])}, {models} models",
+        Said(
+            f"time sharing wins in all {models}, {span(won, 'x')}, as the model says",
+            all(each["favours"] == each["measured"] == "time sharing" for each in ran),
+        ),
+    ]

@@ -1,0 +1,210 @@
+"""What the rows of PGSampler say of their records."""
+
+from __future__ import annotations
+
+import statistics
+
+from gnnsample_lab.bench.measured import MISSED, verdict
+from tests.notebooks.recorded import (
+    Record,
+    Said,
+    counted,
+    listed,
+    median,
+    percent,
+    rows,
+    short,
+    span,
+    tenths,
+    thousands,
+    whole,
+)
+from tests.readme.rows import Phrases, cards, row
+from tests.readme.words import GRAPHS, became, beside_dgl, exact, full_size, line, series, values
+
+
+@row("PGSampler", "the sampler in DGL's configuration", "systems")
+def end_to_end(systems: Record) -> Phrases:
+    pairs = beside_dgl(systems, "pgsampler")
+    ours, theirs = ([each["sample_ms"] for each in of] for of in zip(*pairs, strict=True))
+    return [
+        Said("in full size, GraphSAGE", full_size(systems, 2)),
+        f"batches of {thousands(systems['settings']['batch_size'])}",
+        cards(systems),
+        f"steps {series(each['speedup'] for each, _ in pairs)} x as fast as in DGL's configuration",
+        f"sampling takes {series(ours)} ms instead of {series(theirs)}",
+        Said(
+            "the CPU gathers all rows in both",
+            all(
+                each["cache_percent"] == 0 and each["executor"] == "thread" for pair in pairs for each in pair
+            ),
+        ),
+    ]
+
+
+@row("PGSampler", "table 1:", "pgsampler-table1", given=["notebook 01", "the RTX 3090's"])
+def hops(table1: Record) -> Phrases:
+    pairs = list(zip(rows(table1), rows(table1["paper"]), strict=True))
+    off = max(abs(each["workload"] / told["workload"] - 1) for each, told in pairs)
+    faster = [told["kernel_us"] / each["coo_us"] for each, told in pairs]
+    prepared = [
+        [each["hop"] for each in rows(of) if each["pre_us"] > each["kernel_us"]]
+        for of in (table1, table1["paper"])
+    ]
+    busy, theirs = values(table1, "compute_percent"), values(table1["paper"], "comp_percent")
+    return [
+        Said("in full size", full_size(table1, 1)),
+        Said(
+            f"Work per hop within {100 * off:.1f} %, preparing takes longer than the kernel at hops "
+            f"{series(prepared[0], str)}: reproduced",
+            off < 0.05 and prepared[0] == prepared[1],
+        ),
+        f"kernels are {span(faster, 'x', tenths)} as fast as",
+        Said(
+            f"{series(busy, whole)} % busy (paper {', '.join(map(whole, theirs))} %): smaller",
+            all(ours < told for ours, told in zip(busy, theirs, strict=True)),
+        ),
+    ]
+
+
+@row("PGSampler", "figure 8:", "pgsampler-fig8")
+def kernels(fig8: Record) -> Phrases:
+    means = sorted(fig8["averages"], key=lambda mean: -float(mean["over_dgl_threads"]))
+    told = {
+        mean["graph"]: f"{short(mean['over_dgl_threads'])} x on {GRAPHS[mean['graph']]} ({mean['paper']:.2f})"
+        for mean in means
+    }
+    reached = [mean["graph"] for mean in means if mean["over_dgl_threads"] >= mean["paper"]]
+    lost = [mean["graph"] for mean in means if mean["over_dgl_threads"] < 1]
+    less = [graph for graph in told if graph not in reached + lost]
+    swept = [mean["over_swept"] for mean in means]
+    every = values(fig8, "speedup.persistent")
+    queue = min(values(fig8, "kernel_us.persistent", graph=tuple(lost)), default=0.0)
+    swept_there = values(fig8, "sweep.block-bsp", graph=tuple(lost))
+    blocks = min((times[fig8["settings"]["dgl_threads"]] for times in swept_there), default=0.0)
+    return [
+        Said(f"all {counted(len(means))} twins in full size", full_size(fig8, len(means))),
+        *{f"{mean['settings']} settings each" for mean in means},
+        f"DGL's blocks of {fig8['settings']['dgl_threads'].partition('=')[2]} threads",
+        Said("missed as a whole", verdict(*line(fig8, "the same")).startswith(MISSED)),
+        *(
+            f"{listed(told[graph] for graph in group)}: {word}"
+            for group, word in ((reached, "reproduced"), (less, "smaller"), (lost, "reversed"))
+            if group
+        ),
+        Said(
+            f"its kernel takes at least {queue:.0f} us there, DGL's {blocks:.0f}",
+            bool(lost) and queue > blocks,
+        ),
+        f"Over blocks at their best {span(swept, 'x')}",
+        Said(f"all but {counted(sum(value > 1 for value in swept))} graphs", statistics.median(swept) < 1),
+        f"in all {len(every)} settings, R-MAT's too, {span(every, 'x')}, {median(every)}: "
+        f"{became(*line(fig8, 'kernels'))}",
+    ]
+
+
+@row("PGSampler", "figure 9:", "pgsampler-fig9")
+def whole_process(fig9: Record) -> Phrases:
+    gained, best = values(fig9, "speedup.persistent"), fig9["paper"]["best"]
+    return [
+        Said("all six twins in full size and R-MAT", full_size(fig9, 6) and "rmat" in fig9["graphs"]),
+        f"{series(sorted({*values(fig9, 'hops')}), str)} hops",
+        f"{len(gained)} settings",
+        Said(
+            f"{span(gained, 'x')}, {median(gained)} (paper up to {exact(best)} x): "
+            f"{became(*line(fig9))}, larger",
+            statistics.median(gained) > best,
+        ),
+    ]
+
+
+@row("PGSampler", "throughput gains", "pgsampler-throughput")
+def throughput(record: Record) -> Phrases:
+    fields = "compute_percent", "memory_percent"
+    compute, memory = (values(record, f"gain.{field}") for field in fields)
+    used, read = (percent(share / 100 for share in values(record, f"{field}.persistent")) for field in fields)
+    return [
+        Said("six twins in full size", full_size(record, 6)),
+        f"{series(sorted({*values(record, 'hops')}), str)} hops",
+        Said(
+            f"compute {span(compute, 'x')}, {median(compute)}, memory {span(memory, 'x')}, {median(memory)}: "
+            f"{became(*line(record, 'compute'))}",
+            became(*line(record, "compute")) == became(*line(record, "memory")),
+        ),
+        f"{used} of the multiprocessors' peak and {read} of memory's",
+    ]
+
+
+@row("PGSampler", "table 3:", "pgsampler-table3")
+def turbo(table3: Record) -> Phrases:
+    theirs, told = (
+        values(table3, what, system="TurboGNN") for what in ("speedup.turbo-bsp", "paper_speedup")
+    )
+    reddit, products = rows(table3, system="PGSampler")
+    lost, won = (
+        f"{short(each['speedup']['persistent'])} x on {GRAPHS[each['graph']]} (paper {exact(each['paper_speedup'])} x)"
+        for each in (reddit, products)
+    )
+    return [
+        Said("both graphs in full size", full_size(table3, 2)),
+        f"{span(theirs, 'x')} of DGL's in its own settings (its paper {span(told, 'x')}): {became(*line(table3))}",
+        Said(f"{lost}: reversed", reddit["speedup"]["persistent"] < 1),
+        Said(f"{won}: reproduced", products["speedup"]["persistent"] >= products["paper_speedup"]),
+    ]
+
+
+@row("PGSampler", "figure 10:", "pgsampler-fig10")
+def static(fig10: Record) -> Phrases:
+    gained = values(fig10, "speedup.persistent")
+    settings = {len(rows(fig10, graph=graph)) for graph in fig10["graphs"]}
+
+    def middle(**wanted: int) -> float:
+        return statistics.median(values(fig10, "speedup.persistent", **wanted))
+
+    by_batch = [middle(hops=3, batch_size=seeds) for seeds in sorted({*values(fig10, "batch_size")})]
+    half = len(by_batch) // 2
+    return [
+        Said("two graphs in full size", full_size(fig10, 1) and len(fig10["graphs"]) == 2),
+        *(f"{count} settings each" for count in settings),
+        f"{span(gained, 'x')}, {median(gained)}",
+        Said(
+            f"faster in all cases, most with 3 hops and large batches: {became(*line(fig10))}",
+            min(gained) > 1
+            and middle(hops=3) > middle(hops=2)
+            and min(by_batch[half:]) > max(by_batch[:half]),
+        ),
+    ]
+
+
+@row("PGSampler", "figure 11:", "pgsampler-fig11")
+def accuracy(fig11: Record) -> Phrases:
+    sampled, published = (
+        [each for each in fig11["differences"] if each["system"] == system]
+        for system in ("pgsampler", "pgsampler, published completion")
+    )
+    most = max(sampled, key=lambda each: abs(float(each["difference"])))
+    products, facebook = (
+        [each for each in published if each["graph"] == graph]
+        for graph in ("products-like", "musae-facebook")
+    )
+    twin = rows(fig11, graph="products-like")
+    return [
+        Said("in full", full_size(fig11, 1)),
+        f"{counted(len(fig11['settings']['seeds']))} seeds",
+        Said(
+            "labels about as hard as the original's",
+            all(abs(each["final_accuracy"] - each["original"]) < 0.02 for each in twin),
+        ),
+        Said("DGL's sampler under a key of its own", bool(fig11["settings"].get("dgl_seed"))),
+        Said(
+            f"at most {100 * abs(most['difference']):.2f} points from DGL's, {short(most['over_noise'])} of what",
+            most["over_noise"] == max(each["over_noise"] for each in sampled),
+        ),
+        Said("or half a point, where they differ by less", {each["noise"] for each in sampled} == {0.005}),
+        f"approximately the same): {became(*line(fig11))}",
+        Said("the same on Products", max(each["over_noise"] for each in products) < 1),
+        Said(
+            f"{series((-100 * each['difference'] for each in facebook), tenths)} points lower",
+            min(each["over_noise"] for each in facebook) > 1,
+        ),
+    ]

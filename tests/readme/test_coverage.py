@@ -1,0 +1,107 @@
+"""Every row of the README's coverage tables says what its records say today, and no number besides."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnsample_lab.bench.measured import Claim
+from tests.notebooks.recorded import record
+from tests.readme import dsp, fastgl, gnnlab, nextdoor, pgsampler  # noqa: F401 - each enters its rows
+from tests.readme.rows import ENTRIES, README, Row, coverage, wrong
+from tests.readme.words import became, exact, full_size, in_full, line, ran, series, sizes, values
+
+ROWS = coverage(README.read_text(encoding="utf-8"))
+
+
+def rows_of(paper: str, begins: str) -> list[Row]:
+    return [row for row in ROWS if row.paper == paper and row.what.startswith(begins)]
+
+
+@pytest.mark.parametrize("where", ENTRIES, ids=lambda where: "-".join(where).replace(" ", "-"))
+def test_a_row_says_what_its_records_say(where: tuple[str, str]) -> None:
+    (row,) = rows_of(*where)
+    found = wrong(row, ENTRIES[where])
+    assert not found, "\n".join([f"{': '.join(where)} is not what data/measured says:", *found])
+
+
+def test_every_row_that_tells_of_a_record_has_an_entry() -> None:
+    entered = {id(row) for where in ENTRIES for row in rows_of(*where)}
+    bare = [f"{row.paper}: {row.what}" for row in ROWS if row.tells and id(row) not in entered]
+    assert not bare, f"{bare}: say in tests/readme what must stand there"
+
+
+@pytest.mark.parametrize("where", ENTRIES, ids=lambda where: "-".join(where).replace(" ", "-"))
+def test_a_phrase_is_more_than_a_number(where: tuple[str, str]) -> None:
+    assert not ENTRIES[where].bare()
+
+
+TABLE = """
+### DSP
+
+| | state |
+|---|---|
+| figure 12: the pipeline | done: 0.84 x: reversed: `bench dsp-utilisation`, `-pull` |
+| queues | done |
+"""
+
+
+def test_rows_are_read_with_the_records_that_they_name() -> None:
+    first, second = coverage(TABLE)
+    assert (first.paper, first.what) == ("DSP", "figure 12: the pipeline")
+    assert first.records == {"dsp-utilisation", "dsp-pull"} and second.records == set()
+    assert first.tells and not second.tells
+    assert "0.84 x: reversed" in first.found and "dsp" not in first.found
+
+
+# ---- words -----------------------------------------------------------------------------------------------------------
+
+RUN = {
+    "settings": {"quick": False},
+    "environment": {"gpu": {"name": "NVIDIA H200"}},
+    "rows": [
+        {"graph": "reddit-like", "speedup": {"queue": 2.0}, "gpus": 1},
+        {"graph": "rmat", "speedup": {"queue": 3.0}, "gpus": 2},
+        {"graph": "reddit-like", "speedup": {"queue": 4.0}, "gpus": 4, "origin": "modelled"},
+    ],
+}
+QUICK = RUN | {"settings": {"quick": True}}
+
+
+def test_a_field_is_read_from_the_measured_rows() -> None:
+    assert values(RUN, "speedup.queue") == [2.0, 3.0]
+    assert values(RUN, "gpus", graph="rmat") == [2]
+
+
+def test_graphs_are_named_with_their_sizes() -> None:
+    some = ["uk-like@0.03", "papers100M-like@0.03", "arxiv-like", "products-like"]
+    assert sizes(some) == "Products and arXiv in full size, papers100M and UK x 0.03"
+    assert sizes(["papers100M-like@0.25", "igb-like@0.02"]) == "IGB x 0.02, papers100M x 0.25"
+    with pytest.raises(ValueError, match="karate"):
+        sizes(["karate"])
+
+
+def test_a_quick_run_and_a_smaller_twin_are_not_full() -> None:
+    assert in_full(RUN) and not in_full(RUN, QUICK)
+    assert full_size(RUN, 1) and not full_size(RUN, 2) and not full_size(QUICK, 1)
+    assert not full_size(RUN | {"rows": [{"graph": "reddit-like"}, {"graph": "uk-like@0.1"}]}, 1)
+    said = ran(RUN, QUICK, gpus=2)
+    assert (said.text, said.holds, ran(RUN).holds) == ("in full on two H200", False, True)
+
+
+def test_a_verdict_follows_the_rule_of_the_table_measured() -> None:
+    assert [became(found, least=2) for found in ([2, 3], [1.1, 3, 1.2], [0.9, 0.8, 3])] == [
+        "reproduced", "smaller", "reversed",
+    ]  # fmt: skip
+    assert became([1.1]) == "reproduced" and became([0.5, 0.6], neutral=0) == "reproduced"
+    assert became([1.1], Claim("", best=3)) == "smaller"
+
+
+def test_the_claim_of_a_record_is_the_one_that_is_named() -> None:
+    _, claim = line(record("gnnlab-fig10"), "PreSC", "optimal")
+    assert claim.text == "90 to 99 %"
+    with pytest.raises(ValueError, match="too many values"):
+        line(record("gnnlab-fig10"), "PreSC")
+
+
+def test_a_papers_number_stands_as_in_the_paper() -> None:
+    assert series([0.938, 2, 28, 4.75, 100], exact) == "0.938, 2.0, 28, 4.75 and 100"
