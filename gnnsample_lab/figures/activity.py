@@ -17,6 +17,7 @@ from gnnsample_lab.figures.style import (
     set_cursor,
     time_range,
     trace_name,
+    whole_ticks,
 )
 from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.traces import (
@@ -123,7 +124,8 @@ def queue_depth(traces: SampleTrace | Sequence[SampleTrace], *, until_us: float 
         hovermode="x",
     )
     fig.update_xaxes(title_text=time_axis(found), range=time_range(found))
-    fig.update_yaxes(title_text="tasks waiting", rangemode="tozero", tickformat=",~d")
+    deepest = max((queue_stats(t).peak for t in with_queue), default=0)
+    fig.update_yaxes(title_text="tasks waiting", rangemode="tozero", **whole_ticks(deepest))
     return fig if until_us is None else set_cursor(fig, until_us)
 
 
@@ -288,7 +290,7 @@ def running_tasks(trace: SampleTrace, *, bins: int = 240, until_us: float | None
         meta={"end_us": trace.total_us},
     )
     fig.update_xaxes(title_text=time_axis(trace), range=time_range(trace), hoverformat=",.1f")
-    fig.update_yaxes(title_text="tasks at work", rangemode="tozero", tickformat=",~d")
+    fig.update_yaxes(title_text="tasks at work", rangemode="tozero", **whole_ticks(capacity))
     return fig if until_us is None else set_cursor(fig, until_us)
 
 
@@ -345,10 +347,12 @@ def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
     if len(order) > max_points:
         order = order[np.unique(np.linspace(0, len(order) - 1, max_points).astype(np.int64))]
     fig = Sketch()
-    for hop in range(len(trace.fanouts)):
+    # The last hop first: its many marks would lie on those of the first hops, which often cost the same.
+    for hop in reversed(range(len(trace.fanouts))):
         rows = order[tasks.hop[order] == hop]
         fig.add_scatter(
             name=palette.hop_name(hop),
+            legendrank=hop + 1,
             mode="markers",
             x=np.maximum(tasks.degree[rows], 0.5),
             y=tasks.duration_us[rows],

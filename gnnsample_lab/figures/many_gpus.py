@@ -147,6 +147,8 @@ def traffic_matrix(
 def _kilobytes(value: float) -> str:
     if value == 0:
         return "0"
+    if value < 50:
+        return f"{value / 1e3:.2g}"  # a few bytes are not 0.0 kB
     return f"{value / 1e3:,.1f}" if value < 1e5 else f"{value / 1e3:,.0f}"
 
 

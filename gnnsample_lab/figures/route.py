@@ -10,13 +10,13 @@ from gnnsample_lab.figures.style import finish
 
 # (x, y, text, colour of the border, dashed) of the boxes, and which lead to which.
 _BOXES = (
-    (1.0, 1.0, "<b>next</b><br>Python, as you wrote it", palette.INK),
+    (1.0, 1.0, "<b>next</b><br>Python,<br>as you wrote it", palette.INK),
     (3.2, 1.0, "<b>lab_next(ctx, step)</b><br>a plain function", palette.INK),
     (5.4, 2.0, "<b>Numba</b><br>LLVM for this CPU", palette.HOPS[2]),
     (7.8, 2.0, "<b>loop over samples</b><br>machine code", palette.HOPS[2]),
     (5.4, 1.0, "<b>numba-cuda</b><br>LTO-IR of next", palette.HOPS[0]),
-    (5.4, 0.0, "<b>NVRTC</b><br>LTO-IR of the kernels", palette.HOPS[0]),
-    (7.8, 0.5, "<b>nvJitLink</b><br>inlines one into the other", palette.HOPS[0]),
+    (5.4, 0.0, "<b>NVRTC</b><br>LTO-IR of<br>the kernels", palette.HOPS[0]),
+    (7.8, 0.5, "<b>nvJitLink</b><br>inlines one<br>into the other", palette.HOPS[0]),
     (10.0, 0.5, "<b>kernel</b><br>one cubin, no calls", palette.HOPS[0]),
     (3.2, 0.0, "<b>engine's kernels</b><br>CUDA C++", palette.HOPS[0]),
 )

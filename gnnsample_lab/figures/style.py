@@ -161,6 +161,14 @@ def time_range(traces: SampleTrace | Sequence[SampleTrace]) -> list[float]:
     return [0, end]
 
 
+def whole_ticks(span: float, few: float = 10) -> dict[str, Any]:
+    """Settings of an axis of counts whose labels are whole numbers: so are its ticks where it spans at most ``few``.
+
+    Left to itself the page would put ticks at halves there, and label two of them alike.
+    """
+    return {"tickformat": ",~d", **({"dtick": 1} if span <= few else {})}
+
+
 def microseconds(value: float) -> str:
     """A time for labels, with the digits that matter: "8.4 µs", "433 µs", "1,394 µs"."""
     return f"{value:,.1f} µs" if abs(value) < 10 else f"{value:,.0f} µs"

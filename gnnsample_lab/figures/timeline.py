@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from gnnsample_lab.figures import palette
 from gnnsample_lab.figures.activity import first_start, no_queue, thinned, time_axis, when_complete
 from gnnsample_lab.figures.sketch import Sketch, drawn
-from gnnsample_lab.figures.style import describe, finish, set_cursor, time_range
+from gnnsample_lab.figures.style import describe, finish, set_cursor, time_range, whole_ticks
 from gnnsample_lab.figures.untimed import with_times_only_if_known
 from gnnsample_lab.readable import noun
 from gnnsample_lab.traces import (
@@ -140,9 +140,9 @@ def run_timeline(
             "domain": _LANES, "range": [rows.number - rows.gap - 0.4, -0.6], "tickvals": ticks, "ticktext": names,
             **axis,
         },
-        "yaxis2": {"domain": _SLOTS, "nticks": 4, "tickformat": ",~d", **axis},
-        "yaxis3": {"domain": _DEPTH, "nticks": 3, "tickformat": ",~d", **axis},
-        "yaxis4": {"domain": _RUNNING, "nticks": 3, "tickformat": ",~d", **axis},
+        "yaxis2": {"domain": _SLOTS, "nticks": 4, **axis},
+        "yaxis3": {"domain": _DEPTH, "nticks": 3, **axis},
+        "yaxis4": {"domain": _RUNNING, "nticks": 3, **axis},
     }  # fmt: skip
     if len(trace.queue):
         _slots(fig, trace, end)
@@ -166,6 +166,9 @@ def run_timeline(
         fig.add_scatter(x=[0], y=[0], yaxis="y2", mode="none", showlegend=False, hoverinfo="skip")
         fig.add_scatter(x=[0], y=[0], yaxis="y3", mode="none", showlegend=False, hoverinfo="skip")
     axes["yaxis4"]["range"] = [0, 1.05 * max(_running(fig, trace), 1.0)]
+    for name in ("yaxis2", "yaxis3", "yaxis4"):
+        low, high = axes[name]["range"]
+        axes[name] |= whole_ticks(high - low, few=2.2)  # with room for three labels, not for ten
     _host_spans(fig, trace)
     parts = {
         "multiprocessors": _LANES,

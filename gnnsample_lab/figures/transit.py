@@ -205,9 +205,9 @@ def warp_totals(
 
 
 def _broken(name: str) -> str:
-    """A name of two or four words on two lines."""
+    """A name of two or four words on two or three lines, for narrow windows."""
     return (
         name.replace("-", "-<br>", 1)
         if "-" in name
-        else name.replace(" shared", "<br>shared").replace(" c", "<br>c")
+        else name.replace(" shared ", "<br>shared<br>").replace(" c", "<br>c")
     )

@@ -677,6 +677,19 @@ def test_a_notebook_shows_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "No comparison" in bench.twins_table()._repr_markdown_()
 
 
+def test_numbers_stay_whole_in_narrow_columns_and_scaled_twins_are_no_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = cell("rows", 1316750.0, 1000.0, graph="a-like@0.1")
+    monkeypatch.setattr(claims, "recorded", lambda: record_of(rows))
+    markdown = claims.twins_table()._repr_markdown_()
+    table_of = [line for line in markdown.splitlines() if line.startswith("|")]
+    assert any("`a-like@0.1`" in line for line in table_of)
+    prose = "\n".join(line for line in markdown.splitlines() if not line.startswith("|"))
+    assert "a-like&#64;0.1" in prose and "@" not in prose
+    assert "1\N{NO-BREAK SPACE}316\N{NO-BREAK SPACE}750" in markdown and "1 316" not in markdown
+
+
 # ---- what is recorded ------------------------------------------------------------------------------------------------
 
 

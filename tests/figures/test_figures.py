@@ -10,6 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab import figures
 from gnnsample_lab.figures import palette, style, untimed
 from gnnsample_lab.figures.activity import slot_states
@@ -813,6 +814,27 @@ def test_no_axis_of_a_timeline_is_left_to_the_page():
         assert all(axis.range is not None for axis in (*fig.select_xaxes(), *fig.select_yaxes()))
     deep = figures.run_timeline(PERSISTENT).layout.yaxis3.range
     assert deep[0] == 0 and deep[1] > PERSISTENT.queue.depth.max()
+
+
+def test_few_tasks_are_counted_by_whole_ticks():
+    """A tick at a half would be labelled as its neighbour is: 0, 1, 1."""
+    alone = lab.Graph.from_edges([], [], num_nodes=1, name="alone")
+    trace = lab.NeighborSampler(alone, [1], strategy="persistent", device="cpu", trace=True).sample([0]).trace
+    layout = figures.run_timeline(trace).layout
+    for axis in (layout.yaxis2, layout.yaxis3, layout.yaxis4):
+        assert np.ptp(axis.range) <= 1.05 and axis.dtick == 1 and axis.tickformat == ",~d"
+    few = dataclasses.replace(trace, meta={**trace.meta, "resident_workers": 4})
+    for one in (figures.queue_depth(few), figures.running_tasks(few)):
+        assert one.layout.yaxis.dtick == 1 and one.layout.yaxis.tickformat == ",~d"
+    # With many the page chooses.
+    assert figures.run_timeline(PERSISTENT).layout.yaxis3.dtick is None
+    assert "dtick" not in style.whole_ticks(500)
+
+
+def test_the_first_hops_are_not_hidden_by_the_last():
+    points = figures.task_cost(PERSISTENT).data
+    assert [trace.name for trace in points] == ["hop 2", "hop 1"], "what is drawn last lies on top"
+    assert [trace.name for trace in sorted(points, key=lambda t: t.legendrank)] == ["hop 1", "hop 2"]
 
 
 def test_every_axis_writes_thousands_in_the_same_way():

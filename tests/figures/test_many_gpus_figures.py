@@ -69,6 +69,12 @@ def test_kinds_are_stacked_and_totals_written():
     assert set(line.x) == {2.0} and "2.0 kB" in line.name
 
 
+def test_a_few_bytes_are_not_none():
+    figure = figures.traffic_kinds({"csp": {"sizes": 16}, "direct": {"lists": 0}})
+    totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")
+    assert [text.strip() for text in totals.text] == ["0.016 kB", "0 kB"]
+
+
 def test_a_method_that_has_not_been_counted_yet_has_a_row_and_no_number():
     figure = figures.traffic_kinds({"pull": {"ids": 1000}, "csp": None, "uva": {}}, label="toy")
     totals = next(t for t in figure.data if t.type == "scatter" and t.mode == "text")

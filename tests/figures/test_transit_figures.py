@@ -78,7 +78,7 @@ def test_totals():
     assert [t.y.tolist() for t in figure.data] == [[4, 1.5], [12345, 400, 300, 200], [100, 50]]
     assert figure.data[1].text[0] == "12,345"
     assert list(figure.layout.xaxis2.ticktext) == [
-        "sample-<br>parallel", "transit-<br>parallel", "lists in<br>shared memory", "unlimited<br>cache",
+        "sample-<br>parallel", "transit-<br>parallel", "lists in<br>shared<br>memory", "unlimited<br>cache",
     ]  # fmt: skip
 
 

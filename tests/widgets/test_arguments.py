@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import traitlets
 from gnnsample_widgets import (
+    SampleExplorer,
     SecondOrderExplorer,
     Stepper,
     caching,
@@ -65,3 +67,9 @@ def test_a_bad_argument_is_named(
 ) -> None:
     with pytest.raises((TypeError, ValueError, LookupError), match=rf"\b{name}\b"):
         function(*arguments, **options)
+
+
+@pytest.mark.parametrize("hops", [float("nan"), None, "2"])
+def test_what_is_no_number_of_hops_is_refused_by_that_name(hops: Any) -> None:
+    with pytest.raises(traitlets.TraitError, match="'hops' trait"):
+        SampleExplorer(GRAPH, hops=hops)

@@ -28,6 +28,7 @@ def test_about_ten_lines_of_the_shipped_source(name: str) -> None:
     assert 3 <= len(shown.pseudocode.splitlines()) <= 12 and len(shown.place) > 10
     page = shown._repr_html_()
     assert all(html.escape(line) in page for line in lines) and html.escape(shown.place) in page
+    assert f">{name[0].upper()}{name[1:]}<" in html.unescape(page), "GPUs are no gpus"
     assert shown.code in repr(shown) and shown.pseudocode in repr(shown)
 
 

@@ -264,6 +264,13 @@ def test_training_shows_what_lab_train_returns(graph: lab.Graph) -> None:
 
 
 @pytest.mark.slow
+def test_samples_of_another_kind_are_not_called_the_same(graph: lab.Graph) -> None:
+    explorer = TrainingExplorer(graph, device="cpu", system="nextdoor", **SHORT)
+    said = explorer._summary.value
+    assert "Same seeds, other samples: nextdoor draws a tree" in said and "same samples" not in said
+
+
+@pytest.mark.slow
 def test_another_system_trains_that_one_alone(graph: lab.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     explorer = TrainingExplorer(graph, device="cpu", system="gnnlab", **SHORT)
     assert "Same batches, same order, same samples" in explorer._summary.value

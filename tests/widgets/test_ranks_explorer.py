@@ -227,3 +227,12 @@ def test_visits_are_the_frontiers_of_whole_samples(graph: lab.Graph, hops: int, 
             for picks in sampler.sample(mine, batch_id=number).picks if len(mine) else ():
                 np.add.at(expected[rank], picks.frontier, 1)
     assert (visits == expected).all() and visits.max() > 1
+
+
+def test_copies_promise_nothing_where_no_rank_visits_a_list_of_another(graph: lab.Graph) -> None:
+    cut = many_gpus.divide(graph, 2, "range")
+    for by, hops in (("owner", 1), ("equal", 1), ("owner", 2)):
+        visits = many_gpus.count_visits(graph, cut, 2, 8, 3, hops, by, 5)
+        promised = many_gpus.expect_saved(graph, cut, visits, 2, 3)
+        assert (max(promised["reads"]) == 0) == (by == "owner" and hops == 1), (by, hops)
+        assert set(map(len, promised.values())) == {len(many_gpus.BUDGETS)}

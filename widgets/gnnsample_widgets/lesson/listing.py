@@ -254,9 +254,10 @@ class Listing:
             )
 
         lines = f"gnnsample_lab/{self.file}, from line {self.first_line}"
+        heading = self.name[:1].upper() + self.name[1:]  # capitalize() would write "gpus" and "fused-map"
         return (
             f'<figure class="gnnsample-listing" data-name="{html.escape(self.name)}" style="margin:4px 0">'
-            f'<figcaption style="font-weight:600;margin-bottom:4px">{html.escape(self.name.capitalize())}</figcaption>'
+            f'<figcaption style="font-weight:600;margin-bottom:4px">{html.escape(heading)}</figcaption>'
             f'<div style="display:flex;flex-wrap:wrap;gap:10px 14px">'
             f"{part('The idea', self.pseudocode, self.place, '2 1 390px')}"
             f"{part('The lines that run', self.code, lines, '3 1 390px')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 from gnnsample_lab.bench.suite import Record
@@ -90,7 +91,7 @@ class TwinsTable:
         self.record = record
 
     def _repr_markdown_(self) -> str:
-        return table.markdown(self.record) if self.record else NOTHING
+        return as_shown(table.markdown(self.record)) if self.record else NOTHING
 
     def __repr__(self) -> str:
         if not self.record:
@@ -101,6 +102,16 @@ class TwinsTable:
             f"{row['predicted']} predicted ones; {'accepted' if row['accepted'] else 'not accepted'}"
             for row in rows
         )
+
+
+def as_shown(markdown: str) -> str:
+    """Markdown for JupyterLab: its narrow columns break a number at each space, and it takes ``twin-like@0.1`` for an
+    address of mail."""
+    unbroken = re.sub(r"(?<=\d) (?=\d{3}(?!\d))", "\N{NO-BREAK SPACE}", markdown)
+    # In the table names are code, where JupyterLab looks for no address and would show the entity as it is written.
+    return "\n".join(
+        line if line.startswith("|") else line.replace("@", "&#64;") for line in unbroken.splitlines()
+    )
 
 
 def twins_table() -> TwinsTable:

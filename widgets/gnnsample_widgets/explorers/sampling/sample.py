@@ -85,7 +85,9 @@ class SampleExplorer(FanoutExplorer):
             enough = np.flatnonzero((degrees >= 8) & (degrees <= 16))
             self.seed_vertex = int(enough[len(enough) // 2] if len(enough) else degrees.argmax())
         if "hops_shown" not in state:
-            self.hops_shown = int(state.get("hops", self.hops))
+            hops = state.get("hops", self.hops)
+            if isinstance(hops, int):  # what is none is refused under its own name
+                self.hops_shown = hops
 
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [

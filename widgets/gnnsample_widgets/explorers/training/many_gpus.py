@@ -96,14 +96,18 @@ def settings(fanout: int, hops: int, by: str, seed: int) -> dict[str, Any]:
     return {"fanouts": [fanout] * hops, "by": by, "seed": seed}
 
 
+def _unvisited(host: Any) -> np.ndarray:
+    """What stands for the visits of vertices that no batch has visited, by the edges out of them, ``float64[N]``."""
+    return np.minimum(np.bincount(host.indices, minlength=host.num_nodes) * 0.01, 1.0)
+
+
 def count_visits(
     host: Any, cut: Any, num_ranks: int, batch_size: int, fanout: int, hops: int, by: str, seed: int
 ) -> np.ndarray:
     """How often ranks expand vertices in other batches, plus a little for each edge out of them, ``float64[P, N]``."""
     # Whom the last hop picks, nobody expands any more: what the hops before have reached is its frontier.
     sampler = lab.NeighborSampler(host, [fanout] * (hops - 1), device="cpu", seed=seed) if hops > 1 else None
-    little = np.minimum(np.bincount(host.indices, minlength=host.num_nodes) * 0.01, 1.0)
-    visits = np.tile(little, (num_ranks, 1))
+    visits = np.tile(_unvisited(host), (num_ranks, 1))
     for i in range(1, VISITED + 1):
         seeds = draw_seeds(host, batch_size, 1000 * i + seed)
         for rank in range(num_ranks):
@@ -187,8 +191,11 @@ def curves(found: list[Any]) -> dict[str, Any]:
 
 
 def expect_saved(host: Any, cut: Any, visits: Any, num_ranks: int, fanout: int) -> dict[str, list[float]]:
-    """Share of the remote reads that copies save, by ranking and budget, as the visits say; all ranks together."""
-    degrees, width = np.diff(host.indptr), host.indices.itemsize
+    """Share of the remote reads that copies save, by ranking and budget, as the visits say; all ranks together. None
+    where no rank visits a list of another: seeds with their owners, and one hop."""
+    degrees, width, unvisited = np.diff(host.indptr), host.indices.itemsize, _unvisited(host)
+    if not any((visits[r] > unvisited)[cut.owner != r].any() for r in range(num_ranks)):
+        return {ranking: [0.0] * len(BUDGETS) for ranking in ("reads", "degree")}
     shares: dict[str, list[float]] = {}
     for ranking in ("reads", "degree"):
         for room in BUDGETS:

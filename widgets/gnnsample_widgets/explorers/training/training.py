@@ -15,6 +15,7 @@ from gnnsample_lab import checks, figures
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.lacks import PARTS, lacking, what_is_missing
 from gnnsample_lab.readable import percent
+from gnnsample_lab.systems.table import find
 
 from ...graphs import batch_options, seed_pool
 from ...shell.controls import Choice, Control, Slider, Switch
@@ -249,7 +250,12 @@ class TrainingExplorer(FanoutExplorer):
         if first is last:
             return text + "."
         text += f"; <b>{first.system}</b>: {_end(first)}. "
-        if first.batch_ids == last.batch_ids:
+        if _draws_trees(first) != _draws_trees(last):
+            text += (
+                f"Same seeds, other samples: {(first if _draws_trees(first) else last).system} draws a tree for each "
+                "seed, with replacement. Compare the course, not single steps. "
+            )
+        elif first.batch_ids == last.batch_ids:
             text += "Same batches, same order, same samples. "
         else:
             text += "Same batches in another order: compare the course, not single steps. "
@@ -257,6 +263,11 @@ class TrainingExplorer(FanoutExplorer):
         share = moved[1] / max(1, moved[0])
         text += f"In an epoch {last.system} copies <b>{percent(share)}</b> of {first.system}'s bytes."
         return text + (" On the CPU the times say little." if self.device == "cpu" else "")
+
+
+def _draws_trees(run: Any) -> bool:
+    """Whether the run's system takes other samples than the rest, of the same seeds."""
+    return find(run.system).trees
 
 
 def _end(run: Any) -> str:
