@@ -220,10 +220,11 @@ def test_totals_of_statistics():
 def test_a_result_as_a_frame():
     epochs = [
         EpochRecord(1.0, 2.0, 3.0, 7.0, num_batches=2),
-        EpochRecord(1.0, 1.0, 1.0, 4.0, num_batches=1),
+        EpochRecord(1.0, 1.0, 1.0, 4.0, num_batches=2),
     ]
+    losses = [3.0, 1.0, 0.75, 0.25]
     result = TrainResult(
-        "lab", "gcn", "g", "cpu", "measured on the CPU", [3.0, 1.0, 0.5], [0, 1, 2], [0.5], "valid", epochs
+        "lab", "gcn", "g", "cpu", "measured on the CPU", losses, [0, 1, 2, 3], [0.5], "valid", epochs
     )
     frame = result.to_frame()
     assert frame["loss"].tolist() == [2.0, 0.5]
