@@ -8,6 +8,8 @@ that sleeps between looks instead is told some 70 microseconds late, and has to 
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +20,10 @@ import numpy as np
 
 _SPINS = 2_000_000
 _WAIT_S = 4.0
-_LOOKS = 100_000
-"""In one compiled call, a tenth of a millisecond or more: between calls the thread can be interrupted."""
+_MANY_CORES = 8
+_LOOKS, _FEW_LOOKS = 100_000, 1_000
+"""In one compiled call, a tenth of a millisecond or more: between calls the thread can be interrupted. Few where cores
+are few: whoever is waited for needs them."""
 _thread = threading.local()
 
 
@@ -54,11 +58,17 @@ def comes(words: np.ndarray, at: int, word: int, seconds: float, shift: int = 0)
     """
     from .watching import look_often
 
-    until = time.monotonic() + seconds
-    while not look_often(words, at, word, shift, _LOOKS):
+    looks, until = _LOOKS if _cores() >= _MANY_CORES else _FEW_LOOKS, time.monotonic() + seconds
+    while not look_often(words, at, word, shift, looks):
         if time.monotonic() > until:
             return False
     return True
+
+
+@functools.cache
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def await_word(view: Any, at: int, word: int, silence: str) -> None:
