@@ -15,7 +15,7 @@ from typing import Any
 from . import report
 from .noise import over_noise
 from .record import card_of, commit_of, most, scaled, states
-from .suite import Record, Row, capacity
+from .suite import Record, Row, capacity, markdown_table
 from .suites.pgsampler.papers import CUGRAPH, MEASURED_ON
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
@@ -268,8 +268,6 @@ _KHOP = "k-hop on several GPUs, transit-parallel as published (figure 10)"
 _CAPTURED = "the same, training steps replayed as CUDA graphs, of which the paper has none"
 _STAGED = "FastGL's sums in shared memory, edges staged once for up to four tiles of features"
 _ON_GPUS = ("quiver", "dgl-uva")
-_PLAIN = ("plain", None)
-"""Steps that Python launches; records from before there were two kinds hold these alone, without a name."""
 _STORES = "store efficiency, k-hop, transit-parallel as published (table 4)"
 
 LINES: tuple[Line, ...] = (
@@ -323,7 +321,7 @@ LINES: tuple[Line, ...] = (
     Line("GNNLab", "gnnlab-table4", "an epoch of the factored design (table 4)", "DGL's configuration",
          field("speedup", system="gnnlab", gpus=(2, 4)), _factored, gpus="gpus"),
     Line("GNNLab", "pipelines", "factored, one memory budget", "time sharing",
-         field("x_sharing", part="budget", step=_PLAIN), said("1.5 to 2.9 x over T_SOTA, 8 GPUs", least=1.5),
+         field("x_sharing", part="budget", step="plain"), said("1.5 to 2.9 x over T_SOTA, 8 GPUs", least=1.5),
          gpus="gpus"),
     Line("GNNLab", "pipelines", _CAPTURED, "time sharing, replayed as well",
          field("x_sharing", part="budget", step="captured"), said("1.5 to 2.9 x over T_SOTA, 8 GPUs", least=1.5),
@@ -369,7 +367,7 @@ LINES: tuple[Line, ...] = (
     Line("DSP", "pipelines", "a training step (tables 4 and 5)", "PyG on CPUs",
          field("over_dsp", part="systems", system="pyg-cpu"), said("faster than all"), gpus="gpus"),
     Line("DSP", "pipelines", "a training step (tables 4 and 5)", "Quiver and DGL-UVA",
-         field("over_dsp", part="systems", system=_ON_GPUS, step=_PLAIN), said("faster than all"), gpus="gpus"),
+         field("over_dsp", part="systems", system=_ON_GPUS, step="plain"), said("faster than all"), gpus="gpus"),
     Line("DSP", "pipelines", _CAPTURED, "Quiver and DGL-UVA, replayed as well",
          field("over_dsp", part="systems", system=_ON_GPUS, step="captured"), said("faster than all"), gpus="gpus"),
     Line("DSP", "dsp-accuracy", "accuracy after as many mini-batches (figure 9)", "one GPU", _same_accuracy,
@@ -580,10 +578,6 @@ def tally(body: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
-    return ["| " + " | ".join(line) + " |" for line in (header, ["---"] * len(header), *body)]
-
-
 def markdown(records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None) -> str:
     """The table, before it how many claims hold and how to read a line, behind it where the numbers are from.
 
@@ -593,8 +587,9 @@ def markdown(records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Rec
     """
     body = rows(records)
     return "\n".join([
-        _origin(records), "", *_table(_TALLY, tally(body)), "", _HOW_TO_READ, "", *_table(HEADER, body), "",
-        _WHERE_FROM, *(line for each in report.listed_apart(apart or {}) for line in ("", each)),
+        _origin(records), "", *markdown_table(_TALLY, tally(body)), "", _HOW_TO_READ, "",
+        *markdown_table(HEADER, body), "", _WHERE_FROM,
+        *(line for each in report.listed_apart(apart or {}) for line in ("", each)),
     ])  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from gnnsample_lab.files import read_json, reading
 from gnnsample_lab.resources import resource_path
 
 from .record import FORMAT, card_of, scaled, state
-from .suite import Row, capacity
+from .suite import Row, capacity, markdown_table
 from .suite import number as _number
 from .suites import SUITES, targets_of
 from .suites.twins import claims
@@ -42,8 +42,7 @@ class Table:
 
     def markdown(self) -> str:
         """A Markdown table under its title."""
-        lines = [self.header, tuple("---:" if i else "---" for i in range(len(self.header))), *self.rows]
-        table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines]
+        table = markdown_table(self.header, self.rows, numbers=True)
         return "\n".join([f"**{self.title}**", "", *table, *(f"\n{note}" for note in self.notes)])
 
 

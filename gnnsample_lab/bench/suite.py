@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -206,6 +206,19 @@ def number(value: Any) -> str:
     if value >= 1000:
         return f"{value:,.0f}".replace(",", " ")
     return f"{value:.1f}" if value >= 20 else f"{value:.2f}"
+
+
+def markdown_table(header: Sequence[str], body: Iterable[Sequence[str]], numbers: bool = False) -> list[str]:
+    """The lines of a Markdown table of cells that are text already.
+
+    Args:
+        header, body: the names of the columns, and the rows.
+        numbers: whether all columns but the first stand to the right.
+    """
+    rule = ["---", *("---:" if numbers else "---" for _ in header[1:])]
+    return [
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in (header, rule, *body)
+    ]
 
 
 def with_spread(path: str) -> Callable[[Row], Any]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from . import report
 from .record import card_of, states
-from .suite import Record
+from .suite import Record, markdown_table
 from .suites import SUITES, targets_of
 from .targets import Target
 
@@ -49,7 +49,7 @@ class _Group(NamedTuple):
     found: list[tuple[Record, Target]]
 
     def table(self) -> str:
-        return _table([HEADER, *(_line(record, target) for record, target in self.found)])
+        return "\n".join(markdown_table(HEADER, (_line(record, target) for record, target in self.found)))
 
 
 def _heading(suite: str) -> str:
@@ -87,12 +87,6 @@ def _line(record: Record, target: Target) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _table(lines: Iterable[tuple[str, ...]]) -> str:
-    header, *rows = lines
-    cells = [header, ("---",) * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in cells)
-
-
 def _counts(groups: Iterable[_Group]) -> str:
     """How many targets of each group are met, and how many are not."""
     lines = []
@@ -103,7 +97,7 @@ def _counts(groups: Iterable[_Group]) -> str:
         total = [a + b for a, b in zip(total, counts, strict=True)]
         lines.append((group.name, *map(str, (len(states_), *counts))))
     header = ("", "targets", "met", "missed", "not met, of another card")
-    return _table([header, *lines, ("all", *map(str, (sum(total), *total)))])
+    return "\n".join(markdown_table(header, [*lines, ("all", *map(str, (sum(total), *total)))]))
 
 
 def markdown(records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None) -> str:

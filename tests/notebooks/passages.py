@@ -324,15 +324,13 @@ def sums(aggregation: Record) -> Phrases:
         [each["over_cusparse"] for each in rows(aggregation, direction=way)]
         for way in ("forward", "backward")
     )
-    # Records from before the kernel had the name that it has.
-    style = us["gnnadvisor-style"] if "gnnadvisor-style" in us else us["gnnadvisor"]
     aware = [each["aware_over_naive"] for each in rows(aggregation, direction="forward")]
     slower = [each for each in rows(aggregation, direction="forward") if each["over_cusparse"] < 1]
     return [
         f"Recorded on {cards(aggregation)}",
         f"input block of {thousands(row['batch_size'])} seeds, {row['num_features']} features",
         f"naive {us['naive']:.0f} µs, memory-aware {us['memory-aware']:.0f}, grouped {us['grouped']:.0f}, "
-        f"gnnadvisor-style {style:.0f}, library {us['library']:.0f}, ours {row['ours_us']:.0f}",
+        f"gnnadvisor-style {us['gnnadvisor-style']:.0f}, library {us['library']:.0f}, ours {row['ours_us']:.0f}",
         f"memory-aware is {short(row['aware_over_naive'])} times as fast as naive",
         f"several tiles and takes {us['memory-aware-staged']:.0f} µs",
         f"{span(aware)} over all blocks and widths, forward",

@@ -176,9 +176,8 @@ class Ranks:
         return self._run(call, size, self._timeout_s if given is None else given)
 
     def _run(self, call: _Call, size: int, timeout_s: float) -> list[Any]:
-        with (
-            self._lock
-        ):  # a slider's callback may come while a cell runs: its time begins when that has ended
+        # A slider's callback may come while a cell runs: its time begins when that has ended.
+        with self._lock:
             until = time.monotonic() + timeout_s
             crew = self._crew or self._start()
             self._number += 1

@@ -55,9 +55,7 @@ def fused_step(session: Session) -> dict[str, Any]:
         for model in MODELS:
             for fanouts in FANOUTS[:1] if session.quick else FANOUTS:
                 samplers = _samplers(graph, cache, fanouts, where, model)
-                verified["means_equal" if MODELS[model] == "mean" else "sums_equal"] += _verify(
-                    samplers, cache, seeds
-                )
+                verified[f"{MODELS[model]}s_equal"] += _verify(samplers, cache, seeds)
                 rows += _stages(session, name, model, samplers, cache, seeds)
             for fanouts in FANOUTS[::2][: 1 if session.quick else 2]:
                 samplers = _samplers(graph, cache, fanouts, where, model)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from gnnsample_lab.bench.record import commit_of
-from gnnsample_lab.bench.suite import Record, Row
+from gnnsample_lab.bench.suite import Record, Row, markdown_table
 from gnnsample_lab.bench.targets import Target, at_least, at_most
 
 from .judge import ENOUGH, FITTED, GIVEN, PREDICTED, WORST, Cell, cell_of, label, verdict
@@ -166,11 +166,6 @@ def _find(group: Iterable[Cell], pick: _Pick, setting: str | None = None) -> Cel
     return None
 
 
-def _lines(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cut = ["---", *("---:" for _ in header[1:])]
-    return ["| " + " | ".join(line) + " |" for line in (header, cut, *rows)]
-
-
 def _accepted(accepted: bool, predicted: int) -> str:
     return "yes" if accepted else "**no**" if predicted else "nothing predicted"
 
@@ -207,7 +202,8 @@ def markdown(record: Record) -> str:
             [f"`{name}`", *_summary(group), *(_entry(_find(group, *found[h])) for h in used), states[name]]
             for name, group in mine.items()
         ]
-        parts += ["\n".join([f"**{title}**", "", *_lines(("graph", *_SUMMARY, *used, "recorded at"), rows)])]
+        header = ("graph", *_SUMMARY, *used, "recorded at")
+        parts.append("\n".join([f"**{title}**", "", *markdown_table(header, rows, numbers=True)]))
     parts.append(
         "Bold: outside its tolerance. g: given, f: fitted; the others are predicted. Farthest: in tolerances."
     )
