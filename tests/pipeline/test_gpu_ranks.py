@@ -1,4 +1,4 @@
-"""On two GPUs: executors over ranks train as one GPU does, and a trainer's GPU has no sampling."""
+"""On several GPUs: executors over ranks train as one GPU does, and a trainer's GPU has no sampling."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
+from tests.conftest import num_gpus
 from tests.distributed.conftest import left_after
 from tests.pipeline import ranked
 
@@ -89,13 +90,16 @@ def test_topology_and_cache_take_turns(graph, gpu_ranks):
     assert all(m.topology > 0 and m.cache > 0 for m in found.memory)
 
 
+@pytest.mark.parametrize("gpus", [2, 4])
 def test_a_killed_sampler_ends_the_run_with_its_name_and_leaves_no_gpu_busy(
-    graph, two_gpus, tmp_path, monkeypatch
+    graph, gpus, tmp_path, monkeypatch
 ):
     """A process that has gone holds neither memory nor time of its GPU, and new ranks go on from the checkpoint."""
+    if num_gpus() < gpus:
+        pytest.skip(f"needs {gpus} GPUs")
     options = {**QUICK, "executor": "factored", "samplers": 1, "evaluate": False}
     file = tmp_path / "checkpoint.pt"
-    with lab.distributed.Ranks(2, device="cuda", timeout_s=50, collective_timeout_s=20) as ranks:
+    with lab.distributed.Ranks(gpus, device="cuda", timeout_s=50, collective_timeout_s=20) as ranks:
         ranks.run(barrier)
         pids = list(ranks.pids)
         with monkeypatch.context() as patch:
