@@ -119,7 +119,7 @@ def ladder(session: Session) -> dict[str, Any]:
             "passes": QUICK_PASSES if session.quick else PASSES,
             "visits": f"of {VISITED} other batches of the same rank, with a little for each edge out of a vertex",
             "remote_degree": "mean in-degree of the vertices whose lists are remote, rank 0",
-            "partition_s": "seconds that the partition took", "balance": crew.BALANCE,
+            "partition_s": "seconds that the partition took, on the machine that computed it", "balance": crew.BALANCE,
         },
         "verification": {"methods_equal_to_whole_graph": sum("error" not in row for row in rows)},
         "graphs": facts, "rows": rows, "notes": notes,
@@ -141,7 +141,7 @@ def _saved(
         cut = evenest(graph, world, how, np.zeros(0, np.int64))  # seeds are any vertices
         took = time.perf_counter() - began
         folder = str(save_parts(graph, cut, Path(f"{place}-{world}"), features=False))
-        folders[world] = {"folder": folder, "partition_s": took, "balance": cut.balance["edges"]}
+        folders[world] = {"folder": folder, "partition_s": cut.seconds, "balance": cut.balance["edges"]}
         notes += crew.loosened(graph.name, cut)
         saving = time.perf_counter() - began - took
         session.say(f"{graph.name}, {how}, {world} parts: {took:.1f} s, as files {saving:.1f} s")
