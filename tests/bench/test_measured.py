@@ -249,7 +249,7 @@ def test_folders_beside_the_records_are_named() -> None:
     text = report.markdown({"fastgl-table8": {**quick, "rows": []}}, apart=apart)
     assert text.endswith("quick: `fastgl-table8`.")
     shipped = report.load_apart()
-    assert set(shipped) == {"four_gpus"} and "pipelines" in shipped["four_gpus"]
+    assert set(shipped) == {"four_gpus"} and "ladder" in shipped["four_gpus"]
 
 
 def test_a_line_says_whose_capacity_its_caches_had() -> None:

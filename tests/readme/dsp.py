@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tests.notebooks.recorded import Record, Row, Said, counted, rows, short, span, thousands, whole
-from tests.readme.rows import Phrases, cards, row
+from tests.readme.rows import Phrases, all_cards, row
 from tests.readme.words import became, in_full, line, series, sizes, values
 
 NEAR, FAR = "products-like", "papers100M-like@0.1"
@@ -34,12 +34,12 @@ def pipeline(busy: Record, accuracy: Record) -> Phrases:
     differs = accuracy["settings"]["largest_difference_of_a_loss"]
     return [
         f"figure 12, {sizes(busy['graphs'])}",
-        Said(f"in full, 1 and {cards(busy, 2)}", in_full(busy)),
+        Said(f"in full, 1 and {all_cards(busy)}", in_full(busy)),
         f"{series(gained)} x",
         Said(f"{became(*line(busy))}, three stages that launch from Python", max(gained) < 1.05),
         f"the schedule model is {series(alone, whole)} % too fast",
         f"as they overlapped it is within {short(max(overlapped))} %",
-        f"figure 9, {cards(accuracy, 2)}",
+        f"figure 9, {all_cards(accuracy)}",
         Said("the same losses", differs < 1e-3),
     ]
 
@@ -60,7 +60,7 @@ def layers_and_walks(sampling: Record) -> Phrases:
 
     (seeds,) = {*values(sampling, "batch_size", part="walks", system="dsp")}
     return [
-        f"{thousands(seeds)} roots a rank, {cards(sampling, 2)}",
+        f"{thousands(seeds)} roots a rank, {all_cards(sampling)}",
         f"walks take {ms('walks', 'dsp')}, by `direct` {ms('walks', 'direct')}",
         f"layers {ms('table 7', 'dsp')}, by `direct` {ms('table 7', 'direct')}",
     ]
@@ -75,7 +75,7 @@ def queues(pipelines: Record, deadlock: Record) -> Phrases:
     (several,) = [each for each in rows(pipelines, part="workers") if each["way"] != "1"]
     return [
         Said("the deadlock without it is reproduced", not stopped["arrival"] and stopped["central"]),
-        f"on {cards(pipelines, 2)} {counted(int(several['way']))} of each were {short(several['x_first'])} x as fast",
+        f"on {all_cards(pipelines)} {counted(int(several['way']))} of each were {short(several['x_first'])} x as fast",
     ]
 
 
@@ -109,7 +109,7 @@ def volumes(volume: Record, pull: Record) -> Phrases:
                 if each["ranks"] != 4
             ),
         ),
-        f"{cards(pull, 2)}: CSP takes {whole(biased['less_percent'])} % off pull's time, biased",
+        f"{all_cards(pull)}: CSP takes {whole(biased['less_percent'])} % off pull's time, biased",
         Said("(paper: below): smaller", any(each["over_ideal"]["csp"] >= 1 for each in most)),
         Said(f"{became(*line(pull))}, larger", biased["less_percent"] > 64),
         f"without barriers csp takes {whole(100 * barriers['x_time'] - 100)} % longer",
@@ -128,7 +128,7 @@ def links(bandwidth: Record, threads: Record, memory: Record) -> Phrases:
     best = min(rows(memory), key=lambda each: float(each["us"]))
     bytes_say = min(rows(memory), key=lambda each: float(each["modelled_us"]))
     return [
-        Said(f"in full, {cards(bandwidth, 2)}", in_full(bandwidth, threads, memory)),
+        Said(f"in full, {all_cards(bandwidth)}", in_full(bandwidth, threads, memory)),
         Said(sizes(memory["graphs"]), list(memory["graphs"]) == list(threads["graphs"])),
         f"NVLink {whole(nvlink['least_of_a_gpu'])} GB/s a GPU against {whole(pcie['gbps'])} of PCIe",
         Said("reproduced; nine tenths", nvlink["least_of_a_gpu"] > 2 * pcie["gbps"]),
@@ -153,7 +153,7 @@ def systems(sampling: Record) -> Phrases:
         rows(sampling, part="table 7", graph=NEAR, system=name) for name in ("fastgcn-cpu", "direct")
     )
     return [
-        Said(f"in full, {cards(sampling, 2)}", in_full(sampling)),
+        Said(f"in full, {all_cards(sampling)}", in_full(sampling)),
         sizes(sampling["graphs"]),
         f"PyG and DGL on CPUs take {span(over('pyg-cpu', 'dgl-cpu'), 'x', two)} of DSP's time",
         f"Quiver {span(over('quiver', graph=NEAR), 'x', two)}",
@@ -178,7 +178,7 @@ def epochs(pipelines: Record) -> Phrases:
     pyg, others = over("plain", "pyg-cpu"), over("plain", "quiver", "dgl-uva")
     replayed = over("captured", "quiver", "dgl-uva")
     return [
-        f"`products-like`, {cards(pipelines, 2)}",
+        f"`products-like`, {all_cards(pipelines)}",
         f"{series(pyg, two)} x PyG on the CPU",
         f"PyG on the CPU: {became(pyg)}",
         f"{span(others, 'x', two)} Quiver and DGL-UVA",

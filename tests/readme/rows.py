@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnsample_lab.bench.measured import card_of
+from gnnsample_lab.bench.record import most
 from tests.notebooks.recorded import NAMES, Passage, Record, Said, counted, problems, strays
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -109,3 +110,9 @@ def wrong(of: Row, entry: Passage) -> list[str]:
 def cards(of: Record, count: int = 1) -> str:
     """ "one H200", "two H200": on what a record was made."""
     return f"{counted(count)} {card_of(of)}"
+
+
+def all_cards(of: Record) -> str:
+    """:func:`cards` with the most of them that a row of the record was measured on."""
+    ranks = of["settings"].get("ranks")
+    return cards(of, ranks if isinstance(ranks, int) else most(of, "gpus"))
