@@ -7,7 +7,8 @@ Two things differ from ``numba.njit``. ``cache=True`` keeps compiled functions i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
@@ -16,7 +17,7 @@ from numba import prange
 from .jit_cache import FunctionStore
 from .locks import Lock, check_process
 
-__all__ = ["njit", "prange", "start_threads"]
+__all__ = ["njit", "prange", "start_threads", "threads"]
 
 _parallel_region = Lock()
 
@@ -62,3 +63,18 @@ def start_threads() -> str:
     """
     numba.get_num_threads()
     return str(numba.threading_layer())
+
+
+@contextmanager
+def threads(count: int | None) -> Iterator[None]:
+    """Inside, parallel functions that this thread calls run on at most ``count`` threads; None changes nothing."""
+    if count is None:
+        yield
+        return
+    start_threads()
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)

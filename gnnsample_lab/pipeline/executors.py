@@ -109,6 +109,8 @@ class Stages:
         in_step: whether the training loop extracts, straight to where its step reads; executors then only sample.
         parking: host memory where the mini-batches of a window wait; None: they stay where they were sampled. Of the
             serial executor.
+        storage: host memory of the factored executor, where an epoch waits
+            (:class:`~.factored.slots.OwnSlots`); None: memory of this epoch alone.
         queues: name -> depth over time, filled in by the executor.
     """
 
@@ -127,6 +129,7 @@ class Stages:
     turns: Any = None
     in_step: bool = False
     parking: Parking | None = None
+    storage: Any = None
     sources: Sequence[Any] = ()
     sample_in_order: bool = False
     queues: dict[str, list[tuple[float, int]]] = field(default_factory=dict)

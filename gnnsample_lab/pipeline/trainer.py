@@ -23,6 +23,7 @@ from .batches import Order, match_order, to_gpu
 from .captured import CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
+from .factored.slots import OwnSlots
 from .features import CachedSource, FusedSource, MatchedSource, sources_of, summed_picks, totals
 from .memory import NOTHING, Held, held
 from .parked import Parking
@@ -79,7 +80,7 @@ class Trainer:
     Attributes:
         samplers: of each worker; the first is ``sampler``.
         follows: whether another rank, the first of those with a model, writes the checkpoints.
-        parking: that host memory, or None.
+        parking: that host memory, or None. storage: host memory where the factored executor stores an epoch, or None.
         captured: the step that is replayed, or None.
         losses, batch_ids: of all steps.
         settings: what checkpoints are written with, and what :meth:`resume` compares.
@@ -157,6 +158,7 @@ class Trainer:
         # Ranks of their own, samples made on the CPU, and other executors do without: see Prepared.notes.
         own = self.device == "cuda" == sampler.device and self.executor == "serial" and self.order is not None
         self.parking = Parking() if flag("parked", parked) and own else None
+        self.storage = OwnSlots(self.device) if self.executor == "factored" else None
         count = self.workers if self.executor == "overlapped" else 1
         self.samplers, self._more_sources = copies_of(sampler, count), sources_of(features, count)[1:]
         self.progress, lr = flag("progress", progress), real("lr", lr, 0)
@@ -254,7 +256,8 @@ class Trainer:
         stages = executors.Stages(
             plan, self.features, clock, self.ahead, self.window, self.order, upload, self.device, self.workers,
             self.merged, self.capacity, self.together and self.rank is not None, self._turns, in_step=self.loads,
-            parking=self.parking, sources=self.sources, sample_in_order=self.samples_in_order,
+            parking=self.parking, storage=self.storage, sources=self.sources,
+            sample_in_order=self.samples_in_order,
         )  # fmt: skip
         stats, edges, before = [], 0, len(self.batch_ids)
         losses: list[Any] = []

@@ -313,7 +313,7 @@ def _slot_bytes(rank: Any, split: Split, trainer: Trainer, marker: Any) -> int:
         for place in range(min(SLOT_TRIALS, len(plan))):
             batch = trainer.sampler.sample(plan.seeds(plan.batch_ids[place]), TRIAL_BATCHES + place)
             marks = None if marker is None else marker.mark(batch.node_ids)
-            most = max(most, header_of(pack(batch, marks, lambda array: array))[1])
+            most = max(most, header_of(pack(batch, marks))[1])
     agreed = torch.tensor([most], dtype=torch.int64, device=rank.device)
     dist.all_reduce(agreed, dist.ReduceOp.MAX, group=rank.group)
     return int(SLOT_MARGIN * int(agreed))

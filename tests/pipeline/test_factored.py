@@ -19,7 +19,6 @@ from gnnsample_lab.features.caching.sizing import hottest_first
 from gnnsample_lab.features.ranking.hotness import hotness
 from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
-from gnnsample_lab.pipeline.factored.slots import HostSlots, pack, unpack
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.systems import factored
 from gnnsample_lab.systems.table import SYSTEMS
@@ -39,47 +38,7 @@ def workers(record: Any, stage: str) -> Counter[tuple[int, str]]:
     return Counter((e.rank, e.worker) for e in record.events if e.stage == stage)
 
 
-# ---- slots and the queue ------------------------------------------------------------------------------------------
-
-
-def test_a_sample_survives_its_slot(graph, tmp_path):
-    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu", seed=1)
-    cache = lab.FeatureCache(graph.feat, graph.out_degrees(), ratio=0.3, device="cpu")
-    write, read = HostSlots(tmp_path), HostSlots(tmp_path)
-    for seeds in (graph.splits["train"][:3], graph.splits["train"][:90], graph.splits["train"][:5]):
-        batch = sampler.sample(seeds, 8)
-        header = write.write(0, pack(batch, cache.mark(batch.node_ids)))
-        found, marks = unpack(read.read(0, header), "cpu")
-        assert (found.batch_id, found.num_edges) == (8, batch.num_edges)
-        np.testing.assert_array_equal(found.seeds, batch.seeds)
-        for mine, theirs in zip(found.blocks, batch.blocks, strict=True):
-            for name in ("src", "dst", "indptr", "indices"):
-                np.testing.assert_array_equal(getattr(mine, name), getattr(theirs, name))
-        x, stats = cache.extract(found.node_ids, marks)
-        np.testing.assert_array_equal(x, graph.feat[batch.node_ids])
-        assert stats.misses == cache.extract(batch.node_ids)[1].misses > 0
-
-
-def test_counts_of_a_sample_in_place_outlive_its_slot(graph):
-    """What a cache had is asked at the end of an epoch, when the slot has held other samples."""
-    sampler = lab.NeighborSampler(graph, [3, 4], device="cpu", seed=1)
-    cache = lab.FeatureCache(graph.feat, graph.out_degrees(), ratio=0.3, device="cpu")
-    batch = sampler.sample(graph.splits["train"][:90], 8)
-    slot = {name: array.copy() for name, array in pack(batch, cache.mark(batch.node_ids)).items()}
-    _, marks = unpack(slot, "cpu", in_place=True)
-    expected = cache.mark(batch.node_ids)
-    slot["counts"][:] = 10**9
-    assert (marks.num_misses, marks.num_reused) == (expected.num_misses, expected.num_reused)
-
-
-@pytest.mark.parametrize(
-    "wrong", [["a", "object", [2], 0], ["a", "int64", [10**9], 0], ["a", "int64", [-1], 0]]
-)
-def test_a_header_that_does_not_fit_is_refused(tmp_path, wrong):
-    slots = HostSlots(tmp_path)
-    slots.write(0, {"a": np.arange(4)})
-    with pytest.raises(ValueError, match="slot 0"):
-        HostSlots(tmp_path).read(0, [wrong])
+# ---- the queue ------------------------------------------------------------------------------------------
 
 
 def test_the_queue_holds_samplers_up_and_ends():
@@ -102,8 +61,10 @@ def test_the_queue_holds_samplers_up_and_ends():
             trainer.free(item["slot"])
         thread.join(LONG_S)
         assert seen == [0, 1, 2] and max(d for _, d in service.phases["epoch 0"].depths) == 1
+        sampler.put(0, 0, [])  # which waits for no answer
         with pytest.raises(RuntimeError, match="refused 'put'.*sampled twice"):
-            sampler.put(0, 0, [])
+            sampler.task()
+        assert not sampler.task()  # and the line goes on
 
 
 def test_a_standby_trainer_takes_what_pays():

@@ -379,7 +379,7 @@ class Stager:
         self.placing.wait_event(begun)
         gathered = waited = 0.0
         try:
-            with _gather_threads(self.extractor.knobs.gather_threads):
+            with jit.threads(self.extractor.knobs.gather_threads):
                 for chunk, first in enumerate(range(0, ids.size, self.rows)):
                     k, n = chunk % len(self.pinned), min(self.rows, ids.size - first)
                     started = time.perf_counter()
@@ -402,24 +402,3 @@ class Stager:
             raise
         main.wait_event(self.placing.record())
         return {"gather_us": gathered * 1e6, "wait_us": waited * 1e6}
-
-
-class _gather_threads:
-    """Numba's thread count inside a ``with``."""
-
-    def __init__(self, count: int | None) -> None:
-        self.count = count
-
-    def __enter__(self) -> None:
-        if self.count is not None:
-            import numba
-
-            jit.start_threads()
-            self.before = numba.get_num_threads()
-            numba.set_num_threads(min(self.count, numba.config.NUMBA_NUM_THREADS))
-
-    def __exit__(self, *_: object) -> None:
-        if self.count is not None:
-            import numba
-
-            numba.set_num_threads(self.before)

@@ -21,7 +21,7 @@ from gnnsample_lab.pipeline.records import EpochRecord
 from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer
 
 from .service import Client
-from .slots import HostSlots, PeerSlots, pack, unpack
+from .slots import HostSlots, PeerSlots, pack
 
 IN_HAND = 4
 """Mini-batches that a trainer has at a time: trained on, ready, on its way, and not yet given back."""
@@ -111,14 +111,11 @@ class Fetched(Stages):
         slot, owner = item["slot"], item["owner"]
         with self.clock.stage("get", 0) as noted:
             if owner < 0:
-                arrays = self.slots.read(slot, item["header"])
+                batch, marks = self.slots.read(slot, item["header"])
                 self.client.free(slot)
-                batch, marks = unpack(arrays, self.device)
             else:
                 assert self.peers is not None
-                batch, marks = unpack(
-                    self.peers.read(owner, slot, item["header"]), self.device, in_place=True
-                )
+                batch, marks = self.peers.read(owner, slot, item["header"])
                 self.read[int(batch.batch_id)] = item
             noted.batch = int(batch.batch_id)
         self.fetched += 1
@@ -216,7 +213,8 @@ class Member:
         self.rank, self.split, self.trainer, self.marker = rank, split, trainer, marker
         self.samples = rank.index < split.samplers
         self.has_model = rank.index in split.replicas
-        self.groups, self.slots, self.peers, self.swaps = groups, HostSlots(folder), peers, swaps
+        self.groups, self.peers, self.swaps = groups, peers, swaps
+        self.slots = HostSlots(folder, trainer.device)
         self.notes: list[str] = []
         self._has_failed = False
         self.lines = [Client(address, rank.index) for _ in range(2)]  # one a thread
@@ -338,15 +336,13 @@ class Member:
 
     def _hand_over(self, place: int, batch: Any, marks: Any) -> None:
         """Write a sample to where trainers read it; waits while the queue is full."""
-        line, peers = self.lines[0], self.peers
-        if peers is not None:
-            arrays = pack(batch, marks, lambda array: array)
-            if peers.fits(arrays):
-                slot = line.room(peers.count)
-                line.put(place, slot, peers.write(slot, arrays), own=True)
-                return
+        line, peers, arrays = self.lines[0], self.peers, pack(batch, marks)
+        if peers is not None and peers.fits(arrays):
+            slot = line.room(peers.count)
+            line.put(place, slot, peers.write(slot, arrays), own=True)
+            return
         slot = line.room()
-        line.put(place, slot, self.slots.write(slot, pack(batch, marks)))
+        line.put(place, slot, self.slots.write(slot, arrays))
 
     def _train_all(self, stages: Fetched, train: Callable[[Ready], None], exchange: Any) -> None:
         """Train on what comes out of the global queue until nothing will."""

@@ -292,6 +292,7 @@ class Client:
     def __init__(self, address: tuple[Any, bytes], rank: int) -> None:
         self._connection = connect(address[0], authkey=address[1])
         self._rank, self._phase = rank, ""
+        self._told: list[str] = []
         self._since: float | None = None
 
     def close(self) -> None:
@@ -312,9 +313,9 @@ class Client:
         return int(self._ask("room", rank=self._rank, own=own)["slot"])
 
     def put(self, place: int, slot: int, header: list[Any], own: bool = False) -> None:
-        """What was written is a mini-batch that may be trained on."""
+        """What was written is a mini-batch that may be trained on; does not wait for the answer."""
         owner = self._rank if own else -1
-        self._ask("put", place=place, slot=slot, header=header, rank=self._rank, owner=owner)
+        self._tell("put", place=place, slot=slot, header=header, rank=self._rank, owner=owner)
 
     def begun(self) -> None:
         """Wait until there is a mini-batch of any sampler, or will be none."""
@@ -338,15 +339,26 @@ class Client:
         return None if "over" in answer else answer
 
     def free(self, slot: int, owner: int = -1) -> None:
-        """A slot has been read; ``owner``: whose memory it is in, if any rank's."""
-        self._ask("free", slot=slot, owner=owner)
+        """A slot has been read; ``owner``: whose memory it is in, if any rank's. Does not wait for the answer."""
+        self._tell("free", slot=slot, owner=owner)
 
     def _busy(self) -> float | None:
         return None if self._since is None else time.perf_counter() - self._since
 
+    def _tell(self, what: str, **request: Any) -> None:
+        """As :meth:`_ask`, without waiting for the answer: what went wrong is raised by the next question."""
+        self._send(what, request)
+        self._told.append(what)
+
     def _ask(self, what: str, **request: Any) -> dict[str, Any]:
+        self._send(what, request)
+        answers = [(asked, json.loads(self._connection.recv_bytes())) for asked in (*self._told, what)]
+        self._told.clear()
+        for asked, answer in answers:
+            if "error" in answer:
+                raise RuntimeError(f"the global queue refused {asked!r}: {answer['error']}")
+        found: dict[str, Any] = answers[-1][1]
+        return found
+
+    def _send(self, what: str, request: dict[str, Any]) -> None:
         self._connection.send_bytes(json.dumps({"ask": what, "phase": self._phase, **request}).encode())
-        answer: dict[str, Any] = json.loads(self._connection.recv_bytes())
-        if "error" in answer:
-            raise RuntimeError(f"the global queue refused {what!r}: {answer['error']}")
-        return answer

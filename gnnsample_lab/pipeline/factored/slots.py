@@ -1,14 +1,15 @@
 """Samples on their way to trainers: what training needs of a mini-batch, as arrays in memory that ranks share.
 
-A slot is used again and again. It is a file of a host (:class:`HostSlots`), or a piece of the sampler's own device
-memory, which trainers read where it is (:class:`PeerSlots`). Nothing is pickled: the header that travels beside a slot
-names types, shapes and offsets, and is checked against the memory.
+A slot is used again and again. It is a file of a host (:class:`HostSlots`), host memory of this process
+(:class:`OwnSlots`), or a piece of the sampler's own device memory, which trainers read where it is
+(:class:`PeerSlots`). Nothing is pickled: the header that travels beside a slot names types, shapes and offsets, and is
+checked against the memory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,39 +17,43 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import streams
-from gnnsample_lab.device.arrays import array_module, to_host
+from gnnsample_lab.device.arrays import array_module, is_cuda_array
 from gnnsample_lab.features.caching.marks import Marks
 from gnnsample_lab.minibatch.types import Block
-from gnnsample_lab.pipeline.batches import LoadedBatch, to_gpu
+from gnnsample_lab.pipeline.batches import LoadedBatch
+
+from .staging import Staging
 
 ALIGNMENT = 64
 _TYPES = {"int32", "int64", "uint64", "uint32", "float32"}
-Arrays = dict[str, np.ndarray]
 
 
-def pack(batch: Any, marks: Marks | None, to_host: Callable[[Any], Any] = to_host) -> Arrays:
-    """A sampled mini-batch and its marks as host arrays, or as ``to_host`` leaves them; waits for the GPU."""
+def pack(batch: Any, marks: Marks | None) -> dict[str, Any]:
+    """A sampled mini-batch and its marks as dense arrays where they are, small numbers on the host; waits for the GPU
+    where there are marks."""
     numbers = [int(batch.batch_id), len(batch.seeds), int(batch.num_edges), len(batch.blocks)]
-    found: Arrays = {"numbers": np.array(numbers, dtype=np.int64), "node_ids": to_host(batch.node_ids)}
+    found: dict[str, Any] = {"numbers": np.array(numbers, dtype=np.int64), "node_ids": batch.node_ids}
     for number, block in enumerate(batch.blocks):
         found[f"sizes {number}"] = np.array([block.num_src, block.num_dst], dtype=np.int64)
-        found[f"indptr {number}"], found[f"indices {number}"] = to_host(block.indptr), to_host(block.indices)
+        found[f"indptr {number}"], found[f"indices {number}"] = block.indptr, block.indices
         if block.weight is not None:
-            found[f"weight {number}"] = to_host(block.weight)
+            found[f"weight {number}"] = block.weight
     if marks is not None:
         marks.ready.order()
         misses = marks.num_misses
-        found["locations"], found["counts"] = to_host(marks.locations), to_host(marks.counts)
-        found["misses"], found["missing"] = to_host(marks.misses[:misses]), to_host(marks.missing[:misses])
+        found["locations"], found["counts"] = marks.locations, marks.counts
+        found["misses"], found["missing"] = marks.misses[:misses], marks.missing[:misses]
     return {name: array_module(array).ascontiguousarray(array) for name, array in found.items()}
 
 
 def unpack(
-    arrays: Mapping[str, np.ndarray], device: str, in_place: bool = False
+    arrays: Mapping[str, Any], ready: Any = streams.DONE, in_place: bool = False
 ) -> tuple[LoadedBatch, Marks | None]:
-    """The mini-batch and its marks, on ``device``; on a GPU on the current stream, and the arrays may be reused.
+    """The mini-batch and its marks in ``arrays``, whose small numbers are on the host.
 
-    ``in_place``: arrays are on the device, and are those of the mini-batch.
+    Args:
+        ready: says when the arrays are there (:class:`~gnnsample_lab.device.streams.Ready`).
+        in_place: the arrays lie in a slot that will have other mini-batches.
     """
     batch_id, num_seeds, num_edges, num_blocks = arrays["numbers"].tolist()
     nodes, blocks = arrays["node_ids"], []
@@ -60,32 +65,28 @@ def unpack(
                 arrays.get(f"weight {number}"),
             )
         )  # fmt: skip
-    batch: Any = LoadedBatch(nodes, nodes[:num_seeds], tuple(blocks), batch_id, num_edges, streams.DONE)
-    marks = None
-    if "locations" in arrays:
-        parts: list[Any] = [arrays[name] for name in ("locations", "misses", "missing", "counts")]
-        ready: Any = streams.DONE
-        if in_place:  # statistics are read when the slot may have another mini-batch
-            with streams.leasing() if device == "cuda" else nullcontext(streams.DONE) as ready:
-                parts[-1] = parts[-1].copy()
-        elif device == "cuda":
-            import cupy
-
-            with streams.leasing() as ready:
-                parts = [cupy.asarray(part) for part in parts]
-        locations, misses, missing, counts = parts
-        marks = Marks(len(nodes), locations, misses, missing, counts, ready)
-    return (to_gpu(batch) if device == "cuda" and not in_place else batch), marks
+    batch = LoadedBatch(nodes, nodes[:num_seeds], tuple(blocks), batch_id, num_edges, ready)
+    if "locations" not in arrays:
+        return batch, None
+    locations, misses, missing, counts = (arrays[k] for k in ("locations", "misses", "missing", "counts"))
+    if in_place:  # statistics are read when the slot may have another mini-batch
+        with streams.leasing() if is_cuda_array(counts) else nullcontext(streams.DONE) as ready:
+            counts = counts.copy()
+    return batch, Marks(len(nodes), locations, misses, missing, counts, ready)
 
 
-def header_of(arrays: Arrays) -> tuple[list[list[Any]], int]:
+def header_of(arrays: Mapping[str, Any]) -> tuple[list[list[Any]], int]:
     """Name, type, shape and offset of each array in a slot, and the bytes of all."""
     header: list[list[Any]] = []
     at = 0
     for name, array in arrays.items():
         header.append([name, array.dtype.name, list(array.shape), at])
-        at += -(-array.nbytes // ALIGNMENT) * ALIGNMENT
+        at += _rounded(array.nbytes)
     return header, at
+
+
+def _rounded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _checked(slot: int, header: Sequence[Sequence[Any]]) -> None:
@@ -96,38 +97,75 @@ def _checked(slot: int, header: Sequence[Sequence[Any]]) -> None:
             )
 
 
-class HostSlots:
-    """Slots as files of a folder.
+def _is_small(name: str) -> bool:
+    """Whether an array of :func:`pack` has numbers that the host asks for."""
+    return name == "numbers" or name.startswith("sizes ")
+
+
+class _Slots:
+    """Slots in host memory, of whatever kind.
 
     Args:
-        folder: that all ranks of the host see.
+        device: "cpu" or "cuda": where mini-batches come from and go to.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._maps: dict[int, np.memmap[Any, Any]] = {}
+    def __init__(self, device: str) -> None:
+        self._staging = Staging() if device == "cuda" else None
 
-    def write(self, slot: int, arrays: Arrays) -> list[list[Any]]:
+    def write(self, slot: int, arrays: Mapping[str, Any]) -> list[list[Any]]:
         """Put ``arrays`` into a slot; returns the header: name, type, shape and offset of each."""
-        header, at = header_of(arrays)
-        memory = self._mapped(slot, max(at, ALIGNMENT), True)
-        for (_, _, _, begin), array in zip(header, arrays.values(), strict=True):
+        header, size = header_of(arrays)
+        memory = self._mapped(slot, size, True)[:size]
+        if self._staging is not None:
+            self._staging.leave(arrays, header, memory)
+            return header
+        for (*_, begin), array in zip(header, arrays.values(), strict=True):
             memory[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
         return header
 
-    def read(self, slot: int, header: Sequence[Sequence[Any]]) -> Arrays:
-        """Copies of the arrays of a slot.
+    def read(self, slot: int, header: Sequence[Sequence[Any]]) -> tuple[LoadedBatch, Marks | None]:
+        """The mini-batch of a slot and its marks, on the device; the slot may be used again.
 
         Raises:
             ValueError: the header does not fit the slot.
         """
-        found: Arrays = {}
         _checked(slot, header)
-        for name, kind, shape, begin in header:
-            size = math.prod(shape) * np.dtype(kind).itemsize
-            memory = self._mapped(slot, begin + size, False)
-            found[name] = memory[begin : begin + size].copy().view(kind).reshape(shape)
-        return found
+        sizes = [math.prod(shape) * np.dtype(kind).itemsize for _, kind, shape, _ in header]
+        end = _rounded(max((header[i][3] + size for i, size in enumerate(sizes)), default=0))
+        memory = self._mapped(slot, end, False)
+        found: dict[str, Any] = {}
+        there, ready = None, streams.DONE
+        if self._staging is not None:
+            import cupy
+
+            there, ready = self._staging.enter(memory[:end])
+        for (name, kind, shape, begin), size in zip(header, sizes, strict=True):
+            if there is None or _is_small(name):
+                found[name] = memory[begin : begin + size].copy().view(kind).reshape(shape)
+            else:
+                found[name] = cupy.ndarray(tuple(shape), kind, there + begin)
+        return unpack(found, ready)
+
+    def _mapped(self, slot: int, size: int, write: bool) -> np.ndarray:
+        """The memory of a slot, ``size`` bytes or more.
+
+        Raises:
+            ValueError: it is to be read and is smaller.
+        """
+        raise NotImplementedError
+
+
+class HostSlots(_Slots):
+    """Slots as files of a folder.
+
+    Args:
+        folder: that all ranks of the host see. device: "cpu" or "cuda", of this rank.
+    """
+
+    def __init__(self, folder: Path, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._folder = folder
+        self._maps: dict[int, np.memmap[Any, Any]] = {}
 
     def _mapped(self, slot: int, size: int, write: bool) -> np.ndarray:
         memory = self._maps.get(slot)
@@ -142,6 +180,27 @@ class HostSlots:
             raise ValueError(f"slot {slot} is smaller than its header says")
         memory = np.memmap(path, np.uint8, "r+")  # a rank may read from a slot and write to it later
         self._maps[slot] = memory
+        return memory
+
+
+class OwnSlots(_Slots):
+    """Slots in host memory of this process, kept from epoch to epoch: fresh memory is written at a fraction of its
+    speed.
+
+    Args:
+        device: "cpu" or "cuda".
+    """
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._memory: dict[int, np.ndarray] = {}
+
+    def _mapped(self, slot: int, size: int, write: bool) -> np.ndarray:
+        memory = self._memory.get(slot)
+        if memory is None or len(memory) < size:
+            if not write:
+                raise ValueError(f"slot {slot} is smaller than its header says")
+            memory = self._memory[slot] = np.empty(_rounded(size + size // 8), np.uint8)
         return memory
 
 
@@ -162,11 +221,11 @@ class PeerSlots:
         mine = self.count * self.slot_bytes if rank.index < samplers else 0
         self._memory = PeerMemory(rank, mine, method="handover='peer'")
 
-    def fits(self, arrays: Arrays) -> bool:
+    def fits(self, arrays: Mapping[str, Any]) -> bool:
         """Whether a slot holds the arrays; mini-batches differ in size."""
         return header_of(self._large(arrays))[1] <= self.slot_bytes
 
-    def write(self, slot: int, arrays: Arrays) -> list[Any]:
+    def write(self, slot: int, arrays: Mapping[str, Any]) -> list[Any]:
         """Put ``arrays`` into a slot of this rank, and wait for the device. Small numbers travel in the header."""
         large = self._large(arrays)
         header, _ = header_of(large)
@@ -180,26 +239,26 @@ class PeerSlots:
         small = {name: array.tolist() for name, array in arrays.items() if name not in large}
         return [header, small]
 
-    def read(self, owner: int, slot: int, header: Sequence[Any]) -> Arrays:
-        """The arrays of a slot of rank ``owner``, where they are; valid until the slot is given back.
+    def read(self, owner: int, slot: int, header: Sequence[Any]) -> tuple[LoadedBatch, Marks | None]:
+        """The mini-batch in a slot of rank ``owner`` and its marks, where they are; valid until the slot is given back.
 
         Raises:
             ValueError: the header does not fit the slot.
         """
         large, small = header
         _checked(slot, large)
-        found: Arrays = {name: np.array(values, dtype=np.int64) for name, values in small.items()}
+        found: dict[str, Any] = {name: np.array(values, dtype=np.int64) for name, values in small.items()}
         for name, kind, shape, begin in large:
             size = math.prod(shape) * np.dtype(kind).itemsize
             if slot >= self.count or begin + size > self.slot_bytes:
                 raise ValueError(f"slot {slot} is smaller than its header says")
             found[name] = self._memory.array_of(owner, kind, shape, slot * self.slot_bytes + begin)
-        return found
+        return unpack(found, in_place=True)
 
     def close(self) -> None:
         """Free the slots; all ranks call it together."""
         self._memory.close()
 
     @staticmethod
-    def _large(arrays: Arrays) -> Arrays:
-        return {name: array for name, array in arrays.items() if name != "numbers" and name[:6] != "sizes "}
+    def _large(arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: array for name, array in arrays.items() if not _is_small(name)}

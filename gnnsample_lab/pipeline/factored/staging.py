@@ -1,0 +1,107 @@
+"""Samples between a GPU and host memory that is not page-locked: files that ranks share, or an epoch that is stored.
+
+The bus reaches its speed from and to page-locked memory alone; other memory the driver copies itself, array by array,
+on one core. So a sample goes through one piece of page-locked memory, which is used again and again: one wait for all
+its arrays, and several cores copy between that piece and where the sample is to lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnnsample_lab.device import jit, streams
+from gnnsample_lab.device.arrays import is_cuda_array
+from gnnsample_lab.device.jit import njit, prange
+
+_THREADS = 8
+"""They fill the memory's bandwidth; more would take cores from other ranks."""
+_CHUNK_BYTES = 1 << 18
+"""Less than this is copied by the calling thread before others have woken up."""
+
+
+class Staging:
+    """Page-locked memory for one sample that leaves the GPU, and for two that come in."""
+
+    def __init__(self) -> None:
+        self._leaving = np.empty(0, np.uint8)
+        self._coming = [np.empty(0, np.uint8)] * 2
+        self._copied: list[Any] = [streams.DONE] * 2
+        self._turn = 0
+
+    def leave(self, arrays: Mapping[str, Any], header: Sequence[Sequence[Any]], target: np.ndarray) -> None:
+        """Copy arrays of the GPU, or of the host, to ``target``; waits for the current stream.
+
+        Args:
+            arrays: dense, in the order of ``header``, which names where each begins.
+            target: ``uint8[n]`` in host memory; n is a multiple of 8.
+        """
+        import cupy
+
+        self._leaving = packed = _grown(self._leaving, len(target))
+        stream, runtime = cupy.cuda.get_current_stream(), cupy.cuda.runtime
+        for (*_, begin), array in zip(header, arrays.values(), strict=True):
+            if not is_cuda_array(array):
+                packed[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
+            elif array.nbytes:
+                runtime.memcpyAsync(
+                    packed.ctypes.data + begin,
+                    array.data.ptr,
+                    array.nbytes,
+                    runtime.memcpyDeviceToHost,
+                    stream.ptr,
+                )
+        stream.synchronize()
+        copy(packed[: len(target)], target)
+
+    def enter(self, source: np.ndarray) -> tuple[Any, Any]:
+        """Copy host memory to the GPU on the current stream; ``source`` may be used again at once.
+
+        Args:
+            source: ``uint8[n]``; n is a multiple of 8.
+
+        Returns:
+            The start of the copy, a ``MemoryPointer`` to memory of its own, and its
+            :class:`~gnnsample_lab.device.streams.Ready`.
+        """
+        self._turn ^= 1
+        turn = self._turn
+        self._copied[turn].synchronize()
+        self._coming[turn] = packed = _grown(self._coming[turn], len(source))
+        copy(source, packed[: len(source)])
+        ready = streams.Ready()
+        there = streams.empty(len(source), np.uint8, ready)
+        there.data.copy_from_host_async(packed.ctypes.data, len(source))
+        ready.note()  # who waits for this sample shall not wait for those after it
+        self._copied[turn] = ready
+        return there.data, ready
+
+
+def copy(source: np.ndarray, target: np.ndarray) -> None:
+    """Copy bytes from memory to memory on several cores.
+
+    Args:
+        source, target: ``uint8[n]``, dense; n is a multiple of 8.
+    """
+    chunks = min(_THREADS, len(source) // _CHUNK_BYTES)
+    if chunks < 2:
+        target[...] = source
+        return
+    with jit.threads(chunks):
+        _copy_words(source.view(np.int64), target.view(np.int64), chunks)
+
+
+@njit(parallel=True, nogil=True, cache=True)
+def _copy_words(source: np.ndarray, target: np.ndarray, chunks: int) -> None:
+    for chunk in prange(chunks):
+        for i in range(source.size * chunk // chunks, source.size * (chunk + 1) // chunks):
+            target[i] = source[i]
+
+
+def _grown(memory: np.ndarray, size: int) -> np.ndarray:
+    """Page-locked memory of at least ``size`` bytes: ``memory``, or a new piece that has some to spare."""
+    from gnnsample_lab.device import pinned
+
+    return memory if len(memory) >= size else pinned.empty(size + size // 4)
