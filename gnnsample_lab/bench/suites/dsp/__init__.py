@@ -167,9 +167,10 @@ SUITES = (
     Suite(
         "pipelines", "suites.dsp.pipelines.pipelines",
         "training: overlapped stages and their ceiling, factored against time sharing, GPUs; tables 4 and 5, smaller",
-        columns={
+        columns=as_recorded({
             "part": "part", "system": "system", "model": "model", "GPUs": "gpus", "executor": "executor",
-            "way": "way", "step": "step", "policy": "policy", "seeds a GPU": "seeds_a_gpu", **WORK_A_BATCH,
+            "split": "split", "way": "way", "step": "step", "policy": "policy", "seeds a GPU": "seeds_a_gpu",
+            **WORK_A_BATCH,
             "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
             "misses by": "transfer", "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling",
@@ -178,7 +179,7 @@ SUITES = (
             "modelled epoch ms": "modelled_ms", "model off by %": "model_error_percent", "over dsp": "over_dsp",
             "epoch s": "epoch_s", "sampling kernels of trainers": "trainer_kernels", "failed": "error",
             "paper epoch s (GCN, 8 GPUs)": _table5,
-        },
+        }),
         paper=_part(
             "table 4", [{**row, "model": "sage"} for row in papers.TABLE4], ("graph", "system", "gpus", "model"),
             {"paper epoch s": "epoch_s"},
