@@ -33,9 +33,10 @@ GRAPHS = {
 
 
 def values(of: Record, field: str, **wanted: Any) -> list[Any]:
-    """A field (``a.b``: ``b`` of ``a``) of the measured rows whose others are as wanted."""
+    """A field (``a.b``: ``b`` of ``a``) of the measured rows that have it and whose others are as wanted."""
     first, _, rest = field.partition(".")
-    return [each[first][rest] if rest else each[first] for each in rows(of, **wanted)]
+    found = [each for each in rows(of, **wanted) if first in each]
+    return [each[first][rest] if rest else each[first] for each in found]
 
 
 def beside_dgl(systems: Record, system: str) -> list[tuple[Row, Row]]:
