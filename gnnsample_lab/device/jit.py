@@ -17,7 +17,7 @@ from numba import prange
 from .jit_cache import FunctionStore
 from .locks import Lock, check_process
 
-__all__ = ["njit", "prange", "start_threads", "threads"]
+__all__ = ["njit", "num_threads", "prange", "start_threads", "threads"]
 
 _parallel_region = Lock()
 
@@ -65,14 +65,19 @@ def start_threads() -> str:
     return str(numba.threading_layer())
 
 
+def num_threads() -> int:
+    """Threads on which parallel functions run that this thread calls."""
+    start_threads()
+    return int(numba.get_num_threads())
+
+
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
     """Inside, parallel functions that this thread calls run on at most ``count`` threads; None changes nothing."""
     if count is None:
         yield
         return
-    start_threads()
-    before = numba.get_num_threads()
+    before = num_threads()
     numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
     try:
         yield

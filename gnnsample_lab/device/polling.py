@@ -30,7 +30,7 @@ _thread = threading.local()
 @contextmanager
 def beside_others() -> Iterator[None]:
     """Inside, this thread waits without the interpreter's lock: others launch kernels meanwhile."""
-    before = getattr(_thread, "beside", False)
+    before = is_beside_others()
     _thread.beside = True
     try:
         yield
@@ -38,11 +38,16 @@ def beside_others() -> Iterator[None]:
         _thread.beside = before
 
 
+def is_beside_others() -> bool:
+    """Whether this thread is inside :func:`beside_others`."""
+    return bool(getattr(_thread, "beside", False))
+
+
 def arrives(view: Any, at: int, word: int) -> bool:
     """Whether ``view[at]`` becomes ``word`` within a second or a few; after that the stream should be waited for."""
     if view[at] == word:
         return True
-    if getattr(_thread, "beside", False):
+    if is_beside_others():
         return comes(np.asarray(view), at, word, _WAIT_S)
     for _ in range(_SPINS):  # noqa: SIM110 (a generator costs more than the look)
         if view[at] == word:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.checks import is_cuda_array
+from gnnsample_lab.device.polling import beside_others
 from gnnsample_lab.features.caching import cache as cache_module
 from gnnsample_lab.features.caching import gather, host
 
@@ -393,6 +395,23 @@ def test_staged_chunks_of_every_size(buffers):
             x, stats = cache.extract(ids)
             assert same_bits(x, feat[ids])
             assert set(stats.stages) == {"mark_us", "gather_us", "wait_us"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("threads", "asked", "expected"), [(32, None, 28), (8, None, None), (32, 30, 30)])
+def test_a_gather_beside_other_workers_leaves_cores_to_them(monkeypatch, threads, asked, expected):
+    """All of its threads wait for the one whose core a worker has."""
+    counts = []
+    monkeypatch.setattr(gather.jit, "num_threads", lambda: threads)
+    monkeypatch.setattr(gather.jit, "threads", lambda count: counts.append(count) or nullcontext())
+    feat, knobs = table(7, np.float32), gather.ExtractKnobs(gather_threads=asked)
+    cache = lab.FeatureCache(feat, scores(), ratio=0.1, device="cuda", transfer="staged", knobs=knobs)
+    cache.extract(batch())
+    assert set(counts) == {asked}
+    counts.clear()
+    with beside_others():
+        assert same_bits(cache.extract(batch())[0], feat[batch()])
+    assert counts == [expected]
 
 
 @pytest.mark.gpu

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import integers
-from gnnsample_lab.device import jit, kernels, pinned, runtime, streams
+from gnnsample_lab.device import jit, kernels, pinned, polling, runtime, streams
 
 from .host import copy_to_device_async, gather_rows, vector_bytes, words
 
@@ -26,6 +26,9 @@ _PARTS = struct.Struct(f"{2 + 3 * MAX_PARTS}Q")
 _PARTS_TYPE = np.dtype(("V", _PARTS.size))
 HOST_BYTES = 256 << 10
 """Bytes of host memory for which loads are under way: twice what PCIe takes in at its latency of 1 to 2 us."""
+SPARED = 4
+"""Threads fewer than there are that gather beside other workers: each gets an equal share of the rows, and all wait for
+the one whose core a worker has."""
 _PAGES, _ROW_TILE = 2048, 4096
 """Page ranges, and rows of a block, of ``order.cu``."""
 
@@ -53,7 +56,8 @@ class ExtractKnobs:
             which ``pinning="auto"`` then makes where half of the free memory holds it. 0: rows lie in one piece.
         chunk_bytes: staged transfers: rows gathered and copied at a time.
         buffers: staged transfers: number of pinned buffers, used in turn.
-        gather_threads: staged transfers: threads of the host's gather, None for all.
+        gather_threads: staged transfers: threads of the host's gather; None for all, but :data:`SPARED` beside other
+            workers.
     """
 
     rows_per_warp: int = 2
@@ -345,6 +349,14 @@ class Stager:
         )
         self._ids = np.empty(0, np.uint8)
 
+    def _gather_threads(self) -> int | None:
+        """Threads of the host's gather; None for all."""
+        asked = self.extractor.knobs.gather_threads
+        if asked is not None or not polling.is_beside_others():
+            return asked
+        threads = jit.num_threads()
+        return threads - SPARED if threads > 2 * SPARED else None
+
     def download(self, counts: Any, missing: Any) -> np.ndarray:
         """The ids of the missing rows, ``int64`` on the host, after one wait for the device."""
         import cupy
@@ -379,7 +391,7 @@ class Stager:
         self.placing.wait_event(begun)
         gathered = waited = 0.0
         try:
-            with jit.threads(self.extractor.knobs.gather_threads):
+            with jit.threads(self._gather_threads()):
                 for chunk, first in enumerate(range(0, ids.size, self.rows)):
                     k, n = chunk % len(self.pinned), min(self.rows, ids.size - first)
                     started = time.perf_counter()
