@@ -14,7 +14,7 @@ from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.bench.suites.dsp import crew, pipelines, targets
 from gnnsample_lab.pipeline.overlap import STAGES, overlap
-from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
+from gnnsample_lab.pipeline.records import EpochRecord, StageEvent, TrainResult
 
 pytest.importorskip("torch")
 
@@ -140,6 +140,15 @@ def test_both_of_the_papers_tables_stand_beside_the_rows_of_their_models() -> No
     assert shown["dsp", "gcn"] == ("-", "0.55") and shown["dsp", "sage"] == (seconds, "-")
     assert shown["pyg-cpu", "gcn"] == ("-", "15.50") and shown["lab", "gcn"] == ("-", "-")
     assert all(row[gcn] == "-" for row in table.rows if row[at["part"]] != "systems")
+
+
+def test_hand_overs_are_means_of_what_a_mini_batch_takes() -> None:
+    events = [
+        StageEvent(0, "sampler", "put", 0, 1000, 3000), StageEvent(0, "sampler", "put", 1, 5000, 9000),
+        StageEvent(0, "sampler", "sample", 1, 0, 9000), StageEvent(1, "loader", "get", 0, 4000, 4500),
+    ]  # fmt: skip
+    assert pipelines.hand_over_ms(events) == {"put_ms": 3.0, "get_ms": 0.5}
+    assert pipelines.hand_over_ms(events[2:3]) == {}
 
 
 def test_the_ceiling_is_that_of_the_serial_stages() -> None:

@@ -172,6 +172,7 @@ SUITES = (
             "split": "split", "way": "way", "step": "step", "policy": "policy", "seeds a GPU": "seeds_a_gpu",
             **WORK_A_BATCH,
             "ms a step": "ms", "p10": "p10", "p90": "p90", "sample ms": "sample_ms",
+            "put ms": "put_ms", "get ms": "get_ms",
             "extract ms": "extract_ms", "train ms": "train_ms", "cached %": "cached_percent", "hit %": "hit_percent",
             "misses by": "transfer", "cache MB": "cache_mb", "peak MB": "peak_mb", "ceiling": "ceiling",
             "gained": "gained", "of ceiling %": "share_percent", "x one GPU": "x_one", "x sharing": "x_sharing",

@@ -19,7 +19,7 @@ import itertools
 import re
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from gnnsample_lab.bench.record import graph_facts
 from gnnsample_lab.bench.session import Session
 from gnnsample_lab.bench.suite import VerificationError
 from gnnsample_lab.pipeline.overlap import overlap, step_ms
-from gnnsample_lab.pipeline.records import TrainResult
+from gnnsample_lab.pipeline.records import StageEvent, TrainResult
 from gnnsample_lab.pipeline.schedule.records import model_error, run_of
 from gnnsample_lab.resources import PACKAGE_ROOT
 from gnnsample_lab.systems.ranks import open_shared, shared_graph
@@ -108,6 +108,8 @@ def pipelines(session: Session) -> dict[str, Any]:
             "its rows in ordinary host memory",
             "way": "handover: host, through host memory; peer, read in the sampler's device memory. swap: topology and "
             "cache side by side, or in turns. workers: samplers, and loaders, of each rank",
+            "put_ms": "of a mini-batch that is handed over: from the end of sampling until it is in the queue, with "
+            "the wait for room there; get_ms: from the queue to its trainer's device",
             "x_sharing": "budget: epoch of time sharing by its better executor over that of the factored design by its "
             "better split",
             "x_first": "epoch of the first way of a part over this one's",
@@ -229,12 +231,22 @@ def measured(result: TrainResult) -> dict[str, Any]:
     return {
         "ms": statistics.median(steps), "p10": float(np.percentile(steps, 10)), "p90": float(np.percentile(steps, 90)),
         **{f"{stage}_ms": us / 1e3 / tasks for stage, us in middle.stage_us.items() if stage != "reorder"},
+        **hand_over_ms(middle.events),
         "steps": middle.num_batches, **common.work_per_batch(middle, tasks), "cached_percent": 100 * result.cache_ratio,
         "hit_percent": None if middle.hit_rate != middle.hit_rate else 100 * middle.hit_rate,
         "cache_mb": memory.cache / 1e6, "topology_mb": max(m.topology for m in result.memory) / 1e6,
         "peak_mb": max(m.peak for m in result.memory) / 1e6, "memory": [m._asdict() for m in result.memory],
         "transfer": result.settings["transfer"], "setup_s": result.setup_us / 1e6, "notes": list(result.notes),
     }  # fmt: skip
+
+
+def hand_over_ms(events: Iterable[StageEvent]) -> dict[str, float]:
+    """``put_ms`` and ``get_ms`` of a mini-batch, means, where samples are handed over."""
+    spent: dict[str, list[float]] = {"put": [], "get": []}
+    for event in events:
+        if event.stage in spent:
+            spent[event.stage].append(event.end_us - event.start_us)
+    return {f"{stage}_ms": statistics.mean(us) / 1e3 for stage, us in spent.items() if us}
 
 
 # ---- parts ------------------------------------------------------------------------------------------------------
