@@ -9,6 +9,7 @@ checked against the memory.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -29,8 +30,10 @@ _TYPES = {"int32", "int64", "uint64", "uint32", "float32"}
 
 
 def pack(batch: Any, marks: Marks | None) -> dict[str, Any]:
-    """A sampled mini-batch and its marks as dense arrays where they are, small numbers on the host; waits for the GPU
-    where there are marks."""
+    """A sampled mini-batch and its marks as dense arrays where they are, but small numbers on the host.
+
+    The host waits for the GPU where there are marks: it asks how many rows they miss.
+    """
     numbers = [int(batch.batch_id), len(batch.seeds), int(batch.num_edges), len(batch.blocks)]
     found: dict[str, Any] = {"numbers": np.array(numbers, dtype=np.int64), "node_ids": batch.node_ids}
     for number, block in enumerate(batch.blocks):
@@ -102,7 +105,7 @@ def _is_small(name: str) -> bool:
     return name == "numbers" or name.startswith("sizes ")
 
 
-class _Slots:
+class _Slots(ABC):
     """Slots in host memory, of whatever kind.
 
     Args:
@@ -146,13 +149,13 @@ class _Slots:
                 found[name] = cupy.ndarray(tuple(shape), kind, there + begin)
         return unpack(found, ready)
 
+    @abstractmethod
     def _mapped(self, slot: int, size: int, write: bool) -> np.ndarray:
         """The memory of a slot, ``size`` bytes or more.
 
         Raises:
             ValueError: it is to be read and is smaller.
         """
-        raise NotImplementedError
 
 
 class HostSlots(_Slots):
