@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import is_memory_mapped
+from . import streams
+from .arrays import is_cuda_array, is_memory_mapped
 
 _PORTABLE, _MAPPED = 1, 2  # flags of cudaHostAlloc and cudaHostRegister, the same numbers in both
 _READ_ONLY = 8  # cudaHostRegister only
@@ -28,6 +29,38 @@ def empty(num_bytes: int) -> np.ndarray:
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise MemoryError(f"{num_bytes} bytes of host memory could not be page-locked: {error}") from None
     return np.frombuffer(cupy.cuda.PinnedMemoryPointer(memory, 0), np.uint8, num_bytes)
+
+
+def grown(memory: np.ndarray, size: int) -> np.ndarray:
+    """Page-locked memory of at least ``size`` bytes: ``memory``, or a new piece that has a quarter to spare."""
+    return memory if len(memory) >= size else empty(size + size // 4)
+
+
+def copy_out(array: Any, target: np.ndarray) -> None:
+    """Copy an array of the GPU, on the current stream, or of the host to page-locked ``target``, ``uint8[nbytes]``."""
+    if not is_cuda_array(array):
+        target[...] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    elif array.nbytes:
+        import cupy
+
+        dense = cupy.ascontiguousarray(array)
+        cupy.cuda.runtime.memcpyAsync(
+            target.ctypes.data, dense.data.ptr, dense.nbytes, cupy.cuda.runtime.memcpyDeviceToHost,
+            cupy.cuda.get_current_stream().ptr,
+        )  # fmt: skip
+
+
+def copy_in(memory: np.ndarray) -> tuple[Any, Any]:
+    """Copy page-locked ``memory``, ``uint8[n]``, to the GPU on the current stream; the host waits for nothing.
+
+    Returns:
+        The copy, and its :class:`~.streams.Ready`: who waits for it does not wait for later work of the stream.
+    """
+    ready = streams.Ready()
+    copied = streams.empty(len(memory), np.uint8, ready)
+    copied.data.copy_from_host_async(memory.ctypes.data, len(memory))
+    ready.note()
+    return copied, ready
 
 
 def lock(array: np.ndarray, owner: Any = None) -> None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import streams
-from gnnsample_lab.device.arrays import is_cuda_array
+from gnnsample_lab.device import pinned, streams
 from gnnsample_lab.minibatch.types import Block
 from gnnsample_lab.pipeline.batches import LoadedBatch
 
@@ -36,7 +35,7 @@ class Parked:
         self._memory = memory[: self.bytes_of(batch)]
         at = 0
         for _, array in _arrays(batch):
-            _copy_out(array, self._memory[at : at + array.nbytes])
+            pinned.copy_out(array, self._memory[at : at + array.nbytes])
             at += _rounded(array.nbytes)
 
     @staticmethod
@@ -46,13 +45,7 @@ class Parked:
 
     def load(self) -> LoadedBatch:
         """The mini-batch on the GPU, copied in one piece on the current stream; the host waits for nothing."""
-        ready = streams.Ready()
-        copied = streams.empty(len(self._memory), np.uint8, ready)
-        copied.data.copy_from_host_async(self._memory.ctypes.data, len(self._memory))
-        _ = (
-            ready.ptr
-        )  # record the event now: copies of later mini-batches on this stream are not to be waited for
-        return self.on(copied, ready)
+        return self.on(*pinned.copy_in(self._memory))
 
     def on(self, memory: Any, ready: Any = streams.DONE) -> LoadedBatch:
         """The mini-batch in ``memory``, bytes laid out as here."""
@@ -77,12 +70,8 @@ class Parking:
 
     def park(self, batch: Any, place: int) -> Parked:
         """Copy ``batch`` to the piece of its ``place`` in the window; the current stream copies."""
-        from gnnsample_lab.device import pinned
-
-        need = Parked.bytes_of(batch)
         self._pieces += [np.empty(0, np.uint8)] * (place + 1 - len(self._pieces))
-        if len(self._pieces[place]) < need:
-            self._pieces[place] = pinned.empty(need + need // 4)
+        self._pieces[place] = pinned.grown(self._pieces[place], Parked.bytes_of(batch))
         return Parked(batch, self._pieces[place])
 
 
@@ -125,16 +114,3 @@ def _arrays(batch: Any) -> Iterator[tuple[str, Any]]:
 
 def _rounded(num_bytes: int) -> int:
     return -(-num_bytes // _ALIGNMENT) * _ALIGNMENT
-
-
-def _copy_out(array: Any, target: np.ndarray) -> None:
-    if not is_cuda_array(array):
-        target[...] = np.ascontiguousarray(array).view(np.uint8)
-    elif array.nbytes:
-        import cupy
-
-        dense = cupy.ascontiguousarray(array)
-        cupy.cuda.runtime.memcpyAsync(
-            target.ctypes.data, dense.data.ptr, dense.nbytes, cupy.cuda.runtime.memcpyDeviceToHost,
-            cupy.cuda.get_current_stream().ptr,
-        )  # fmt: skip

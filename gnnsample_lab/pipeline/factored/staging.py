@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import jit, streams
-from gnnsample_lab.device.arrays import is_cuda_array
+from gnnsample_lab.device import jit, pinned, streams
 from gnnsample_lab.device.jit import njit, prange
 
 _THREADS = 8
@@ -40,20 +39,10 @@ class Staging:
         """
         import cupy
 
-        self._leaving = packed = _grown(self._leaving, len(target))
-        stream, runtime = cupy.cuda.get_current_stream(), cupy.cuda.runtime
+        self._leaving = packed = pinned.grown(self._leaving, len(target))
         for (*_, begin), array in zip(header, arrays.values(), strict=True):
-            if not is_cuda_array(array):
-                packed[begin : begin + array.nbytes] = array.reshape(-1).view(np.uint8)
-            elif array.nbytes:
-                runtime.memcpyAsync(
-                    packed.ctypes.data + begin,
-                    array.data.ptr,
-                    array.nbytes,
-                    runtime.memcpyDeviceToHost,
-                    stream.ptr,
-                )
-        stream.synchronize()
+            pinned.copy_out(array, packed[begin : begin + array.nbytes])
+        cupy.cuda.get_current_stream().synchronize()
         copy(packed[: len(target)], target)
 
     def enter(self, source: np.ndarray) -> tuple[Any, Any]:
@@ -69,14 +58,10 @@ class Staging:
         self._turn ^= 1
         turn = self._turn
         self._copied[turn].synchronize()
-        self._coming[turn] = packed = _grown(self._coming[turn], len(source))
+        self._coming[turn] = packed = pinned.grown(self._coming[turn], len(source))
         copy(source, packed[: len(source)])
-        ready = streams.Ready()
-        there = streams.empty(len(source), np.uint8, ready)
-        there.data.copy_from_host_async(packed.ctypes.data, len(source))
-        ready.note()  # who waits for this sample shall not wait for those after it
-        self._copied[turn] = ready
-        return there.data, ready
+        there, self._copied[turn] = pinned.copy_in(packed[: len(source)])
+        return there.data, self._copied[turn]
 
 
 def copy(source: np.ndarray, target: np.ndarray) -> None:
@@ -98,10 +83,3 @@ def _copy_words(source: np.ndarray, target: np.ndarray, chunks: int) -> None:
     for chunk in prange(chunks):
         for i in range(source.size * chunk // chunks, source.size * (chunk + 1) // chunks):
             target[i] = source[i]
-
-
-def _grown(memory: np.ndarray, size: int) -> np.ndarray:
-    """Page-locked memory of at least ``size`` bytes: ``memory``, or a new piece that has some to spare."""
-    from gnnsample_lab.device import pinned
-
-    return memory if len(memory) >= size else pinned.empty(size + size // 4)
