@@ -578,24 +578,20 @@ def tally(body: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
     return rows
 
 
-def markdown(records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None) -> str:
+def markdown(records: Mapping[str, Record]) -> str:
     """The table, before it how many claims hold and how to read a line, behind it where the numbers are from.
 
     Args:
         records: by name, as :func:`report.load` has them.
-        apart: those of folders beside them, as :func:`report.load_apart` has them: named, and in no line.
     """
     body = rows(records)
     return "\n".join([
         _origin(records), "", *markdown_table(_TALLY, tally(body)), "", _HOW_TO_READ, "",
         *markdown_table(HEADER, body), "", _WHERE_FROM,
-        *(line for each in report.listed_apart(apart or {}) for line in ("", each)),
     ])  # fmt: skip
 
 
-def readme(
-    text: str, records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None
-) -> str:
+def readme(text: str, records: Mapping[str, Record]) -> str:
     """``text`` with the table between its marks; as it is where it has none.
 
     Raises:
@@ -606,4 +602,4 @@ def readme(
     if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
         raise ValueError(f"the text must have {BEGIN} and, behind it, {END}, each once")
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{markdown(records, apart)}\n{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{markdown(records)}\n{END}{rest.partition(END)[2]}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,39 +68,6 @@ def load(folder: Path | str | None = None) -> dict[str, dict[str, Any]]:
                 raise ValueError(f"it has format {record['format']}, this library reads up to {FORMAT}")
             text(record)  # whoever shows it later would not know the file
         found[path.stem] = record
-    return found
-
-
-def load_apart(folder: Path | str | None = None) -> dict[str, dict[str, dict[str, Any]]]:
-    """Records of the folders in ``folder`` (or in the ``data/measured`` that was shipped), by folder and file.
-
-    They are of other machines than those of :func:`load`, and stand in no table.
-
-    Raises:
-        CorruptDataError: as of :func:`load`.
-    """
-    if folder is None:
-        try:
-            folder = resource_path("data/measured")
-        except FileNotFoundError:
-            return {}
-    folders = sorted(path for path in Path(folder).iterdir() if path.is_dir())
-    return {path.name: records for path in folders if (records := load(path))}
-
-
-def listed_apart(apart: Mapping[str, Mapping[str, dict[str, Any]]]) -> list[str]:
-    """A sentence on each folder of :func:`load_apart`: which suites, on which card, in full or quick."""
-    found = []
-    for folder, records in apart.items():
-        runs: dict[tuple[str, bool], list[str]] = {}
-        for record in records.values():
-            quick = bool(record["settings"].get("quick"))
-            runs.setdefault((card_of(record), quick), []).append(f"`{record['suite']}`")
-        of_each = [
-            f"on {card}, {'quick' if quick else 'in full'}: {', '.join(dict.fromkeys(suites))}"
-            for (card, quick), suites in sorted(runs.items())
-        ]
-        found.append(f"Apart from these, in no table, `{folder}/` holds {'; '.join(of_each)}.")
     return found
 
 
@@ -256,14 +223,12 @@ def text(record: dict[str, Any]) -> str:
 def markdown(
     records: dict[str, dict[str, Any]],
     suites: Sequence[str] | None = None,
-    apart: Mapping[str, Mapping[str, dict[str, Any]]] | None = None,
 ) -> str:
     """Records as Markdown: first the targets of all, then a table per suite with its origin.
 
     Args:
         records: as :func:`load` has them.
         suites: of these alone; None: of all.
-        apart: as :func:`load_apart` has them: named at the end.
     """
     chosen = [record for record in records.values() if suites is None or record["suite"] in suites]
     if not chosen:
@@ -273,5 +238,4 @@ def markdown(
     for record in chosen:
         results = [table for table in tables(record) if not table.title.endswith(": targets")]
         parts += [f"{table.markdown()}\n\n*{origin(record)}*" for table in results]
-    parts += listed_apart(apart or {})
     return "\n\n".join(parts)

@@ -306,9 +306,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write_readme(
-    path: Path, loaded: dict[str, dict[str, Any]], apart: dict[str, dict[str, dict[str, Any]]]
-) -> int:
+def _write_readme(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
     """Renew the tables of a Markdown file, results (where it has their marks) and twins; returns the exit code."""
     from . import measured
     from .suites.twins import table
@@ -317,7 +315,7 @@ def _write_readme(
         print("nothing is recorded for the suite 'twins' yet")
         return 1
     try:
-        text = measured.readme(path.read_text(encoding="utf-8"), loaded, apart)
+        text = measured.readme(path.read_text(encoding="utf-8"), loaded)
         text = table.readme(text, loaded["twins"])
     except (OSError, ValueError) as error:
         print(f"{path} is not written: {error}")
@@ -326,9 +324,7 @@ def _write_readme(
     return 0
 
 
-def _write_targets(
-    path: Path, loaded: dict[str, dict[str, Any]], apart: dict[str, dict[str, dict[str, Any]]]
-) -> int:
+def _write_targets(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
     """Write the list of targets; returns the exit code."""
     from . import target_list
 
@@ -336,7 +332,7 @@ def _write_targets(
         print("nothing is recorded yet")
         return 1
     try:
-        replace_file(path, target_list.markdown(loaded, apart).encode())
+        replace_file(path, target_list.markdown(loaded).encode())
     except OSError as error:
         print(f"{path} is not written: {error}")
         return 1
@@ -374,12 +370,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.out is not None and not options.out.is_dir():
             parser.error(f"--out must be a folder of records with report (got {options.out})")
         loaded = report.load(options.out)
-        apart = report.load_apart(options.out)
         if options.readme is None and options.targets is None:
-            print(report.markdown(loaded, apart=apart))
+            print(report.markdown(loaded))
             return 0
         codes = [
-            write(path, loaded, apart)
+            write(path, loaded)
             for path, write in ((options.readme, _write_readme), (options.targets, _write_targets))
             if path is not None
         ]

@@ -39,9 +39,6 @@ claims were reproduced is another question, which the [README](../../README.md#m
 that was measured. *Quick*: a run of fewer settings and knobs."""
 
 
-_APART = "Records of a folder beside those above, which [README.md](README.md) explains. The counts are without them."
-
-
 class _Group(NamedTuple):
     """A heading and its targets, each with the record that it is of, the missed ones first."""
 
@@ -100,20 +97,13 @@ def _counts(groups: Iterable[_Group]) -> str:
     return "\n".join(markdown_table(header, [*lines, ("all", *map(str, (sum(total), *total)))]))
 
 
-def markdown(records: Mapping[str, Record], apart: Mapping[str, Mapping[str, Record]] | None = None) -> str:
+def markdown(records: Mapping[str, Record]) -> str:
     """The file's text.
 
     Args:
         records: by name, as :func:`report.load` has them.
-        apart: those of folders beside them, as :func:`report.load_apart` has them: each folder has a table at the end
-            and no part in the counts.
     """
     groups = _groups(records.values())
     parts = [_INTRODUCTION, _counts(groups)]
     parts += [f"## {group.name}\n\n{group.table()}" for group in groups]
-    for folder, beside in (apart or {}).items():
-        found = [each for group in _groups(beside.values()) for each in group.found]
-        if found:
-            other = _Group(folder, sorted(found, key=lambda each: _state(each[1])))
-            parts.append(f"## Apart from these: `{folder}/`\n\n{_APART}\n\n{other.table()}")
     return "\n\n".join(parts) + "\n"

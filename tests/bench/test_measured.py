@@ -241,17 +241,6 @@ def test_the_claim_of_gnnlabs_table4_is_of_the_graphs_and_models_that_were_measu
     assert claim(("toy", "gcn")) == "2.83 to 9.05 x, 8 GPUs", "of a graph that the table lacks: all of it"
 
 
-def test_folders_beside_the_records_are_named() -> None:
-    quick, full = fused_map(2.5), {**fused_map(2.5), "suite": "pipelines", "settings": {"quick": False}}
-    apart = {"four_gpus": {"a": quick, "b": full, "c": full}}
-    text = measured.markdown({"fastgl-table8": quick}, apart)
-    assert "`four_gpus/` holds on a GPU, in full: `pipelines`; on a GPU, quick: `fastgl-table8`." in text
-    text = report.markdown({"fastgl-table8": {**quick, "rows": []}}, apart=apart)
-    assert text.endswith("quick: `fastgl-table8`.")
-    shipped = report.load_apart()
-    assert set(shipped) == {"four_gpus"} and "ladder" in shipped["four_gpus"]
-
-
 def test_a_line_says_whose_capacity_its_caches_had() -> None:
     record = fused_map(2.5)
     record["settings"]["capacity_of"] = "an RTX 3090 24 GB"
@@ -278,9 +267,7 @@ def test_the_readme_holds_the_table_of_the_records(tmp_path: Path) -> None:
     """Of the records that are shipped, whatever source has made them: it is renewed when a record is."""
     shipped = report.load()
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-    assert measured.readme(text, shipped, report.load_apart()) == text, (
-        "renew it: gnnsample-lab bench report --readme README.md"
-    )
+    assert measured.readme(text, shipped) == text, "renew it: gnnsample-lab bench report --readme README.md"
     copy = tmp_path / "README.md"
     copy.write_text(text.replace("| PGSampler | ", "| by hand | "))
     assert runner.main(["report", "--readme", str(copy)]) == 0

@@ -73,15 +73,6 @@ def test_a_time_of_another_card_is_no_miss() -> None:
     assert "| all | 4 | 2 | 1 | 1 |" in text
 
 
-def test_records_of_folders_stand_apart_and_are_not_counted() -> None:
-    text = target_list.markdown(
-        {"a": record_of(110.0, 45.0)}, {"four": {"b": record_of(130.0, 45.0)}, "none": {}}
-    )
-    assert "| all | 2 | 2 | 0 | 0 |" in text and "`none/`" not in text
-    behind = text.partition("`four/`")[2]
-    assert [cells[4] for cells in lines(behind)] == ["**NO**", "yes"]
-
-
 @pytest.mark.parametrize(
     ("found", "shown"),
     [
@@ -98,12 +89,11 @@ def test_a_limit_that_was_just_missed_does_not_read_as_kept(found: list[Any], sh
 
 def test_the_shipped_file_is_what_the_shipped_records_make() -> None:
     text = SHIPPED.read_text(encoding="utf-8")
-    records, apart = report.load(), report.load_apart()
-    assert target_list.markdown(records, apart) == text, (
+    records = report.load()
+    assert target_list.markdown(records) == text, (
         "renew it: gnnsample-lab bench report --targets data/measured/TARGETS.md"
     )
-    every = [*records.values(), *(record for beside in apart.values() for record in beside.values())]
-    assert len(lines(text)) == sum(len(targets_of(record)) for record in every) > 100
+    assert len(lines(text)) == sum(len(targets_of(record)) for record in records.values()) > 100
 
 
 def test_the_file_is_written_beside_the_readme_or_alone(
@@ -139,7 +129,7 @@ def test_what_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFi
 def test_listing_targets_imports_nothing_heavy() -> None:
     script = (
         "import sys; from gnnsample_lab.bench import report, target_list\n"
-        "target_list.markdown(report.load(), report.load_apart())\n"
+        "target_list.markdown(report.load())\n"
         "print([name for name in ('torch', 'cupy', 'numba', 'scipy', 'pandas', 'plotly') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
