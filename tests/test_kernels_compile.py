@@ -1,10 +1,10 @@
 """Every kernel compiles for sm_70 to sm_120, on a machine without a GPU.
 
 A source has up to a few hundred variants, at a second or more each and architecture. So the oldest and the newest
-architecture, where support ends and every branch on the architecture is taken, get the fewest variants that hold every
-macro value. Those between take turns at them, and wait for ``make test-all``. ``LAB_ALL_VARIANTS=1`` compiles every
-variant for every one (hours). What has compiled once is remembered in pytest's cache by the hash of source, options and
-compiler.
+architecture, where support ends and every branch on the architecture is taken, share the fewest variants that hold
+every macro value. Those of the other, and the architectures between, which take turns at them, wait for
+``make test-all``. ``LAB_ALL_VARIANTS=1`` compiles every variant for every one (hours). What has compiled once is
+remembered in pytest's cache by the hash of source, options and compiler.
 """
 
 from __future__ import annotations
@@ -48,10 +48,13 @@ def covering(variants: Sequence[Variant]) -> list[Variant]:
 
 
 def chosen_for(architecture: int, variants: Sequence[Variant]) -> list[Variant]:
+    """Of :func:`covering`, every second for the oldest architecture and the others for the newest."""
     if os.environ.get("LAB_ALL_VARIANTS"):
         return list(variants)
     few = covering(variants)
-    return few if architecture in (OLDEST, NEWEST) else [few[ARCHITECTURES.index(architecture) % len(few)]]
+    if architecture in (OLDEST, NEWEST):
+        return few[int(architecture == NEWEST) :: 2] or few
+    return [few[ARCHITECTURES.index(architecture) % len(few)]]
 
 
 def compile_all(nvrtc: Nvrtc, variants: Iterable[Variant], architecture: int, done: Path) -> None:
@@ -93,6 +96,16 @@ def test_kernels_compile(source: Path, architecture: int, nvrtc: Nvrtc, pytestco
     compile_all(nvrtc, chosen_for(architecture, variants), architecture, pytestconfig.cache.mkdir("kernels"))
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("architecture", (OLDEST, NEWEST), ids=lambda number: f"sm_{number}")
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_kernels_compile_with_every_macro_value(
+    source: Path, architecture: int, nvrtc: Nvrtc, pytestconfig: pytest.Config
+) -> None:
+    variants = [variant for variant in VARIANTS if variant.path == source]
+    compile_all(nvrtc, covering(variants), architecture, pytestconfig.cache.mkdir("kernels"))
+
+
 def test_covering_holds_every_value_with_few_variants() -> None:
     axes = {"A": "01", "B": "012", "C": "01"}
     variants = [
@@ -103,6 +116,10 @@ def test_covering_holds_every_value_with_few_variants() -> None:
     assert {macro for variant in covering(variants) for macro in variant.macros} == every_value
     assert len(covering(variants)) == 3
     assert len(covering([Variant(Path("x.cu"), (), False)])) == 1
+    ends = [variant for architecture in (OLDEST, NEWEST) for variant in chosen_for(architecture, variants)]
+    assert {macro for variant in ends for macro in variant.macros} == every_value and len(ends) == 3
+    alone = [Variant(Path("x.cu"), (), False)]
+    assert chosen_for(OLDEST, alone) == chosen_for(NEWEST, alone) == alone
     between = [chosen_for(architecture, variants) for architecture in ARCHITECTURES[1:-1]]
     assert {macro for (variant,) in between for macro in variant.macros} == every_value
 
