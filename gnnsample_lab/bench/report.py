@@ -220,10 +220,7 @@ def text(record: dict[str, Any]) -> str:
     )
 
 
-def markdown(
-    records: dict[str, dict[str, Any]],
-    suites: Sequence[str] | None = None,
-) -> str:
+def markdown(records: dict[str, dict[str, Any]], suites: Sequence[str] | None = None) -> str:
     """Records as Markdown: first the targets of all, then a table per suite with its origin.
 
     Args:

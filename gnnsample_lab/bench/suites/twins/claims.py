@@ -18,8 +18,6 @@ NOT_COMPARABLE = "not comparable with the original"
 NOTHING = "No comparison of twins with their originals is recorded."
 VERSION = 3
 """Generator of the twins that the record is about; those of earlier ones were never accepted."""
-_answers: list[Any] = [None, {}]
-"""The record, and what :func:`comparable` has said of it by twin and quantity."""
 
 
 @functools.cache
@@ -54,13 +52,7 @@ def comparable(twin: str, quantity: str) -> bool:
     """
     if quantity not in TOLERANCES:
         raise ValueError(f"quantity must be one of {', '.join(TOLERANCES)} (got {quantity!r})")
-    record, asked = recorded(), (twin.partition("@")[0], quantity)
-    # Answers are kept: a table asks once for each of its rows, and a record has hundreds of cells to look through.
-    if _answers[0] is not record:
-        _answers[:] = record, {}
-    if asked not in _answers[1]:
-        _answers[1][asked] = table.is_comparable(record, *asked)
-    return bool(_answers[1][asked])
+    return table.is_comparable(recorded(), twin.partition("@")[0], quantity)
 
 
 def titled(graph: Any, quantity: str) -> str:

@@ -242,10 +242,11 @@ def is_comparable(
     if record is None:
         return False
     names = {graph, graph.removesuffix(TWIN), *_originals(graph)}
-    rest = [
-        cell for group in cells(record).values() for cell in group
-        if _base(cell.graph) in names and cell.quantity == quantity and (holds is None or holds(cell))
-    ]  # fmt: skip
+    # Rows are chosen before cells are made of them: a record has many, and a report asks again for every graph.
+    of_figure = (
+        cell_of(row) for row in record["rows"] if row["quantity"] == quantity and _base(row["graph"]) in names
+    )
+    rest = [cell for cell in of_figure if holds is None or holds(cell)]
     told = [cell for cell in rest if cell.status != GIVEN or quantity in OF_THE_GRAPH]
     return bool(told) and all(cell.inside for cell in told)
 
