@@ -125,6 +125,9 @@ class CapturedStep(Step):
         self._lengths: Any = None
         self._graphs: dict[Any, _Captured | None] = {}
         if self.on_gpu:
+            import torch
+
+            self._side, self._under_way = torch.cuda.Stream(), torch.cuda.Event()
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
@@ -150,6 +153,7 @@ class CapturedStep(Step):
                 x = tensor(x)
                 inputs = self._with_room(blocks, sizes, x)
             inputs.fill(blocks, sizes, batch.seeds, x)
+            self._mark()
         self._loaded = batch
         return stats
 
@@ -168,7 +172,9 @@ class CapturedStep(Step):
                 inputs = self._with_room(blocks, sizes, x)
                 inputs.fill(blocks, sizes, batch.seeds, x)
             self._loaded = None
-            return self._replayed(inputs, update)
+            found = self._replayed(inputs, update)
+            self._mark()
+            return found
 
     def replay(self) -> Any:
         """The update of the mini-batch before once more: what is left of a step where its inputs cost nothing.
@@ -180,7 +186,14 @@ class CapturedStep(Step):
         if captured is None:
             raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
         with streams.torch_stream():
-            return captured.replay()[0]
+            loss, _ = captured.replay()
+            self._mark()
+            return loss
+
+    def _mark(self) -> None:
+        """Note how far the current stream is: until then the memory that steps read is in use."""
+        if self.on_gpu:
+            self._under_way.record()
 
     def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
         key = (update, self.model.training, _settings(self.optimizer) if update else None)
@@ -192,7 +205,7 @@ class CapturedStep(Step):
         captured = self._graphs[key]
         if captured is None:
             with _masked_norms(self.model, self._real_rows):
-                captured = _Captured(lambda: self._padded(inputs, update), self.model)
+                captured = _Captured(lambda: self._padded(inputs, update), self.model, self._side)
             self._graphs[key] = captured
             self.captures += 1
         return captured.replay()
@@ -211,8 +224,9 @@ class CapturedStep(Step):
         inputs = self._inputs
         same = inputs is not None and (x.shape[1], reduce) == (inputs.x.shape[1], self._reduce)
         if inputs is None or not same or not sizes.fits(inputs.room):
-            if self._graphs:
-                torch.cuda.synchronize()  # graphs that are still under way read the memory that is let go of here
+            if self.on_gpu:
+                # Steps may still read what is let go of. To wait for the whole device fails while a thread captures.
+                self._under_way.synchronize()
             self._graphs.clear()
             _keep_state_on_gpu(self.optimizer)  # a checkpoint that was loaded may have brought another one
             self.room = sizes.with_room(self.room)
@@ -233,17 +247,35 @@ def _apart(blocks: Any) -> tuple[Any, Any]:
     return (blocks[0], blocks[1:]) if isinstance(blocks[0], SummedBlock) else (None, blocks)
 
 
+@contextlib.contextmanager
+def _capture(graph: Any, stream: Any) -> Iterator[None]:
+    """Capture on ``stream`` what the block launches, while other threads allocate, free, launch and capture.
+
+    ``torch.cuda.graph`` waits for the whole device before it begins. CUDA refuses that, and so ends the run, while
+    another thread captures, as samplers do whenever their memory grows.
+    """
+    import torch
+
+    # No memory can be given back during a capture, and a graph takes its own: what earlier work has left is released.
+    torch.cuda.empty_cache()
+    with torch.cuda.stream(stream), streams.torch_stream():
+        graph.capture_begin(capture_error_mode="relaxed")
+        try:
+            yield
+        finally:
+            graph.capture_end()
+
+
 class _Captured:
     """One captured step, with the memory of what it returns."""
 
-    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any) -> None:
+    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any, stream: Any) -> None:
         import torch
 
         self.graph = torch.cuda.CUDAGraph()
         for p in model.parameters():
             p.grad = None  # the graph has gradients of its own
-        # Other threads may allocate and free meanwhile: samplers and loaders go on.
-        with torch.cuda.graph(self.graph, capture_error_mode="relaxed"), streams.torch_stream():
+        with _capture(self.graph, stream):
             self.results = step()
         self.gradients = [(p, p.grad) for p in model.parameters()]
 

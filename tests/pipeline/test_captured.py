@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -13,6 +14,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.compute.padding import PaddedBatch, Sizes, rounded
 from gnnsample_lab.pipeline.captured import masked_norm
+from tests.capturing import capture_in_another_thread
 from tests.pipeline.conftest import learnable_graph
 
 torch = pytest.importorskip("torch")
@@ -235,16 +237,20 @@ def test_an_optimizer_with_its_state_on_the_host_is_refused(graph):
 
 
 @pytest.mark.gpu
-def test_mini_batches_that_grow_and_shrink(graph):
+@pytest.mark.parametrize("beside", [contextlib.nullcontext, capture_in_another_thread])
+def test_mini_batches_that_grow_and_shrink(graph, beside):
+    """Also while another thread captures: CUDA then refuses whatever waits for the whole device."""
     (model, optimizer), (other, others) = pair(graph, "sage", "cuda")
-    sampler = sampler_of(graph, "sage", "cuda")
-    step = lab.captured_step(model, optimizer, sampler)
     rng = np.random.default_rng(1)
-    given = [
-        sampler.sample(rng.choice(graph.splits["train"], n, replace=False), batch_id=i)
-        for i, n in enumerate([20, 20, 20, 150, 3, 150, 150, 299, 1, 299, 299, 20])
-    ]
-    found = [step(batch).item() for batch in given]
+    with beside():
+        sampler = sampler_of(graph, "sage", "cuda")
+        step = lab.captured_step(model, optimizer, sampler)
+        given = [
+            sampler.sample(rng.choice(graph.splits["train"], n, replace=False), batch_id=i)
+            for i, n in enumerate([20, 20, 20, 150, 3, 150, 150, 299, 1, 299, 299, 20])
+        ]
+        found = [step(batch).item() for batch in given]
+    assert step.captures >= 3
     np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cuda"), atol=1e-5)
 
 

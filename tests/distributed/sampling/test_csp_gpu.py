@@ -15,6 +15,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.bench.configurations import test_graph as drawn_graph
 from gnnsample_lab.distributed.parts.part import part_of
+from tests.capturing import capture_in_another_thread
 from tests.distributed.sampling.test_direct_gpu import (
     PLAIN,
     RULES,
@@ -310,11 +311,17 @@ def drawn_by_rank(rank: Any, folder: str, method: str, options: dict[str, Any], 
     return {"found": found, "empty": empty.num_nodes, "traffic": traffic, "redone": redone}
 
 
+def drawn_beside_a_capture(*args: Any) -> Any:
+    with capture_in_another_thread():
+        return drawn_by_rank(*args)
+
+
 def check_ranks(
-    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], ways: str = "auto"
-) -> Any:
+    world: Any, parts: Parts, ranks: int, method: str, options: dict[str, Any], ways: str = "auto",
+    draw: Any = drawn_by_rank,
+) -> Any:  # fmt: skip
     graph = drawn_graph("hubs")
-    results = world.run(drawn_by_rank, parts(ranks), method, options, ways, world=ranks)
+    results = world.run(draw, parts(ranks), method, options, ways, world=ranks)
     sampler = lab.NeighborSampler(graph, [10, 5, 3], device="cpu", seed=9, **options)
     for i in range(12):
         whole = with_slots(sampler.sample(SEEDS + i, 7 + i), graph.indptr)
@@ -416,6 +423,11 @@ def test_two_gpus_read_their_lists_in_host_memory(
     gpu_ranks: Any, pair: Any, hub_parts: Parts, method: str, rule: dict[str, Any]
 ) -> None:
     check_spill(gpu_ranks, pair, hub_parts(2), 2, method, rule)
+
+
+@pytest.mark.parametrize("method", NAMES)
+def test_graphs_are_captured_while_a_trainer_captures(gpu_ranks: Any, hub_parts: Parts, method: str) -> None:
+    check_ranks(gpu_ranks, hub_parts, 2, method, {}, draw=drawn_beside_a_capture)
 
 
 def many_fixed(rank: Any, folder: str) -> int:

@@ -198,24 +198,22 @@ class FixedCore:
             import cupy
             import torch
 
-            stream = torch.cuda.Stream()
-            side = cupy.cuda.ExternalStream(stream.cuda_stream)
+            side = cupy.cuda.Stream(non_blocking=True)
+            stream = torch.cuda.ExternalStream(side.ptr)
             stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream), side:
+            with _without_collection(), torch.cuda.stream(stream), side:
                 drive(self.steps(ws))  # compiles and connects what a capture cannot
-            stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            # The thread of NCCL's watchdog may ask for events meanwhile: only this thread's calls are captured.
-            with (
-                _without_collection(),
-                torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
-                side,
-            ):
-                drive(self.steps(ws))
-            torch.cuda.synchronize()
+                side.synchronize()
+                # CuPy's capture, not torch's: a trainer's thread may capture at the same time. Torch would wait for the
+                # whole device, which fails then, and has one generator for random numbers, which both would switch.
+                side.begin_capture()
+                try:
+                    drive(self.steps(ws))
+                finally:
+                    graph = side.end_capture()
             self._graph = graph
             restage()
-        start(self._graph.replay)
+        start(self._graph.launch)
 
     def close(self) -> None:
         self._graph = None
