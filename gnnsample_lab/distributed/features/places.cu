@@ -105,26 +105,30 @@ __device__ __forceinline__ i64 row_of(i64 place, u32 shift) {
 }
 
 // rows, sectors: u64[parts + 2]; lines: u64[1], of the rows in this host's memory.
+// A row takes the fewest sectors that hold its bytes, or one more, where it begins late in one. So all that is counted in
+// shared memory grows by ones, which the hardware adds for a warp at once, though most rows have few holders.
 extern "C" __global__ void __launch_bounds__(THREADS) tally(const int* places, u64 n, int parts, u32 shift, int only,
                                                             u32 row_bytes, u64* rows, u64* sectors, u64* lines) {
     __shared__ u32 found[2 * HOLDERS + 1];
     for (int k = threadIdx.x; k < 2 * HOLDERS + 1; k += THREADS) found[k] = 0;
     __syncthreads();
+    const u32 least_sectors = (row_bytes + 31) / 32, least_lines = (row_bytes + 127) / 128;
     EACH(i) {
         const i64 place = places[i];
         const int holder = holder_of(place, parts, shift, only);
         const u64 first = (u64)row_of(place, shift) * row_bytes, last = first + row_bytes - 1;
         atomicAdd(found + holder, 1u);
-        if (holder <= parts) atomicAdd(found + HOLDERS + holder, (u32)(last / 32 - first / 32 + 1));
-        if (holder == parts) atomicAdd(found + 2 * HOLDERS, (u32)(last / 128 - first / 128 + 1));
+        if (holder <= parts && last / 32 - first / 32 == least_sectors) atomicAdd(found + HOLDERS + holder, 1u);
+        if (holder == parts && last / 128 - first / 128 == least_lines) atomicAdd(found + 2 * HOLDERS, 1u);
     }
     __syncthreads();
     for (int k = threadIdx.x; k < parts + 2; k += THREADS) {
-        if (!found[k]) continue;
-        atomicAdd(rows + k, (u64)found[k]);
-        atomicAdd(sectors + k, (u64)found[HOLDERS + k]);
+        const u64 some = found[k];
+        if (!some) continue;
+        atomicAdd(rows + k, some);
+        if (k <= parts) atomicAdd(sectors + k, some * least_sectors + found[HOLDERS + k]);
+        if (k == parts) atomicAdd(lines, some * least_lines + found[2 * HOLDERS]);
     }
-    if (threadIdx.x == 0 && found[2 * HOLDERS]) atomicAdd(lines, (u64)found[2 * HOLDERS]);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) holders(const int* places, u64 n, int parts, u32 shift,
