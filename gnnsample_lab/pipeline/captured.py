@@ -234,7 +234,7 @@ class CapturedStep(Step):
             inputs = self._inputs = PaddedBatch(self.room, weighted, x, self.labels)
             self._reduce, self._lengths = reduce, None
             if reduce is not None:
-                self._lengths = torch.zeros(self.room.nodes[0], device="cuda")
+                self._lengths = torch.zeros(self.room.nodes[0], dtype=torch.float32, device="cuda")
             has_norms = any(isinstance(m, torch.nn.BatchNorm1d) for m in self.model.modules())
             self._real_rows = (
                 {n: inputs.counts[i] for i, n in enumerate(self.room.nodes)} if has_norms else {}
