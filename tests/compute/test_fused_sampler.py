@@ -124,6 +124,18 @@ def test_models_and_their_gradients_are_the_same(
         torch.testing.assert_close(found, want, rtol=2e-3, atol=2e-3 * float(want.abs().max() + 1))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_mini_batch_that_was_evaluated_on_can_be_trained_on(graph: Any, device: str) -> None:
+    batch = FusedSampler(graph, (4, 3), device=device).sample(SEEDS)
+    model = lab.make_model("sage", 12, 8, 5, num_layers=2).to(device)
+    with torch.inference_mode():
+        evaluated = model(batch.blocks, batch.x)
+    logits = model(batch.blocks, batch.x)
+    torch.testing.assert_close(logits, evaluated)
+    logits.sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
 def test_a_layer_that_needs_every_row_says_so(graph: Any) -> None:
     fused = FusedSampler(graph, (3, 2), device="cpu").sample(SEEDS)
     for model in ("gat", "pinsage"):

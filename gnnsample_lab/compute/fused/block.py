@@ -37,7 +37,10 @@ class SummedBlock:
 
     @cached_property
     def _made(self) -> tuple[Any, Any]:
-        return self._gather(None, None)
+        import torch
+
+        with torch.inference_mode(False):  # who asks first may evaluate, who asks later may train
+            return self._gather(None, None)
 
     @property
     def own(self) -> Any:
