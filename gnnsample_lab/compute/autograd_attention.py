@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from . import attention
+from .aggregation.aggregate import check_features
 from .aggregation.csr import csr_of
 
 
@@ -40,6 +41,7 @@ class FoldedAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, both: Any, score_dst: Any, block: Any, heads: int, slope: float) -> Any:
+        check_features("x", both, csr_of(block), 2)  # of a layer's x; kernels believe what they are told
         both = both.contiguous()
         x, score_src = attention.parts(both, heads)
         out, log_sum = attention.forward(csr_of(block), x, score_src, score_dst, slope)

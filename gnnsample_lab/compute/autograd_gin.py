@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from .aggregation import register_tile
-from .aggregation.aggregate import gradient_of_sources
+from .aggregation.aggregate import check_features, gradient_of_sources
 from .aggregation.csr import csr_of, stream_for
 from .fused.block import SummedBlock
 
@@ -56,7 +56,10 @@ def _rows(block: Any, x: Any, eps: Any) -> Any:
 
     if isinstance(block, SummedBlock):
         return torch.add(block.aggregated("sum"), x).addcmul_(x, eps)
-    csr, x = csr_of(block), x.contiguous()
+    csr = csr_of(block)
+    # The kernel believes what it is told: numbers of another type, or fewer rows, are memory that is not x's.
+    check_features("x", x, csr, 2)
+    x = x.contiguous()
     rows = x.new_empty(csr.num_rows, x.shape[1])
     with stream_for(x):
         register_tile.launch(csr, x, rows, fold=Fold(x, more=eps))

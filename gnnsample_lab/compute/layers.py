@@ -436,7 +436,8 @@ def _lengths(csr: Any, x: Any) -> Any:
     """Edges of each destination as a column of the type of ``x``; made once per block."""
     key = ("lengths", x.dtype)
     if key not in csr.kept:
-        csr.kept[key] = as_tensor(csr.lengths()).to(x.dtype).unsqueeze(1)
+        with torch.inference_mode(False):  # later calls may train
+            csr.kept[key] = as_tensor(csr.lengths()).to(x.dtype).unsqueeze(1)
     return csr.kept[key]
 
 

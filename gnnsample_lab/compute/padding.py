@@ -93,7 +93,7 @@ class PaddedBatch:
         self._indices = [torch.zeros(edges, dtype=torch.int32, device="cuda") for edges in room.edges]
         self._weight = [torch.zeros_like(one) if weighted else None for one in self._indices]
         self._ids = [torch.empty(1, dtype=torch.int64, device="cuda").expand(n) for n in room.nodes]
-        self.counts = torch.zeros(len(room.nodes), device="cuda")
+        self.counts = torch.zeros(len(room.nodes), dtype=torch.float32, device="cuda")
         # Zeros, and later rows of other mini-batches: what nobody reads must be finite all the same.
         self.x = torch.zeros(room.nodes[0], *x.shape[1:], dtype=x.dtype, device="cuda")
         self._nobody = 0xFF if labels.ndim == 1 else 0

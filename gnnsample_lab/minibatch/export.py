@@ -80,7 +80,12 @@ class TorchBatch:
         they are when the mini-batch is sampled.
         """
         feat = getattr(self.graph, "feat", None)
-        return None if feat is None else features(feat, self.__dict__.get("arena"), self.node_ids)
+        if feat is None:
+            return None
+        import torch
+
+        with torch.inference_mode(False):  # who reads it first may evaluate, who reads it later may train
+            return features(feat, self.__dict__.get("arena"), self.node_ids)
 
 
 def _torch_block(block: Block) -> TorchBlock:

@@ -124,6 +124,49 @@ def test_models_and_their_gradients_are_the_same(
         torch.testing.assert_close(found, want, rtol=2e-3, atol=2e-3 * float(want.abs().max() + 1))
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_mini_batch_that_was_evaluated_on_can_be_trained_on(graph: Any, device: str) -> None:
+    batch = FusedSampler(graph, (4, 3), device=device).sample(SEEDS)
+    model = lab.make_model("sage", 12, 8, 5, num_layers=2).to(device)
+    with torch.inference_mode():
+        evaluated = model(batch.blocks, batch.x)
+    logits = model(batch.blocks, batch.x)
+    torch.testing.assert_close(logits, evaluated)
+    logits.sum().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_tables_are_of_32_bits_whatever_torch_makes_by_default(graph: Any, device: str) -> None:
+    def made() -> list[Any]:
+        first = FusedSampler(graph, (4, 3), device=device).sample(SEEDS).blocks[0]
+        return [first.own, first.total, first.lengths, first.empty_table(2)[:0]]
+
+    expected = made()
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = made()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for mine, usual in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine.sort(0)[0], usual.sort(0)[0])
+
+
+@pytest.mark.gpu
+def test_padded_mini_batches_count_in_32_bits_whatever_torch_makes_by_default() -> None:
+    from gnnsample_lab.compute.padding import PaddedBatch, Sizes
+
+    if not torch.cuda.is_available():
+        pytest.skip("torch has no CUDA here")
+    torch.set_default_dtype(torch.float64)
+    try:
+        room = Sizes((10, 4), (20,))
+        padded = PaddedBatch(room, False, torch.ones(1, 3).float(), torch.zeros(9, dtype=torch.int64).cuda())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert padded.counts.dtype == torch.float32
+
+
 def test_a_layer_that_needs_every_row_says_so(graph: Any) -> None:
     fused = FusedSampler(graph, (3, 2), device="cpu").sample(SEEDS)
     for model in ("gat", "pinsage"):

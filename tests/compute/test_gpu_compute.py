@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 
 import numpy as np
@@ -257,6 +258,35 @@ def test_models_agree_with_the_cpu(name):
     assert torch.allclose(*logits)
     for a, b in zip(*grads, strict=True):
         assert torch.allclose(a, b)
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "gat", "pinsage"])
+def test_a_mini_batch_that_was_evaluated_on_can_be_trained_on(name):
+    torch = torch_cuda()
+    graph = lab.load("arxiv-like", scale=0.02).to("cuda")
+    model = lab.make_model(name, graph.feat.shape[1], 64, 7, num_layers=2).cuda()
+    found = lab.NeighborSampler(graph, [5, 4], device="cuda").sample(range(60)).to_torch()
+    with torch.inference_mode():
+        evaluated = model(found.blocks, found.x)
+    logits = model(found.blocks, found.x)
+    assert torch.allclose(logits, evaluated, rtol=1e-4, atol=1e-4)
+    logits.square().mean().backward()
+    assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", ["gcn", "sage", "gin", "gat", "pinsage"])
+def test_models_refuse_what_kernels_cannot_read(name):
+    torch = torch_cuda()
+    block = random_block()
+    model = lab.make_model(name, 6, 16, 3, num_layers=1).cuda()
+    x = torch.rand(block.num_src, 6, device="cuda")
+    for given in (x.half(), x.bfloat16()):
+        with pytest.raises(TypeError, match="x must be float32 or float64"):
+            copy.deepcopy(model).to(given.dtype)([to_gpu(block)], given)
+    with pytest.raises(ValueError, match="x must have a row for each of 90 sources .got 89"):
+        model([to_gpu(block)], x[:-1])
+    with pytest.raises(ValueError, match="x must be on the CPU as block is"):
+        model([block], x)
 
 
 def test_arrays_on_the_wrong_device():

@@ -115,6 +115,22 @@ def test_pinsage_weighs_by_visits():
     assert not torch.allclose(plain, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("name", sorted(models()))
+def test_a_mini_batch_that_was_evaluated_on_can_be_trained_on(name, batch):
+    """What blocks keep is made by the first call, which may be one in inference mode."""
+    graph, _ = batch
+    sample = lab.NeighborSampler(graph, [5, 4, 3], device="cpu").sample(range(20), 1)
+    model = lab.make_model(name, graph.feat.shape[1], 16, 7)
+    for blocks in (sample.blocks, sample.to_torch().blocks):
+        found = sample.to_torch()
+        with torch.inference_mode():
+            evaluated = model(blocks, found.x)
+        logits = model(blocks, found.x)
+        assert torch.equal(logits, evaluated)
+        torch.nn.functional.cross_entropy(logits, torch.arange(20) % 7).backward()
+        assert all(p.grad is not None for p in model.parameters())
+
+
 def test_dropout_applies_in_training_only(batch):
     graph, sample = batch
     model = lab.make_model("sage", graph.feat.shape[1], 16, 5, dropout=0.5)
@@ -147,6 +163,28 @@ def test_bad_arguments(batch):
     graph, sample = batch
     with pytest.raises(ValueError, match="blocks must be 2, one per layer .got 3"):
         lab.make_model("gcn", graph.feat.shape[1], num_layers=2)(sample.blocks, torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda x: x.half(), TypeError, "x must be float32 or float64 .got float16"),
+        (lambda x: x.bfloat16(), TypeError, "x must be float32 or float64 .got bfloat16"),
+        (lambda x: x[:-1], ValueError, "x must have a row for each of 90 sources .got 89"),
+    ],
+)
+def test_layers_with_launches_of_their_own_check_what_kernels_believe(change, error, message):
+    """GIN and GAT on a GPU, which do not go through ``lab.aggregate``: a wrong type would be read beyond the rows."""
+    from gnnsample_lab.compute.autograd_attention import FoldedAttention
+    from gnnsample_lab.compute.autograd_gin import GinLayer
+
+    block = random_block()
+    x = change(torch.rand(block.num_src, 6))
+    eps, weight, bias = torch.zeros((), dtype=x.dtype), torch.rand(6, 6).to(x), torch.rand(6).to(x)
+    with pytest.raises(error, match=message):
+        GinLayer.apply(x, eps, weight, bias, weight, bias, block)
+    with pytest.raises(error, match=message):
+        FoldedAttention.apply(x, torch.rand(block.num_dst, 2).to(x), block, 2, 0.2)
 
 
 @pytest.mark.parametrize("frozen", [(), (0,), (0, 3), (1, 2)], ids=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -338,3 +339,27 @@ def test_the_gpu_orders_the_same():
     n = (1 << 20) + 5
     score, degrees = rng.integers(0, 5, n).astype(np.float64), rng.integers(0, 9, n)
     assert (hottest_first(score, degrees) == np.lexsort((-degrees, -score))).all()
+
+
+@pytest.mark.gpu
+def test_counting_waits_for_mini_batches_and_graphs_of_another_stream(graph):
+    """A stream that does not wait may count ids that are not written yet."""
+    import cupy
+
+    moved = graph.to("cuda")
+    sampler = lab.NeighborSampler(moved, [3, 2], device="cuda", seed=4)
+    batches = sampler.sample_many([TRAIN[:9], TRAIN[9:]])
+    expected = lab.footprint(batches)
+    other = cupy.cuda.Stream(non_blocking=True)
+    with other:
+        found = lab.hotness(moved, "optimal", batches=batches)
+        lab.hotness(moved, "reverse-pagerank", seeds=TRAIN)
+    assert (found.score == expected.visits).all()
+    assert all(other.ptr in batch.ready.streams for batch in batches)
+
+
+def test_visits_wait_for_the_walks(graph):
+    walks = lab.run_app(graph, lab.apps.DeepWalk(4), TRAIN, device="cpu")
+    orders = []
+    late = replace(walks, ready=SimpleNamespace(order=lambda: orders.append(1)))
+    assert lab.hotness(graph, "visits", walks=late).score.sum() and orders

@@ -48,6 +48,20 @@ def test_bad_torch_seeds(sampler):
         sampler.sample(torch.tensor([500]))
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("strategy", ["block-bsp", "captured"])
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_negative_seeds_of_few_bits_on_the_gpu(dtype, strategy):
+    """A graph of more vertices than the type has numbers: read without a sign, such ids would be vertices."""
+    import cupy
+
+    graph = Graph.from_edges([1, 2], [2, 1], num_nodes=70_000)
+    sampler = NeighborSampler(graph, [2], strategy, device="cuda")
+    assert sampler.sample(cupy.asarray(np.array([2, 1], dtype))).num_edges == 2
+    with pytest.raises(ValueError, match=r"seeds must be vertex ids in 0\.\.69999"):
+        sampler.sample(cupy.asarray(np.array([1, -1], dtype)))
+
+
 def test_no_mini_batches_at_all(sampler):
     with pytest.raises(ValueError, match="seeds must hold at least one mini-batch"):
         sampler.sample_many([])

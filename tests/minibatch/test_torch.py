@@ -85,3 +85,14 @@ def test_features_are_those_of_the_vertices(graph):
     assert np.array_equal(found.x.numpy(), feat[batch.node_ids])
     assert found.x is found.x
     assert NeighborSampler(replace(graph, feat=None), [2], device="cpu").sample(SEEDS).to_torch().x is None
+
+
+def test_features_first_read_in_inference_mode_can_be_trained_on():
+    edges = np.random.default_rng(1).integers(0, 30, (2, 90))
+    graph = Graph.from_edges(*edges, num_nodes=30, feat=np.ones((30, 4), np.float32))
+    found = NeighborSampler(graph, [2], device="cpu").sample([1, 2]).to_torch()
+    with torch.inference_mode():
+        assert found.x.sum() == 4 * len(found.node_ids)
+    layer = torch.nn.Linear(4, 2)
+    layer(found.x).sum().backward()
+    assert layer.weight.grad is not None

@@ -119,11 +119,14 @@ def row_of_edge(csr: Csr) -> Any:
     import torch
 
     if "rows" not in csr.kept:
-        indptr = csr.indptr if is_tensor(csr.indptr) else host_tensor(csr.indptr)
-        rows = torch.repeat_interleave(torch.arange(csr.num_rows), indptr.diff(), output_size=csr.num_edges)
-        indices = csr.indices if is_tensor(csr.indices) else host_tensor(csr.indices)
-        csr.kept["rows"], csr.kept["sources"] = rows, indices.long()
-        csr.kept["lengths"] = indptr.diff()
+        # Later calls may train: what is kept must not be of the inference mode in which the first call may be.
+        with torch.inference_mode(False):
+            indptr = csr.indptr if is_tensor(csr.indptr) else host_tensor(csr.indptr)
+            lengths = indptr.diff()
+            rows = torch.repeat_interleave(torch.arange(csr.num_rows), lengths, output_size=csr.num_edges)
+            indices = csr.indices if is_tensor(csr.indices) else host_tensor(csr.indices)
+            csr.kept["sources"], csr.kept["lengths"] = indices.long(), lengths
+            csr.kept["rows"] = rows
     return csr.kept["rows"]
 
 

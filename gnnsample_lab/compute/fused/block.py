@@ -37,7 +37,10 @@ class SummedBlock:
 
     @cached_property
     def _made(self) -> tuple[Any, Any]:
-        return self._gather(None, None)
+        import torch
+
+        with torch.inference_mode(False):  # who asks first may evaluate, who asks later may train
+            return self._gather(None, None)
 
     @property
     def own(self) -> Any:
@@ -71,7 +74,7 @@ class SummedBlock:
         """A table like that of :attr:`own` beside :attr:`total`, ``float32[rows, 2 F]``, with nothing in it."""
         import torch
 
-        return torch.empty(rows, self.width)
+        return torch.empty(rows, self.width, dtype=torch.float32)
 
     def write(self, table: Any, lengths: Any) -> None:
         """Write to the first rows of ``table`` and ``lengths``, tensors with room for ``num_dst`` or more."""

@@ -232,8 +232,8 @@ class FusedSampler(BatchSampler):
             sample.ready.order()
             streams.order(self._sum.rows.cache, self._sum.rows.row_of)
             if table is None:
-                table = torch.empty(n, 2 * half, device="cuda")
-                lengths = torch.empty(n, device="cuda")
+                table = torch.empty(n, 2 * half, dtype=torch.float32, device="cuda")
+                lengths = torch.empty(n, dtype=torch.float32, device="cuda")
             own, total = table[:, :half], table[:, half:]
             counted, read = self._counters.take()
             self._sum.launch(sample.node_ids, ends, sample.batch_id, own, total, lengths, mean, counted)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnsample_lab.checks import MAX_NODES, host_array, instance, is_cuda_array, numbers, real, shown, whole
 from gnnsample_lab.checks import array as checked_array
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, runtime, streams
 from gnnsample_lab.features.caching.sizing import hottest_first
 from gnnsample_lab.graph.graph import Graph
 
@@ -153,6 +153,7 @@ def _ids(batch: Any, name: str) -> Any:
     ids = checked_array(name, getattr(batch, "node_ids", batch))
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold one-dimensional integer ids (got {ids.dtype} {tuple(ids.shape)})")
+    streams.order(ids)
     if is_cuda_array(ids) and (ids.dtype.kind != "i" or ids.dtype.itemsize < 4 or not ids.flags.c_contiguous):
         ids = ids.astype(np.int64)
     return ids

@@ -164,6 +164,7 @@ def _visits(walks: Any) -> np.ndarray:
         raise ValueError(f"walks must be the result of run_app for policy='visits' (got {shown(walks)})")
 
     with runtime.lock:
+        walks.ready.order()
         counts = visits(walks)
     return to_host(counts).astype(np.float64)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device import kernels, runtime, streams
 from gnnsample_lab.device.jit import njit
 
 ONE = 2**60
@@ -82,6 +82,7 @@ def _on_gpu(graph: Any, start: np.ndarray, restart: np.ndarray, factor: int, ite
     name = "int" if graph.indices.dtype.itemsize == 4 else "long"
     module = kernels.load_module("features/ranking/hotness.cu", {"ID_T": name})
     push, settle = (module.get_function(f).kernel for f in ("push", "settle"))
+    streams.order(graph.indptr, graph.indices)
     mass, base = cupy.asarray(start), cupy.asarray(restart)
     received = cupy.zeros(len(start), dtype=np.uint64)
     size, grid = np.uint64(len(start)), (16 * runtime.num_sms(),)

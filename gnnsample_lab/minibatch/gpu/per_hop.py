@@ -115,6 +115,8 @@ class PerHopSampler:
         ids, id_map = self.graph.indices.dtype, self.id_map
         id_map.turns.take()
         given = cupy.asarray(seeds)
+        if given.dtype.itemsize < ids.itemsize:  # negative ids of fewer bits would be no huge ones
+            given = given.astype(np.int64)
         # Read as unsigned integers, negative ids are huge, so a single reduction checks both bounds.
         if int(given.view(given.dtype.str.replace("i", "u")).max()) >= self.graph.num_nodes:
             raise ValueError(f"seeds must be vertex ids in 0..{self.graph.num_nodes - 1} (got one outside)")
