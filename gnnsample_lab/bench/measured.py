@@ -29,6 +29,9 @@ FOREIGN = "†"
 twins alone: neither agreement nor its opposite then says anything of the paper's graphs."""
 PARTIAL = "°"
 """Stands after a verdict of a quick run or of graphs that were made smaller."""
+CUGRAPH_BY_OUR_RULE_US = 5108.0
+"""Wall time of a mini-batch by cuGraph's sampler where it expands a vertex again in each hop (``carry_over``), as DGL
+and the mini-batches of the suite ``whole-process`` do; ``papers.CUGRAPH`` is by the rule that cugraph-pyg asks for."""
 MOST = object()
 """Of a row's number of GPUs: the most that any row of the record was measured on."""
 Points = list[tuple[float, str]]
@@ -261,7 +264,7 @@ def _over_cugraph(record: Record) -> Points:
         "graph": CUGRAPH["graph"], "batch_size": CUGRAPH["batch_size"], "fanout": fanouts[0], "hops": len(fanouts),
     }  # fmt: skip
     return [
-        (CUGRAPH["alone_us"] / row["alone_us"], row["graph"]) for row in record["rows"] if _is(row, wanted)
+        (CUGRAPH_BY_OUR_RULE_US / row["alone_us"], row["graph"]) for row in record["rows"] if _is(row, wanted)
     ]
 
 
@@ -387,7 +390,8 @@ LINES: tuple[Line, ...] = (
          field("over_dsp", part="systems", system=_ON_GPUS, step="captured"), said("faster than all"), gpus="gpus"),
     Line("DSP", "dsp-accuracy", "accuracy after as many mini-batches (figure 9)", "one GPU, Quiver and DGL-UVA",
          _same_accuracy, said("the same", least=1, neutral=0.99), gpus="gpus"),
-    Line("ours", "whole-process", "a mini-batch in the host's hands, 1 024 x (10, 10, 10), the same edges and seeds",
+    Line("ours", "whole-process",
+         "a mini-batch in the host's hands, 1 024 x (10, 10, 10), the same edges and seeds, DGL's rule",
          f"cuGraph's sampler, measured separately on an {MEASURED_ON}", _over_cugraph, only_on=MEASURED_ON),
     Line("ours", "pgsampler-fig9", "the best strategy, a mini-batch start to end, both by the reservoir",
          "DGL's, with its ID map", field("speedup.best same pick")),
