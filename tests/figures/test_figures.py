@@ -541,9 +541,9 @@ def test_sm_load_and_task_cost_show_the_tasks():
 def test_tasks_that_a_logarithmic_axis_cannot_show_are_counted():
     """A clock that did not move leaves a duration of 0, which the page drops without a word."""
     assert "no time" not in ONE["task_cost"].layout.title.text
-    short = dataclasses.replace(PERSISTENT, tasks=dataclasses.replace(
-        PERSISTENT.tasks, end_us=np.where(PERSISTENT.tasks.degree == 0, PERSISTENT.tasks.start_us, PERSISTENT.tasks.end_us)
-    ))  # fmt: skip
+    tasks = PERSISTENT.tasks
+    ends = np.where(tasks.degree == 0, tasks.start_us, tasks.end_us)
+    short = dataclasses.replace(PERSISTENT, tasks=dataclasses.replace(tasks, end_us=ends))
     fig = figures.task_cost(short)
     assert all((trace.y > 0).all() for trace in fig.data)
     assert "1 of 5 tasks took no time that was recorded, not drawn" in fig.layout.title.text
