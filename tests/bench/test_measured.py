@@ -293,6 +293,16 @@ def test_a_line_names_all_that_its_numbers_are_over() -> None:
     assert "a mini-batch with the queue and our ID map, start to end" in against, "which its baseline lacks"
 
 
+def test_a_ratio_beyond_the_number_of_gpus_is_no_gain() -> None:
+    rows = [
+        {"graph": "toy", "method": "direct-cached", "world": 4, "saved_percent": 80.0, "x_best": x} for x in (3.8, 4.5)
+    ]  # fmt: skip
+    (line,) = measured.rows({"ladder": record_of("ladder", rows)})
+    assert line[4] == "3.80 to 4.50 x" and "what exceeds 4 x is how far runs of one GPU differ" in line[1]
+    (line,) = measured.rows({"ladder": record_of("ladder", rows[:1])})
+    assert line[4] == "3.80 x" and "exceeds" not in line[1]
+
+
 def test_a_line_says_whose_capacity_its_caches_had() -> None:
     record = fused_map(2.5)
     record["settings"]["capacity_of"] = "an RTX 3090 24 GB"
