@@ -291,6 +291,12 @@ def test_a_line_names_all_that_its_numbers_are_over() -> None:
     assert systems == {"tsota", "quiver", "dgl-uva"}
     assert against["accuracy after as many mini-batches"] == "one GPU, Quiver and DGL-UVA"
     assert "a mini-batch with the queue and our ID map, start to end" in against, "which its baseline lacks"
+    held = {(row["graph"], row["system"]): row["cache_percent"] for row in shipped["fastgl-fig9"]["rows"]}
+    assert (held["products-like", "lab"], held["products-like", "dgl"]) == (100, 0)
+    (epoch,) = (line[1] for line in measured.rows(shipped) if "an epoch replayed as CUDA graphs" in line[1])
+    assert "a cache as large as FastGL's, on `products-like` of all rows" in epoch, (
+        "its baseline copies every row"
+    )
 
 
 def test_a_ratio_beyond_the_number_of_gpus_is_no_gain() -> None:
