@@ -338,12 +338,16 @@ def _decades(values: np.ndarray) -> list[float]:
 def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
     """Duration of a task against the in-degree of its vertex, on logarithmic axes: what a hub costs.
 
+    Tasks in whose time the GPU's clock did not move have no place on the axis; the subtitle counts them.
+
     Args:
         max_points: beyond this many tasks, evenly spaced ones in order of degree are shown, the largest
             included.
     """
     tasks = trace.tasks
     order = np.argsort(tasks.degree, kind="stable")
+    order = order[tasks.duration_us[order] > 0]
+    timed = len(order)
     if len(order) > max_points:
         order = order[np.unique(np.linspace(0, len(order) - 1, max_points).astype(np.int64))]
     fig = Sketch()
@@ -357,12 +361,15 @@ def task_cost(trace: SampleTrace, *, max_points: int = 4000) -> go.Figure:
             x=np.maximum(tasks.degree[rows], 0.5),
             y=tasks.duration_us[rows],
             customdata=tasks.vertex[rows],
+            text=[f"{degree:,}" for degree in tasks.degree[rows].tolist()],
             marker={"color": palette.hop_color(hop), "size": 6, "opacity": 0.55},
-            hovertemplate="vertex %{customdata}<br>in-degree %{x:,.0f}<br>%{y:,.2f} µs<extra></extra>",
+            hovertemplate="vertex %{customdata}<br>in-degree %{text}<br>%{y:,.2f} µs<extra></extra>",
         )
-    shown = f"{len(order):,} of {len(tasks):,} tasks" if len(order) < len(tasks) else ""
+    total = len(tasks)
+    shown = f"{len(order):,} of {total:,} tasks" if len(order) < timed else ""
+    left_out = f"{total - timed:,} of {total:,} tasks took no time that was recorded, not drawn"
     title = f"What a task costs: {trace.strategy}, {trace.pick}"
-    finish(fig, title, describe(trace, shown), height=400)
+    finish(fig, title, describe(trace, shown, left_out if timed < total else ""), height=400)
     # Whole decades, so that two charts side by side can be compared.
     fig.update_xaxes(
         title_text="in-degree of the vertex (0 drawn at 0.5)", type="log", dtick=1, tickformat=",d",

@@ -24,7 +24,7 @@ POLICIES = {
     "presc": palette.HOPS[2],
     "presample": palette.HOPS[2],
     "optimal": palette.HOPS[0],
-    "shrunk": palette.HOPS[4],
+    "shrunk": palette.HOPS[5],
 }
 """One colour per caching policy, by the beginning (or end) of its name in lower case."""
 

@@ -253,3 +253,16 @@ def test_a_policy_that_has_not_been_rated_yet_keeps_its_place_in_the_legend():
     ]
     (curve,) = [t for t in figure.data if t.name == "PreSC#1"]
     assert np.isnan(np.asarray(curve.y, dtype=float)).all()
+
+
+@pytest.mark.parametrize("policy", ["Random", "Degree", "Reverse PageRank", "PreSC#1 shrunk"])
+def test_no_two_groups_of_vertices_have_one_colour(policy: str) -> None:
+    n = 40
+    score = np.arange(1.0, n + 1)
+    masks = np.arange(n) % 4 >= 2, np.arange(n) % 2 == 1
+    for other in ("PreSC#1", "Optimal"):
+        fig = figures.hotness_scatter(
+            score, score[::-1], masks, names=(policy, other), axes=("across", "up"), visits=np.ones(n)
+        )
+        colors = [trace.marker.color for trace in fig.data if trace.type == "scattergl"]
+        assert len(colors) == 4 and len(set(colors)) == 4, (policy, other, colors)

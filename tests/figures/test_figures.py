@@ -538,6 +538,26 @@ def test_sm_load_and_task_cost_show_the_tasks():
     assert sorted(points) == sorted([(10, 3, 3), (11, 1, 5), (20, 0.5, 2), (21, 5, 4), (10, 3, 4)])
 
 
+def test_tasks_that_a_logarithmic_axis_cannot_show_are_counted():
+    """A clock that did not move leaves a duration of 0, which the page drops without a word."""
+    assert "no time" not in ONE["task_cost"].layout.title.text
+    tasks = PERSISTENT.tasks
+    ends = np.where(tasks.degree == 0, tasks.start_us, tasks.end_us)
+    short = dataclasses.replace(PERSISTENT, tasks=dataclasses.replace(tasks, end_us=ends))
+    fig = figures.task_cost(short)
+    assert all((trace.y > 0).all() for trace in fig.data)
+    assert "1 of 5 tasks took no time that was recorded, not drawn" in fig.layout.title.text
+    recorded = lab.SampleTrace.load(resource_path("data/measured/traces/arxiv-like_edge-bsp_reservoir.npz"))
+    assert "took no time that was recorded" in figures.task_cost(recorded).layout.title.text
+
+
+def test_pointing_at_a_task_tells_its_own_degree():
+    """Not the place at which a degree of 0 is drawn, which would be written as 1."""
+    told = {(v, text) for t in ONE["task_cost"].data for v, text in zip(t.customdata, t.text, strict=True)}
+    assert told == {(10, "3"), (11, "1"), (20, "0"), (21, "5")}
+    assert all("in-degree %{text}<br>" in t.hovertemplate for t in ONE["task_cost"].data)
+
+
 def test_summary_table_has_the_numbers():
     cells = figures.summary_table([PERSISTENT, BLOCK]).data[0].cells.values
     assert list(cells[0]) == ["persistent (measured)", "block-bsp (modelled)"]

@@ -143,11 +143,11 @@ def test_recorded_ratios_of_several_ranks_alone():
     assert list(one.y) == ["direct", "direct-cached, 5 % of lists"] and list(one.x) == [1.5, 1.9]
     assert list(two.x) == [1.7] and "8,192 seeds" in two.name
     # A field for each number of ranks: points of two and of four never lie in one row of one field.
-    assert list(four.y) == ["direct", "direct-cached, 80 % of reads saved"] and list(four.x) == [3.1, 4.1]
+    assert list(four.y) == ["direct", "direct-cached to save 80 % of reads"] and list(four.x) == [3.1, 4.1]
     assert not list(nothing.x) and (one.xaxis, four.xaxis) == ("x", "x2")
     assert [trace.showlegend for trace in figure.data] == [True, True, False, False]
     assert [note.text for note in figure.layout.annotations] == ["2 ranks", "4 ranks"]
-    assert list(figure.layout.yaxis.categoryarray)[-1] == "direct-cached, 80 % of reads saved"
+    assert list(figure.layout.yaxis.categoryarray)[-1] == "direct-cached to save 80 % of reads"
     assert "easured" in figure.layout.title.text and "measured" in figure.layout.title.text
 
 

@@ -323,6 +323,7 @@ def scaling(fig13: Record, fig14: Record, fig15: Record) -> Phrases:
     records = (fig13, fig14, fig15)
     off = [whole(mean(errors(of))) for of in records]
     taken, claim = line(fig13, "time that PreSC#1 takes off")
+    (walks,), said = line(fig13, "the same")
     splits: dict[tuple[str, str], list[Row]] = {}
     for of in (fig14, fig15):
         for each in of["rows"]:
@@ -341,7 +342,9 @@ def scaling(fig13: Record, fig14: Record, fig15: Record) -> Phrases:
         f"{listed(map(counted, sorted({*values(fig15, 'gpus')})))} {card_of(fig15)}",
         f"off by {off[0]}, {off[1]} and {off[2]} % on average over the runs of figures 13, 14 and 15",
         f"{whole(max(each for of in records for each in errors(of)))} % at worst",
-        f"PreSC takes {less(taken)} than Degree (paper {claim.text} less): {became(taken, claim)}",
+        f"PreSC takes {less(taken)} than Degree with GCN and GraphSAGE (paper {claim.text} less): "
+        f"{became(taken, claim)}",
+        f"{short(walks)} % less with PinSAGE (paper {said.text} less): {became([walks], said)}",
         Said(
             "training takes longer than extraction by either",
             all(each["train_s"] > each["extract_s"] for each in rows(fig13, policy=("degree", "presample"))),

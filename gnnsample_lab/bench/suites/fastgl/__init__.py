@@ -102,7 +102,6 @@ SUITES = (
             "MB": "mb_per_batch", "reused %": "reused_percent",
         },
         paper=_part("table 7", papers.TABLE7, ("graph", "system"), {"paper s": "io_s", "paper x": "speedup"}),
-        targets=targets.match,
     ),
     Suite(
         "fastgl-fig10", "suites.fastgl.memory_io.figure10",
@@ -113,7 +112,7 @@ SUITES = (
             "MB": "mb_per_batch", "hit %": "hit_percent", "reused %": "reused_percent",
             "reorder takes off": "reorder_gain",
         },
-        paper=_part("figure 10"), targets=targets.match,
+        paper=_part("figure 10"),
     ),
     Suite(
         "fastgl-fig1", "suites.fastgl.training.figure1",

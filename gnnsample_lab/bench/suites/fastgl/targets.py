@@ -28,18 +28,6 @@ def id_map(record: Record) -> list[Target]:
     return found
 
 
-def match(record: Record) -> list[Target]:
-    """Of table 7 and figure 10: only rows that neither the cache nor the batch before holds are moved."""
-    points = [
-        (
-            abs(row["mb_per_batch"] - row["expected_mb"]),
-            f"{row['graph']}, {row['system']}, {row['cache_percent']:g} % cached",
-        )
-        for row in record["rows"]
-    ]  # fmt: skip
-    return at_most("bytes moved less those of the rows that nobody holds", 0.0, "MB", points)
-
-
 def aggregation(record: Record) -> list[Target]:
     """Against the bound, cuSPARSE and the naive kernel."""
     where = ("graph", "batch_size", "layer", "direction", "num_features")
