@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import torch
 
 from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
 from gnnsample_lab.pipeline.exchange import RoundExchange
-from gnnsample_lab.pipeline.factored.roles import Fetched
+from gnnsample_lab.pipeline.factored.roles import Fetched, Swaps
 from gnnsample_lab.pipeline.features import CachedSource
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.trainer import Trainer
@@ -196,6 +198,37 @@ def small_slots(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any
     finally:  # the ranks are used again
         PeerSlots.fits = fits  # type: ignore[method-assign]
     part["events"] = [*part["events"], *ways]
+    return part
+
+
+def watch_swaps(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """Notes say, when a cache is about to be filled, how many samplers with the topology are still there."""
+    load, fill, made, notes = Swaps.load_topology, Swaps.load_cache, [], []
+
+    def load_topology(self: Swaps, trainer: Trainer) -> None:
+        load(self, trainer)
+        made.append(weakref.ref(trainer.sampler))
+
+    def load_cache(self: Swaps, trainer: Trainer) -> None:
+        make = self.make_features
+
+        def counted() -> Any:
+            gc.collect()  # as on a GPU
+            notes.append(f"beside the cache: {sum(one() is not None for one in made)} of {len(made)}")
+            return make()
+
+        self.make_features = counted
+        try:
+            fill(self, trainer)
+        finally:
+            self.make_features = make
+
+    Swaps.load_topology, Swaps.load_cache = load_topology, load_cache  # type: ignore[method-assign]
+    try:
+        part = train_factored(rank, folder, job, *args)
+    finally:  # the ranks are used again
+        Swaps.load_topology, Swaps.load_cache = load, fill  # type: ignore[method-assign]
+    part["events"] = [*part["events"], *notes]
     return part
 
 

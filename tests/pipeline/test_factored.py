@@ -448,6 +448,14 @@ def test_all_sample_then_all_train_and_memory_is_swapped(graph, three_ranks):
         lab.train(graph, handover="peer", samplers=3, **given)
 
 
+def test_the_topology_has_gone_when_the_cache_comes(graph, three_ranks, monkeypatch):
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.watch_swaps)
+    found = lab.train(graph, swap=True, executor="factored", ranks=three_ranks, epochs=2, **QUICK)
+    notes = [note for note in found.notes if note.startswith("beside the cache")]
+    # Two epochs, each with an evaluation, on three ranks.
+    assert notes == [f"beside the cache: 0 of {n}" for n in (1, 2, 3, 4)] * 3
+
+
 def test_a_standby_trainer_begins_after_the_first_sample(graph, three_ranks):
     found = lab.train(
         graph,

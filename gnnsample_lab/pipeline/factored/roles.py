@@ -265,9 +265,12 @@ class Member:
         elif not self.split.trainers:  # the profit is infinite, once all is sampled
             counts["edges"] = self._sample_all(plan, clock)
             if self.swaps is not None:
-                with clock.stage("load cache", plan.batch_ids[0]):
+                first = plan.batch_ids[0]
+                del plan, stages  # they have the sampler, and with it the topology
+                with clock.stage("load cache", first):
                     self.swaps.load_cache(trainer)
-                stages = replace(stages, features=trainer.plain_features)
+                plan = trainer.plan(number)
+                stages = self._stages(plan, clock)
             self._train_all(stages, train, exchange)
         else:
             counts["edges"] = self._sample_and_stand_by(plan, clock, stages, train, exchange)
