@@ -15,6 +15,7 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
+from gnnsample_lab.pipeline.features import FusedSource
 from gnnsample_lab.pipeline.plan import NoBatch
 from gnnsample_lab.systems.parts import overlap_problem, saved_parts
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES, find
@@ -555,11 +556,17 @@ def test_windows_that_wait_nowhere_are_said(graph, pair):
     assert any("none are sampled ahead to wait in host memory" in note for note in notes)
     notes = lab.train(graph, ranks=pair, executor="factored", **options).notes
     assert "mini-batches keep their order; none are sampled ahead to wait in host memory" in notes
-    trainer = {"order": len, "executor": "thread", "parking": None}
+    trainer = {"order": len, "executor": "thread", "parking": None, "features": None}
     for device, sampler, note in (("cuda", "cuda", True), ("cuda", "cpu", False), ("cpu", "cpu", False)):
         made = SimpleNamespace(**trainer, device=device, sampler=SimpleNamespace(device=sampler))
         assert bool(_order_notes(find("fastgl"), made, "greedy")) == note, (device, sampler)
         assert not _order_notes(find("lab"), made, "greedy")
+    fused = FusedSource(lab.FusedSampler(graph, [3, 4], device="cpu"))
+    own = {**trainer, "device": "cuda", "sampler": SimpleNamespace(device="cuda"), "executor": "serial"}
+    made = SimpleNamespace(**{**own, "features": fused})
+    assert _order_notes(find("fastgl"), made, "greedy") == [
+        "windows of mini-batches wait where they were sampled, a FusedSampler's have no edges to copy"
+    ]
 
 
 # ---- {time sharing, factored} x {degree, PreSC} at one budget ------------------------------------------------------
