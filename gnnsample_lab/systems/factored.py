@@ -96,6 +96,7 @@ def train_factored(
                     check_peak(trainer, records[-1], budget)
                 if job["split"]:
                     accuracy.append(member.evaluate(job["split"], number))
+        memory = _memory(member, records) if records else None  # before it is given back
         member.close()
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
@@ -116,7 +117,7 @@ def train_factored(
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": member.update_sizes,
-        "memory": _memory(member, records),
+        "memory": memory,
         "kernels": job.get("ran"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip

@@ -538,8 +538,8 @@ def train(
 
         told = None if on_progress is None else lambda *found: on_progress(result(*found))
         ready, records, accuracy = run_epochs(graph, job, told=told)
+        memory = [several.memory_of(ready.trainer, 0, "all stages", records)]  # before it is given back
         ready.close()
-    memory = [several.memory_of(ready.trainer, 0, "all stages", records)]
     return result(ready, records, accuracy, memory=memory, kernels=[job["ran"]] if "ran" in job else [])
 
 

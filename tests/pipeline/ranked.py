@@ -15,12 +15,15 @@ import numpy as np
 import torch
 
 from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
+from gnnsample_lab.distributed import peer_memory
 from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.roles import Fetched, Swaps
 from gnnsample_lab.pipeline.features import CachedSource
+from gnnsample_lab.pipeline.memory import Held
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems.factored import train_factored
+from gnnsample_lab.systems.ranks import train_slices
 
 Marked = Callable[..., Any]
 
@@ -230,6 +233,27 @@ def watch_swaps(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any
         Swaps.load_topology, Swaps.load_cache = load, fill  # type: ignore[method-assign]
     part["events"] = [*part["events"], *notes]
     return part
+
+
+def blocks_held(_: Trainer) -> Held:
+    """As ``Trainer.held``, of blocks that other ranks read, which on a CPU nobody counts."""
+    return Held(peers=sum(int(block.sizes[block.index]) for block in peer_memory._open))
+
+
+def _counting_blocks(function: Callable[..., Any], *args: Any) -> Any:
+    held, Trainer.held = Trainer.held, blocks_held  # type: ignore[method-assign]
+    try:
+        return function(*args)
+    finally:  # the ranks are used again
+        Trainer.held = held  # type: ignore[method-assign]
+
+
+def train_slices_counting_blocks(*args: Any) -> Any:
+    return _counting_blocks(train_slices, *args)
+
+
+def train_factored_counting_blocks(*args: Any) -> Any:
+    return _counting_blocks(train_factored, *args)
 
 
 def lose_sampler(rank: Any, folder: Path, job: dict[str, Any], address: Any, slots: Path) -> Any:
