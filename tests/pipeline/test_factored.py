@@ -21,6 +21,7 @@ from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.systems import factored
+from gnnsample_lab.systems import train as factored_setup
 from gnnsample_lab.systems.table import SYSTEMS
 from tests.distributed.conftest import left_after
 from tests.pipeline import ranked
@@ -565,3 +566,27 @@ def test_an_interrupt_ends_all_ranks_and_another_run_goes_on(graph, pair: Ranks,
 
 def _ready(rank: Any) -> None:
     rank.barrier()
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_the_trial_times_steps_as_they_will_run(graph, monkeypatch, captured):
+    """Neither the step that compiles nor, where steps are replayed, the one that captures is in the times."""
+    slow, calls = (1, 2) if captured else (1,), []
+    prepare = factored_setup.prepare
+
+    def prepared(*args: Any, **options: Any) -> Any:
+        ready = prepare(*args, **options)
+        step = ready.trainer.step
+
+        def timed(batch: Any, x: Any) -> Any:
+            calls.append(int(batch.batch_id))
+            time.sleep(1.0 if len(calls) in slow else 0.0)
+            return step(batch, x)
+
+        ready.trainer.step, ready.trainer.captured = timed, step if captured else None
+        return ready
+
+    monkeypatch.setattr(factored_setup, "prepare", prepared)
+    given = {name: value for name, value in QUICK.items() if name != "device"}
+    *_, train_s = factored.trial_times(graph, {"model": "gcn", "executor": None, **given}, "cpu")
+    assert train_s < 0.2 and len(calls) > factored.TRIAL_STEPS
