@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -202,6 +203,17 @@ def small_slots(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any
         PeerSlots.fits = fits  # type: ignore[method-assign]
     part["events"] = [*part["events"], *ways]
     return part
+
+
+def full_disk(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """The checkpoint after the first update cannot be written; rank 0 does, which stands by."""
+
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    if rank.index == 0:
+        _on_call(Trainer, "save", 1, fail)
+    return train_factored(rank, folder, job, *args)
 
 
 def watch_swaps(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:

@@ -568,6 +568,18 @@ def _ready(rank: Any) -> None:
     rank.barrier()
 
 
+def test_a_standby_trainer_that_fails_ends_the_run_while_its_rank_waits_for_room(
+    graph, three_ranks, tmp_path, monkeypatch
+):
+    """The trainers wait for it in their round and take nothing from the queue, which stays full."""
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.full_disk)
+    given = {**QUICK, "checkpoint": tmp_path / "checkpoint.pt", "checkpoint_steps": 1, "batch_size": 8}
+    with pytest.raises(RankError, match="rank 0 .*no space left"):
+        lab.train(
+            graph, executor="factored", ranks=three_ranks, samplers=1, switching=True, capacity=1, **given
+        )
+
+
 @pytest.mark.parametrize("captured", [False, True])
 def test_the_trial_times_steps_as_they_will_run(graph, monkeypatch, captured):
     """Neither the step that compiles nor, where steps are replayed, the one that captures is in the times."""

@@ -406,14 +406,20 @@ class Member:
             except BaseException as error:
                 failed.append(error)
 
+        def look() -> None:
+            if failed:
+                raise failed[0]
+
         standby = threading.Thread(target=stand_by, name="standby", daemon=True)
         standby.start()
+        # One that failed takes part in no round. The trainers wait for it there, and who waits for room waits for them.
+        self.lines[0].look = look
         edges = self._sample_all(plan, clock)
+        self.lines[0].look = None
         sampling.clear()
         with self.rank.stage("standby"):
             standby.join()
-        if failed:
-            raise failed[0]
+        look()
         return edges
 
     def _place(self) -> Any:
