@@ -50,7 +50,8 @@ class Trainer:
     Args:
         graph: the graph with ``label``, anywhere.
         sampler: a ``NeighborSampler`` or ``PinSAGESampler``. On the CPU for a model on the GPU is allowed (the
-            samples are copied), the other way round is not.
+            samples are copied), the other way round is not. A ``FusedSampler`` is on the device of the model, and its
+            mini-batches stay there.
         features: a :class:`~.features.FeatureSource` on the device of the model.
         model: ``model(blocks, x) -> logits`` of the seeds; moved to ``device``.
         seeds: training vertices, global ids; default ``graph.splits["train"]``.
@@ -127,6 +128,17 @@ class Trainer:
         self.device = runtime.resolve_device(device)
         if self.device == "cpu" and sampler.device == "cuda":
             raise ValueError("sampler must be on the CPU for a model on the CPU (got one on the GPU)")
+        is_fused = isinstance(features, FusedSource)
+        if is_fused and executor == "factored":
+            raise ValueError(
+                "executor must not be 'factored' with a FusedSampler: its mini-batches have no edges that could be "
+                "stored in host memory (got 'factored')"
+            )
+        if is_fused and self.device != sampler.device:
+            raise ValueError(
+                "sampler must be on the GPU for a model there: mini-batches of a FusedSampler have no edges that "
+                "could be copied (got one on the CPU)"
+            )
         self.graph, self.sampler, self.features = graph, sampler, features
         self.plain_features = plain_features or features
         self.model = model.to(self.device)
@@ -157,7 +169,7 @@ class Trainer:
             self.workers = 1  # rows of the mini-batch before are reused: one loader, in order
         # Ranks of their own, samples made on the CPU, and other executors do without: see Prepared.notes.
         own = self.device == "cuda" == sampler.device and self.executor == "serial" and self.order is not None
-        self.parking = Parking() if flag("parked", parked) and own else None
+        self.parking = Parking() if flag("parked", parked) and own and not is_fused else None
         self.storage = OwnSlots(self.device) if self.executor == "factored" else None
         count = self.workers if self.executor == "overlapped" else 1
         self.samplers, self._more_sources = copies_of(sampler, count), sources_of(features, count)[1:]

@@ -17,7 +17,7 @@ from gnnsample_lab.compute.aggregation.ladder import kernel_name
 from gnnsample_lab.device.arrays import is_memory_mapped, to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
-from gnnsample_lab.pipeline.captured import is_captured
+from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE, is_captured
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.executors import Stages, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
@@ -49,7 +49,8 @@ from .table import System, find
 SLOT_TRIALS, SLOT_MARGIN = 4, 1.25
 """Mini-batches by which slots in device memory are sized, and the factor over the largest."""
 TRIAL_STEPS = 4
-"""Mini-batches by which stage times are measured, after one that compiles what there is to compile."""
+"""Mini-batches by which stage times are measured, after one that compiles what there is to compile, or those until
+steps are replayed."""
 LOOK_S = 0.02
 """Seconds between looks for what rank 0 has found out."""
 _groups: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], Any]] = weakref.WeakKeyDictionary()
@@ -96,6 +97,7 @@ def train_factored(
                     check_peak(trainer, records[-1], budget)
                 if job["split"]:
                     accuracy.append(member.evaluate(job["split"], number))
+        memory = _memory(member, records) if records else None  # before it is given back
         member.close()
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
@@ -116,7 +118,7 @@ def train_factored(
         "losses": trainer.losses if first else [], "batch_ids": trainer.batch_ids if first else [],
         "accuracy": accuracy, "resumed": trainer.resumed, "is_first": first,
         "update_sizes": member.update_sizes,
-        "memory": _memory(member, records),
+        "memory": memory,
         "kernels": job.get("ran"),
         "weights": {k: v.cpu() for k, v in trainer.model.state_dict().items()} if first else {},
     }  # fmt: skip
@@ -183,7 +185,7 @@ def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
     small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
     trainer = prepare(graph, device=device, **small).trainer
     trainer.model.train()
-    for steps in (1, TRIAL_STEPS):
+    for steps in (1 if trainer.captured is None else STEPS_TO_CAPTURE, TRIAL_STEPS):
         clock = StageClock(device)
         epoch = trainer.sampler.epoch(trainer.seeds, trainer.batch_size)
         stages = Stages(

@@ -61,13 +61,13 @@ def train_rank(rank: Any, graph: Graph, job: dict[str, Any]) -> tuple[Part, Any]
     with rank.stage("train"):
         job = {**job, "device": device}
         ready, records, accuracy = run_epochs(graph, job, rank)
+        trainer = ready.trainer
+        memory = memory_of(trainer, rank.index, "all stages", records)  # before it is given back
         ready.close()
-    trainer = ready.trainer
     return {
         "records": records, "setup_us": ready.setup_us, "ratio": ready.cache_ratio, "notes": ready.notes,
         "settings": ready.settings, "losses": trainer.losses, "batch_ids": trainer.batch_ids, "accuracy": accuracy,
-        "resumed": trainer.resumed, "memory": memory_of(trainer, rank.index, "all stages", records),
-        "kernels": job.get("ran"),
+        "resumed": trainer.resumed, "memory": memory, "kernels": job.get("ran"),
     }, trainer.model  # fmt: skip
 
 

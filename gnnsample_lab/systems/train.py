@@ -44,6 +44,7 @@ from gnnsample_lab.pipeline.checkpoint import load as load_checkpoint
 from gnnsample_lab.pipeline.executors import EXECUTORS, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Split
 from gnnsample_lab.pipeline.factored.service import QueueService
+from gnnsample_lab.pipeline.features import FusedSource
 from gnnsample_lab.pipeline.memory import NOTHING, held_by_others, reset_pools
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.pipeline.trainer import Trainer
@@ -537,8 +538,8 @@ def train(
 
         told = None if on_progress is None else lambda *found: on_progress(result(*found))
         ready, records, accuracy = run_epochs(graph, job, told=told)
+        memory = [several.memory_of(ready.trainer, 0, "all stages", records)]  # before it is given back
         ready.close()
-    memory = [several.memory_of(ready.trainer, 0, "all stages", records)]
     return result(ready, records, accuracy, memory=memory, kernels=[job["ran"]] if "ran" in job else [])
 
 
@@ -858,7 +859,9 @@ def _order_notes(system: System, trainer: Trainer, order: str | None) -> list[st
         return [f"{note}; none are sampled ahead to wait in host memory" if in_host else note]
     # Samples made on a CPU, and all of a run on a CPU, lie in host memory anyway.
     if in_host and trainer.device == trainer.sampler.device == "cuda" and trainer.parking is None:
-        return [f"windows of mini-batches wait where they were sampled, with executor={trainer.executor!r}"]
+        fused = isinstance(trainer.features, FusedSource)
+        why = "a FusedSampler's have no edges to copy" if fused else f"with executor={trainer.executor!r}"
+        return [f"windows of mini-batches wait where they were sampled, {why}"]
     return []
 
 

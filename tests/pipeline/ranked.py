@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,15 @@ import numpy as np
 import torch
 
 from gnnsample_lab import FeatureCache, Graph, NeighborSampler, make_model
+from gnnsample_lab.distributed import peer_memory
 from gnnsample_lab.pipeline.exchange import RoundExchange
-from gnnsample_lab.pipeline.factored.roles import Fetched
+from gnnsample_lab.pipeline.factored.roles import Fetched, Swaps
 from gnnsample_lab.pipeline.features import CachedSource
+from gnnsample_lab.pipeline.memory import Held
 from gnnsample_lab.pipeline.plan import EpochPlan
 from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems.factored import train_factored
+from gnnsample_lab.systems.ranks import train_slices
 
 Marked = Callable[..., Any]
 
@@ -197,6 +203,69 @@ def small_slots(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any
         PeerSlots.fits = fits  # type: ignore[method-assign]
     part["events"] = [*part["events"], *ways]
     return part
+
+
+def full_disk(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """The checkpoint after the first update cannot be written; rank 0 does, which stands by."""
+
+    def fail() -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    if rank.index == 0:
+        _on_call(Trainer, "save", 1, fail)
+    return train_factored(rank, folder, job, *args)
+
+
+def watch_swaps(rank: Any, folder: Path, job: dict[str, Any], *args: Any) -> Any:
+    """Notes say, when a cache is about to be filled, how many samplers with the topology are still there."""
+    load, fill, made, notes = Swaps.load_topology, Swaps.load_cache, [], []
+
+    def load_topology(self: Swaps, trainer: Trainer) -> None:
+        load(self, trainer)
+        made.append(weakref.ref(trainer.sampler))
+
+    def load_cache(self: Swaps, trainer: Trainer) -> None:
+        make = self.make_features
+
+        def counted() -> Any:
+            gc.collect()  # as on a GPU
+            notes.append(f"beside the cache: {sum(one() is not None for one in made)} of {len(made)}")
+            return make()
+
+        self.make_features = counted
+        try:
+            fill(self, trainer)
+        finally:
+            self.make_features = make
+
+    Swaps.load_topology, Swaps.load_cache = load_topology, load_cache  # type: ignore[method-assign]
+    try:
+        part = train_factored(rank, folder, job, *args)
+    finally:  # the ranks are used again
+        Swaps.load_topology, Swaps.load_cache = load, fill  # type: ignore[method-assign]
+    part["events"] = [*part["events"], *notes]
+    return part
+
+
+def blocks_held(_: Trainer) -> Held:
+    """As ``Trainer.held``, of blocks that other ranks read, which on a CPU nobody counts."""
+    return Held(peers=sum(int(block.sizes[block.index]) for block in peer_memory._open))
+
+
+def _counting_blocks(function: Callable[..., Any], *args: Any) -> Any:
+    held, Trainer.held = Trainer.held, blocks_held  # type: ignore[method-assign]
+    try:
+        return function(*args)
+    finally:  # the ranks are used again
+        Trainer.held = held  # type: ignore[method-assign]
+
+
+def train_slices_counting_blocks(*args: Any) -> Any:
+    return _counting_blocks(train_slices, *args)
+
+
+def train_factored_counting_blocks(*args: Any) -> Any:
+    return _counting_blocks(train_factored, *args)
 
 
 def lose_sampler(rank: Any, folder: Path, job: dict[str, Any], address: Any, slots: Path) -> Any:

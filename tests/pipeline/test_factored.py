@@ -21,6 +21,7 @@ from gnnsample_lab.pipeline.exchange import RoundExchange
 from gnnsample_lab.pipeline.factored.service import Client, QueueService
 from gnnsample_lab.pipeline.schedule.allocation import num_samplers, trainer_time
 from gnnsample_lab.systems import factored
+from gnnsample_lab.systems import train as factored_setup
 from gnnsample_lab.systems.table import SYSTEMS
 from tests.distributed.conftest import left_after
 from tests.pipeline import ranked
@@ -448,6 +449,14 @@ def test_all_sample_then_all_train_and_memory_is_swapped(graph, three_ranks):
         lab.train(graph, handover="peer", samplers=3, **given)
 
 
+def test_the_topology_has_gone_when_the_cache_comes(graph, three_ranks, monkeypatch):
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.watch_swaps)
+    found = lab.train(graph, swap=True, executor="factored", ranks=three_ranks, epochs=2, **QUICK)
+    notes = [note for note in found.notes if note.startswith("beside the cache")]
+    # Two epochs, each with an evaluation, on three ranks.
+    assert notes == [f"beside the cache: 0 of {n}" for n in (1, 2, 3, 4)] * 3
+
+
 def test_a_standby_trainer_begins_after_the_first_sample(graph, three_ranks):
     found = lab.train(
         graph,
@@ -557,3 +566,39 @@ def test_an_interrupt_ends_all_ranks_and_another_run_goes_on(graph, pair: Ranks,
 
 def _ready(rank: Any) -> None:
     rank.barrier()
+
+
+def test_a_standby_trainer_that_fails_ends_the_run_while_its_rank_waits_for_room(
+    graph, three_ranks, tmp_path, monkeypatch
+):
+    """The trainers wait for it in their round and take nothing from the queue, which stays full."""
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.full_disk)
+    given = {**QUICK, "checkpoint": tmp_path / "checkpoint.pt", "checkpoint_steps": 1, "batch_size": 8}
+    with pytest.raises(RankError, match="rank 0 .*no space left"):
+        lab.train(
+            graph, executor="factored", ranks=three_ranks, samplers=1, switching=True, capacity=1, **given
+        )
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_the_trial_times_steps_as_they_will_run(graph, monkeypatch, captured):
+    """Neither the step that compiles nor, where steps are replayed, the one that captures is in the times."""
+    slow, calls = (1, 2) if captured else (1,), []
+    prepare = factored_setup.prepare
+
+    def prepared(*args: Any, **options: Any) -> Any:
+        ready = prepare(*args, **options)
+        step = ready.trainer.step
+
+        def timed(batch: Any, x: Any) -> Any:
+            calls.append(int(batch.batch_id))
+            time.sleep(1.0 if len(calls) in slow else 0.0)
+            return step(batch, x)
+
+        ready.trainer.step, ready.trainer.captured = timed, step if captured else None
+        return ready
+
+    monkeypatch.setattr(factored_setup, "prepare", prepared)
+    given = {name: value for name, value in QUICK.items() if name != "device"}
+    *_, train_s = factored.trial_times(graph, {"model": "gcn", "executor": None, **given}, "cpu")
+    assert train_s < 0.2 and len(calls) > factored.TRIAL_STEPS

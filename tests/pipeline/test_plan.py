@@ -13,7 +13,7 @@ from gnnsample_lab.device.streams import DONE
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.executors import Stages
-from gnnsample_lab.pipeline.plan import EpochPlan, NoBatch
+from gnnsample_lab.pipeline.plan import EpochPlan, NoBatch, copies_of
 
 
 class Sampler:
@@ -128,3 +128,16 @@ def test_what_ends_a_stage_names_it(kind: type[BaseException]) -> None:
     with pytest.raises(kind) as caught, clock.stage("train", 3):
         raise kind
     assert caught.value._rank_stage == "train"  # type: ignore[attr-defined]
+
+
+def test_copies_of_a_sampler_lose_the_tasks_that_it_loses(graph: Any) -> None:
+    """PGSampler's published rule loses other tasks with another ``fetch_size``, and none without it."""
+    given = {"strategy": "persistent", "device": "cpu", "seed": 2}
+    sampler = NeighborSampler(graph, [3, 4, 4], completion="paper", fetch_size=7, **given)
+    seeds = np.arange(1)
+    expected = sampler.sample(seeds, 5).canonical()
+    others = [NeighborSampler(graph, [3, 4, 4], **given, **more) for more in ({}, {"completion": "paper"})]
+    assert all(other.sample(seeds, 5).canonical() != expected for other in others)
+    copies = copies_of(sampler, 3)
+    assert len({id(copy) for copy in copies}) == 3
+    assert all(copy.sample(seeds, 5).canonical() == expected for copy in copies)

@@ -16,7 +16,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import FeatureCache, Graph, MatchedFeatures, NeighborSampler, make_model
 from gnnsample_lab.device import runtime
 from gnnsample_lab.pipeline import executors
-from gnnsample_lab.pipeline.features import CachedSource, MatchedSource, totals
+from gnnsample_lab.pipeline.features import CachedSource, FusedSource, MatchedSource, totals
 from gnnsample_lab.pipeline.records import EpochRecord, TrainResult
 from gnnsample_lab.pipeline.trainer import EVALUATION_BATCHES, Trainer
 
@@ -254,3 +254,13 @@ def test_a_model_may_change_its_input_where_rows_are_reused(graph):
     assert found.to_frame()["reused_rows"].tolist() == [0]
     with pytest.raises(RuntimeError, match="changes x in place.*got executor='overlapped'"):
         lab.train(graph, copy.deepcopy(model), "fastgl", executor="overlapped", **options)
+
+
+def test_mini_batches_without_edges_are_neither_stored_nor_copied(graph, monkeypatch):
+    sampler = lab.FusedSampler(graph, [3, 4], device="cpu")
+    with pytest.raises(ValueError, match="executor must not be 'factored' with a FusedSampler"):
+        lab.train(graph, "sage", "dgl", sampler=sampler, executor="factored", device="cpu", progress=False)
+    monkeypatch.setattr(runtime, "resolve_device", lambda device: device)
+    model = make_model("sage", graph.num_features, 16, graph.num_classes, num_layers=2)
+    with pytest.raises(ValueError, match="sampler must be on the GPU for a model there"):
+        Trainer(graph, sampler, FusedSource(sampler), model, device="cuda")

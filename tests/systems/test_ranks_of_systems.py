@@ -15,12 +15,15 @@ import pytest
 
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
+from gnnsample_lab.pipeline.features import FusedSource
 from gnnsample_lab.pipeline.plan import NoBatch
+from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.systems.parts import overlap_problem, saved_parts
 from gnnsample_lab.systems.table import PLACEMENTS, SYSTEMS, TOPOLOGIES, find
 from gnnsample_lab.systems.train import _index_note, _order_notes
 from gnnsample_lab.systems.trees import TreeSampler
 from tests.distributed.conftest import left_after
+from tests.pipeline import ranked
 
 torch = pytest.importorskip("torch")
 
@@ -555,11 +558,30 @@ def test_windows_that_wait_nowhere_are_said(graph, pair):
     assert any("none are sampled ahead to wait in host memory" in note for note in notes)
     notes = lab.train(graph, ranks=pair, executor="factored", **options).notes
     assert "mini-batches keep their order; none are sampled ahead to wait in host memory" in notes
-    trainer = {"order": len, "executor": "thread", "parking": None}
+    trainer = {"order": len, "executor": "thread", "parking": None, "features": None}
     for device, sampler, note in (("cuda", "cuda", True), ("cuda", "cpu", False), ("cpu", "cpu", False)):
         made = SimpleNamespace(**trainer, device=device, sampler=SimpleNamespace(device=sampler))
         assert bool(_order_notes(find("fastgl"), made, "greedy")) == note, (device, sampler)
         assert not _order_notes(find("lab"), made, "greedy")
+    fused = FusedSource(lab.FusedSampler(graph, [3, 4], device="cpu"))
+    own = {**trainer, "device": "cuda", "sampler": SimpleNamespace(device="cuda"), "executor": "serial"}
+    made = SimpleNamespace(**{**own, "features": fused})
+    assert _order_notes(find("fastgl"), made, "greedy") == [
+        "windows of mini-batches wait where they were sampled, a FusedSampler's have no edges to copy"
+    ]
+
+
+def test_memory_that_other_ranks_read_is_counted_before_it_is_given_back(graph, pair, monkeypatch):
+    monkeypatch.setattr("gnnsample_lab.systems.ranks.train_slices", ranked.train_slices_counting_blocks)
+    monkeypatch.setattr("gnnsample_lab.systems.train.train_factored", ranked.train_factored_counting_blocks)
+    found = lab.train(graph, system="quiver", ranks=pair, **QUICK)
+    assert all(memory.peers > 0 for memory in found.memory)
+    options = {"system": "gnnlab", "executor": "factored", "samplers": 1, "handover": "peer"}
+    sampler, trainer = lab.train(graph, ranks=pair, **QUICK, **options).memory
+    assert sampler.peers > 0 == trainer.peers
+    monkeypatch.setattr(Trainer, "held", ranked.blocks_held)
+    [memory] = lab.train(graph, system="quiver", **QUICK).memory
+    assert memory.peers > 0
 
 
 # ---- {time sharing, factored} x {degree, PreSC} at one budget ------------------------------------------------------

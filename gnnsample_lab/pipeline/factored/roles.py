@@ -265,9 +265,12 @@ class Member:
         elif not self.split.trainers:  # the profit is infinite, once all is sampled
             counts["edges"] = self._sample_all(plan, clock)
             if self.swaps is not None:
-                with clock.stage("load cache", plan.batch_ids[0]):
+                first = plan.batch_ids[0]
+                del plan, stages  # they have the sampler, and with it the topology
+                with clock.stage("load cache", first):
                     self.swaps.load_cache(trainer)
-                stages = replace(stages, features=trainer.plain_features)
+                plan = trainer.plan(number)
+                stages = self._stages(plan, clock)
             self._train_all(stages, train, exchange)
         else:
             counts["edges"] = self._sample_and_stand_by(plan, clock, stages, train, exchange)
@@ -403,14 +406,20 @@ class Member:
             except BaseException as error:
                 failed.append(error)
 
+        def look() -> None:
+            if failed:
+                raise failed[0]
+
         standby = threading.Thread(target=stand_by, name="standby", daemon=True)
         standby.start()
+        # One that failed takes part in no round. The trainers wait for it there, and who waits for room waits for them.
+        self.lines[0].look = look
         edges = self._sample_all(plan, clock)
+        self.lines[0].look = None
         sampling.clear()
         with self.rank.stage("standby"):
             standby.join()
-        if failed:
-            raise failed[0]
+        look()
         return edges
 
     def _place(self) -> Any:

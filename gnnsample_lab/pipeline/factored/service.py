@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Client as connect
 from multiprocessing.connection import Connection, Listener
@@ -25,6 +26,8 @@ from gnnsample_lab.pipeline.schedule.allocation import should_switch
 KEY_BYTES = 32
 _GOODBYE_S = 5.0
 """Longest wait for the thread that takes calls."""
+_LOOK_S = 0.1
+"""Seconds between a waiting client's looks whether it shall go on waiting."""
 
 
 @dataclass(eq=False)
@@ -287,6 +290,9 @@ class Client:
 
     Args:
         address: of the service. rank: index.
+
+    Attributes:
+        look: called now and then while an answer is waited for; what it raises ends the wait, and the line. Or None.
     """
 
     def __init__(self, address: tuple[Any, bytes], rank: int) -> None:
@@ -294,6 +300,7 @@ class Client:
         self._rank, self._phase = rank, ""
         self._told: list[str] = []
         self._since: float | None = None
+        self.look: Callable[[], None] | None = None
 
     def close(self) -> None:
         self._connection.close()
@@ -352,13 +359,18 @@ class Client:
 
     def _ask(self, what: str, **request: Any) -> dict[str, Any]:
         self._send(what, request)
-        answers = [(asked, json.loads(self._connection.recv_bytes())) for asked in (*self._told, what)]
+        answers = [(asked, json.loads(self._received())) for asked in (*self._told, what)]
         self._told.clear()
         for asked, answer in answers:
             if "error" in answer:
                 raise RuntimeError(f"the global queue refused {asked!r}: {answer['error']}")
         found: dict[str, Any] = answers[-1][1]
         return found
+
+    def _received(self) -> bytes:
+        while self.look is not None and not self._connection.poll(_LOOK_S):
+            self.look()
+        return self._connection.recv_bytes()
 
     def _send(self, what: str, request: dict[str, Any]) -> None:
         self._connection.send_bytes(json.dumps({"ask": what, "phase": self._phase, **request}).encode())
