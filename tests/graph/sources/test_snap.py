@@ -39,6 +39,27 @@ def test_comments_blanks_tabs_and_gaps_in_ids(tmp_path):
     assert g.num_nodes == 3 and edge_list(g) == [(1, 2), (2, 0)]  # 7, 10, 40 became 0, 1, 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  # Nodes: 3\n10 40\n40 7\n", "\t# a\n # b\n10 40\n40 7\n", "# a\n #\n10 40\n40 7\n",
+        "10 40\n   # more\n40 7\n", "10 40\n40 7\n #", "\ufeff # a\n10 40\n40 7\n", " # a\r\n10 40\r\n40 7\r\n",
+        " # a\r10 40\r # b\r40 7\r",
+    ],
+)  # fmt: skip
+def test_a_comment_may_be_indented(text, tmp_path):
+    """Such a line at the beginning of a list took all its edges away, and one further down was no integer."""
+    for name, written in (("toy.txt", text.encode()), ("toy.txt.gz", gzip.compress(text.encode()))):
+        path = tmp_path / name
+        path.write_bytes(written)
+        assert edge_list(snap_source.read(path, undirected=False)) == [(1, 2), (2, 0)]
+
+
+def test_quotation_marks_in_further_columns_take_no_edges_away(tmp_path):
+    path = write(tmp_path, '0 1 "pipe\n1 2\n2 3 x"\n3 4 "a b"\n')
+    assert edge_list(snap_source.read(path, undirected=False)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
+
+
 def test_very_sparse_ids_are_compacted_too(tmp_path):
     path = write(tmp_path, "9000000000 5\n5 123456789\n")
     assert edge_list(snap_source.read(path, undirected=False)) == [(0, 1), (2, 0)]
