@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load
+from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, Graph, UnknownDatasetError, load
 from gnnsample_lab.graph.sources import snap as snap_source
 
 
@@ -127,3 +127,12 @@ def test_missing_lists_say_where_was_searched(tmp_path):
         load("snap:soc-Epinions1", tmp_path, download=False)
     with pytest.raises(UnknownDatasetError, match="path or name"):
         load("snap:", tmp_path)
+
+
+def test_what_an_earlier_reader_made_of_a_list_is_not_taken_from_the_cache(tmp_path, monkeypatch):
+    path = write(tmp_path, " # a\n10 40\n40 7\n")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(snap_source, "VERSION", snap_source.VERSION - 1)
+        earlier.setattr(snap_source, "read", lambda *_, **__: Graph.from_edges([], [], 0))
+        assert load(f"snap:{path}", tmp_path).num_edges == 0
+    assert load(f"snap:{path}", tmp_path).num_edges == 4
