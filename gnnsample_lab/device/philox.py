@@ -137,9 +137,12 @@ def app_words(sample, item, step, low, seed):
 
 
 @njit(cache=True)
-def app_integers(out, bound, step, seed):
-    """Fill ``out`` (``int64[S, R]``) with integers in ``[0, bound)``, by sample and item; 64-bit multiply-high."""
+def app_integers(out, bound, step, seed, first):
+    """Fill ``out`` (``int64[S, R]``) with integers in ``[0, bound)``, by sample and item; 64-bit multiply-high.
+
+    ``first``: id of sample 0, ``int64``.
+    """
     for i in range(out.shape[0]):
         for j in range(out.shape[1]):
-            r = app_words(i, j, step, 0, seed)
+            r = app_words(first + i, j, step, 0, seed)
             out[i, j] = np.int64(mulhi64((r[1] << _32) | r[0], np.uint64(bound)))

@@ -386,7 +386,7 @@ def _load_snap(
             why = "" if url else "; the catalogue knows no address for it"
             raise DatasetNotFoundError(_not_found(name, [candidates[0].parent, base, candidates[-1]]) + why)
         path = fetch(url, base / "snap" / f"{target}.txt.gz", progress=progress)
-    stamp = cache.fingerprint(["snap", str(path), cache.file_stamp(path), undirected])
+    stamp = cache.fingerprint(["snap", snap_source.VERSION, str(path), cache.file_stamp(path), undirected])
     return cache.cached(
         base, path.name.split(".")[0], stamp,
         lambda: snap_source.read(path, undirected=undirected, name=name), use_cache,

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+import gnnsample_lab as lab
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.runtime import cuda_available
 from gnnsample_lab.graph import Graph
@@ -194,6 +195,22 @@ def test_memory_mapped_arrays_stay_mapped(tmp_path):
         np.load(tmp_path / "indptr.npy", mmap_mode="r"), np.load(tmp_path / "indices.npy", mmap_mode="r")
     )
     assert isinstance(g.indices, np.memmap) and g.out_degrees().tolist() == [2, 1, 0, 2]
+
+
+def test_arrays_with_gaps_are_copied_since_walks_and_kernels_read_plain_memory():
+    """A column of a table and a reversed array: readers of addresses would take the table's other numbers."""
+    table = np.stack([INDPTR, np.full(5, 7)], axis=1)
+    packed = np.stack([INDICES, np.full(5, 2, np.int32)], axis=1)
+    heavy = np.arange(10, 0, -1, dtype=np.float32)[::2]
+    gaps = small(indptr=table[:, 0], indices=packed[:, 0], edge_weight=heavy, edge_ids=np.arange(5)[::-1])
+    plain = small(edge_weight=heavy.copy(), edge_ids=np.arange(5)[::-1].copy())
+    for name in ("indptr", "indices", "edge_weight", "edge_ids"):
+        array = getattr(gaps, name)
+        assert array.flags.c_contiguous and np.array_equal(array, getattr(plain, name))
+    assert dataclasses.replace(plain, edge_weight=heavy, validate=False).edge_weight.flags.c_contiguous
+    roots = np.arange(4)
+    for app in (lab.apps.DeepWalk(6), lab.apps.Layer(20, 3)):
+        assert lab.run_app(gaps, app, roots, device="cpu") == lab.run_app(plain, app, roots, device="cpu")
 
 
 def test_a_graph_larger_than_the_gpu_is_an_error_with_both_sizes():

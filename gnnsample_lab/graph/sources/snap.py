@@ -18,6 +18,9 @@ from gnnsample_lab.graph.errors import CorruptDataError
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.graph.sources import tables
 
+VERSION = 2
+"""Of what is made of a list; caches of another version are built again. 1 lost edges to quotation marks and to indented
+comments."""
 SUFFIXES = (".txt.gz", ".txt", ".ungraph.txt.gz", ".ungraph.txt")
 
 

@@ -8,6 +8,7 @@ because their header may claim any size: it must fit the bytes that are there be
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -59,8 +60,14 @@ def integers(
                 raise CorruptDataError(
                     f"{path} line 1 must be {' or '.join(map(repr, headers))} (got {first[:60]!r})"
                 )
-        frame = _frame(path, rows, sep, [], columns if spare else None, len(headers) > 0)
+        use = columns if spare else None
+        frame = _frame(path, rows, sep, [], use, len(headers) > 0)
         kinds = {dtype.kind for dtype in frame.dtypes}
+        if sep != "," and (frame.empty or not kinds <= {"i"}):
+            plain = _without_indented_comments(path)
+            if plain is not None:
+                frame = _frame(path, rows, sep, [], use, plain=plain)
+                kinds = {dtype.kind for dtype in frame.dtypes}
         if not kinds <= {"i"} or (columns is not None and frame.shape[1] != columns):
             raise CorruptDataError(
                 _bad_line(path, sep, columns, spare, len(headers) > 0)
@@ -134,18 +141,39 @@ def _decoded(path: Path) -> Iterator[str]:
             raise CorruptDataError(f"{path} line {number} is no text in UTF-8 ({error.reason})") from error
 
 
+def _without_indented_comments(path: Path) -> bytes | None:
+    """The list without comments behind white space, None where it has none: pandas makes an empty row of such a line,
+    and of a list that begins with one no row at all."""
+    kept, found = io.BytesIO(), False
+    for _, lines in _raw_lines(path):
+        for line in lines.splitlines(
+            keepends=True
+        ):  # where lines end on a carriage return alone, all are one
+            text = line.removeprefix(codecs.BOM_UTF8)
+            if text[:1].isspace() and text.lstrip().startswith(b"#"):
+                found = True
+            else:
+                kept.write(line)
+    return kept.getvalue() if found else None
+
+
 def _frame(
-    path: Path, rows: int | None, sep: str, nan: list[str], use: int | None, has_header: bool = False
-) -> Any:
+    path: Path, rows: int | None, sep: str, nan: list[str], use: int | None, has_header: bool = False,
+    plain: bytes | None = None,
+) -> Any:  # fmt: skip
+    """``plain``: what the file holds, where that is not to be read from it."""
     import pandas
 
-    packed = path.suffix == ".gz"
+    packed = path.suffix == ".gz" and plain is None
     if path.stat().st_size == 0:
         raise CorruptDataError(f"{path} is empty")
     try:
         # One row more than expected tells a file that is too long, however long it is.
         return pandas.read_csv(
-            path, sep=sep, header=None, comment=None if sep == "," else "#", engine="c", low_memory=False,
+            path if plain is None else io.BytesIO(plain), sep=sep, header=None, engine="c", low_memory=False,
+            comment=None if sep == "," else "#",
+            # Further columns of a list may hold any text: a quotation mark there would swallow the lines behind it.
+            quoting=csv.QUOTE_MINIMAL if sep == "," else csv.QUOTE_NONE,
             compression="gzip" if packed else None, keep_default_na=False, na_values=nan,
             nrows=None if rows is None else rows + 1, usecols=None if use is None else list(range(use)),
             skiprows=int(has_header),

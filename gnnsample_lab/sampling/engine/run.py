@@ -15,7 +15,7 @@ from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.graph.graph import check_graph
 
 from .cpu import walker as cpu
-from .language.app import SamplingApp, check_attributes
+from .language.app import SamplingApp, check_attributes, roots_from
 from .language.compile import compile_operator
 from .results.edges import Recorded
 from .results.result import AppResult
@@ -63,7 +63,8 @@ def run_app(
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         seed: 64-bit key of the draws.
         num_samples: how many samples where ``roots`` is None, default 1024.
-        first_sample: id of sample 0 in the draws; a run cut in parts gives each part its own.
+        first_sample: id of sample 0 in the draws; a run cut in parts gives each part its own. Roots that an application
+            of :mod:`lab.apps <gnnsample_lab.sampling.apps>` chooses, or the default does, are those of these samples.
         index: how ``"transit"`` groups pairs. ``"auto"``: by ranges of vertices in steps where that pays, else not at
             all, sample by sample. ``"published"``: NextDoor as published, an index in each step, walks included, three
             kernels, lists cached wherever they fit, ``unique`` by sorting. Two things are not the paper's: the index
@@ -116,7 +117,8 @@ def run_app(
                 "the bus where NextDoor copies sub-graphs; take index='auto', or no graph_bytes"
             )
         if roots is None:
-            roots = app.initial_samples(host, num_samples or 1024, seed)
+            with roots_from(first_sample):
+                roots = app.initial_samples(host, num_samples or 1024, seed)
         elif num_samples is not None:
             raise ValueError(
                 "num_samples counts samples whose roots the application chooses; give it or roots, not both"

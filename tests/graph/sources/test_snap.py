@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, UnknownDatasetError, load
+from gnnsample_lab.graph import CorruptDataError, DatasetNotFoundError, Graph, UnknownDatasetError, load
 from gnnsample_lab.graph.sources import snap as snap_source
 
 
@@ -37,6 +37,27 @@ def test_comments_blanks_tabs_and_gaps_in_ids(tmp_path):
     path = write(tmp_path, "# Nodes: 3\n10\t40\n\n# more\n40  7\n")
     g = snap_source.read(path, undirected=False)
     assert g.num_nodes == 3 and edge_list(g) == [(1, 2), (2, 0)]  # 7, 10, 40 became 0, 1, 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  # Nodes: 3\n10 40\n40 7\n", "\t# a\n # b\n10 40\n40 7\n", "# a\n #\n10 40\n40 7\n",
+        "10 40\n   # more\n40 7\n", "10 40\n40 7\n #", "\ufeff # a\n10 40\n40 7\n", " # a\r\n10 40\r\n40 7\r\n",
+        " # a\r10 40\r # b\r40 7\r",
+    ],
+)  # fmt: skip
+def test_a_comment_may_be_indented(text, tmp_path):
+    """Such a line at the beginning of a list took all its edges away, and one further down was no integer."""
+    for name, written in (("toy.txt", text.encode()), ("toy.txt.gz", gzip.compress(text.encode()))):
+        path = tmp_path / name
+        path.write_bytes(written)
+        assert edge_list(snap_source.read(path, undirected=False)) == [(1, 2), (2, 0)]
+
+
+def test_quotation_marks_in_further_columns_take_no_edges_away(tmp_path):
+    path = write(tmp_path, '0 1 "pipe\n1 2\n2 3 x"\n3 4 "a b"\n')
+    assert edge_list(snap_source.read(path, undirected=False)) == [(0, 1), (1, 2), (2, 3), (3, 4)]
 
 
 def test_very_sparse_ids_are_compacted_too(tmp_path):
@@ -106,3 +127,12 @@ def test_missing_lists_say_where_was_searched(tmp_path):
         load("snap:soc-Epinions1", tmp_path, download=False)
     with pytest.raises(UnknownDatasetError, match="path or name"):
         load("snap:", tmp_path)
+
+
+def test_what_an_earlier_reader_made_of_a_list_is_not_taken_from_the_cache(tmp_path, monkeypatch):
+    path = write(tmp_path, " # a\n10 40\n40 7\n")
+    with monkeypatch.context() as earlier:
+        earlier.setattr(snap_source, "VERSION", snap_source.VERSION - 1)
+        earlier.setattr(snap_source, "read", lambda *_, **__: Graph.from_edges([], [], 0))
+        assert load(f"snap:{path}", tmp_path).num_edges == 0
+    assert load(f"snap:{path}", tmp_path).num_edges == 4

@@ -99,6 +99,15 @@ def test_weights_of_edges():
         assert found.matrix(0).sum() == pytest.approx(found.weight[found.sample == 0].sum())
 
 
+def test_a_row_of_weights_that_are_all_zero_stays_zero():
+    """Divided by its sum it was no number, and so was all that a layer made of it."""
+    graph = lab.Graph.from_edges([1, 2, 2, 0], [0, 0, 1, 2], 3, edge_weight=[0, 0, 2, 3])
+    result = lab.run_app(graph, lab.apps.KHop((8,)), [[0, 1, 2]], device="cpu")
+    dense = result.adjacency(0, "row").matrix(0)
+    assert np.isfinite(dense).all() and not dense[0].any()
+    assert dense[1].sum() == pytest.approx(1) and dense[2].sum() == pytest.approx(1)
+
+
 def test_importance_estimates_the_whole_neighbourhood():
     """FastGCN's weights: summed over a layer and averaged over samples, a row's edges weigh its in-degree."""
     draw = np.random.default_rng(4)

@@ -42,6 +42,24 @@ def test_a_run_cut_in_parts_is_the_same_run():
         assert (np.concatenate([p.steps[step] for p in parts]) == whole.steps[step]).all()
 
 
+@pytest.mark.parametrize(
+    "app",
+    [
+        lab.apps.DeepWalk(3), lab.apps.MultiRW(4, 3), lab.apps.MVS(batch_size=2, step_size=2), lab.apps.LADIES(2, 3, 4),
+        lab.apps.ClusterGCN(2, partition=np.arange(toy_graph().num_nodes) // 3),
+    ],
+    ids=lambda app: app.name,
+)  # fmt: skip
+def test_parts_whose_roots_the_application_chooses_are_the_same_run(app):
+    """Each part had the roots of the first one."""
+    graph = toy_graph()
+    whole = lab.run_app(graph, app, num_samples=12, device="cpu", seed=4)
+    parts = [lab.run_app(graph, app, num_samples=4, device="cpu", seed=4, first_sample=i) for i in (0, 4, 8)]
+    assert (np.concatenate([p.samples for p in parts]) == whole.samples).all()
+    far = lab.run_app(graph, app, num_samples=4, device="cpu", seed=4, first_sample=2**33)
+    assert (far.roots != parts[0].roots).any()
+
+
 class ByNumber(lab.SamplingApp):
     """Draws that say their slot, and transits that add what slot they see."""
 

@@ -7,7 +7,10 @@ functions are handed.
 
 from __future__ import annotations
 
+import contextlib
 import enum
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
@@ -304,9 +307,28 @@ ROOTS_STEP = 0xFFFFFF
 
 
 def uniform_roots(num_samples: int, per_sample: int, num_nodes: int, seed: int) -> np.ndarray:
-    """Uniform vertices, ``int64[num_samples, per_sample]``; 64 bits and multiply-high, key ``seed``."""
+    """Uniform vertices, ``int64[num_samples, per_sample]``; 64 bits and multiply-high, key ``seed``.
+
+    Inside :func:`roots_from` they are those of later samples.
+    """
     if num_nodes < 1:
         raise ValueError("graph has no vertices to choose roots from")
     out = np.empty((num_samples, per_sample), dtype=np.int64)
-    philox.app_integers(out, np.uint64(num_nodes), np.uint64(ROOTS_STEP), np.uint64(seed))
+    philox.app_integers(
+        out, np.uint64(num_nodes), np.uint64(ROOTS_STEP), np.uint64(seed), np.int64(_first_root.get())
+    )
     return out
+
+
+_first_root: ContextVar[int] = ContextVar("_first_root", default=0)
+
+
+@contextlib.contextmanager
+def roots_from(first_sample: int) -> Iterator[None]:
+    """In the block :func:`uniform_roots` draws for the samples from ``first_sample`` on, so that a run that is cut in
+    parts has in each part the roots that the whole would have there."""
+    before = _first_root.set(first_sample)
+    try:
+        yield
+    finally:
+        _first_root.reset(before)

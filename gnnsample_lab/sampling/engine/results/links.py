@@ -111,9 +111,9 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
         result: an :class:`~.result.AppResult` whose transits are those of the step before.
         step: which step; step 0 has the roots as transits.
         normalise: how to compute the weights from the graph's edge weights (1 if it has none). None: no weights.
-            ``"row"``: divide by the sum of the row. ``"importance"``: divide by ``size * q``, where q is the
-            probability that ``next`` draws the column's vertex, so that the expected sum of a row is the sum over all
-            in-neighbours (FastGCN, equation 10; LADIES, section 3.2); the application gives q by a method
+            ``"row"``: divide by the sum of the row; a row of zeros stays one. ``"importance"``: divide by ``size * q``,
+            where q is the probability that ``next`` draws the column's vertex, so that the expected sum of a row is the
+            sum over all in-neighbours (FastGCN, equation 10; LADIES, section 3.2); the application gives q by a method
             ``layer_probability(result, step)``, ``float[S, width]``. ``"importance-row"``: the same, then divide every
             row by its sum, as LADIES does.
 
@@ -148,7 +148,8 @@ def _weights(normalise: str, q: Any, result: Any, step: int, parts: Any) -> Any:
         at = sample * result.shape[step].transits + row
         starts = xp.concatenate([xp.ones(1, bool), at[1:] != at[:-1]])
         number = xp.cumsum(starts) - 1  # edges of a row are contiguous
-        weight /= xp.bincount(number, weights=weight)[number]
+        sums = xp.bincount(number, weights=weight)
+        weight /= xp.where(sums > 0, sums, 1)[number]  # edges of weight 0 may be all that a row has
     return weight
 
 
