@@ -89,8 +89,10 @@ def lock(array: np.ndarray, owner: Any = None) -> None:
 def _unlock(address: int) -> None:
     import cupy
 
-    cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read there
-    cupy.cuda.runtime.hostUnregister(address)
+    try:
+        cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read there
+    finally:
+        cupy.cuda.runtime.hostUnregister(address)
 
 
 def locked(array: np.ndarray) -> np.ndarray:
@@ -125,9 +127,11 @@ def _locks(array: np.ndarray) -> bool:
 def _forget(key: int) -> None:
     import cupy
 
-    if _locked[key] is not None:
-        cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read the copy
-    del _locked[key]
+    try:
+        if _locked[key] is not None:
+            cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read the copy
+    finally:
+        del _locked[key]
 
 
 def device_address(array: np.ndarray) -> int:

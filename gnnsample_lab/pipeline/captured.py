@@ -19,6 +19,7 @@ from gnnsample_lab.compute.fused.sampler import FusedBatch, FusedSampler
 from gnnsample_lab.compute.models import MODELS
 from gnnsample_lab.compute.padding import PaddedBatch, Sizes, check_capturable
 from gnnsample_lab.device import streams
+from gnnsample_lab.device.capturing import without_collection
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.graph.graph import Graph
 from gnnsample_lab.minibatch.export import tensor
@@ -258,7 +259,7 @@ def _capture(graph: Any, stream: Any) -> Iterator[None]:
 
     # No memory can be given back during a capture, and a graph takes its own: what earlier work has left is released.
     torch.cuda.empty_cache()
-    with torch.cuda.stream(stream), streams.torch_stream():
+    with without_collection(), torch.cuda.stream(stream), streams.torch_stream():
         graph.capture_begin(capture_error_mode="relaxed")
         try:
             yield

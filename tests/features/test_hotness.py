@@ -98,30 +98,67 @@ def test_presc_is_a_count_in_a_dictionary(graph, epochs, weighted):
     assert sorted(cache.cached_ids.tolist()) == sorted(ranked[: graph.num_nodes // 4])
 
 
+def poisson_epochs(rng, expected, count):
+    """Epochs in which each vertex is visited independently of the others."""
+    return [Footprint(rng.poisson(expected), 1000, 0) for _ in range(count)]
+
+
 def test_shrinking_takes_out_chance_and_keeps_signal():
     from gnnsample_lab.features.ranking.hotness import shrunk_visits
 
     rng = np.random.default_rng(3)
     degrees = np.repeat([1, 2, 8, 0], 5000)
     truth = np.repeat([1.0, 2.0, 8.0, 0.0], 5000)
-    noisy = Footprint(rng.poisson(truth), 1000, 0)
-    found = shrunk_visits(noisy, degrees)
-    assert ((found - truth) ** 2).mean() < 0.05 * ((noisy.visits - truth) ** 2).mean()
+    for count in (2, 5):
+        noisy = poisson_epochs(rng, truth, count)
+        plain, found = sum(each.visits for each in noisy) / count, shrunk_visits(noisy, degrees) / count
+        assert ((found - truth) ** 2).mean() < 0.05 * ((plain - truth) ** 2).mean()
     mixed = truth * np.where(np.arange(20_000) % 2, 0.02, 40)  # within a degree, a factor of 2000
-    strong = Footprint(rng.poisson(mixed), 100_000, 0)
-    assert np.corrcoef(shrunk_visits(strong, degrees), strong.visits)[0, 1] > 0.999
-    assert (shrunk_visits(Footprint(np.zeros(4, np.int64), 1, 0), np.array([0, 1, 2, 3])) == 0).all()
+    strong = poisson_epochs(rng, mixed, 2)
+    assert np.corrcoef(shrunk_visits(strong, degrees), sum(s.visits for s in strong))[0, 1] > 0.999
+    nothing = [Footprint(np.zeros(4, np.int64), 1, 0)] * 2
+    assert (shrunk_visits(nothing, np.array([0, 1, 2, 3])) == 0).all()
     with pytest.raises(ValueError, match="of one graph"):
         shrunk_visits(noisy, degrees[:5])
+
+
+def test_what_is_needed_once_an_epoch_is_no_chance():
+    """A vertex near one seed is in the mini-batch of that seed alone, in every epoch."""
+    from gnnsample_lab.features.ranking.hotness import shrunk_visits
+
+    rng = np.random.default_rng(4)
+    degrees = rng.integers(4, 64, 10_000)
+    near = rng.random(10_000) < 0.1
+    epochs = [Footprint((near & (rng.random(10_000) < 0.9)).astype(np.int64), 8, 0) for _ in range(2)]
+    score = shrunk_visits(epochs, degrees)
+    assert score[near].mean() > 0.85 * 1.8 and set(np.argsort(-score)[:900]) <= set(np.flatnonzero(near))
 
 
 def test_shrunk_hotness_is_the_shrunk_presample(graph, sampler):
     from gnnsample_lab.features.ranking.hotness import shrunk_visits
 
-    seen = lab.footprint(sampler, TRAIN, 10, epochs=2, first_epoch=PRESAMPLE_BATCH_ID // 4)
-    found = lab.hotness(graph, "presample-shrunk", sampler, TRAIN, 10, epochs=2)
-    assert found.label == "PreSC#2 shrunk"
-    assert (found.score == shrunk_visits(seen, graph.out_degrees()) / 2).all()
+    first = PRESAMPLE_BATCH_ID // 4
+    seen = [lab.footprint(sampler, TRAIN, 10, first_epoch=first + epoch) for epoch in range(3)]
+    for epochs, label in ((1, "PreSC#2 shrunk"), (2, "PreSC#2 shrunk"), (3, "PreSC#3 shrunk")):
+        found = lab.hotness(graph, "presample-shrunk", sampler, TRAIN, 10, epochs=epochs)
+        count = max(2, epochs)
+        assert found.label == label
+        assert (found.score == shrunk_visits(seen[:count], graph.out_degrees()) / count).all()
+
+
+@pytest.mark.parametrize("seeds", [20, 80])
+def test_shrinking_serves_a_small_training_set_as_counting_does(seeds):
+    """It once took need for chance: no mini-batch of an epoch has the seeds of another."""
+    graph = lab.load("arxiv-like", scale=0.05, features=False)
+    train = np.random.default_rng(1).choice(graph.splits["train"], seeds, replace=False)
+    sampler = lab.NeighborSampler(graph, [10, 5], device="cpu", seed=3)
+    read = lab.footprint(sampler, train, 10, epochs=4)
+    rates = {
+        policy: lab.hit_rate(lab.hotness(graph, policy, sampler, train, 10, epochs=2), read, 0.05)
+        for policy in ("degree", "presample", "presample-shrunk")
+    }
+    assert rates["presample-shrunk"] >= max(rates.values()) - 0.005
+    assert rates["presample-shrunk"] > rates["degree"] + 0.05
 
 
 def test_presampling_never_draws_what_training_draws(graph):

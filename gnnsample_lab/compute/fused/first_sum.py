@@ -51,6 +51,7 @@ class Counters:
     def __init__(self) -> None:
         self._lock, self._used = Lock(), _LAUNCHES
         self._array: Any = None
+        self._before: Any = None
 
     def take(self) -> tuple[int, Callable[[], tuple[int, int]]]:
         """Counters for a launch: their address, and what reads ``(picks, misses)`` once the launch is complete."""
@@ -58,11 +59,11 @@ class Counters:
 
         with self._lock:
             if self._used == _LAUNCHES:
+                # Whatever streams launches are on, those to come find zeros. To wait for the whole device would fail while
+                # another thread captures, so launches under way keep their array: no stream holds as many.
                 made = cupy.zeros((_LAUNCHES, COUNTERS, 2), np.uint64)
-                # Once in thousands of launches: on whatever stream they are, those behind read zeros, and those before
-                # have written to the array that is let go of.
-                cupy.cuda.Device().synchronize()
-                self._array, self._used = made, 0
+                cupy.cuda.get_current_stream().synchronize()
+                self._before, self._array, self._used = self._array, made, 0
             array, place = self._array, self._used
             self._used += 1
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,8 @@ POLICIES = {
 }
 PRESAMPLE_BATCH_ID = 2**30
 """Pre-sampling draws with batch ids from here on: a training run of fewer mini-batches never repeats its draws."""
+LEAST_EPOCHS = 2
+"""Epochs from which on counts tell chance from need."""
 
 LARGE = 1 << 20
 """Vertices from which on the GPU sorts, and out-degrees are not kept."""
@@ -92,7 +96,7 @@ def hotness(
         every
             vertex if the graph has no such split.
         batch_size: presample: as in training, since a vertex counts once per mini-batch.
-        epochs: presample: K.
+        epochs: presample: K. ``"presample-shrunk"`` samples two at least.
         batches: optimal: mini-batches, arrays of global ids, or a :class:`~.footprint.Footprint` of the very run.
         seed: random: which permutation.
         walks: visits: the result of ``run_app``. A vertex counts once per occurrence in a sample, roots included.
@@ -114,11 +118,13 @@ def hotness(
         label, score = "Degree", degrees.astype(np.float64)
     elif policy == "presample":
         label = f"PreSC#{epochs}"
-        score = _presample(graph, sampler, seeds, batch_size, epochs).visits / epochs
+        (seen,) = _presample(graph, sampler, seeds, batch_size, [epochs])
+        score = seen.visits / epochs
     elif policy == "presample-shrunk":
-        degrees = _out_degrees(graph, sampler)
+        degrees, epochs = _out_degrees(graph, sampler), max(epochs, LEAST_EPOCHS)
         label = f"PreSC#{epochs} shrunk"
-        score = shrunk_visits(_presample(graph, sampler, seeds, batch_size, epochs), degrees) / epochs
+        apart = _presample(graph, sampler, seeds, batch_size, [1] * epochs)
+        score = shrunk_visits(apart, degrees) / epochs
     elif policy == "optimal":
         if batches is None:
             raise ValueError("batches must be given for policy='optimal' (got None)")
@@ -144,7 +150,10 @@ def _random(num_nodes: int, seed: int) -> np.ndarray:
     return (x >> np.uint64(11)).astype(np.float64)
 
 
-def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: int) -> Footprint:
+def _presample(
+    graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: Sequence[int]
+) -> list[Footprint]:
+    """Footprints of so many epochs each, one after another."""
     if not callable(getattr(sampler, "epoch", None)) or not isinstance(
         getattr(sampler, "graph", None), Graph
     ):
@@ -153,7 +162,12 @@ def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: in
         )
     chosen = training_seeds(sampler.graph if seeds is None else graph, seeds, "policy='presample'")
     length = max(1, len(sampler.epoch(chosen, batch_size, epoch=0)))
-    return footprint(sampler, chosen, batch_size, epochs, first_epoch=-(-PRESAMPLE_BATCH_ID // length))
+    first = -(-PRESAMPLE_BATCH_ID // length)
+    begins = itertools.accumulate(epochs[:-1], initial=first)
+    return [
+        footprint(sampler, chosen, batch_size, n, first_epoch=begin)
+        for n, begin in zip(epochs, begins, strict=True)
+    ]
 
 
 def _visits(walks: Any) -> np.ndarray:
@@ -169,25 +183,34 @@ def _visits(walks: Any) -> np.ndarray:
     return to_host(counts).astype(np.float64)
 
 
-def shrunk_visits(seen: Footprint, degrees: np.ndarray) -> np.ndarray:
-    """``float64[N]``: visits with the chance of a short pre-sampling taken out (empirical Bayes).
+def shrunk_visits(epochs: Sequence[Footprint], degrees: np.ndarray) -> np.ndarray:
+    """``float64[N]``: visits of all epochs with the chance of their draws taken out (empirical Bayes).
 
-    A vertex visited three times in one epoch may be one that is visited once on average. Among vertices of about the
-    same out-degree the counts vary by more than chance (a binomial's variance) only as far as the degree does not
-    decide the hotness: that share of a count's distance from their mean is kept. So the score is nearly the count where
-    weights or the training set decide, and nearly a function of the degree where the degree does.
+    A vertex visited three times in one epoch may be one that is visited once on average. How far chance goes is seen
+    where the epochs differ. Among vertices of about the same out-degree counts vary by more than that only as far as
+    the degree does not decide the hotness: that share of a count's distance from their mean is kept. So the score is
+    nearly the count where weights or the training set decide, and nearly a function of the degree where the degree does.
+
+    Args:
+        epochs: the footprint of each epoch, two or more: a single one does not tell chance from need. (Its mini-batches
+            do not either: their seeds are others, so that one needs what the next does not, and would in every epoch.)
+        degrees: out-degrees, integers ``[N]``.
     """
-    same_length("sampler and graph", len(seen), len(degrees))
-    degrees, visits = degrees.astype(np.int64, copy=False), seen.visits.astype(np.float64)
+    for seen in epochs:
+        same_length("sampler and graph", len(seen), len(degrees))
+    counts = [seen.visits.astype(np.float64) for seen in epochs]
+    visits: np.ndarray = np.sum(counts, axis=0)
+    within = sum((each - visits / len(counts)) ** 2 for each in counts) * len(counts) / (len(counts) - 1)
+    degrees = degrees.astype(np.int64, copy=False)
     bits = np.frexp(degrees.astype(np.float64))[1]
     group = bits * 8 + (
         (degrees << 3 >> np.maximum(bits - 1, 0)) & 7
     )  # eight groups from a power of two to the next
     size = np.maximum(np.bincount(group), 1)
     mean = np.bincount(group, visits) / size
-    noise = mean * (1 - np.minimum(mean / max(seen.num_batches, 1), 1))
-    signal = np.maximum(np.bincount(group, visits * visits) / size - mean * mean - noise, 0)
-    kept = signal / np.maximum(signal + noise, np.finfo(np.float64).tiny)
+    noise = np.bincount(group, within) / size
+    spread = np.bincount(group, visits * visits) / size - mean * mean
+    kept = np.clip(1 - noise / np.maximum(spread, np.finfo(np.float64).tiny), 0, 1)
     score: np.ndarray = mean[group] + kept[group] * (visits - mean[group])
     return score
 

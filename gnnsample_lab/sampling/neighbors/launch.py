@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gnnsample_lab.device import kernels, runtime
+from gnnsample_lab.device.capturing import without_collection
 from gnnsample_lab.device.dependent import dependently, launch
 
 from .plan import DISTINCT_BLOCK, NARROW, NUMBER_BLOCK, ONE_BLOCK_SEEDS
@@ -279,7 +280,7 @@ def capture(work: Callable[[], None], dependent: bool = True) -> Any:
     work()
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.get_current_stream().synchronize()
-    with stream:
+    with stream, without_collection():
         stream.begin_capture()
         try:
             with dependently(dependent):

@@ -10,31 +10,18 @@ A message holds ids from its front, and ids below 0 behind them: it needs no cou
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gnnsample_lab.device.capturing import without_collection
 from gnnsample_lab.minibatch.types import MiniBatch
 from gnnsample_lab.sampling.neighbors.plan import STATUS_OVERFLOW
 from gnnsample_lab.sampling.neighbors.workspace import Workspace
 
 from ..capacities import WARM_UP, Capacities, capacities_for
 from .csp_core import Core, Reduce, Steps, Swap
-
-
-@contextlib.contextmanager
-def _without_collection() -> Iterator[None]:
-    """Python collects no garbage meanwhile: to destroy another CUDA graph would end a capture."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def rows_of(capacities: Capacities, member: int) -> tuple[np.ndarray, np.ndarray]:
@@ -201,7 +188,7 @@ class FixedCore:
             side = cupy.cuda.Stream(non_blocking=True)
             stream = torch.cuda.ExternalStream(side.ptr)
             stream.wait_stream(torch.cuda.current_stream())
-            with _without_collection(), torch.cuda.stream(stream), side:
+            with without_collection(), torch.cuda.stream(stream), side:
                 drive(self.steps(ws))  # compiles and connects what a capture cannot
                 side.synchronize()
                 # CuPy's capture, not torch's: a trainer's thread may capture at the same time. Torch would wait for the
