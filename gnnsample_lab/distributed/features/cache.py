@@ -273,13 +273,13 @@ class FeatureCache:
             RuntimeError: another rank failed or did not come; the cache was closed.
         """
         x, index, stats = self._extract(node_ids, marks, out)
-        if index is None:
+        if index is None and (out is None or x is out):
             return x, stats
         if out is None:
             with streams.results(self.device != "cpu"):
                 return x[index], stats
         with streams.call(self.device != "cpu"):
-            out[...] = x[index]
+            out[...] = x if index is None else x[index]
         return out, stats
 
     def extract_arrived(self, node_ids: Any, marks: RankMarks | None = None) -> tuple[Any, Any, RankStats]:
