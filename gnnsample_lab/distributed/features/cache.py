@@ -126,7 +126,13 @@ class FeatureCache:
         self.device, self.num_nodes = rank.device, layout.num_nodes
         self.num_features, self.dtype = int(table.shape[1]), table.dtype
         self.row_bytes = self.num_features * table.itemsize
-        self.placement = self._placed(layout, hotness, self._rows(layout, ratio, capacity_bytes))
+        rows = self._rows(layout, ratio, capacity_bytes)
+        # Before ranks rank vertices together or not, and meet in other groups than their peers.
+        layout.check_alike({
+            "kind": kind, "transport": transport, "positions": positions,
+            "hotness and the size of the caches": (hotness if isinstance(hotness, str) else "scores", rows),
+        })  # fmt: skip
+        self.placement = self._placed(layout, hotness, rows)
         self._groups: list[Any] = []
         exchange, world = self._exchanges(layout)
         self._setup = Setup(

@@ -138,7 +138,12 @@ def test_rows_are_written_where_they_are_wanted(case: tuple[str, str, str], tmp_
 
     graph, (kind, transport, positions) = featured(), case
     cache = lab.distributed.FeatureCache(
-        saved(graph, 1, tmp_path), ratio=0.12, rank=Alone("cuda"), kind=kind, transport=transport, positions=positions
+        saved(graph, 1, tmp_path),
+        ratio=0.12,
+        rank=Alone("cuda"),
+        kind=kind,
+        transport=transport,
+        positions=positions,
     )
     for ids in asked(0):
         out = cupy.zeros((len(ids), graph.feat.shape[1]), np.float32)
