@@ -126,7 +126,13 @@ class FeatureCache:
         self.device, self.num_nodes = rank.device, layout.num_nodes
         self.num_features, self.dtype = int(table.shape[1]), table.dtype
         self.row_bytes = self.num_features * table.itemsize
-        self.placement = self._placed(layout, hotness, self._rows(layout, ratio, capacity_bytes))
+        rows = self._rows(layout, ratio, capacity_bytes)
+        # Before ranks rank vertices together or not, and meet in other groups than their peers.
+        layout.check_alike({
+            "kind": kind, "transport": transport, "positions": positions,
+            "hotness and the size of the caches": (hotness if isinstance(hotness, str) else "scores", rows),
+        })  # fmt: skip
+        self.placement = self._placed(layout, hotness, rows)
         self._groups: list[Any] = []
         exchange, world = self._exchanges(layout)
         self._setup = Setup(
@@ -273,13 +279,13 @@ class FeatureCache:
             RuntimeError: another rank failed or did not come; the cache was closed.
         """
         x, index, stats = self._extract(node_ids, marks, out)
-        if index is None:
+        if index is None and (out is None or x is out):
             return x, stats
         if out is None:
             with streams.results(self.device != "cpu"):
                 return x[index], stats
         with streams.call(self.device != "cpu"):
-            out[...] = x[index]
+            out[...] = x if index is None else x[index]
         return out, stats
 
     def extract_arrived(self, node_ids: Any, marks: RankMarks | None = None) -> tuple[Any, Any, RankStats]:

@@ -33,14 +33,22 @@ class PartRows:
         """The rows of a part, in the order of its vertices.
 
         Raises:
-            ValueError: it is another rank's, and there is no folder of parts.
+            ValueError: it is another rank's, and there is no folder of parts, or one of other features.
         """
         if part not in self._tables:
             if self.layout.folder is None:
                 raise ValueError(
                     "folder must name where save_parts wrote the parts: rows of other ranks are read there (got None)"
                 )
-            self._tables[part] = open_part(self.layout.folder, part).feat
+            found, own = open_part(self.layout.folder, part).feat, self.own
+            # Rows are copied as words, whatever they hold: those of another type or length would be cut anew.
+            if found is None or (found.dtype, found.shape[1:]) != (own.dtype, own.shape[1:]):
+                got = "none" if found is None else f"{found.dtype}[n, {found.shape[1]}]"
+                raise ValueError(
+                    f"folder must hold parts whose features are {own.dtype}[n, {own.shape[1]}], as those of the part "
+                    f"given here (got {got} in part {part})"
+                )
+            self._tables[part] = found
         return self._tables[part]
 
     def read(self, vertices: np.ndarray, to: np.ndarray, out: np.ndarray) -> None:

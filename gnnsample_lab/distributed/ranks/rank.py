@@ -108,7 +108,7 @@ class Rank:
         if not isinstance(items, Iterable):
             raise TypeError(f"items must be something to iterate (got {checks.shown(items)})")
         checks.text("text", text)
-        checks.optional(checks.whole, "total", total)
+        total = checks.optional(checks.whole, "total", total)
         if total is None and isinstance(items, Sized):
             total = len(items)
         self._bars += 1

@@ -71,16 +71,20 @@ class Layout:
         """Whether the ranks that hold the parts are on more than one host."""
         return len(np.unique(self.hosts[self.exchange.members])) > 1
 
-    def check_alike(self, given: Mapping[str, Any]) -> None:
+    def check_alike(self, given: Mapping[str, Any], among: Exchange | None = None) -> None:
         """Refuse what ranks were not given alike, name -> value, on all of them; all ranks call it together.
 
         Who owns a list draws from it for the others: with a key or a rule of another rank nobody would notice.
+
+        Args:
+            given: the values by name.
+            among: the ranks; None: all of the world.
 
         Raises:
             ValueError: a value is another one on another rank.
         """
         mine = np.array([zlib.crc32(repr(value).encode()) for value in given.values()], dtype=np.int64)
-        most = self.world.max("flags", np.concatenate([mine, -mine]))
+        most = (among or self.world).max("flags", np.concatenate([mine, -mine]))
         differ = most[: len(mine)] != -most[len(mine) :]
         for (name, value), is_other in zip(given.items(), differ.tolist(), strict=True):
             if is_other:
@@ -168,15 +172,18 @@ def make_layout(
         if partition is None and folder is not None:
             partition = open_partition(folder)
         partition = checks.instance("partition", partition, Partition, "the Partition of the parts")
-    index = _part_index(rank, partition.num_parts, host_of)
+    index, digest = _part_index(rank, partition.num_parts, host_of), partition.digest()
     if part is None:
         part = open_part(folder, index)
-    if part.partition_digest != partition.digest() or part.rank != index:
+    if part.partition_digest != digest or part.rank != index:
         raise ValueError(
             f"source must be part {index} of the partition on rank {rank.index} (got part {part.rank} of "
-            f"{'this' if part.partition_digest == partition.digest() else 'another'} one)"
+            f"{'this' if part.partition_digest == digest else 'another'} one)"
         )
     layout = Layout(rank, part, partition, folder, host_of)
+    # Each host may have divided the graph by itself, and METIS elsewhere divides it otherwise: ranks would ask others
+    # for lists that these do not have, and draw from whatever lies in their place.
+    layout.check_alike({"partition": digest}, layout.exchange)
     if is_local and layout.spans_hosts:
         raise ValueError(
             f"method={method!r} reads its peers' memory, which lies on other hosts here: give each host all parts, or "

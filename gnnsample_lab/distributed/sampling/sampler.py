@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -64,7 +65,7 @@ class Sampler:
             sections 3.2 and 5), where their owner reads them, or, by ``"direct-cached"``, all ranks of the host. A CPU
             rank counts them as reads of host memory.
         visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"`` and ``topology_bytes``: what
-            copies and the lists that stay go by. None counts the visits of
+            copies and the lists that stay go by; all ranks give some, or none does. None counts the visits of
             eight mini-batches of 1024 seeds that this rank samples beforehand, without copies and under batch ids that
             training does not reach: training vertices of its part, or any vertices where the part has none. Ties, and
             vertices that these do not reach, go by out-degree. Where owners alone read lists, ranks add visits up.
@@ -130,11 +131,17 @@ class Sampler:
         layout = make_layout(
             source, rank, partition, folder, hosts, method, not METHODS[method].between_hosts
         )
-        layout.check_alike({"method": method, **asdict(spec)})
+        layout.check_alike({
+            "method": method, **asdict(spec), "collectives": collectives,
+            "visits": None if visits is None else "numbers",  # their own on each rank, but all ranks have some
+        })  # fmt: skip
         if spec.weighted and layout.part.weights is None:
             raise ValueError("weighted=True needs a graph with edge_weight")
         most = int(np.diff(layout.part.indptr).max(initial=0))
-        most = int(layout.exchange.max("sizes", np.array([most]))[0])  # all ranks refuse alike
+        asked = np.array([most, topology_bytes is not None])
+        most, is_bounded = layout.exchange.max("sizes", asked).tolist()  # all ranks refuse alike
+        if is_bounded and topology_bytes is None:  # ranks find together whose lists leave their GPUs
+            topology_bytes = sys.maxsize
         if most > MAX_DEGREE:
             raise ValueError(f"source has a vertex of in-degree {most}; at most {MAX_DEGREE} works")
         if visits is not None:

@@ -270,10 +270,17 @@ def other_sources(rank: Any, graph: lab.Graph, folder: Path, spare: Path) -> Any
     problems = []
     bare = lab.distributed.part_of(graph, partition, rank.index, features=False)
     unequal = np.arange(N) * (rank.index + 1) % 7
+    without = lab.distributed.save_parts(graph, partition, spare.with_name("without"), features=False)
     for source, arguments in (
+        (half, {"folder": folder, "ratio": 0.1}),
+        (part, {"folder": without, "ratio": 0.1}),
         (part, {"partition": partition, "ratio": 0.1}),
         (bare, {"partition": partition, "ratio": 0.1}),
         (folder, {"ratio": 0.1, "hotness": unequal}),
+        (folder, {"ratio": 0.1, "transport": ["direct", "all-to-all"][rank.index]}),
+        (folder, {"ratio": 0.1, "transport": "all-to-all", "positions": ["owner", "everywhere"][rank.index]}),
+        (folder, {"ratio": 0.1, "hotness": ["in-degree", "degree"][rank.index]}),
+        (folder, {"ratio": 0.1 * rank.index}),
         (folder, {"ratio": 0.1, "hotness": None}),
         (folder, {"ratio": 0.1, "hotness": [1.0] * (N if rank.index else 3)}),
         (folder, {"ratio": 0.1, "hotness": "hot"}),
@@ -326,7 +333,9 @@ def test_sources_and_refusals(
             assert (x.view(np.uint8) == graph.feat[::3].view(np.uint8)).all()
         assert (found[-1].view(np.uint8) == graph.feat[::3, :3].astype(np.float16).view(np.uint8)).all()
         words = (
-            "folder must", "source must", "hotness and the size", "hotness must", "hotness", "hotness must",
+            "(got float32[n, 6] in part", "(got none in part", "folder must", "source must", "hotness and the size",
+            "transport must be the same on all ranks", "positions must be the same on all ranks",
+            "hotness and the size", "hotness and the size", "hotness must", "hotness", "hotness must",
             "positions must", "give exactly one of ratio and capacity_bytes (got both)",
             "give exactly one of ratio and capacity_bytes (got none)", "kind must", "transport must", "positions must",
             "knobs must", "node_ids must", "node_ids must", "node_ids must", "marks must",

@@ -130,6 +130,31 @@ def test_ranks_on_one_gpu(tmp_path: Path, gpu_world: Any) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.timeout(60)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_are_written_where_they_are_wanted(case: tuple[str, str, str], tmp_path: Path) -> None:
+    import cupy
+
+    from gnnsample_lab.distributed.ranks.alone import Alone
+
+    graph, (kind, transport, positions) = featured(), case
+    cache = lab.distributed.FeatureCache(
+        saved(graph, 1, tmp_path),
+        ratio=0.12,
+        rank=Alone("cuda"),
+        kind=kind,
+        transport=transport,
+        positions=positions,
+    )
+    for ids in asked(0):
+        out = cupy.zeros((len(ids), graph.feat.shape[1]), np.float32)
+        x, _ = cache.extract(ids, out=out)
+        assert x is out
+        assert (out.get().view(np.uint8) == graph.feat.view(np.uint8)[ids]).all()
+    cache.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("width", [5, 100, 128])
 def test_ranks_on_two_gpus(width: int, tmp_path: Path, gpu_ranks: Any) -> None:
     check_on_gpus(gpu_ranks, featured(width), saved(featured(width), 2, tmp_path), 2)

@@ -78,7 +78,7 @@ def test_output_logs_and_progress_reach_the_parent(
         print("printed by", rank.index)
         os.write(2, b"from below\n")
         rank.log("logged", rank.index)
-        for _ in rank.progress(range(3), text="steps"):
+        for _ in rank.progress(iter(range(3)), np.int64(3), "steps"):  # a total that NumPy has summed up
             pass
         print("x" * 20_000)
         print("no end of line", end="")

@@ -554,6 +554,37 @@ def test_owners_read_lists_beyond_the_budget_in_host_memory(
             assert found[method, budget][3][1] == samples[0][1].host
 
 
+def bounded_alone(rank: Any, folder: Path) -> Any:
+    """What ranks sample of which one has a bound for its lists, by method: the sample, and what it keeps on its GPU."""
+    found = {}
+    for method in ("csp", "direct-cached"):
+        sampler = lab.distributed.Sampler(
+            folder,
+            [3, 2],
+            method,
+            rank=rank,
+            seed=5,
+            cache_bytes=200,
+            topology_bytes=None if rank.index else 400,
+        )
+        batch = sampler.sample(sampler.slice(SEEDS["mixed"]), BATCH)
+        found[method] = shortened(batch), dict(sampler.engine.topology_bytes)  # type: ignore[attr-defined]
+        sampler.close()
+    return found
+
+
+def test_one_rank_alone_may_bound_its_lists(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path]
+) -> None:
+    every = four_ranks.run(bounded_alone, folders[2, "random"], world=2)
+    whole = reference(graph, SEEDS["mixed"], {"fanouts": [3, 2]})
+    part = lab.distributed.open_part(folders[2, "random"], 0)
+    for method in ("csp", "direct-cached"):
+        check_union([found[method][0] for found in every], whole)
+        assert 0 < every[0][method][1]["part"] - part.indptr.nbytes <= 400
+    assert every[1]["csp"][1] == {}
+
+
 def test_a_part_without_its_spilled_lists(graph: lab.Graph) -> None:
     partition = lab.distributed.partition(graph, 2, "random", tolerance=2, use_cache=False)
     cut = [part_of(graph, partition, p) for p in range(2)]
@@ -817,9 +848,10 @@ def other_ways(
     return both, total, (len(epoch), epoch.first_batch_id, batches), wides, errors
 
 
-def built_differently(rank: Any, folder: Path) -> dict[str, str]:
-    """What ranks say that are given other arguments than each other."""
+def built_differently(rank: Any, folder: Path, divided: list[Path]) -> dict[str, str]:
+    """What ranks say that are given other arguments than each other; ``divided``: for each, other parts."""
     errors = {}
+    visits = [None, np.ones(N)][rank.index]
     makers: dict[str, Any] = {
         "fanouts": lambda: lab.distributed.Sampler(folder, [3, 2 + rank.index], rank=rank),
         "seed": lambda: lab.distributed.Sampler(folder, [3, 2], rank=rank, seed=rank.index),
@@ -831,6 +863,11 @@ def built_differently(rank: Any, folder: Path) -> dict[str, str]:
         "app": lambda: lab.distributed.Walker(folder, lab.apps.DeepWalk(5 + rank.index), rank=rank),
         "layers": lambda: lab.distributed.LayerSampler(folder, rank=rank, seed=rank.index),
         "step_size": lambda: lab.distributed.LayerSampler(folder, 60, 17 + rank.index, rank=rank),
+        "collectives": lambda: lab.distributed.Sampler(
+            folder, [3], rank=rank, collectives=["auto", "torch"][rank.index]
+        ),
+        "visits": lambda: lab.distributed.Sampler(folder, [3], "direct-cached", rank=rank, visits=visits),
+        "partition": lambda: lab.distributed.Sampler(divided[rank.index], [3], rank=rank),
     }
     for name, make in makers.items():
         try:
@@ -843,7 +880,8 @@ def built_differently(rank: Any, folder: Path) -> dict[str, str]:
 
 def test_ranks_that_are_built_differently_are_refused(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
     """Owners draw for others: under another key, or by another rule, a sample would be nobody's."""
-    for index, errors in enumerate(four_ranks.run(built_differently, folders[2, "random"], world=2)):
+    divided = [folders[2, "random"], folders[2, "metis"]]
+    for index, errors in enumerate(four_ranks.run(built_differently, divided[0], divided, world=2)):
         assert "seed must be the same on all ranks (got " in errors.pop("walker")
         assert "seed must be the same on all ranks" in errors.pop("layers")
         for name, message in errors.items():
