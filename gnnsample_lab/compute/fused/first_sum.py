@@ -59,7 +59,7 @@ class Counters:
 
         with self._lock:
             if self._used == _LAUNCHES:
-                # Whatever streams launches are on, those to come find zeros. To wait for the whole device would fail while
+                # Launches to come find zeros, on whatever stream. To wait for the whole device would fail while
                 # another thread captures, so launches under way keep their array: no stream holds as many.
                 made = cupy.zeros((_LAUNCHES, COUNTERS, 2), np.uint64)
                 cupy.cuda.get_current_stream().synchronize()

@@ -189,7 +189,7 @@ def shrunk_visits(epochs: Sequence[Footprint], degrees: np.ndarray) -> np.ndarra
     A vertex visited three times in one epoch may be one that is visited once on average. How far chance goes is seen
     where the epochs differ. Among vertices of about the same out-degree counts vary by more than that only as far as
     the degree does not decide the hotness: that share of a count's distance from their mean is kept. So the score is
-    nearly the count where weights or the training set decide, and nearly a function of the degree where the degree does.
+    nearly the count where weights or the training set decide, and nearly a function of the degree where that does.
 
     Args:
         epochs: the footprint of each epoch, two or more: a single one does not tell chance from need. (Its mini-batches
@@ -210,7 +210,7 @@ def shrunk_visits(epochs: Sequence[Footprint], degrees: np.ndarray) -> np.ndarra
     mean = np.bincount(group, visits) / size
     noise = np.bincount(group, within) / size
     spread = np.bincount(group, visits * visits) / size - mean * mean
-    kept = np.clip(1 - noise / np.maximum(spread, np.finfo(np.float64).tiny), 0, 1)
+    kept = np.maximum(spread - noise, 0) / np.maximum(spread, np.finfo(np.float64).tiny)
     score: np.ndarray = mean[group] + kept[group] * (visits - mean[group])
     return score
 

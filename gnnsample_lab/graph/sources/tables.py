@@ -146,9 +146,8 @@ def _without_indented_comments(path: Path) -> bytes | None:
     and of a list that begins with one no row at all."""
     kept, found = io.BytesIO(), False
     for _, lines in _raw_lines(path):
-        for line in lines.splitlines(
-            keepends=True
-        ):  # where lines end on a carriage return alone, all are one
+        # Where lines end on a carriage return alone, all are one.
+        for line in lines.splitlines(keepends=True):
             text = line.removeprefix(codecs.BOM_UTF8)
             if text[:1].isspace() and text.lstrip().startswith(b"#"):
                 found = True

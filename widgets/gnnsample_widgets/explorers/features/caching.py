@@ -158,7 +158,7 @@ def rate_all(read: Any, hotness: dict[str, Any], presampled: int) -> dict[str, A
         "random": "Random",
         "reverse-pagerank": "Reverse PageRank",
         "presample": ahead,
-        SHRUNK: f"{ahead} shrunk",
+        SHRUNK: f"PreSC#{max(presampled, 2)} shrunk",
     }
     ratios = np.linspace(0, 1, 101)
     return {
