@@ -243,13 +243,20 @@ class Held:
                 freed.clear()  # only now: what is allocated next on `stream` comes after the wait
 
 
-@functools.cache
 def side_stream(name: str) -> Any:
-    """A torch stream of this process. Kept: a memory pool keeps freed blocks for the stream that had them."""
+    """A torch stream of this process on torch's current GPU."""
+    import torch
+
+    return _side_stream(name, torch.cuda.current_device())
+
+
+@functools.cache
+def _side_stream(name: str, device: int) -> Any:
+    """Kept: a memory pool keeps freed blocks for the stream that had them."""
     import torch
 
     # Sampling is short and the host waits for it, so its blocks go before those of training.
-    return torch.cuda.Stream(priority=-1 if name == "sampling" else 0)
+    return torch.cuda.Stream(device, priority=-1 if name == "sampling" else 0)
 
 
 @contextmanager
