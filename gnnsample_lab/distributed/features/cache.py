@@ -27,6 +27,10 @@ from .setup import POSITIONS, TRANSPORTS, Setup
 from .tally import RankStats
 
 
+FROM_PEERS = ExtractKnobs(rows_per_warp=4)
+"""Launch shapes where rows come from peers, whose answers take longer: twice as many loads are under way."""
+
+
 @dataclass(frozen=True, eq=False)
 class RankMarks:
     """Where the rows of one batch are, found while sampling.
@@ -72,7 +76,8 @@ class FeatureCache:
             all-to-all in a partitioned cache, else ``"everywhere"``.
         partition, folder, hosts: as of :class:`Sampler`. With several hosts each has the hot rows, and the cold rows
             are divided among the hosts (DSP, section 3.2).
-        knobs: launch shapes of the kernels (:class:`~gnnsample_lab.features.caching.gather.ExtractKnobs`).
+        knobs: launch shapes of the kernels (:class:`~gnnsample_lab.features.caching.gather.ExtractKnobs`), by default
+            :data:`FROM_PEERS` where kernels read peers' memory.
 
     Attributes:
         kind, transport, positions: as resolved.
@@ -137,7 +142,7 @@ class FeatureCache:
         exchange, world = self._exchanges(layout)
         self._setup = Setup(
             layout, self.placement, transport, positions, self.num_features, self.dtype, exchange, world,
-            knobs or ExtractKnobs(),
+            knobs or (FROM_PEERS if self._reads_peers(rank) else ExtractKnobs()),
         )  # fmt: skip
         self._lock = Lock()
         self._engine: Any = self._made()
@@ -145,6 +150,9 @@ class FeatureCache:
         self.last: RankStats | None = None
 
     # ---- construction -----------------------------------------------------------------------------------------
+
+    def _reads_peers(self, rank: Any) -> bool:
+        return self.transport == "direct" and self.kind == "partitioned" and rank.world_size > 1
 
     def _rows(self, layout: Layout, ratio: Any, capacity_bytes: Any) -> int:
         """Rows of a rank's cache."""
