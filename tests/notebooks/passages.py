@@ -364,6 +364,8 @@ def designs(gnnlab: Record, pipelines: Record, dsp: Record) -> Phrases:
     ]
     roles = Counter(each["role"] for each in launched[0]["memory"])
     (peer,) = rows(pipelines, part="handover", way="peer")
+    # Then steps that are shorter make no mini-batch sooner.
+    waits = all(b["ms"] > 0.95 * a["ms"] for a, b in zip(launched, captured, strict=True))
     came = "wins" if min(replayed) > 1 else "loses, too" if max(replayed) < 1 else "is level"
     threads = rows(pipelines, part="overlap", executor="overlapped", cached_percent=100.0, step="plain")
     reached = [row["share_percent"] / 100 for row in threads]
@@ -379,21 +381,21 @@ def designs(gnnlab: Record, pipelines: Record, dsp: Record) -> Phrases:
         Said(f"it **lost**, {span(lost)}", max(lost) < 1),
         f"extraction is {percent(row['extract_over_train'] for row in pairs)} of training",
         f"Recorded on {cards(pipelines, int(most(pipelines, 'gpus')))} with `products-like`",
-        Said(f"it **lost** as well, {span(won)}", max(won) < 1),
-        Said(  # since steps that are shorter make no mini-batch sooner
-            f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler",
-            all(b["ms"] > 0.95 * a["ms"] for a, b in zip(launched, captured, strict=True)),
-        ),
+        f"it {'won' if min(won) > 1 else '**lost** as well' if max(won) < 1 else 'was level'}, {span(won)}",
+        *([f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler"] if waits else []),
         Said(
             f"hands over a mini-batch every {span((row['ms'] for row in launched), 'ms', tenths)} "
             f"though it samples one in {span((row['sample_ms'] for row in launched), 'ms', tenths)}",
             all(2 * row["sample_ms"] < row["ms"] for row in launched),
         ),
         f"replayed as CUDA graphs it {came}, {span(replayed)}",
-        Said(
-            f"with {whole(peer['cached_percent'])} % of the rows cached, makes an epoch "
-            f"{short(peer['x_first'])} times as fast",
-            peer["x_first"] > 1.1,
+        *(
+            [
+                f"with {whole(peer['cached_percent'])} % of the rows cached, makes an epoch "
+                f"{short(peer['x_first'])} times as fast"
+            ]
+            if peer["x_first"] > 1.1
+            else []
         ),
         f"{percent(shared)} of the rows beside the topology and {percent(factored)} without it",
         f"on {cards(pipelines)} with every row cached",

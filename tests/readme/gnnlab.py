@@ -197,6 +197,8 @@ def one_budget(pipelines: Record) -> Phrases:
     every, sampling = of("ms", "factored"), of("sample_ms", "factored")
     launched, at_once = (of("ms", "factored", step=step) for step in ("plain", "captured"))
     (peer,) = rows(pipelines, part="handover", way="peer")
+    # Then a step that is shorter makes no mini-batch sooner, and a shorter way from the sampler does.
+    waits = all(b > 0.95 * a for a, b in zip(launched, at_once, strict=True)) and peer["x_first"] > 1.1
     return [
         Said("done", in_full(pipelines)),
         f"{sizes(pipelines['graphs'])}, {cards(pipelines, max(of('gpus', 'factored')))}",
@@ -207,15 +209,18 @@ def one_budget(pipelines: Record) -> Phrases:
         f"it is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
         Said(f"brings a mini-batch's rows in {span(ours, 'ms', tenths)}", max(ours) < min(theirs)),
         f"time sharing's in {span(theirs, 'ms', tenths)}",
-        # Then a step that is shorter makes no mini-batch sooner, and a shorter way from the sampler does.
-        Said(
-            f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler",
-            all(b > 0.95 * a for a, b in zip(launched, at_once, strict=True)) and peer["x_first"] > 1.1,
+        *(
+            [f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler"]
+            if waits
+            else []
         ),
-        Said(
-            f"a mini-batch comes from it every {span(every, 'ms', tenths)}, of which sampling takes "
-            f"{span(sampling, 'ms', tenths)}",
-            all(2 * b < a for a, b in zip(every, sampling, strict=True)),
+        *(
+            [
+                f"a mini-batch comes from it every {span(every, 'ms', tenths)}, of which sampling takes "
+                f"{span(sampling, 'ms', tenths)}"
+            ]
+            if waits and all(2 * b < a for a, b in zip(every, sampling, strict=True))
+            else []
         ),
     ]
 

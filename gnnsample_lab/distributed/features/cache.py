@@ -26,7 +26,6 @@ from .placement import KINDS, Placement, place_rows
 from .setup import POSITIONS, TRANSPORTS, Setup
 from .tally import RankStats
 
-
 FROM_PEERS = ExtractKnobs(rows_per_warp=4)
 """Launch shapes where rows come from peers, whose answers take longer: twice as many loads are under way."""
 
