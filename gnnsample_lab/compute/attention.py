@@ -28,6 +28,7 @@ from .aggregation.csr import (
     stream_for,
 )
 from .aggregation.transpose import deterministic, transposed
+from .autocast import widened
 
 
 def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope: float = 0.2) -> Any:
@@ -52,6 +53,8 @@ def attention(block: Any, x: Any, score_src: Any, score_dst: Any, negative_slope
         ValueError: wrong shapes, arrays on different devices.
     """
     csr, slope = csr_of(block), real("negative_slope", negative_slope)
+    if is_tensor(x):
+        x, score_src, score_dst = widened(x), widened(score_src), widened(score_dst)
     check_features("x", x, csr, 3)
     heads, size = int(x.shape[1]), int(x.shape[2])
     if heads == 0 or size == 0:

@@ -1,7 +1,7 @@
 """Message-passing layers on sampled blocks: PyTorch modules that call :func:`~.aggregate.aggregate`.
 
 Every layer is ``layer(block, x) -> [num_dst, out]``, with ``x`` the rows of ``block.src``, ``[num_src, in]``; the rows
-of ``block.dst`` come first, since ``dst`` is a prefix of ``src``.
+of ``block.dst`` come first, since ``dst`` is a prefix of ``src``. Under ``torch.autocast`` layers compute in float32.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .aggregation.aggregate import aggregate
 from .aggregation.csr import csr_of
 from .aggregation.ladder import as_tensor
 from .attention import attention
+from .autocast import in_float32
 from .fused.block import SummedBlock
 
 
@@ -234,6 +235,7 @@ class GCNConv(Layer):
     def finish(self, rows: Any, root: Any, mapped: bool) -> Any:
         return rows if mapped else nn.functional.linear(rows, self.linear.weight, self.bias)
 
+    @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         if isinstance(block, SummedBlock):
             return self.update(x, block.aggregated("sum"), block.lengths, False)
@@ -269,6 +271,7 @@ class SAGEConv(Layer):
         ours = type(self).root is SAGEConv.root  # a table of its own, which can be added to where it lies
         return (root.addmm_ if ours else root.addmm)(rows, self.linear.weight.t())
 
+    @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         if isinstance(block, SummedBlock):
             table = block.table("mean", x)
@@ -307,6 +310,7 @@ class GINConv(Layer):
         first, activation, last = self.mlp
         return linear(last, rows if mapped else activation(linear(first, rows)))
 
+    @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         if x.is_cuda and self.kernel in ("auto", "register-tile"):
             from .autograd_gin import GinLayer
@@ -378,6 +382,7 @@ class GATConv(Layer):
         mapped = torch.bmm(rows.unflatten(1, (self.heads, -1)).transpose(0, 1), weight.transpose(1, 2))
         return mapped.transpose(0, 1).flatten(1) + root
 
+    @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         x, own = with_destinations(x, csr_of(block).num_rows)
         # Scores are linear in x, too: columns of the product that makes the values, and of the one for the vertices
@@ -419,6 +424,7 @@ class PinSAGEConv(Layer):
         out = self.linear(torch.cat([root, pooled], 1))
         return out if self.last else nn.functional.normalize(torch.relu(out), dim=1)
 
+    @in_float32
     def forward(self, block: Any, x: Any) -> Any:
         csr = csr_of(block)
         x, own = with_destinations(x, csr.num_rows)

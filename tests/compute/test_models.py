@@ -205,3 +205,60 @@ def test_two_products_of_the_same_rows_are_parts_of_one(frozen, monkeypatch):
         wanted = [given[i] for i in (0, 3) if i not in frozen] + [layer.weight, layer.bias]
         found.append(torch.autograd.grad((root * root).sum() + beside.exp().sum(), wanted))
     torch.testing.assert_close(*found)
+
+
+def check_autocast(name, sample, x, dtype):
+    """Losses and gradients of a model that is surrounded by layers of 16 bits."""
+    torch.manual_seed(0)
+    inner = lab.make_model(name, 32, 16, 8).to(x.device)
+    first, last = torch.nn.Linear(x.shape[1], 32).to(x.device), torch.nn.Linear(8, 5).to(x.device)
+    results = []
+    for enabled in (False, True):
+        for module in (inner, first, last):
+            module.zero_grad()
+        with torch.autocast(x.device.type, dtype=dtype, enabled=enabled):
+            mapped = first(x)
+            assert mapped.dtype == (dtype if enabled else torch.float32)
+            inside = inner(sample.blocks, mapped)
+            assert inside.dtype == torch.float32
+            logits = last(inside)
+        logits.float().square().mean().backward()
+        results.append([logits.detach().float(), *(p.grad.clone() for p in inner.parameters())])
+    top = max(float(gradient.abs().max()) for gradient in results[0][1:])
+    for plain, mixed in zip(*results, strict=True):
+        # Gradients of GAT's scores are differences of much larger numbers.
+        assert float((plain - mixed).abs().max()) < 0.05 * float(plain.abs().max()) + 1e-3 * top, name
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_models_run_under_autocast(name, batch):
+    graph, sample = batch
+    x = torch.from_numpy(np.asarray(graph.feat)[sample.node_ids]).float()
+    check_autocast(name, sample, x, torch.bfloat16)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", sorted(models()))
+def test_models_run_under_autocast_on_a_gpu(name, dtype, batch):
+    graph, _ = batch
+    sample = lab.NeighborSampler(graph, [5, 4, 3], device="cuda").sample(range(60)).to_torch()
+    x = torch.from_numpy(np.asarray(graph.feat)).float().cuda()[sample.node_ids]
+    check_autocast(name, sample, x, getattr(torch, dtype))
+
+
+def test_sums_and_attention_take_16_bits_under_autocast_alone():
+    block = random_block()
+    x = torch.rand(90, 6).bfloat16()
+    with pytest.raises(TypeError, match="x must be float32 or float64"):
+        lab.aggregate(block, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = lab.aggregate(block, x, torch.rand(len(block.indices)).bfloat16())
+        heads = lab.attention(block, x.view(90, 2, 3), x[:, :2], x[: len(block.dst), :2])
+    assert out.dtype == heads.dtype == torch.float32
+    assert torch.equal(lab.aggregate(block, x.float()), autocast_sum(block, x))
+
+
+def autocast_sum(block, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return lab.aggregate(block, x)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice, is_cuda_array, shown
+from gnnsample_lab.compute.autocast import widened
 
 from . import ladder
 from .csr import FLOATS, Csr, contiguous, csr_of, dtype_name, empty, is_tensor, stream_for
@@ -33,7 +34,8 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
         block: a :class:`~gnnsample_lab.Block` or ``TorchBlock``; local ids.
         x: features of ``block.src``, ``[num_src, F]``, ``float32`` or ``float64``: NumPy, CuPy or torch, on the
             block's device. Further rows are ignored. Torch tensors are differentiable, and so is ``weight``: the
-            gradient of ``x`` is gathered over the transposed block by the same kernel.
+            gradient of ``x`` is gathered over the transposed block by the same kernel. Under ``torch.autocast`` tensors
+            of 16 bits are taken as ``float32``.
         weight: per edge ``[num_edges]``, of the type of ``x``, or None.
         reduce: ``"sum"`` or ``"mean"``.
         kernel: a key of :func:`aggregation_kernels`. ``"gnnadvisor-style"`` has GNNAdvisor's groups, shared memory and
@@ -50,6 +52,8 @@ def aggregate(block: Any, x: Any, weight: Any = None, reduce: str = "mean", kern
     choice("reduce", reduce, REDUCES)
     kernel = ladder.kernel_name(kernel)
     csr = csr_of(block)
+    if is_tensor(x):
+        x, weight = widened(x), widened(weight)
     check_features("x", x, csr, 2)
     if weight is not None:
         check_weight(weight, x, csr)
