@@ -347,7 +347,8 @@ class Inference:
         """Columns of a layer's tables, by trying its steps on a single row, once."""
         if not hasattr(layer, "parameters"):
             return self._tried(layer, width, itemsize)
-        key = (width, itemsize, self.dtype, _narrows(layer), *(p.shape for p in layer.parameters()))
+        widths = tuple(p.shape for p in layer.parameters())
+        key = (width, itemsize, self.dtype, self.device, _narrows(layer), *widths)
         known = _known_widths.setdefault(layer, {})
         if key not in known:
             known[key] = self._tried(layer, width, itemsize)

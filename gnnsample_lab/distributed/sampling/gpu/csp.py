@@ -166,9 +166,10 @@ class CspEngine:
 
     def settle(self) -> None:
         """Count what calls moved: those that nobody asked about go to the oldest one's traffic together."""
-        if self._calls:
-            self._settle_until(self._calls[-1])
-        self._calls = []
+        with runtime.lock:  # another thread may be sampling
+            if self._calls:
+                self._settle_until(self._calls[-1])
+            self._calls = []
 
     def _settle_until(self, last: _Call) -> None:
         """Count all calls; the last one by itself."""
