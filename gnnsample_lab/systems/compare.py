@@ -81,8 +81,9 @@ def compare(
         graph: as for :func:`~gnnsample_lab.systems.train.train`.
         systems: names of ``lab.systems()``; the first is the baseline of the table.
         model: as of ``lab.train``; a module of one's own stays as it is, and each system trains a copy.
-        options: arguments of ``lab.train``. Give ``epochs`` above 1 to compare times: the table shows each system's
-            fastest epoch, and the first one compiles kernels and fills memory pools.
+        options: arguments of ``lab.train``; of several systems none may go on from a checkpoint. Give ``epochs`` above
+            1 to compare times: the table shows each system's fastest epoch, and the first one compiles kernels and
+            fills memory pools.
 
     Raises:
         TypeError, ValueError, LookupError: no such system, or an argument that ``lab.train`` refuses.
@@ -95,4 +96,10 @@ def compare(
     ]  # before the first is trained
     if not chosen:
         raise ValueError("systems must name at least one system (got an empty list)")
+    for name in ("checkpoint", "resume"):
+        if len(chosen) > 1 and options.get(name) is not None:
+            raise ValueError(
+                f"{name} must be None for several systems: each would go on where the one before it ended "
+                f"(got {options[name]!r}); give it to lab.train"
+            )
     return Comparison(tuple(train(graph, copy.deepcopy(model), system, **options) for system in chosen))

@@ -312,3 +312,6 @@ def test_comparison(graph):
         lab.compare(graph, systems=["dgl", "nonsense"], **QUICK)
     with pytest.raises(ValueError, match="at least one system"):
         lab.compare(graph, systems=[], **QUICK)
+    for name in ("checkpoint", "resume"):
+        with pytest.raises(ValueError, match=f"{name} must be None for several systems"):
+            lab.compare(graph, systems=["dgl", "lab"], **QUICK, **{name: "run.pt"})
