@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gnnsample_lab.device.capturing import without_collection
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling.capacities import WARM_UP, Capacities
-from gnnsample_lab.distributed.sampling.gpu import csp_fixed
 from gnnsample_lab.distributed.sampling.gpu import csp_kernels as packing
 from gnnsample_lab.distributed.sampling.gpu.csp import CspEngine, _Call
 from gnnsample_lab.distributed.sampling.gpu.csp_core import Moved
@@ -176,7 +176,7 @@ def test_a_replay_is_one_start() -> None:
     """However many collectives its graph has; whoever brings collectives in one order sees that start."""
     seen: list[str] = []
     fixed = FixedCore(stub(0, 2), 10**6, lambda values: values)
-    fixed._graph = SimpleNamespace(replay=lambda: seen.append("replayed"))
+    fixed._graph = SimpleNamespace(launch=lambda: seen.append("replayed"))
 
     def start(launch: Any) -> None:
         seen.append("its turn")
@@ -189,13 +189,13 @@ def test_a_replay_is_one_start() -> None:
 
 def test_nothing_is_collected_during_a_capture() -> None:
     assert gc.isenabled()
-    with pytest.raises(KeyError), csp_fixed._without_collection():
+    with pytest.raises(KeyError), without_collection():
         assert not gc.isenabled()
         raise KeyError
     assert gc.isenabled()
     gc.disable()
     try:
-        with csp_fixed._without_collection():
+        with without_collection():
             pass
         assert not gc.isenabled()
     finally:
