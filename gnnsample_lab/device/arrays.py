@@ -21,6 +21,11 @@ def array_module(array: Any) -> Any:
     return np
 
 
+def dense(array: Any) -> Any:
+    """An array of NumPy or CuPy, or a copy where its entries lie apart in memory: kernels count on from its address."""
+    return array if array.flags.c_contiguous else array_module(array).ascontiguousarray(array)
+
+
 def to_host(array: Any) -> np.ndarray:
     """``array`` as a NumPy array: a copy of what lies on a GPU; NumPy arrays, memory-mapped ones too, as they are.
 

@@ -25,11 +25,6 @@ def host_bytes(array: Any) -> memoryview:
     return memoryview(host.reshape(-1).view(np.uint8))
 
 
-def without_gaps(array: Any) -> Any:
-    """``array``, or a copy where its entries lie apart in memory: walkers and kernels count on from its address."""
-    return array if array.flags.c_contiguous else array_module(array).ascontiguousarray(array)
-
-
 def id_dtype(num_nodes: int) -> np.dtype:
     """The dtype of vertex ids: int32 while they fit."""
     return np.dtype(np.int32 if num_nodes < MAX_INT32_NODES else np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gnnsample_lab.checks import MAX_NODES, flag, ids_below, instance, integers, text, whole
 from gnnsample_lab.device import runtime, streams
-from gnnsample_lab.device.arrays import array_module, to_host
+from gnnsample_lab.device.arrays import array_module, dense, to_host
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import build_csc, edge_order, rows_of, with_reverse_edges
 
@@ -69,21 +69,21 @@ class Graph:
         num_nodes = len(indptr) - 1
         if validate:
             checks.adjacency(indptr, indices)
-        self._set("indptr", checks.without_gaps(indptr))
-        indices = checks.without_gaps(indices)
+        self._set("indptr", dense(indptr))
+        indices = dense(indices)
         self._set("indices", indices.astype(checks.id_dtype(num_nodes), copy=False))
         weight = self.edge_weight
         if weight is not None:
             if validate or getattr(weight, "dtype", None) != np.float32:
                 weight = checks.weights(weight, len(indices))
-            self._set("edge_weight", checks.without_gaps(weight))
+            self._set("edge_weight", dense(weight))
         if self.version is not None:
             self._set("version", whole("version", self.version, 1, 2**31 - 1))
         if self.edge_ids is not None:
             given = integers("edge_ids", self.edge_ids)
             if given.dtype == np.uint64 and given.size and int(given.max()) >= 1 << 63:
                 raise ValueError(f"edge_ids must be below 2**63 (got {int(given.max())})")
-            self._set("edge_ids", checks.without_gaps(given.astype(np.int64, copy=False)))
+            self._set("edge_ids", dense(given.astype(np.int64, copy=False)))
             if len(self.edge_ids) != len(indices):
                 raise ValueError(
                     f"edge_ids must have shape ({len(indices)},) (got {tuple(self.edge_ids.shape)})"

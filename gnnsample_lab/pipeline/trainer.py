@@ -20,7 +20,7 @@ from gnnsample_lab.minibatch.export import tensor
 
 from . import checkpoint, executors
 from .batches import Order, match_order, to_gpu
-from .captured import CapturedStep
+from .captured import STEPS_TO_CAPTURE, CapturedStep
 from .clock import StageClock
 from .exchange import SliceExchange
 from .factored.slots import OwnSlots
@@ -225,6 +225,11 @@ class Trainer:
         ranks, hold the library's lock."""
         meets = self.rank is not None and getattr(self.sampler, "together", False)
         return bool(meets and self.sampler.device == "cuda" and len(self.samplers) > 1)
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Steps until one is like those that follow: kernels are compiled, and steps that are replayed captured."""
+        return 1 if self.captured is None else STEPS_TO_CAPTURE
 
     def step(self, batch: Any, x: Any) -> Any:
         """One optimizer step; returns the loss, a tensor on the device (nothing is waited for)."""

@@ -17,7 +17,7 @@ from gnnsample_lab.compute.aggregation.ladder import kernel_name
 from gnnsample_lab.device.arrays import is_memory_mapped, to_host
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import hottest_first, rows_in, rows_of_ratio
-from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE, is_captured
+from gnnsample_lab.pipeline.captured import is_captured
 from gnnsample_lab.pipeline.clock import StageClock
 from gnnsample_lab.pipeline.executors import Stages, shared_stream
 from gnnsample_lab.pipeline.factored.roles import Member, Split, Swaps
@@ -185,7 +185,7 @@ def trial_times(graph: Any, given: dict[str, Any], device: str) -> list[float]:
     small = {**given, "model": copy.deepcopy(given["model"]), "executor": "serial", "reorder": "none"}
     trainer = prepare(graph, device=device, **small).trainer
     trainer.model.train()
-    for steps in (1 if trainer.captured is None else STEPS_TO_CAPTURE, TRIAL_STEPS):
+    for steps in (trainer.warm_up_steps, TRIAL_STEPS):
         clock = StageClock(device)
         epoch = trainer.sampler.epoch(trainer.seeds, trainer.batch_size)
         stages = Stages(

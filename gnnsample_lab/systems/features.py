@@ -18,7 +18,6 @@ from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import SLOT_BYTES, memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.graph.cache import is_written
 from gnnsample_lab.pipeline.batches import to_gpu
-from gnnsample_lab.pipeline.captured import STEPS_TO_CAPTURE
 from gnnsample_lab.pipeline.features import (
     CachedSource,
     FeatureSource,
@@ -279,7 +278,7 @@ def _trial(
             held = {"serial": 1, "overlapped": 4 + workers}.get(system.executor, 3)
             rows = [plain.extract(batch)[0] for _ in range(held)]
             trainer.model.train()
-            for _ in range(1 if trainer.captured is None else STEPS_TO_CAPTURE):
+            for _ in range(trainer.warm_up_steps):
                 trainer.step(batch, rows[0])
             torch.cuda.synchronize()
 

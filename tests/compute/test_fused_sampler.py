@@ -153,11 +153,10 @@ def test_tables_are_of_32_bits_whatever_torch_makes_by_default(graph: Any, devic
 
 
 @pytest.mark.gpu
+@pytest.mark.real_gpu
 def test_padded_mini_batches_count_in_32_bits_whatever_torch_makes_by_default() -> None:
     from gnnsample_lab.compute.padding import PaddedBatch, Sizes
 
-    if not torch.cuda.is_available():
-        pytest.skip("torch has no CUDA here")
     torch.set_default_dtype(torch.float64)
     try:
         room = Sizes((10, 4), (20,))

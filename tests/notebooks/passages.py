@@ -382,20 +382,18 @@ def designs(gnnlab: Record, pipelines: Record, dsp: Record) -> Phrases:
         f"extraction is {percent(row['extract_over_train'] for row in pairs)} of training",
         f"Recorded on {cards(pipelines, int(most(pipelines, 'gpus')))} with `products-like`",
         f"it {'won' if min(won) > 1 else '**lost** as well' if max(won) < 1 else 'was level'}, {span(won)}",
-        *([f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler"] if waits else []),
+        Said(f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler", waits, may_go=True),
         Said(
             f"hands over a mini-batch every {span((row['ms'] for row in launched), 'ms', tenths)} "
             f"though it samples one in {span((row['sample_ms'] for row in launched), 'ms', tenths)}",
             all(2 * row["sample_ms"] < row["ms"] for row in launched),
         ),
         f"replayed as CUDA graphs it {came}, {span(replayed)}",
-        *(
-            [
-                f"with {whole(peer['cached_percent'])} % of the rows cached, makes an epoch "
-                f"{short(peer['x_first'])} times as fast"
-            ]
-            if peer["x_first"] > 1.1
-            else []
+        Said(
+            f"with {whole(peer['cached_percent'])} % of the rows cached, makes an epoch "
+            f"{short(peer['x_first'])} times as fast",
+            peer["x_first"] > 1.1,
+            may_go=True,
         ),
         f"{percent(shared)} of the rows beside the topology and {percent(factored)} without it",
         f"on {cards(pipelines)} with every row cached",

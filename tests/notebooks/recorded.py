@@ -40,10 +40,21 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Said:
-    """A phrase that must stand in a passage, and whether the records bear it out."""
+    """A phrase that must stand in a passage, and whether the records bear it out.
+
+    ``may_go``: a passage can do without it where they do not; it must be gone then.
+    """
 
     text: str
     holds: bool = True
+    may_go: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        return self.holds or not self.may_go
+
+    def stands_in(self, words: str) -> bool:
+        return bool(re.search(rf"(?<!\w){re.escape(plain(self.text))}(?!\w)", words))
 
 
 @dataclass(frozen=True)
@@ -151,14 +162,14 @@ def problems(
     for name in sorted(set(records) ^ cites(text)):
         found.append(f"its entry and its text do not name the same records: {name}")
     for each in said:
-        if not each.holds:
+        if not each.holds and (each.is_due or each.stands_in(words)):
             found.append(f"the records do not bear out: {each.text}")
-        elif not re.search(rf"(?<!\w){re.escape(plain(each.text))}(?!\w)", words):
+        elif each.is_due and not each.stands_in(words):
             found.append(f"it must say: {each.text}")
     for phrase in given:
         if plain(phrase) not in words:
             found.append(f"its entry allows what it does not say: {phrase}")
-    for number in strays(text, [each.text for each in said] + list(given)):
+    for number in strays(text, [each.text for each in said if each.is_due] + list(given)):
         found.append(f"no record says: {number}")
     return found
 

@@ -99,6 +99,16 @@ def test_an_allowance_that_nobody_needs_is_told() -> None:
     assert found == "its entry allows what it does not say: 40 %"
 
 
+def test_a_phrase_that_may_go_must_be_gone_where_records_do_not_bear_it_out() -> None:
+    kept, lost = Said("it wins", True, may_go=True), Said("it waits 5 ms", False, may_go=True)
+    assert problems("it wins", [kept, lost]) == []
+    assert problems("it loses", [kept]) == ["it must say: it wins"]
+    assert problems("it wins, it waits 5 ms", [kept, lost]) == [
+        "the records do not bear out: it waits 5 ms", "no record says: 5",
+    ]  # fmt: skip
+    assert problems("it wins", [Said("it wins", False)]) == ["the records do not bear out: it wins"]
+
+
 def test_a_phrase_is_found_whole_only() -> None:
     assert problems("11.5 times", [Said("1.5 times")]) == ["it must say: 1.5 times", "no record says: 11.5"]
 

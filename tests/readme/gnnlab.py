@@ -209,18 +209,16 @@ def one_budget(pipelines: Record) -> Phrases:
         f"it is {series(captured)} x of time sharing with such steps: {became(captured, replayed)}",
         Said(f"brings a mini-batch's rows in {span(ours, 'ms', tenths)}", max(ours) < min(theirs)),
         f"time sharing's in {span(theirs, 'ms', tenths)}",
-        *(
-            [f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler"]
-            if waits
-            else []
+        Said(
+            f"{counted(roles['trainer'])} trainers wait for {counted(roles['sampler'])} sampler",
+            waits,
+            may_go=True,
         ),
-        *(
-            [
-                f"a mini-batch comes from it every {span(every, 'ms', tenths)}, of which sampling takes "
-                f"{span(sampling, 'ms', tenths)}"
-            ]
-            if waits and all(2 * b < a for a, b in zip(every, sampling, strict=True))
-            else []
+        Said(
+            f"a mini-batch comes from it every {span(every, 'ms', tenths)}, of which sampling takes "
+            f"{span(sampling, 'ms', tenths)}",
+            waits and all(2 * b < a for a, b in zip(every, sampling, strict=True)),
+            may_go=True,
         ),
     ]
 

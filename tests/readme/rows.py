@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gnnsample_lab.bench.measured import card_of
@@ -103,7 +103,7 @@ def wrong(of: Row, entry: Passage) -> list[str]:
     """What is wrong with a row, a line for each."""
     names = set(entry.records) ^ of.records
     found = [f"its entry and its text do not name the same records: {name}" for name in sorted(names)]
-    said = [Said(without_code(each.text), each.holds) for each in entry.phrases()]
+    said = [replace(each, text=without_code(each.text)) for each in entry.phrases()]
     return found + problems(of.found, said, [without_code(phrase) for phrase in entry.given])
 
 

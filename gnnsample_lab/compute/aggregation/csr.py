@@ -11,6 +11,7 @@ import numpy as np
 
 from gnnsample_lab.checks import is_cuda_array, shown
 from gnnsample_lab.device import kernels
+from gnnsample_lab.device.arrays import dense
 from gnnsample_lab.device.streams import torch_stream
 
 FLOATS = ("float32", "float64")
@@ -63,15 +64,7 @@ def clear(array: Any) -> Any:
 
 def contiguous(array: Any) -> Any:
     """Row-major and dense; the same object where it is so already."""
-    if is_tensor(array):
-        return array.contiguous()
-    if array.flags.c_contiguous:
-        return array
-    if is_cuda_array(array):
-        import cupy
-
-        return cupy.ascontiguousarray(array)
-    return np.ascontiguousarray(array)
+    return array.contiguous() if is_tensor(array) else dense(array)
 
 
 def stream_for(array: Any) -> contextlib.AbstractContextManager[Any]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.device import pinned
-from gnnsample_lab.device.arrays import array_module, is_memory_mapped
+from gnnsample_lab.device.arrays import dense, is_memory_mapped
 from gnnsample_lab.device.jit import njit, prange
 
 from .sizing import free_host_bytes
@@ -38,7 +38,7 @@ def feature_table(feat: Any, name: str = "feat") -> Any:
         raise TypeError(f"{name} must be float32 or float16 (got {table.dtype})")
     if table.ndim != 2 or table.shape[1] == 0:
         raise ValueError(f"{name} must have shape (vertices, features) (got {tuple(table.shape)})")
-    return table if table.flags.c_contiguous else array_module(table).ascontiguousarray(table)
+    return dense(table)
 
 
 def vector_bytes(row_bytes: int, *addresses: int) -> int:

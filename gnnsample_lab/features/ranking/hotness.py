@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import weakref
 from collections.abc import Sequence
@@ -118,13 +117,12 @@ def hotness(
         label, score = "Degree", degrees.astype(np.float64)
     elif policy == "presample":
         label = f"PreSC#{epochs}"
-        (seen,) = _presample(graph, sampler, seeds, batch_size, [epochs])
-        score = seen.visits / epochs
+        ahead = _presample(graph, sampler, seeds, batch_size, epochs)
+        score = np.sum([seen.visits for seen in ahead], axis=0) / epochs
     elif policy == "presample-shrunk":
         degrees, epochs = _out_degrees(graph, sampler), max(epochs, LEAST_EPOCHS)
         label = f"PreSC#{epochs} shrunk"
-        apart = _presample(graph, sampler, seeds, batch_size, [1] * epochs)
-        score = shrunk_visits(apart, degrees) / epochs
+        score = shrunk_visits(_presample(graph, sampler, seeds, batch_size, epochs), degrees) / epochs
     elif policy == "optimal":
         if batches is None:
             raise ValueError("batches must be given for policy='optimal' (got None)")
@@ -150,10 +148,8 @@ def _random(num_nodes: int, seed: int) -> np.ndarray:
     return (x >> np.uint64(11)).astype(np.float64)
 
 
-def _presample(
-    graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: Sequence[int]
-) -> list[Footprint]:
-    """Footprints of so many epochs each, one after another."""
+def _presample(graph: Any, sampler: Any, seeds: Any, batch_size: int, epochs: int) -> list[Footprint]:
+    """The footprint of each epoch."""
     if not callable(getattr(sampler, "epoch", None)) or not isinstance(
         getattr(sampler, "graph", None), Graph
     ):
@@ -163,11 +159,7 @@ def _presample(
     chosen = training_seeds(sampler.graph if seeds is None else graph, seeds, "policy='presample'")
     length = max(1, len(sampler.epoch(chosen, batch_size, epoch=0)))
     first = -(-PRESAMPLE_BATCH_ID // length)
-    begins = itertools.accumulate(epochs[:-1], initial=first)
-    return [
-        footprint(sampler, chosen, batch_size, n, first_epoch=begin)
-        for n, begin in zip(epochs, begins, strict=True)
-    ]
+    return [footprint(sampler, chosen, batch_size, first_epoch=first + i) for i in range(epochs)]
 
 
 def _visits(walks: Any) -> np.ndarray:

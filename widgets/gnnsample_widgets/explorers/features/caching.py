@@ -11,6 +11,7 @@ import gnnsample_lab as lab
 from gnnsample_lab import checks, figures
 from gnnsample_lab.bench import titled
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.features.ranking.hotness import LEAST_EPOCHS
 from gnnsample_lab.graph.lacks import seed_source
 from gnnsample_lab.readable import percent
 
@@ -158,7 +159,7 @@ def rate_all(read: Any, hotness: dict[str, Any], presampled: int) -> dict[str, A
         "random": "Random",
         "reverse-pagerank": "Reverse PageRank",
         "presample": ahead,
-        SHRUNK: f"PreSC#{max(presampled, 2)} shrunk",
+        SHRUNK: f"PreSC#{max(presampled, LEAST_EPOCHS)} shrunk",
     }
     ratios = np.linspace(0, 1, 101)
     return {
