@@ -9,6 +9,7 @@ import numpy as np
 
 from . import streams
 from .arrays import is_cuda_array, is_memory_mapped
+from .capturing import wait_for_device
 
 _PORTABLE, _MAPPED = 1, 2  # flags of cudaHostAlloc and cudaHostRegister, the same numbers in both
 _READ_ONLY = 8  # cudaHostRegister only
@@ -90,7 +91,7 @@ def _unlock(address: int) -> None:
     import cupy
 
     try:
-        cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read there
+        wait_for_device()  # a kernel may still read there
     finally:
         cupy.cuda.runtime.hostUnregister(address)
 
@@ -125,11 +126,9 @@ def _locks(array: np.ndarray) -> bool:
 
 
 def _forget(key: int) -> None:
-    import cupy
-
     try:
         if _locked[key] is not None:
-            cupy.cuda.runtime.deviceSynchronize()  # a kernel may still read the copy
+            wait_for_device()  # a kernel may still read the copy
     finally:
         del _locked[key]
 

@@ -35,6 +35,7 @@ from typing import Any
 
 import numpy as np
 
+from .capturing import wait_for_device
 from .locks import check_process
 
 _PER_THREAD = 2
@@ -377,9 +378,7 @@ class _Lease:
                         _wait(home, _record(address))
         except BaseException:  # a destroyed stream, or an interrupt: wait for all work of the device
             with contextlib.suppress(Exception):
-                import cupy
-
-                cupy.cuda.runtime.deviceSynchronize()
+                wait_for_device()
 
 
 def lease(memory: Any, users: Any) -> Any:

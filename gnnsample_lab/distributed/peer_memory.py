@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.graph import roots
 
 from .ranks.backends import NCCL
@@ -177,9 +178,7 @@ class PeerMemory:
             RuntimeError: not all ranks came in time.
         """
         if self.way != "file":
-            import cupy
-
-            cupy.cuda.runtime.deviceSynchronize()
+            wait_for_device()
         if self.group is self.rank.group:
             self.rank.barrier()
         else:

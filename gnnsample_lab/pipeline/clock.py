@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.device.streams import current_torch_stream
 
 from .records import StageEvent
@@ -90,9 +91,7 @@ class StageClock:
     def finish(self) -> tuple[dict[str, float], float]:
         """Wait for the device. Returns stage times and the wall time since construction, in microseconds."""
         if self.device == "cuda":
-            import torch
-
-            torch.cuda.synchronize()
+            wait_for_device()
         wall_us = self.now_us()
         spent: defaultdict[str, float] = defaultdict(float)
         for noted, first, last in self._notes:

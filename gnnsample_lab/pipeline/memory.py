@@ -12,6 +12,7 @@ import sys
 from typing import Any, NamedTuple
 
 from gnnsample_lab.device.arrays import is_cuda_array
+from gnnsample_lab.device.capturing import wait_for_device
 
 
 class Held(NamedTuple):
@@ -85,10 +86,9 @@ def give_back() -> None:
     of a large one would keep all of it for as long as the cache stays.
     """
     import cupy
-    import torch
 
     gc.collect()
-    torch.cuda.synchronize()
+    wait_for_device()
     cupy.get_default_memory_pool().free_all_blocks()
 
 

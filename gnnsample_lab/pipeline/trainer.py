@@ -15,6 +15,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, flag, is_cuda_array, real, whole
 from gnnsample_lab.compute.fused.sampler import counted_edges
 from gnnsample_lab.device import runtime
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.graph.graph import check_graph
 from gnnsample_lab.minibatch.export import tensor
 
@@ -265,7 +266,7 @@ class Trainer:
         self.features.reset()
         plan = self.plan(number)
         if self.device == "cuda":
-            torch.cuda.synchronize()  # what was left over from before is not this epoch's time
+            wait_for_device()  # what was left over from before is not this epoch's time
         if self.rank is not None:
             self.rank.barrier()
         clock = StageClock(self.device, 0 if self.rank is None else self.rank.index)

@@ -14,6 +14,7 @@ import numpy as np
 from gnnsample_lab.checks import is_cuda_array
 from gnnsample_lab.compute.fused.sampler import FusedSampler
 from gnnsample_lab.device.arrays import is_memory_mapped
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.features.caching.cache import FeatureCache
 from gnnsample_lab.features.caching.sizing import SLOT_BYTES, memory_left_by, rows_in, rows_of_ratio
 from gnnsample_lab.graph.cache import is_written
@@ -280,7 +281,7 @@ def _trial(
             trainer.model.train()
             for _ in range(trainer.warm_up_steps):
                 trainer.step(batch, rows[0])
-            torch.cuda.synchronize()
+            wait_for_device()
 
     return trial
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.files import scratch_folder
 from gnnsample_lab.graph import cache, roots
 from gnnsample_lab.graph.graph import Graph
@@ -99,14 +100,13 @@ def kernels_into(job: dict[str, Any], device: str, epoch: int) -> Iterator[None]
     if not job["kernels"] or device == "cpu" or epoch + 1 < job["epochs"]:
         yield
         return
-    import torch
     from torch.profiler import ProfilerActivity, profile
 
     with tempfile.TemporaryDirectory(prefix="lab-kernels-") as folder:
         file = Path(folder) / "trace.json"
         with profile(activities=[ProfilerActivity.CUDA]) as found:
             yield
-            torch.cuda.synchronize()
+            wait_for_device()
         found.export_chrome_trace(str(file))
         events = json.loads(file.read_text(encoding="utf-8"))["traceEvents"]
     job["ran"] = dict(Counter(str(event["name"]) for event in events if event.get("cat") == "kernel"))

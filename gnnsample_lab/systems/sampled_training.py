@@ -17,6 +17,7 @@ import numpy as np
 from gnnsample_lab.checks import choice, is_cuda_array, whole
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import to_host
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.pipeline.executors import shared_stream
 from gnnsample_lab.sampling import apps
@@ -304,7 +305,5 @@ def _loss(logits: Any, target: Any) -> Any:
 
 def _now(device: str) -> float:
     if device == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
+        wait_for_device()
     return time.perf_counter()

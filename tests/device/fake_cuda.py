@@ -183,7 +183,8 @@ def _cupy(world: World) -> Any:
         runtime=types.SimpleNamespace(
             getDevice=lambda: 0, eventRecord=world.record, streamWaitEvent=world.wait,
             eventQuery=lambda event: 600, eventSynchronize=lambda event: world.calls.append(("host", event)),
-            streamIsCapturing=lambda stream: stream in world.capturing, deviceSynchronize=world.synchronize,
+            streamIsCapturing=lambda stream: stream in world.capturing, CUDARuntimeError=RuntimeError,
+            malloc=lambda size: 1, free=lambda address: world.synchronize(),
         ),
     )  # fmt: skip
     Stream.null = Stream(null=True)

@@ -74,7 +74,7 @@ def test_scratch_memory_is_a_share_of_what_is_free_unless_it_is_given(monkeypatc
 
 
 class Driver(types.SimpleNamespace):
-    """As much of the CUDA runtime as page locking calls; ``full`` makes it refuse."""
+    """As much of the CUDA runtime as page locking calls; ``full`` makes it refuse to lock, ``no_room`` to allocate."""
 
     class CUDARuntimeError(Exception):
         pass
@@ -87,6 +87,15 @@ class Driver(types.SimpleNamespace):
     def hostUnregister(self, address):
         del self.locked[address]
 
+    def malloc(self, size):
+        if self.no_room:
+            raise self.CUDARuntimeError("out of memory")
+        return 7
+
+    def free(self, address):
+        assert address == 7
+        self.waits += 1
+
     def deviceSynchronize(self):
         self.waits += 1
 
@@ -95,7 +104,7 @@ class Driver(types.SimpleNamespace):
 def driver(monkeypatch):
     import sys
 
-    driver = Driver(full=False, locked={}, waits=0)
+    driver = Driver(full=False, no_room=False, locked={}, waits=0)
     cuda = types.SimpleNamespace(
         runtime=driver,
         PinnedMemory=lambda size, flags: bytearray(size),
@@ -145,11 +154,13 @@ def test_a_file_mapped_read_only_is_locked_read_only(driver, tmp_path):
 def test_memory_is_locked_while_its_owner_lives(driver):
     from gnnsample_lab.device import pinned
 
-    table, owner = np.zeros(16), Driver()
-    pinned.lock(table, owner=owner)
-    assert len(driver.locked) == 1
-    del owner
-    assert not driver.locked and driver.waits == 1
+    table = np.zeros(16)
+    for driver.no_room in (False, True):  # where no byte is left, the wait is the plain one
+        owner = Driver()
+        pinned.lock(table, owner=owner)
+        assert len(driver.locked) == 1
+        del owner
+        assert not driver.locked and driver.waits == 1 + driver.no_room
     driver.full = True
     with pytest.raises(MemoryError, match="128 bytes could not be page-locked where they lie"):
         pinned.lock(table)

@@ -12,6 +12,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.bench.suites.dsp.pipelines import sampling_kernels
 from gnnsample_lab.systems.table import SYSTEMS
+from tests.capturing import capture_in_another_thread
 
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(60)]
@@ -171,3 +172,26 @@ def test_a_budget_sizes_caches(graph, gpu_ranks, executor):
         **QUICK,
     )
     assert found.cache_ratio == 1.0 and max(m.peak for m in found.memory) < 4e9
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("executor", ["serial", "thread", "streams", "overlapped"])
+def test_epochs_beside_a_capture(graph, executor, captured):
+    """A user's thread may capture as long as it likes: whatever waits for the whole device leaves it alone."""
+    given: dict[str, Any] = {**options("lab"), "executor": executor, "captured": captured}
+    expected = lab.train(graph, **given)
+    with capture_in_another_thread():
+        found = lab.train(graph, **given)
+    np.testing.assert_allclose(found.losses, expected.losses, atol=1e-4)
+
+
+def trained_beside_a_capture(rank: Any, graph: Any, given: dict[str, Any]) -> list[float]:
+    with capture_in_another_thread():
+        return lab.train(graph, ranks=rank, **given).losses
+
+
+@pytest.mark.parametrize("name", ["dgl", "dsp"])
+def test_two_gpus_train_beside_a_capture(graph, gpu_ranks, name):
+    expected = lab.train(graph, system=name, **options(name))
+    for losses in gpu_ranks.run(trained_beside_a_capture, graph, {**options(name), "system": name}):
+        np.testing.assert_allclose(losses, expected.losses, atol=1e-4)

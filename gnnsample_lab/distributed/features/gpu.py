@@ -13,6 +13,7 @@ import cupy
 import numpy as np
 
 from gnnsample_lab.device import kernels, pinned, runtime, streams
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.distributed.peer_memory import PeerMemory, aligned
 from gnnsample_lab.features.caching.gather import GpuExtractor, GpuRows, PeerTable, id_type
 
@@ -111,7 +112,7 @@ class GpuEngine:
         self._cold_bounds = cupy.asarray(self.placement.cold_bounds)
         if cold is not None:
             self._table.host_address, self._table.host_stride = pinned.device_address(cold), setup.row_bytes
-        cupy.cuda.runtime.deviceSynchronize()
+        wait_for_device()
         if self._peers is not None:
             self._peers.barrier()
 
@@ -379,7 +380,7 @@ class GpuEngine:
             yield
 
     def close(self) -> None:
-        cupy.cuda.runtime.deviceSynchronize()
+        wait_for_device()
         peers, self._peers = self._peers, None
         if peers is not None and self._is_first:
             self.mine = self._places = cupy.empty(0, self.setup.dtype)

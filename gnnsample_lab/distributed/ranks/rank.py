@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from gnnsample_lab import checks
+from gnnsample_lab.device.capturing import wait_for_device
 
 PROGRESS_S = 0.1
 """Least seconds between two reports of one progress bar."""
@@ -142,7 +143,7 @@ class Rank:
             import torch
 
             dist.barrier(self.group, device_ids=[torch.device(self.device).index])
-            torch.cuda.synchronize()
+            wait_for_device()
 
     @contextlib.contextmanager
     def zero_first(self) -> Iterator[None]:
@@ -276,12 +277,11 @@ class Groups:
 
     def end_left(self) -> None:
         """End or keep what was left; called when all ranks are through with the function that left it."""
-        import torch
         import torch.distributed as dist
 
         left, self._left = self._left, []
         if left and self._device != "cpu":
-            torch.cuda.synchronize()  # a later user may have other streams
+            wait_for_device()  # a later user may have other streams
         for group in left:
             of, number = self._known[group]
             if dist.get_backend(group) in self.KEPT:

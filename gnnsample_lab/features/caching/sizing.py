@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.checks import choice, function, host_array, num_bytes, share, shown
+from gnnsample_lab.device.capturing import wait_for_device
 
 SLOT_BYTES = 4
 """Bytes of the look-up table per vertex of the graph."""
@@ -75,7 +76,7 @@ def memory_left_by(trial: Callable[[], Any], device: str) -> int:
         if torch is not None and torch.cuda.is_available():
             torch.cuda.empty_cache()
         trial()
-        cupy.cuda.runtime.deviceSynchronize()
+        wait_for_device()
         left = int(cupy.cuda.runtime.memGetInfo()[0])
     else:
         trial()

@@ -10,6 +10,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from gnnsample_lab.device.capturing import wait_for_device
 from gnnsample_lab.minibatch.export import tensor
 from gnnsample_lab.pipeline import executors
 from gnnsample_lab.pipeline.clock import StageClock
@@ -184,7 +185,7 @@ class Swaps:
             import cupy
             import torch
 
-            torch.cuda.synchronize()
+            wait_for_device()
             gc.collect()
             cupy.get_default_memory_pool().free_all_blocks()
             torch.cuda.empty_cache()

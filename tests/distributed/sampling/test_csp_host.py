@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import re
 import sys
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gnnsample_lab.device.capturing import without_collection
 from gnnsample_lab.device.kernels import PACKAGE_ROOT
 from gnnsample_lab.distributed.ranks.run import Ranks
 from gnnsample_lab.distributed.sampling.capacities import WARM_UP, Capacities
@@ -185,21 +183,6 @@ def test_a_replay_is_one_start() -> None:
     nothing: Any = None
     fixed.replay(nothing, nothing, nothing, start)
     assert seen == ["its turn", "replayed"]
-
-
-def test_nothing_is_collected_during_a_capture() -> None:
-    assert gc.isenabled()
-    with pytest.raises(KeyError), without_collection():
-        assert not gc.isenabled()
-        raise KeyError
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        with without_collection():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
 
 
 # ---- traffic ----------------------------------------------------------------------------------------------------
