@@ -26,14 +26,7 @@ NEEDS_NCU = {"L1 %", "L2 %", "compute %", "memory %"}
 NEEDS_A_DISK = {"disk to host ms"}
 """A column that is empty for generated graphs, which come from no disk."""
 NOT_YET = {
-    ("dsp-accuracy", "epoch ms"),
     ("fused-step", "model"),
-    *((suite, header) for suite in ("dsp-accuracy", "fastgl-fig14a") for header in ("p10", "p90")),
-    *(
-        (suite, header)
-        for suite in ("gnnlab-fig15", "gnnlab-fig16", "gnnlab-table1")
-        for header in ("p10", "p90")
-    ),
     *(
         (suite, header)
         for suite in ("gnnlab-designs", "gnnlab-table1")

@@ -402,7 +402,9 @@ def designs(gnnlab: Record, pipelines: Record, dsp: Record) -> Phrases:
         f"which are one launch, it was {span(row['gained'] for row in replays)} as fast",
         f"recorded on {cards(dsp, int(most(dsp, 'gpus')))}",
         f"{' and '.join(pipelined)} as fast",
-        Said("next to nothing was gained on so few", max(gained) < 1.05),
+        Said(
+            f"{'nothing' if max(gained) < 1 else 'next to nothing'} was gained on so few", max(gained) < 1.05
+        ),
     ]  # fmt: skip
 
 

@@ -408,11 +408,15 @@ def switching(fig17: Record) -> Phrases:
         f"{sizes(fig17['graphs'])}; {gpus(fig17)}",
         f"off by {whole(mean(errors(fig17)))} % on average",
         f"Switching takes {whole(taken)} % off with one trainer",
-        Said(f"{gain(2)}, {gain(3)}", taken > 100 * gains[2]["gain"] > 100 * gains[3]["gain"] > max(more)),
+        Said(f"{gain(2)}, {gain(3)}", taken > 100 * max(gains[n]["gain"] for n in (2, 3)) > max(more)),
         f"at most {whole(max(more))} % modelled with more: {became([taken, 100 * gains[2]['gain']], claim)}",
         f"{span(over_dgl, 'x')} of DGL (paper 1.9 to 7.7 x): {became(over_dgl, least=1.9)}",
         f"{span(over_tsota, 'x')} of T_SOTA (paper 1.2 to 2.0 x): {became(over_tsota, least=1.2)}",
-        Said("handing samples over through host memory takes longer than its cache saves", min(spent) > 0),
+        Said(
+            "handing samples over through host memory takes longer than its cache saves",
+            min(spent) > 0,
+            may_go=True,
+        ),
         unlike(fig17),
     ]
 
