@@ -138,3 +138,26 @@ def test_blocks_keep_what_was_derived_from_them(block):
 
     assert csr_of(block) is csr_of(block)
     assert csr_of(block) is not csr_of(random_block())
+
+
+def test_the_librarys_matrix_is_made_once_for_the_same_weights(block):
+    """Otherwise each of its timed calls would hold host work that no other kernel has."""
+    from gnnsample_lab.compute.aggregation.csr import Csr
+    from gnnsample_lab.compute.aggregation.ladder import library_matrix
+
+    x = torch.ones(block.num_src, 3)
+    csr = Csr(
+        *map(torch.from_numpy, (block.indptr, block.indices)), block.num_dst, block.num_src, block.num_edges
+    )
+    weight = torch.rand(block.num_edges)
+    first = library_matrix(csr, x, weight)
+    assert library_matrix(csr, x, weight) is first is not library_matrix(csr, x, weight.clone())
+    weight[0] += 1
+    for mean in (False, True):
+        found = library_matrix(csr, x, weight, mean).to_dense()
+        np.testing.assert_allclose(found, dense(block, weight.numpy(), "mean" if mean else "sum"), rtol=1e-5)
+        weight[1] += 1
+    found = library_matrix(csr, x, weight, True).to_dense()
+    np.testing.assert_allclose(found, dense(block, weight.numpy(), "mean"), rtol=1e-5)
+    ones = library_matrix(csr, x)
+    assert library_matrix(csr, x) is ones and library_matrix(csr, x.double()) is not ones

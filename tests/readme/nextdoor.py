@@ -115,7 +115,7 @@ def training(table1: Record, table5: Record) -> Phrases:
         f"{span(every, 'x')} end to end, {median(every)}",
         Said(
             f"over the methods' own samplers {span(own, 'x')} (paper {span(paper.values(), 'x')}): "
-            f"reproduced, more in all {len(paper)} cases of the paper",
+            f"more in all {len(paper)} cases of the paper",
             all(ours[case] > value for case, value in paper.items()),
         ),
         f"over our CPU walker {span(walker, 'x')}: slower in {lost} of {len(walker)} cases",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -197,19 +198,20 @@ def _gnnadvisor(
 
 
 def library_matrix(csr: Csr, like: Any, coef: Any = None, mean: bool = False) -> Any:
-    """The rows as a torch sparse CSR tensor with 32-bit indices; kept on ``csr`` when it has no weights.
+    """The rows as a torch sparse CSR tensor with 32-bit indices, kept on ``csr``.
 
     Args:
         csr: rows of edges on the GPU.
         like: gives the element type.
-        coef: values per edge; ones when None.
+        coef: values per edge; ones when None. For the same array the same matrix comes again, with what it holds now.
         mean: values are divided by the length of their row.
     """
     import torch
 
     key = ("library", dtype_name(like), mean)
-    if coef is None and key in csr.kept:
-        return csr.kept[key]
+    kept = csr.kept.get(key)
+    if kept is not None and kept[0] is coef:
+        return kept[1]
     indptr, indices = as_tensor(csr.indptr), as_tensor(csr.indices)
     dtype = getattr(torch, dtype_name(like))
     values = (
@@ -218,6 +220,21 @@ def library_matrix(csr: Csr, like: Any, coef: Any = None, mean: bool = False) ->
     if mean:
         lengths = indptr.diff()
         values = values * (1 / lengths.to(dtype)).repeat_interleave(lengths, output_size=csr.num_edges)
+    _warned_of_sparse_tensors()
+    matrix = torch.sparse_csr_tensor(
+        indptr.int(), indices, values, (csr.num_rows, csr.num_sources), check_invariants=False
+    )
+    # With means the values are of what the array held; one that is differentiated would stay with all it came from.
+    if coef is None or not (mean or getattr(coef, "requires_grad", False)):
+        csr.kept[key] = coef, matrix
+    return matrix
+
+
+@functools.cache
+def _warned_of_sparse_tensors() -> None:
+    """torch says once in a process that sparse CSR tensors are in beta, which no user of ours has to know."""
+    import torch
+
     with warnings.catch_warnings():
         # The second one comes although the caller has said that nothing is to be checked.
         for text in (
@@ -225,12 +242,8 @@ def library_matrix(csr: Csr, like: Any, coef: Any = None, mean: bool = False) ->
             "Sparse invariant checks are implicitly disabled",
         ):
             warnings.filterwarnings("ignore", message=f".*{text}")
-        matrix = torch.sparse_csr_tensor(
-            indptr.int(), indices, values, (csr.num_rows, csr.num_sources), check_invariants=False
-        )
-    if coef is None:
-        csr.kept[key] = matrix
-    return matrix
+        begins = torch.zeros(1, dtype=torch.int32)
+        torch.sparse_csr_tensor(begins, begins[1:], torch.empty(0), (0, 0), check_invariants=False)
 
 
 def as_tensor(array: Any) -> Any:

@@ -316,7 +316,7 @@ def _scaling(runs: _Runs) -> list[dict[str, Any]]:
 def _budget(runs: _Runs) -> list[dict[str, Any]]:
     """{time sharing, factored} x {degree, PreSC} on cards that hold, beside what training needs, the topology and some
     of the features. A trainer of the factored design has no topology, and a larger cache in its place. Of either
-    design the best way counts: of two executors, or of as many samplers as leave half of the GPUs to trainers.
+    design the best way counts: of three executors, or of as many samplers as leave half of the GPUs to trainers.
 
     Raises:
         VerificationError: a cache holds no row, or all of them: policies and sizes then decide nothing.
@@ -333,7 +333,8 @@ def _budget(runs: _Runs) -> list[dict[str, Any]]:
         return []
     budget_gb = (topology + BUDGET_FEATURES * (features - topology)) / 1e9
     rows: list[dict[str, Any]] = []
-    ways: list[tuple[str, int]] = [("overlapped", 0)] if runs.quick else [("serial", 0), ("overlapped", 0)]
+    sharing_ways = ("overlapped",) if runs.quick else ("serial", "streams", "overlapped")
+    ways = [(executor, 0) for executor in sharing_ways]
     ways += [("factored", samplers) for samplers in range(1, world // 2 + 1)]
     cases = list(itertools.product(steps_as(), ("degree", "presample")))
     for step, policy in cases:

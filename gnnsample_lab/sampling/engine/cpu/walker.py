@@ -112,8 +112,14 @@ def _advance(
         for row in range(chunk * _CHUNK, min(samples, (chunk + 1) * _CHUNK)):
             own[mem.ROW], own[mem.SAMPLE] = row, first_sample + row
             own[mem.ROOTS] = roots.ctypes.data + row * roots.shape[1] * 8
+            ended = False
             for i in range(transits_of.size):
                 step, m, width = first_step + i, size_of[i], width_of[i]
+                out = read_i8(own[mem.HISTORY], step + 1)
+                if ended:  # transits are what the step before added: there will be none
+                    for slot in range(width):
+                        write_id(ctx, out, row * width + slot, np.int64(-1))
+                    continue
                 own[mem.STEP], own[mem.NUM_TRANSITS], own[mem.M], own[mem.SIZE] = (
                     step,
                     transits_of[i],
@@ -125,7 +131,7 @@ def _advance(
                     transits[: transits_of[i]], values[:width], m, unique_of[i], word,
                 )  # fmt: skip
                 live[chunk, i] += begun
-                out = read_i8(own[mem.HISTORY], step + 1)
+                ended = not begun and choosing == 0
                 for slot in range(width):
                     write_id(ctx, out, row * width + slot, values[slot])
                     sizes[row] += values[slot] >= 0
