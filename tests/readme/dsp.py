@@ -181,10 +181,9 @@ def epochs(pipelines: Record) -> Phrases:
     same = became(replayed) == became(others)
     return [
         f"`products-like`, {all_cards(pipelines)}",
-        f"{series(pyg, two)} x PyG on the CPU",
-        f"PyG on the CPU (paper more than 10 x at best): {became(pyg, best=10)}",
-        f"{span(others, 'x', two)} Quiver and DGL-UVA",
-        f"Quiver and DGL-UVA (paper over 2 x the fastest in most cases): {became(others, least=2)}",
+        f"{series(pyg, two)} x PyG on the CPU (paper more than 10 x at best): {became(pyg, best=10)}",
+        f"{span(others, 'x', two)} Quiver and DGL-UVA (paper over 2 x the fastest in most cases): "
+        f"{became(others, least=2)}",
         f"replayed as CUDA graphs {span(replayed, 'x', two)}",
         Said("which changes nothing", same, may_go=True),
         Said(f"as CUDA graphs {span(replayed, 'x', two)}: {became(replayed)}", not same, may_go=True),
