@@ -595,10 +595,10 @@ _HOW_TO_READ = """\
 *Measured* is how much better *what* is than *against*: above 1 x it is better, below it is worse (but for the floors,
 where 1 x is the limit). The verdict is on the paper's own claim. *Reproduced*: no case says the opposite, and the
 median reaches the paper's value, to 5 % (the best case does, where the paper names no other; "nearly linear" is 0.85 a
-GPU). *Missed*: the same direction, but less of it or not in every case. *Reversed*: the median says the opposite. `-like`: synthetic twins
-([below](#twins-beside-their-originals)); †: not like the original in what the line rests on, so that neither agreement
-nor its opposite says anything of the paper's graphs. *Quick*: fewer settings and knobs; °: a quick run, or graphs of
-which some are smaller than the paper's (x 0.25: a quarter)."""
+GPU). *Missed*: the same direction, but less of it or not in every case. *Reversed*: the median says the opposite.
+`-like`: synthetic twins ([below](#twins-beside-their-originals)); †: not like the original in what the line rests on,
+so that neither agreement nor its opposite says anything of the paper's graphs. *Quick*: fewer settings and knobs; °: a
+quick run, or graphs of which some are smaller than the paper's (x 0.25: a quarter)."""
 _WHERE_FROM = """\
 Rows of several commits stand side by side: each says where it was recorded, with the hash of its source where the
 record holds one; `gnnsample-lab bench --stale` says which this checkout would not repeat. All numbers:

@@ -183,6 +183,32 @@ def test_epochs_by_system(session: Session) -> None:
     }
     assert len(same) == 1
     assert record["targets"] == []  # times of CPU ranks say nothing about NVLink
+    for (_, system, gpus), row in rows.items():
+        tried = system in running.CPU_SYSTEMS
+        assert ("samplers" in row) == tried and (not tried or row["samplers"] in (gpus, 2))
+
+
+def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    took = {1: 20.0, 2: 24.0, 4: 64.0}
+    asked = []
+
+    def run(pool: Any, task: dict[str, Any], world: int) -> tuple[dict[str, Any], str]:
+        asked.append((world, task["seeds"], task["expected"]))
+        return {"p10": took[world] - 1, "us": took[world], "p90": took[world] + 1, "rows": 5, "edges": 7}, ""
+
+    monkeypatch.setattr(sampling.running, "run", run)
+    monkeypatch.setattr(sampling.running, "expected", lambda found, task, *of: [len(task["seeds"])])
+    monkeypatch.setattr(sampling.crew, "seeds_of", lambda found, count, *of: ["others"] * count)
+    monkeypatch.setattr(sampling.crew, "worlds", lambda: [1, 2, 4])
+    task = {"seeds": ["mine"], "expected": ["of mine"]}
+    row, problem = sampling._on_host(None, None, task, 1, 8)
+    assert problem == "" and row == {"p10": 11.5, "us": 12, "p90": 12.5, "rows": 5, "edges": 7, "samplers": 2}
+    assert asked == [(1, ["mine"], ["of mine"]), (2, ["others"] * 2, [2]), (4, ["others"] * 4, [4])]
+    assert sampling._on_host(None, None, task, 2, 8)[0]["us"] == 24
+    monkeypatch.setattr(sampling.running, "run", lambda *of: ({}, "other samples"))
+    assert sampling._on_host(None, None, task, 1, 8) == ({}, "other samples")
 
 
 def test_other_walks_are_an_error() -> None:

@@ -56,7 +56,10 @@ def sampling(session: Session) -> dict[str, Any]:
                     "paper_gpus": world, "batch_size": size,
                     "by": "host" if system in running.CPU_SYSTEMS else common.device(),
                 }  # fmt: skip
-                times, problem = running.run(pool, task | {"system": system}, world)
+                if system in running.CPU_SYSTEMS:
+                    times, problem = _on_host(pool, found, task | {"system": system}, world, size)
+                else:
+                    times, problem = running.run(pool, task | {"system": system}, world)
                 row |= times or {"error": problem}
                 checked += not problem
                 here.append(row)
@@ -85,6 +88,31 @@ def sampling(session: Session) -> dict[str, Any]:
         "verification": {"samples_equal_to_whole_graph": checked},
         "graphs": common.facts(session, names), "rows": rows, "notes": crew.notes(),
     }  # fmt: skip
+
+
+def _on_host(
+    pool: Any, found: Any, task: dict[str, Any], world: int, size: int
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """A row of a system that samples on the CPU: by as many samplers as make mini-batches the quickest.
+
+    One mini-batch keeps few cores busy, and loaders of PyG and DGL have several workers. So ``us`` is what ``world``
+    mini-batches take where ``samplers`` processes, which share the host's cores, draw one each at a time.
+    """
+    best: dict[str, Any] = {}
+    for samplers in crew.worlds():
+        if samplers < world:
+            continue
+        given = task if samplers == world else task | {"seeds": crew.seeds_of(found, samplers, BATCHES, size)}
+        if given is not task:
+            for name, pick in (("expected", "floyd"), ("expected_reservoir", "reservoir")):
+                given[name] = running.expected(found, given, common.device(), pick)
+        times, problem = running.run(pool, given, samplers)
+        if problem:
+            return {}, problem
+        times |= {name: times[name] * world / samplers for name in ("p10", "us", "p90")}
+        if not best or times["us"] < best["us"]:
+            best = times | {"samplers": samplers}
+    return best, ""
 
 
 def graphs(session: Session) -> tuple[str, ...]:
