@@ -41,7 +41,8 @@ class CommunicationThread:
         rank: the rank; all ranks make theirs with the same further arguments.
         workers: names; each worker has a process group of its own, ``groups[worker]``.
         order: ``"central"``: rank 0 decides and announces; ``"arrival"``: as the workers of this rank ask.
-        timeout_s: longest time of one collective in seconds.
+        timeout_s: longest time of one collective in seconds, and longest wait for this rank's worker to ask for one
+            whose turn rank 0 has announced.
 
     Attributes:
         launched: workers in the order in which their collectives were started.
@@ -64,6 +65,7 @@ class CommunicationThread:
         self.stuck: str | None = None
         self._rank = rank
         self._error: BaseException | None = None
+        self._closed = False
         self._lock = threading.Lock()
         self._control = rank.another_group("gloo")
         self._arrived: queue.Queue[str | None] = queue.Queue()
@@ -74,6 +76,8 @@ class CommunicationThread:
     def submit(self, worker: str, launch: Callable[[Any], Any]) -> Future[None]:
         """Ask for a collective of ``worker``; the future is done when the collective has ended.
 
+        It has the error where the collective failed, and a RuntimeError where the thread was closed before its turn.
+
         Args:
             worker: one of the workers' names.
             launch: gets the worker's group, starts the collective with ``async_op=True`` and returns its work.
@@ -81,20 +85,26 @@ class CommunicationThread:
         Raises:
             ValueError: an unknown worker.
             TypeError: ``launch`` cannot be called.
+            RuntimeError: the thread was closed.
         """
         checks.choice("worker", worker, self.workers)
         checks.function("launch", launch)
         future: Future[None] = Future()
         with self._lock:
+            if self._closed:
+                raise _was_closed()
             if self._error is not None:
                 future.set_exception(self._error)
-            self._pending[worker].put((launch, future))
-        self._arrived.put(worker)
+            else:
+                self._pending[worker].put((launch, future))
+                self._arrived.put(worker)
         return future
 
     def close(self) -> None:
         """End the thread, after all that was asked for, and leave its groups."""
-        self._arrived.put(None)
+        with self._lock:
+            self._closed = True
+            self._arrived.put(None)
         self._thread.join()
         while self.groups:
             self._rank.leave_group(self.groups.popitem()[1])
@@ -110,12 +120,16 @@ class CommunicationThread:
         try:
             while (worker := self._next()) is not None:
                 self._launch(worker)
+            self._end(_was_closed())  # rank 0 may have closed before a worker here asked
         except BaseException as error:
-            with self._lock:  # nobody asks in vain
-                self._error = error
-                for requests in self._pending.values():
-                    while not requests.empty():
-                        requests.get()[1].set_exception(error)
+            self._end(error)
+
+    def _end(self, error: BaseException) -> None:
+        with self._lock:  # nobody asks in vain
+            self._error = error
+            for requests in self._pending.values():
+                while not requests.empty():
+                    requests.get()[1].set_exception(error)
 
     def _next(self) -> str | None:
         """Whose collective is to be started; None at the end."""
@@ -132,7 +146,12 @@ class CommunicationThread:
         return None if int(turn) == _END else self.workers[int(turn)]
 
     def _launch(self, worker: str) -> None:
-        launch, future = self._pending[worker].get()  # a follower's worker may still be on its way
+        try:  # a follower's worker may still be on its way
+            launch, future = self._pending[worker].get(timeout=self._timeout_s)
+        except queue.Empty:
+            raise CollectiveTimeout(
+                f"the {worker} did not ask for its collective in {self._timeout_s:g} s"
+            ) from None
         self.launched.append(worker)
         try:
             work, until = launch(self.groups[worker]), time.monotonic() + self._timeout_s
@@ -146,6 +165,10 @@ class CommunicationThread:
             future.set_exception(error)
             raise
         future.set_result(None)
+
+
+def _was_closed() -> RuntimeError:
+    return RuntimeError("the communication thread was closed")
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,12 @@ _open: set[PeerMemory] = set()
 
 def open_bytes() -> int:
     """Bytes of this process's blocks on its GPU that are not closed: no memory pool counts them."""
-    return sum(_block_bytes(block.sizes[block.index]) for block in _open if block.way != "file")
+    return sum(_own_bytes(block) for block in _open if block.way != "file")
+
+
+def _own_bytes(block: PeerMemory) -> int:
+    """Bytes of this rank's allocation. Symmetric blocks are as large as the largest rank's."""
+    return _block_bytes(block.sizes.max() if block.way == "symmetric" else block.sizes[block.index])
 
 
 def aligned(nbytes: int) -> int:

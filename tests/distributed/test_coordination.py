@@ -58,6 +58,52 @@ def test_errors_of_a_collective_reach_those_who_asked(four_ranks: Ranks) -> None
     assert four_ranks.run(errors_pass_on, world=2) == [["no such buffer"] * 3] * 2
 
 
+def asked_too_late(rank: Any) -> list[str]:
+    """What is said after the end: on a rank that closed, and on one that asks after rank 0 has closed."""
+    thread, said = coordination.CommunicationThread(rank, ["a"], timeout_s=60), []
+    if rank.index:
+        rank.barrier()
+        thread._thread.join(60)
+    future = None
+    if rank.index:
+        future = thread.submit("a", lambda group: None)
+    thread.close()
+    if not rank.index:
+        rank.barrier()
+    for late in (lambda: future.result(60) if future else None, lambda: thread.submit("a", print).result(5)):
+        try:
+            late()
+        except RuntimeError as error:
+            said.append(str(error))
+    return said
+
+
+def test_nobody_asks_a_closed_thread_in_vain(four_ranks: Ranks) -> None:
+    words = "the communication thread was closed"
+    assert four_ranks.run(asked_too_late, world=2) == [[words], [words] * 2]
+
+
+def a_worker_that_does_not_ask(rank: Any) -> list[str]:
+    x, said = torch.ones(1), []
+    thread = coordination.CommunicationThread(rank, ["a", "b"], timeout_s=1)
+    for name in ["a", "b"] if rank.index == 0 else ["b"]:
+        future = thread.submit(
+            name, lambda group: torch.distributed.all_reduce(x, group=group, async_op=True)
+        )
+        try:
+            future.result(30)
+        except coordination.CollectiveTimeout as error:
+            said.append(str(error))
+    return said
+
+
+def test_a_rank_whose_worker_never_asks_says_so() -> None:
+    with lab.distributed.Ranks(2, device="cpu", timeout_s=120) as ranks:
+        first, second = ranks.run(a_worker_that_does_not_ask)
+    assert first == ["the a's collective did not end in 1 s"] * 2
+    assert second == ["the a did not ask for its collective in 1 s"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

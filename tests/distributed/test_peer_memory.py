@@ -6,12 +6,14 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.distributed import peer_memory
 from gnnsample_lab.distributed.peer_memory import ALIGNMENT, PeerMemory, aligned
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks
@@ -176,6 +178,21 @@ def test_a_rank_that_dies_ends_the_run() -> None:
 
 def test_sizes_are_rounded_up_to_whole_lines() -> None:
     assert [aligned(n) for n in (0, 1, ALIGNMENT, ALIGNMENT + 1)] == [0, ALIGNMENT, ALIGNMENT, 2 * ALIGNMENT]
+
+
+@pytest.mark.parametrize(
+    ("way", "index", "granules"), [("symmetric", 0, 4), ("symmetric", 1, 4), ("ipc", 0, 1), ("ipc", 1, 4)]
+)
+def test_symmetric_blocks_are_as_large_as_the_largest(
+    monkeypatch: pytest.MonkeyPatch, way: str, index: int, granules: int
+) -> None:
+    sizes = np.array([100, 7 << 20])
+    blocks = [
+        SimpleNamespace(way=way, index=index, sizes=sizes),
+        SimpleNamespace(way="file", index=0, sizes=sizes),
+    ]
+    monkeypatch.setattr(peer_memory, "_open", blocks)
+    assert peer_memory.open_bytes() == granules << 21
 
 
 # ---- GPUs -------------------------------------------------------------------------------------------------------

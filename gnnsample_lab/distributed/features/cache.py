@@ -117,6 +117,11 @@ class FeatureCache:
             )
         layout = make_layout(source, rank, partition, folder, hosts, transport, False)
         if transport == "direct" and layout.spans_hosts:
+            if kind == "replicated":
+                raise ValueError(
+                    "transport='direct' works where each host has all parts, and these are spread over several hosts: "
+                    "take transport='auto'; no row of a cache with kind='replicated' comes from a peer's cache"
+                )
             raise ValueError(
                 "transport='direct' reads its peers' memory, which lies on other hosts here: give each host all parts, "
                 "or take transport='all-to-all'"
@@ -430,6 +435,8 @@ class FeatureCache:
             raise ValueError(
                 f"out must be row-major {self.dtype}{list(shape)} (got {out.dtype}{list(out.shape)})"
             )
+        if self.device == "cpu" and not out.flags.writeable:
+            raise ValueError("out must be an array that can be written to (got a read-only one)")
 
     def __repr__(self) -> str:
         return (

@@ -88,6 +88,11 @@ class Crew:
             member.readers.append(reader)
         return member
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process started the ranks: one that it forked has none."""
+        return os.getpid() == self._owner
+
     def send(self, member: Member, kind: str, body: bytes = b"", **header: Any) -> None:
         """Send without waiting: a rank that does not read its pipe must not hold the parent."""
 
@@ -108,6 +113,8 @@ class Crew:
 
     def leave(self) -> None:
         """Let the ranks end by themselves, then end what is left."""
+        if not self.is_ours:
+            return
         for member in self.members:
             self.send(member, "quit")
         until = time.monotonic() + QUIT_S
@@ -120,7 +127,7 @@ class Crew:
 
     def end(self) -> None:
         """Kill the ranks and their children, and wait until they are gone. May be called twice."""
-        if os.getpid() != self._owner:  # a forked child has no ranks
+        if not self.is_ours:
             return
         self.ended = True
         for member in self.members:

@@ -144,9 +144,12 @@ class Ranks:
         self.close()
 
     def close(self) -> None:
-        """Let the ranks leave, and end those that do not within five seconds. May be called twice."""
+        """Let the ranks leave, and end those that do not within five seconds. May be called twice.
+
+        In a process that was forked from the one that started them it does nothing.
+        """
         crew, self._crew = self._crew, None
-        if crew is not None:
+        if crew is not None and crew.is_ours:  # a forked process has copies of queues that nobody fills
             crew.leave()
             self._finalizer.detach()
             _Watch(crew, {}).drain()
@@ -169,13 +172,23 @@ class Ranks:
             TypeError: an argument of the wrong kind; ``fn`` or an argument cannot be pickled.
             ValueError: an argument out of range; ``fn`` and ``args`` are too large to travel.
             RankError: a rank raised, died, fell silent or did not return in time; all ranks have ended.
+            RuntimeError: another process started the ranks, and this one was forked from it.
         """
         call = _Call(fn, args)
         size = self.ranks if world is None else checks.whole("world", world, 1, self.ranks)
         given = checks.optional(_seconds, "timeout_s", timeout_s)
         return self._run(call, size, self._timeout_s if given is None else given)
 
+    def _check_process(self) -> None:
+        crew = self._crew
+        if crew is not None and not crew.is_ours:
+            raise RuntimeError(
+                "ranks belong to the process that started them (got a call in a process that was forked from it): make "
+                "others there"
+            )
+
     def _run(self, call: _Call, size: int, timeout_s: float) -> list[Any]:
+        self._check_process()
         # A slider's callback may come while a cell runs: its time begins when that has ended.
         with self._lock:
             until = time.monotonic() + timeout_s

@@ -206,7 +206,11 @@ def _flush() -> None:
 
 def _described(error: BaseException, stage: str) -> dict[str, Any]:
     """What the parent is told of an error; ``of_peers``: peers that died or were late may be its cause."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    try:
+        said = str(error)
+    except Exception:  # an exception may have a __str__ that fails
+        said = ""
+    text = f"{type(error).__name__}: {said}" if said else type(error).__name__
     of_torch = type(error).__module__.startswith("torch") and type(error).__name__.startswith("Dist")
     of_peers = of_torch or (isinstance(error, (RuntimeError, OSError)) and bool(_PEERS.search(text)))
     trace = error.__traceback__

@@ -20,7 +20,8 @@ _LOOK_S = 1e-3
 """How long a rank that waits looks all the time, before it sleeps between looks."""
 _SLEEP_S = 20e-6
 _LARGEST = 2**32 - 1
-_TURNS = 2**31 - 1
+_TURNS = 2**31 - 2
+"""Turns until they begin again: an even number, so that the last and the first have different words."""
 
 
 class Mailbox:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab import checks
-from gnnsample_lab.device import streams
+from gnnsample_lab.device import runtime, streams
+from gnnsample_lab.device.locks import Lock
 from gnnsample_lab.device.philox import MAX_BATCH_ID, MAX_DEGREE
 from gnnsample_lab.minibatch.epoch import EpochIterator
 from gnnsample_lab.minibatch.types import MiniBatch
@@ -19,7 +21,7 @@ from gnnsample_lab.sampling.neighbors.plan import MAX_SEEDS
 from gnnsample_lab.sampling.neighbors.spec import check_pick, make_spec
 
 from .engines import Engine, Setup, make_engine
-from .layout import make_layout
+from .layout import Layout, make_layout
 from .methods import METHODS, SPILLING
 from .traffic import Traffic
 
@@ -64,11 +66,12 @@ class Sampler:
             None: all of them. Those that save fewest reads per byte lie in page-locked host memory instead (DSP,
             sections 3.2 and 5), where their owner reads them, or, by ``"direct-cached"``, all ranks of the host. A CPU
             rank counts them as reads of host memory.
-        visits: how often each vertex is expanded, numbers ``[N]``, for ``"direct-cached"`` and ``topology_bytes``: what
-            copies and the lists that stay go by; all ranks give some, or none does. None counts the visits of
-            eight mini-batches of 1024 seeds that this rank samples beforehand, without copies and under batch ids that
-            training does not reach: training vertices of its part, or any vertices where the part has none. Ties, and
-            vertices that these do not reach, go by out-degree. Where owners alone read lists, ranks add visits up.
+        visits: how often each vertex is expanded, finite numbers ``[N]`` from 0 on, for ``"direct-cached"`` and
+            ``topology_bytes``: what copies and the lists that stay go by; all ranks give some, or none does, and all
+            refuse what one of them cannot take. None counts the visits of eight mini-batches of 1024 seeds that this
+            rank samples beforehand, without copies and under batch ids that training does not reach: training vertices
+            of its part, or any vertices where the part has none. Ties, and vertices that these do not reach, go by
+            out-degree. Where owners alone read lists, ranks add visits up.
         count_reads: on GPUs, count what ``"direct"``, ``"direct-cached"`` and ``"uva"`` read, and what others read of
             lists in host memory. Kernels keep no account of that, so that each sample is gone through once more, on the
             host. On CPU ranks bytes are always counted, and on GPUs those that are sent.
@@ -145,9 +148,7 @@ class Sampler:
         if most > MAX_DEGREE:
             raise ValueError(f"source has a vertex of in-degree {most}; at most {MAX_DEGREE} works")
         if visits is not None:
-            visits = checks.host_array("visits", visits).astype(np.float64)
-            if visits.shape != (layout.num_nodes,):
-                raise ValueError(f"visits must have shape ({layout.num_nodes},) (got {visits.shape})")
+            visits = _checked_visits(visits, layout)
         self.method, self.spec, self.rank, self._layout = method, spec, rank, layout
         self.part, self.partition, self.device = layout.part, layout.partition, rank.device
         self._reads_gpu = rank.device != "cpu" and METHODS[method].gpu == "gpu.direct"
@@ -166,6 +167,11 @@ class Sampler:
         self._engine = make_engine(setup)
         self._total = exchange.new_traffic()
         self._calls: list[Traffic] = []  # of calls that the total does not hold yet
+        # Several workers call a sampler that meets nobody. On a GPU they meet at the library's lock, which a caller may
+        # hold already. Samplers with collectives have one worker each, and hold no lock while they wait for peers.
+        self._counting: Any = contextlib.nullcontext()
+        if METHODS[self.method].gpu == "gpu.direct":
+            self._counting = runtime.lock if self._reads_gpu else Lock()
         exchange.traffic = exchange.new_traffic()  # of the setup: not a call's
 
     # What an EpochIterator asks of a sampler's graph is its number of vertices.
@@ -191,18 +197,20 @@ class Sampler:
     @property
     def traffic(self) -> Traffic:
         """What this rank moved in the last call."""
-        self._settle()
-        return self._layout.exchange.traffic
+        with self._counting:
+            self._settle()
+            return self._layout.exchange.traffic
 
     @property
     def total(self) -> Traffic:
-        """What this rank moved in all calls."""
-        self._settle()
-        for traffic in self._calls:
-            if not traffic.is_empty or traffic.label != self._total.label:  # a sum takes its time
-                self._total = self._total + traffic
-        self._calls = []
-        return self._total
+        """What this rank moved in all calls, of all threads."""
+        with self._counting:
+            self._settle()
+            for traffic in self._calls:
+                if not traffic.is_empty or traffic.label != self._total.label:  # a sum takes its time
+                    self._total = self._total + traffic
+            self._calls = []
+            return self._total
 
     def _settle(self) -> None:
         """Have the engine count: some do so when they are asked, and not while the GPU waits for the host."""
@@ -220,7 +228,8 @@ class Sampler:
 
         Raises:
             TypeError, ValueError: seeds are not integers, too many, not one-dimensional or out of range.
-            RuntimeError: another rank failed or did not come; the sampler was closed.
+            RuntimeError: another rank failed or did not come; the sampler was closed; the buffers of ``"csp-fixed"``
+                exceed ``scratch_bytes``, as every call says from the 8th mini-batch on.
         """
         return self.sample_many([seeds], checks.whole("batch_id", batch_id, 0, MAX_BATCH_ID))[0]
 
@@ -238,14 +247,15 @@ class Sampler:
         arrays = [self._placed(s) for s in checks.items("seeds", seeds, "a list of slices")]
         first = checks.whole("first_batch_id", first_batch_id, 0, MAX_BATCH_ID - max(len(arrays) - 1, 0))
         exchange = self._layout.exchange
-        if self._counts:
-            exchange.traffic = exchange.new_traffic()
-        batches = engine.sample_many(arrays, first)
-        traffic = exchange.traffic
-        if self._counts or traffic.label != self._total.label:
-            self._calls.append(traffic)
-        if len(self._calls) >= _CALLS:
-            _ = self.total
+        with self._counting:  # engines count in the exchange's traffic
+            if self._counts:
+                exchange.traffic = exchange.new_traffic()
+            batches = engine.sample_many(arrays, first)
+            traffic = exchange.traffic
+            if self._counts or traffic.label != self._total.label:
+                self._calls.append(traffic)
+            if len(self._calls) >= _CALLS:
+                _ = self.total
         return batches
 
     def slice(self, seeds: Any, by: str = "equal") -> np.ndarray:
@@ -333,6 +343,28 @@ class Sampler:
 
     def __repr__(self) -> str:
         return f"Sampler({self.part!r}, fanouts={list(self.fanouts)}, method={self.method!r}, {self.rank!r})"
+
+
+def _checked_visits(visits: Any, layout: Layout) -> np.ndarray:
+    """``visits`` as ``float64[N]``; where those of one rank cannot be taken, all ranks raise. All call it together."""
+    found = np.empty(0)
+    problem: Exception | None = None
+    try:
+        found = checks.numbers("visits", checks.host_array("visits", visits)).astype(np.float64)
+        if found.shape != (layout.num_nodes,):
+            raise ValueError(f"visits must have shape ({layout.num_nodes},) (got {found.shape})")
+        wrong = np.flatnonzero(~(np.isfinite(found) & (found >= 0)))
+        if wrong.size:
+            raise ValueError(
+                f"visits must be finite numbers from 0 on (got {found[wrong[0]]:g} for vertex {wrong[0]})"
+            )
+    except (TypeError, ValueError) as error:
+        problem = error  # told to the others first: they would wait
+    if layout.world.max("flags", np.array([int(problem is not None)]))[0]:
+        raise problem or ValueError(
+            "visits must be finite numbers from 0 on, one for each vertex, on all ranks (got others on another rank)"
+        )
+    return found
 
 
 class Epoch(EpochIterator):

@@ -155,7 +155,7 @@ class Walker:
 
         Args:
             roots: of all ranks' samples, original ids ``[S]``; repeated ones are samples of their own.
-            first_sample: id of sample 0 in the draws.
+            first_sample: id of sample 0 in the draws; that of the last one is at most 2**40 - 1.
             by: which samples are this rank's, as in :meth:`Sampler.slice`.
 
         Raises:
@@ -163,8 +163,8 @@ class Walker:
             RuntimeError: another rank failed or did not come; walks did not end within 10,000 steps.
         """
         every = checks.host_integers("roots", checks.ids("roots", roots, self.part.num_nodes))
-        last = checks.whole("roots", every.size * self._rule.per_sample, 0, 2**31 - 1)
-        first = checks.whole("first_sample", first_sample, 0, MAX_SAMPLE_ID - max(last - 1, 0))
+        checks.whole("roots", every.size * self._rule.per_sample, 0, 2**31 - 1)
+        first = checks.whole("first_sample", first_sample, 0, MAX_SAMPLE_ID - max(every.size - 1, 0))
         whose = self._layout.shares(every, checks.choice("by", by, SLICES))
         mine = np.flatnonzero(whose == self.rank.index)
         exchange, ids = self._layout.exchange, self.part.indices.dtype

@@ -366,3 +366,25 @@ def train_on_ranks(rank: Any, graph: lab.Graph, folder: Path) -> Any:
 
 def test_a_source_for_training(four_ranks: Ranks, graph: lab.Graph, folders: dict[int, Path]) -> None:
     assert four_ranks.run(train_on_ranks, graph, folders[2], world=2) == [[True] * 3] * 2
+
+
+def read_only(rank: Any, folder: Path) -> list[str]:
+    """Rank 1 gives an array that cannot be written to, then both extract together."""
+    cache, said = lab.distributed.FeatureCache(folder, ratio=0.1, rank=rank, transport="all-to-all"), []
+    out = np.zeros((3, 6), np.float32)
+    if rank.index:
+        out.flags.writeable = False
+        try:
+            cache.extract([1, 2, 3], out=out)
+        except ValueError as error:
+            said.append(str(error))
+        out.flags.writeable = True
+    x, _ = cache.extract([1, 2, 3], out=out)
+    cache.close()
+    return [*said, "filled"] if x is out and out.any() else said
+
+
+def test_an_output_is_refused_before_ranks_exchange(four_ranks: Ranks, folders: dict[int, Path]) -> None:
+    first, second = four_ranks.run(read_only, folders[2], world=2)
+    assert first == ["filled"]
+    assert second == ["out must be an array that can be written to (got a read-only one)", "filled"]

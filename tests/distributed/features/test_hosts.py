@@ -74,3 +74,25 @@ def test_cold_rows_lie_on_one_host_each(
 def test_direct_between_hosts_is_refused(four_ranks: Ranks, folders: dict[int, Path]) -> None:
     with pytest.raises(lab.distributed.RankError, match="transport='direct' reads its peers' memory"):
         four_ranks.run(on_hosts, folders[4], [[0, 1], [2, 3]], "direct")
+
+
+def replicated(rank: Any, folder: Path, transport: str) -> Any:
+    options = {"kind": "replicated", "hosts": [[0], [1]], "transport": transport}
+    try:
+        cache = lab.distributed.FeatureCache(folder, ratio=0.1, rank=rank, **options)
+    except ValueError as error:
+        return str(error)
+    x, _ = cache.extract(asked(rank.index)[0])
+    cache.close()
+    return x
+
+
+def test_a_replicated_cache_of_several_hosts(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[int, Path]
+) -> None:
+    for said in four_ranks.run(replicated, folders[2], "direct", world=2):
+        assert said.startswith("transport='direct' works where each host has all parts")
+        assert "take transport='auto'" in said
+    bits = graph.feat.view(np.uint8)
+    for rank, x in enumerate(four_ranks.run(replicated, folders[2], "auto", world=2)):
+        assert (x.view(np.uint8) == bits[asked(rank)[0]]).all()

@@ -21,7 +21,7 @@ import pytest
 import gnnsample_lab as lab
 from gnnsample_lab.distributed.ranks.errors import RankError
 from gnnsample_lab.distributed.ranks.run import Ranks, _Watch
-from gnnsample_lab.distributed.ranks.worker import _Worker
+from gnnsample_lab.distributed.ranks.worker import _described, _Worker
 from tests.distributed.conftest import left_after, runs
 
 torch = pytest.importorskip("torch")
@@ -381,3 +381,52 @@ def test_ranks_that_nobody_holds_end() -> None:
     del ranks
     gc.collect()
     assert not left_after(pids)
+
+
+def test_a_forked_process_does_not_end_its_parents_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        """
+import os
+import gnnsample_lab as lab
+
+if __name__ == "__main__":
+    with lab.distributed.Ranks(1, device="cpu", timeout_s=60) as ranks:
+        ranks.run(lambda rank: None)
+        child = os.fork()
+        if not child:
+            try:
+                ranks.run(lambda rank: None)
+            except RuntimeError as error:
+                print(error, flush=True)
+            ranks.close()
+            ranks.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        before = ranks.pids
+        print(ranks.run(lambda rank: rank.index), before == ranks.pids)
+"""
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    ended = subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    first, second = ended.stdout.splitlines()
+    assert first.startswith("ranks belong to the process that started them")
+    assert second == "[0] True"
+
+
+def test_an_exception_that_cannot_be_shown_is_reported_by_its_type() -> None:
+    class Silent(ValueError):
+        def __str__(self) -> str:
+            raise LookupError("no text")
+
+    found = _described(Silent(), "work")
+    assert found["text"] == "Silent" and "Silent" in found["traceback"]
+    assert _described(ValueError("no rows"), "work")["text"] == "ValueError: no rows"

@@ -163,6 +163,17 @@ def test_messages_that_do_not_fit_are_an_error_on_all_ranks(four_ranks: Ranks) -
     assert "csp-fixed" in results[0] and "scratch_bytes=20,000" in results[0]
 
 
+def test_messages_that_do_not_fit_are_refused_again() -> None:
+    fixed = FixedCore(stub(0, 2), 1000, lambda values: values)
+    for i in range(WARM_UP + 2):
+        if i + 1 < WARM_UP:
+            fixed.measure(np.array([[1, 500], [1, 500]]))
+            continue
+        with pytest.raises(RuntimeError, match="scratch_bytes=1,000"):
+            fixed.measure(np.array([[1, 1], [1, 1]]))
+    assert fixed.capacities is None
+
+
 def test_all_neighbours_of_long_lists_have_no_fixed_size() -> None:
     core = stub(0, 2)
     core.strides = (3, 0)

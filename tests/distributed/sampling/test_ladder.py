@@ -713,6 +713,28 @@ def test_one_rank_over_its_capacity_has_all_grow_and_sample_again(
     assert "sizes" not in traffic.received and traffic.by_kind["padding"] > 0
 
 
+def refused_again(rank: Any, folder: Path) -> list[str]:
+    """Ranks were given different bounds; what they say of the 8th mini-batch and of those after it."""
+    sampler = lab.distributed.Sampler(
+        folder, [3, 2], "csp-fixed", rank=rank, scratch_bytes=64 if rank.index == 0 else 10**6
+    )
+    said = []
+    for batch_id in range(10):
+        try:
+            sampler.sample([10 + rank.index], batch_id)
+            said.append("")
+        except RuntimeError as error:
+            said.append(str(error))
+    sampler.close()
+    return said
+
+
+def test_buffers_beyond_their_bound_are_refused_again(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
+    first, second = four_ranks.run(refused_again, folders[2, "random"], world=2)
+    assert first == second
+    assert first[:7] == [""] * 7 and all("scratch_bytes=64" in said for said in first[7:])
+
+
 # ---- hosts ------------------------------------------------------------------------------------------------------
 
 HOSTS = [[0, 1], [2, 3]]
@@ -924,3 +946,58 @@ def test_the_table_of_methods() -> None:
         "direct",
         "direct-cached",
     ]
+
+
+WALK = lab.apps.PinSAGEWalk(3, 5, 0.4)
+
+
+def last_samples(rank: Any, folder: Path) -> tuple[np.ndarray, str]:
+    """Walks of the samples with the largest ids, and what is said of ids beyond."""
+    walker = lab.distributed.Walker(folder, WALK, rank=rank, seed=5)
+    last = 2**40 - 1
+    paths = walker.walk(SEEDS["mixed"], last + 1 - SEEDS["mixed"].size).collect()
+    try:
+        walker.walk(SEEDS["mixed"], last + 2 - SEEDS["mixed"].size)
+    except ValueError as error:
+        return paths, str(error)
+    return paths, ""
+
+
+def test_walkers_take_the_samples_that_one_takes(
+    four_ranks: Ranks, graph: lab.Graph, folders: dict[Any, Path]
+) -> None:
+    roots = SEEDS["mixed"]
+    whole = lab.run_app(graph, WALK, roots, device="cpu", seed=5, first_sample=2**40 - roots.size)
+    paths, said = zip(*four_ranks.run(last_samples, folders[2, "random"], world=2))
+    assert (np.concatenate(paths) == np.stack(whole.steps, axis=1)).all()
+    assert all(text.startswith("first_sample must be") for text in said)
+
+
+WRONG_VISITS: dict[str, Any] = {
+    "shape (120,)": np.ones(3),
+    "finite numbers from 0 on (got nan for vertex 5)": np.where(np.arange(N) == 5, np.nan, 1.0),
+    "finite numbers from 0 on (got inf for vertex 0)": np.full(N, np.inf),
+    "finite numbers from 0 on (got -1 for vertex 119)": np.where(np.arange(N) == 119, -1, 3),
+    "hold numbers (got dtype bool)": np.ones(N, bool),
+    "hold numbers (got dtype <U": np.full(N, "1"),
+}
+
+
+def wrong_visits(rank: Any, folder: Path) -> list[str]:
+    """Rank 1 gives visits that cannot be taken; what each rank says."""
+    said = []
+    for wrong in WRONG_VISITS.values():
+        try:
+            visits = wrong if rank.index else np.ones(N)
+            lab.distributed.Sampler(folder, [3], "direct-cached", rank=rank, visits=visits)
+            said.append("nothing")
+        except (TypeError, ValueError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    return said
+
+
+def test_visits_are_refused_on_all_ranks(four_ranks: Ranks, folders: dict[Any, Path]) -> None:
+    first, second = four_ranks.run(wrong_visits, folders[2, "random"], world=2)
+    assert all(said.startswith("ValueError: visits must be") and "another rank" in said for said in first)
+    for words, said in zip(WRONG_VISITS, second):
+        assert said.startswith(("TypeError: visits must", "ValueError: visits must")) and words in said

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from gnnsample_lab.distributed.ranks.run import Ranks
+from gnnsample_lab.distributed.sampling import mailbox
 from gnnsample_lab.distributed.sampling.gpu.csp import _call_nccl
 from gnnsample_lab.distributed.sampling.gpu.csp_core import Swap
 from gnnsample_lab.distributed.sampling.mailbox import Mailbox
@@ -60,6 +61,21 @@ def test_turns_begin_again_and_zero_is_a_number() -> None:
             one.tell(sent)
             other.tell(sent[::-1])
             assert (one.hear(1), other.hear(0)) == (sent[1], sent[1])
+
+
+@pytest.mark.parametrize("turns_ago", [3, 2, 1, 0])
+def test_who_is_a_turn_ahead_spoils_nothing_where_turns_begin_again(turns_ago: int) -> None:
+    words = np.zeros(8, np.int64)
+    quick, slow = (Mailbox(words, i, 2, 0.5) for i in (0, 1))
+    quick._turn = slow._turn = mailbox._TURNS - turns_ago
+    for turn in range(4):
+        quick.tell([0, turn])
+        slow.tell([10 + turn, 0])
+        assert quick.hear(1) == 10 + turn
+        quick.tell([0, 100 + turn])
+        assert slow.hear(0) == turn
+        slow.tell([110 + turn, 0])
+        assert (quick.hear(1), slow.hear(0)) == (110 + turn, 100 + turn)
 
 
 def test_who_is_not_heard_in_time_is_named() -> None:

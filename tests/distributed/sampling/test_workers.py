@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -123,3 +125,33 @@ def two_caches(rank: Any, folder: Path, transport: str) -> tuple[Any, Any, bool]
 def test_another_cache_has_the_same_rows(four_ranks: Ranks, folder: Path, transport: str) -> None:
     for together, alone, same in four_ranks.run(two_caches, folder, transport, world=2):
         assert together == alone and same
+
+
+def one_sampler_of_several_threads(rank: Any, folder: Path, method: str) -> list[Any]:
+    sampler = lab.distributed.Sampler(folder, [3, 2], method, rank=rank, seed=4, cache_bytes=500)
+    seeds = np.random.default_rng(0).integers(0, N, (BATCHES, 20))
+    sample_many = sampler.engine.sample_many
+
+    def slow(*args: Any) -> Any:  # the other threads come in between
+        time.sleep(0.01)
+        found = sample_many(*args)
+        time.sleep(0.01)
+        return found
+
+    def sampled(numbers: range) -> list[Any]:
+        return [(plain(sampler.sample(seeds[n], n)), sampler.total.volume >= 0) for n in numbers]
+
+    alone = sampled(range(BATCHES))
+    before = sampler.total.volume
+    with mock.patch.object(sampler.engine, "sample_many", slow):
+        threads = side_by_side(rank, [lambda i=i: sampled(range(i, BATCHES, 4)) for i in range(4)])  # type: ignore[misc]
+    together = [threads[n % 4][n // 4] for n in range(BATCHES)]
+    moved = sampler.total.volume - before
+    sampler.close()
+    return [together == alone, before, moved]
+
+
+@pytest.mark.parametrize("method", ["uva", "direct", "direct-cached"])
+def test_threads_that_share_a_sampler_are_counted_once(four_ranks: Ranks, folder: Path, method: str) -> None:
+    for same, alone, together in four_ranks.run(one_sampler_of_several_threads, folder, method, world=2):
+        assert same and together == alone > 0

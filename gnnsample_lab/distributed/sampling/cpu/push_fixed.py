@@ -39,14 +39,16 @@ class FixedPush(Push):
         self._ids, self._picks = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
         self._seen = 0
         self._over = False
-        self._limit = SCRATCH_BYTES if setup.scratch_bytes is None else setup.scratch_bytes
+        limit = SCRATCH_BYTES if setup.scratch_bytes is None else setup.scratch_bytes
+        # All ranks have one bound, so that they find together that messages exceed it.
+        self._limit = -int(self.exchange.max("flags", np.array([-limit]))[0])
         self._pick_bytes = self.id_bytes + 4 * setup.spec.weighted
 
     def sampled(self, seeds: np.ndarray, batch_id: int) -> MiniBatch:
         if self.capacities is None:
             batch = super().sampled(seeds, batch_id)
             self._seen += 1
-            if self._seen == WARM_UP:
+            if self._seen >= WARM_UP:  # later ones too, where buffers exceeded their bound
                 self._fix(capacities_for(*self._largest()))
             return batch
         while True:

@@ -65,7 +65,7 @@ class FixedCore:
         """Note the rows that an exact mini-batch asked each rank for, ``int64[hops, P]``; all ranks note together."""
         self._most[:, self.core.me] = np.maximum(self._most[:, self.core.me], asked)
         self.measured += 1
-        if self.capacities is not None or self.measured == WARM_UP:
+        if self.capacities is not None or self.measured >= WARM_UP:  # again where they exceeded their bound
             self.fix()
 
     def fix(self) -> None:
