@@ -310,6 +310,18 @@ def test_a_page_without_widgets_gets_text(toy: Toy) -> None:
     assert repr(toy) == data["text/plain"]
 
 
+def test_a_name_of_a_graph_is_no_markup() -> None:
+    """It may come from a file: pages show it as it is, and so do the text and what a screen reader says."""
+    name = "R&D <b>x</b> a<b, it's"
+    graph = lab.Graph.from_edges([1, 2, 3, 0], [0, 0, 1, 2], num_nodes=5, name=name)
+    explorer = SampleExplorer(graph, device="cpu")
+    for panel in explorer.panels.values():
+        title = panel.figure.layout.title.text
+        assert "R&amp;D &lt;b&gt;x&lt;/b&gt; a&lt;b, it's" in title and "<b>" not in title
+        assert name in panel.alt
+    assert name in explorer.describe()
+
+
 def displayed(explorer: Toy) -> dict[str, Any]:
     bundle = explorer._repr_mimebundle_()
     return bundle[0] if isinstance(bundle, tuple) else bundle

@@ -627,7 +627,7 @@ class Explorer(ipywidgets.VBox):
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.sub("<[^>]*>", " ", text).split())
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
 
 
 def _draw(figures: Mapping[str, go.Figure], name: str) -> go.Figure:
