@@ -301,7 +301,8 @@ def _parser() -> argparse.ArgumentParser:
         "--targets",
         type=Path,
         metavar="FILE",
-        help="with report: write every target, what was measured for it and whether it is met, as Markdown to FILE",
+        help="with report: write every target, what was measured for it and whether it is met, as Markdown; FILE is "
+        "written, and replaced where it is such a list",
     )
     return parser
 
@@ -325,13 +326,19 @@ def _write_readme(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
 
 
 def _write_targets(path: Path, loaded: dict[str, dict[str, Any]]) -> int:
-    """Write the list of targets; returns the exit code."""
+    """Write the list of targets, in place of one that was written before and of nothing else; returns the exit code."""
     from . import target_list
 
     if not loaded:
         print("nothing is recorded yet")
         return 1
     try:
+        begin = target_list.BEGIN.encode()
+        if path.exists() and path.read_bytes()[: len(begin)] != begin:
+            print(
+                f"{path} is not written: it is there and is no list of targets; name a file that is not there"
+            )
+            return 1
         replace_file(path, target_list.markdown(loaded).encode())
     except OSError as error:
         print(f"{path} is not written: {error}")

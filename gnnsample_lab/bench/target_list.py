@@ -20,10 +20,10 @@ PAPERS = {
 """Folder of a paper's suites -> the heading that they stand under."""
 OURS = "Ours"
 HEADER = ("suite", "target", "asked for", "measured", "met", "where", "recorded on", "at", "run")
-_INTRODUCTION = """\
-# Targets
-
-`gnnsample-lab bench report --targets data/measured/TARGETS.md` writes this file from the records beside it. Nothing in
+BEGIN = "# Targets\n\n`gnnsample-lab bench report --targets "
+"""How every such file begins."""
+_INTRODUCTION = f"""\
+{BEGIN}data/measured/TARGETS.md` writes this file from the records beside it. Nothing in
 it is edited by hand.
 
 A target is a limit that a measured number should keep: a claim of a paper, a share of what the hardware allows, or a

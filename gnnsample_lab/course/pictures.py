@@ -139,7 +139,7 @@ def words(explorer: Any) -> str:
         axes = [layout[key].title.text for key in sorted(layout) if key[1:5] == "axis"]
         notes = [note.text for note in layout.annotations]
         lines += [layout.title.text or name, *axes, *(trace.name for trace in traces), *notes]
-    plain = (re.sub("<[^>]*>", " ", html.unescape(line)) for line in lines if line)
+    plain = (html.unescape(re.sub("<[^>]*>", " ", line)) for line in lines if line)
     return "\n".join(dict.fromkeys(" ".join(line.split()) for line in plain))
 
 

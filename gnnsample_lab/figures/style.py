@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,8 +113,8 @@ def describe(traces: SampleTrace | Sequence[SampleTrace], *extra: str, timed: bo
 
 
 def heading(title: str, subtitle: str) -> str:
-    """Title text with a smaller second line."""
-    return f"{title}<br><sub>{subtitle}</sub>"
+    """Title text with a smaller second line, from plain text: names of graphs come from files, and are no markup."""
+    return f"{html.escape(title, quote=False)}<br><sub>{html.escape(subtitle, quote=False)}</sub>"
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnsample_lab.checks import (
+    MAX_SEED,
     choice,
     flag,
     host_array,
@@ -45,6 +46,11 @@ _ORIGINS = ("measured", "modelled")
 TIMES_SINCE, LAUNCH = "times_since", "first launch"
 """Entry of ``meta`` of a measured trace whose time 0 is known."""
 _MOST = 2**62
+WHOLE = {
+    "num_sms": (1, _MOST), "num_blocks": (0, _MOST), "batch_size": (0, _MOST), "batch_id": (0, _MOST),
+    "fetch_size": (0, _MOST), "fanouts": (-1, _MOST), "seed": (0, MAX_SEED),
+}  # fmt: skip
+"""The whole numbers of a run, of ``fanouts`` each, with the least and the greatest that is allowed."""
 
 
 def _per_hop(name: str, value: npt.ArrayLike, num_hops: int, kinds: str = "fiu") -> npt.NDArray[Any]:
@@ -53,6 +59,10 @@ def _per_hop(name: str, value: npt.ArrayLike, num_hops: int, kinds: str = "fiu")
     if found.shape != (num_hops,):
         raise ValueError(f"{name} must have one number per hop, {num_hops} (got shape {found.shape})")
     return found
+
+
+def _whole(name: str, value: Any) -> int:
+    return whole(name, value, *WHOLE[name])
 
 
 def _scalars(meta: Any) -> dict[str, str | int | float]:
@@ -227,15 +237,10 @@ class SampleTrace:
         completion, seed = optional(text, "completion", completion), checked_seed(seed)
         graph_is_synthetic = flag("graph_is_synthetic", graph_is_synthetic)
         replace, weighted = flag("replace", replace), flag("weighted", weighted)
-        num_sms, num_blocks = whole("num_sms", num_sms, 1, _MOST), whole("num_blocks", num_blocks, 0, _MOST)
-        batch_size, batch_id = (
-            whole("batch_size", batch_size, 0, _MOST),
-            whole("batch_id", batch_id, 0, _MOST),
-        )
-        fetch_size = optional(whole, "fetch_size", fetch_size, 0, _MOST)
-        fanouts = tuple(
-            whole("fanouts", k, -1, _MOST) for k in items("fanouts", fanouts, "a list of integers")
-        )
+        num_sms, num_blocks = _whole("num_sms", num_sms), _whole("num_blocks", num_blocks)
+        batch_size, batch_id = _whole("batch_size", batch_size), _whole("batch_id", batch_id)
+        fetch_size = None if fetch_size is None else _whole("fetch_size", fetch_size)
+        fanouts = tuple(_whole("fanouts", k) for k in items("fanouts", fanouts, "a list of integers"))
         total_us = optional(real, "total_us", total_us, 0)
         unknown = isinstance(copy_bandwidth_gbps, float) and math.isnan(copy_bandwidth_gbps)
         if not unknown:

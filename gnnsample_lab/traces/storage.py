@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gnnsample_lab.checks import path as checked_path
+from gnnsample_lab.checks import shown
 from gnnsample_lab.files import reading, replace_file
-from gnnsample_lab.traces.records import SampleTrace
+from gnnsample_lab.traces.records import WHOLE, SampleTrace
 from gnnsample_lab.traces.tables import (
     HOP_DTYPES,
     LOST_DTYPES,
@@ -98,7 +99,7 @@ def _pack(trace: SampleTrace) -> dict[str, npt.NDArray[Any]]:
 
 
 def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
-    """The values of the header; each has the type of its field, for no field coerces what it is given."""
+    """The values of the header; each has the type and the limits of its field, for no field checks what it is given."""
     kinds = {f.name: _JSON_TYPES[str(f.type)] for f in fields(SampleTrace) if f.name in _HEADER}
     missing, surplus = kinds.keys() - header.keys(), header.keys() - kinds.keys()
     if missing or surplus:
@@ -110,6 +111,15 @@ def _checked_header(header: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"{name} of the header is {value!r}")
     if any(type(fanout) is not int for fanout in header["fanouts"]):
         raise ValueError(f"fanouts of the header are {header['fanouts']!r}")
+    for name, (low, high) in WHOLE.items():
+        values = header[name] if name == "fanouts" else [header[name]]
+        if not all(value is None or low <= value <= high for value in values):
+            raise ValueError(f"{name} of the header must be from {low} to {high} (got {shown(header[name])})")
+    for name in ("total_us", "copy_bandwidth_gbps"):
+        try:
+            header[name] = float(header[name])
+        except OverflowError as error:
+            raise ValueError(f"{name} of the header is too large (got {shown(header[name])})") from error
     return header
 
 

@@ -175,6 +175,9 @@ def test_epochs_by_system(session: Session) -> None:
     assert rows["table 7", "dsp", 2]["by"] == "host"
     for part in ("table 6", "table 7"):
         assert all(row["rows"] > 0 and row["edges"] > 0 for (where, *_), row in rows.items() if where == part)
+    picks = {(s, r.get("pick")) for (part, s, _), r in rows.items() if part == "table 6"}
+    assert ("pyg-cpu", "floyd") in picks and ("dsp", None) in picks
+    assert {pick for s, pick in picks if s == "dgl-cpu"} <= {"floyd", "reservoir"}
     # The same samples, whichever system draws them; a reservoir draws others.
     same = {
         (r["rows"], r["edges"])
@@ -209,6 +212,34 @@ def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(
     assert sampling._on_host(None, None, task, 2, 8)[0]["us"] == 24
     monkeypatch.setattr(sampling.running, "run", lambda *of: ({}, "other samples"))
     assert sampling._on_host(None, None, task, 1, 8) == ({}, "other samples")
+
+
+@pytest.mark.parametrize("quicker", ["floyd", "reservoir"])
+def test_dgl_on_a_cpu_keeps_the_quicker_of_two_verified_draws(
+    quicker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = lab.load("arxiv-like", scale=0.01, features=False)
+    task: dict[str, Any] = {
+        "system": "dgl-cpu", "whole": "", "fanouts": [5, 5], "weighted": False, "replace": False, "seconds": 0,
+        "seeds": [[np.arange(8), np.arange(8, 16)]],
+    }  # fmt: skip
+    task["expected"] = running.expected(graph, task, "cpu")
+    task["expected_reservoir"] = running.expected(graph, task, "cpu", "reservoir")
+    assert task["expected"] != task["expected_reservoir"]
+    times = {"floyd": [[1.0, 2.0, 3.0], [1.0, 4.0, 5.0]], "reservoir": [[1.0, 4.0, 5.0], [1.0, 2.0, 3.0]]}
+    left: list[list[float]] = []
+    monkeypatch.setattr(running, "whole_graph", lambda folder: graph)
+    monkeypatch.setattr(running.crew, "together", lambda rank, value, least=False: value)
+    monkeypatch.setattr(running.crew, "timed", lambda *_: left.pop(0))
+    rank: Any = SimpleNamespace(index=0, world_size=1, device="cpu")
+    left[:] = times[quicker]
+    found = running._on_cpu(rank, task)
+    assert found["pick"] == quicker and found["times"] == [1.0, 2.0, 3.0] and found["edges"] > 0 and not left
+    left[:] = times[quicker]
+    assert running._on_cpu(rank, task | {"system": "pyg-cpu"})["pick"] == "floyd" and len(left) == 1
+    for name in ("expected", "expected_reservoir"):
+        left[:] = times[quicker]
+        assert "differs from the whole graph's" in running._on_cpu(rank, task | {name: [[0]]})["error"]
 
 
 def test_other_walks_are_an_error() -> None:

@@ -90,6 +90,10 @@ def test_every_epoch_is_measured_with_the_model_s_error_or_modelled(session) -> 
             )
     by = {(row["system"], row["gpus"]): row for row in rows}
     assert (by["gnnlab", 1]["split"], by["gnnlab", 2]["split"], by["dgl", 2]["split"]) == ("1", "1S1T", None)
+    # Samplers help to train where they are measured on several GPUs; the modelled eight go without.
+    assert [by["gnnlab", gpus]["switching"] for gpus in (1, 2, 8)] == [False, True, False]
+    assert by["gnnlab", 2]["switched"] >= 0 and "switched" not in by["gnnlab", 8]
+    assert by["dgl", 2]["switching"] is None
     # One budget: a trainer's cache is larger than one beside the topology.
     assert by["gnnlab", 2]["cache_percent"] == pytest.approx(21, abs=0.1)
     assert by["tsota", 2]["cache_percent"] == by["gnnlab", 1]["cache_percent"] == pytest.approx(7, abs=0.1)
@@ -98,6 +102,7 @@ def test_every_epoch_is_measured_with_the_model_s_error_or_modelled(session) -> 
     assert (by["tsota", 2]["steps"], by["gnnlab", 2]["steps"]) == (STEPS // 2, STEPS)
     errors = [abs(row["error_percent"]) for row in rows if "error_percent" in row]
     record = session.kept(("record", "gnnlab-table4"), dict)
+    assert "on 2 to 7 GPUs" in record["settings"]["switching"]
     assert "training take besides is not limited" in report.text(record), "a budget is no peak of memory"
     assert any(f"{np.mean(errors):.1f} % on average over 7 measured rows" in note for note in record["notes"])
 
@@ -106,7 +111,11 @@ def test_what_is_measured_is_measured_once(session) -> None:
     rows_of(session, "gnnlab-table4")
     before = [key for key in session._kept if key[0] == "run of GNNLab"]
     rows = rows_of(session, "gnnlab-table5")
-    assert [key for key in session._kept if key[0] == "run of GNNLab"] == before
+    more = [key[1] for key in session._kept if key[0] == "run of GNNLab" and key not in before]
+    assert [(task.system, task.gpus, task.switching) for task in more] == [("gnnlab", 2, False)], (
+        "table 4 has it with switching"
+    )
+    assert [row["switching"] for row in rows] == [None, None, False]
     assert [(row["system"], row["gpus"]) for row in rows] == [("dgl", 2), ("tsota", 2), ("gnnlab", 2)]
     assert len({row["budget_gb"] for row in rows}) == 1
     assert [row["copy_s"] is None for row in rows] == [True, True, False], (

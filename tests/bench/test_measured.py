@@ -251,6 +251,22 @@ def test_the_claim_of_gnnlabs_table4_is_of_the_graphs_and_models_that_were_measu
     assert claim(("toy", "gcn")) == "2.83 to 9.05 x, 8 GPUs", "of a graph that the table lacks: all of it"
 
 
+def test_the_line_of_gnnlabs_table4_says_without_switching_where_its_runs_were() -> None:
+    def what(*switching: bool | None) -> str:
+        rows = [
+            {"graph": "toy", "model": "gcn", "system": "gnnlab", "gpus": gpus, "origin": origin,
+             "speedup": 1.0, "switching": switches}
+            for gpus, origin, switches in zip(
+                (1, 2, 8), ("measured", "measured", "modelled"), switching, strict=True
+            )
+        ]  # fmt: skip
+        return measured.rows({"gnnlab-table4": record_of("gnnlab-table4", rows)})[0][1]
+
+    plain = "an epoch of the factored design, without switching (table 4)"
+    assert what(False, False, False) == what(None, None, True) == plain
+    assert what(False, True, False) == "an epoch of the factored design (table 4)"
+
+
 def test_the_claim_over_time_sharing_is_that_of_gnnlabs_table4() -> None:
     """Of the graphs of which T_SOTA cannot cache all rows: 1.65 / 1.05 s at least, 1.80 / 0.47 s at most."""
     rows = [

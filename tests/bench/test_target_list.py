@@ -112,6 +112,17 @@ def test_the_file_is_written_beside_the_readme_or_alone(
     assert path.exists() and "is not written" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["", "# Targets\n\nMine.\n", "import this\n"])
+def test_no_other_file_is_replaced(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.md"
+    path.write_text(text)
+    assert runner.main(["report", "--targets", str(path)]) == 1
+    assert f"{path} is not written" in capsys.readouterr().out and path.read_text() == text
+    path.write_text(SHIPPED.read_text(encoding="utf-8")[:300])
+    assert runner.main(["report", "--targets", str(path)]) == 0, "an older list is renewed"
+    assert path.read_text(encoding="utf-8") == SHIPPED.read_text(encoding="utf-8")
+
+
 def test_what_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "none").mkdir()
     assert runner.main(["report", "--out", str(tmp_path / "none"), "--targets", str(tmp_path / "T.md")]) == 1

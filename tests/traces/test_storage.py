@@ -158,6 +158,14 @@ def rewrite(path, change):
         (lambda h: h.update(fanouts=[1.5] * len(h["fanouts"])), "fanouts of the header are"),
         (lambda h: h.update(fanouts="10"), "fanouts of the header is '10'"),
         (lambda h: h.update(meta=[1]), "meta of the header is"),
+        (lambda h: h.update(num_sms=2**63), "num_sms of the header must be from 1 to"),
+        (lambda h: h.update(num_blocks=-1), "num_blocks of the header must be from 0 to"),
+        (lambda h: h.update(batch_size=-5), "batch_size of the header must be from 0 to"),
+        (lambda h: h.update(batch_id=10**30), "batch_id of the header must be from 0 to"),
+        (lambda h: h.update(fetch_size=-1), "fetch_size of the header must be from 0 to"),
+        (lambda h: h.update(seed=2**64), "seed of the header must be from 0 to"),
+        (lambda h: h.update(fanouts=[-2] * len(h["fanouts"])), "fanouts of the header must be from -1 to"),
+        (lambda h: h.update(total_us=10**400), "total_us of the header is too large"),
     ],
 )
 def test_foreign_headers_are_refused(tmp_path, change, message):
@@ -165,6 +173,14 @@ def test_foreign_headers_are_refused(tmp_path, change, message):
     rewrite(path, change)
     with pytest.raises(ValueError, match=message):
         SampleTrace.load(path)
+
+
+def test_a_whole_number_of_microseconds_is_a_float(tmp_path):
+    path = make_trace().save(tmp_path / "t.npz")
+    rewrite(path, lambda header: header.update(total_us=100, copy_bandwidth_gbps=4000))
+    loaded = SampleTrace.load(path)
+    assert (loaded.total_us, loaded.copy_bandwidth_gbps) == (100.0, 4000.0)
+    assert type(loaded.total_us) is type(loaded.copy_bandwidth_gbps) is float
 
 
 def test_nothing_is_unpickled(tmp_path):

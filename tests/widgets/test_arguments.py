@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 import traitlets
 from gnnsample_widgets import (
+    Explorer,
+    IdMapExplorer,
     SampleExplorer,
     SecondOrderExplorer,
     Stepper,
+    WorkloadExplorer,
     caching,
     id_map,
     second_order,
@@ -73,3 +76,33 @@ def test_a_bad_argument_is_named(
 def test_what_is_no_number_of_hops_is_refused_by_that_name(hops: Any) -> None:
     with pytest.raises(traitlets.TraitError, match="'hops' trait"):
         SampleExplorer(GRAPH, hops=hops)
+
+
+BEFORE = {"batch_size": 4, "hops": 2, "fanout_1": 2, "fanout_2": 2, "fanout_3": 2, "pick": "floyd", "seed": 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "state", "name"),
+    [
+        (IdMapExplorer, {"count": "x"}, "count"),
+        (IdMapExplorer, {"count": None}, "count"),
+        (IdMapExplorer, {"count": -3}, "count"),
+        (SecondOrderExplorer, {"length": None}, "length"),
+        (SecondOrderExplorer, {"length": "x"}, "length"),
+        (SecondOrderExplorer, {"length": -3}, "length"),
+        (WorkloadExplorer, {"before": {"x": 1}}, "before"),
+        (WorkloadExplorer, {"before": {**BEFORE, "hops": 4}}, "before"),
+        (WorkloadExplorer, {"before": {**BEFORE, "fanout_1": "2"}}, "before"),
+        (WorkloadExplorer, {"before": {**BEFORE, "pick": "any"}}, "before"),
+        (WorkloadExplorer, {"before": 3}, "before"),
+    ],
+)
+def test_a_bad_starting_value_is_refused_by_its_name(
+    kind: type[Explorer], state: dict[str, Any], name: str
+) -> None:
+    with pytest.raises(traitlets.TraitError, match=rf"\b{name}\b"):
+        kind(GRAPH, device="cpu", **state)
+
+
+def test_a_whole_setting_before_is_allowed() -> None:
+    assert WorkloadExplorer(GRAPH, device="cpu", before=BEFORE).error == ""

@@ -163,6 +163,13 @@ def test_the_summary_says_what_the_bars_show(graph: lab.Graph) -> None:
     assert f"<b>Degree</b> hits {100 * left:.0f}\u00a0%" in explorer._summary.value
 
 
+def test_where_no_cache_can_hit_no_share_of_what_is_possible_is_named() -> None:
+    few = lab.Graph.from_edges([1, 2, 3, 0], [0, 0, 1, 2], num_nodes=40, name="few")
+    explorer = CacheExplorer(few, device="cpu", ratio_percent=1)
+    assert explorer.error == "" and "hits 0\u00a0%; " in explorer._summary.value
+    assert "of what is possible" not in explorer._summary.value
+
+
 def test_training_sets(graph: lab.Graph) -> None:
     train = graph.splits["train"]
     for where in ("anywhere", "in a few classes"):

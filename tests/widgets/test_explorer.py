@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 import traitlets
-from gnnsample_widgets import KernelExplorer
+from gnnsample_widgets import (
+    AggregationExplorer,
+    Explorer,
+    IdMapExplorer,
+    KernelExplorer,
+    MatchExplorer,
+    SampleExplorer,
+    SecondOrderExplorer,
+    WorkloadExplorer,
+)
 from gnnsample_widgets.shell import still
 
 import gnnsample_lab as lab
@@ -147,6 +156,47 @@ def test_set_puts_limits_back_that_followed_another_control(graph: lab.Graph) ->
     assert explorer.state == before and explorer.controls["step"].max == 2
 
 
+@pytest.mark.parametrize(
+    ("kind", "state"),
+    [
+        (SecondOrderExplorer, {"length": 80, "shown": 80}),
+        (SecondOrderExplorer, {"shape": "grid", "start": 35}),
+        (SampleExplorer, {"hops": 3, "hops_shown": 3}),
+        (IdMapExplorer, {"count": 20, "step": 20}),
+        (IdMapExplorer, {"count": 20, "step": 14}),
+        (MatchExplorer, {"num_batches": 24, "batch_b": 20}),
+        (AggregationExplorer, {"hops": 2, "layer": 2}),
+        (KernelExplorer, {"app": "DeepWalk", "step": 5}),
+    ],
+)
+def test_the_state_of_one_explorer_can_be_set_on_another(
+    kind: type[Explorer], state: dict[str, Any], graph: lab.Graph
+) -> None:
+    """Both ways, though the limits of one control follow another one and move when a run begins."""
+    plain, other = kind(graph, device="cpu"), kind(graph, device="cpu", **state)
+    before, moved = plain.state, other.state
+    runs = plain.run_count
+    plain.set(**moved)
+    assert plain.state == moved and plain.error == "" and plain.run_count == runs + 1
+    other.set(**before)
+    assert other.state == before and other.error == ""
+
+
+def test_a_refused_set_leaves_limits_and_what_is_compared(graph: lab.Graph) -> None:
+    walks = SecondOrderExplorer(graph, device="cpu", shown=10)
+    before, limits = walks.state, [(c.value, getattr(c, "max", None)) for c in walks.controls.values()]
+    with pytest.raises(traitlets.TraitError, match="Steps shown"):
+        walks.set(length=80, shape="grid", start=35, shown=81)
+    assert walks.state == before and walks.run_count == 1
+    assert [(c.value, getattr(c, "max", None)) for c in walks.controls.values()] == limits
+    work = WorkloadExplorer(graph, device="cpu")
+    with pytest.raises(traitlets.TraitError, match="Fanout of hop 1"):
+        work.set(batch_size=64, fanout_1=99)
+    assert work.before == {} and work.run_count == 1
+    work.batch_size = 64
+    assert work.before["batch_size"] == 256, "as if nothing had been tried"
+
+
 def test_starting_values_are_arguments() -> None:
     toy = Toy(tiny_graph(), count=3, kind="line")
     assert toy.run_count == 1 and toy.controls["count"].value == 3 and list(toy.figures) == ["line"]
@@ -163,6 +213,12 @@ def test_the_graph_argument_is_checked() -> None:
         Toy("no-such-graph")
     with pytest.raises(ValueError, match="device"):
         Toy(tiny_graph(), device="abacus")
+
+
+@pytest.mark.parametrize("kind", [Toy, SampleExplorer, SecondOrderExplorer, MatchExplorer])
+def test_a_graph_without_vertices_is_refused_by_name(kind: type[Explorer]) -> None:
+    with pytest.raises(ValueError, match="graph must have at least one vertex"):
+        kind(lab.Graph.from_edges([], [], num_nodes=0), device="cpu")
 
 
 def test_a_drag_during_a_run_costs_one_more_run(toy: Toy) -> None:
@@ -182,6 +238,45 @@ def test_a_drag_during_a_run_costs_one_more_run(toy: Toy) -> None:
     assert [state["count"] for state in toy.seen] == [5, 20, 40]
     assert toy.run_count == 3
     assert len(toy.figures["bar"].data[0].y) == 40
+
+
+def test_a_run_that_begins_as_another_ends_is_the_only_one(toy: Toy) -> None:
+    """The moment in which the gate has just opened, and the thread that ran has not left yet, belongs to who comes."""
+    gate, inside = toy._gate, threading.Event()
+    threads: list[threading.Thread] = []
+
+    class Gate:
+        """Lets a second change in at the end of the first one's run, and waits until its run is under way."""
+
+        def __enter__(self) -> None:
+            gate.acquire()
+
+        def __exit__(self, *_: object) -> None:
+            ended = len(toy.seen) == 2 and not toy._running and not threads
+            gate.release()
+            if ended:
+                toy.gate = threading.Event()
+                threads.append(threading.Thread(target=lambda: setattr(toy, "count", 20)))
+                threads[0].start()
+                while len(toy.seen) < 3:
+                    time.sleep(0.001)
+
+    toy._gate = Gate()  # type: ignore[assignment]
+    toy.count = 10
+    try:
+        assert toy._running and not toy.wait(0)
+        third = threading.Thread(target=lambda: (setattr(toy, "count", 30), inside.set()))
+        third.start()
+        assert inside.wait(20), "it is left to the run under way"
+        assert [state["count"] for state in toy.seen] == [5, 10, 20]
+    finally:
+        assert toy.gate is not None
+        toy.gate.set()
+        threads[0].join(20)
+        third.join(20)
+    assert toy.wait(20)
+    assert [state["count"] for state in toy.seen] == [5, 10, 20, 30]
+    assert len(toy.figures["bar"].data[0].y) == 30
 
 
 def test_runs_hold_the_process_wide_lock(toy: Toy) -> None:
@@ -213,6 +308,18 @@ def test_a_page_without_widgets_gets_text(toy: Toy) -> None:
     assert "application/vnd.jupyter.widget-view+json" in data
     assert data["text/plain"].startswith("Toy(count=5, flip=False, kind='bar', size=64)")
     assert repr(toy) == data["text/plain"]
+
+
+def test_a_name_of_a_graph_is_no_markup() -> None:
+    """It may come from a file: pages show it as it is, and so do the text and what a screen reader says."""
+    name = "R&D <b>x</b> a<b, it's"
+    graph = lab.Graph.from_edges([1, 2, 3, 0], [0, 0, 1, 2], num_nodes=5, name=name)
+    explorer = SampleExplorer(graph, device="cpu")
+    for panel in explorer.panels.values():
+        title = panel.figure.layout.title.text
+        assert "R&amp;D &lt;b&gt;x&lt;/b&gt; a&lt;b, it's" in title and "<b>" not in title
+        assert name in panel.alt
+    assert name in explorer.describe()
 
 
 def displayed(explorer: Toy) -> dict[str, Any]:

@@ -17,8 +17,16 @@ def resolve_graph(graph: Any) -> tuple[Any, list[str]]:
 
     Raises:
         TypeError: not a graph, a name or None.
+        ValueError: a graph without vertices.
         LookupError, ValueError, OSError: as ``lab.load``.
     """
+    found, code = _resolved(graph)
+    if found.num_nodes < 1:
+        raise ValueError(f"graph must have at least one vertex (got {found.num_nodes} in {found.title!r})")
+    return found, code
+
+
+def _resolved(graph: Any) -> tuple[Any, list[str]]:
     import gnnsample_lab as lab
 
     if graph is None:

@@ -64,6 +64,7 @@ class Explorer(ipywidgets.VBox):
     Raises:
         TypeError: an unknown name in ``state``.
         traitlets.TraitError: a starting value that its control does not allow.
+        ValueError: a graph without vertices.
         RuntimeError: ``device="cuda"`` without a usable GPU.
     """
 
@@ -84,6 +85,8 @@ class Explorer(ipywidgets.VBox):
     grows: ClassVar[tuple[str, ...]] = ()
     """Panels that can be drawn with part of what :class:`.recipe.Each` lists, or of what :func:`.recipe.so_far` tells:
     of a long run they show what there is, marked as unfinished, until there is all of it."""
+    kept_by_adapt: ClassVar[tuple[str, ...]] = ()
+    """Attributes besides the state that :meth:`adapt` sets, for :meth:`set` to put back when it refuses a value."""
     panel_height: ClassVar[int] = PANEL_HEIGHT
     """Pixels of every panel with its title, at every state, so that nothing on the page moves."""
 
@@ -152,8 +155,8 @@ class Explorer(ipywidgets.VBox):
         raise NotImplementedError
 
     def adapt(self) -> None:
-        """Keep controls consistent with each other (limits, enabled or not). Called before each run.
-        Optional."""
+        """Keep controls consistent with each other (limits, enabled or not). Called before each run, and by
+        :meth:`set`. Optional."""
 
     def clicked(self, panel: str, mark: dict[str, Any]) -> None:
         """A mark of a figure was clicked: set state, or do nothing. Optional.
@@ -204,22 +207,33 @@ class Explorer(ipywidgets.VBox):
     def set(self, **state: Any) -> None:
         """Set several state traits and run once; all of them, or none.
 
+        The limits of one control may follow another one: what counts are the limits that go with the new values. The
+        state of one explorer can be set on another of its kind.
+
         Raises:
             TypeError: an unknown name.
             traitlets.TraitError: a value that its control does not allow.
         """
         self._check_names(state)
-        before = self.state
+        before, kept = self.state, {name: getattr(self, name) for name in self.kept_by_adapt}
         with self.hold():
             try:
+                self._set_where_allowed(state)
                 for name, value in state.items():
                     setattr(self, name, value)
             except BaseException:
-                # Twice, as the limits of one control may follow another one.
-                for name, value in [*before.items()] * 2:
-                    with contextlib.suppress(traitlets.TraitError):
-                        setattr(self, name, value)
+                for _ in range(2):
+                    self._set_where_allowed(before)
+                for name, value in kept.items():
+                    setattr(self, name, value)
                 raise
+
+    def _set_where_allowed(self, state: Mapping[str, Any]) -> None:
+        """Set what the present limits allow, and move the limits to where they belong then."""
+        for name, value in state.items():
+            with contextlib.suppress(traitlets.TraitError):
+                setattr(self, name, value)
+        self.adapt()
 
     def _check_names(self, state: Mapping[str, Any]) -> None:
         unknown = sorted(set(state) - set(self.state))
@@ -304,12 +318,15 @@ class Explorer(ipywidgets.VBox):
                 self._run()
                 with self._gate:
                     if self._wanted == self._target:
+                        # Together, and not again below: as soon as the gate opens, another thread's run may begin.
                         self._running = False
-                        break
-        finally:
+                        self._idle.set()
+                        return
+        except BaseException:
             with self._gate:
                 self._running = False
-            self._idle.set()
+                self._idle.set()
+            raise
 
     def _run(self) -> None:
         start = time.perf_counter()
@@ -610,7 +627,7 @@ class Explorer(ipywidgets.VBox):
 
 
 def _plain(text: str) -> str:
-    return " ".join(re.sub("<[^>]*>", " ", text).split())
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", text)).split())
 
 
 def _draw(figures: Mapping[str, go.Figure], name: str) -> go.Figure:

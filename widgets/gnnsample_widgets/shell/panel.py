@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import gzip
+import html
 import importlib.resources
 import re
 from collections.abc import Callable
@@ -112,7 +113,7 @@ class PlotPanel(Stored):
     def _parts(figure: go.Figure, name: str) -> dict[str, str]:
         title = figure.layout.title.text or name
         return {
-            "alt": re.sub(r"<[^>]*>", "", title.replace("<br>", ": ")),
+            "alt": html.unescape(re.sub(r"<[^>]*>", "", title.replace("<br>", ": "))),
             # Where the figure keeps them: what it hands out are copies.
             "data": to_json(figure._data),
             "frame": to_json(figure._layout),

@@ -120,11 +120,11 @@ SUITES = (
     Suite(
         "dsp-sampling", "suites.dsp.sampling.sampling",
         "tables 6 and 7: seconds to sample an epoch by system and GPUs, by vertex and by layer",
-        columns={
-            "table": "part", "system": "system", "GPUs": "gpus", "by": "by", "samplers": "samplers",
+        columns=as_recorded({
+            "table": "part", "system": "system", "GPUs": "gpus", "by": "by", "samplers": "samplers", "pick": "pick",
             "seeds a rank": "batch_size", "rows a batch": "rows", "picks a batch": "edges", "us": "us", "p10": "p10",
             "p90": "p90", "epoch s": "epoch_s", "over dsp": "over_dsp", "failed": "error",
-        },
+        }),
         paper=_part(
             "table 6", (*papers.TABLE6, *papers.TABLE7), ("part", "graph", "system", "paper_gpus"),
             {"paper GPUs": "paper_gpus", "paper s": "epoch_s"},

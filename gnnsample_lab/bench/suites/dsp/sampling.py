@@ -83,6 +83,7 @@ def sampling(session: Session) -> dict[str, Any]:
             "us": "wall time of a mini-batch, one after another, all ranks at once; median of the slowest rank; "
             "samples stay where they were made",
             "work": f"{crew.WORK}; layer by layer: vertices drawn, and all of a whole mini-batch, its seeds among them",
+            "pick": "of CPU systems: the draw; dgl-cpu is timed by both, each verified, and the quicker is kept",
             "epoch_s": "us times the mini-batches of a rank in an epoch of the unscaled graph's training vertices",
         },
         "verification": {"samples_equal_to_whole_graph": checked},

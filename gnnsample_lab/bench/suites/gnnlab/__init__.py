@@ -168,8 +168,8 @@ SUITES = (
         "gnnlab-table4", "suites.gnnlab.epochs.table4",
         "an epoch by model, graph (scaled down), system and GPUs; eight GPUs modelled",
         rests_on=("hit rate",), columns=as_recorded({
-            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", **WORK_A_BATCH, **_EPOCH,
-            "x DGL": "speedup",
+            "model": "model", "system": "system", "GPUs": "gpus", "split": "split", "switching": _switching,
+            "switched": "switched", **WORK_A_BATCH, **_EPOCH, "x DGL": "speedup",
         }),
         paper=_part(
             "table 4", papers.TABLE4, ("graph", "model", "system", "gpus"),

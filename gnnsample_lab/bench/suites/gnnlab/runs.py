@@ -203,8 +203,8 @@ def cache_ratio(session: Session, task: Task) -> float | None:
     if task.composed.cache is None:
         return None
     shared, apart = ratios(session, task.graph, task.model)
-    # On one GPU the topology stays beside the cache; a run that feeds the model extracts as a trainer does.
-    trains_apart = task.system == "gnnlab" and (task.alone or task.gpus > 1)
+    # Where all GPUs sample, the topology stays beside the cache; a run that feeds the model extracts as a trainer does.
+    trains_apart = task.system == "gnnlab" and (task.alone or 1 < task.gpus != task.samplers)
     return apart if trains_apart else shared
 
 
@@ -353,7 +353,10 @@ def exchange_s(session: Session, task: Task) -> float:
     world = min((n for n in available(session) if n >= task.gpus), default=max(available(session)))
     if world == 1:
         return 0.0
-    trainers = min(task.gpus - (task.samplers or 1) if task.is_factored else task.gpus, world)
+    trainers = task.gpus
+    if task.is_factored:  # where all sample, all of them train afterwards
+        trainers = task.gpus - (task.samplers or 1) or task.gpus
+    trainers = min(trainers, world)
     found = loaded(session, task.graph)
     model = make_model(
         task.model, found.num_features, HIDDEN, found.num_classes, num_layers=len(MODELS[task.model][1])

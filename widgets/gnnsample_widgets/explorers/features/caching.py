@@ -334,11 +334,14 @@ class CacheExplorer(Explorer):
         rate = {name: float(lab.hit_rate(h, read, ratio)) for name, h in hotness.items()}
         reached = float((read.visits > 0).mean())
         rows = read.num_rows / read.num_batches
-        share, beside = rate["presample"] / max(rate["optimal"], 1e-12), made["policy"]
+        possible, beside = "", made["policy"]
+        if rate["optimal"] > 0:
+            share = rate["presample"] / rate["optimal"]
+            possible = f", {percent(share, int(0.98 < share < 1))} of what is possible"
         return (
             f"A mini-batch reads <b>{rows:,.0f}</b> rows, {percent(rows / self.graph.num_nodes, 1)} of the "
             f"graph; two epochs "
             f"read <b>{percent(reached)}</b> of its vertices. <b>{hotness['presample'].label}</b> hits "
-            f"{percent(rate['presample'])}, {percent(share, int(0.98 < share < 1))} of what is possible; "
+            f"{percent(rate['presample'])}{possible}; "
             f"<b>{hotness[beside].label}</b> hits {percent(rate[beside])}. Point at a vertex to read why it is hot."
         )

@@ -223,7 +223,9 @@ class IdMapExplorer(Explorer):
 
     def prepare(self, state: dict[str, Any]) -> None:
         if "step" not in state:
-            self.step = min(self.step, int(state.get("count", self.count)))
+            count = state.get("count", self.count)
+            if isinstance(count, int):  # what is none is refused under its own name
+                self.step = max(0, min(self.step, count))
 
     def build_controls(self) -> dict[str, Control]:
         controls: list[Control] = [

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import traitlets
 
 import gnnsample_lab as lab
-from gnnsample_lab import figures, strategies
+from gnnsample_lab import checks, figures, strategies
 from gnnsample_lab.gpu_model.run_error import has_times, in_words, tell_apart
 from gnnsample_lab.minibatch.growth import frontiers_of_first
 from gnnsample_lab.readable import percent
@@ -16,7 +16,7 @@ from ...graphs import batch_options, draw_seeds, sampled_on
 from ...recorded import modelled
 from ...shell.controls import Choice, Control, Slider, Switch
 from ...shell.recipe import Each, Panels, Recipe
-from ..fanouts import FanoutExplorer
+from ..fanouts import MAX_HOPS, FanoutExplorer
 
 
 def sample(on_device: Any, device: str, seeds: Any, fanouts: list[int], pick: str, seed: int) -> Any:
@@ -91,6 +91,7 @@ def draw_strategies(traces: dict[str, Any]) -> Any:
 
 SAMPLING = ("batch_size", "hops", "fanout_1", "fanout_2", "fanout_3", "pick", "seed")
 """The state that the sample depends on."""
+PICKS = ["reservoir", "floyd"]
 
 
 def setting_of(state: dict[str, Any]) -> tuple[tuple[int, ...], str, int]:
@@ -151,6 +152,25 @@ class WorkloadExplorer(FanoutExplorer):
     every_strategy = traitlets.Bool(True).tag(state=True)
     before = traitlets.Dict().tag(state=True)
     _moved: frozenset[str] = frozenset()
+    kept_by_adapt = ("_moved",)
+
+    @traitlets.validate("before")
+    def _whole_setting(self, proposal: dict[str, Any]) -> dict[str, Any]:
+        before: dict[str, Any] = proposal["value"]
+        if before and set(before) != set(SAMPLING):
+            raise traitlets.TraitError(
+                f"before must be empty or have a value for each of {', '.join(SAMPLING)} (got {checks.shown(before)})"
+            )
+        for name, value in before.items():
+            try:
+                if name == "pick":
+                    checks.choice("before['pick']", value, PICKS)
+                else:
+                    most = MAX_HOPS if name == "hops" else None
+                    checks.whole(f"before[{name!r}]", value, 0 if name == "seed" else 1, most)
+            except (TypeError, ValueError) as error:
+                raise traitlets.TraitError(str(error)) from error
+        return before
 
     def prepare(self, state: dict[str, Any]) -> None:
         if "batch_size" not in state:
@@ -170,7 +190,7 @@ class WorkloadExplorer(FanoutExplorer):
             Slider("seed", "Random seed", self.seed, max=99),
             Choice("strategy", "Strategy", self.strategy, names),
             Choice("baseline", "Set against", self.baseline, names),
-            Choice("pick", "Rule of the draw", self.pick, ["reservoir", "floyd"]),
+            Choice("pick", "Rule of the draw", self.pick, PICKS),
             Switch("every_strategy", "Compare all strategies", self.every_strategy),
         ]
         return {control.name: control for control in controls}

@@ -167,8 +167,11 @@ class SecondOrderExplorer(Explorer):
         super().__init__(graph, **rest)
 
     def prepare(self, state: dict[str, Any]) -> None:
+        self._lasts: dict[str, int] = {}
         if "shown" not in state:
-            self.shown = min(self.shown, int(state.get("length", self.length)))
+            length = state.get("length", self.length)
+            if isinstance(length, int):  # what is none is refused under its own name
+                self.shown = min(self.shown, length)
 
     def build_controls(self) -> dict[str, Control]:
         last = self._last(self.shape)
@@ -192,7 +195,10 @@ class SecondOrderExplorer(Explorer):
         return {control.name: control for control in controls}
 
     def _last(self, shape: str) -> int:
-        return int(self.remember(("last", shape), lambda: small_graph(shape, self.host_graph).num_nodes)) - 1
+        # Not by remember(), whose results belong to the run under way: set() may ask beside it.
+        if shape not in self._lasts:
+            self._lasts[shape] = int(small_graph(shape, self.host_graph).num_nodes) - 1
+        return self._lasts[shape]
 
     def adapt(self) -> None:
         for name, last in (("start", self._last(self.shape)), ("shown", self.length)):
