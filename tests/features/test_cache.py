@@ -500,6 +500,30 @@ def test_the_link_is_filled_whatever_the_rows(row_bytes, vector, blocks):
     assert gather.HOST_BYTES <= under_way < gather.HOST_BYTES + 32 * 2 * min(row_bytes, 32 * vector)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ratio": 0.5},
+        {"ratio": 0},
+        {"ratio": 1},
+        {"hotness": -scores()},
+        {"feat": table(7, np.float32, N + 1)},
+    ],
+)
+def test_marks_of_another_cache_are_refused(other, device):
+    """Their slots hold other vertices here, or are none at all."""
+    given = {"feat": table(7, np.float32), "hotness": scores(), "ratio": 0.1, "device": device}
+    if "feat" in other:
+        other = {**other, "hotness": scores(N + 1)}
+    cache, ids = lab.FeatureCache(**given), batch()
+    with pytest.raises(ValueError, match="marks must be of a cache with the same cached_ids"):
+        cache.extract(ids, lab.FeatureCache(**{**given, **other}).mark(ids))
+    # Another table, whose cache holds the same vertices in the same slots.
+    alike = lab.FeatureCache(table(3, np.float16), scores(), ratio=0.1, device=device)
+    assert same_bits(cache.extract(ids, alike.mark(ids))[0], given["feat"][ids])
+
+
 def test_marks_of_another_batch_are_refused():
     cache = lab.FeatureCache(table(7, np.float32), scores(), ratio=0.1, device="cpu")
     with pytest.raises(ValueError, match=r"marks must be of the same batch, 2 rows \(got 3\)"):
