@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -170,7 +171,7 @@ def most_draws(plan: Plan) -> int | None:
 def most_edges(plan: RmatPlan) -> int:
     """Distinct edges that the quadrants of an R-MAT graph can give; exact where the vertices are a power of two."""
     ends = [0, *(min(t, 65536) for t in plan.thresholds), 65536]
-    drawn = [high > low for low, high in zip(ends, ends[1:])]
+    drawn = [high > low for low, high in itertools.pairwise(ends)]
     edges = sum(drawn) ** plan.levels
     if not plan.symmetric:
         return edges
