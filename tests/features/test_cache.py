@@ -156,6 +156,33 @@ def test_the_order_of_a_hotness_is_taken_as_it_is():
 
 
 @pytest.mark.parametrize(
+    ("order", "got"),
+    [
+        ([4, 2, 0, 1, 3, 6], "got 6 at position 5"),
+        ([4, -1, 0, 1, 3, 5], "got -1 at position 1"),
+        ([4, 4, 0, 1, 3, 5], "got none that is 2"),
+    ],
+)
+def test_an_order_that_is_no_permutation_is_refused(order, got):
+    class Ranked:
+        pass
+
+    ranked = Ranked()
+    ranked.order = np.array(order)
+    with pytest.raises(ValueError, match=rf"hotness\.order must name each vertex in 0\.\.5 once \({got}\)"):
+        lab.FeatureCache(table(2, np.float32, 6), ranked, ratio=1 / 3, device="cpu")
+
+
+def test_columns_of_a_memory_map_are_not_read_from_disk(tmp_path: Path):
+    np.save(tmp_path / "feat.npy", table(7, np.float32))
+    mapped = np.load(tmp_path / "feat.npy", mmap_mode="r")
+    with pytest.raises(
+        ValueError, match=r"rows are contiguous.* \(got feat \[700, 3\] with steps of \(28, 4\) bytes"
+    ):
+        lab.FeatureCache(mapped[:, :3], scores(), ratio=0.1, device="cpu", transfer="disk")
+
+
+@pytest.mark.parametrize(
     ("capacity", "cached"),
     [
         (0, 0),

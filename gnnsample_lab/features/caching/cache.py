@@ -42,7 +42,8 @@ class FeatureCache:
             misses and bytes are those of a GPU with that much memory.
         transfer: how missing rows reach the GPU. ``"uva"``: the kernel reads them from pinned host memory over
             PCIe, in the same pass as the hits. ``"staged"``: the host's threads gather them into pinned buffers,
-            which are copied while the next is filled. ``"disk"``: staged, from a memory-mapped file. ``"auto"``:
+            which are copied while the next is filled. ``"disk"``: staged, from a memory-mapped file, whose rows must be
+            contiguous. ``"auto"``:
             disk for memory maps, else uva if the table can be pinned, else staged. On the CPU all but "disk" are
             reported as "host".
         trial: see ``leave_free``.
@@ -71,6 +72,11 @@ class FeatureCache:
         if not self.on_device:
             sizing.check_sizing(ratio, capacity_bytes, leave_free, trial)
         choice("transfer", transfer, ("auto", *TRANSFERS))
+        if transfer == "disk" and is_memory_mapped(feat) and not is_memory_mapped(self.table):
+            raise ValueError(
+                "transfer='disk' needs a memory-mapped table whose rows are contiguous, one right after another "
+                f"(got feat {list(feat.shape)} with steps of {feat.strides} bytes)"
+            )
         self.device = runtime.resolve_device(device)
         if self.on_device and self.device == "cpu":
             raise ValueError("device='cpu' cannot extract from a table on the GPU (got feat on the GPU)")
