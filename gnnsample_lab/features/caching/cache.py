@@ -43,9 +43,8 @@ class FeatureCache:
         transfer: how missing rows reach the GPU. ``"uva"``: the kernel reads them from pinned host memory over
             PCIe, in the same pass as the hits. ``"staged"``: the host's threads gather them into pinned buffers,
             which are copied while the next is filled. ``"disk"``: staged, from a memory-mapped file, whose rows must be
-            contiguous. ``"auto"``:
-            disk for memory maps, else uva if the table can be pinned, else staged. On the CPU all but "disk" are
-            reported as "host".
+            contiguous. ``"auto"``: disk for such memory maps, else uva if the table can be pinned, else staged. On the
+            CPU all but "disk" are reported as "host".
         trial: see ``leave_free``.
         knobs: launch shapes (:class:`~.gather.ExtractKnobs`).
 

@@ -92,8 +92,7 @@ def hotness(
             numbered so that batch ids begin at 2**30, which training does not reach: a policy that had seen the very
             draws of the training run would measure itself.
         seeds: training vertices, default ``graph.splits["train"]``. reverse-pagerank starts its walks there, or at
-        every
-            vertex if the graph has no such split or an empty one.
+            every vertex if the graph has no such split or an empty one.
         batch_size: presample: as in training, since a vertex counts once per mini-batch.
         epochs: presample: K. ``"presample-shrunk"`` samples two at least.
         batches: optimal: mini-batches, arrays of global ids, or a :class:`~.footprint.Footprint` of the very run.
