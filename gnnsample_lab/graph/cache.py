@@ -122,7 +122,7 @@ def write_folder(target: Path, arrays: Mapping[str, Any], facts: Mapping[str, An
             )
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
-            files = {}
+            files: dict[str, dict[str, Any]] = {}
             for key, array in arrays.items():
                 if array is not None:
                     path = temporary / _file_name(key, {entry["file"] for entry in files.values()})

@@ -207,7 +207,7 @@ class FeatureCache:
         """A hash of what slots mean here, below 2**56: vertices of the table, and which of them is in which slot."""
         digest = hashlib.blake2b(f"{self.num_nodes} {self.num_cached}".encode(), digest_size=7)
         if 0 < self.num_cached < self.num_nodes:
-            digest.update(self.cached_ids)
+            digest.update(self.cached_ids.data)
         return int.from_bytes(digest.digest(), "little")
 
     def rows_on_gpu(self) -> gather.GpuRows:
