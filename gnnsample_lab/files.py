@@ -37,11 +37,12 @@ def scratch_folder(kind: str, place: str | os.PathLike[str] | None = None) -> It
     """A folder for the block, removed after it; so are those of processes that were killed before they could.
 
     Args:
-        kind: begins the folder's name; host and process follow, by which a later run knows whose it is.
+        kind: begins the folder's name; host, namespace of processes and process follow, by which a later run knows
+            whose it is.
         place: where, None for the system's temporary folder.
     """
     base = Path(tempfile.gettempdir() if place is None else place)
-    host = re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname())
+    host = _host()
     for left in base.glob(f"{kind}-{host}-*"):
         number = left.name.removeprefix(f"{kind}-{host}-").partition("-")[0]
         if number.isdecimal() and not _is_running(int(number)):
@@ -51,6 +52,14 @@ def scratch_folder(kind: str, place: str | os.PathLike[str] | None = None) -> It
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _host() -> str:
+    """Name of the host and of the namespace that numbers its processes: containers may share the former."""
+    namespace = ""
+    with contextlib.suppress(OSError):  # none where the system has no such thing
+        namespace = str(Path("/proc/self/ns/pid").readlink())
+    return re.sub(r"[^A-Za-z0-9.]+", "_", f"{socket.gethostname()} {namespace}").strip("_")
 
 
 def _is_running(process: int) -> bool:

@@ -12,6 +12,7 @@ import importlib.util
 import io
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -384,6 +385,12 @@ def test_scratch_folders_of_killed_processes_are_removed_by_the_next(tmp_path):
         ]
         for other in others:
             other.mkdir()
+        # A process of another container, whose host has the same name and has no process of this number here.
+        space = re.sub(r"pid_(?P<number>\d+)", "pid_1", left.name)
+        assert space != left.name or not Path("/proc/self/ns/pid").is_symlink()
+        if space != left.name:
+            others.append(tmp_path / space)
+            others[-1].mkdir()
         assert left.exists() and kept.exists()
         with files.scratch_folder("lab-train", tmp_path) as own:
             assert own.is_dir() and kept.exists() and not left.exists()

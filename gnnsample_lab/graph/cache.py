@@ -28,7 +28,7 @@ import numpy as np
 
 from gnnsample_lab.graph import checks, roots
 from gnnsample_lab.graph.graph import Graph
-from gnnsample_lab.graph.sources.locks import Busy, exclusive
+from gnnsample_lab.graph.sources.locks import exclusive
 
 T = TypeVar("T")
 
@@ -38,8 +38,10 @@ _META = "graph.json"
 _CHUNK_BYTES = 1 << 24
 _TRIES = 4
 """How often a header is read again after another thread has disturbed its parser."""
-_TEMPORARY = re.compile(r"\.(?P<target>.+-.+)\.[a-z0-9_]{8}")
-"""Folders that are being written: the name, and what ``tempfile`` adds."""
+_OURS = "gnnsample_lab "
+"""How the format of every folder begins that :func:`write_folder` writes."""
+_RANDOM = re.compile(r"[a-z0-9_]{8}")
+"""What ``tempfile`` adds to the name of a folder that is being written."""
 _passed: set[tuple[object, ...]] = set()
 """Files whose checksum was right in this process, where that could not be written down."""
 
@@ -107,15 +109,23 @@ def write_folder(target: Path, arrays: Mapping[str, Any], facts: Mapping[str, An
         target: appears whole, in a folder that can be written to.
         arrays: by name; None is left out.
         facts: for the JSON: ``format``, ``version`` and ``stamp``, which :func:`open_folder` compares, and others.
+
+    Raises:
+        FileExistsError: there is something else at ``target``, which stays as it is.
     """
     with exclusive(target):
-        _remove_leftovers(target.parent)
+        _remove_leftovers(target)
+        if not _may_replace(target):
+            raise FileExistsError(
+                f"folder {str(target)!r} must be empty, missing or one that gnnsample_lab wrote "
+                "(got other files there): move it away or choose another folder"
+            )
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
-            files = {}
+            files: dict[str, dict[str, Any]] = {}
             for key, array in arrays.items():
                 if array is not None:
-                    path = temporary / f"{_safe(key)}.npy"
+                    path = temporary / _file_name(key, {entry["file"] for entry in files.values()})
                     crc = save_npy(path, array)
                     # Some seconds back: a write that follows within one tick of the clock would leave the same time.
                     past = time.time_ns() - 10 * 10**9
@@ -124,22 +134,73 @@ def write_folder(target: Path, arrays: Mapping[str, Any], facts: Mapping[str, An
             _write_meta(temporary / _META, {**facts, "files": files})
             temporary.chmod(0o755)  # mkdtemp makes it private, but a shared data root is shared
             if target.exists():
-                shutil.rmtree(target, ignore_errors=True)
+                _remove(target)
             temporary.rename(target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Remove what killed processes left half written: folders named as ours are, whose target nobody has locked."""
-    for path in folder.iterdir():
-        match = _TEMPORARY.fullmatch(path.name)
-        if match and path.is_dir():
-            try:
-                with exclusive(folder / match["target"], wait=False):
-                    shutil.rmtree(path, ignore_errors=True)
-            except Busy:
-                pass
+def _file_name(key: str, used: set[str]) -> str:
+    """For the array ``key``: other than those ``used``, also where upper and lower case are the same."""
+    taken = {name.casefold() for name in used}
+    name, number = f"{_safe(key)}.npy", 1
+    while name.casefold() in taken:
+        number += 1
+        name = f"{_safe(key)}.{number}.npy"
+    return name
+
+
+def _remove(target: Path) -> None:
+    """Remove a folder that may be replaced.
+
+    It first gets the name of a leftover: where the process is killed meanwhile, no half of a folder stays at
+    ``target``.
+    """
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    aside.rmdir()
+    target.rename(aside)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what killed processes left half written for ``target``, whose lock the caller holds.
+
+    A folder is ours by its name and by its contents: other people's folders may have such a name, too.
+    """
+    begin = f".{target.name}."
+    for path in target.parent.iterdir():
+        named = path.name.startswith(begin) and _RANDOM.fullmatch(path.name.removeprefix(begin))
+        if named and path.is_dir() and not path.is_symlink() and _holds_only_ours(path):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _holds_only_ours(folder: Path) -> bool:
+    """Whether there is nothing but arrays, the JSON and its half-written successors."""
+    try:
+        return all(
+            path.is_file()
+            and (path.suffix == ".npy" or path.name == _META or path.name.startswith(f".{_META}."))
+            for path in folder.iterdir()
+        )
+    except OSError:
+        return False
+
+
+def _may_replace(target: Path) -> bool:
+    """Whether ``target`` is missing, an empty folder, or one that :func:`write_folder` wrote, damaged or not."""
+    if not target.exists() and not target.is_symlink():
+        return True
+    if not target.is_dir() or target.is_symlink():
+        return False
+    if not any(target.iterdir()):
+        return True
+    try:
+        meta = json.loads((target / _META).read_text(encoding="utf-8"))
+        return str(meta["format"]).startswith(_OURS)
+    except (ValueError, KeyError, TypeError, RecursionError):  # a damaged JSON
+        return _holds_only_ours(target)
+    except OSError:
+        return False
 
 
 def save_npy(path: Path, array: Any) -> int:
@@ -262,6 +323,11 @@ def open_folder(
         if (meta["format"], meta["version"]) != (format_name, version) or stamp not in (None, meta["stamp"]):
             return None
         if meta["crc32"] != _crc_of_meta(meta):
+            return None
+        names = [entry["file"] for entry in meta["files"].values()]
+        if len(set(names)) < len(
+            names
+        ):  # versions before gave two arrays one file where their names are alike
             return None
         arrays: dict[str, np.ndarray] = {}
         for key, entry in meta["files"].items():

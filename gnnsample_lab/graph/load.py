@@ -387,10 +387,12 @@ def _load_snap(
             raise DatasetNotFoundError(_not_found(name, [candidates[0].parent, base, candidates[-1]]) + why)
         path = fetch(url, base / "snap" / f"{target}.txt.gz", progress=progress)
     stamp = cache.fingerprint(["snap", snap_source.VERSION, str(path), cache.file_stamp(path), undirected])
-    return cache.cached(
+    graph = cache.cached(
         base, path.name.split(".")[0], stamp,
         lambda: snap_source.read(path, undirected=undirected, name=name), use_cache,
     )  # fmt: skip
+    # One file has several names, and its cache the one that was asked for first.
+    return graph if graph.name == name else _replaced(graph, name=name)
 
 
 def _load_files(

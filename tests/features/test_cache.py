@@ -156,6 +156,33 @@ def test_the_order_of_a_hotness_is_taken_as_it_is():
 
 
 @pytest.mark.parametrize(
+    ("order", "got"),
+    [
+        ([4, 2, 0, 1, 3, 6], "got 6 at position 5"),
+        ([4, -1, 0, 1, 3, 5], "got -1 at position 1"),
+        ([4, 4, 0, 1, 3, 5], "got none that is 2"),
+    ],
+)
+def test_an_order_that_is_no_permutation_is_refused(order, got):
+    class Ranked:
+        pass
+
+    ranked = Ranked()
+    ranked.order = np.array(order)
+    with pytest.raises(ValueError, match=rf"hotness\.order must name each vertex in 0\.\.5 once \({got}\)"):
+        lab.FeatureCache(table(2, np.float32, 6), ranked, ratio=1 / 3, device="cpu")
+
+
+def test_columns_of_a_memory_map_are_not_read_from_disk(tmp_path: Path):
+    np.save(tmp_path / "feat.npy", table(7, np.float32))
+    mapped = np.load(tmp_path / "feat.npy", mmap_mode="r")
+    with pytest.raises(
+        ValueError, match=r"rows are contiguous.* \(got feat \[700, 3\] with steps of \(28, 4\) bytes"
+    ):
+        lab.FeatureCache(mapped[:, :3], scores(), ratio=0.1, device="cpu", transfer="disk")
+
+
+@pytest.mark.parametrize(
     ("capacity", "cached"),
     [
         (0, 0),
@@ -498,6 +525,30 @@ def test_the_link_is_filled_whatever_the_rows(row_bytes, vector, blocks):
     assert extractor.host_blocks(vector) == blocks
     under_way = blocks * 32 * 2 * min(row_bytes, 32 * vector)
     assert gather.HOST_BYTES <= under_way < gather.HOST_BYTES + 32 * 2 * min(row_bytes, 32 * vector)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"ratio": 0.5},
+        {"ratio": 0},
+        {"ratio": 1},
+        {"hotness": -scores()},
+        {"feat": table(7, np.float32, N + 1)},
+    ],
+)
+def test_marks_of_another_cache_are_refused(other, device):
+    """Their slots hold other vertices here, or are none at all."""
+    given = {"feat": table(7, np.float32), "hotness": scores(), "ratio": 0.1, "device": device}
+    if "feat" in other:
+        other = {**other, "hotness": scores(N + 1)}
+    cache, ids = lab.FeatureCache(**given), batch()
+    with pytest.raises(ValueError, match="marks must be of a cache with the same cached_ids"):
+        cache.extract(ids, lab.FeatureCache(**{**given, **other}).mark(ids))
+    # Another table, whose cache holds the same vertices in the same slots.
+    alike = lab.FeatureCache(table(3, np.float16), scores(), ratio=0.1, device=device)
+    assert same_bits(cache.extract(ids, alike.mark(ids))[0], given["feat"][ids])
 
 
 def test_marks_of_another_batch_are_refused():

@@ -251,6 +251,8 @@ def test_reverse_pagerank_is_that_of_a_dense_matrix(graph):
     h = lab.hotness(graph, "reverse-pagerank", seeds=[50, 3, 51, 3])
     assert (h.score == reverse_pagerank(graph, seeds)).all()
     assert (lab.hotness(graph, "reverse-pagerank").score == reverse_pagerank(graph, TRAIN)).all()
+    untrained = replace(graph, splits={"train": np.empty(0, np.int64)})
+    assert (lab.hotness(untrained, "reverse-pagerank").score == reverse_pagerank(graph, None)).all()
 
 
 def test_similarity_as_the_paper_defines_it():

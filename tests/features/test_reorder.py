@@ -121,6 +121,16 @@ def test_sixteen_batches_are_exact_and_seventeen_too_many():
         lab.reorder(degrees(17, 1), "exact")
 
 
+@pytest.mark.parametrize("method", ["greedy", "two-opt", "exact"])
+def test_degrees_that_rounding_makes_asymmetric_have_an_order(method):
+    for n, seed in ((8, 7), (12, 5), (8, 1)):  # with two of them reversing stretches never ended
+        m = 1 + np.random.default_rng(seed).uniform(-1e-6, 1e-6, (n, n))
+        assert not np.array_equal(m, m.T)
+        order = lab.reorder(m, method)
+        assert sorted(order.tolist()) == list(range(n))
+        assert lab.path_score(m, order) == pytest.approx(n - 1, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("m", "message"),
     [

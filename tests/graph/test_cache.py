@@ -263,3 +263,78 @@ def test_other_processes_map_only_what_the_files_hold(tmp_path, graph, monkeypat
     monkeypatch.setattr(cache, "_MAPS", tmp_path / "nothing")
     assert cache.is_written(opened.label) and not cache.is_written(again.label)
     assert not cache.is_written(graph.label)
+
+
+def test_only_half_written_folders_of_the_same_target_are_removed(tmp_path, graph):
+    """A folder of the user's may have a name as ours have while they are written, or files of the user's."""
+    root = tmp_path / roots.CACHE_FOLDER
+    leftover = root / ".toy-s.abcd1234"
+    others = [
+        root / ".toy-t.abcd1234",
+        root / ".my-notes.abcd1234",
+        root / ".toy-s.abcd12345",
+        root / ".toy-s.ABCD1234",
+    ]
+    for folder in (leftover, *others):
+        folder.mkdir(parents=True)
+        np.save(folder / "indptr.npy", np.arange(3))
+    users = root / ".toy-s.efgh5678"
+    users.mkdir()
+    (users / "thesis.txt").write_text("mine")
+    nested = root / ".toy-s.ijkl5678"
+    (nested / "deeper").mkdir(parents=True)
+    cache.store(tmp_path, "toy", "s", graph)
+    assert not leftover.exists() and cache.open_cached(tmp_path, "toy", "s") is not None
+    assert all(folder.exists() for folder in (*others, users / "thesis.txt", nested / "deeper"))
+
+
+@pytest.mark.parametrize("contents", ["thesis.txt", "numbers.npy", "graph.json", "a file"])
+def test_a_folder_of_the_users_is_never_replaced(tmp_path, graph, contents):
+    target = tmp_path / "partition"
+    if contents == "a file":
+        kept = target
+    else:
+        target.mkdir()
+        kept = target / contents
+    kept.write_text('{"format": "of another program"}')
+    with pytest.raises(
+        FileExistsError, match=r"folder '.*partition' must be empty, missing or one that gnnsample_lab"
+    ):
+        cache.write(target, graph, "s")
+    assert kept.read_text() == '{"format": "of another program"}'
+    assert [path.name for path in tmp_path.iterdir()] == ["partition"]
+
+
+def test_an_empty_folder_and_one_of_ours_are_replaced(tmp_path, graph):
+    target = tmp_path / "partition"
+    target.mkdir()
+    for stamp in ("s", "t"):
+        cache.write(target, graph, stamp)
+        assert json.loads((target / "graph.json").read_text())["stamp"] == stamp
+    assert [path.name for path in tmp_path.iterdir()] == ["partition"]
+
+
+def test_splits_whose_names_are_alike_have_files_of_their_own(tmp_path, graph):
+    names = ["valid/a", "valid_a", "valid a", "Valid_a", "valid_a.2"]
+    given = replace(graph, splits={name: np.array([place]) for place, name in enumerate(names)})
+    stored = cache.store(tmp_path, "toy", "s", given)
+    assert isinstance(stored.indptr, np.memmap)
+    assert {name: ids.tolist() for name, ids in stored.splits.items()} == {
+        n: [i] for i, n in enumerate(names)
+    }
+    files = [
+        entry["file"]
+        for entry in json.loads((folder_of(tmp_path) / "graph.json").read_text())["files"].values()
+    ]
+    assert len({name.lower() for name in files}) == len(files)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_cache_that_has_one_file_for_two_splits_is_built_again(tmp_path, graph, monkeypatch):
+    given = replace(graph, splits={"valid/a": np.array([1]), "valid_a": np.array([2])})
+    with monkeypatch.context() as before:
+        before.setattr(cache, "_file_name", lambda key, used: f"{cache._safe(key)}.npy")
+        cache.store(tmp_path, "toy", "s", given)
+    found = cache.cached(tmp_path, "toy", "s", lambda: given)
+    assert isinstance(found.indptr, np.memmap)
+    assert (found.splits["valid/a"].tolist(), found.splits["valid_a"].tolist()) == ([1], [2])

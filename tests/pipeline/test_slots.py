@@ -58,6 +58,16 @@ def test_a_sample_survives_its_slot(graph, tmp_path, kind, device):
         check(graph, cache, read.read(0, header), batch)
 
 
+def test_marks_from_a_slot_are_of_their_cache(graph):
+    sampler, cache = made(graph, "cpu")
+    batch = sampler.sample(graph.splits["train"][:9], 8)
+    slots = OwnSlots("cpu")
+    found, marks = slots.read(0, slots.write(0, pack(batch, cache.mark(batch.node_ids))))
+    other = lab.FeatureCache(graph.feat, graph.out_degrees(), ratio=0.2, device="cpu")
+    with pytest.raises(ValueError, match="marks must be of a cache with the same cached_ids"):
+        other.extract(found.node_ids, marks)
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("kind", ["files", "own memory"])
 def test_samples_do_not_mix(graph, tmp_path, kind, device):

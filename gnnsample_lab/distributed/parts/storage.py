@@ -91,6 +91,7 @@ def save_parts(
 
     Raises:
         TypeError, ValueError: an argument of the wrong kind; a partition of another graph.
+        FileExistsError: ``folder`` has a ``partition`` or ``part-...`` that holds other files; they stay as they are.
         PermissionError: no cache folder can be written to, naming ``root``; other OSErrors of the system.
     """
     graph = check_graph(graph)

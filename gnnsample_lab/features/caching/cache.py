@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -41,9 +42,9 @@ class FeatureCache:
             misses and bytes are those of a GPU with that much memory.
         transfer: how missing rows reach the GPU. ``"uva"``: the kernel reads them from pinned host memory over
             PCIe, in the same pass as the hits. ``"staged"``: the host's threads gather them into pinned buffers,
-            which are copied while the next is filled. ``"disk"``: staged, from a memory-mapped file. ``"auto"``:
-            disk for memory maps, else uva if the table can be pinned, else staged. On the CPU all but "disk" are
-            reported as "host".
+            which are copied while the next is filled. ``"disk"``: staged, from a memory-mapped file, whose rows must be
+            contiguous. ``"auto"``: disk for such memory maps, else uva if the table can be pinned, else staged. On the
+            CPU all but "disk" are reported as "host".
         trial: see ``leave_free``.
         knobs: launch shapes (:class:`~.gather.ExtractKnobs`).
 
@@ -70,6 +71,11 @@ class FeatureCache:
         if not self.on_device:
             sizing.check_sizing(ratio, capacity_bytes, leave_free, trial)
         choice("transfer", transfer, ("auto", *TRANSFERS))
+        if transfer == "disk" and is_memory_mapped(feat) and not is_memory_mapped(self.table):
+            raise ValueError(
+                "transfer='disk' needs a memory-mapped table whose rows are contiguous, one right after another "
+                f"(got feat {list(feat.shape)} with steps of {feat.strides} bytes)"
+            )
         self.device = runtime.resolve_device(device)
         if self.on_device and self.device == "cpu":
             raise ValueError("device='cpu' cannot extract from a table on the GPU (got feat on the GPU)")
@@ -196,6 +202,14 @@ class FeatureCache:
 
     # -- use
 
+    @functools.cached_property
+    def _token(self) -> int:
+        """A hash of what slots mean here, below 2**56: vertices of the table, and which of them is in which slot."""
+        digest = hashlib.blake2b(f"{self.num_nodes} {self.num_cached}".encode(), digest_size=7)
+        if 0 < self.num_cached < self.num_nodes:
+            digest.update(self.cached_ids.data)
+        return int.from_bytes(digest.digest(), "little")
+
     def rows_on_gpu(self) -> gather.GpuRows:
         """Where kernels of this package find rows.
 
@@ -228,7 +242,8 @@ class FeatureCache:
         with streams.call(self.device == "cuda"):
             ids = self._ids(node_ids)
             # The caller may change the ids before extraction compares them.
-            return self._mark(ids.copy() if self.device == "cpu" else ids, None)
+            marks = self._mark(ids.copy() if self.device == "cpu" else ids, None)
+            return dataclasses.replace(marks, token=self._token)
 
     def extract(self, node_ids: Any, marks: Marks | None = None, out: Any = None) -> tuple[Any, ExtractStats]:
         """Rows of a batch: ``x[i]`` is ``feat[node_ids[i]]``, bit for bit.
@@ -241,15 +256,16 @@ class FeatureCache:
 
         Args:
             node_ids: global ids ``[n]``, duplicates allowed; NumPy, CuPy, torch or a list.
-            marks: from :meth:`mark` of the same ids, by this cache or one of the same rows. On a GPU only their number
-                is checked.
+            marks: from :meth:`mark` of the same ids, by this cache or one with the same ``cached_ids``. Of ids on a GPU
+                only the number is checked.
             out: array ``[n, F]`` of the table's type to write to, row-major, on the cache's device.
 
         Returns:
             ``(x, stats)``: x is CuPy on the GPU, NumPy on the CPU.
 
         Raises:
-            TypeError, ValueError: ids as in :meth:`mark`, marks of another batch, or an ``out`` that does not fit.
+            TypeError, ValueError: ids as in :meth:`mark`, marks of another batch or of a cache with other
+                ``cached_ids``, or an ``out`` that does not fit.
         """
         with streams.call(self.device == "cuda"):
             ids = self._ids(node_ids)
@@ -259,6 +275,10 @@ class FeatureCache:
                 raise ValueError(f"marks must be of the same batch, {ids.size} rows (got {marks.rows})")
             if marks is not None and marks.ids is not None and not np.array_equal(marks.ids, ids):
                 raise ValueError("marks must be of the same batch (got marks of other vertices)")
+            if marks is not None and marks.token not in (None, self._token):
+                raise ValueError(
+                    "marks must be of a cache with the same cached_ids (got those of another cache)"
+                )
             return self._extract(ids, marks, None, self._output(out, int(ids.size)))
 
     def extract_each(self, node_ids: Sequence[Any]) -> Iterator[tuple[Any, ExtractStats]]:

@@ -23,6 +23,8 @@ class Marks:
         ready: an event behind the marking (:class:`~gnnsample_lab.device.streams.Ready`).
         ids: the vertices of the batch, global ids in host memory, to tell it from another; None where nobody can look
             at them without waiting for a GPU.
+        token: of the vertices that the cache holds, slot by slot: ``locations`` are right in a cache of the same token
+            alone. None where nobody else gets the marks.
     """
 
     rows: int
@@ -32,6 +34,7 @@ class Marks:
     counts: Any
     ready: Any = field(default=streams.DONE, repr=False)
     ids: Any = field(default=None, repr=False)
+    token: int | None = field(default=None, repr=False)
 
     @property
     def num_misses(self) -> int:

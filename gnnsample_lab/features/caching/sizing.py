@@ -102,7 +102,7 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
 
     Raises:
         TypeError: not numbers.
-        ValueError: a wrong length, or a score that is not a number.
+        ValueError: a wrong length, a score that is not a number, or an ``order`` that does not name every vertex once.
     """
     order = getattr(hotness, "order", None)
     score = host_array("hotness", hotness if order is None else order)
@@ -111,6 +111,7 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
     if score.shape != (num_nodes,):
         raise ValueError(f"hotness must have one score per vertex, {num_nodes} (got shape {score.shape})")
     if order is not None:
+        _check_permutation(score)
         return score.astype(np.int64, copy=False)
     if score.dtype.kind in "iu":  # times in nanoseconds are alike as floats
         return np.argsort(~score, kind="stable")
@@ -118,6 +119,21 @@ def hottest_first(hotness: Any, num_nodes: int) -> np.ndarray:
     if np.isnan(score).any():
         raise ValueError(f"hotness must be numbers (got NaN for vertex {int(np.isnan(score).argmax())})")
     return np.argsort(-score, kind="stable")
+
+
+def _check_permutation(order: np.ndarray) -> None:
+    outside = (order < 0) | (order >= len(order))
+    if outside.any():
+        at = int(outside.argmax())
+        raise ValueError(
+            f"hotness.order must name each vertex in 0..{len(order) - 1} once (got {order[at]} at position {at})"
+        )
+    named = np.zeros(len(order), dtype=bool)
+    named[order] = True
+    if not named.all():
+        raise ValueError(
+            f"hotness.order must name each vertex in 0..{len(order) - 1} once (got none that is {int(named.argmin())})"
+        )
 
 
 def rows_of_ratio(ratio: float, num_nodes: int) -> int:

@@ -92,8 +92,7 @@ def hotness(
             numbered so that batch ids begin at 2**30, which training does not reach: a policy that had seen the very
             draws of the training run would measure itself.
         seeds: training vertices, default ``graph.splits["train"]``. reverse-pagerank starts its walks there, or at
-        every
-            vertex if the graph has no such split.
+            every vertex if the graph has no such split or an empty one.
         batch_size: presample: as in training, since a vertex counts once per mini-batch.
         epochs: presample: K. ``"presample-shrunk"`` samples two at least.
         batches: optimal: mini-batches, arrays of global ids, or a :class:`~.footprint.Footprint` of the very run.
@@ -210,7 +209,9 @@ def shrunk_visits(epochs: Sequence[Footprint], degrees: np.ndarray) -> np.ndarra
 def _pagerank(graph: Any, seeds: Any) -> np.ndarray:
     from .pagerank import reverse_pagerank
 
-    chosen = graph.splits.get("train") if seeds is None else seeds
+    chosen = seeds
+    if seeds is None and len(graph.splits.get("train", ())):
+        chosen = graph.splits["train"]
     if chosen is not None:
         from gnnsample_lab.minibatch.seeds import seed_array
 

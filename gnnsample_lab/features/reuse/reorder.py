@@ -70,6 +70,9 @@ def _check(M: Any) -> np.ndarray:
         raise ValueError("M must hold finite numbers (got NaN or infinity)")
     if not np.allclose(degrees, degrees.T):
         raise ValueError("M must be symmetric (got M[i, j] != M[j, i])")
+    if not np.array_equal(degrees, degrees.T):
+        # Rounded otherwise on both sides: a stretch that is reversed and reversed again would seem to gain twice.
+        degrees = degrees / 2 + degrees.T / 2
     return degrees
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from gnnsample_lab.device.splitmix import GOLDEN, finalise
 from gnnsample_lab.graph import checks
 from gnnsample_lab.graph.csc import key_bits, rows_of
-from gnnsample_lab.graph.edgewise.plan import Plan, first_draws, more_draws
+from gnnsample_lab.graph.edgewise.plan import Plan, first_draws, more_draws, most_draws
 
 MAX_ROUNDS = 12
 
@@ -44,19 +44,21 @@ def assemble(plan: Plan, backend: Backend) -> tuple[Any, Any]:
     """``(indptr int64[N+1], indices)`` of the plan's distinct edges, exactly ``plan.num_edges`` where it
     says so.
 
-    Where even ``MAX_ROUNDS`` enlargements do not find that many distinct edges (a graph asked to be nearly
-    complete), the graph has the edges that were found.
+    Where even ``MAX_ROUNDS`` enlargements, or as many draws as :func:`~.plan.most_draws` says, do not find that many
+    distinct edges (a graph asked to be nearly complete), the graph has the edges that were found.
     """
-    draws = first_draws(plan)
-    for _ in range(MAX_ROUNDS):
+    draws, limit, rounds = first_draws(plan), most_draws(plan), 0
+    while True:
         indptr, indices = _distinct(plan, backend, draws)
         found = len(indices)
-        if plan.num_edges is None or found >= plan.num_edges:
+        given_up = rounds == MAX_ROUNDS if limit is None else draws == limit
+        if plan.num_edges is None or found >= plan.num_edges or given_up:
             break
         del indptr, indices
-        draws = more_draws(draws, found, plan.num_edges)
-    else:
-        indptr, indices = _distinct(plan, backend, draws)
+        more = more_draws(draws, found, plan.num_edges)
+        if limit is not None:  # edges become rare: what is missing says less and less of what finds it
+            more = min(more if rounds < MAX_ROUNDS else max(more, 2 * draws), limit)
+        draws, rounds = more, rounds + 1
     if plan.num_edges is not None and len(indices) > plan.num_edges:
         indptr, indices = _trim(indptr, indices, plan, backend)
     backend.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,10 @@ TAG_CENTROID = 0xA0000000
 TAG_BIJECTION = 0xC0000000
 RANKS, ORDER = 0, 1
 """Streams of bijections: rank -> vertex, and the random order that the splits are cut from."""
+MOST_DRAWS_PER_EDGE = 64
+"""Draws for each distinct edge of an R-MAT graph, before it is given up."""
+LEAST_LIMIT = 1 << 22
+"""Draws that every graph may take: a second's work, with which small graphs get almost all edges that there are."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,27 @@ def first_draws(plan: Plan) -> int:
     assert plan.num_edges is not None
     target = plan.num_edges // 2 if plan.symmetric else plan.num_edges
     return math.ceil(target * plan.oversample) + 64
+
+
+def most_draws(plan: Plan) -> int | None:
+    """Draws after which an R-MAT graph that was asked for so many edges is given up; None: there is no such number.
+
+    Where a quadrant is hardly ever drawn, new edges become so rare that neither memory nor time would be enough.
+    """
+    if not isinstance(plan, RmatPlan) or plan.num_edges is None:
+        return None
+    return max(MOST_DRAWS_PER_EDGE * (plan.num_edges // 2 if plan.symmetric else plan.num_edges), LEAST_LIMIT)
+
+
+def most_edges(plan: RmatPlan) -> int:
+    """Distinct edges that the quadrants of an R-MAT graph can give; exact where the vertices are a power of two."""
+    ends = [0, *(min(t, 65536) for t in plan.thresholds), 65536]
+    drawn = [high > low for low, high in itertools.pairwise(ends)]
+    edges = sum(drawn) ** plan.levels
+    if not plan.symmetric:
+        return edges
+    both = drawn[0] + drawn[3] + 2 * (drawn[1] and drawn[2])  # quadrants whose reverse is drawn, too
+    return int(2 * edges - both**plan.levels)
 
 
 def more_draws(draws: int, found: int, wanted: int) -> int:

@@ -27,6 +27,7 @@ from gnnsample_lab.graph.edgewise.plan import (
     RmatPlan,
     bijection,
     class_starts,
+    most_edges,
     scatter_ids,
 )
 from gnnsample_lab.graph.graph import Graph
@@ -121,7 +122,8 @@ def rmat(
         num_nodes: vertices; need not be a power of two.
         num_draws: drawn edges before duplicates are merged; 62 million at 2**21 vertices, in proportion
             elsewhere, when neither this nor ``num_edges`` is given.
-        num_edges: ask for this many distinct directed edges instead (within one when ``undirected``).
+        num_edges: ask for this many distinct directed edges instead (within one when ``undirected``). At most a quarter
+            of all pairs, and no more than the quadrants give in some 64 draws an edge.
         undirected: add the reverse of each edge.
         probabilities: of the first three quadrants, in steps of 1/65536.
         weighted: give every edge a weight in [1, 5).
@@ -155,9 +157,19 @@ def rmat(
     a, b, c = (round(65536 * p) for p in shares)
     target = runtime.resolve_device(device)
     plan = RmatPlan(num_nodes, num_edges, undirected, checked_seed(seed), (a, a + b, a + b + c), draws)
+    if num_edges is not None and num_edges > most_edges(plan):
+        raise ValueError(
+            f"num_edges must be at most {most_edges(plan)} with these probabilities, whose quadrants give no more "
+            f"distinct edges (got num_edges={num_edges}, probabilities={tuple(shares)})"
+        )
     backend = _backend(plan, target, 0)
     with runtime.lock:
         indptr, indices = assemble(plan, backend)
+        if num_edges is not None and len(indices) < num_edges:
+            raise ValueError(
+                f"num_edges must be fewer with these probabilities: draws gave {len(indices)} distinct edges "
+                f"and hardly any new ones (got num_edges={num_edges}, probabilities={tuple(shares)})"
+            )
         weight = _weights(backend, indptr, indices, plan.seed) if weighted else None
         return Graph(indptr, indices, weight, num_classes=0, name=name, is_synthetic=True, validate=False).to(
             target
@@ -168,11 +180,21 @@ def random_weights(graph: Graph, *, seed: int = 0, low: float = 1.0, high: float
     """``graph`` with a weight in ``[low, high)`` on every edge, a function of (seed, source, destination).
 
     The default interval is that of NextDoor's weighted graphs (section 8). Parallel edges get equal weights.
+
+    Args:
+        graph: on either device.
+        seed: which weights.
+        low, high: ends of the interval, at least 0, finite and different as float32, which weights are.
+
+    Raises:
+        TypeError, ValueError: naming the argument.
     """
     import dataclasses
 
-    high = real("high", high, above=0)
+    high = real("high", high, high=float(np.finfo(np.float32).max), above=0)
     low = real("low", low, 0, below=high)
+    if np.float32(low) >= np.float32(high):
+        raise ValueError(f"low must be below high as float32, too (got low={low!r}, high={high!r})")
     with runtime.lock:
         backend = _placed(graph.device)
         weight = _weights(backend, graph.indptr, graph.indices, checked_seed(seed), float(low), float(high))

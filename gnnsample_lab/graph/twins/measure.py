@@ -290,7 +290,10 @@ def _features(graph: Graph) -> dict[str, Any] | None:
     if label is not None and label.ndim == 1 and (label >= 0).any():
         known = np.flatnonzero(label >= 0)
         some = known[:: max(1, len(known) // (4 * _SEPARABLE))]
-        found["accuracy"] = round(_centroid_accuracy(to_host(graph.feat[some]), label[some]), 6)
+        rows = to_host(graph.feat[some])
+        finite = np.isfinite(rows).all(axis=1)  # one NaN would make a whole class's centroid NaN
+        if finite.any():
+            found["accuracy"] = round(_centroid_accuracy(rows[finite], label[some][finite]), 6)
     return found
 
 

@@ -34,7 +34,8 @@ def pack(batch: Any, marks: Marks | None) -> dict[str, Any]:
 
     The host waits for the GPU where there are marks: it asks how many rows they miss.
     """
-    numbers = [int(batch.batch_id), len(batch.seeds), int(batch.num_edges), len(batch.blocks)]
+    token = -1 if marks is None or marks.token is None else marks.token
+    numbers = [int(batch.batch_id), len(batch.seeds), int(batch.num_edges), len(batch.blocks), token]
     found: dict[str, Any] = {"numbers": np.array(numbers, dtype=np.int64), "node_ids": batch.node_ids}
     for number, block in enumerate(batch.blocks):
         found[f"sizes {number}"] = np.array([block.num_src, block.num_dst], dtype=np.int64)
@@ -58,7 +59,7 @@ def unpack(
         ready: says when the arrays are there (:class:`~gnnsample_lab.device.streams.Ready`).
         in_place: the arrays lie in a slot that will have other mini-batches.
     """
-    batch_id, num_seeds, num_edges, num_blocks = arrays["numbers"].tolist()
+    batch_id, num_seeds, num_edges, num_blocks, token = arrays["numbers"].tolist()
     nodes, blocks = arrays["node_ids"], []
     for number in range(num_blocks):
         num_src, num_dst = arrays[f"sizes {number}"].tolist()
@@ -75,7 +76,9 @@ def unpack(
     if in_place:  # statistics are read when the slot may have another mini-batch
         with streams.leasing() if is_cuda_array(counts) else nullcontext(streams.DONE) as ready:
             counts = counts.copy()
-    return batch, Marks(len(nodes), locations, misses, missing, counts, ready)
+    return batch, Marks(
+        len(nodes), locations, misses, missing, counts, ready, token=None if token < 0 else token
+    )
 
 
 def header_of(arrays: Mapping[str, Any]) -> tuple[list[list[Any]], int]:

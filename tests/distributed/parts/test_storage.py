@@ -225,3 +225,20 @@ def test_errors_of_the_command_are_one_line(capsys):
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert cli.main(["partition", "rmat", "--scale", "0.0005", "--parts", "0"]) == 1
     assert "parts must be" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["partition", "part-00000"])
+def test_saving_parts_removes_nothing_of_the_users(graph, tmp_path, name):
+    cut = partition(graph, 2, "random", tolerance=3)
+    hidden = tmp_path / ".my-notes.abcd1234"
+    for folder in (hidden, tmp_path / name):
+        folder.mkdir()
+        (folder / "thesis.txt").write_text("mine")
+    with pytest.raises(
+        FileExistsError, match=f"{name}' must be empty, missing or one that gnnsample_lab wrote"
+    ):
+        lab.distributed.save_parts(graph, cut, tmp_path)
+    (tmp_path / name).rename(tmp_path / "elsewhere")
+    lab.distributed.save_parts(graph, cut, tmp_path)
+    assert (hidden / "thesis.txt").exists() and (tmp_path / "elsewhere" / "thesis.txt").exists()
+    assert lab.distributed.open_part(tmp_path, 1).rank == 1

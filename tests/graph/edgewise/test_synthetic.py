@@ -258,6 +258,40 @@ def test_bad_rmat_arguments(args, kwargs, error, match):
         rmat(*args, **kwargs)
 
 
+@pytest.mark.parametrize(
+    ("num_nodes", "num_edges", "probabilities", "undirected", "most"),
+    [
+        (256, 10_000, (0.6, 0.2, 0.2), True, 3**8),  # three quadrants, which are those of the reversed edges
+        (256, 6562, (0.6, 0.2, 0.2), False, 3**8),
+        (256, 12_867, (0.6, 0.2, 0), True, 2 * 3**8 - 2**8),
+        (1000, 100_000, (0.5, 0.25, 0.25), True, 3**10),
+        (1000, 3000, (1, 0, 0), True, 1),
+        (1000, 3000, (0, 1, 0), True, 2),
+        (1000, 3000, (0.5, 0, 0), False, 2**10),
+        (1000, 3000, (0.5, 0.5, 0), True, 2**11 - 1),
+        (1000, 3000, (0, 0.5, 0.5), True, 2**10),
+    ],
+)
+def test_rmat_refuses_more_edges_than_its_quadrants_give(
+    num_nodes, num_edges, probabilities, undirected, most
+):
+    with pytest.raises(
+        ValueError, match=rf"num_edges must be at most {most} .*num_edges={num_edges}, probabilities="
+    ):
+        rmat(num_nodes, num_edges=num_edges, probabilities=probabilities, undirected=undirected)
+    if num_nodes == 256:  # a power of two: no two ranks are one vertex, and the bound is exact
+        every = rmat(num_nodes, 2**21, probabilities=probabilities, undirected=undirected)
+        assert 0.95 * most < every.num_edges <= most
+
+
+def test_rmat_gives_up_where_new_edges_are_too_rare():
+    with pytest.raises(
+        ValueError, match=r"num_edges must be fewer .*num_edges=3000, probabilities=\(0\.999, "
+    ):
+        rmat(1000, num_edges=3000, probabilities=(0.999, 0.0003, 0.0003))
+    assert rmat(1000, num_edges=2**9, probabilities=(0.5, 0.25, 0.25)).num_edges >= 2**9
+
+
 def test_the_catalogues_rmat_scales():
     g = load("rmat", scale=2**-8, use_cache=False)
     assert g.num_nodes == 2**13 and g.name == "rmat" and g.title == "rmat (synthetic)"
@@ -275,6 +309,22 @@ def test_random_weights_depend_on_the_pair_alone():
     assert abs(float(many.mean()) - 1) < 0.02 and float(many.min()) >= 0 and float(many.max()) < 2
     with pytest.raises(ValueError, match="low must be at least 0 and below 2"):
         random_weights(g, low=3, high=2)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("low", "high", "match"),
+    [
+        (1, 1e60, r"high must be .* \(got 1e\+60\)"),
+        (1, 1 + 1e-9, r"low must be below high as float32, too \(got low=1\.0, high=1\.000000001\)"),
+        (0, 1e-60, "low must be below high as float32, too"),
+    ],
+)
+def test_weights_that_float32_cannot_hold_are_refused(low, high, match):
+    g = Graph.from_edges([0, 0, 1], [1, 2, 0], 3)
+    with pytest.raises(ValueError, match=match):
+        random_weights(g, low=low, high=high)
+    assert np.isfinite(random_weights(g, low=0, high=3e38).edge_weight).all()
 
 
 @pytest.mark.parametrize(("name", "scale", "seed"), RECORDED)

@@ -175,7 +175,7 @@ def small_graph() -> Graph:
     return Graph.from_edges(rng.integers(0, 50, 400), rng.integers(0, 50, 400), 50, name="toy")
 
 
-def test_what_killed_runs_left_in_the_cache_is_removed(tmp_path):
+def test_what_killed_runs_left_of_a_graph_is_removed_when_it_is_made_again(tmp_path):
     folder = tmp_path / roots.CACHE_FOLDER
     code = """
 import sys, time
@@ -190,9 +190,9 @@ cache.cached(Path(sys.argv[1]), "toy", "killed", lambda: graph)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     try:
-        cache.cached(tmp_path, "toy", "s", small_graph)
+        cache.cached(tmp_path, "toy", "killed", small_graph)
         left = [name for name in names(folder) if not name.endswith(".lock")]
-        assert len(left) == 2 and left[0].startswith(".toy-busy.") and left[1] == "toy-s"
+        assert len(left) == 2 and left[0].startswith(".toy-busy.") and left[1] == "toy-killed"
     finally:
         busy.kill()
         busy.communicate()

@@ -78,6 +78,8 @@ def test_found_by_name_below_the_root_and_by_path(tmp_path):
     write(tmp_path, "0 1\n1 2\n", "other.txt")
     assert load("snap:net", tmp_path).num_edges == 2
     assert load("snap:net.txt.gz", tmp_path).num_edges == 2
+    for name in ("snap:net", "snap:net.txt.gz"):  # whichever was cached first
+        assert load(name, tmp_path).name == name
     assert load("snap:other", tmp_path).num_edges == 4
     assert load(f"snap:{tmp_path / 'other.txt'}", tmp_path / "elsewhere").num_edges == 4
 

@@ -1,6 +1,7 @@
 """Statistics of a graph: what they hold, that they survive JSON, and that wrong ones are refused by name."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -213,3 +214,15 @@ def test_a_plan_at_scale_has_the_mixing_of_its_size(found):
     assert plan.mixing.sum() == pytest.approx(np.sum(found["mixing"]) / 2, rel=0.01)
     assert plan.size.sum() == 200
     assert len(plan.level) == len(kept)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_rows_that_are_not_finite_say_nothing_of_the_features(labelled, found, value):
+    feat = labelled.feat.copy()
+    feat[::50, 0] = value
+    graph = dataclasses.replace(labelled, feat=feat)
+    accuracy = lab.twin_statistics(graph)["features"]["accuracy"]
+    assert accuracy == pytest.approx(found["features"]["accuracy"], abs=0.05) and accuracy > 0.5
+    feat[:, 0] = value
+    assert lab.twin_statistics(dataclasses.replace(labelled, feat=feat))["features"]["accuracy"] is None
