@@ -1243,7 +1243,7 @@ def source_of(function: Any) -> Source:
         Failure: it cannot be read, its file has changed, or it is not a plain ``def`` with positional parameters.
     """
     name = getattr(function, "__qualname__", repr(function))
-    code = getattr(plain_function(function), "__code__", None)
+    code: Any = getattr(plain_function(function), "__code__", None)
     if _is_changed(plain_function(function)) and code.co_name != "<lambda>":
         raise Failure(
             f"the file of {name} has changed since it was imported; reload it",
