@@ -21,7 +21,9 @@ class Graph:
     """A directed graph whose messages flow from source to destination, stored as in-neighbour lists.
 
     Vertex ids are global: ``0 .. num_nodes - 1``. Self-loops, parallel edges and isolated vertices are valid.
-    Arrays are NumPy on the CPU (memory-mapped ones included) and CuPy on the GPU.
+    Arrays are NumPy on the CPU (memory-mapped ones included) and CuPy on the GPU. Do not change what is in them once
+    the graph has been used: copies on other devices, sums of weights and other things made of them are kept. For other
+    arrays make another graph with :func:`dataclasses.replace`.
 
     Attributes:
         indptr: int64[N+1]; the in-edges of vertex v lie at positions ``indptr[v]:indptr[v+1]``.

@@ -65,7 +65,7 @@ class EpochIterator:
         self._length = full + (1 if rest and not drop_last else 0)
         self.epoch = whole("epoch", epoch, 0, 2**31)
         self.first_batch_id = self.epoch * max(self._length, 1)
-        whole("epoch", self.first_batch_id + self._length, 0, MAX_BATCH_ID)
+        whole("epoch", self.epoch, 0, (MAX_BATCH_ID - self._length) // max(self._length, 1))
         if shuffle:
             order = np.random.default_rng([sampler.spec.seed, self.epoch]).permutation(array.size)
             if is_cuda_array(array):

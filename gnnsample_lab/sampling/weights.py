@@ -14,7 +14,7 @@ _FIXED_POINT_ONE = 2.0**31
 """The largest fractional weight is scaled to this integer, so that sums over 2**32 edges still fit 64 bits."""
 _LEAST = 1e-290
 _COARSE = 64
-"""A vertex' weights below this on average, as integers, are rounded by about 1 % or more."""
+"""Weights below this, as integers, are rounded by about 1 % or more."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +61,12 @@ def integer_weights(indptr: Any, edge_weight: Any) -> IntegerWeights:
     xp.cumsum(weight > 0, out=positive[1:])
     available = xp.diff(positive[indptr])
     if scaled:
-        total = xp.diff(prefix[indptr])
-        if few := int(((available > 1) & (total < _COARSE * available.astype(np.uint64))).sum()):
+        small = xp.zeros(weight.size + 1, dtype=xp.int64)
+        xp.cumsum((weight > 0) & (weight < _COARSE), out=small[1:])
+        # One such edge is enough: draws without replacement come to it when the list's heavy ones are gone.
+        if few := int(((available > 1) & (xp.diff(small[indptr]) > 0)).sum()):
             warnings.warn(
-                f"edge_weight: beside the graph's largest, {top:.3g}, the weights of {few} vertices are so small that "
+                f"edge_weight: beside the graph's largest, {top:.3g}, weights of {few} vertices are so small that "
                 f"they are rounded to steps of {top / _FIXED_POINT_ONE:.3g}, and drawn so",
                 stacklevel=3,
             )

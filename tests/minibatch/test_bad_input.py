@@ -170,7 +170,11 @@ BAD_EPOCHS = {
     "batch_size type": ({"batch_size": 2.0}, TypeError, "batch_size must be an integer"),
     "epoch": ({"epoch": -1}, ValueError, "epoch must be between 0"),
     "epoch type": ({"epoch": "1"}, TypeError, "epoch must be an integer"),
-    "epoch too high": ({"epoch": 2**31, "batch_size": 10}, ValueError, "epoch must be"),
+    "epoch too high": (
+        {"epoch": 2**31, "batch_size": 10},
+        ValueError,
+        "epoch must be between 0 and .*got 2147483648",
+    ),
     "prefetch": ({"prefetch": 0}, ValueError, "prefetch must be between 1"),
     "prefetch type": ({"prefetch": 1.5}, TypeError, "prefetch must be an integer"),
 }

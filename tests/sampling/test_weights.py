@@ -115,9 +115,13 @@ def test_where_rounding_is_coarse_a_warning_says_so():
     """Two edges of 1 and 3, and one elsewhere beside which both are nothing."""
     graph = Graph.from_edges([2, 3, 4], [0, 0, 1], 5, edge_weight=[1.5, 4.5, 3e10])
     with pytest.warns(
-        UserWarning, match="the weights of 1 vertices are so small that they are rounded to steps of 14"
+        UserWarning, match="weights of 1 vertices are so small that they are rounded to steps of 14"
     ):
         integer_weights(graph.indptr, graph.edge_weight)
+    hidden = Graph.from_edges([2, 3, 4, 3], [0, 0, 0, 1], 5, edge_weight=[1.5, 4.5, 3e10, 2e10])
+    with pytest.warns(UserWarning, match="weights of 1 vertices are so small"):
+        found = integer_weights(hidden.indptr, hidden.edge_weight)
+    assert per_edge(found)[:2] == [1, 1], "of 1.5 and 4.5, which are drawn once the heavy edge is taken"
     fine = Graph.from_edges([2, 3, 4], [0, 0, 1], 5, edge_weight=[1.5, 4.5, 3e5])
     lone = Graph.from_edges([2, 4], [0, 1], 5, edge_weight=[1.5, 3e10])  # nothing to choose from
     with warnings.catch_warnings():

@@ -137,7 +137,8 @@ def column_shares(result: Any, step: int, row_norm: Any, squares: Any) -> np.nda
         entry = row_norm[own] / np.maximum(indptr[own + 1] - indptr[own], 1)
     else:
         sums = np.concatenate([[0.0], np.cumsum(squares)])
-        entry = row_norm[own] * squares[position] / (sums[indptr[own + 1]] - sums[indptr[own]])
+        total = sums[indptr[own + 1]] - sums[indptr[own]]
+        entry = row_norm[own] * squares[position] / np.where(total > 0, total, 1)  # all of a list may weigh 0
     samples, _, width = links.shape
     shares = np.bincount(sample * width + column, weights=entry, minlength=samples * width).reshape(
         samples, width

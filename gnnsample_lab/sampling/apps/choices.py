@@ -68,16 +68,46 @@ def weighted_neighbor(v: Any, rng: Any) -> Any:
 # ---- for the host -----------------------------------------------------------------------------------------
 
 
-def once_per_graph(prepare: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Decorator of ``prepare``: the graph of the last time is prepared already, and so are its copies elsewhere."""
+Prepare = Callable[[Any, Any], None]
 
-    @functools.wraps(prepare)
-    def prepare_new(app: Any, graph: Any) -> None:
-        if getattr(app, "_prepared", None) is not graph._identity:
-            prepare(app, graph)
-            app._prepared = graph._identity
 
-    return prepare_new
+def once_per_graph(
+    read: Callable[[Any, Any], tuple[Any, ...]] = lambda app, graph: (),
+) -> Callable[[Prepare], Prepare]:
+    """Decorator of ``prepare``: the graph of the last time is prepared already, and so are its copies elsewhere.
+
+    Args:
+        read: ``(app, graph)`` -> what ``prepare`` reads of the application: where that has changed, it prepares anew.
+    """
+
+    def decorate(prepare: Prepare) -> Prepare:
+        @functools.wraps(prepare)
+        def prepare_new(app: Any, graph: Any) -> None:
+            now = read(app, graph)
+            same = getattr(app, "_prepared", None) is graph._identity
+            if not (same and all(map(_alike, app._read, now))):
+                prepare(app, graph)
+                app._prepared = graph._identity
+                app._read = tuple(np.array(to_host(x)) if hasattr(x, "shape") else x for x in now)
+
+        return prepare_new
+
+    return decorate
+
+
+def own_weights(app: Any, graph: Any) -> tuple[Any]:
+    """What an application has in place of the graph's weights, None where it takes those (which stay as they are)."""
+    found = app.edge_weights(graph)
+    if found is graph.edge_weight:
+        return (None,)
+    return (np.zeros(0) if found is None else np.asarray(to_host(found)),)
+
+
+def _alike(before: Any, now: Any) -> bool:
+    """Whether an argument still holds what it held: arrays are compared by what is in them."""
+    if hasattr(before, "shape") and hasattr(now, "shape"):
+        return np.array_equal(before, to_host(now))
+    return type(before) is type(now) and bool(before == now)
 
 
 def shares(name: str, value: Any) -> np.ndarray:
@@ -102,6 +132,8 @@ def prefix_sums(share: Any) -> np.ndarray:
         ValueError: a share is negative or not finite, or none is positive.
     """
     share = shares("probabilities", share)
+    # Beside 1 neither their sum nor what they are multiplied by leaves the range of numbers. Powers of two are exact.
+    share = np.ldexp(share, -int(np.frexp(share.max())[1]))
     prefix = np.zeros(share.size + 1, dtype=np.int64)
     np.cumsum(np.floor(share * ((_TOTAL - share.size) / share.sum())).astype(np.int64), out=prefix[1:])
     return prefix

@@ -18,7 +18,7 @@ class ClusterGCN(SamplingApp):
     """Whole clusters as mini-batches (Chiang et al., KDD'19): a sample is all members of a few clusters.
 
     A root stands for the cluster it is in; the step adds the cluster's other members. ``r.induced()`` has the edges
-    among them. Clusters are found in ``prepare`` and kept for as long as the graph is the same.
+    among them. Clusters are found in ``prepare`` and kept for as long as graph, partition and seed are the same.
 
     Args:
         clusters_per_sample: clusters of a sample, distinct ones unless roots are given; 20 in ClusterGCN (Reddit) and
@@ -37,7 +37,7 @@ class ClusterGCN(SamplingApp):
         self.num_clusters = optional(size, "num_clusters", num_clusters)
         self.partition, self.seed = checked_partition(partition), checked_seed(seed)
 
-    @once_per_graph
+    @once_per_graph(lambda app, graph: (app.partition, app.num_clusters, app.seed))
     def prepare(self, graph: Any) -> None:
         self.cluster = assign(graph, self.partition, self.num_clusters, self.seed)
         self.members = np.argsort(self.cluster, kind="stable")

@@ -13,6 +13,7 @@ from .adjacency import column_norms, column_shares, entries_alike, row_norms, sq
 from .choices import (
     distinct_roots,
     once_per_graph,
+    own_weights,
     prefix_sums,
     size,
     uniform_neighbor,
@@ -38,7 +39,7 @@ class FastGCN(SamplingApp):
         self.layers, self.batch_size = size("layers", layers), size("batch_size", batch_size)
         self.step_size = size("step_size", step_size)
 
-    @once_per_graph
+    @once_per_graph(own_weights)
     def prepare(self, graph: Any) -> None:
         if graph.num_edges == 0:
             raise ValueError(f"{self.name} draws vertices by their edges, and {graph.title!r} has none")
@@ -87,7 +88,7 @@ class LADIES(FastGCN):
     def edge_weights(self, graph: Any) -> Any:
         return self.squares
 
-    @once_per_graph
+    @once_per_graph()
     def prepare(self, graph: Any) -> None:
         # A row's sum of squares spans more orders of magnitude than edge weights have bits: a table.
         self.row_norm = (row_norms(graph) * 2**40).astype(np.int64)

@@ -93,7 +93,12 @@ class Node2Vec(DeepWalk):
         p: return parameter, 2**-16 to 2**16; 2.0 in NextDoor's evaluation.
         q: in-out parameter, 2**-16 to 2**16; 0.5 in NextDoor's evaluation.
         weighted: False proposes uniformly even where edges have weights.
+
+    The largest of 1/p, 1 and 1/q over the smallest is how many trials an edge takes at worst. Where it comes near
+    2**20, a step may find none in as many trials, which ends the run with an error.
     """
+
+    _loop_advice = "of p and q, 1/p, 1 and 1/q lie too far apart for rejection"
 
     def __init__(self, length: int = 100, p: float = 2.0, q: float = 0.5, weighted: bool = True) -> None:
         super().__init__(length, weighted)

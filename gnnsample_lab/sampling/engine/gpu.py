@@ -97,7 +97,8 @@ class GpuEngine:
         elif self.weighted:
             self.prefix, self.weight, self.max_weight = weights(self, edge_weight)
         self.plan.read_graph(self.graph, self.prefix, self.weight, self.max_weight)
-        self.roots = streams.leased(cupy.ascontiguousarray(roots.astype(self.id_dtype, copy=False)), ready)
+        # A copy: the result keeps them, and the caller may write into theirs.
+        self.roots = streams.leased(cupy.array(roots, dtype=self.id_dtype, order="C"), ready)
         own = self.roots.copy() if "lab_root_replace" in operator.uses else self.roots
         self.status = cupy.empty(1, np.uint64)
         self.status.data.memset_async(0xFF, 8)

@@ -35,6 +35,8 @@ FLOW = np.dtype([(name, np.int64) for name in (
 )])  # fmt: skip
 """``Flow`` of ``flow.cu``."""
 _THREADS, _BLOCKS_PER_SM = 256, 8
+_FEW = 64
+"""The least factor where a list's weights leave less than ``_FACTOR_BITS``."""
 
 
 def flow_walks(
@@ -52,7 +54,9 @@ def flow_walks(
         graph: a :class:`~gnnsample_lab.graph.Graph`; moved to ``device`` if it is elsewhere.
         roots: where the walks begin, global ids ``[S]``; -1 for none.
         length: steps of a walk.
-        p, q: return and in-out parameter, 2**-12 to 2**12.
+        p, q: return and in-out parameter, 2**-12 to 2**12. Beside the largest of 1/p, 1 and 1/q, which stands for
+            2**24, the others are rounded to whole numbers, and are at least 1; a list of heavy weights leaves fewer
+            bits, down to 12.
         weighted: False takes every edge's weight as 1.
         device: ``"auto"``, ``"cpu"`` or ``"cuda"``.
         seed: 64-bit key of the draws.
@@ -100,8 +104,10 @@ def flow_walks(
 def _factors(graph: Any, prefix: Any, p: float, q: float) -> tuple[int, int, int] | None:
     """Whole numbers in proportion to 1/p, 1 and 1/q; None where all are alike.
 
+    The largest is 2**24, or less where a list's weights leave less room below 2**63; the others are rounded.
+
     Raises:
-        ValueError: a list's weights leave no room for factors.
+        ValueError: a list's weights leave no room for factors, or so little that rounding would change one by 1 %.
     """
     if p == q == 1:
         return None
@@ -113,6 +119,11 @@ def _factors(graph: Any, prefix: Any, p: float, q: float) -> tuple[int, int, int
             "the weights of a list add up to more than a second-order walk can multiply; scale them down"
         )
     top = max(1 / p, 1.0, 1 / q)
+    if bits < _FACTOR_BITS and min(1 / p, 1.0, 1 / q) / top * 2**bits < _FEW:
+        raise ValueError(
+            f"the weights of a list leave {bits} bits for 1/p, 1 and 1/q, too few for p={p:g} and q={q:g}; "
+            "take p and q closer to 1, or scale the weights to smaller whole numbers"
+        )
     returns, near, away = (max(1, round(x / top * 2**bits)) for x in (1 / p, 1.0, 1 / q))
     return returns, near, away
 

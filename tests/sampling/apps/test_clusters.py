@@ -81,6 +81,23 @@ def test_a_graph_is_cut_once():
     assert app.cluster is not cluster
 
 
+def test_another_partition_is_another_cut():
+    graph, app = tangled_graph(False), apps.ClusterGCN(1, partition=[0] * 8 + [1])
+    assert sample(graph, app, [0]).lengths.tolist() == [8]
+    cluster = app.cluster
+    app.partition = app.partition.copy()
+    sample(graph, app, [0])
+    assert app.cluster is cluster
+    app.partition[1:8] = 1
+    assert sample(graph, app, [0]).lengths.tolist() == [1]
+    app.partition, app.num_clusters = "random", 3
+    sample(graph, app, [0])
+    assert app.cluster.max() == 2
+    before, app.seed = app.cluster, 5
+    sample(graph, app, [0])
+    assert app.cluster is not before
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "words"),
     [

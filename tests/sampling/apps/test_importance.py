@@ -97,6 +97,13 @@ def test_ladies_draws_sets_by_successive_sampling(weighted):
     assert p_value(drawn, candidates) < IMPOSSIBLE
 
 
+def test_ladies_probabilities_are_numbers_where_a_list_weighs_nothing():
+    graph = Graph.from_edges([1, 1], [0, 2], num_nodes=3, edge_weight=[1.0, 0.0])
+    app = apps.LADIES(1, 1, 1)
+    result = run_app(graph, app, [[0, 2]], device="cpu")
+    assert app.layer_probability(result, 0).tolist() == [[1.0]]
+
+
 def test_ladies_next_layer_depends_on_the_last():
     graph = tangled_graph(False)
     result = sample(graph, apps.LADIES(2, 1, 1), np.full(4000, 2), seed=5)
@@ -168,6 +175,15 @@ def test_mvs_adds_all_neighbours_where_they_fit():
     assert p_value(result.steps[0][:, :4].ravel().tolist(), dict.fromkeys(range(1, 6), 1)) > ENOUGH
 
 
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 2.0**1021])
+def test_norms_of_any_size_keep_their_proportions(scale):
+    graph = Graph.from_edges([1], [0], 4)
+    plain = apps.MVS([1.0, 2.0, 0.0, 4.0]).probability(graph)
+    np.testing.assert_allclose(plain, np.array([1, 2, 0, 4]) / 7)
+    scaled = apps.MVS(np.array([1.0, 2.0, 0.0, 4.0]) * scale).probability(graph)
+    np.testing.assert_allclose(scaled, plain, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     ("norms", "words"),
     [([1, 2], "importance must have shape"), ([-1, 1, 1], "not negative"), ([0, 0, 0], "not all zero"),
@@ -203,6 +219,29 @@ def test_copies_of_a_graph_are_prepared_once(app):
     assert prepared == (app._prepared, id(app.row_norm if isinstance(app, apps.LADIES) else app.prefix))
     run_app(dataclasses.replace(here), app, num_samples=3)  # another graph, for all that anybody knows
     assert app._prepared is not prepared[0]
+
+
+class OwnWeights(apps.FastGCN):
+    def edge_weights(self, graph):
+        return self.own
+
+
+def test_weights_of_an_application_that_change_are_drawn_by():
+    graph, app = Graph.from_edges([1, 2], [0, 0], 3), OwnWeights(1, 1, 50)
+    for app.own, drawn in (
+        (np.array([1.0, 0.0]), {1}),
+        (np.array([0.0, 1.0]), {2}),
+        (None, {1, 2}),
+    ):
+        assert set(run_app(graph, app, [[0]], device="cpu").steps[0].ravel().tolist()) == drawn
+    app.own = np.array([1.0, 0.0])
+    run_app(graph, app, [[0]], device="cpu")
+    prefix = app.prefix
+    app.own = app.own.copy()
+    run_app(graph, app, [[0]], device="cpu")
+    assert app.prefix is prefix, "the same weights"
+    app.own[:] = [0.0, 1.0]
+    assert set(run_app(graph, app, [[0]], device="cpu").steps[0].ravel().tolist()) == {2}
 
 
 @pytest.mark.gpu

@@ -10,7 +10,7 @@ import pytest
 from gnnsample_lab import Graph
 from gnnsample_lab.sampling import apps
 from gnnsample_lab.sampling.apps import choices
-from gnnsample_lab.sampling.engine.language.app import NULL
+from gnnsample_lab.sampling.engine.language.app import NULL, SamplingAppError
 from tests.sampling.apps.statistics import (
     ENOUGH,
     IMPOSSIBLE,
@@ -232,6 +232,14 @@ def test_a_walk_that_has_ended_restarts_by_chance_only():
     assert sample(path, apps.PinSAGEWalk(1, 4), [0]).samples.tolist() == [[0, 1, 2, -1, -1]]
     again = sample(path, apps.PinSAGEWalk(1, 12, 0.5), np.zeros(50, int), seed=1)
     assert (again.steps[-1] >= 0).any()
+
+
+def test_parameters_for_which_rejection_does_not_end_are_named():
+    pair = Graph.from_edges([0, 1], [1, 0], 2)
+    with pytest.raises(
+        SamplingAppError, match="1,048,576 rounds; of p and q, 1/p, 1 and 1/q lie too far apart"
+    ):
+        sample(pair, apps.Node2Vec(100, 1000, 0.001), [0])
 
 
 @pytest.mark.parametrize(

@@ -174,3 +174,109 @@ def test_the_key_covers_constants_but_not_values_of_tables():
         lab.run_app(toy_graph(), app, [3], device="cpu").steps[0][0, 0] for app in (one, other, shifted)
     ]
     assert results == [0, 0, 1]
+
+
+def loaded(path, text, name):
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CHANGES = {
+    "lines above": lambda text: "\n\n\n\n\n" + text,
+    "another function in its place": lambda text: (
+        text.replace("return rng.below(7)", "return 0")
+        .replace("def next", "def other")
+        .replace("def second", "def next")
+    ),
+    "a constant": lambda text: text.replace("below(7)", "below(8)"),
+    "an operator": lambda text: text.replace("step - step", "step + step"),
+    "a helper": lambda text: text.replace("return n * 2", "return n * 3"),
+    "half of it": lambda text: text[: text.index("def next")],
+}
+EDITED = '''import gnnsample_lab as lab
+
+def twice(n):
+    return n * 2
+
+class Plain(lab.SamplingApp):
+    LAST = 3
+
+    def next(self, s, transits, src_edges, step, rng):
+        return [k for k in (Plain.LAST, 0.0)]
+
+def enclosing(a):
+    class App(lab.SamplingApp):
+        _mine = 0
+
+        def next(self, s, transits, src_edges, step, rng):
+            """Draws."""
+            assert step - step == 0, "never"
+            return rng.below(7) + twice(a) + self._mine
+
+        def second(self, s, transits, src_edges, step, rng):
+            return rng.below(5)
+
+        def steps(self):
+            return 1
+
+        def sample_size(self, step):
+            return 1
+
+    return App()
+
+app = enclosing(1)
+plain = Plain()
+'''
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changed_after_it_was_imported_is_refused(change, tmp_path):
+    path = tmp_path / "edited.py"
+    module = loaded(path, EDITED, "edited")
+    before = compile_operator(module.app).key
+    text = CHANGES[change](EDITED)
+    assert text != EDITED
+    with pytest.raises(lab.SamplingAppError, match="cannot be used"):
+        compile_operator(module.plain)  # as it is in an unchanged file
+    path.write_text(text)
+    with pytest.raises(lab.SamplingAppError, match="has changed since it was imported; reload it"):
+        compile_operator(module.app)
+    path.write_text(EDITED + "\n# a remark at the end\n")
+    assert compile_operator(module.app).key == before
+
+
+def test_comments_and_strings_may_stand_in_the_first_column(tmp_path):
+    body = '        """Words.\nMore words.\n"""\n# a remark\n        return transits[1]\n'
+    module = loaded(tmp_path / "first_column.py", HEAD + body, "first_column")
+    with pytest.raises(lab.SamplingAppError, match="position outside the step") as caught:
+        lab.run_app(toy_graph(), module.App(), [5], device="cpu")
+    assert f'"first_column.py", line {FIRST_LINE + 4}' in str(caught.value)
+
+
+def test_an_empty_list_holds_whole_numbers():
+    class Listed(Hops):
+        def next(self, s, transits, src_edges, step, rng):
+            found = 0
+            for v in self.more:
+                found = v
+            return found
+
+    app = Listed()
+    app.more = []
+    assert (lab.run_app(toy_graph(), app, [3], device="cpu").steps[0] == 0).all()
+    app.more = [4]
+    assert (lab.run_app(toy_graph(), app, [3], device="cpu").steps[0] == 4).all()
+
+
+def test_a_call_that_changes_something_is_made_once():
+    """Some kernels ask for the position of an edge again; they may only where asking changes nothing."""
+
+    class Moving(Hops):
+        def next(self, s, transits, src_edges, step, rng):
+            s.roots.replace(s.roots[0], transits[0])
+            return src_edges[0]
+
+    assert not compile_operator(Moving()).deferred

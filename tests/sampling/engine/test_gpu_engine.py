@@ -283,3 +283,13 @@ def test_what_a_run_takes_comes_back_at_once(way):
         assert seen() is None
     finally:
         gc.enable()
+
+
+def test_a_result_keeps_its_roots_when_the_callers_array_changes():
+    import cupy
+
+    graph = toy_graph()
+    roots = cupy.zeros((5, 1), dtype=graph.indices.dtype)
+    result = lab.run_app(graph, Walk(), roots, device="cuda")
+    roots[:] = 3
+    assert (result.roots == 0).all() and (result.samples[:, 0] == 0).all()

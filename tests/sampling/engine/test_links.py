@@ -82,13 +82,25 @@ def test_long_lists_and_short_ones_give_the_same(monkeypatch):
         assert rows_of(links.adjacency(one, 0)) == expected_links(one, 0)
 
 
-def test_weights_of_edges():
+def summed(result, found):
+    """Weight of every entry, all its parallel edges together."""
+    graph, transits = result.graph, result.transits(1)
+    weight = np.ones(graph.num_edges) if graph.edge_weight is None else graph.edge_weight.astype(np.float64)
+    sums = []
+    for sample, row, position in zip(found.sample, found.row, found.position, strict=True):
+        v = transits[sample, row]
+        own = slice(graph.indptr[v], graph.indptr[v + 1])
+        sums.append(weight[own][graph.indices[own] == graph.indices[position]].sum())
+    return np.array(sums)
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+def test_weights_of_edges(weighted):
     draw = np.random.default_rng(2)
-    result = made_up(draw, skewed_graph(draw, weighted=True))
-    given = result.graph.edge_weight
+    result = made_up(draw, skewed_graph(draw, weighted=weighted))
     for normalise in ("row", "importance", "importance-row"):
         found = links.adjacency(result, 1, normalise)
-        expected = given[found.position].astype(np.float64)
+        expected = summed(result, found)
         if normalise.startswith("importance"):
             expected /= 30 * (0.125 + found.column / 100)
         if normalise.endswith("row"):
@@ -108,14 +120,25 @@ def test_a_row_of_weights_that_are_all_zero_stays_zero():
     assert dense[1].sum() == pytest.approx(1) and dense[2].sum() == pytest.approx(1)
 
 
+def test_parallel_edges_of_importance_add_up():
+    """Four parallel edges at the end of a list, beside the next list's of the same source."""
+    graph = lab.Graph.from_edges(
+        [2, 1, 1, 1, 1, 1], [0, 0, 0, 0, 0, 2], 3, edge_weight=[8, 1, 2, 4, 0.5, 100]
+    )
+    result = lab.run_app(graph, lab.apps.FastGCN(1, 2, 60), [[0, 2]], device="cpu", seed=1)
+    found = result.adjacency(0, "row")
+    ones = int((result.steps[0] == 1).sum())
+    others = 60 - ones
+    assert ones and others
+    dense = found.matrix(0)
+    np.testing.assert_allclose(dense[0][result.steps[0][0] == 1], 7.5 / (7.5 * ones + 8 * others))
+    np.testing.assert_allclose(dense[1][result.steps[0][0] == 1], 1 / ones)
+
+
 def test_importance_estimates_the_whole_neighbourhood():
     """FastGCN's weights: summed over a layer and averaged over samples, a row's edges weigh its in-degree."""
     draw = np.random.default_rng(4)
     graph = skewed_graph(draw)
-    keys = np.unique(np.repeat(np.arange(30), np.diff(graph.indptr)) * 30 + graph.indices)
-    graph = lab.Graph.from_edges(
-        keys % 30, keys // 30, 30
-    )  # without parallel edges, which one entry stands for
 
     class Uniform(Given):
         def layer_probability(self, result, step):
@@ -127,8 +150,11 @@ def test_importance_estimates_the_whole_neighbourhood():
     found = links.adjacency(result, 0, "importance")
     mean = np.bincount(found.row, found.weight, minlength=30) / 400
     degrees = np.diff(graph.indptr)
-    # Each of 400 * 50 draws adds 30 / 50 with probability degree / 30.
-    spread = 0.6 * np.sqrt(50 * degrees / 30 / 400)
+    entries = np.bincount(np.repeat(np.arange(30), degrees) * 30 + graph.indices, minlength=900).reshape(
+        30, 30
+    )
+    # Each of 400 * 50 draws adds 30 / 50 for each edge of its vertex, which is one of 30.
+    spread = 0.6 * np.sqrt(50 * (entries**2).sum(axis=1) / 30 / 400)
     assert (np.abs(mean - degrees) <= 5 * spread).all()
 
 

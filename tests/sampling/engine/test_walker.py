@@ -111,6 +111,58 @@ def test_steps_without_end_stop_when_all_samples_have():
     assert any(v >= 0 for row in expected[result.num_steps - 2] for v in row)
 
 
+class Fixed(Ending):
+    """As many steps whatever happens: most samples have ended long before."""
+
+    def steps(self):
+        return 11
+
+
+class Pairs(Fixed):
+    """Two vertices a transit, of which only the first goes on."""
+
+    def sample_size(self, step):
+        return 2
+
+    def num_transits(self, step):
+        return 1
+
+
+class Reviving(Fixed):
+    """Transits of its own: a sample rests in some steps and begins anew in others."""
+
+    def step_transits(self, step, s, transit_idx, rng):
+        if step % 4 == 3:
+            return s.roots[0]
+        return s.prev_vertex(1, transit_idx) if step % 4 != 2 else lab.NULL
+
+
+class RevivingWithoutEnd(Reviving):
+    def steps(self):
+        return lab.INF
+
+    def step_transits(self, step, s, transit_idx, rng):
+        if step < 10 and rng.chance(0.5):
+            return s.roots[0]
+        return s.prev_vertex(1, transit_idx)
+
+
+@pytest.mark.parametrize("steps_at_once", [1, 3, 32])
+@pytest.mark.parametrize(
+    "app", [Ending(), Fixed(), Pairs(), Reviving(), RevivingWithoutEnd()], ids=lambda a: a.name
+)
+def test_samples_that_end_early_are_those_of_plain_python(app, steps_at_once, monkeypatch):
+    from gnnsample_lab.sampling.engine.cpu import walker
+
+    monkeypatch.setattr(walker, "_ENDLESS_STEPS", steps_at_once)
+    graph, roots = toy_graph(False), np.append(np.arange(40), -1)
+    result = lab.run_app(graph, app, roots, device="cpu", seed=3)
+    expected = app_oracle.run(graph, app, roots, 3, steps=result.num_steps)
+    assert [step.tolist() for step in result.steps] == expected
+    lengths = {sum(step[row][0] >= 0 for step in expected) for row in range(41)}
+    assert len(lengths) > 2
+
+
 def test_an_application_that_does_not_end_is_an_error_unless_bounded(monkeypatch):
     monkeypatch.setattr(shape, "UNBOUNDED_STEPS", 1000)  # not 10,000, which take seconds
 

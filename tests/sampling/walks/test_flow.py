@@ -126,6 +126,16 @@ def test_arguments():
         lab.flow_walks(heavy, [1], p=2.0, device="cpu")
 
 
+def test_factors_that_a_heavy_list_would_round_away_are_refused():
+    edges = 1 << 16
+    heavy = lab.Graph([0, 0, edges], np.zeros(edges, int), np.full(edges, 2.0**32 - 256, np.float32))
+    with pytest.raises(ValueError, match=r"leave 15 bits .* too few for p=1024 and q=1; .*scale the weights"):
+        lab.flow_walks(heavy, [1], 2, p=1024.0, device="cpu")
+    assert lab.flow_walks(heavy, [1], 2, p=512.0, device="cpu").tolist() == [[1, 0, -1]]
+    light = lab.Graph.from_edges([0, 1], [1, 0], 2)
+    assert lab.flow_walks(light, [1], 2, p=2.0**12, q=2.0**-12, device="cpu").tolist() == [[1, 0, 1]]
+
+
 @pytest.mark.gpu
 @pytest.mark.real_gpu
 @pytest.mark.parametrize("weighted", [False, True])

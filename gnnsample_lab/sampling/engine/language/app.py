@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import time
 from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -19,6 +20,8 @@ from gnnsample_lab.checks import array as checked_array
 from gnnsample_lab.checks import shown
 from gnnsample_lab.device import philox
 
+IMPORTED = time.time()
+"""When applications could first be written: a file that is older is as it was imported."""
 NULL = -1
 """What ``next`` returns to add no vertex; what a transit that is not there is."""
 INF = -1
@@ -137,7 +140,7 @@ class Stream(Protocol):
     """The random numbers of one call, a function of seed, sample id, step, transit index and slot."""
 
     def below(self, n: int) -> int:
-        """Uniform in ``0 .. n - 1``, exactly; an error for ``n < 1``."""
+        """Uniform in ``0 .. n - 1``, an error for ``n < 1``: exactly up to ``n = 2**32``, each to 2**-64 beyond."""
 
     def bits(self) -> int:
         """32 random bits."""
@@ -180,13 +183,16 @@ class SamplingApp:
     - Not checked: that an array given to ``search`` is sorted.
 
     An index that is not there, a division by zero, another of these errors, or a raised one ends the run with
-    :class:`SamplingAppError`, which names sample and line. It is the first error of the lowest sample.
+    :class:`SamplingAppError`, which names sample and line: the lowest sample with an error, and of its errors the one
+    on the lowest line.
     """
 
     vertex_attributes: tuple[str, ...] = ()
     """Names of arrays on ``self``, a number for each vertex: ``v.name`` is ``self.name[v]`` for every vertex ``v``."""
     max_redraws: int = 32
     """Rounds in which ``unique`` draws again, at most 63."""
+    _loop_advice: str = ""
+    """Follows the error of a ``while`` loop that does not end: which arguments to change."""
 
     def next(self, s: Any, transits: Any, src_edges: Any, step: Any, rng: Any) -> Any:
         """One new vertex for the sample, or ``NULL``.

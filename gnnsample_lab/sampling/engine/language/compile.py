@@ -19,22 +19,24 @@ import numbers
 import operator
 import re
 import sys
-import textwrap
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import arithmetic
-from .accessors import ACCESSORS, CARRIERS, FAILURES, METHODS, NO_VERTEX, NUMBERS, ROLE_NAMES
+from .accessors import ACCESSORS, CARRIERS, ENDLESS_LOOP, FAILURES, METHODS, NO_VERTEX, NUMBERS, ROLE_NAMES
 from .accessors import Method as AccessorMethod
-from .app import SamplingApp, SamplingAppError
+from .app import IMPORTED, SamplingApp, SamplingAppError
 
 ARITHMETIC = "<arithmetic>"
 """File name of the functions of :mod:`.arithmetic` in :attr:`Operator.modules`."""
+_EFFECTS = frozenset({"lab_add_edge", "lab_root_replace"})
+"""Accessors that change something: a call of ``next`` that is repeated would change it again."""
 MAX_TABLES = 8
 MAX_LINE = 2**20 - 1
 
@@ -57,6 +59,7 @@ class Operator:
         places: "line" -> file and line of places in other files than ``filename``.
         modules: file -> compiled functions, as syntax trees.
         helpers: names of the functions among them that others call.
+        advice: what the application says where a loop does not end.
     """
 
     next_source: str
@@ -73,6 +76,7 @@ class Operator:
     places: dict[int, tuple[str, int]] = field(default_factory=dict)
     modules: tuple[tuple[str, ast.Module], ...] = ()
     helpers: tuple[str, ...] = ()
+    advice: str = ""
 
     def functions(
         self,
@@ -108,6 +112,8 @@ class Operator:
         """What a status word (``sample_row << 24 | line << 4 | code``) means."""
         sample, line, code = (status >> 24) + first_sample, (status >> 4) & MAX_LINE, status & 15
         reason = self.messages.get(line, FAILURES[code]) if code == 5 else FAILURES.get(code, f"code {code}")
+        if code == ENDLESS_LOOP and self.advice:
+            reason += f"; {self.advice}"
         if (
             code == NO_VERTEX and self.transits_source is not None
         ):  # the status says the line of next for both
@@ -174,7 +180,7 @@ def compile_operator(app: SamplingApp, graph: Any = None, defer: bool = True) ->
     texts = [ast.unparse(module) for _, module in modules]
     names = {node.id for _, module in modules for node in ast.walk(module) if isinstance(node, ast.Name)}
     uses = frozenset(ACCESSORS) & names
-    if following.deferred and "lab_add_edge" in uses:  # some kernels ask for a position more often than once
+    if following.deferred and uses & _EFFECTS:  # some kernels ask for a position more often than once
         return compile_operator(app, graph, defer=False)
     deferred = following.deferred
     shape = [str((t.dtype, t.size)) for t in compiler.tables]
@@ -194,6 +200,7 @@ def compile_operator(app: SamplingApp, graph: Any = None, defer: bool = True) ->
         places=compiler.places,
         modules=modules,
         helpers=tuple(compiler.helper_names),
+        advice=app._loop_advice,
     )
 
 
@@ -1210,6 +1217,8 @@ class Compiler:
                 )
             if array.dtype == np.uint64 and array.size and array.max() > np.uint64(2**63 - 1):
                 raise at(f"self.{name} holds numbers that do not fit 64 bits with a sign")
+            if not array.size and not hasattr(value, "dtype"):  # an empty list counts as one of whole numbers
+                array = array.astype(np.int64)
             is_float = array.dtype.kind == "f"
             self._table_numbers[name] = len(self.tables)
             self._table_kinds.append("float" if is_float else "bool" if array.dtype.kind == "b" else "int")
@@ -1231,9 +1240,16 @@ def source_of(function: Any) -> Source:
     """Source of ``function`` as a syntax tree with the file's own line numbers.
 
     Raises:
-        Failure: it cannot be read, or is not a plain ``def`` with positional parameters.
+        Failure: it cannot be read, its file has changed, or it is not a plain ``def`` with positional parameters.
     """
     name = getattr(function, "__qualname__", repr(function))
+    code: Any = getattr(plain_function(function), "__code__", None)
+    if _is_changed(plain_function(function)) and code.co_name != "<lambda>":
+        raise Failure(
+            f"the file of {name} has changed since it was imported; reload it",
+            code.co_filename,
+            code.co_firstlineno,
+        )
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -1242,13 +1258,11 @@ def source_of(function: Any) -> Source:
         ) from None
     filename = inspect.getsourcefile(function) or inspect.getfile(function)
     try:
-        tree = ast.parse(textwrap.dedent("".join(lines)))
+        definition = _parsed("".join(lines), first)
     except SyntaxError:
         raise Failure("only functions that def defines can be compiled", filename, first) from None
-    definition = tree.body[0]
     if not isinstance(definition, ast.FunctionDef):
         raise Failure("only functions that def defines can be compiled", filename, first)
-    ast.increment_lineno(tree, first - 1)
     given = definition.args
     if given.vararg or given.kwarg or given.kwonlyargs or given.posonlyargs:
         raise Failure(f"{name} may have plain parameters only", filename, definition.lineno)
@@ -1264,6 +1278,64 @@ def source_of(function: Any) -> Source:
             known.pop(free, None)
     code = function.__code__
     return Source(definition, filename, frozenset(code.co_varnames + code.co_cellvars), known)
+
+
+def _parsed(source: str, first: int) -> ast.stmt:
+    """The first statement of ``source``, whose lines count from ``first``.
+
+    A method stands indented, but not every line of it has to: comments, and what is inside a string.
+    """
+    indented = source[:1].isspace()
+    tree = ast.parse("if True:\n" + source if indented else source)
+    statement = tree.body[0].body[0] if indented else tree.body[0]  # type: ignore[attr-defined]
+    ast.increment_lineno(statement, first - (2 if indented else 1))
+    return statement
+
+
+def _is_changed(function: Any) -> bool:
+    """Whether the file of ``function`` was written since this package was imported, and now makes another function.
+
+    Only files that Python itself has loaded: a notebook's cells stay what they are, and other loaders, those of tests
+    for example, may compile something else than what stands there.
+    """
+    code, loader = getattr(function, "__code__", None), getattr(function, "__globals__", {}).get("__loader__")
+    if code is None or hasattr(function, "__wrapped__") or type(loader) is not SourceFileLoader:
+        return False
+    try:
+        written = Path(code.co_filename).stat().st_mtime_ns
+    except OSError:
+        return False
+    if written <= IMPORTED * 1e9:
+        return False
+    return not any(
+        _same_code(now, code) for now in _codes(code.co_filename, written) if now.co_name == code.co_name
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _codes(filename: str, written: int) -> list[types.CodeType]:
+    """All functions of a file, as Python makes them of what stands there now; none where that is no program."""
+    try:
+        found = [compile(Path(filename).read_bytes(), filename, "exec", dont_inherit=True)]
+    except (OSError, SyntaxError, ValueError):
+        return []
+    for code in found:  # grows
+        found += [inner for inner in code.co_consts if isinstance(inner, types.CodeType)]
+    return found
+
+
+def _same_code(a: Any, b: Any) -> bool:
+    """Whether two functions begin on the same line and do the same."""
+    if isinstance(a, types.CodeType) and isinstance(b, types.CodeType):
+        named = ("co_name", "co_code", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_argcount")
+        return (
+            all(getattr(a, name) == getattr(b, name) for name in named)
+            and a.co_firstlineno == b.co_firstlineno
+            and _same_code(a.co_consts, b.co_consts)
+        )
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same_code, a, b))
+    return type(a) is type(b) and (a == b if isinstance(a, frozenset) else repr(a) == repr(b))
 
 
 def _constant(node: ast.expr) -> Any:

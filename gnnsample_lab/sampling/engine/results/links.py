@@ -31,7 +31,7 @@ class LayerAdjacency:
         row: transit slot, ``int32[n]``: the edge's destination.
         column: vertex slot, ``int32[n]``: the edge's source.
         position: index of the edge in ``graph.indices``, the lowest of parallel ones, ``int64[n]``.
-        weight: ``float64[n]``, or None where none was asked for.
+        weight: of the entry, parallel edges together, ``float64[n]``; None where none was asked for.
 
     A vertex that is in several slots of a layer has its edges in each of them.
     """
@@ -110,12 +110,15 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
     Args:
         result: an :class:`~.result.AppResult` whose transits are those of the step before.
         step: which step; step 0 has the roots as transits.
-        normalise: how to compute the weights from the graph's edge weights (1 if it has none). None: no weights.
-            ``"row"``: divide by the sum of the row; a row of zeros stays one. ``"importance"``: divide by ``size * q``,
-            where q is the probability that ``next`` draws the column's vertex, so that the expected sum of a row is the
-            sum over all in-neighbours (FastGCN, equation 10; LADIES, section 3.2); the application gives q by a method
-            ``layer_probability(result, step)``, ``float[S, width]``. ``"importance-row"``: the same, then divide every
-            row by its sum, as LADIES does.
+        normalise: how to compute the weights from the graph's edge weights (1 if it has none; parallel edges are one
+            entry, which weighs their sum). None: no weights. ``"row"``: divide by the sum of the row; a row of zeros
+            stays one. ``"importance"``: divide by ``size * q``, where q is the probability with which one draw gives
+            the column's vertex (FastGCN, equation 10; LADIES, section 3.2); the application gives q by a method
+            ``layer_probability(result, step)``, ``float[S, width]``. Where vertices are drawn with replacement, the
+            expected sum of a row is then the sum over all in-neighbours. Where a layer's vertices are distinct
+            (``unique``), as LADIES draws them, it is not: q is that of a first draw, and likely vertices count too
+            little. ``"importance-row"``: the same, then divide every row by its sum, as LADIES does, so that the
+            scale of a row does not depend on how its vertices were drawn.
 
     Raises:
         ValueError: no such step, an unknown ``normalise``, an application without ``layer_probability``, or one
@@ -134,14 +137,14 @@ def adjacency(result: Any, step: int, normalise: str | None = None) -> LayerAdja
     transits, vertices = result.transits(step), result.steps[step]
     parts = _link_layers(result.graph, transits, vertices)
     samples, rows = transits.shape
-    weight = _weights(normalise, q, result, step, parts) if normalise else None
+    weight = _weights(normalise, q, result, step, transits, parts) if normalise else None
     return LayerAdjacency((samples, rows, vertices.shape[1]), *parts, weight)
 
 
-def _weights(normalise: str, q: Any, result: Any, step: int, parts: Any) -> Any:
+def _weights(normalise: str, q: Any, result: Any, step: int, transits: Any, parts: Any) -> Any:
     sample, row, column, position = parts
-    xp, given = array_module(sample), result.graph.edge_weight
-    weight = xp.ones(sample.size) if given is None else given[position].astype(np.float64)
+    xp = array_module(sample)
+    weight = _entries(result.graph, transits[sample, row], position)
     if q is not None:
         weight /= result.shape[step].size * xp.asarray(q, dtype=np.float64)[sample, column]
     if normalise.endswith("row") and sample.size:
@@ -150,6 +153,31 @@ def _weights(normalise: str, q: Any, result: Any, step: int, parts: Any) -> Any:
         number = xp.cumsum(starts) - 1  # edges of a row are contiguous
         sums = xp.bincount(number, weights=weight)
         weight /= xp.where(sums > 0, sums, 1)[number]  # edges of weight 0 may be all that a row has
+    return weight
+
+
+def _entries(graph: Any, transit: Any, position: Any) -> Any:
+    """Sums of the weights of the parallel edges from ``position`` on, in the lists of ``transit``, ``float64[n]``."""
+    xp, given = array_module(position), graph.edge_weight
+    weight = xp.ones(position.size) if given is None else given[position].astype(np.float64)
+    source, last = graph.indices[position], graph.indptr[transit + 1] - 1
+    several = xp.flatnonzero((position < last) & (graph.indices[xp.minimum(position + 1, last)] == source))
+    if not several.size:
+        return weight
+    source, first, last = source[several], position[several], last[several]
+    low, high = first + 1, last  # the last of the parallel edges is one of these
+    while bool((low < high).any()):  # bounded: halves what is between
+        middle = (low + high + 1) >> 1
+        same = graph.indices[middle] == source
+        low, high = xp.where(same, middle, low), xp.where(same, high, middle - 1)
+    counts = low - first + 1
+    if given is None:
+        weight[several] = counts
+        return weight
+    ends = xp.cumsum(counts)
+    of = xp.searchsorted(ends, xp.arange(int(ends[-1])), side="right")
+    edges = first[of] + xp.arange(of.size) - (ends - counts)[of]
+    weight[several] = xp.bincount(of, weights=given[edges].astype(np.float64), minlength=several.size)
     return weight
 
 
