@@ -408,7 +408,8 @@ def train(
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch; rank 0 does.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
-            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all. Each host of joined ranks
+            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all. On one device ``reorder``
+            and ``window`` have to be those of the run that wrote it. Each host of joined ranks
             needs the same file, which the first one has written.
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
@@ -576,7 +577,7 @@ def run_epochs(
         # Dropout does not depend on what the preparation drew; ranks have masks of their own.
         torch.manual_seed((seed + (0 if rank is None else rank.index)) % 2**64)
         if job["checkpoint"] is not None or job["resume"] is not None:
-            trainer.settings = settings_of_run(graph, trainer, given)
+            trainer.settings = settings_of_run(graph, trainer, given, _order_of(ready))
         if job["resume"] is not None:
             trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
@@ -594,6 +595,14 @@ def run_epochs(
     if not records:
         raise ValueError(f"epochs must be more than the checkpoint has trained (got {job['epochs']})")
     return ready, records, accuracy
+
+
+def _order_of(ready: Prepared) -> dict[str, Any]:
+    """What decides the order of mini-batches, for checkpoints; several ranks keep theirs."""
+    if ready.trainer.rank is not None:
+        return {}
+    reorder = ready.settings["reorder"]
+    return {"reorder": reorder, "window": ready.trainer.window if reorder else None}
 
 
 @contextlib.contextmanager
