@@ -77,7 +77,7 @@ class PaddedBatch:
 
     Attributes:
         x: features, ``[room.nodes[0], F]``.
-        target: labels of the seeds; -1 (0 where there are several) in rows without a seed.
+        target: labels of the seeds; -1 in rows without a seed, in all columns (0 in types that have no -1 of all ones).
         is_seed: rows that have one.
         counts: real rows of each entry of ``room.nodes``, ``float32[layers + 1]``.
     """
@@ -96,7 +96,7 @@ class PaddedBatch:
         self.counts = torch.zeros(len(room.nodes), dtype=torch.float32, device="cuda")
         # Zeros, and later rows of other mini-batches: what nobody reads must be finite all the same.
         self.x = torch.zeros(room.nodes[0], *x.shape[1:], dtype=x.dtype, device="cuda")
-        self._nobody = 0xFF if labels.ndim == 1 else 0
+        self._nobody = nobody(labels)
         self.target = torch.zeros(room.nodes[-1], *labels.shape[1:], dtype=labels.dtype, device="cuda")
         self.is_seed = torch.zeros(room.nodes[-1], dtype=torch.bool, device="cuda")
 
@@ -158,6 +158,13 @@ class PaddedBatch:
         most = max(bytes_of_x // 64, *sizes.edges, *self.room.nodes[1:])
         grid = (max(1, min(2 * runtime.num_sms(), -(-most // 256))), len(blocks) + 1)
         function("padding.cu", "pad_batch")(grid, (256,), (np.frombuffer(packed, _PADDING_TYPE),))
+
+
+def nobody(labels: Any) -> int:
+    """Byte of which the targets of rows without a seed are made: -1 where labels are signed integers, else 0."""
+    import torch
+
+    return 0xFF if labels.dtype in (torch.int8, torch.int16, torch.int32, torch.int64) else 0
 
 
 def _at(array: Any) -> int:

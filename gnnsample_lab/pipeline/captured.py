@@ -28,6 +28,8 @@ from .step import Loss, Step
 
 STEPS_TO_CAPTURE = 3
 """Steps of a size until one is replayed: one makes the optimizer's state, one compiles what is missing."""
+MAX_GRAPHS = 8
+"""Captured steps that are kept, those used last: a schedule of a number would add one at each change."""
 CAPTURABLE = ("auto", "register-tile", "naive", "memory-aware", "memory-aware-staged")
 """Aggregation kernels that a graph can hold; the others wait for the host, or allocate outside."""
 
@@ -42,6 +44,10 @@ def captured_step(
     captured anew. Losses are those of uncaptured steps up to the order of additions, without dropout; dropout draws
     from the generator's counter, another mask at each replay.
 
+    Hyper-parameters that are tensors, as Adam's learning rate, may change at any time. A change of one that is a number
+    or a tuple, as ``betas``, ``momentum`` and SGD's learning rate, has the step captured anew; of the graphs captured
+    the 8 used last are kept.
+
     Args:
         model: ``model(blocks, x) -> logits [rows, classes]`` on the sampler's device. Rows beyond the mini-batch's
             reach it: a module that mixes rows, other than ``BatchNorm1d``, must not count them.
@@ -51,8 +57,9 @@ def captured_step(
             :class:`~gnnsample_lab.FusedSampler` on a graph with labels.
         features: a :class:`~gnnsample_lab.FeatureCache`, or anything with its ``extract``; None: the graph's features,
             all of them on the device.
-        loss: ``loss(logits, target) -> scalar``, where targets of rows that do not count are -1; default cross
-            entropy, for labels of several columns binary cross entropy over the rows that count.
+        loss: ``loss(logits, target) -> scalar``, where targets of rows that do not count are -1, in all columns where
+            there are several; default cross entropy, for labels of several columns binary cross entropy over the rows
+            that count.
 
     Returns:
         A callable ``(mini_batch) -> loss``, a tensor on the device; nothing is waited for.
@@ -125,6 +132,7 @@ class CapturedStep(Step):
         self._reduce: str | None = None
         self._lengths: Any = None
         self._graphs: dict[Any, _Captured | None] = {}
+        self._tensors: dict[tuple[int, str], Any] = {}
         if self.on_gpu:
             import torch
 
@@ -138,8 +146,10 @@ class CapturedStep(Step):
         Without it they are extracted to memory of their own and copied.
 
         Returns:
-            The extraction's statistics.
+            The extraction's statistics; None on a CPU, where nothing is done: the step itself extracts.
         """
+        if not self.on_gpu:
+            return None
         with streams.torch_stream():
             first, blocks = _apart(batch.blocks)
             sizes, inputs, x = Sizes.of(blocks), self._inputs, None
@@ -183,10 +193,11 @@ class CapturedStep(Step):
         Raises:
             RuntimeError: nothing has been captured yet.
         """
-        captured = self._graphs.get((True, self.model.training, _settings(self.optimizer)))
-        if captured is None:
-            raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
         with streams.torch_stream():
+            self._keep_tensors()
+            captured = self._graphs.get((True, self.model.training, _settings(self.optimizer)))
+            if captured is None:
+                raise RuntimeError("no step has been captured yet: call the step with two mini-batches first")
             loss, _ = captured.replay()
             self._mark()
             return loss
@@ -197,19 +208,28 @@ class CapturedStep(Step):
             self._under_way.record()
 
     def _replayed(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
+        if update:
+            self._keep_tensors()
         key = (update, self.model.training, _settings(self.optimizer) if update else None)
         if key not in self._graphs:
             # A step of plain launches: the optimizer makes its state, kernels are compiled.
             self._graphs[key] = None
+            forget_oldest(self._graphs, MAX_GRAPHS, self._under_way.synchronize)
             with _masked_norms(self.model, self._real_rows):
                 return self._padded(inputs, update)
-        captured = self._graphs[key]
+        captured = self._graphs[key] = self._graphs.pop(key)  # the one used last is the last to go
         if captured is None:
             with _masked_norms(self.model, self._real_rows):
                 captured = _Captured(lambda: self._padded(inputs, update), self.model, self._side)
             self._graphs[key] = captured
             self.captures += 1
         return captured.replay()
+
+    def _keep_tensors(self) -> None:
+        """Have the optimizer's tensors where captured steps read them."""
+        if not kept_in_place(self.optimizer, self._tensors):
+            self._under_way.synchronize()
+            self._graphs.clear()
 
     def _padded(self, inputs: PaddedBatch, update: bool) -> tuple[Any, Any]:
         if self._reduce is None:
@@ -289,10 +309,71 @@ class _Captured:
         return loss, loss if weight is self.results[0] else weight.clone()
 
 
+class _Same:
+    """An object that is equal to itself alone. It is kept: another one could get its address."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.of is other.of
+
+    def __hash__(self) -> int:
+        return id(self.of)
+
+
+def kept_in_place(optimizer: Any, kept: dict[tuple[int, str], Any]) -> bool:
+    """Have the optimizer's tensors, such as learning rates, lie where captured steps read them.
+
+    A setting that has become another tensor, or a number, is written to the one that is kept, which takes its place
+    again; tensors that are new are kept from now on.
+
+    Args:
+        optimizer: of PyTorch.
+        kept: number of the group and name -> the tensor that captured steps read; changed.
+
+    Returns:
+        Whether captured steps are still right. They are not where a setting no longer fits its tensor, or where
+        another group goes on with the same one.
+    """
+    import torch
+
+    right = True
+    for number, group in enumerate(optimizer.param_groups):
+        for name, value in group.items():
+            at, is_tensor = (number, name), isinstance(value, torch.Tensor)
+            before = kept.get(at)
+            if before is None or value is before:
+                if is_tensor:
+                    kept[at] = value
+                continue
+            shared = any(other is before for place, other in kept.items() if place != at)
+            fits = isinstance(value, (int, float)) or (is_tensor and value.shape == before.shape)
+            if shared or not fits:
+                right = False
+                if not is_tensor:
+                    del kept[at]
+                    continue
+                kept[at] = group[name] = value.detach().to(before.device, before.dtype)
+                continue
+            with torch.no_grad():
+                before.copy_(value) if is_tensor else before.fill_(value)
+            group[name] = before
+    return right
+
+
+def forget_oldest(graphs: dict[Any, Any], most: int, settle: Callable[[], None]) -> None:
+    """Drop all entries but the last ``most``, after ``settle``, which waits until none is under way."""
+    if len(graphs) > most:
+        settle()
+        while len(graphs) > most:
+            del graphs[next(iter(graphs))]
+
+
 def _settings(optimizer: Any) -> tuple[Any, ...]:
     """What a captured step has of the optimizer: settings that are no tensors, and where its state lies."""
     state = next(iter(optimizer.state.values()), None)
-    return id(state), *(
+    return _Same(state), *(
         (name, value)
         for group in optimizer.param_groups
         for name, value in group.items()

@@ -12,6 +12,8 @@ from typing import Any
 from gnnsample_lab.graph.errors import CorruptDataError
 
 FORMAT, VERSION = "gnnsample_lab checkpoint", 2
+_OF_ORDER = ("reorder", "window")
+"""Settings that runs of several ranks, and checkpoints of former versions, do not have: they agree with any."""
 _CONTENTS = {"settings", "model", "optimizer", "batch_ids", "losses", "generator", "device_generator"}
 
 
@@ -53,6 +55,8 @@ def save(path: Path, state: Mapping[str, Any]) -> None:
 def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """The state of a checkpoint that was written under the same settings; nothing but data is unpickled.
 
+    ``reorder`` and ``window`` have to agree where both the checkpoint and ``settings`` have them.
+
     Raises:
         FileNotFoundError: no such file.
         CorruptDataError: it is no checkpoint.
@@ -75,6 +79,8 @@ def load(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     except Exception as error:
         raise CorruptDataError(f"{path} is no checkpoint of this library ({error})") from error
     for name, value in settings.items():
+        if name in _OF_ORDER and name not in found:
+            continue
         if found.get(name) != value:
             raise ValueError(
                 f"resume: {path} was written with {name}={found.get(name)!r}, and this run has {name}={value!r}"

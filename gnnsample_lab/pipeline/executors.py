@@ -164,15 +164,12 @@ class Stages:
             # Marks are of one mini-batch: rows of several are looked up when they are merged.
             marked = self.merged == 1
             marks = [self.features.mark(b) if marked and not isinstance(b, NoBatch) else None for b in window]
-        order: Any = range(len(window))
-        if self.order is not None:
-            with self.clock.stage("reorder", window[0].batch_id):
-                order = self.order(window)
-        return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
+        return self._in_order(window, window, marks, places)
 
     def _parked_window(self, places: range, parking: Parking) -> list[Sampled]:
         """As :meth:`sample_window`; each mini-batch goes to host memory as soon as it is sampled."""
-        window, marks, ids = [], [], []
+        window: list[Any] = []
+        marks, ids = [], []
         with self.clock.stage("sample", self.plan.batch_ids[places.start]):
             for at, place in enumerate(places):
                 (batch,) = self.plan.sample(range(place, place + 1))
@@ -180,11 +177,23 @@ class Stages:
                 ids.append(_Ids(batch.node_ids))
                 window.append(parking.park(batch, at))
                 del batch
+        return self._in_order(window, ids, marks, places)
+
+    def _in_order(
+        self, window: list[Any], ids: Sequence[Any], marks: list[Any], places: range
+    ) -> list[Sampled]:
+        """The window in the order to train on, by the ``node_ids`` of ``ids``, without what has been trained.
+
+        All of the window decides its order, whatever has been trained: a run that is resumed goes on in the order of
+        one that was not interrupted.
+        """
         order: Any = range(len(window))
         if self.order is not None:
             with self.clock.stage("reorder", window[0].batch_id):
                 order = self.order(ids)
-        return [Sampled(window[i], marks[i], places.start + at) for at, i in enumerate(order)]
+        kept = [i for i in order if not self.plan.is_left_out(int(window[i].batch_id))]
+        first = places.start - self.plan.left_out_before(places.start)
+        return [Sampled(window[i], marks[i], first + at) for at, i in enumerate(kept)]
 
     def extract(self, marked: Sampled, loader: int = 0) -> Ready:
         batch, marks, _ = marked

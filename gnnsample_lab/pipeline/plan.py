@@ -43,12 +43,15 @@ class EpochPlan:
         samplers: each is used by one worker.
         index, count: which of how many slices of each mini-batch; one slice is all of it.
         without: batch ids to leave out, such as those that have been trained.
+        in_windows: whether mini-batches are put in order window by window. Windows are then those of the whole epoch:
+            one that is trained in part is handed out whole, so that its order is the same, and whoever orders it leaves
+            out those that :meth:`is_left_out` names.
 
     A sampler with ``sample_slices(seeds, first_batch_id)`` knows its rank: it gets whole mini-batches, and returns this
     rank's slices, with :class:`NoBatch` for those without seeds. All ranks call it alike.
 
     Attributes:
-        batch_ids: of the mini-batches, in order.
+        batch_ids: of the mini-batches, in order; with ``in_windows`` of the whole epoch.
     """
 
     def __init__(
@@ -58,14 +61,28 @@ class EpochPlan:
         index: int = 0,
         count: int = 1,
         without: Collection[int] = (),
+        in_windows: bool = False,
     ) -> None:
         self._epoch, self._samplers, self._index, self._count = epoch, samplers, index, count
-        first, left_out = epoch.first_batch_id, set(without)
-        self.batch_ids = [first + i for i in range(len(epoch)) if first + i not in left_out]
+        ids = range(epoch.first_batch_id, epoch.first_batch_id + len(epoch))
+        left_out = set(without).intersection(ids)
+        self.batch_ids = [i for i in ids if in_windows or i not in left_out]
+        self._left_out = left_out if in_windows else set()
         self._taken: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self.batch_ids)
+        """How many mini-batches are to be trained on."""
+        return len(self.batch_ids) - len(self._left_out)
+
+    def is_left_out(self, batch_id: int) -> bool:
+        """Whether a mini-batch that is handed out is not to be trained on: it only belongs to the window."""
+        return batch_id in self._left_out
+
+    def left_out_before(self, place: int) -> int:
+        """How many of the mini-batches before ``place`` are not to be trained on."""
+        if not self._left_out:
+            return 0
+        return sum(batch_id in self._left_out for batch_id in self.batch_ids[:place])
 
     def take(self, count: int, worker: int = 0, workers: int = 1) -> range:
         """Places of the next ``count`` mini-batches; fewer, then none, at the end.
@@ -73,9 +90,12 @@ class EpochPlan:
         Of several workers, each of which always takes as many, worker i has windows i, i + ``workers``, and so on: on
         all ranks the same, whoever is free there.
         """
-        first = min(self._taken.get(worker, worker * count), len(self.batch_ids))
-        self._taken[worker] = first + workers * count
-        return range(first, min(first + count, len(self.batch_ids)))
+        while True:
+            first = min(self._taken.get(worker, worker * count), len(self.batch_ids))
+            self._taken[worker] = first + workers * count
+            places = range(first, min(first + count, len(self.batch_ids)))
+            if not places or not all(map(self.is_left_out, self.batch_ids[places.start : places.stop])):
+                return places
 
     def seeds(self, batch_id: int) -> Any:
         """Seeds that this rank samples for; may be empty."""

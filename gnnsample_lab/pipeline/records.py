@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -260,12 +261,15 @@ class TrainResult:
         )
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with a row an epoch: the record's fields, mean loss and accuracy."""
+        """A pandas DataFrame with a row an epoch: the record's fields, mean loss and accuracy.
+
+        The mean is of the finite losses, nan without any: a mini-batch without a labelled seed has no loss.
+        """
         import pandas as pd
 
         rows, at = [], self.resumed
         for number, epoch in enumerate(self.epochs):
-            losses = self.losses[at : at + epoch.num_batches]
+            losses = [loss for loss in self.losses[at : at + epoch.num_batches] if math.isfinite(loss)]
             at += epoch.num_batches
             row = {"system": self.system, "model": self.model, "epoch": epoch.number, **epoch.numbers}
             row["loss"] = sum(losses) / len(losses) if losses else float("nan")

@@ -344,7 +344,8 @@ class Trainer:
         """The mini-batches of epoch ``number`` that have not been trained on."""
         epoch = self.sampler.epoch(self.seeds, self.batch_size, epoch=number)
         index, count = (0, 1) if self.rank is None else (self.rank.index, self.rank.world_size)
-        return EpochPlan(epoch, self.samplers, index, count, without=self.batch_ids[: self.resumed])
+        trained, in_windows = self.batch_ids[: self.resumed], self.order is not None
+        return EpochPlan(epoch, self.samplers, index, count, without=trained, in_windows=in_windows)
 
     def use_sampler(self, sampler: Any) -> None:
         """Sample with another sampler that draws the same."""

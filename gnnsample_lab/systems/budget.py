@@ -131,9 +131,9 @@ def kept_to(
     pool.set_limit(size=of_cupy + others.cupy)
     allocate = cupy.cuda.get_allocator()
     cupy.cuda.set_allocator(_trying_again(allocate, pool))
-    torch.cuda.set_per_process_memory_fraction(min(1.0, (of_torch + others.torch) / whole))
     try:
-        yield
+        with torch_kept_to((of_torch + others.torch) / whole):
+            yield
     except torch.OutOfMemoryError as error:
         what = f"model, activations and gradients need beside graph and cache ({before})"
         raise MemoryError(f"{_less(budget_bytes)} {what}: {error}") from error
@@ -143,7 +143,23 @@ def kept_to(
     finally:
         cupy.cuda.set_allocator(allocate)
         pool.set_limit(size=limit)
-        torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@contextlib.contextmanager
+def torch_kept_to(fraction: float) -> Iterator[None]:
+    """Inside, PyTorch's allocator holds at most this share of the GPU, or the caller's own bound, which comes back.
+
+    A PyTorch that cannot tell its bound has none afterwards.
+    """
+    import torch
+
+    told = getattr(torch.cuda, "get_per_process_memory_fraction", None)
+    before = 1.0 if told is None else told()
+    torch.cuda.set_per_process_memory_fraction(min(before, fraction))
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(before)
 
 
 def _trying_again(allocate: Callable[[int], Any], pool: Any) -> Callable[[int], Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,11 @@ _ROWS = 1024
 """About so many rows of the features are compared."""
 
 
-def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides which seeds and samples a run trains on, and what it trains; numbers, text and lists of them.
+def settings_of_run(
+    graph: Graph, trainer: Any, given: Mapping[str, Any], order: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """What decides which seeds and samples a run trains on, in which order, and what it trains; numbers, text and lists
+    of them.
 
     How stages overlap, on how many devices, and which kernel adds up are not in it: a run may go on in another way.
 
@@ -25,6 +29,8 @@ def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dic
         graph: the whole graph.
         trainer: of the run; its sampler says what is drawn.
         given: arguments of ``prepare``.
+        order: ``reorder`` and ``window`` of a run on one device; empty for several ranks, which keep the order of
+            mini-batches and so go on from any.
     """
     from .train import _model_options, _name
 
@@ -34,7 +40,7 @@ def settings_of_run(graph: Graph, trainer: Any, given: Mapping[str, Any]) -> dic
         "model options": repr(sorted(_model_options(dict(given)).items())), "batch_size": int(trainer.batch_size),
         "fanouts": list(sampler.fanouts), "hidden": int(given["hidden"]), "lr": float(given["lr"]),
         "seed": int(given["seed"]), "draws": repr(getattr(sampler, "spec", None)), "train": len(trainer.seeds),
-        "training vertices": checksum(trainer.seeds),
+        "training vertices": checksum(trainer.seeds), **order,
     }  # fmt: skip
 
 

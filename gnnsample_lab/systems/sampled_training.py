@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gnnsample_lab.checks import choice, is_cuda_array, whole
+from gnnsample_lab.checks import choice, is_cuda_array, optional, real, whole
+from gnnsample_lab.checks import seed as checked_seed
 from gnnsample_lab.device import runtime
 from gnnsample_lab.device.arrays import to_host
 from gnnsample_lab.device.capturing import wait_for_device
@@ -114,6 +115,7 @@ def train_sampled(
         together: mini-batches sampled before they are trained on.
 
     Raises:
+        TypeError: an argument of the wrong kind; the message names it.
         ValueError: no features or labels, or an argument is not allowed.
     """
     import torch
@@ -124,6 +126,9 @@ def train_sampled(
         whole("steps", steps, 1, 2**20),
         whole("together", together, 1, 4096),
     )
+    hidden, warm_up = whole("hidden", hidden, 1, 2**24), whole("warm_up", warm_up, 0, 2**20)
+    batch_size = optional(whole, "batch_size", batch_size, 1, 2**31 - 1)
+    seed, lr = checked_seed(seed), real("lr", lr, 0)
     if graph.feat is None or graph.label is None:
         raise ValueError(f"graph {graph.name!r} needs features and labels to train on")
     device = runtime.resolve_device(device)
@@ -172,7 +177,7 @@ class _Source:
     ) -> None:
         self.method, self.sampler, self.device, self.seed = METHODS[method], sampler, device, seed
         self.host = graph.to("cpu", features=False) if graph.device != "cpu" else graph
-        self.size = batch_size or self.method.batch_size
+        self.size = self.method.batch_size if batch_size is None else batch_size
         self.app = self.method.app()
         if hasattr(self.app, "batch_size"):
             self.app.batch_size = self.size
@@ -221,7 +226,7 @@ class _Source:
             return self._trees(result, roots.shape)
         if form == "layers":
             return sample_blocks.layers(self._run(self.roots(first, count), first), self._there)
-        chosen = app.initial_samples(self.host, count, self.seed + first)
+        chosen = app.initial_samples(self.host, count, (self.seed + first) % 2**64)
         result = self._run(chosen, first)
         if form == "tree":
             return self._trees(result, chosen.shape)

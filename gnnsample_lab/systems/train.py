@@ -51,7 +51,7 @@ from gnnsample_lab.pipeline.trainer import Trainer
 from gnnsample_lab.sampling.neighbors.spec import PICKS, checked_fanouts
 from gnnsample_lab.sampling.walks.pinsage import AS_RELEASED
 
-from . import joined
+from . import generators, joined
 from . import ranks as several
 from .budget import bytes_of, cache_bytes, kept_to, label, within_budget
 from .factored import train_factored, with_queue
@@ -210,11 +210,16 @@ def prepare(
         raise ValueError(
             "weighted and pick belong to the default sampler: set them on the sampler that is given"
         )
-    # Weights are drawn on the host: a parent of ranks, which only checks, leaves the GPUs' generators alone.
-    torch.default_generator.manual_seed(seed)
     if isinstance(model, str):
         kernel = kernel or (chosen.kernel if device == "cuda" else "auto")
-    model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options).to(device)
+    # Weights are drawn on the host: a parent of ranks, which only checks, leaves the GPUs' generators alone.
+    with generators.weights(seed):
+        model = built_model(model, graph, hidden, len(sampler.fanouts), kernel, model_options)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise ValueError(
+            f"model must have parameters that are trained (got a {type(model).__name__} without any)"
+        )
+    model = model.to(device)
 
     busy = workers if (executor or chosen.executor) == "overlapped" else 1
     if chosen.placement == "partitioned":
@@ -340,14 +345,17 @@ def train(
 
     Args:
         graph: with ``feat``, ``label`` and ``splits["train"]``; the features may stay in host memory.
-        model: "gcn", "sage", "gin", "gat", "pinsage", or a ``torch.nn.Module`` with ``model(blocks, x)``.
+        model: "gcn", "sage", "gin", "gat", "pinsage", of ``float32`` whatever PyTorch's default type is, or a
+            ``torch.nn.Module`` with ``model(blocks, x)`` and parameters that require gradients.
         system: a name of ``lab.systems()``, or a :class:`~gnnsample_lab.systems.table.System`.
         epochs: passes over the training vertices.
         batch_size: seeds a step.
         fanouts: neighbours a vertex and hop, ``fanouts[0]`` next to the seeds; as many layers.
         hidden: width of the hidden layers.
         lr: learning rate of Adam.
-        seed: of samples, shuffles and initial weights. PyTorch's global generator is left as it was.
+        seed: of samples, shuffles and initial weights. PyTorch's global generators are left as they were. Runs in
+            several threads have the initial weights of their seeds all the same, but masks of dropout come from
+            generators that they share, so that these are others at each run; the last run to end gives them back.
         device: "auto", "cpu" or "cuda".
         cache_ratio: share of the vertices to keep on the device, for systems with a cache. Default: what a trial
             step leaves of the GPU's memory; a quarter of the vertices on a CPU, where nothing is left over.
@@ -408,7 +416,8 @@ def train(
         checkpoint: file to write weights, optimiser and the trained batch ids to, after every epoch; rank 0 does.
         checkpoint_steps: steps between further checkpoints; needs ``checkpoint``.
         resume: a checkpoint to go on from: what it has trained on is not trained on again. It is written to, unless
-            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all. Each host of joined ranks
+            ``checkpoint`` names another file. ``epochs`` counts from the first epoch of all. On one device ``reorder``
+            and ``window`` have to be those of the run that wrote it. Each host of joined ranks
             needs the same file, which the first one has written.
         cache_gb: 10^9 bytes of device memory for the cache alone, its look-up table included, on each rank: what a
             paper had left over; instead of ``cache_ratio``. Like ``budget_gb`` it stands for a card's capacity, not
@@ -425,7 +434,8 @@ def train(
 
     Raises:
         TypeError: an argument of the wrong kind; the message names it.
-        ValueError: the graph lacks features, labels or a training split, or an argument is not allowed; between hosts,
+        ValueError: the graph lacks features, labels or a training split, a module has no parameter to train, or an
+            argument is not allowed; between hosts,
             a system whose ``method``, ``transport`` or ``coordinated`` needs memory of one host; on GPUs
             ``coordinated=False`` or ``method="csp-async"`` where workers would have collectives at the same time, and
             several ``workers`` with ``method="csp-fixed"``; joined ranks that were given different arguments;
@@ -560,11 +570,12 @@ def run_epochs(
 
     given, device = job["given"], job["device"]
     seed = checked_seed(given["seed"])
-    generators = range(torch.cuda.device_count()) if device == "cuda" else ()
     records: list[EpochRecord] = []
     accuracy: list[float] = []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices=generators))
+        stack.enter_context(generators.given_back(device))
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())  # whatever the caller has switched off
         stack.enter_context(shared_stream(device))
         ready = prepare(graph, device=device, rank=rank, parts=job.get("parts"), **given)
         # Several ranks close together: where one failed, all end.
@@ -574,11 +585,13 @@ def run_epochs(
         if told is not None:
             trainer.told = lambda: told(ready, records, accuracy)
         # Dropout does not depend on what the preparation drew; ranks have masks of their own.
-        torch.manual_seed((seed + (0 if rank is None else rank.index)) % 2**64)
+        with generators.LOCK:
+            torch.manual_seed((seed + (0 if rank is None else rank.index)) % 2**64)
         if job["checkpoint"] is not None or job["resume"] is not None:
-            trainer.settings = settings_of_run(graph, trainer, given)
+            trainer.settings = settings_of_run(graph, trainer, given, _order_of(ready))
         if job["resume"] is not None:
-            trainer.resume(job["resume"])
+            with generators.LOCK:
+                trainer.resume(job["resume"])
         trainer.checkpoint, trainer.checkpoint_steps = job["checkpoint"], job["checkpoint_steps"]
         budget = bytes_of(given["budget_gb"])
         with kept_to(budget, device, trainer.others, trainer.working):
@@ -596,6 +609,14 @@ def run_epochs(
     return ready, records, accuracy
 
 
+def _order_of(ready: Prepared) -> dict[str, Any]:
+    """What decides the order of mini-batches, for checkpoints; several ranks keep theirs."""
+    if ready.trainer.rank is not None:
+        return {}
+    reorder = ready.settings["reorder"]
+    return {"reorder": reorder, "window": ready.trainer.window if reorder else None}
+
+
 @contextlib.contextmanager
 def _closed_on_failure(close: Callable[[], None]) -> Iterator[None]:
     try:
@@ -608,8 +629,6 @@ def _closed_on_failure(close: Callable[[], None]) -> Iterator[None]:
 def _train_on_ranks(
     graph: Graph, job: dict[str, Any], ranks: int | Ranks, device: str, parts: Any
 ) -> TrainResult:
-    import torch
-
     given = job["given"]
     chosen = with_policy(find(given["system"]), given["policy"])
     model = given["model"]
@@ -648,7 +667,7 @@ def _train_on_ranks(
     kernel = first["settings"]["kernel"]
     if isinstance(model, str):
         layers = len(first["settings"]["fanouts"])
-        with torch.random.fork_rng(devices=()):
+        with generators.weights():
             network = built_model(model, graph, given["hidden"], layers, kernel, _model_options(given))
     else:
         network = model
@@ -726,8 +745,6 @@ def _check_sampler_for_ranks(sampler: Any) -> None:
 
 def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
     """Name wrong arguments here, before any rank starts."""
-    import torch
-
     small = {**given, "capacity_bytes": None, "cache_ratio": 0.0, "cache_gb": None, "progress": False}
     if given["capacity_bytes"] is not None:
         num_bytes("capacity_bytes", given["capacity_bytes"])
@@ -743,7 +760,7 @@ def _check_for_ranks(graph: Graph, given: dict[str, Any]) -> None:
         return  # the ranks find out: reading all features for a check would take longer
     if not isinstance(given["model"], str):
         small["model"] = copy.deepcopy(given["model"])
-    with torch.random.fork_rng(devices=()):
+    with generators.given_back("cpu"):
         prepare(graph.to("cpu") if graph.device != "cpu" else graph, device="cpu", **small)
 
 

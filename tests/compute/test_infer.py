@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
+from gnnsample_lab.compute.aggregation.csr import scalar_type
 from gnnsample_lab.compute.inference import messages
-from gnnsample_lab.compute.inference.infer import Inference
+from gnnsample_lab.compute.inference.infer import Inference, shares_memory
 from gnnsample_lab.compute.inference.plan import Widths, plan
 from gnnsample_lab.compute.inference.sums import Pieces
 from gnnsample_lab.compute.inference.tables import Rows
@@ -543,3 +544,51 @@ def test_layers_that_write_to_what_they_read_leave_the_features():
     graph = lab.Graph.from_edges([0, 1], [1, 0], 2, feat=[[-1.0, 2.0], [3.0, -4.0]])
     found = lab.infer(InPlace(), graph, device="cpu")
     assert graph.feat.tolist() == [[-1, 2], [3, -4]] and np.asarray(found).tolist() == [[0, 2], [3, 0]]
+
+
+@pytest.mark.parametrize("name", sorted(models()))
+def test_autocast_changes_nothing(name):
+    graph, model = awkward_graph(), made(name)
+    expected = lab.infer(model, graph, device="cpu")
+    for budget in (None, 8e-5):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = lab.infer(model, graph, device="cpu", budget_gb=budget)
+            assert torch.is_autocast_enabled("cpu")
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_results_do_not_go_where_the_features_are():
+    graph, model = awkward_graph(), made("gcn", num_layers=1)
+    memory = np.zeros(N * FEATURES, np.float32)
+    features = memory.reshape(N, FEATURES)
+    features[:] = graph.feat
+    for given, out in (
+        (features, memory[8 : 8 + N * CLASSES].reshape(N, CLASSES)),
+        (torch.from_numpy(features), features[:, :CLASSES]),
+        (features, torch.from_numpy(features)[:, :CLASSES]),
+    ):
+        with pytest.raises(ValueError, match="out must not share memory with the features"):
+            lab.infer(model, graph, features=given, device="cpu", out=out)
+    assert np.array_equal(features, graph.feat)
+    # Columns of one table, of which the features are copied before anything is written.
+    table = np.concatenate([graph.feat, np.zeros((N, CLASSES), np.float32)], axis=1)
+    lab.infer(model, graph, features=table[:, :FEATURES], device="cpu", out=table[:, FEATURES:])
+    assert_close(table[:, FEATURES:], oracle(model, graph))
+    one = torch.zeros(20, 6)
+    assert (
+        shares_memory(one[:10], one[9:])
+        and shares_memory(one, one[3:4])
+        and not shares_memory(one[:10], one[10:])
+    )
+    assert not shares_memory(one[:0], one) and not shares_memory(one, one.numpy())
+
+
+def test_kernels_are_not_made_for_types_that_they_do_not_read():
+    assert [scalar_type(torch.zeros(1, dtype=t)) for t in (torch.float32, torch.float64)] == [
+        "float",
+        "double",
+    ]
+    for wrong in (torch.bfloat16, torch.float16, torch.int64):
+        with pytest.raises(TypeError, match="tables must be of float32 or float64"):
+            scalar_type(torch.zeros(1, dtype=wrong))

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import gnnsample_lab as lab
-from gnnsample_lab.compute.padding import PaddedBatch, Sizes, rounded
-from gnnsample_lab.pipeline.captured import masked_norm
+from gnnsample_lab.compute.padding import PaddedBatch, Sizes, nobody, rounded
+from gnnsample_lab.pipeline.captured import _settings, forget_oldest, kept_in_place, masked_norm
+from gnnsample_lab.pipeline.step import Step
 from tests.capturing import capture_in_another_thread
 from tests.pipeline.conftest import learnable_graph
 
@@ -143,6 +144,112 @@ def test_errors_name_what_is_missing(graph):
     step = lab.captured_step(model, optimizer, sampler_of(graph, "sage", "cpu"), loss=lambda a, b: a.sum())
     with pytest.raises(ValueError, match="loss"):
         step.gradients(batches(sampler_of(graph, "sage", "cpu"), graph, 8, 1)[0])
+
+
+def test_on_a_cpu_the_step_itself_extracts(graph):
+    (model, optimizer), (other, others) = pair(graph, "sage", "cpu")
+    sampler = sampler_of(graph, "sage", "cpu")
+    step = lab.captured_step(model, optimizer, sampler)
+    given = batches(sampler, graph, 50, 2)
+    found = []
+    for batch in given:
+        assert step.load(batch) is None
+        found.append(step(batch).item())
+    np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cpu"), atol=1e-6)
+
+
+def rates_of(optimizer: Any) -> list[Any]:
+    return [group["lr"] for group in optimizer.param_groups]
+
+
+def test_a_learning_rate_that_is_another_tensor_is_written_to_the_one_that_is_read():
+    rate = torch.tensor(0.5)
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([parameter], lr=rate, capturable=True)
+    kept: dict[Any, Any] = {}
+    assert kept_in_place(optimizer, kept) and kept == {(0, "lr"): rate}
+    key = _settings(optimizer)
+    [group] = optimizer.param_groups
+    for value, expected in (
+        (group["lr"] * 0.5, 0.25), (torch.tensor(3.0, dtype=torch.float64), 3.0), (0.125, 0.125),
+        (torch.nn.Parameter(torch.tensor(2.0)), 2.0),
+    ):  # fmt: skip
+        group["lr"] = value
+        assert kept_in_place(optimizer, kept)
+        assert group["lr"] is rate and rate.item() == expected and not rate.requires_grad
+        assert _settings(optimizer) == key
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()) | {"state": {}})
+    [group] = optimizer.param_groups
+    group["lr"] = torch.tensor(0.75)
+    assert kept_in_place(optimizer, kept) and group["lr"] is rate and rate.item() == 0.75
+    group["lr"] = torch.tensor([1.0])  # another shape
+    assert not kept_in_place(optimizer, kept) and kept[0, "lr"] is group["lr"]
+
+
+def test_groups_that_share_a_learning_rate_may_part():
+    rate = torch.tensor(0.5)
+    groups = [{"params": [torch.nn.Parameter(torch.ones(2))]} for _ in range(2)]
+    optimizer = torch.optim.Adam(groups, lr=rate, capturable=True)
+    kept: dict[Any, Any] = {}
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    assert kept_in_place(optimizer, kept)
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.1)
+    assert not kept_in_place(optimizer, kept), "steps that were captured read one for both"
+    assert [round(one.item(), 3) for one in rates_of(optimizer)] == [0.1, 0.5]
+    assert kept_in_place(optimizer, kept)
+    optimizer.param_groups[0]["lr"] = torch.tensor(0.2)
+    assert kept_in_place(optimizer, kept)
+    assert [round(one.item(), 3) for one in rates_of(optimizer)] == [0.2, 0.5]
+
+
+def test_settings_keep_the_state_whose_place_they_name():
+    parameter = torch.nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([parameter])
+    parameter.grad = torch.ones(2)
+    optimizer.step()
+    key = _settings(optimizer)
+    assert key == _settings(optimizer) and hash(key) == hash(_settings(optimizer))
+    assert key[0].of is optimizer.state[parameter]
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert key != _settings(optimizer)
+
+
+def test_graphs_used_last_are_kept():
+    graphs, waits = dict.fromkeys(range(5)), []
+    forget_oldest(graphs, 5, lambda: waits.append(len(graphs)))
+    assert not waits and len(graphs) == 5
+    forget_oldest(graphs, 2, lambda: waits.append(len(graphs)))
+    assert [*graphs] == [3, 4] and waits == [5], "dropped after no step is under way"
+
+
+def test_targets_of_rows_that_do_not_count(multi_label_graph):
+    labels = torch.as_tensor(multi_label_graph.label)
+    assert nobody(labels) == nobody(labels[:, 0]) == 0xFF
+    assert nobody(labels.float()) == nobody(labels.bool()) == 0  # all ones are no -1 there
+    # The default loss leaves these rows out.
+    (model, optimizer), _ = pair(multi_label_graph, "sage", "cpu")
+    step, logits = Step(model, optimizer, labels), torch.randn(6, 3, requires_grad=True)
+    target = torch.cat([labels[:4], torch.full((2, 3), -1)])
+    for reduction in ("mean", "sum"):
+        expected = step._loss(logits[:4], labels[:4], reduction, None)
+        found = step._loss(logits, target, reduction, torch.arange(6) < 4)
+        torch.testing.assert_close(found, expected)
+        (grad,) = torch.autograd.grad(found, logits)
+        assert not grad[4:].any() and grad[:4].any()
+
+
+@pytest.mark.gpu
+def test_a_learning_rate_that_is_another_tensor_counts(graph):
+    (model, optimizer), (other, others) = pair(graph, "gcn", "cuda")
+    sampler = sampler_of(graph, "gcn", "cuda")
+    step = lab.captured_step(model, optimizer, sampler)
+    for epoch in range(4):
+        given = batches(sampler, graph, 64, 5, epoch)
+        found = [step(batch).item() for batch in given]
+        np.testing.assert_allclose(found, plain_losses(other, others, graph, given, "cuda"), atol=1e-5)
+        for group in (*optimizer.param_groups, *others.param_groups):
+            group["lr"] = group["lr"] * 0.3
 
 
 def test_room_grows_and_no_two_levels_are_alike():

@@ -287,3 +287,48 @@ def test_ranks_map_one_copy_of_the_graph(graph, tmp_path, monkeypatch):
         with several.shared_graph(mapped) as again:
             assert again == folder  # nothing is written anew
     assert not folder.exists()
+
+
+def small_graph() -> Any:
+    rng = np.random.default_rng(5)
+    return lab.Graph.from_edges(
+        rng.integers(0, 70, 400), rng.integers(0, 70, 400), num_nodes=80,
+        feat=rng.standard_normal((80, 7)).astype(np.float32), label=rng.integers(0, 4, 80),
+        splits={"train": np.arange(64)},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("window", [3, 5, 32])
+@pytest.mark.parametrize("executor", ["serial", "overlapped", "factored"])
+def test_a_run_resumed_within_a_window_keeps_its_order(tmp_path, monkeypatch, executor, window):
+    graph, file = small_graph(), tmp_path / "run.pt"
+    options = {
+        "fanouts": (4, 3), "hidden": 16, "batch_size": 8, "progress": False, "seed": 3, "device": "cpu", "epochs": 2,
+        "reorder": "greedy", "window": window, "executor": executor, "evaluate": False,
+    }  # fmt: skip
+    expected = lab.train(graph, **options)
+    assert expected.batch_ids[:8] != sorted(expected.batch_ids[:8])
+    for steps in (3, 7, 10):
+        with monkeypatch.context() as patch:
+            stop_after(patch, steps)
+            with pytest.raises(Interrupted):
+                lab.train(graph, checkpoint=file, checkpoint_steps=1, **options)
+        found = lab.train(graph, resume=file, **options)
+        assert found.resumed == steps
+        assert found.batch_ids == expected.batch_ids and found.losses == expected.losses
+
+
+def test_another_order_does_not_go_on_from_a_checkpoint(tmp_path: Path):
+    graph, file = small_graph(), tmp_path / "run.pt"
+    options = {**QUICK, "batch_size": 8, "evaluate": False, "device": "cpu", "reorder": "greedy", "window": 4}
+    lab.train(graph, checkpoint=file, **options)
+    for changed, message in (
+        ({"window": 5}, "was written with window=4, and this run has window=5"),
+        ({"reorder": "none"}, "was written with reorder='greedy', and this run has reorder=None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            lab.train(graph, epochs=2, resume=file, **{**options, **changed})
+    plain = {**options, "reorder": "none"}
+    lab.train(graph, checkpoint=file, **plain)
+    # Without an order there are no windows.
+    assert lab.train(graph, epochs=2, resume=file, **{**plain, "window": 7}).resumed == 8

@@ -7,6 +7,7 @@ import copy
 import itertools
 import math
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,8 @@ def test_a_result_as_a_frame():
     )
     frame = result.to_frame()
     assert frame["loss"].tolist() == [2.0, 0.5]
+    gaps = replace(result, losses=[3.0, math.nan, math.inf, math.nan]).to_frame()["loss"]
+    assert gaps[0] == 3.0 and math.isnan(gaps[1])
     assert frame["total_us"].tolist() == [7.0, 4.0]
     assert frame["accuracy"][0] == 0.5 and math.isnan(frame["accuracy"][1])
     assert result.steady is epochs[1]

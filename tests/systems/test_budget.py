@@ -217,3 +217,20 @@ def test_a_pool_at_its_limit_gives_unused_blocks_back():
     assert made.mem.size >= size + 512 and pool.total_bytes() <= size + size // 2
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
         again(size)
+
+
+@pytest.mark.parametrize(("callers", "inside"), [(1.0, 0.6), (0.4, 0.4)])
+def test_torchs_bound_is_the_callers_again(monkeypatch, callers, inside):
+    import torch
+
+    now = [callers]
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda share: now.append(share))
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda: now[-1], raising=False)
+    with pytest.raises(KeyError), budget.torch_kept_to(0.6):
+        assert now[-1] == inside
+        raise KeyError
+    assert now == [callers, inside, callers]
+    monkeypatch.delattr(torch.cuda, "get_per_process_memory_fraction")
+    with budget.torch_kept_to(0.6):  # a version that cannot tell
+        assert now[-1] == 0.6
+    assert now[-1] == 1.0

@@ -263,3 +263,21 @@ def test_own_samplers_follow_the_graph(graph, dense) -> None:
     np.testing.assert_array_equal(matrix(indptr, indices, vertices.size), dense[vertices][:, vertices])
     vertices, indptr, indices = reference_samplers.FrontierSampler(graph, 5, 20).sample()
     np.testing.assert_array_equal(matrix(indptr, indices, vertices.size), dense[vertices][:, vertices])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("batch_size", 0, ValueError), ("batch_size", 2.5, TypeError), ("warm_up", -1, ValueError),
+        ("warm_up", None, TypeError), ("seed", -1, ValueError), ("seed", "1", TypeError), ("lr", -0.1, ValueError),
+        ("lr", float("nan"), ValueError), ("lr", "fast", TypeError), ("hidden", 0, ValueError),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_named(graph, name, value, error) -> None:
+    with pytest.raises(error, match=f"{name} must be"):
+        train_sampled(graph, "GraphSAGE", steps=1, device="cpu", **{name: value})
+
+
+def test_the_largest_seed_is_a_seed(graph) -> None:
+    run = train_sampled(graph, "MVS", steps=2, together=1, device="cpu", hidden=8, seed=2**64 - 1)
+    assert np.isfinite(run.losses).all()

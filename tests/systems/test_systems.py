@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ import gnnsample_lab as lab
 from gnnsample_lab.features.caching.stats import TRANSFERS
 from gnnsample_lab.features.ranking.hotness import POLICIES
 from gnnsample_lab.pipeline.executors import EXECUTORS
+from gnnsample_lab.systems import generators
 from gnnsample_lab.systems.table import MATCHES, SYSTEMS, find
 from tests.minibatch import reference
 
@@ -315,3 +317,58 @@ def test_comparison(graph):
     for name in ("checkpoint", "resume"):
         with pytest.raises(ValueError, match=f"{name} must be None for several systems"):
             lab.compare(graph, systems=["dgl", "lab"], **QUICK, **{name: "run.pt"})
+
+
+def test_runs_in_threads_begin_with_the_weights_of_their_seed(graph):
+    """And the caller's generator is as it was after the last of them."""
+    options = {**QUICK, "evaluate": False, "seed": 3}
+    expected = lab.train(graph, "sage", **options).losses
+    torch.manual_seed(11)
+    wanted = torch.rand(2)
+    torch.manual_seed(11)
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(lab.train, graph, "sage", **{**options, "seed": 3 + i % 2}) for i in range(8)]
+    assert torch.equal(torch.rand(2), wanted)
+    assert [run.result().losses == expected for run in runs] == [True, False] * 4
+
+
+def test_generators_are_given_back_by_the_last_block():
+    torch.manual_seed(5)
+    wanted = torch.rand(2)
+    torch.manual_seed(5)
+    first, second = (generators.given_back("cpu") for _ in range(2))
+    first.__enter__()
+    torch.manual_seed(1)
+    second.__enter__()
+    first.__exit__(None, None, None)
+    torch.rand(3)
+    second.__exit__(None, None, None)
+    assert torch.equal(torch.rand(2), wanted) and not generators._kept
+
+
+@pytest.mark.parametrize("around", [torch.no_grad, torch.inference_mode], ids=lambda one: one.__name__)
+def test_training_where_the_caller_wants_no_gradients(graph, around):
+    options = {**QUICK, "evaluate": False}
+    expected = lab.train(graph, "sage", **options).losses
+    with around():
+        assert lab.train(graph, "sage", **options).losses == expected
+        assert not torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_default_type_is_not_the_models(graph, model):
+    expected = lab.train(graph, model, **QUICK)
+    torch.set_default_dtype(torch.float64)
+    try:
+        found = lab.train(graph, model, **QUICK)
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert found.losses == expected.losses and found.accuracy == expected.accuracy
+
+
+def test_a_module_without_parameters_to_train_is_refused(graph):
+    frozen = lab.make_model("sage", graph.num_features, 16, graph.num_classes, num_layers=2)
+    for model in (torch.nn.Identity(), frozen.requires_grad_(False)):
+        with pytest.raises(ValueError, match="model must have parameters that are trained"):
+            lab.train(graph, model, **QUICK)

@@ -74,9 +74,19 @@ def stream_for(array: Any) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext()
 
 
+_SCALARS = {"float32": "float", "float64": "double"}
+
+
 def scalar_type(array: Any) -> str:
-    """C name of the element type."""
-    return "float" if dtype_name(array) == "float32" else "double"
+    """C name of the element type.
+
+    Raises:
+        TypeError: kernels do not read it.
+    """
+    name = dtype_name(array)
+    if name not in _SCALARS:
+        raise TypeError(f"tables must be of float32 or float64 for kernels (got {name})")
+    return _SCALARS[name]
 
 
 def scalar(array: Any, value: float) -> Any:

@@ -72,16 +72,19 @@ def infer(
             copied there; default nine tenths of what is free. On a CPU it stands for a device's memory: tables beyond
             it are read in chunks as a GPU would. By default only memory-mapped features larger than half of the free
             memory are.
-        out: where to write the logits: an array or a tensor of floats, ``[N, num_classes]``; memory-mapped is fine.
+        out: where to write the logits: an array or a tensor of floats, ``[N, num_classes]``, in memory of its own, not
+            the features'; memory-mapped is fine.
         progress: show a bar over the layers' vertices.
 
     Returns:
-        Logits ``[N, num_classes]`` in the type of the model's parameters: ``out`` where it is given; on a CPU a NumPy
-        array; on a GPU a tensor, in GPU memory, or in host memory where the budget does not hold it.
+        Logits ``[N, num_classes]`` in the type of the parameters, under ``torch.autocast`` too: ``out`` where it
+        is given; on a CPU a NumPy array; on a GPU a tensor, in GPU memory, or in host memory where the budget does not
+        hold it.
 
     Raises:
         TypeError: a model without ``layers`` and ``between``, arguments of a wrong kind.
-        ValueError: a graph without features, features or ``out`` of a wrong shape, more than 2**31 - 2 vertices.
+        ValueError: a graph without features, features or ``out`` of a wrong shape, an ``out`` that may share
+            memory with the features, more than 2**31 - 2 vertices.
         MemoryError: ``budget_gb``, or the device, is too small; the message names what does not fit.
     """
     return Inference(
@@ -207,6 +210,7 @@ class Inference:
         with (
             streams.call(self.device == "cuda"),
             torch.no_grad(),
+            torch.autocast(self.device, enabled=False),  # kernels read tables of the parameters' type
             _as_evaluated(self.model, self.device) as model,
         ):
             parameter = next(model.parameters(), None)
@@ -581,6 +585,10 @@ class Inference:
                 raise ValueError("out must be writeable (got a read-only array)")
         elif self.device == "cpu":
             raise ValueError("out must be in host memory for device 'cpu' (got one on the GPU)")
+        if shares_memory(self._given_out(), self.table):
+            raise ValueError(
+                "out must not share memory with the features, which are read until the end (got their memory)"
+            )
 
     def _given_out(self) -> Any:
         """``out`` as a NumPy array that shares its memory, or as a tensor on the GPU."""
@@ -670,6 +678,24 @@ def _as_evaluated(model: Any, device: str) -> Iterator[Any]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def shares_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays or tensors may share memory: from its first to its last element each takes all between."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.may_share_memory(a, b)
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return False  # the other one is on the GPU
+    (first, behind), (begin, end) = _span(tensor(a)), _span(tensor(b))
+    return first < end and begin < behind
+
+
+def _span(x: Any) -> tuple[int, int]:
+    """Addresses of a tensor's first element and behind its last one."""
+    if not x.numel():
+        return 0, 0
+    last = sum((n - 1) * stride for n, stride in zip(x.shape, x.stride(), strict=True))
+    return x.data_ptr(), x.data_ptr() + (last + 1) * x.element_size()
 
 
 def _view(array: np.ndarray) -> Any:
