@@ -203,15 +203,14 @@ def test_mini_batches_of_a_cpu_come_from_as_many_samplers_as_are_quickest(
 
     monkeypatch.setattr(sampling.running, "run", run)
     monkeypatch.setattr(sampling.running, "expected", lambda found, task, *of: [len(task["seeds"])])
-    monkeypatch.setattr(sampling.crew, "seeds_of", lambda found, count, *of: ["others"] * count)
-    monkeypatch.setattr(sampling.crew, "worlds", lambda: [1, 2, 4])
-    task = {"seeds": ["mine"], "expected": ["of mine"]}
-    row, problem = sampling._on_host(None, None, task, 1, 8)
+    tasks = {count: sampling._with_seeds(None, {}, ["others"] * count) for count in (2, 4)}
+    mine = {"seeds": ["mine"], "expected": ["of mine"]}
+    row, problem = sampling._on_host(None, "pyg-cpu", {1: mine, **tasks}, 1)
     assert problem == "" and row == {"p10": 11.5, "us": 12, "p90": 12.5, "rows": 5, "edges": 7, "samplers": 2}
     assert asked == [(1, ["mine"], ["of mine"]), (2, ["others"] * 2, [2]), (4, ["others"] * 4, [4])]
-    assert sampling._on_host(None, None, task, 2, 8)[0]["us"] == 24
+    assert sampling._on_host(None, "pyg-cpu", tasks, 2)[0]["us"] == 24
     monkeypatch.setattr(sampling.running, "run", lambda *of: ({}, "other samples"))
-    assert sampling._on_host(None, None, task, 1, 8) == ({}, "other samples")
+    assert sampling._on_host(None, "pyg-cpu", tasks, 2) == ({}, "other samples")
 
 
 @pytest.mark.parametrize("quicker", ["floyd", "reservoir"])

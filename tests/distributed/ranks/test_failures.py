@@ -327,6 +327,19 @@ def test_a_rank_that_died_between_calls_is_named() -> None:
     assert caught.value.stage == "waiting for a function"
 
 
+def run_as_script(script: Path) -> subprocess.CompletedProcess[str]:
+    """Run a file by a Python of its own, which imports what this one does."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    return subprocess.run(
+        [sys.executable, str(script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 def test_ranks_end_with_their_parent(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
@@ -356,15 +369,7 @@ if __name__ == "__main__":
     ranks.run(work, os.getpid(), {str(tmp_path / "pids")!r})
 """
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    ended = subprocess.run(
-        [sys.executable, str(script)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_as_script(script)
     assert ended.returncode == -signal.SIGKILL, ended.stderr
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 2
@@ -407,15 +412,7 @@ if __name__ == "__main__":
         print(ranks.run(lambda rank: rank.index), before == ranks.pids)
 """
     )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    ended = subprocess.run(
-        [sys.executable, str(script)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    ended = run_as_script(script)
     assert ended.returncode == 0, ended.stderr
     first, second = ended.stdout.splitlines()
     assert first.startswith("ranks belong to the process that started them")

@@ -42,13 +42,15 @@ def sampling(session: Session) -> dict[str, Any]:
         for world in crew.worlds()[-1 if session.quick else 0 :]:
             folder = crew.parts(session, name, world)
             owner = crew.cut_of(session, name, world).owner
-            task: dict[str, Any] = {
-                "seconds": crew.seconds(session), "folder": folder, "whole": whole,
-                "seeds": crew.seeds_of(found, world, BATCHES, size, owner),
-                "fanouts": crew.FANOUTS, "weighted": False, "replace": False,
+            usual: dict[str, Any] = {
+                "seconds": crew.seconds(session), "folder": folder, "whole": whole, "fanouts": crew.FANOUTS,
+                "weighted": False, "replace": False,
             }  # fmt: skip
-            task["expected"] = running.expected(found, task, common.device())
-            task["expected_reservoir"] = running.expected(found, task, common.device(), "reservoir")
+            tasks = {world: _with_seeds(found, usual, crew.seeds_of(found, world, BATCHES, size, owner))}
+            for samplers in crew.worlds():
+                if samplers > world:
+                    given = crew.seeds_of(found, samplers, BATCHES, size)
+                    tasks[samplers] = _with_seeds(found, usual, given)
             here = []
             for system in (*running.SYSTEMS, *OURS[-1 if session.quick else 0 :]):
                 row = {
@@ -57,9 +59,9 @@ def sampling(session: Session) -> dict[str, Any]:
                     "by": "host" if system in running.CPU_SYSTEMS else common.device(),
                 }  # fmt: skip
                 if system in running.CPU_SYSTEMS:
-                    times, problem = _on_host(pool, found, task | {"system": system}, world, size)
+                    times, problem = _on_host(pool, system, tasks, world)
                 else:
-                    times, problem = running.run(pool, task | {"system": system}, world)
+                    times, problem = running.run(pool, tasks[world] | {"system": system}, world)
                 row |= times or {"error": problem}
                 checked += not problem
                 here.append(row)
@@ -91,23 +93,27 @@ def sampling(session: Session) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _with_seeds(found: Any, task: dict[str, Any], seeds: list[list[np.ndarray]]) -> dict[str, Any]:
+    """The task with seeds ``[processes][batches]``, and checksums of what either draw gives for the first of them."""
+    task = task | {"seeds": seeds}
+    return task | {
+        "expected": running.expected(found, task, common.device()),
+        "expected_reservoir": running.expected(found, task, common.device(), "reservoir"),
+    }
+
+
 def _on_host(
-    pool: Any, found: Any, task: dict[str, Any], world: int, size: int
-) -> tuple[dict[str, Any], str]:  # fmt: skip
+    pool: Any, system: str, tasks: dict[int, dict[str, Any]], world: int
+) -> tuple[dict[str, Any], str]:
     """A row of a system that samples on the CPU: by as many samplers as make mini-batches the quickest.
 
     One mini-batch keeps few cores busy, and loaders of PyG and DGL have several workers. So ``us`` is what ``world``
-    mini-batches take where ``samplers`` processes, which share the host's cores, draw one each at a time.
+    mini-batches take where ``samplers`` processes, which share the host's cores, draw one each at a time; ``tasks``
+    are by that number.
     """
     best: dict[str, Any] = {}
-    for samplers in crew.worlds():
-        if samplers < world:
-            continue
-        given = task if samplers == world else task | {"seeds": crew.seeds_of(found, samplers, BATCHES, size)}
-        if given is not task:
-            for name, pick in (("expected", "floyd"), ("expected_reservoir", "reservoir")):
-                given[name] = running.expected(found, given, common.device(), pick)
-        times, problem = running.run(pool, given, samplers)
+    for samplers, task in tasks.items():
+        times, problem = running.run(pool, task | {"system": system}, samplers)
         if problem:
             return {}, problem
         times |= {name: times[name] * world / samplers for name in ("p10", "us", "p90")}
