@@ -325,9 +325,8 @@ def open_folder(
         if meta["crc32"] != _crc_of_meta(meta):
             return None
         names = [entry["file"] for entry in meta["files"].values()]
-        if len(set(names)) < len(
-            names
-        ):  # versions before gave two arrays one file where their names are alike
+        # Versions before gave two arrays one file where their names are alike.
+        if len(set(names)) < len(names):
             return None
         arrays: dict[str, np.ndarray] = {}
         for key, entry in meta["files"].items():
