@@ -530,6 +530,44 @@ def current_torch_stream() -> Any:
     return _known[key]
 
 
+def own_torch_stream(priority: int = 0) -> Any:
+    """A new stream for torch on its current GPU, which lives as long as the process.
+
+    ``torch.cuda.Stream()`` is no new stream but one of 32, handed out in turn: the thirty-third is the first again.
+    Work there waits for strangers' work, and whoever waits for it while a stranger captures ends that capture.
+
+    Args:
+        priority: the lower, the earlier its blocks run; 0 is the lowest.
+    """
+    import cupy
+    import torch
+
+    made = cupy.cuda.Stream(non_blocking=True, priority=priority)
+    _own.append(made)
+    return torch.cuda.ExternalStream(made.ptr, device=torch.cuda.current_device())
+
+
+_own: list[Any] = []
+_idle: dict[int, list[Any]] = {}
+"""Streams that nobody has borrowed now, by GPU."""
+
+
+@contextlib.contextmanager
+def borrowed_torch_stream() -> Iterator[Any]:
+    """A stream for torch that nobody else uses while the block runs. All its work must be ordered by then."""
+    import torch
+
+    idle = _idle.setdefault(torch.cuda.current_device(), [])
+    try:
+        stream = idle.pop()  # one step for other threads, too
+    except IndexError:
+        stream = own_torch_stream()
+    try:
+        yield stream
+    finally:
+        idle.append(stream)
+
+
 @contextlib.contextmanager
 def torch_stream() -> Iterator[Any]:
     """Make PyTorch's current CUDA stream CuPy's current stream, so that work of both keeps its order.

@@ -136,7 +136,7 @@ class CapturedStep(Step):
         if self.on_gpu:
             import torch
 
-            self._side, self._under_way = torch.cuda.Stream(), torch.cuda.Event()
+            self._under_way = torch.cuda.Event()
             check_capturable()
             _keep_state_on_gpu(optimizer)
 
@@ -220,7 +220,7 @@ class CapturedStep(Step):
         captured = self._graphs[key] = self._graphs.pop(key)  # the one used last is the last to go
         if captured is None:
             with _masked_norms(self.model, self._real_rows):
-                captured = _Captured(lambda: self._padded(inputs, update), self.model, self._side)
+                captured = _Captured(lambda: self._padded(inputs, update), self.model)
             self._graphs[key] = captured
             self.captures += 1
         return captured.replay()
@@ -269,8 +269,8 @@ def _apart(blocks: Any) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def _capture(graph: Any, stream: Any) -> Iterator[None]:
-    """Capture on ``stream`` what the block launches, while other threads allocate, free, launch and capture.
+def _capture(graph: Any) -> Iterator[None]:
+    """Capture what the block launches, while other threads allocate, free, launch and capture.
 
     ``torch.cuda.graph`` waits for the whole device before it begins. CUDA refuses that, and so ends the run, while
     another thread captures, as samplers do whenever their memory grows.
@@ -279,7 +279,12 @@ def _capture(graph: Any, stream: Any) -> Iterator[None]:
 
     # No memory can be given back during a capture, and a graph takes its own: what earlier work has left is released.
     torch.cuda.empty_cache()
-    with without_collection(), torch.cuda.stream(stream), streams.torch_stream():
+    with (
+        without_collection(),
+        streams.borrowed_torch_stream() as stream,
+        torch.cuda.stream(stream),
+        streams.torch_stream(),
+    ):
         graph.capture_begin(capture_error_mode="relaxed")
         try:
             yield
@@ -290,13 +295,13 @@ def _capture(graph: Any, stream: Any) -> Iterator[None]:
 class _Captured:
     """One captured step, with the memory of what it returns."""
 
-    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any, stream: Any) -> None:
+    def __init__(self, step: Callable[[], tuple[Any, Any]], model: Any) -> None:
         import torch
 
         self.graph = torch.cuda.CUDAGraph()
         for p in model.parameters():
             p.grad = None  # the graph has gradients of its own
-        with _capture(self.graph, stream):
+        with _capture(self.graph):
             self.results = step()
         self.gradients = [(p, p.grad) for p in model.parameters()]
 

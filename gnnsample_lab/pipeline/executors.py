@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gnnsample_lab.device.polling import beside_others
-from gnnsample_lab.device.streams import DONE, current_torch_stream, torch_stream
+from gnnsample_lab.device.streams import DONE, current_torch_stream, own_torch_stream, torch_stream
 
 from .batches import Order, to_gpu
 from .clock import StageClock
@@ -261,11 +261,9 @@ def side_stream(name: str) -> Any:
 
 @functools.cache
 def _side_stream(name: str, device: int) -> Any:
-    """Kept: a memory pool keeps freed blocks for the stream that had them."""
-    import torch
-
+    """Kept: a memory pool keeps freed blocks for the stream that had them. ``device`` is torch's current one."""
     # Sampling is short and the host waits for it, so its blocks go before those of training.
-    return torch.cuda.Stream(device, priority=-1 if name == "sampling" else 0)
+    return own_torch_stream(priority=-1 if name == "sampling" else 0)
 
 
 @contextmanager

@@ -100,3 +100,22 @@ def test_page_locked_memory_that_is_dropped_ends_no_capture(busy: Any) -> None:
         del in_place, strided, made
         assert done(), "the GPU may still have read there"
     cupy.cuda.runtime.deviceSynchronize()
+
+
+@pytest.mark.gpu
+def test_streams_of_our_own_are_none_that_torch_hands_out() -> None:
+    import torch
+
+    from gnnsample_lab.device import streams
+    from gnnsample_lab.pipeline.executors import side_stream
+
+    handed_out = {torch.cuda.Stream(priority=p).cuda_stream for p in (0, -1) for _ in range(40)}
+    named = {name: side_stream(name).cuda_stream for name in ("sampling", "extraction")}
+    with streams.borrowed_torch_stream() as first, streams.borrowed_torch_stream() as second:
+        borrowed = {first.cuda_stream, second.cuda_stream}
+        ours = borrowed | set(named.values())
+    assert len(ours) == 4 and not ours & handed_out
+    with streams.borrowed_torch_stream() as again:
+        assert again.cuda_stream in borrowed
+    assert side_stream("sampling").cuda_stream == named["sampling"]
+    assert side_stream("sampling").priority < side_stream("extraction").priority

@@ -321,6 +321,28 @@ def test_every_kernel_that_a_graph_can_hold(graph, kernel):
 
 
 @pytest.mark.gpu
+def test_streams_that_torch_hands_out_may_be_waited_for_during_a_capture(graph):
+    """Any of them may be another thread's: torch hands out the same 32 in turn."""
+
+    class Waits(torch.nn.Module):
+        def __init__(self, inner: Any) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, *given: Any) -> Any:
+            for _ in range(32):
+                torch.cuda.Stream().synchronize()
+            return self.inner(*given)
+
+    sampler = lab.NeighborSampler(graph, (4, 3), device="cuda")
+    model = Waits(lab.make_model("sage", 10, 16, 4, 2).to("cuda"))
+    step = lab.captured_step(model, torch.optim.Adam(model.parameters(), lr=0.01), sampler)
+    for batch in batches(sampler, graph, 64, 4):
+        assert torch.isfinite(step(batch))
+    assert step.captures >= 1
+
+
+@pytest.mark.gpu
 def test_labels_of_several_columns(multi_label_graph):
     check_on_gpu(multi_label_graph, "sage", 64)
 

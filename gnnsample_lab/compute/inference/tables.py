@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnsample_lab.device import pinned
+from gnnsample_lab.device.streams import borrowed_torch_stream
 
 BUFFERS = 3
 """Chunks in flight: one is worked on, one is copied, the next copy is on the stream already."""
@@ -71,13 +72,19 @@ class Rows:
             yield begin, end, torch.from_numpy(np.array(self.table[begin:end], order="C"))
 
     def _copies_to_gpu(self, bounds: list[tuple[int, int]], rows: int) -> Iterator[tuple[int, int, Any]]:
-        import torch
-
         if not bounds:
             return
         table = self.table if self.table.flags.c_contiguous else np.ascontiguousarray(self.table)
         rows = min(rows, len(table))
-        main, copying = torch.cuda.current_stream(), torch.cuda.Stream()
+        with borrowed_torch_stream() as copying:
+            yield from self._copies_on(copying, table, bounds, rows)
+
+    def _copies_on(
+        self, copying: Any, table: np.ndarray, bounds: list[tuple[int, int]], rows: int
+    ) -> Iterator[tuple[int, int, Any]]:
+        import torch
+
+        main = torch.cuda.current_stream()
         copying.wait_stream(main)
         send = _from_locked if is_locked(table) else Staged(SLOT_BYTES, SLOTS)
         dtype = torch.from_numpy(np.empty(0, table.dtype)).dtype
