@@ -141,8 +141,7 @@ def extraction(fig4: Record, fig5: Record, fig12: Record) -> Phrases:
         for name in ("random", "degree")
     )
     return [
-        f"partly, {cards(fig4)}",
-        f"Figure 4, {sizes(fig4['graphs'])}",
+        f"Figure 4, {cards(fig4)}, {sizes(fig4['graphs'])}",
         f"from 21 to 7 % cached extraction takes {short(longer)} x as long",
         f"by UVA {short(few['uva_ms'] / many['uva_ms'])} x (paper {short(there)} x): {became([longer], least=there)}",
         Said(
@@ -153,11 +152,11 @@ def extraction(fig4: Record, fig5: Record, fig12: Record) -> Phrases:
             "rows of more than 128 columns were not timed",
             all((each["num_features"] > 128) == ("extract_ms" not in each) for each in rows(fig4)),
         ),
-        f"Figure 5, {sizes(fig5['graphs'])}",
+        f"Figure 5, {cards(fig5)}, {sizes(fig5['graphs'])}",
         f"with 7 % cached Degree moves {whole(uniform)} x the optimal's bytes (paper {whole(theirs)} x): "
         f"{became([uniform], least=theirs)}",
         f"on Twitter with weights {short(weighted)} x",
-        f"Figure 12, {sizes(fig12['graphs'])}",
+        f"Figure 12, {cards(fig12)}, {sizes(fig12['graphs'])}",
         f"PreSC takes {span(random, '%', whole)} less than Random",
         averaged(random, 73),
         f"{less(degree)} than Degree",

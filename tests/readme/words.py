@@ -21,6 +21,9 @@ GRAPHS = {
     "yelp-like": "Yelp",
     "musae-facebook": "MUSAE facebook",
     "orkut-like": "Orkut",
+    "patents-like": "Patents",
+    "livejournal-like": "LiveJournal",
+    "snap:soc-Epinions1": "Epinions",
     "papers100M-like": "papers100M",
     "twitter-like": "Twitter",
     "uk-like": "UK",
@@ -67,10 +70,15 @@ def labels(graphs: Iterable[str]) -> str:
     return listed(GRAPHS[scaled(graph)[0]] for graph in graphs)
 
 
+def in_order(graphs: Iterable[str]) -> list[str]:
+    """The graphs as rows name them one after another."""
+    return sorted(graphs, key=lambda each: list(GRAPHS).index(scaled(each)[0]))
+
+
 def sizes(graphs: Iterable[str]) -> str:
     """The graphs by scale, those in full size first: "Reddit and MAG in full size, UK x 0.1"."""
     at: dict[float, list[str]] = {1.0: []}
-    for name, scale in sorted(map(scaled, graphs), key=lambda each: list(GRAPHS).index(each[0])):
+    for name, scale in map(scaled, in_order(graphs)):
         at.setdefault(scale, []).append(name)
     return ", ".join(
         f"{labels(names)} {'in full size' if scale == 1 else f'x {scale:g}'}"
